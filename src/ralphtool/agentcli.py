@@ -1,0 +1,416 @@
+"""`ralphtool agent …`: what an agent, or an orchestrator of somebody else's, calls.
+
+Programs read this: stdout is one JSON object, and so is stderr when something fails. An agent calls it
+dozens of times in an iteration, so it parses its own command line and imports no more than a command
+needs; `tests/test_hot_path.py` holds the list.
+"""
+
+import os
+
+from ralphtool import quickjson, session
+from ralphtool.errors import (
+    InvalidValue,
+    RalphError,
+    SessionRequired,
+    StoryRequired,
+    TaskNotFound,
+    TaskOutOfScope,
+    UsageError,
+    from_os_error,
+    shorten,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ralphtool.session import State
+    from ralphtool.specs import Spec, Story
+
+HELP = """\
+Usage: ralphtool agent COMMAND …
+
+The agent's commands. They are meant for programs: each prints one JSON object, on stdout when it
+succeeds, on stderr when it fails ({"success": false, "error": …, "code": …}; exit 1, or 2 for a wrong
+command line). All of them need RALPH_SESSION; `ralphtool run` sets it for the agent that it starts.
+RALPH_STORY overrides the story in scope.
+
+For the orchestrator:
+  session init --change NAME [--spec FORMAT]   begin a session and take the change
+  session next-story                           the next open story; it comes into scope
+  session flush                                write the learnings out, end the session, free the change
+
+For the agent:
+  context                                      the story, its tasks, proposal, design, scenarios, learnings
+  status                                       how far the story and the change are
+  task done ID                                 tick a task of the story
+  learn TEXT [--task ID] [--type TYPE]         record what the next iteration should know
+  pattern NAME DESCRIPTION [--type TYPE]       record a pattern of the code base
+  observe TYPE TITLE [--description TEXT] [--file PATH] [--category NAME] [--severity NAME]
+                                               record a blocker, a finding or a completion
+
+TEXT or DESCRIPTION may be `-`: then it is read from stdin. `--` ends the options.
+
+Example:
+  export RALPH_SESSION=s1
+  ralphtool agent session init --change add-login
+  ralphtool agent session next-story
+  ralphtool agent learn "Run the migrations before the tests" --task 1.2
+  ralphtool agent task done 1.2
+  ralphtool agent session flush
+"""
+
+
+# --- from the command line to the answer ------------------------------------------------------------
+
+
+def main(arguments: "Sequence[str]") -> int:
+    """Runs one command; every ending becomes one JSON object and an exit code, here."""
+    try:
+        if any(argument in ("--help", "-h") for argument in _before_dashes(arguments)):
+            _write(1, HELP)
+            return 0
+        _write(1, quickjson.dumps(_run(arguments)) + "\n")
+        return 0
+    except RalphError as error:
+        return _fail(str(error), error.code, error.exit_code)
+    except OSError as error:
+        wrapped = from_os_error(error)
+        return _fail(str(wrapped), wrapped.code, wrapped.exit_code)
+    except KeyboardInterrupt:
+        return _fail("interrupted: run the command again", "INTERRUPTED", 130)
+    except Exception as error:
+        from ralphtool import bugs
+
+        return _fail(bugs.report(error, ["agent", *arguments]), "INTERNAL", 3)
+
+
+def _before_dashes(arguments: "Sequence[str]") -> "Sequence[str]":
+    return arguments[: arguments.index("--")] if "--" in arguments else arguments
+
+
+def _write(fd: int, text: str) -> None:
+    rest = memoryview(text.encode("utf-8"))
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+
+
+def _fail(message: str, code: str, exit_code: int) -> int:
+    try:
+        _write(2, quickjson.dumps({"success": False, "error": message, "code": code}) + "\n")
+    except OSError:
+        pass  # stderr is closed: the exit code is all that is left to tell
+    return exit_code
+
+
+class Call:
+    """One command line, taken apart."""
+
+    def __init__(self, command: "Command", words: list[str], options: dict[str, str]) -> None:
+        self.command = command
+        self.words = words
+        self.options = options
+
+
+class Command:
+    """What a command is called, what it takes, and what does it."""
+
+    __slots__ = ("name", "options", "required", "run", "words")
+
+    def __init__(
+        self,
+        name: str,
+        run: "Callable[[str, Call], State]",
+        words: tuple[str, ...] = (),
+        options: tuple[str, ...] = (),
+        required: tuple[str, ...] = (),
+    ) -> None:
+        self.name = name
+        self.run = run
+        self.words = words
+        self.options = options
+        self.required = required
+
+    def usage(self) -> str:
+        needed = [f"--{name} …" for name in self.required]
+        free = [f"[--{name} …]" for name in self.options if name not in self.required]
+        return " ".join(["ralphtool agent", self.name, *self.words, *needed, *free])
+
+
+def _run(arguments: "Sequence[str]") -> "State":
+    call = _parse(arguments)
+    return call.command.run(_session_id(), call)
+
+
+def _parse(arguments: "Sequence[str]") -> Call:
+    for length in (2, 1):
+        command = _COMMANDS.get(" ".join(arguments[:length]))
+        if command and len(arguments) >= length:
+            return _take_apart(command, list(arguments[length:]))
+    given = shorten(" ".join(arguments[:2])) if arguments else "nothing"
+    raise UsageError(f"there is no command {given}: it is one of {', '.join(_COMMANDS)}; see `ralphtool agent --help`")
+
+
+def _take_apart(command: Command, arguments: list[str]) -> Call:
+    words: list[str] = []
+    options: dict[str, str] = {}
+    while arguments:
+        argument = arguments.pop(0)
+        if argument == "--":
+            words += arguments
+            break
+        if _is_option(argument, command):
+            _take_option(command, argument, arguments, options)
+        else:
+            words.append(argument)
+    if len(words) != len(command.words) or not all(name in options for name in command.required):
+        raise UsageError(f"wrong number of arguments; usage: {command.usage()}")
+    return Call(command, words, options)
+
+
+def _is_option(argument: str, command: Command) -> bool:
+    """A text that begins with a dash and has blanks in it is what an agent wants to say, not an option."""
+    if argument[2:].partition("=")[0] in command.options and argument.startswith("--"):
+        return True
+    return argument.startswith("-") and argument != "-" and not any(character.isspace() for character in argument)
+
+
+def _take_option(command: Command, argument: str, arguments: list[str], options: dict[str, str]) -> None:
+    name, equals, value = argument[2:].partition("=")
+    if not argument.startswith("--") or name not in command.options:
+        hint = "a text that begins with a dash comes after `--`"
+        raise UsageError(f"there is no option {shorten(argument)} ({hint}); usage: {command.usage()}")
+    if name in options:
+        raise UsageError(f"--{name} is given twice; usage: {command.usage()}")
+    if not equals and not arguments:
+        raise UsageError(f"--{name} needs a value; usage: {command.usage()}")
+    options[name] = value if equals else arguments.pop(0)
+
+
+def _session_id() -> str:
+    session_id = os.environ.get("RALPH_SESSION", "")
+    if not session_id:
+        raise SessionRequired(
+            "RALPH_SESSION is not set, and every agent command belongs to a session: let `ralphtool run` begin one "
+            "and start you inside it, or set RALPH_SESSION and call `ralphtool agent session init --change NAME`"
+        )
+    return session_id
+
+
+def _text_or_stdin(word: str) -> str:
+    if word != "-":
+        return word
+    from ralphtool import files
+
+    try:
+        return files.read_fd(0).decode("utf-8").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise InvalidValue(f"stdin is not UTF-8 (byte {error.start}): send UTF-8") from None
+
+
+# --- what the commands share ------------------------------------------------------------------------
+
+
+def _open(state: "State") -> "tuple[str, Spec, bool]":
+    """The session's project and spec, and whether a `run` owns the session."""
+    from ralphtool import locks, specs
+
+    root, lock = locks.home_of(state)
+    spec = specs.open(root, state["change_name"], lock.spec if lock else None)
+    return root, spec, bool(lock and lock.owner)
+
+
+def _scope(state: "State") -> str | None:
+    return os.environ.get("RALPH_STORY") or state["current_story_id"]
+
+
+def _story(state: "State", stories: "Sequence[Story]") -> "Story":
+    from ralphtool import specs
+
+    id = _scope(state)
+    if id is None:
+        raise StoryRequired("no story is in scope: call `ralphtool agent session next-story`, or set RALPH_STORY")
+    return specs.story_by_id(stories, id)
+
+
+# --- session ----------------------------------------------------------------------------------------
+
+
+def _session_init(session_id: str, call: Call) -> "State":
+    from ralphtool import learnings, locks, project, specs
+
+    session.path_of(session_id)
+    root = project.find()
+    spec = specs.open(root, call.options["change"], call.options.get("spec"))
+    stories = spec.stories()
+    state = locks.begin(root, session_id, spec.change, spec.ref)
+    learnings.ensure(spec.change)
+    return {
+        "session_id": state["session_id"],
+        "change_name": state["change_name"],
+        "created_at": state["created_at"],
+        "stories": [
+            {"id": story.id, "title": story.title, "tasks_total": len(story.tasks), "tasks_done": story.tasks_done}
+            for story in stories
+        ],
+    }
+
+
+def _session_next_story(session_id: str, call: Call) -> "State":
+    from ralphtool import specs
+
+    with session.Held(session_id) as held:
+        _, spec, _ = _open(held.state)
+        story = specs.next_story(spec.stories(held.state["completed_tasks"]))
+        if story is None:
+            return {"complete": True}
+        held.state["current_story_id"] = story.id
+        held.state["iteration"] += 1
+        held.save()
+        iteration = held.state["iteration"]
+    return {"complete": False, "story_id": story.id, "story_title": story.title, "iteration": iteration}
+
+
+def _session_flush(session_id: str, call: Call) -> "State":
+    from ralphtool import locks
+
+    root, _ = locks.home_of(session.load(session_id))
+    return locks.end(session_id, root, _write_out)
+
+
+def _write_out(state: "State") -> "State":
+    learnings, patterns, observations = state["learnings"], state["patterns"], state["observations"]
+    counts = {"success": True, "learnings_written": 0, "patterns_written": 0}
+    if not (learnings or patterns or observations):
+        return counts
+    _, spec, _ = _open(state)
+    if learnings:
+        counts["learnings_written"] = spec.write_learnings(learnings)
+    if patterns:
+        counts["patterns_written"] = spec.write_patterns(patterns)
+    if observations:
+        spec.write_observations(observations)
+    return counts
+
+
+# --- the agent --------------------------------------------------------------------------------------
+
+
+def _context(session_id: str, call: Call) -> "State":
+    from ralphtool import verify
+
+    state = session.load(session_id)
+    root, spec, _ = _open(state)
+    story = _story(state, spec.stories(state["completed_tasks"]))
+    commands = verify.commands(root)
+    return {
+        "story": {"id": story.id, "title": story.title, "description": story.description},
+        "tasks": [{"id": task.id, "description": task.text, "done": task.done} for task in story.tasks],
+        "proposal": spec.proposal(),
+        "design": spec.design(),
+        "scenarios": [scenario.as_dict() for scenario in spec.scenarios(story)],
+        "learnings": state["learnings"],
+        "patterns": state["patterns"],
+        "verify": {"checks": commands.checks, "tests": commands.tests},
+    }
+
+
+def _status(session_id: str, call: Call) -> "State":
+    from ralphtool import specs
+
+    state = session.load(session_id)
+    _, spec, _ = _open(state)
+    stories = spec.stories(state["completed_tasks"])
+    story = _story(state, stories)
+    return {
+        "story": {"id": story.id, "tasks_done": story.tasks_done, "tasks_total": len(story.tasks)},
+        "change": {"stories_done": sum(one.done for one in stories), "stories_total": len(stories)},
+        "story_complete": story.done,
+        "change_complete": specs.is_complete(stories),
+    }
+
+
+def _task_done(session_id: str, call: Call) -> "State":
+    [task_id] = call.words
+    with session.Held(session_id) as held:
+        completed: list[str] = held.state["completed_tasks"]
+        _, spec, run_owns = _open(held.state)
+        stories = spec.stories(completed)
+        story = _story(held.state, stories)
+        _check_in_scope(task_id, story, stories)
+        # The spec first: if we end here, the same call again finds the box ticked and finishes.
+        spec.tick(task_id, completed, proven=not run_owns)
+        if task_id not in completed:
+            completed.append(task_id)
+            held.save()
+    remaining = [task.id for task in story.tasks if not task.done and task.id != task_id]
+    scenarios = None if remaining else [scenario.as_dict() for scenario in spec.scenarios(story)]
+    return {
+        "success": True,
+        "task_id": task_id,
+        "remaining": remaining,
+        "story_complete": not remaining,
+        "scenarios": scenarios,
+    }
+
+
+def _check_in_scope(task_id: str, story: "Story", stories: "Sequence[Story]") -> None:
+    if task_id in [task.id for task in story.tasks]:
+        return
+    for other in stories:
+        if task_id in [task.id for task in other.tasks]:
+            raise TaskOutOfScope(f"task {task_id} belongs to story {other.id}; the story in scope is {story.id}")
+    known = ", ".join(task.id for task in story.tasks)
+    raise TaskNotFound(f"the change has no task {shorten(task_id)}: story {story.id} has {known or 'none'}")
+
+
+def _learn(session_id: str, call: Call) -> "State":
+    text = _text_or_stdin(call.words[0])
+    with session.Held(session_id) as held:
+        state = held.state
+        learning = session.learning(
+            text, call.options.get("task"), _scope(state), state["iteration"], call.options.get("type")
+        )
+        state["learnings"].append(learning)
+        held.save()
+        total = len(state["learnings"])
+    shown = {name: value for name, value in learning.items() if name != "type"}
+    return {"success": True, "learning": shown, "total_learnings": total}
+
+
+def _pattern(session_id: str, call: Call) -> "State":
+    name, description = call.words[0], _text_or_stdin(call.words[1])
+    with session.Held(session_id) as held:
+        pattern = session.pattern(name, description, call.options.get("type"))
+        held.state["patterns"].append(pattern)
+        held.save()
+        total = len(held.state["patterns"])
+    shown = {name: value for name, value in pattern.items() if name != "type"}
+    return {"success": True, "pattern": shown, "total_patterns": total}
+
+
+def _observe(session_id: str, call: Call) -> "State":
+    kind, title = call.words
+    with session.Held(session_id) as held:
+        state = held.state
+        observation = session.observation(kind, title, _scope(state), state["iteration"], call.options)
+        state["observations"].append(observation)
+        held.save()
+        total = len(state["observations"])
+    return {"success": True, "observation": observation, "total_observations": total}
+
+
+_COMMANDS = {
+    command.name: command
+    for command in (
+        Command("session init", _session_init, options=("change", "spec"), required=("change",)),
+        Command("session next-story", _session_next_story),
+        Command("session flush", _session_flush),
+        Command("context", _context),
+        Command("status", _status),
+        Command("task done", _task_done, words=("ID",)),
+        Command("learn", _learn, words=("TEXT",), options=("task", "type")),
+        Command("pattern", _pattern, words=("NAME", "DESCRIPTION"), options=("type",)),
+        Command("observe", _observe, words=("TYPE", "TITLE"), options=("description", "file", "category", "severity")),
+    )
+}

@@ -1,0 +1,241 @@
+"""`ralphtool …` for people: parse, wire, exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+from ralphtool import __version__, learnings, locks, project, quickjson, specs
+from ralphtool.errors import ChangeNotFound, RalphError, UsageError, from_os_error
+from ralphtool.ui import terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ralphtool.specs import Place
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs one command; every ending becomes a message and an exit code, here."""
+    try:
+        result = cli.main(list(arguments), prog_name="ralphtool", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except RalphError as error:
+        return _fail(error, arguments)
+    except BrokenPipeError:
+        sys.stdout = None  # nobody reads on, so there is nothing to flush at the end
+        return 1
+    except OSError as error:
+        return _fail(from_os_error(error), arguments)
+    except Exception as error:
+        from ralphtool import bugs
+
+        click.echo(f"Error: {bugs.report(error, list(arguments))}", err=True)
+        return 3
+
+
+def _fail(error: RalphError, arguments: Sequence[str]) -> int:
+    if "--json" in arguments:
+        click.echo(quickjson.dumps({"success": False, "error": str(error), "code": error.code}), err=True)
+    else:
+        click.echo(f"Error: {terminal.printable_lines(str(error))}", err=True)
+    return error.exit_code
+
+
+def _complete_change(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    try:
+        names = sorted({place.change for place in specs.find_all(project.find())})
+    except (RalphError, OSError):
+        return []  # a shell waits for words, and has no place for an error
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+_CHANGE: dict[str, Any] = {"shell_complete": _complete_change, "metavar": "CHANGE"}
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
+_SPEC = click.option("--spec", metavar="FORMAT", help="The format, or the Markdown file, that holds the change.")
+
+
+@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="ralphtool")
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """Runs a coding agent over the stories of a written change until every one is done and proven.
+
+    \b
+    Examples:
+      ralphtool list                 the changes of this project, and how far they are
+      ralphtool show add-login       its stories, tasks and scenarios, and who holds it
+      ralphtool agent --help         what an agent calls
+    """
+    if os.environ.get("NO_COLOR"):
+        context.color = False
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@cli.command("list")
+@_JSON
+def list_changes(as_json: bool) -> None:
+    """List the changes of every format, with their progress.
+
+    \b
+    Examples:
+      ralphtool list
+      ralphtool list --json | jq '.changes[] | select(.tasks_done < .tasks_total) | .name'
+    """
+    root = project.find()
+    overviews = [_overview(root, place) for place in specs.find_all(root)]
+    if as_json:
+        click.echo(quickjson.dumps({"changes": [one.as_dict() for one in overviews]}))
+    else:
+        terminal.show_changes(overviews)
+    for one in overviews:
+        if one.problem and as_json:
+            click.echo(f"Warning: {terminal.printable(one.problem)}", err=True)
+
+
+def _overview(root: str, place: Place) -> terminal.Overview:
+    one = terminal.Overview(place.change, place.ref.partition(":")[0], root, None)
+    try:
+        if place.error:
+            raise place.error
+        lock = locks.holder(root, place.change)
+        one.locked_by = lock.session_id if lock else None
+        spec = specs.open(root, place.change, place.ref)
+        one.path = spec.path
+        one.count(spec.stories(_completed(lock)))
+    except RalphError as error:
+        one.problem = str(error)
+    return one
+
+
+def _completed(lock: locks.Lock | None) -> list[str]:
+    """The tasks that the change's session knows as done: some formats have no other place for them."""
+    state = lock.session() if lock else None
+    return list(state["completed_tasks"]) if state else []
+
+
+@cli.command()
+@click.argument("change", **_CHANGE)
+@_SPEC
+@_JSON
+def show(change: str, spec: str | None, as_json: bool) -> None:
+    """Show a change: its stories, tasks and scenarios, and who holds it.
+
+    \b
+    Examples:
+      ralphtool show add-login
+      ralphtool show PLAN --spec docs/PLAN.md
+    """
+    root = project.find()
+    found = specs.open(root, change, spec)
+    lock = locks.holder(root, change)
+    stories = found.stories(_completed(lock))
+    scenarios = {tuple(map(str, one.as_dict().values())): one for story in stories for one in found.scenarios(story)}
+    if not as_json:
+        terminal.show_change(found, stories, scenarios.values(), lock.describe() if lock else None)
+        return
+    click.echo(
+        quickjson.dumps(
+            {
+                "name": found.change,
+                "adapter": found.adapter,
+                "path": found.path,
+                "locked_by": lock.session_id if lock else None,
+                "stories": [_story(story) for story in stories],
+                "scenarios": [one.as_dict() for one in scenarios.values()],
+            }
+        )
+    )
+
+
+def _story(story: specs.Story) -> dict[str, Any]:
+    return {
+        "id": story.id,
+        "title": story.title,
+        "description": story.description,
+        "done": story.done,
+        "optional": story.optional,
+        "depends_on": list(story.depends_on),
+        "tasks": [{"id": task.id, "description": task.text, "done": task.done} for task in story.tasks],
+    }
+
+
+@cli.command("learnings")
+@click.argument("change", required=False, **_CHANGE)
+@_JSON
+def show_learnings(change: str | None, as_json: bool) -> None:
+    """Show the learnings file of a change: where it is, and what agents wrote in it.
+
+    Without CHANGE, of the only change there is.
+
+    \b
+    Examples:
+      ralphtool learnings
+      $EDITOR "$(ralphtool learnings add-login | head -1)"
+    """
+    change = change or _only_change()
+    path, content = learnings.path_of(change), learnings.read(change)
+    if as_json:
+        click.echo(quickjson.dumps({"path": path, "content": content}))
+        return
+    click.echo(path)
+    click.echo(f"\n{terminal.printable_lines(content)}" if content else "\nNothing has been learnt there yet.")
+
+
+def _only_change() -> str:
+    names = sorted({place.change for place in specs.find_all(project.find())})
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise ChangeNotFound("there is no change here: `ralphtool list` tells where ralphtool looks for them")
+    raise UsageError(f"there are several changes, so name one: {', '.join(names)}")
+
+
+@cli.command()
+@click.argument("change", **_CHANGE)
+@click.option("--force", is_flag=True, help="Even if the process that holds it is alive.")
+def unlock(change: str, force: bool) -> None:
+    """Give a change free that a dead session still holds.
+
+    What the session had recorded is not lost: the next session takes it over.
+
+    \b
+    Example:
+      ralphtool unlock add-login
+    """
+    done = locks.unlock(project.find(), change, force=force)
+    click.echo(terminal.printable(done) if done else f"{change} is not locked: nothing to do")
+
+
+@cli.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the shell's completion script.
+
+    \b
+    Examples:
+      eval "$(ralphtool completion bash)"      in ~/.bashrc
+      eval "$(ralphtool completion zsh)"       in ~/.zshrc
+      ralphtool completion fish | source       in ~/.config/fish/config.fish
+    """
+    if found := get_completion_class(shell):
+        click.echo(found(cli, {}, "ralphtool", "_RALPHTOOL_COMPLETE").source())
+
+
+@cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def agent(arguments: tuple[str, ...]) -> int:
+    """The agent's commands, for programs. See `ralphtool agent --help`."""
+    from ralphtool import agentcli
+
+    return agentcli.main(arguments)

@@ -1,0 +1,118 @@
+"""Every error that a user can meet, as one tree.
+
+    RalphError
+    ├── UsageError        USAGE              the command line is wrong (exit 2)
+    ├── SessionRequired   SESSION_REQUIRED   RALPH_SESSION is not set
+    ├── SessionNotFound   SESSION_NOT_FOUND  no such session
+    ├── SessionExists     SESSION_EXISTS     the session is busy with another change
+    ├── StoryRequired     STORY_REQUIRED     no story is in scope
+    ├── StoryNotFound     STORY_NOT_FOUND    the change has no such story
+    ├── ChangeNotFound    CHANGE_NOT_FOUND   no spec holds such a change
+    ├── ChangeLocked      CHANGE_LOCKED      somebody else holds the change
+    ├── TaskNotFound      TASK_NOT_FOUND     the change has no such task
+    ├── TaskOutOfScope    TASK_OUT_OF_SCOPE  the task belongs to another story
+    ├── InvalidName       INVALID_NAME       not a session id or a change name
+    ├── InvalidValue      INVALID_VALUE      an argument or a setting that can't be used
+    ├── SpecError         SPEC_ERROR         the spec can't be read, or says contradicting things
+    ├── CorruptState      CORRUPT_STATE      one of our own files is damaged
+    ├── UnsafePath        UNSAFE_PATH        a link or a stranger's file stands where ours belongs
+    └── IoError           IO_ERROR           the system refused to read or write
+
+The message of an error says what happened and what to do next. `code` is for programs.
+Everything else that escapes is a bug of ours.
+"""
+
+import errno
+
+
+class RalphError(Exception):
+    code = "INTERNAL"
+    exit_code = 1
+
+
+class UsageError(RalphError):
+    code = "USAGE"
+    exit_code = 2
+
+
+class SessionRequired(RalphError):
+    code = "SESSION_REQUIRED"
+
+
+class SessionNotFound(RalphError):
+    code = "SESSION_NOT_FOUND"
+
+
+class SessionExists(RalphError):
+    code = "SESSION_EXISTS"
+
+
+class StoryRequired(RalphError):
+    code = "STORY_REQUIRED"
+
+
+class StoryNotFound(RalphError):
+    code = "STORY_NOT_FOUND"
+
+
+class ChangeNotFound(RalphError):
+    code = "CHANGE_NOT_FOUND"
+
+
+class ChangeLocked(RalphError):
+    code = "CHANGE_LOCKED"
+
+
+class TaskNotFound(RalphError):
+    code = "TASK_NOT_FOUND"
+
+
+class TaskOutOfScope(RalphError):
+    code = "TASK_OUT_OF_SCOPE"
+
+
+class InvalidName(RalphError):
+    code = "INVALID_NAME"
+
+
+class InvalidValue(RalphError):
+    code = "INVALID_VALUE"
+
+
+class SpecError(RalphError):
+    code = "SPEC_ERROR"
+
+
+class CorruptState(RalphError):
+    code = "CORRUPT_STATE"
+
+
+class UnsafePath(RalphError):
+    code = "UNSAFE_PATH"
+
+
+class IoError(RalphError):
+    code = "IO_ERROR"
+
+
+_ADVICE = {
+    errno.ENOSPC: "free some space on that disk and run the command again",
+    errno.EDQUOT: "your disk quota is used up: free some space and run the command again",
+    errno.EROFS: "that file system is read-only: make it writable and run the command again",
+    errno.EACCES: "check the permissions of that path and run the command again",
+    errno.EPERM: "check the owner and the permissions of that path and run the command again",
+    errno.EIO: "the disk reported a fault: check it, then run the command again",
+}
+
+
+def from_os_error(error: OSError) -> IoError:
+    """The one place where the system's own errors become a message for people."""
+    where = f"{error.filename}: " if error.filename else ""
+    advice = _ADVICE.get(error.errno or 0, "mend that and run the command again")
+    return IoError(f"{where}{error.strerror or error}; {advice}")
+
+
+def shorten(text: str, limit: int = 60) -> str:
+    """Hostile or huge input, fit to be quoted in a message."""
+    shown = ascii(text[: limit + 1])
+    return shown if len(text) <= limit else f"{shown[: limit - 1]}…' ({len(text)} characters)"

@@ -1,0 +1,269 @@
+"""Files that survive: atomic replacement, locks, and private places under the temporary directory.
+
+Standard library only, and little of that: every call of the agent imports this module.
+"""
+
+import fcntl
+import os
+import stat
+
+from ralphtool.errors import CorruptState, UnsafePath
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+# A FIFO planted where our file belongs must not block us, and a link must not lead us away.
+_OPEN_OURS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CHUNK = 1 << 20
+
+
+def tmp_dir() -> str:
+    """Python's temporary directory, without the price of importing `tempfile`."""
+    wanted = [os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP")]
+    for folder in [*wanted, "/tmp", "/var/tmp", "/usr/tmp"]:
+        if folder and os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK):
+            return os.path.abspath(folder)
+    return os.getcwd()
+
+
+def private_path(*parts: str) -> str:
+    """The path of one of our files under the temporary directory; its folders are made, or checked."""
+    folder = tmp_dir()
+    for part in parts[:-1]:
+        folder = os.path.join(folder, part)
+        private_dir(folder)
+    return os.path.join(folder, parts[-1])
+
+
+def private_dir(path: str) -> None:
+    try:
+        os.mkdir(path, 0o700)
+        sync_folder(path)
+    except FileExistsError:
+        _check_ours(os.lstat(path), path, stat.S_ISDIR)
+        if stat.S_IMODE(os.lstat(path).st_mode) & 0o077:
+            os.chmod(path, 0o700)
+
+
+def own_dir(path: str) -> None:
+    """A folder of ours inside the project: made if missing, never reached through a link."""
+    try:
+        os.mkdir(path)
+        sync_folder(path)
+    except FileExistsError:
+        if not stat.S_ISDIR(os.lstat(path).st_mode):
+            raise UnsafePath(f"{path} must be a plain folder, and is a link or a file: move it away") from None
+
+
+def _check_ours(info: os.stat_result, path: str, kind: "Callable[[int], bool]") -> None:
+    if not kind(info.st_mode):
+        raise UnsafePath(f"{path} is a link or a special file where ralphtool keeps its own: move it away")
+    if info.st_uid != os.geteuid():
+        raise UnsafePath(f"{path} belongs to another user (uid {info.st_uid}): move it away, or set TMPDIR")
+
+
+def open_ours(path: str) -> int:
+    """Opens a file of ours for reading; raises FileNotFoundError, or UnsafePath for what is not ours."""
+    try:
+        fd = os.open(path, _OPEN_OURS)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        _check_ours(os.lstat(path), path, stat.S_ISREG)
+        raise
+    try:
+        _check_ours(os.fstat(fd), path, stat.S_ISREG)
+    except UnsafePath:
+        os.close(fd)
+        raise
+    return fd
+
+
+def read_fd(fd: int) -> bytes:
+    chunks = []
+    while chunk := os.read(fd, _CHUNK):
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def read_ours(path: str) -> bytes:
+    fd = open_ours(path)
+    try:
+        return read_fd(fd)
+    finally:
+        os.close(fd)
+
+
+def read(path: str) -> bytes:
+    """Reads a file of the user's, wherever its links lead."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return read_fd(fd)
+    finally:
+        os.close(fd)
+
+
+class Locked:
+    """Holds the exclusive lock of a file or folder while the block runs; waits for whoever has it.
+
+    Our writers replace files, and a lock stays with the replaced one. So after the wait we look whether
+    the path still names what we locked, and begin anew if not. `ours` refuses links and strangers' files.
+    """
+
+    def __init__(self, path: str, *, ours: bool = False) -> None:
+        self.path = path
+        self.ours = ours
+        self.fd = -1
+
+    def __enter__(self) -> "Locked":
+        while True:
+            self.fd = open_ours(self.path) if self.ours else os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(self.fd, fcntl.LOCK_EX)
+                if self._still_there():
+                    return self
+            except BaseException:
+                os.close(self.fd)
+                raise
+            os.close(self.fd)
+
+    def _still_there(self) -> bool:
+        try:
+            return os.path.samestat(os.fstat(self.fd), os.stat(self.path))
+        except FileNotFoundError:
+            return False
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
+    ) -> None:
+        os.close(self.fd)
+
+    def read(self) -> bytes:
+        return read_fd(self.fd)
+
+
+def _aside(path: str) -> str:
+    # One name for each target, so that what a killed writer left is used up by the next one.
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{name[:100]}.ralph-aside")
+
+
+def _write_aside(path: str, data: bytes, mode: int = 0o600, like: os.stat_result | None = None) -> str:
+    aside = _aside(path)
+    try:
+        os.unlink(aside)
+    except FileNotFoundError:
+        pass
+    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    try:
+        _fill(fd, data, like)
+    except OSError as error:
+        os.unlink(aside)
+        error.filename = error.filename or path
+        raise
+    finally:
+        os.close(fd)
+    return aside
+
+
+def _fill(fd: int, data: bytes, like: os.stat_result | None) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+    if like:
+        _keep_owner_and_mode(fd, like)
+    os.fsync(fd)
+
+
+def _keep_owner_and_mode(fd: int, like: os.stat_result) -> None:
+    if (like.st_uid, like.st_gid) != (os.geteuid(), os.getegid()):
+        try:
+            os.fchown(fd, like.st_uid, like.st_gid)
+        except PermissionError:
+            pass  # Only root gives files away. A file that we may replace is then ours from here on.
+    os.fchmod(fd, stat.S_IMODE(like.st_mode))
+
+
+def _publish(aside: str, path: str, act: "Callable[[str, str], None]") -> None:
+    try:
+        act(aside, path)
+    except OSError as error:
+        os.unlink(aside)
+        error.filename = error.filename or path
+        raise
+    sync_folder(path)
+
+
+def replace(path: str, data: bytes) -> None:
+    """Replaces a file of ours whole: after a crash there is the old one or the new one. Call it under a lock."""
+    _publish(_write_aside(path, data), path, os.replace)
+
+
+def create(path: str, data: bytes, mode: int = 0o600) -> None:
+    """Makes a file whole, or raises FileExistsError and leaves alone what is there. Call it under a lock."""
+    aside = _write_aside(path, data, mode)
+    _publish(aside, path, os.link)
+    os.unlink(aside)
+
+
+def remove(path: str) -> None:
+    """Removes a file for good; one that is gone already is fine."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+    sync_folder(path)
+
+
+def sync_folder(path: str) -> None:
+    fd = os.open(folder_of(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        error.filename = error.filename or path
+        raise
+    finally:
+        os.close(fd)
+
+
+def rewrite(path: str, change: "Callable[[bytes], bytes]") -> bool:
+    """Replaces a user's file by what `change` makes of it; tells whether anything changed.
+
+    Our own writers take turns. An editor knows nothing of our lock: if the file changed while we were
+    preparing the new one, we begin anew rather than write over somebody's work.
+    """
+    path = os.path.realpath(path)
+    while True:
+        with Locked(path) as held:
+            before = os.fstat(held.fd)
+            old = held.read()
+            new = change(old)
+            if new == old:
+                return False
+            aside = _write_aside(path, new, like=before)
+            if _same_version(before, path):
+                _publish(aside, path, os.replace)
+                return True
+            os.unlink(aside)
+
+
+def _same_version(before: os.stat_result, path: str) -> bool:
+    try:
+        now = os.stat(path)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(before, now) and (before.st_mtime_ns, before.st_size) == (now.st_mtime_ns, now.st_size)
+
+
+def decode(data: bytes, path: str) -> str:
+    """The text of one of our own files."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise CorruptState(f"{path} is damaged (byte {error.start} is not UTF-8): move it away") from None
+
+
+def folder_of(path: str) -> str:
+    return os.path.dirname(path) or "."

@@ -1,0 +1,96 @@
+"""The free-form learnings file of a change (not the buffer of a session): agents write in it as they like.
+
+It lies under the temporary directory, is made once and never overwritten or removed. A prompt names its
+path, and carries its content when there is some beyond the template.
+"""
+
+from ralphtool import files, project
+
+_TEMPLATE = """\
+# Learnings: {change}
+
+<!--
+What one story learns, the next one knows. Write below, in free form, what will help whoever comes after:
+
+- Discoveries: how this code base really works, where things are, commands that proved useful
+- Decisions: what you chose, and why
+- Gotchas: what went wrong or took long, and how to get around it
+
+Correct or remove what turned out to be wrong.
+-->
+"""
+
+
+def path_of(change: str) -> str:
+    project.check_name(change, "a change's name")
+    return files.private_path("ralphtool", f"{change}-learnings.md")
+
+
+def ensure(change: str) -> str:
+    """Makes the file if it is missing; tells its path."""
+    path = path_of(change)
+    try:
+        files.read_ours(path)
+    except FileNotFoundError:
+        _make(path, change)
+    return path
+
+
+def _make(path: str, change: str) -> None:
+    with files.Locked(files.folder_of(path)):
+        try:
+            files.create(path, _TEMPLATE.format(change=change).encode("utf-8"))
+        except FileExistsError:
+            pass  # somebody was quicker: theirs is as good
+
+
+def read(change: str) -> str | None:
+    """The content beyond the template, or None. What is not UTF-8 in it is replaced: agents wrote it."""
+    try:
+        text = files.read_ours(path_of(change)).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return None
+    return content(text, change)
+
+
+def content(text: str, change: str) -> str | None:
+    """What stands in a learnings file besides the template; an edited template is none."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    template = _TEMPLATE.format(change=change)
+    if text.startswith(template):
+        text = text[len(template) :]
+    return text.strip("\n") if _without_template(text) else None
+
+
+def _without_template(text: str) -> str:
+    """Comments and the title at the top are the template's, however they were edited."""
+    while "<!--" in text:
+        before, _, after = text.partition("<!--")
+        inside, closed, rest = after.partition("-->")
+        if not closed:  # a comment that never ends: rather show too much than lose a learning
+            return before + inside
+        text = before + rest
+    first, _, rest = text.strip().partition("\n")
+    return rest.strip() if first.startswith("# ") else text.strip()
+
+
+def fenced(text: str, budget: int, path: str) -> str:
+    """The content for a prompt: within a fence that it can't close, and within `budget` characters.
+
+    Agents add at the end, so the end is what is kept.
+    """
+    shown, notice = text, ""
+    if len(text) > budget:
+        shown = text[len(text) - budget :]
+        shown = shown.partition("\n")[2] or shown
+        notice = f"[{len(text) - len(shown)} characters left out here; the whole is in {path}]\n"
+    fence = "`" * max(3, _longest_run(shown) + 1)
+    return f"{fence}markdown\n{notice}{shown}\n{fence}"
+
+
+def _longest_run(text: str) -> int:
+    longest = run = 0
+    for character in text:
+        run = run + 1 if character == "`" else 0
+        longest = max(longest, run)
+    return longest

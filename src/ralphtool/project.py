@@ -1,0 +1,54 @@
+"""Where the project is, and what may be a name in it."""
+
+import os
+
+from ralphtool.errors import InvalidName, shorten
+
+_MARKS = (".ralph", "openspec", "prd.json", "specs", "fix_plan.md")
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+_LONGEST_NAME = 128
+
+
+def find(start: str | None = None) -> str:
+    """The nearest folder, going up, that looks like a project; else the nearest git repository; else here."""
+    here = os.path.abspath(start or os.getcwd())
+    repository = None
+    for folder in upward(here):
+        if any(os.path.lexists(os.path.join(folder, mark)) for mark in _MARKS):
+            return folder
+        if repository is None and os.path.lexists(os.path.join(folder, ".git")):
+            repository = folder
+    return repository or here
+
+
+def upward(folder: str) -> list[str]:
+    folders = [folder]
+    while (parent := os.path.dirname(folder)) != folder:
+        folder = parent
+        folders.append(folder)
+    return folders
+
+
+def is_name(text: str) -> bool:
+    return (
+        0 < len(text) <= _LONGEST_NAME
+        and text[0] in _LETTERS
+        and all(character in _LETTERS or character in "._-" for character in text)
+    )
+
+
+def check_name(text: str, what: str) -> str:
+    """Refuses, before any file is touched, a name that could lead out of its folder."""
+    if not is_name(text):
+        raise InvalidName(
+            f"{shorten(text)} is not {what}: use letters, digits, '.', '_' and '-', "
+            f"beginning with a letter or a digit, {_LONGEST_NAME} characters at most"
+        )
+    return text
+
+
+def slug(text: str) -> str:
+    """Lower case, every run of other characters one '-'."""
+    lower = text.lower()
+    kept = "".join(character if character in _LETTERS else " " for character in lower)
+    return "-".join(kept.split())

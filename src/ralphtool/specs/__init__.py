@@ -1,0 +1,305 @@
+"""Specs: what a change is made of, and how the formats that people have are found and opened.
+
+An adapter is the reader and writer of one format: a module, or any object, that fits `Adapter`.
+`open` looks for the change; the commands and the loop know no format.
+
+On the agent's hot path: standard library only, and adapters are imported when they are needed.
+"""
+
+import os
+
+from ralphtool import project as projects
+from ralphtool.errors import ChangeNotFound, InvalidValue, SpecError, StoryNotFound, shorten
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+    from typing import Any, Protocol
+else:
+    Protocol = object
+
+BUILT_IN = {
+    "openspec": "ralphtool.specs.openspec",
+    "prd": "ralphtool.specs.prd",
+    "speckit": "ralphtool.specs.speckit",
+    "checklist": "ralphtool.specs.checklist",
+}
+ENTRY_POINTS = "ralphtool.specs"
+
+
+# --- what a change is made of -----------------------------------------------------------------------
+
+
+class Task:
+    """One checkbox."""
+
+    __slots__ = ("done", "id", "text")
+
+    def __init__(self, id: str, text: str, done: bool) -> None:
+        self.id = id
+        self.text = text
+        self.done = done
+
+
+class Story:
+    """What one iteration is given."""
+
+    __slots__ = ("depends_on", "description", "id", "optional", "tasks", "title")
+
+    def __init__(
+        self,
+        id: str,
+        title: str,
+        tasks: "Sequence[Task]",
+        description: str | None = None,
+        optional: bool = False,
+        depends_on: "Sequence[str]" = (),
+    ) -> None:
+        self.id = id
+        self.title = title
+        self.tasks = tuple(tasks)
+        self.description = description
+        self.optional = optional
+        self.depends_on = tuple(depends_on)
+
+    @property
+    def done(self) -> bool:
+        return all(task.done for task in self.tasks)
+
+    @property
+    def tasks_done(self) -> int:
+        return sum(task.done for task in self.tasks)
+
+
+class Scenario:
+    """An example of how the finished change behaves."""
+
+    __slots__ = ("capability", "given", "name", "requirement", "then", "when")
+
+    def __init__(self, capability: str | None, requirement: str | None, name: str) -> None:
+        self.capability = capability
+        self.requirement = requirement
+        self.name = name
+        self.given: list[str] = []
+        self.when: list[str] = []
+        self.then: list[str] = []
+
+    def as_dict(self) -> "dict[str, Any]":
+        return {
+            "capability": self.capability,
+            "requirement": self.requirement,
+            "name": self.name,
+            "given": self.given,
+            "when": self.when,
+            "then": self.then,
+        }
+
+
+class Spec(Protocol):
+    """One change, as its adapter reads and writes it."""
+
+    adapter: str
+    change: str
+    path: str
+    """What people call the change's place: its folder or its file."""
+    ref: str
+    """What `open` takes as `spec` to come straight back to this very change."""
+
+    def stories(self, completed: "Collection[str]" = ()) -> list[Story]:
+        """In the order in which they are to be done. `completed` are the tasks that the session knows as done."""
+        raise NotImplementedError
+
+    def tick(self, task_id: str, completed: "Collection[str]" = (), *, proven: bool = True) -> None:
+        """Marks a task as done and changes not one byte else.
+
+        Where a format has no box for each task, the story's own mark is set once all are in `completed`,
+        and only if the work is `proven`.
+        """
+        raise NotImplementedError
+
+    def proposal(self) -> str | None:
+        raise NotImplementedError
+
+    def design(self) -> str | None:
+        raise NotImplementedError
+
+    def scenarios(self, story: Story) -> list[Scenario]:
+        raise NotImplementedError
+
+    def write_learnings(self, learnings: "Sequence[dict[str, Any]]") -> int:
+        """Writes what is not there yet; tells how many that were."""
+        raise NotImplementedError
+
+    def write_patterns(self, patterns: "Sequence[dict[str, Any]]") -> int:
+        raise NotImplementedError
+
+    def write_observations(self, observations: "Sequence[dict[str, Any]]") -> int:
+        raise NotImplementedError
+
+
+class Adapter(Protocol):
+    """The reader and writer of one spec format."""
+
+    name: str
+
+    def changes(self, project: str) -> list[str]:
+        """The names of the changes that this format holds in a project; cheap, and none is no error."""
+        raise NotImplementedError
+
+    def open(self, project: str, change: str, where: str | None = None) -> Spec:
+        """The change of that name, or ChangeNotFound. `where` is what follows the ':' of a ref."""
+        raise NotImplementedError
+
+
+# --- finding adapters and changes -------------------------------------------------------------------
+
+
+def adapter(name: str) -> Adapter:
+    """A built-in name, a name from the entry points, or a dotted path (`package.module:object`)."""
+    if name in BUILT_IN:
+        return _load(BUILT_IN[name])
+    strangers = _entry_points()
+    if name in strangers:
+        return _load(strangers[name])
+    if "." in name:
+        return _load(name)
+    raise InvalidValue(
+        f"there is no spec format {shorten(name)}: it is one of {', '.join([*BUILT_IN, *strangers])}, "
+        "the path of a Markdown file, or the dotted path of an adapter"
+    )
+
+
+def _load(dotted: str) -> "Adapter":
+    from importlib import import_module
+
+    module, _, attribute = dotted.partition(":")
+    try:
+        found: Any = import_module(module)
+        return getattr(found, attribute) if attribute else found  # type: ignore[no-any-return]
+    except (ImportError, AttributeError) as error:
+        raise InvalidValue(f"the spec adapter {dotted} can't be loaded ({error}): check its name") from None
+
+
+def _entry_points() -> dict[str, str]:
+    from importlib.metadata import entry_points
+
+    return {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
+
+
+def open(project: str, change: str, spec: str | None = None) -> Spec:
+    """The change of that name, found by looking; `spec` decides when several formats hold one."""
+    projects.check_name(change, "a change's name")
+    if spec:
+        return _open_ref(project, change, spec)
+    found = [place for place in find_all(project) if place.change == change]
+    if len(found) > 1:
+        raise SpecError(
+            f"{change} is held by several formats ({', '.join(place.ref for place in found)}): "
+            "say which one with --spec"
+        )
+    if not found:
+        raise _nothing_found(project, change)
+    return _open_ref(project, change, found[0].ref)
+
+
+def _open_ref(project: str, change: str, ref: str) -> Spec:
+    if ref.endswith((".md", ".markdown")) and not ref.startswith("checklist:"):
+        ref = f"checklist:{ref}"
+    name, _, where = ref.partition(":")
+    if name in BUILT_IN or "." not in name:
+        return adapter(name).open(project, change, where or None)
+    return adapter(ref).open(project, change)
+
+
+class Place:
+    """Where a change was found. `error` says why its format could not be read, if so."""
+
+    __slots__ = ("change", "error", "ref")
+
+    def __init__(self, change: str, ref: str, error: SpecError | None = None) -> None:
+        self.change = change
+        self.ref = ref
+        self.error = error
+
+
+def find_all(project: str) -> list[Place]:
+    """Every change of the project, of every format; what the configuration names comes along."""
+    places = []
+    for name in [*BUILT_IN, *_entry_points()]:
+        try:
+            places += [Place(change, name) for change in adapter(name).changes(project)]
+        except SpecError as error:
+            places.append(Place(os.path.basename(project), name, error))
+    return places + _configured(project, places)
+
+
+def _configured(project: str, known: list[Place]) -> list[Place]:
+    from ralphtool import config
+    from ralphtool.specs import checklist
+
+    ref = config.spec(project)
+    if ref is None or not ref.endswith((".md", ".markdown")):
+        return []
+    place = Place(checklist.change_of(ref), f"checklist:{ref.removeprefix('checklist:')}")
+    return [] if any(other.change == place.change and other.ref == "checklist" for other in known) else [place]
+
+
+def _nothing_found(project: str, change: str) -> Exception:
+    places = find_all(project)
+    for place in places:
+        if place.error:  # the change may well be in what can't be read
+            return place.error
+    names = sorted({place.change for place in places})
+    known = f"there are {', '.join(names[:20])}" if names else "there are no changes at all"
+    return ChangeNotFound(f"there is no change {change} in {project}: {known}; `ralphtool list` shows them")
+
+
+# --- what follows from the stories ------------------------------------------------------------------
+
+
+def check(stories: "Sequence[Story]", path: str) -> None:
+    """Refuses what would confuse or stall a run: ids twice, and stories that wait for ever."""
+    _check_unique([task.id for story in stories for task in story.tasks], "task", path)
+    _check_unique([story.id for story in stories], "story", path)
+    known = {story.id for story in stories}
+    for story in stories:
+        if missing := [other for other in story.depends_on if other not in known]:
+            raise SpecError(f"{path}: story {story.id} depends on {', '.join(missing)}, which is not there: mend it")
+    _check_circles(stories, path)
+
+
+def _check_unique(ids: list[str], what: str, path: str) -> None:
+    if len(set(ids)) < len(ids):
+        twice = next(id for index, id in enumerate(ids) if id in ids[:index])
+        raise SpecError(f"{path}: the {what} id {shorten(twice)} is there twice: give each {what} an id of its own")
+
+
+def _check_circles(stories: "Sequence[Story]", path: str) -> None:
+    waiting = {story.id: set(story.depends_on) for story in stories if story.depends_on}
+    while waiting:
+        free = [id for id, others in waiting.items() if not others & waiting.keys()]
+        if not free:
+            raise SpecError(f"{path}: the stories {', '.join(waiting)} wait for each other: break the circle")
+        for id in free:
+            del waiting[id]
+
+
+def story_by_id(stories: "Iterable[Story]", id: str) -> Story:
+    known = list(stories)
+    for story in known:
+        if story.id == id:
+            return story
+    raise StoryNotFound(
+        f"the change has no story {shorten(id)}: it has {', '.join(story.id for story in known) or 'none'}"
+    )
+
+
+def next_story(stories: "Sequence[Story]") -> Story | None:
+    """The first story that is open and waits for none; optional ones come last."""
+    done = {story.id for story in stories if story.done}
+    ready = [story for story in stories if not story.done and done.issuperset(story.depends_on)]
+    return next((story for story in ready if not story.optional), ready[0] if ready else None)
+
+
+def is_complete(stories: "Iterable[Story]") -> bool:
+    return all(story.done for story in stories if not story.optional)

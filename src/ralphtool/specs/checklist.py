@@ -1,0 +1,102 @@
+"""Any Markdown file with boxes: `fix_plan.md`, `PLAN.md`, `TODO.md`, or one that is named. Headings are stories."""
+
+import os
+
+from ralphtool import project as projects
+from ralphtool.errors import ChangeNotFound, InvalidName, SpecError
+from ralphtool.specs import Scenario, Story, markdown
+from ralphtool.specs.boxed import BoxedSpec, Draft
+
+name = "checklist"
+
+_USUAL = ("fix_plan.md", "plan.md", "todo.md")
+_NEVER = ("readme", "changelog", "learnings")
+
+
+def changes(project: str) -> list[str]:
+    return [change_of(file) for file in _files(project)]
+
+
+def _files(project: str) -> list[str]:
+    usual = [name for name in sorted(os.listdir(project)) if name.lower() in _USUAL]
+    return [name for name in usual if _has_boxes(os.path.join(project, name))]
+
+
+def _has_boxes(path: str) -> bool:
+    try:
+        text = markdown.load(path)
+    except (SpecError, IsADirectoryError):
+        return os.path.isfile(path)  # a file that can't be read is told when it is opened
+    return text is not None and any(section.boxes for section in markdown.sections(text))
+
+
+def change_of(file: str) -> str:
+    return os.path.splitext(os.path.basename(file))[0]
+
+
+def open(project: str, change: str, where: str | None = None) -> "Checklist":
+    files = [where] if where else [file for file in _files(project) if change_of(file) == change]
+    if not files or change_of(files[0]) != change:
+        raise ChangeNotFound(f"there is no checklist {change} in {project}: name its file with --spec PATH")
+    path = os.path.join(project, files[0])
+    _check_may_be_one(path, change)
+    return Checklist(path, change, f"{name}:{files[0]}")
+
+
+def _check_may_be_one(path: str, change: str) -> None:
+    if change.lower() in _NEVER or change.lower().endswith("-learnings"):
+        raise InvalidName(f"{path} can't be a checklist: boxes in a {change} are no work to do")
+    if not os.path.isfile(path):
+        raise ChangeNotFound(f"{path} is not a file: name the checklist with --spec PATH")
+
+
+class Checklist(BoxedSpec):
+    adapter = name
+
+    def __init__(self, path: str, change: str, ref: str) -> None:
+        self.change = change
+        self.path = path
+        self.ref = ref
+        self.tasks_file = path
+        self.notes_file = os.path.join(os.path.dirname(path), f"{change}-learnings.md")
+
+    def drafts(self, text: str) -> list[Draft]:
+        drafts: list[Draft] = []
+        for section in markdown.sections(text):
+            if section.boxes:
+                draft = Draft(str(len(drafts) + 1), section.title or self.change, section.above)
+                draft.add(section, _own_id)
+                draft.tasks = [
+                    (f"{draft.id}.{position}" if ".#" in id else id, box)
+                    for position, (id, box) in enumerate(draft.tasks, 1)
+                ]
+                drafts.append(draft)
+        return drafts
+
+    def proposal(self) -> str | None:
+        return None
+
+    def design(self) -> str | None:
+        return None
+
+    def scenarios(self, story: Story) -> list[Scenario]:
+        return []
+
+
+def _own_id(text: str) -> tuple[str, str] | None:
+    """`1.2 text`, `T001 text` and `ABC-12: text` bring their ids along."""
+    word, _, rest = text.lstrip("*_`").partition(" ")
+    id = word.rstrip("*_`.:)")
+    if _is_number(id) or (id[:1] == "T" and id[1:].isdigit() and len(id) > 3) or (_is_ticket(id) and ":" in word):
+        return id, rest.strip()
+    return None
+
+
+def _is_number(id: str) -> bool:
+    parts = id.split(".")
+    return len(parts) > 1 and all(part.isascii() and part.isdigit() for part in parts)
+
+
+def _is_ticket(id: str) -> bool:
+    prefix, _, number = id.partition("-")
+    return projects.is_name(prefix) and prefix.isupper() and number.isascii() and number.isdigit()

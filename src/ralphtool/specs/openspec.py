@@ -1,0 +1,185 @@
+"""OpenSpec: `openspec/changes/<name>/` with tasks.md, proposal.md, design.md and specs/**/spec.md."""
+
+import os
+
+from ralphtool import project as projects
+from ralphtool.errors import ChangeNotFound
+from ralphtool.specs import Scenario, Story, markdown
+from ralphtool.specs.boxed import BoxedSpec, Draft, unique_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ralphtool.specs.markdown import Section
+
+name = "openspec"
+
+
+def _folder(project: str) -> str:
+    return os.path.join(project, "openspec", "changes")
+
+
+def changes(project: str) -> list[str]:
+    try:
+        names = sorted(os.listdir(_folder(project)))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [name for name in names if _is_change(project, name)]
+
+
+def _is_change(project: str, change: str) -> bool:
+    return change != "archive" and projects.is_name(change) and os.path.isdir(os.path.join(_folder(project), change))
+
+
+def open(project: str, change: str, where: str | None = None) -> "OpenSpec":
+    if not _is_change(project, change):
+        raise ChangeNotFound(
+            f"there is no {os.path.join(_folder(project), change)}: `ralphtool list` shows the changes"
+        )
+    return OpenSpec(project, change)
+
+
+class OpenSpec(BoxedSpec):
+    adapter = name
+    ref = name
+
+    def __init__(self, project: str, change: str) -> None:
+        self.change = change
+        self.path = os.path.join(_folder(project), change)
+        self.tasks_file = os.path.join(self.path, "tasks.md")
+        self.notes_file = os.path.join(self.path, "design.md")
+
+    def drafts(self, text: str) -> list[Draft]:
+        return _in_order(_drafts(text))
+
+    def proposal(self) -> str | None:
+        return markdown.load(os.path.join(self.path, "proposal.md"))
+
+    def design(self) -> str | None:
+        return markdown.load(self.notes_file)
+
+    def scenarios(self, story: Story) -> list[Scenario]:
+        found: list[Scenario] = []
+        top = os.path.join(self.path, "specs")
+        for folder, folders, names in os.walk(top):
+            folders.sort()
+            if "spec.md" in names:
+                text = markdown.load_required(os.path.join(folder, "spec.md"))
+                found += _scenarios(text, os.path.relpath(folder, top))
+        return found
+
+
+# --- stories ----------------------------------------------------------------------------------------
+
+
+def task_number(text: str) -> tuple[str, str] | None:
+    """Parts "1.1 text" into id and text; bold numbers and a closing '.', ':' or ')' are fine."""
+    bare = text.lstrip("*_`")
+    parts = markdown.numbered(bare)
+    if parts is None or "." not in parts[0]:
+        return None
+    number, rest = parts
+    return number, rest.lstrip("*_` ") if bare != text else rest
+
+
+def _drafts(text: str) -> list[Draft]:
+    """A story for each `## N. Title`; boxes that stand elsewhere are work too, and get a story of their own."""
+    drafts: dict[str, Draft] = {}
+    current: Draft | None = None
+    for section in markdown.sections(text):
+        if section.level == 1 and not section.boxes:
+            current = None
+        elif section.level in (1, 2) or (current is None and section.boxes):
+            current = _draft_for(section, drafts)
+        elif current and section.level > 2:
+            current.prose.append(f"{'#' * section.level} {section.title}")
+        if current:
+            current.add(section, task_number)
+    return [draft for draft in drafts.values() if draft.tasks or draft.id[0].isdigit()]
+
+
+def _draft_for(section: "Section", drafts: dict[str, Draft]) -> Draft:
+    parts = markdown.numbered(section.title)
+    title = section.title or "Tasks"
+    id, title = parts or (unique_name(_word_id(title), drafts), title)
+    # A number that comes again goes on with its story.
+    return drafts.setdefault(id, Draft(id, title or section.title, section.above))
+
+
+def _word_id(title: str) -> str:
+    id = projects.slug(title) or "section"
+    return f"section-{id}" if id[0].isdigit() else id
+
+
+def _in_order(drafts: list[Draft]) -> list[Draft]:
+    """By number, 10 after 2; a story without one stays behind the one that it follows."""
+    keys: list[tuple[int, ...]] = []
+    for draft in drafts:
+        number = tuple(int(part) for part in draft.id.split(".")) if draft.id[0].isdigit() else None
+        keys.append(number or (keys[-1] if keys else (-1,)))
+    order = sorted(range(len(drafts)), key=keys.__getitem__)
+    return [drafts[index] for index in order]
+
+
+# --- scenarios --------------------------------------------------------------------------------------
+
+_CLAUSES = {"GIVEN": "given", "WHEN": "when", "THEN": "then", "AND": "", "BUT": ""}
+
+
+def _scenarios(text: str, capability: str) -> list[Scenario]:
+    reader = _ScenarioReader(capability)
+    for number, line, plain in markdown.unfenced(text.split("\n")):
+        head = markdown.heading(line, number) if plain else None
+        if head:
+            reader.heading(head.level, head.title)
+        else:
+            reader.line(line, plain)
+    return reader.found
+
+
+class _ScenarioReader:
+    def __init__(self, capability: str) -> None:
+        self.capability = None if capability == "." else capability
+        self.requirement: str | None = None
+        self.found: list[Scenario] = []
+        self._removed = False
+        self._open = False
+        self._clause: list[str] | None = None
+
+    def heading(self, level: int, title: str) -> None:
+        self._open, self._clause = False, None
+        kind, _, rest = title.partition(":")
+        if level <= 2:
+            self._removed = title.upper().startswith("REMOVED")
+        elif kind.strip().lower() == "requirement":
+            self.requirement = rest.strip()
+        elif kind.strip().lower() == "scenario" and not self._removed:
+            self.found.append(Scenario(self.capability, self.requirement, rest.strip()))
+            self._open = True
+
+    def line(self, line: str, plain: bool) -> None:
+        if not self._open:
+            return
+        parts = _clause(line) if plain else None
+        if parts is None:
+            if self._clause and line.strip():  # what follows a clause belongs to it
+                self._clause[-1] += f"\n{line.strip()}"
+            return
+        word, text = parts
+        if _CLAUSES[word]:
+            self._clause = getattr(self.found[-1], _CLAUSES[word])
+        if self._clause is not None:
+            self._clause.append(text)
+
+
+def _clause(line: str) -> tuple[str, str] | None:
+    """Parts `- **WHEN** something` into the word and the rest."""
+    bare = line.strip()
+    if bare[:1] in ("-", "*", "+") and bare[1:2] == " ":
+        bare = bare[2:].lstrip()
+    bare = bare.lstrip("*_")
+    word = bare[:5].upper().rstrip("*_: \t,")
+    if word not in _CLAUSES or bare[len(word) : len(word) + 1].isalnum():
+        word = word[:4].rstrip() if word[:4] in _CLAUSES else word[:3]
+        if word not in _CLAUSES or bare[len(word) : len(word) + 1].isalnum():
+            return None
+    return word, bare[len(word) :].lstrip("*_: \t,")

@@ -1,0 +1,227 @@
+"""prd.json in the shapes of snarktank/ralph and ralph-tui: acceptance criteria are tasks, `passes` is done.
+
+Only `passes` is ever written, by changing its characters in the text: keys that we don't know, their order
+and all spacing stay as they are.
+"""
+
+import os
+
+from ralphtool import project as projects
+from ralphtool import quickjson, specs
+from ralphtool.errors import ChangeNotFound, SpecError, TaskNotFound, shorten
+from ralphtool.specs import Scenario, Story, Task, markdown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from typing import Any
+
+name = "prd"
+_FILE = "prd.json"
+_NAMES = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
+
+
+def changes(project: str) -> list[str]:
+    path = os.path.join(project, _FILE)
+    text = markdown.load(path)
+    return [] if text is None else [_change_name(_document(text, path), project)]
+
+
+def open(project: str, change: str, where: str | None = None) -> "Prd":
+    path = os.path.join(project, _FILE)
+    text = markdown.load(path)
+    if text is None:
+        raise ChangeNotFound(f"there is no {path}: `ralphtool list` shows the changes")
+    if (found := _change_name(_document(text, path), project)) != change:
+        raise ChangeNotFound(f"{path} holds the change {found}, not {change}")
+    return Prd(path, change)
+
+
+def _change_name(document: "dict[str, Any]", project: str) -> str:
+    """After `branchName` without its `ralph/`, else `project` or `name`, else the folder; made fit to be a name."""
+    wanted = [_text(document.get(key)) for key in ("branchName", "project", "name")]
+    wanted[0] = wanted[0].removeprefix("ralph/")
+    for text in [*wanted, os.path.basename(project)]:
+        if fit := text if projects.is_name(text) else projects.slug(text)[:128]:
+            return fit
+    return "prd"
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+class Prd:
+    adapter = name
+    ref = name
+
+    def __init__(self, path: str, change: str) -> None:
+        self.change = change
+        self.path = path
+        self.notes_file = os.path.join(os.path.dirname(path), f"{change}-learnings.md")
+
+    def stories(self, completed: "Collection[str]" = ()) -> list[Story]:
+        document = self._read()
+        stories = [story for _, story in self._by_priority(document, completed)]
+        specs.check(stories, self.path)
+        return stories
+
+    def _read(self) -> "dict[str, Any]":
+        return _document(markdown.load_required(self.path), self.path)
+
+    def _by_priority(self, document: "dict[str, Any]", completed: "Collection[str]") -> list[tuple[float, Story]]:
+        items = _stories(document, self.path)[1]
+        read = [_Reader(item, f"{self.path}: userStories[{index}]") for index, item in enumerate(items)]
+        known = [(one.priority(), one.story(index, completed)) for index, one in enumerate(read, 1)]
+        return sorted(known, key=lambda pair: pair[0])
+
+    def tick(self, task_id: str, completed: "Collection[str]" = (), *, proven: bool = True) -> None:
+        """A criterion has no box of its own: the session keeps it. The last one of a story sets its `passes`."""
+        story = next((one for one in self.stories() if task_id in [task.id for task in one.tasks]), None)
+        if story is None:
+            raise TaskNotFound(f"{self.path} has no task {shorten(task_id)}")
+        known = {*completed, task_id}
+        if proven and not story.done and all(task.id in known for task in story.tasks):
+            markdown.edit(self.path, lambda text: _set_passes(text, story.id, self.path))
+
+    def proposal(self) -> str | None:
+        return _text(self._read().get("description")) or None
+
+    def design(self) -> str | None:
+        return None
+
+    def scenarios(self, story: Story) -> list[Scenario]:
+        return []
+
+    def write_learnings(self, learnings: "Sequence[dict[str, Any]]") -> int:
+        from ralphtool.specs import notes
+
+        return notes.write_learnings(self.notes_file, learnings)
+
+    def write_patterns(self, patterns: "Sequence[dict[str, Any]]") -> int:
+        from ralphtool.specs import notes
+
+        return notes.write_patterns(self.notes_file, patterns)
+
+    def write_observations(self, observations: "Sequence[dict[str, Any]]") -> int:
+        from ralphtool.specs import notes
+
+        return notes.write_observations(self.notes_file, observations)
+
+
+# --- reading ----------------------------------------------------------------------------------------
+
+
+def _document(text: str, path: str) -> "dict[str, Any]":
+    try:
+        value = quickjson.loads(text)
+    except ValueError as error:
+        raise SpecError(f"{path} is not JSON ({error}); comments and trailing commas are not either: mend it") from None
+    if not isinstance(value, dict):
+        raise SpecError(f"{path} must hold an object, not {_NAMES.get(type(value), 'nothing')}")
+    return value
+
+
+def _stories(document: "dict[str, Any]", path: str) -> "tuple[str, list[Any]]":
+    key = "userStories" if "userStories" in document else "stories"
+    items = document.get(key)
+    if not isinstance(items, list):
+        raise SpecError(f"{path}: userStories must be a list, not {_NAMES.get(type(items), 'nothing')}")
+    return key, items
+
+
+class _Reader:
+    """One story's object, read with an error that names the field."""
+
+    def __init__(self, item: object, where: str) -> None:
+        if not isinstance(item, dict):
+            raise SpecError(f"{where} must be an object, not {_NAMES.get(type(item), 'nothing')}")
+        self.item: dict[str, Any] = item
+        self.where = where
+
+    def get(self, key: str, kinds: tuple[type, ...], default: "Any") -> "Any":
+        value = self.item.get(key)
+        if value is None:
+            return default
+        if type(value) not in kinds:
+            wanted = _NAMES[kinds[0]]
+            raise SpecError(f"{self.where}.{key} must be {wanted}, not {_NAMES.get(type(value), 'that')}")
+        return value
+
+    def texts(self, key: str) -> list[str]:
+        values = self.get(key, (list,), [])
+        for index, value in enumerate(values):
+            if not isinstance(value, str):
+                raise SpecError(f"{self.where}.{key}[{index}] must be a text, not {_NAMES.get(type(value), 'nothing')}")
+        return list(values)
+
+    def priority(self) -> float:
+        return float(self.get("priority", (int, float), float("inf")))
+
+    def story(self, position: int, completed: "Collection[str]") -> Story:
+        id = str(self.get("id", (str, int), position))
+        title = self.get("title", (str,), None) or self.get("name", (str,), None) or id
+        passes = self.get("passes", (bool,), False)
+        criteria = self.texts("acceptanceCriteria") or [title]
+        tasks = [
+            Task(f"{id}.{number}", text, passes or f"{id}.{number}" in completed)
+            for number, text in enumerate(criteria, 1)
+        ]
+        optional = self.get("optional", (bool,), False) or "optional" in [one.lower() for one in self.texts("labels")]
+        description = self.get("description", (str,), None)
+        return Story(id, title, tasks, description, optional or markdown.is_optional(title), self.texts("dependsOn"))
+
+
+# --- writing ----------------------------------------------------------------------------------------
+
+
+def _set_passes(text: str, story_id: str, path: str) -> str:
+    key, items = _stories(_document(text, path), path)
+    ids = [str(_Reader(item, path).get("id", (str, int), index)) for index, item in enumerate(items, 1)]
+    start = _value_at(text, quickjson.skip_space(text, 0), key)
+    start = _element_at(text, start, ids.index(story_id))
+    try:
+        at = _value_at(text, start, "passes")
+    except KeyError:
+        return _add_passes(text, start)
+    return text[:at] + "true" + text[quickjson.scan_value(text, at)[1] :]
+
+
+def _members(text: str, start: int) -> "list[tuple[str, int, int]]":
+    """The key, and where the value begins and ends, of every member of the object that begins at `start`."""
+    members = []
+    index = quickjson.skip_space(text, start + 1)
+    while text[index] != "}":
+        key, index = quickjson.scan_value(text, index)
+        value = quickjson.skip_space(text, quickjson.skip_space(text, index) + 1)
+        end = quickjson.scan_value(text, value)[1]
+        members.append((key, value, end))
+        index = quickjson.skip_space(text, end)
+        if text[index] == ",":
+            index = quickjson.skip_space(text, index + 1)
+    return members
+
+
+def _value_at(text: str, start: int, key: str) -> int:
+    for name, value, _ in reversed(_members(text, start)):  # of a key that comes twice, the last one counts
+        if name == key:
+            return value
+    raise KeyError(key)
+
+
+def _element_at(text: str, start: int, position: int) -> int:
+    index = quickjson.skip_space(text, start + 1)
+    for _ in range(position):
+        end = quickjson.skip_space(text, quickjson.scan_value(text, index)[1])
+        index = quickjson.skip_space(text, end + 1)
+    return index
+
+
+def _add_passes(text: str, start: int) -> str:
+    """Adds the member that is missing, after the last one and spaced as that one is."""
+    members = _members(text, start)
+    if not members:
+        return f'{text[: start + 1]}"passes": true{text[start + 1 :]}'
+    first = text.index('"', start)
+    end = members[-1][2]
+    return f'{text[:end]},{text[start + 1 : first]}"passes": true{text[end:]}'

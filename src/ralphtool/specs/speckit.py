@@ -1,0 +1,165 @@
+"""Spec Kit: `specs/<feature>/tasks.md`, whose phases are stories and whose `T001` are tasks."""
+
+import os
+
+from ralphtool import project as projects
+from ralphtool.errors import ChangeNotFound
+from ralphtool.specs import Scenario, Story, markdown
+from ralphtool.specs.boxed import BoxedSpec, Draft, unique_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ralphtool.specs.markdown import Section
+
+name = "speckit"
+
+# Phases of these names come before all others, which wait for them.
+_GROUNDWORK = ("setup", "foundational", "foundation")
+
+
+def changes(project: str) -> list[str]:
+    try:
+        names = sorted(os.listdir(os.path.join(project, "specs")))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [name for name in names if _is_change(project, name)]
+
+
+def _is_change(project: str, change: str) -> bool:
+    return projects.is_name(change) and os.path.lexists(os.path.join(project, "specs", change, "tasks.md"))
+
+
+def open(project: str, change: str, where: str | None = None) -> "SpecKit":
+    if not _is_change(project, change):
+        raise ChangeNotFound(f"there is no specs/{change}/tasks.md in {project}: `ralphtool list` shows the changes")
+    return SpecKit(project, change)
+
+
+class SpecKit(BoxedSpec):
+    adapter = name
+    ref = name
+
+    def __init__(self, project: str, change: str) -> None:
+        self.change = change
+        self.path = os.path.join(project, "specs", change)
+        self.tasks_file = os.path.join(self.path, "tasks.md")
+        self.notes_file = os.path.join(self.path, f"{change}-learnings.md")
+
+    def drafts(self, text: str) -> list[Draft]:
+        drafts = _drafts(text)
+        _add_waits(drafts)
+        groundwork = [draft for draft in drafts if _is_groundwork(draft)]
+        return groundwork + [draft for draft in drafts if draft not in groundwork]
+
+    def proposal(self) -> str | None:
+        return markdown.load(os.path.join(self.path, "spec.md"))
+
+    def design(self) -> str | None:
+        return markdown.load(os.path.join(self.path, "plan.md"))
+
+    def scenarios(self, story: Story) -> list[Scenario]:
+        """The acceptance scenarios of the user story that a phase is about; of all of them for other phases."""
+        found = _scenarios(markdown.load(os.path.join(self.path, "spec.md")) or "", self.change)
+        about = _user_story(story.title)
+        return [one for one in found if about is None or _user_story(one.requirement or "") == about]
+
+
+# --- stories ----------------------------------------------------------------------------------------
+
+
+def _drafts(text: str) -> list[Draft]:
+    drafts: dict[str, Draft] = {}
+    current: Draft | None = None
+    for section in markdown.sections(text):
+        phase = _phase(section.title)
+        if phase:
+            current = drafts.setdefault(phase[0], Draft(phase[0], phase[1], section.above))
+        elif section.level <= 2:
+            current = _boxes_elsewhere(section, drafts)
+        if current:
+            current.add(section, _task_id)
+    return list(drafts.values())
+
+
+def _phase(title: str) -> tuple[str, str] | None:
+    """Parts "Phase 3: Title" and "Phase 3.1 - Title" into the number and the title."""
+    if title[:6].lower() != "phase ":
+        return None
+    number, _, rest = title[6:].strip().replace(":", " ", 1).partition(" ")
+    return (number, rest.strip(" \t-–—") or title) if number else None
+
+
+def _boxes_elsewhere(section: "Section", drafts: dict[str, Draft]) -> Draft | None:
+    """Boxes outside of any phase are work too."""
+    if not section.boxes:
+        return None
+    id = unique_name(projects.slug(section.title) or "tasks", drafts)
+    return drafts.setdefault(id, Draft(id, section.title or "Tasks", section.above))
+
+
+def _task_id(text: str) -> tuple[str, str] | None:
+    word, _, rest = text.lstrip("*_`").partition(" ")
+    id = word.rstrip("*_`:.")
+    return (id, rest.strip()) if _is_task_id(id) else None
+
+
+def _is_task_id(word: str) -> bool:
+    number = word[1:].removeprefix("-")
+    return word[:1] == "T" and number[:1].isdigit() and number.isascii() and number.isalnum()
+
+
+def _is_groundwork(draft: Draft) -> bool:
+    return draft.title.lower().startswith(_GROUNDWORK)
+
+
+def _add_waits(drafts: list[Draft]) -> None:
+    owner = {id: draft.id for draft in drafts for id, _ in draft.tasks}
+    ground: list[str] = [draft.id for draft in drafts if _is_groundwork(draft)]
+    for draft in drafts:
+        named = [id for _, box in draft.tasks for id in _depends_on(box.text)]
+        waits = [owner.get(id, id) for id in [*draft.depends_on, *named]]
+        waits += ground[: ground.index(draft.id)] if draft.id in ground else ground
+        draft.depends_on = [id for id in dict.fromkeys(waits) if id != draft.id]
+
+
+def _depends_on(text: str) -> list[str]:
+    _, found, after = text.lower().partition("depends on")
+    if not found:
+        return []
+    listed = text[len(text) - len(after) :].partition(")")[0].replace(",", " ")
+    return [word for word in (word.strip(".;:#") for word in listed.split()) if _is_task_id(word)]
+
+
+# --- scenarios --------------------------------------------------------------------------------------
+
+
+def _user_story(title: str) -> str | None:
+    """The number in "User Story 3 - Title"."""
+    _, found, after = title.lower().partition("user story ")
+    number = after[: len(after) - len(after.lstrip("0123456789"))]
+    return number if found and number else None
+
+
+def _scenarios(text: str, capability: str) -> list[Scenario]:
+    """The numbered `**Given** a, **When** b, **Then** c` of spec.md."""
+    found: list[Scenario] = []
+    title: str | None = None
+    for number, line, plain in markdown.unfenced(text.split("\n")):
+        head = markdown.heading(line, number) if plain else None
+        if head:
+            title = head.title
+        elif plain and "**given**" in line.lower() and "**then**" in line.lower():
+            found.append(_scenario(line, Scenario(capability, title, "")))
+    return found
+
+
+def _scenario(line: str, scenario: Scenario) -> Scenario:
+    scenario.name = line.strip()
+    clause: list[str] | None = None
+    for index, part in enumerate(line.split("**")):
+        if index % 2:  # what stands between the stars
+            word = part.strip(" :").lower()
+            clause = {"given": scenario.given, "when": scenario.when, "then": scenario.then}.get(word, clause)
+        elif clause is not None and part.strip(" ,.;:\r"):
+            clause.append(part.strip(" ,;:\r"))
+    return scenario

@@ -1,0 +1,152 @@
+"""For those who write an adapter: the contract as a function.
+
+    from ralphtool.testing import check_adapter
+
+    def test_my_adapter(tmp_path):
+        make_my_sample(tmp_path)
+        check_adapter(my_adapter, str(tmp_path), "my-change")
+
+The sample needs at least two open tasks. It is changed by the check: give it a copy.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from ralphtool import project as projects
+from ralphtool import specs
+from ralphtool.errors import ChangeNotFound, TaskNotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ralphtool.specs import Adapter, Spec, Task
+
+_LEARNINGS: list[dict[str, Any]] = [
+    {"description": "plain", "task_id": None, "story_id": None, "iteration": 1, "timestamp": "2026-01-31T09:30:00Z"},
+    {
+        "description": "two lines\n## no heading",
+        "task_id": "1.1",
+        "story_id": "1",
+        "iteration": 1,
+        "timestamp": "2026-01-31T09:30:01Z",
+    },
+]
+_PATTERNS: list[dict[str, Any]] = [{"name": "layers", "description": "downward", "timestamp": "2026-01-31T09:30:00Z"}]
+_OBSERVATIONS: list[dict[str, Any]] = [
+    {"type": "finding", "title": "slow", "story_id": "1", "iteration": 1, "timestamp": "2026-01-31T09:30:00Z"}
+]
+
+
+class ContractBroken(AssertionError):
+    """An adapter does not keep what the protocol promises."""
+
+
+def _require(holds: bool, promise: str) -> None:
+    if not holds:
+        raise ContractBroken(promise)
+
+
+def check_adapter(adapter: Adapter, project: str, change: str) -> None:
+    """Drives an adapter through its whole life on a sample change; raises ContractBroken with the broken promise."""
+    _require(projects.is_name(adapter.name), "an adapter's name is a name")
+    _check_finding(adapter, project, change)
+    spec = adapter.open(project, change)
+    _check_reading(spec, project, change)
+    _check_ticking(spec, project)
+    _check_notes(project, lambda: spec.write_learnings(_LEARNINGS), len(_LEARNINGS), "learnings")
+    _check_notes(project, lambda: spec.write_patterns(_PATTERNS), len(_PATTERNS), "patterns")
+    _check_notes(project, lambda: spec.write_observations(_OBSERVATIONS), len(_OBSERVATIONS), "observations")
+
+
+def _check_finding(adapter: Adapter, project: str, change: str) -> None:
+    _require(change in adapter.changes(project), "`changes` names the change")
+    try:
+        adapter.open(project, "no-such-change")
+    except ChangeNotFound:
+        return
+    raise ContractBroken("`open` raises ChangeNotFound for a change that is not there")
+
+
+def _check_reading(spec: Spec, project: str, change: str) -> None:
+    _require(spec.change == change, "a spec knows the name of its change")
+    _require(os.path.exists(spec.path), "a spec's path exists")
+    before = _tree(project)
+    stories = spec.stories()
+    specs.check(stories, spec.path)
+    _require(all(story.id and story.title for story in stories), "every story has an id and a title")
+    for story in stories:
+        spec.scenarios(story)
+    spec.proposal()
+    spec.design()
+    _require(_tree(project) == before, "reading changes nothing")
+
+
+def _open_tasks(spec: Spec, completed: list[str]) -> list[Task]:
+    return [task for story in spec.stories(completed) for task in story.tasks if not task.done]
+
+
+def _check_ticking(spec: Spec, project: str) -> None:
+    completed: list[str] = []
+    _require(len(_open_tasks(spec, completed)) >= 2, "the sample has two open tasks or more")
+    _check_unknown_task(spec, project)
+    while tasks := _open_tasks(spec, completed):
+        _tick_one(spec, project, tasks[0], completed)
+    _require(all(story.done for story in spec.stories(completed)), "when all tasks are ticked, all stories are done")
+
+
+def _check_unknown_task(spec: Spec, project: str) -> None:
+    before = _tree(project)
+    try:
+        spec.tick("no.such.task")
+    except TaskNotFound:
+        _require(_tree(project) == before, "an unknown task changes nothing")
+        return
+    raise ContractBroken("`tick` raises TaskNotFound for a task that is not there")
+
+
+def _tick_one(spec: Spec, project: str, task: Task, completed: list[str]) -> None:
+    before, others = _tree(project), _done(spec, completed)
+    spec.tick(task.id, completed)
+    completed.append(task.id)
+    after = _tree(project)
+    _require(_done(spec, completed) == others | {task.id}, f"ticking {task.id} ticks {task.id}, and nothing else")
+    changed = [path for path in before.keys() | after.keys() if before.get(path) != after.get(path)]
+    _require(len(changed) <= 1, f"ticking {task.id} changes one file at the most")
+    for path in changed:
+        _require(_small_edit(before.get(path, b""), after.get(path, b"")), f"ticking {task.id} keeps all other bytes")
+    spec.tick(task.id, completed)
+    _require(_tree(project) == after, f"ticking {task.id} again changes nothing")
+
+
+def _done(spec: Spec, completed: list[str]) -> set[str]:
+    return {task.id for story in spec.stories(completed) for task in story.tasks if task.done}
+
+
+def _small_edit(old: bytes, new: bytes) -> bool:
+    """Whether one place of a few bytes is all that differs."""
+    start = len(os.path.commonprefix([old, new]))
+    end = len(os.path.commonprefix([old[start:][::-1], new[start:][::-1]]))
+    return len(old) - start - end <= 8 and len(new) - start - end <= 40
+
+
+def _check_notes(project: str, write: Callable[[], int], count: int, what: str) -> None:
+    before = _tree(project)
+    _require(write() == count, f"writing {what} tells how many were written")
+    after = _tree(project)
+    _require(after != before, f"writing {what} writes something")
+    _require(write() == 0, f"writing the same {what} again writes none")
+    _require(_tree(project) == after, f"writing the same {what} again changes nothing")
+    headings = [line for data in after.values() for line in data.split(b"\n")]
+    _require(b"## no heading" not in headings, "a note forges no heading")
+
+
+def _tree(project: str) -> dict[str, bytes]:
+    seen = {}
+    for folder, _, names in os.walk(project):
+        for name in names:
+            path = os.path.join(folder, name)
+            with open(path, "rb") as file:
+                seen[path] = file.read()
+    return seen

@@ -1,0 +1,1 @@
+"""What people see. Nothing here decides anything or writes a file."""
