@@ -237,14 +237,13 @@ def _story(state: "State", stories: "Sequence[Story]") -> "Story":
 
 
 def _session_init(session_id: str, call: Call) -> "State":
-    from ralphtool import learnings, locks, project, specs
+    from ralphtool import locks, project, specs
 
     session.path_of(session_id)
     root = project.find()
-    spec = specs.open(root, call.options["change"], call.options.get("spec"))
+    spec = specs.open(root, call.options["change"], specs.ref_of(root, call.options.get("spec")))
     stories = spec.stories()
     state = locks.begin(root, session_id, spec.change, spec.ref)
-    learnings.ensure(spec.change)
     return {
         "session_id": state["session_id"],
         "change_name": state["change_name"],

@@ -22,6 +22,7 @@ def report(error: BaseException, arguments: list[str]) -> str:
     what = f"{type(error).__name__} in ralphtool itself; this is a bug of ours, and your files are as they were"
     try:
         path = files.private_path("ralph", "logs", f"bug-{os.getpid()}.log")
+        files.make_private_folders(path)
         files.replace(path, text.encode("utf-8", "backslashreplace"))
     except Exception:
         sys.stderr.write(text)

@@ -137,7 +137,7 @@ def show(change: str, spec: str | None, as_json: bool) -> None:
       ralphtool show PLAN --spec docs/PLAN.md
     """
     root = project.find()
-    found = specs.open(root, change, spec)
+    found = specs.open(root, change, specs.ref_of(root, spec))
     lock = locks.holder(root, change)
     stories = found.stories(_completed(lock))
     scenarios = {tuple(map(str, one.as_dict().values())): one for story in stories for one in found.scenarios(story)}

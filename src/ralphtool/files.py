@@ -29,22 +29,27 @@ def tmp_dir() -> str:
 
 
 def private_path(*parts: str) -> str:
-    """The path of one of our files under the temporary directory; its folders are made, or checked."""
+    """The path of one of our files under the temporary directory; its folders are checked, as far as they exist."""
     folder = tmp_dir()
     for part in parts[:-1]:
         folder = os.path.join(folder, part)
-        private_dir(folder)
+        try:
+            info = os.lstat(folder)
+        except FileNotFoundError:
+            continue
+        _check_ours(info, folder, stat.S_ISDIR)
+        if stat.S_IMODE(info.st_mode) & 0o077:
+            os.chmod(folder, 0o700)
     return os.path.join(folder, parts[-1])
 
 
-def private_dir(path: str) -> None:
-    try:
-        os.mkdir(path, 0o700)
-        sync_folder(path)
-    except FileExistsError:
-        _check_ours(os.lstat(path), path, stat.S_ISDIR)
-        if stat.S_IMODE(os.lstat(path).st_mode) & 0o077:
-            os.chmod(path, 0o700)
+def make_private_folders(path: str) -> None:
+    """Makes what is missing of the folders of a path from `private_path`."""
+    folder = os.path.dirname(path)
+    if not os.path.lexists(folder):
+        make_private_folders(folder)
+        os.mkdir(folder, 0o700)
+        sync_folder(folder)
 
 
 def own_dir(path: str) -> None:

@@ -4,6 +4,8 @@ It lies under the temporary directory, is made once and never overwritten or rem
 path, and carries its content when there is some beyond the template.
 """
 
+import os
+
 from ralphtool import files, project
 
 _TEMPLATE = """\
@@ -29,14 +31,22 @@ def path_of(change: str) -> str:
 def ensure(change: str) -> str:
     """Makes the file if it is missing; tells its path."""
     path = path_of(change)
-    try:
-        files.read_ours(path)
-    except FileNotFoundError:
+    if not exists(path):
         _make(path, change)
     return path
 
 
+def exists(path: str) -> bool:
+    """Whether the file is there, and ours."""
+    try:
+        os.close(files.open_ours(path))
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def _make(path: str, change: str) -> None:
+    files.make_private_folders(path)
     with files.Locked(files.folder_of(path)):
         try:
             files.create(path, _TEMPLATE.format(change=change).encode("utf-8"))

@@ -6,7 +6,7 @@ the folder of the locks first, then the session, then the spec: one order, so th
 
 import os
 
-from ralphtool import files, project, quickjson, session
+from ralphtool import files, learnings, project, quickjson, session
 from ralphtool.errors import ChangeLocked, CorruptState, SessionExists
 from ralphtool.session import Held
 
@@ -238,8 +238,12 @@ class _Estate:
 def begin(
     root: str, session_id: str, change: str, spec: str | None = None, owner: "dict[str, Any] | None" = None
 ) -> "State":
-    """Takes the change and makes the session; what an abandoned session had buffered comes along."""
+    """Takes the change and makes the session; what an abandoned session had buffered comes along.
+
+    The learnings file is made here too: it has to be there before the first story.
+    """
     path = session.path_of(session_id)
+    learnings.exists(learnings.path_of(change))
     if not os.path.lexists(lock_path(root, change)):
         _refuse_second_use(path, session_id)
     with Locks(root):
@@ -261,6 +265,7 @@ def _take_over(
         _refuse_second_use(path, state["session_id"])
     for _, legacy in estate.items:
         session.inherit(state, legacy)
+    learnings.ensure(state["change_name"])
     # The lock first: killed before the session's file is there, it counts as abandoned, and names the estate.
     _write_lock(root, state, path, spec, owner, estate)
     _make_session(path, state, again)
@@ -304,6 +309,7 @@ def _make_session(path: str, state: "State", again: bool) -> None:
     if again:
         files.replace(path, session.encode(state))
         return
+    files.make_private_folders(path)
     with files.Locked(os.path.dirname(path)):
         try:
             files.create(path, session.encode(state))

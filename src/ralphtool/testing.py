@@ -126,9 +126,14 @@ def _done(spec: Spec, completed: list[str]) -> set[str]:
 
 def _small_edit(old: bytes, new: bytes) -> bool:
     """Whether one place of a few bytes is all that differs."""
-    start = len(os.path.commonprefix([old, new]))
-    end = len(os.path.commonprefix([old[start:][::-1], new[start:][::-1]]))
+    start = _same_at_the_start(old, new)
+    end = _same_at_the_start(old[start:][::-1], new[start:][::-1])
     return len(old) - start - end <= 8 and len(new) - start - end <= 40
+
+
+def _same_at_the_start(one: bytes, other: bytes) -> int:
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((index for index, (left, right) in pairs if left != right), min(len(one), len(other)))
 
 
 def _check_notes(project: str, write: Callable[[], int], count: int, what: str) -> None:

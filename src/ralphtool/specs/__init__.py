@@ -25,6 +25,7 @@ BUILT_IN = {
     "checklist": "ralphtool.specs.checklist",
 }
 ENTRY_POINTS = "ralphtool.specs"
+_MARKDOWN = (".md", ".markdown")
 
 
 # --- what a change is made of -----------------------------------------------------------------------
@@ -191,19 +192,36 @@ def open(project: str, change: str, spec: str | None = None) -> Spec:
     projects.check_name(change, "a change's name")
     if spec:
         return _open_ref(project, change, spec)
-    found = [place for place in find_all(project) if place.change == change]
-    if len(found) > 1:
-        raise SpecError(
-            f"{change} is held by several formats ({', '.join(place.ref for place in found)}): "
-            "say which one with --spec"
-        )
+    places = find_all(project)
+    found = [place for place in places if place.change == change and not place.error]
     if not found:
-        raise _nothing_found(project, change)
-    return _open_ref(project, change, found[0].ref)
+        raise _nothing_found(project, change, places)
+    return _open_ref(project, change, _the_one(project, found).ref)
+
+
+def _the_one(project: str, found: "list[Place]") -> "Place":
+    if len(found) == 1:
+        return found[0]
+    from ralphtool import config
+
+    told = [place for place in found if place.ref == config.spec(project)]
+    if len(told) == 1:
+        return told[0]
+    held = ", ".join(place.ref for place in found)
+    raise SpecError(f"{found[0].change} is held by several formats ({held}): say which one with --spec")
+
+
+def ref_of(project: str, text: str | None) -> str | None:
+    """What somebody gave as `--spec`, as a ref: a file that is named from where they stand is found all the same."""
+    if text is None or not text.endswith(_MARKDOWN):
+        return text
+    file = text.removeprefix("checklist:")
+    here = os.path.abspath(file)
+    return f"checklist:{os.path.relpath(here, project) if os.path.exists(here) else file}"
 
 
 def _open_ref(project: str, change: str, ref: str) -> Spec:
-    if ref.endswith((".md", ".markdown")) and not ref.startswith("checklist:"):
+    if ref.endswith(_MARKDOWN) and not ref.startswith("checklist:"):
         ref = f"checklist:{ref}"
     name, _, where = ref.partition(":")
     if name in BUILT_IN or "." not in name:
@@ -238,14 +256,14 @@ def _configured(project: str, known: list[Place]) -> list[Place]:
     from ralphtool.specs import checklist
 
     ref = config.spec(project)
-    if ref is None or not ref.endswith((".md", ".markdown")):
+    if ref is None or not ref.endswith(_MARKDOWN):
         return []
-    place = Place(checklist.change_of(ref), f"checklist:{ref.removeprefix('checklist:')}")
+    file = ref.removeprefix("checklist:")
+    place = Place(checklist.change_of(file), f"checklist:{file}")
     return [] if any(other.change == place.change and other.ref == "checklist" for other in known) else [place]
 
 
-def _nothing_found(project: str, change: str) -> Exception:
-    places = find_all(project)
+def _nothing_found(project: str, change: str, places: list[Place]) -> Exception:
     for place in places:
         if place.error:  # the change may well be in what can't be read
             return place.error

@@ -1,0 +1,76 @@
+# Sourced by the other scripts, from the project's root: brings a fresh machine to where they can run.
+
+say() { printf '%s\n' "$*" >&2; }
+
+die() { printf '%s\n' "$*" >&2; exit 1; }
+
+# need_command COMMAND PACKAGE: installs Debian's PACKAGE if there is no COMMAND.
+need_command() {
+  command -v "$1" >/dev/null || install_package "$2"
+}
+
+install_package() {
+  command -v apt-get >/dev/null || die "Please install '$1', then run this again."
+  say "installing $1"
+  as_root apt-get update -qq || true # an old list of packages is good enough
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$1" >/dev/null
+}
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+# A node that can run the openspec program, which Debian's may be too old for.
+need_node() {
+  need_command npm npm
+  if ! node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)'; then
+    [ -x .tools/node/node_modules/node/bin/node ] || npm_install .tools/node node@22
+    export PATH="$PWD/.tools/node/node_modules/node/bin:$PATH"
+  fi
+}
+
+npm_install() {
+  npm install --no-save --no-package-lock --no-audit --no-fund --loglevel=error --prefix "$1" "$2" >/dev/null
+}
+
+find_python() {
+  local name
+  for name in "${PYTHON:-python3}" python3.14 python3.13 python3.12 python3.11; do
+    if "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+      command -v "$name"
+      return
+    fi
+  done
+  die "ralphtool needs Python 3.11 or newer: install it, or name it with PYTHON=/path/to/python3."
+}
+
+new_venv() {
+  # Debian ships Python without the part that puts pip into a new environment.
+  "$1" -c 'import ensurepip' 2>/dev/null || install_package python3-venv
+  "$1" -m venv "$2"
+}
+
+# make_venv: .venv with ralphtool and the pinned development dependencies, made anew when those change.
+make_venv() {
+  local python wanted
+  python=$(find_python)
+  wanted=$(cat pyproject.toml requirements-dev.txt bin/ralphtool | sha256sum)
+  if [ "$(cat .venv/ready 2>/dev/null)" != "$wanted" ]; then
+    say "making .venv"
+    rm -rf .venv
+    new_venv "$python" .venv
+    quiet .venv/bin/python -m pip install --disable-pip-version-check -r requirements-dev.txt
+    quiet .venv/bin/python -m pip install --disable-pip-version-check -e .
+    printf '%s\n' "$wanted" >.venv/ready
+  fi
+  # Where PYTHONDONTWRITEBYTECODE is set nothing else would compile it, and every command would be slow.
+  .venv/bin/python -m compileall -q src
+}
+
+# Shows what a command printed only if it fails.
+quiet() {
+  local log
+  log=$(mktemp)
+  "$@" >"$log" 2>&1 || { cat "$log" >&2; rm -f "$log"; die "failed: $*"; }
+  rm -f "$log"
+}
