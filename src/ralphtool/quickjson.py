@@ -76,7 +76,7 @@ def skip_space(text: str, index: int) -> int:
 def loads(text: str) -> "Any":
     """Reads one JSON document; everything that isn't one is a ValueError."""
     try:
-        value, end = scan_value(text, skip_space(text, 0))
+        value, end = _scan(text, skip_space(text, 0))
     except StopIteration as stop:
         raise ValueError(f"a value is missing at {position(text, stop.value)}") from None
     except RecursionError:
@@ -84,6 +84,16 @@ def loads(text: str) -> "Any":
     if skip_space(text, end) != len(text):
         raise ValueError(f"there is more after the end at {position(text, end)}")
     return value
+
+
+def _scan(text: str, index: int) -> "tuple[Any, int]":
+    try:
+        return scan_value(text, index)
+    except SystemError:
+        # In Python 3.11 the C part can't raise its own error unless the package that defines it is loaded.
+        import json.decoder  # noqa: F401
+
+        return scan_value(text, index)
 
 
 def dumps(value: object) -> str:
