@@ -29,7 +29,8 @@ CALLGRIND = ("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null")
 COUNTS = 3
 CHANGE = "add-login"
 TEXT = (
-    "The test database is made by `make db`, which must run before pytest: without it, half of the tests are skipped."
+    "The test database is made by `make db`, which must run before pytest and again after every migration: "
+    "without it, half of the tests are skipped."
 )
 
 
@@ -117,9 +118,10 @@ def contenders(top: Path) -> dict[str, Contender]:
 def install(folder: Path) -> str:
     """The project as its users get it: a wheel, compiled by pip. No setuptools beside it, which slows every start."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    pip = [sys.executable, "-m", "pip", "--python", folder / "bin/python", "--disable-pip-version-check"]
-    subprocess.run([*pip, "install", "--quiet", "--compile", CHECKOUT], check=True)
-    return str(folder / "bin/python")
+    python = str(folder / "bin/python")
+    pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check"]
+    subprocess.run([*pip, "install", "-qq", "--compile", CHECKOUT], check=True)
+    return python
 
 
 @dataclass(frozen=True)

@@ -221,7 +221,11 @@ def _open(state: "State") -> "tuple[str, Spec, bool]":
 
 
 def _scope(state: "State") -> str | None:
-    return os.environ.get("RALPH_STORY") or state["current_story_id"]
+    if told := os.environ.get("RALPH_STORY"):
+        session.check_label(told, "RALPH_STORY")
+        return told
+    story: str | None = state["current_story_id"]
+    return story
 
 
 def _story(state: "State", stories: "Sequence[Story]") -> "Story":

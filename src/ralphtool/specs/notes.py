@@ -107,13 +107,12 @@ def one_line(text: str) -> str:
 
 def _clean(text: str) -> list[str]:
     lines = text.strip().replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    return [
-        "".join(c if c == "\t" or not _is_control(c) else f"\\x{ord(c):02x}" for c in line).rstrip() for line in lines
-    ]
+    return ["".join(c if c == "\t" or not _is_control(c) else ascii(c)[1:-1] for c in line).rstrip() for line in lines]
 
 
 def _is_control(character: str) -> bool:
-    return character < " " or "\x7f" <= character <= "\x9f"
+    # Half of a surrogate pair, which JSON can bring in, is no character and can't be written as UTF-8.
+    return character < " " or "\x7f" <= character <= "\x9f" or "\ud800" <= character <= "\udfff"
 
 
 def _harmless(line: str) -> str:
