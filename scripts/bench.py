@@ -235,7 +235,7 @@ def timed_rounds(runners: dict[str, Contender], rounds: int) -> list[dict[str, f
     """The seconds of every contender, round by round."""
     names = list(runners)
     measured = []
-    for number in range(rounds):
+    for number in range(rounds if names else 0):
         start = number % len(names)
         order = names[start:] + names[:start]
         measured.append({name: seconds(runners[name]) for name in order})

@@ -9,6 +9,7 @@ import os
 
 from ralphtool import quickjson, session
 from ralphtool.errors import (
+    ChangeNotFound,
     InvalidValue,
     RalphError,
     SessionRequired,
@@ -67,6 +68,7 @@ Example:
 def main(arguments: "Sequence[str]") -> int:
     """Runs one command; every ending becomes one JSON object and an exit code, here."""
     try:
+        arguments = [_utf8(argument) for argument in arguments]
         if any(argument in ("--help", "-h") for argument in _before_dashes(arguments)):
             _write(1, HELP)
             return 0
@@ -83,6 +85,14 @@ def main(arguments: "Sequence[str]") -> int:
         from ralphtool import bugs
 
         return _fail(bugs.report(error, ["agent", *arguments]), "INTERNAL", 3)
+
+
+def _utf8(argument: str) -> str:
+    """The argument as UTF-8, whatever the locale made of its bytes."""
+    try:
+        return os.fsencode(argument).decode("utf-8")
+    except UnicodeError:
+        return argument
 
 
 def _before_dashes(arguments: "Sequence[str]") -> "Sequence[str]":
@@ -245,9 +255,12 @@ def _session_init(session_id: str, call: Call) -> "State":
 
     session.path_of(session_id)
     root = project.find()
+    locks.check_folders(root)
     spec = specs.open(root, call.options["change"], specs.ref_of(root, call.options.get("spec")))
     stories = spec.stories()
     state = locks.begin(root, session_id, spec.change, spec.ref)
+    if state["completed_tasks"]:  # taken over from a session before
+        stories = spec.stories(state["completed_tasks"])
     return {
         "session_id": state["session_id"],
         "change_name": state["change_name"],
@@ -286,7 +299,7 @@ def _write_out(state: "State") -> "State":
     counts = {"success": True, "learnings_written": 0, "patterns_written": 0}
     if not (learnings or patterns or observations):
         return counts
-    _, spec, _ = _open(state)
+    spec = _open_to_write(state)
     if learnings:
         counts["learnings_written"] = spec.write_learnings(learnings)
     if patterns:
@@ -294,6 +307,14 @@ def _write_out(state: "State") -> "State":
     if observations:
         spec.write_observations(observations)
     return counts
+
+
+def _open_to_write(state: "State") -> "Spec":
+    try:
+        return _open(state)[1]
+    except ChangeNotFound as error:
+        path = session.path_of(state["session_id"])
+        raise ChangeNotFound(f"{error}; nothing is lost: what the session recorded is in {path}") from None
 
 
 # --- the agent --------------------------------------------------------------------------------------
@@ -341,13 +362,14 @@ def _task_done(session_id: str, call: Call) -> "State":
         stories = spec.stories(completed)
         story = _story(held.state, stories)
         _check_in_scope(task_id, story, stories)
+        remaining = [task.id for task in story.tasks if not task.done and task.id != task_id]
+        # What can't be read is told before anything is written.
+        scenarios = None if remaining else [scenario.as_dict() for scenario in spec.scenarios(story)]
         # The spec first: if we end here, the same call again finds the box ticked and finishes.
         spec.tick(task_id, completed, proven=not run_owns)
         if task_id not in completed:
             completed.append(task_id)
             held.save()
-    remaining = [task.id for task in story.tasks if not task.done and task.id != task_id]
-    scenarios = None if remaining else [scenario.as_dict() for scenario in spec.scenarios(story)]
     return {
         "success": True,
         "task_id": task_id,
@@ -374,9 +396,7 @@ def _learn(session_id: str, call: Call) -> "State":
         learning = session.learning(
             text, call.options.get("task"), _scope(state), state["iteration"], call.options.get("type")
         )
-        state["learnings"].append(learning)
-        held.save()
-        total = len(state["learnings"])
+        total = held.add_learning(learning)
     shown = {name: value for name, value in learning.items() if name != "type"}
     return {"success": True, "learning": shown, "total_learnings": total}
 

@@ -2,7 +2,6 @@
 
 import os
 import platform
-import sys
 import traceback
 
 from ralphtool import __version__, files
@@ -24,7 +23,6 @@ def report(error: BaseException, arguments: list[str]) -> str:
         path = files.private_path("ralph", "logs", f"bug-{os.getpid()}.log")
         files.make_private_folders(path)
         files.replace(path, text.encode("utf-8", "backslashreplace"))
-    except Exception:
-        sys.stderr.write(text)
-        return f"{what}: please report it"
+    except Exception as second:
+        return f"{what}: please report it ({error}; no log could be written: {second})"
     return f"{what}: please report it with {path}"

@@ -115,6 +115,8 @@ def _overview(root: str, place: Place) -> terminal.Overview:
         one.count(spec.stories(_completed(lock)))
     except RalphError as error:
         one.problem = str(error)
+    except OSError as error:
+        one.problem = str(from_os_error(error))
     return one
 
 

@@ -26,6 +26,8 @@ def _text(project: str) -> str | None:
         return None
     except UnicodeDecodeError as error:
         raise InvalidValue(f"{path}: byte {error.start} is not UTF-8: save the file as UTF-8") from None
+    except OSError as error:
+        raise InvalidValue(f"{path} can't be read ({error.strerror}): mend that") from None
 
 
 def _table(project: str, name: str) -> "dict[str, Any]":
@@ -38,7 +40,7 @@ def _parsed(text: str, project: str, name: str) -> "dict[str, Any]":
 
     try:
         table = tomllib.loads(text).get(name, {})
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also of a number that is too long, or of deep nesting
         raise InvalidValue(f"{path_of(project)}: {error}: mend that line") from None
     if not isinstance(table, dict):
         raise InvalidValue(f"{path_of(project)}: {name} must be a table: write [{name}]")
@@ -88,13 +90,12 @@ def _plain_verify(text: str) -> "dict[str, Any] | None":
     table: dict[str, Any] = {}
     while body and not body[0].startswith("["):
         key, equals, value = body[0].partition("=")
-        if equals:
-            found = _plain_value(value.strip(), body)
+        if body[0]:
+            name = key.strip()
+            found = _plain_value(value.strip(), body) if equals and name.isidentifier() and name not in table else None
             if found is None:
                 return None
-            table[key.strip()] = found[0]
-        elif key:
-            return None
+            table[name] = found[0]
         del body[0]
     return table
 
@@ -102,29 +103,38 @@ def _plain_verify(text: str) -> "dict[str, Any] | None":
 def _plain_value(text: str, body: list[str]) -> "tuple[list[str] | None] | None":
     """A list of quoted texts, over as many lines as it takes; what is no list is passed over."""
     if not text.startswith("["):
-        return (None,) if "[" not in text else None
+        return (None,) if _is_plain(text) else None
     while (found := _quoted(text)) is None and len(body) > 1:
         del body[0]
         text += "\n" + body[0]
     return None if found is None else (found,)
 
 
+def _is_plain(text: str) -> bool:
+    """A number, true or false, or a quoted text without anything special in it."""
+    if text[:1] in ("'", '"'):
+        return text.count(text[0]) == 2 and text.endswith(text[0]) and "\\" not in text and text.isprintable()
+    return text.isascii() and (text.isdigit() or text in ("true", "false"))
+
+
 def _quoted(text: str) -> list[str] | None:
     """The texts of `["a", 'b']`; None if the list is not closed yet, or has anything else in it."""
     texts: list[str] = []
-    index = 1
+    index, wants_comma = 1, False
     while index < len(text):
         mark = text[index]
-        if mark in "\"'":
+        if mark in "\"'" and not wants_comma:
             end = text.find(mark, index + 1)
-            if end < 0 or "\\" in text[index:end] or "\n" in text[index:end]:
+            if end < 0 or "\\" in text[index:end] or not text[index:end].isprintable():
                 return None
             texts.append(text[index + 1 : end])
-            index = end
+            index, wants_comma = end, True
+        elif mark == "," and wants_comma:
+            wants_comma = False
         elif mark == "]":
             rest = text[index + 1 :].strip()
             return texts if not rest or rest.startswith("#") else None
-        elif mark not in ", \t\n":
+        elif mark not in " \t\n":
             return None
         index += 1
     return None

@@ -3,6 +3,7 @@
 Standard library only, and little of that: every call of the agent imports this module.
 """
 
+import errno
 import fcntl
 import os
 import stat
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 # A FIFO planted where our file belongs must not block us, and a link must not lead us away.
-_OPEN_OURS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_OPEN_OURS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK = 1 << 20
 
 
@@ -43,23 +44,31 @@ def private_path(*parts: str) -> str:
     return os.path.join(folder, parts[-1])
 
 
-def make_private_folders(path: str) -> None:
-    """Makes what is missing of the folders of a path from `private_path`."""
+def make_private_folders(path: str) -> list[str]:
+    """Makes what is missing of the folders of a path from `private_path`; tells what it made."""
     folder = os.path.dirname(path)
-    if not os.path.lexists(folder):
-        make_private_folders(folder)
+    if os.path.lexists(folder):
+        return []
+    made = make_private_folders(folder)
+    try:
         os.mkdir(folder, 0o700)
-        sync_folder(folder)
+        made.append(folder)
+    except FileExistsError:  # somebody was quicker, and may be anybody
+        _check_ours(os.lstat(folder), folder, stat.S_ISDIR)
+    sync_folder(folder)
+    return made
 
 
-def own_dir(path: str) -> None:
-    """A folder of ours inside the project: made if missing, never reached through a link."""
+def own_dir(path: str) -> list[str]:
+    """A folder of ours inside the project: made if missing, never reached through a link. Tells what it made."""
     try:
         os.mkdir(path)
-        sync_folder(path)
     except FileExistsError:
         if not stat.S_ISDIR(os.lstat(path).st_mode):
             raise UnsafePath(f"{path} must be a plain folder, and is a link or a file: move it away") from None
+        return []
+    sync_folder(path)
+    return [path]
 
 
 def _check_ours(info: os.stat_result, path: str, kind: "Callable[[int], bool]") -> None:
@@ -69,14 +78,15 @@ def _check_ours(info: os.stat_result, path: str, kind: "Callable[[int], bool]") 
         raise UnsafePath(f"{path} belongs to another user (uid {info.st_uid}): move it away, or set TMPDIR")
 
 
-def open_ours(path: str) -> int:
-    """Opens a file of ours for reading; raises FileNotFoundError, or UnsafePath for what is not ours."""
+def open_ours(path: str, flags: int = os.O_RDONLY) -> int:
+    """Opens a file of ours; raises FileNotFoundError, or UnsafePath for what is not ours."""
     try:
-        fd = os.open(path, _OPEN_OURS)
+        fd = os.open(path, flags | _OPEN_OURS, 0o600)
     except FileNotFoundError:
         raise
     except OSError:
-        _check_ours(os.lstat(path), path, stat.S_ISREG)
+        if os.path.lexists(path):
+            _check_ours(os.lstat(path), path, stat.S_ISREG)
         raise
     try:
         _check_ours(os.fstat(fd), path, stat.S_ISREG)
@@ -102,29 +112,69 @@ def read_ours(path: str) -> bytes:
 
 
 def read(path: str) -> bytes:
-    """Reads a file of the user's, wherever its links lead."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    """Reads a file of the user's, wherever its links lead; what is no plain file is an OSError, not a long wait."""
+    fd = _open_plain(path, os.O_RDONLY)
     try:
         return read_fd(fd)
     finally:
         os.close(fd)
 
 
+def _open_plain(path: str, flags: int) -> int:
+    fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "it is not a plain file", path)
+    return fd
+
+
+class Undo:
+    """Takes back what a piece of work made, if it then fails: a refused command leaves nothing behind."""
+
+    def __init__(self) -> None:
+        self._steps: list[Callable[[], None]] = []
+
+    def made(self, paths: list[str]) -> None:
+        self._steps += [lambda path=path: _remove_made(path) for path in paths]  # type: ignore[misc]
+
+    def step(self, step: "Callable[[], None]") -> None:
+        self._steps.append(step)
+
+    def __enter__(self) -> "Undo":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        for step in reversed(self._steps if kind else []):
+            try:
+                step()
+            except OSError:
+                pass  # the first error is the one to tell; what stays behind is empty, or counts as abandoned
+
+
+def _remove_made(path: str) -> None:
+    if stat.S_ISDIR(os.lstat(path).st_mode):
+        os.rmdir(path)
+    else:
+        os.unlink(path)
+
+
 class Locked:
-    """Holds the exclusive lock of a file or folder while the block runs; waits for whoever has it.
+    """Holds the exclusive lock of a file while the block runs; waits for whoever has it.
 
     Our writers replace files, and a lock stays with the replaced one. So after the wait we look whether
     the path still names what we locked, and begin anew if not. `ours` refuses links and strangers' files.
+    Files are opened for writing where we may, because network file systems want that for such a lock.
     """
 
-    def __init__(self, path: str, *, ours: bool = False) -> None:
+    def __init__(self, path: str, *, ours: bool = False, make: bool = False) -> None:
         self.path = path
         self.ours = ours
+        self.make = make
         self.fd = -1
 
     def __enter__(self) -> "Locked":
         while True:
-            self.fd = open_ours(self.path) if self.ours else os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            self.fd = self._open()
             try:
                 fcntl.flock(self.fd, fcntl.LOCK_EX)
                 if self._still_there():
@@ -133,6 +183,14 @@ class Locked:
                 os.close(self.fd)
                 raise
             os.close(self.fd)
+
+    def _open(self) -> int:
+        if self.ours:
+            return open_ours(self.path, os.O_RDWR | (os.O_CREAT if self.make else 0))
+        try:
+            return _open_plain(self.path, os.O_RDWR)
+        except PermissionError:  # a read-only file in a folder that we may write to
+            return _open_plain(self.path, os.O_RDONLY)
 
     def _still_there(self) -> bool:
         try:
@@ -152,11 +210,17 @@ class Locked:
 def _aside(path: str) -> str:
     # One name for each target, so that what a killed writer left is used up by the next one.
     folder, name = os.path.split(path)
-    return os.path.join(folder, f".{name[:100]}.ralph-aside")
+    if len(os.fsencode(name)) > 200:  # a name may have 255 bytes
+        import zlib
+
+        name = f"{name[:40]}-{zlib.crc32(os.fsencode(name))}"
+    return os.path.join(folder, f".{name}.ralph-aside")
 
 
-def _write_aside(path: str, data: bytes, mode: int = 0o600, like: os.stat_result | None = None) -> str:
-    aside = _aside(path)
+def _write_aside(
+    path: str, data: bytes, mode: int = 0o600, like: os.stat_result | None = None, aside: str | None = None
+) -> str:
+    aside = aside or _aside(path)
     try:
         os.unlink(aside)
     except FileNotFoundError:
@@ -201,14 +265,21 @@ def _publish(aside: str, path: str, act: "Callable[[str, str], None]") -> None:
     sync_folder(path)
 
 
-def replace(path: str, data: bytes) -> None:
-    """Replaces a file of ours whole: after a crash there is the old one or the new one. Call it under a lock."""
-    _publish(_write_aside(path, data), path, os.replace)
+def replace(path: str, data: bytes, mode: int = 0o600) -> None:
+    """Writes a file whole: after a crash there is the old one or the new one. Call it under a lock."""
+    _publish(_write_aside(path, data, mode), path, os.replace)
 
 
-def create(path: str, data: bytes, mode: int = 0o600) -> None:
-    """Makes a file whole, or raises FileExistsError and leaves alone what is there. Call it under a lock."""
-    aside = _write_aside(path, data, mode)
+def prepare(path: str, data: bytes) -> str:
+    """Writes a file of ours aside, to be published later: whatever can run out of room has then been done."""
+    return _write_aside(path, data, aside=f"{_aside(path)}-{os.getpid()}")
+
+
+def publish(aside: str, path: str, *, over: bool = False) -> None:
+    """Puts a prepared file in place; over what is there, or else raises FileExistsError. Needs no lock."""
+    if over:
+        _publish(aside, path, os.replace)
+        return
     _publish(aside, path, os.link)
     os.unlink(aside)
 

@@ -28,12 +28,10 @@ def path_of(change: str) -> str:
     return files.private_path("ralphtool", f"{change}-learnings.md")
 
 
-def ensure(change: str) -> str:
-    """Makes the file if it is missing; tells its path."""
+def ensure(change: str) -> list[str]:
+    """Makes the file, and its folder, if it is missing; tells what it made."""
     path = path_of(change)
-    if not exists(path):
-        _make(path, change)
-    return path
+    return [] if exists(path) else _make(path, change)
 
 
 def exists(path: str) -> bool:
@@ -45,13 +43,14 @@ def exists(path: str) -> bool:
     return True
 
 
-def _make(path: str, change: str) -> None:
-    files.make_private_folders(path)
-    with files.Locked(files.folder_of(path)):
-        try:
-            files.create(path, _TEMPLATE.format(change=change).encode("utf-8"))
-        except FileExistsError:
-            pass  # somebody was quicker: theirs is as good
+def _make(path: str, change: str) -> list[str]:
+    made = files.make_private_folders(path)
+    aside = files.prepare(path, _TEMPLATE.format(change=change).encode("utf-8"))
+    try:
+        files.publish(aside, path)
+    except FileExistsError:
+        return made  # somebody was quicker: theirs is as good
+    return [*made, path]
 
 
 def read(change: str) -> str | None:

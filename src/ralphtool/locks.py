@@ -5,9 +5,10 @@ the folder of the locks first, then the session, then the spec: one order, so th
 """
 
 import os
+import stat
 
-from ralphtool import files, learnings, project, quickjson, session
-from ralphtool.errors import ChangeLocked, CorruptState, SessionExists
+from ralphtool import files, project, quickjson, session
+from ralphtool.errors import ChangeLocked, CorruptState, RalphError, SessionExists, UnsafePath
 from ralphtool.session import Held
 
 TYPE_CHECKING = False
@@ -57,7 +58,8 @@ def this_process() -> "dict[str, Any]":
 class Lock:
     """What a lock file says. `abandoned` tells whether somebody else may take the change."""
 
-    def __init__(self, fields: "dict[str, Any]") -> None:
+    def __init__(self, root: str, fields: "dict[str, Any]") -> None:
+        self.root = root
         self.fields = fields
         self.session_id: str = fields["session_id"]
         self.session_file: str = fields["session_file"]
@@ -85,6 +87,7 @@ class Lock:
     def session(self) -> "State | None":
         """The state of the session that took the lock, if it is still there."""
         try:
+            _check_private(self.session_file, self.root)
             state = session.parse(files.read_ours(self.session_file), self.session_file)
         except FileNotFoundError:
             return None
@@ -113,8 +116,16 @@ def lock_path(root: str, change: str) -> str:
     return os.path.join(locks_dir(root), f"{change}.lock")
 
 
+def check_folders(root: str) -> None:
+    """Refuses a link where our folders of the project belong."""
+    for folder in (os.path.join(root, ".ralph"), locks_dir(root)):
+        if os.path.islink(folder):
+            raise UnsafePath(f"{folder} must be a plain folder, and is a link: move it away")
+
+
 def read_lock(root: str, change: str) -> Lock | None:
     path = lock_path(root, change)
+    check_folders(root)
     try:
         data = files.read_ours(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -125,7 +136,7 @@ def read_lock(root: str, change: str) -> Lock | None:
         raise _damaged_lock(path, change, str(error)) from None
     if not _is_lock(fields, change):
         raise _damaged_lock(path, change, "it does not say who holds the change")
-    return Lock(fields)
+    return Lock(root, fields)
 
 
 def _damaged_lock(path: str, change: str, why: str) -> CorruptState:
@@ -158,11 +169,26 @@ def _is_heirloom(item: object) -> bool:
 
 
 def _is_session_path(path: object) -> bool:
-    # A lock can come with somebody else's repository: it must not make us read or remove any other file.
     if not isinstance(path, str) or not path.endswith(".json") or not os.path.isabs(path):
         return False
     folder, name = os.path.split(path)
     return folder.endswith("/ralph/sessions") and project.is_name(name[: -len(".json")])
+
+
+def _check_private(path: str, root: str) -> None:
+    """A lock can come with somebody else's repository: it must not make us take over, or remove, other files."""
+    folder = os.path.dirname(path)
+    inside = os.path.realpath(folder).startswith(os.path.join(os.path.realpath(root), ""))
+    if inside and folder != os.path.dirname(files.private_path("ralph", "sessions", "any")):
+        raise _no_private_folder(folder)
+    for part in (os.path.dirname(folder), folder):
+        info = os.lstat(part)
+        if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid() or stat.S_IMODE(info.st_mode) & 0o077:
+            raise _no_private_folder(part)
+
+
+def _no_private_folder(path: str) -> UnsafePath:
+    return UnsafePath(f"{path} is no private folder of yours, yet the change's lock names it: `ralphtool unlock` it")
 
 
 def holder(root: str, change: str) -> Lock | None:
@@ -170,15 +196,44 @@ def holder(root: str, change: str) -> Lock | None:
     return None if lock is None or lock.abandoned else lock
 
 
-def home_of(state: "State", start: str | None = None) -> tuple[str, Lock | None]:
-    """The project that a session works in: the nearest one whose lock names the session."""
-    here = os.path.abspath(start or os.getcwd())
-    for folder in project.upward(here):
-        if os.path.isdir(os.path.join(folder, ".ralph")):
+# --- where a session is at home ---------------------------------------------------------------------
+
+
+def home_of(state: "State") -> tuple[str, Lock | None]:
+    """The project whose lock names the session, wherever the agent stands; without one, the project around us."""
+    here = os.getcwd()
+    troubles: list[RalphError] = []
+    for folder in [*_noted_home(state["session_id"]), *project.upward(here)]:
+        try:
             lock = read_lock(folder, state["change_name"])
-            if lock is not None and lock.belongs_to(state):
-                return folder, lock
+        except (CorruptState, UnsafePath) as error:
+            troubles.append(error)  # one that is none of this session's is no matter, if the right one is found
+            continue
+        if lock is not None and lock.belongs_to(state):
+            return folder, lock
+    if troubles:
+        raise troubles[0]
     return project.find(here), None
+
+
+def _note_path(session_id: str) -> str:
+    return files.private_path("ralph", "projects", session_id)
+
+
+def _noted_home(session_id: str) -> list[str]:
+    """Where the session began. Agents change folders, and the next project may well have a change of the same name."""
+    try:
+        root = os.fsdecode(files.read_ours(_note_path(session_id)))
+    except FileNotFoundError:
+        return []
+    return [root] if os.path.isabs(root) and "\0" not in root else []
+
+
+def _note_home(session_id: str, root: str, undo: files.Undo) -> None:
+    path = _note_path(session_id)
+    undo.made(files.make_private_folders(path))
+    undo.made([path])
+    files.replace(path, os.fsencode(root))
 
 
 # --- beginning and ending ---------------------------------------------------------------------------
@@ -188,51 +243,77 @@ class Locks:
     """All transitions of a project's locks happen while this is held: of many beginners exactly one wins."""
 
     def __init__(self, root: str) -> None:
-        files.own_dir(os.path.join(root, ".ralph"))
-        files.own_dir(locks_dir(root))
-        self._lock = files.Locked(locks_dir(root))
+        self._folders = [os.path.join(root, ".ralph"), locks_dir(root)]
+        # The file that we lock is one that has a use of its own: it keeps the locks out of commits.
+        self._guard = files.Locked(os.path.join(locks_dir(root), ".gitignore"), ours=True, make=True)
+        self.made: list[str] = []
 
-    def __enter__(self) -> None:
-        self._lock.__enter__()
+    def __enter__(self) -> "Locks":
+        while True:
+            try:
+                self._make_folders()
+                self._guard.__enter__()
+                break
+            except FileNotFoundError:
+                self.made = []  # whoever made the folders failed, and has just taken them away again
+        if not os.fstat(self._guard.fd).st_size:
+            self._fill()
+        return self
+
+    def _fill(self) -> None:
+        self.made.append(self._guard.path)
+        try:
+            with files.Undo() as undo:
+                undo.made(self.made)
+                os.write(self._guard.fd, b"*\n")
+        except OSError:
+            self._guard.__exit__(None, None, None)
+            raise
+
+    def _make_folders(self) -> None:
+        with files.Undo() as undo:
+            for folder in self._folders:
+                self.made += files.own_dir(folder)
+                undo.made(self.made[-1:])
 
     def __exit__(self, *exception: "Any") -> None:
-        self._lock.__exit__(*exception)
+        self._guard.__exit__(*exception)
 
 
 class _Estate:
     """What abandoned sessions left, locked until it has been handed over: nothing recorded meanwhile is lost."""
 
-    def __init__(self, lock: Lock | None) -> None:
+    def __init__(self, root: str, lock: Lock | None) -> None:
+        self.root = root
         self.wanted = lock.estate if lock else []
-        self.found: list[tuple[files.Locked, State]] = []
+        self.items: list[tuple[str, State]] = []
+        self._held: list[files.Locked] = []
 
     def __enter__(self) -> "_Estate":
         try:
-            for path, made in self.wanted:
-                self._take(path, made)
+            # One file can be named twice, for two sessions of the same id: it is locked once.
+            for path in dict.fromkeys(path for path, _ in self.wanted):
+                self._take(path, [made for other, made in self.wanted if other == path])
         except BaseException:
             self.__exit__()
             raise
         return self
 
-    def _take(self, path: str, made: str) -> None:
+    def _take(self, path: str, moments: list[str]) -> None:
         held = files.Locked(path, ours=True)
         try:
+            _check_private(path, self.root)
             held.__enter__()
         except FileNotFoundError:
             return
-        self.found.append((held, {}))
+        self._held.append(held)
         state = session.parse(held.read(), path)
-        if state["created_at"] == made:
-            self.found[-1] = (held, state)
+        if state["created_at"] in moments:
+            self.items.append((path, state))
 
     def __exit__(self, *exception: "Any") -> None:
-        for held, _ in self.found:
+        for held in self._held:
             held.__exit__(None, None, None)
-
-    @property
-    def items(self) -> "list[tuple[str, State]]":
-        return [(held.path, state) for held, state in self.found if state]
 
 
 def begin(
@@ -242,37 +323,63 @@ def begin(
 
     The learnings file is made here too: it has to be there before the first story.
     """
+    from ralphtool import learnings
+
     path = session.path_of(session_id)
     learnings.exists(learnings.path_of(change))
-    if not os.path.lexists(lock_path(root, change)):
+    if _free(root, change) is None:
         _refuse_second_use(path, session_id)
-    with Locks(root):
-        old = read_lock(root, change)
-        if old is not None and not old.abandoned:
-            raise ChangeLocked(
-                f"{change} is held by {old.describe()}: wait for its flush, or if it is dead, "
-                f"`ralphtool unlock {change}`"
-            )
-        with _Estate(old) as estate:
-            return _take_over(root, session.fresh(session_id, change), path, spec, owner, estate)
+    # The undoing happens inside of the lock: only its holder may take the locked file away.
+    with Locks(root) as held, files.Undo() as undo:
+        undo.made(held.made)
+        with _Estate(root, _free(root, change)) as estate:
+            undo.made(files.make_private_folders(path))
+            undo.made(learnings.ensure(change))
+            return _take_over(root, session.fresh(session_id, change), path, spec, owner, estate, undo)
+
+
+def _free(root: str, change: str) -> Lock | None:
+    """The abandoned lock that is there, if any; ChangeLocked for one that is held."""
+    lock = read_lock(root, change)
+    if lock is not None and not lock.abandoned:
+        raise ChangeLocked(
+            f"{change} is held by {lock.describe()}: wait for its flush, or if it is dead, `ralphtool unlock {change}`"
+        )
+    return lock
 
 
 def _take_over(
-    root: str, state: "State", path: str, spec: str | None, owner: "dict[str, Any] | None", estate: _Estate
+    root: str,
+    state: "State",
+    path: str,
+    spec: str | None,
+    owner: "dict[str, Any] | None",
+    estate: _Estate,
+    undo: files.Undo,
 ) -> "State":
     again = any(path == left for left, _ in estate.items)
     if not again:
         _refuse_second_use(path, state["session_id"])
     for _, legacy in estate.items:
         session.inherit(state, legacy)
-    learnings.ensure(state["change_name"])
+    aside = files.prepare(path, session.encode(state))
+    undo.made([aside])
+    _note_home(state["session_id"], root, undo)
     # The lock first: killed before the session's file is there, it counts as abandoned, and names the estate.
-    _write_lock(root, state, path, spec, owner, estate)
-    _make_session(path, state, again)
-    for left, _ in estate.items:
+    _write_lock(root, state, path, spec, owner, estate, undo)
+    try:
+        files.publish(aside, path, over=again)
+    except FileExistsError:
+        raise _exists(state["session_id"]) from None
+    _remove_estate(estate, path)
+    return state
+
+
+def _remove_estate(estate: _Estate, path: str) -> None:
+    for left, legacy in estate.items:
         if left != path:
             files.remove(left)
-    return state
+            files.remove(_note_path(legacy["session_id"]))
 
 
 def _refuse_second_use(path: str, session_id: str) -> None:
@@ -290,7 +397,13 @@ def _exists(session_id: str) -> SessionExists:
 
 
 def _write_lock(
-    root: str, state: "State", path: str, spec: str | None, owner: "dict[str, Any] | None", estate: _Estate
+    root: str,
+    state: "State",
+    path: str,
+    spec: str | None,
+    owner: "dict[str, Any] | None",
+    estate: _Estate,
+    undo: files.Undo,
 ) -> None:
     fields = {
         "session_id": state["session_id"],
@@ -302,19 +415,13 @@ def _write_lock(
         "unlocked": False,
         "inherits": [[left, legacy["created_at"]] for left, legacy in estate.items],
     }
-    files.replace(lock_path(root, state["change_name"]), session.encode(fields))
-
-
-def _make_session(path: str, state: "State", again: bool) -> None:
-    if again:
-        files.replace(path, session.encode(state))
-        return
-    files.make_private_folders(path)
-    with files.Locked(os.path.dirname(path)):
-        try:
-            files.create(path, session.encode(state))
-        except FileExistsError:
-            raise _exists(state["session_id"]) from None
+    lock_file = lock_path(root, state["change_name"])
+    if os.path.lexists(lock_file):
+        before = files.read_ours(lock_file)
+        undo.step(lambda: files.replace(lock_file, before))
+    else:
+        undo.made([lock_file])
+    files.replace(lock_file, session.encode(fields))
 
 
 def end(session_id: str, root: str, write: "Callable[[State], Result]") -> "Result":
@@ -328,11 +435,16 @@ def end(session_id: str, root: str, write: "Callable[[State], Result]") -> "Resu
 
 def _close(held: Held, write: "Callable[[State], Result]", root: str | None = None) -> "Result":
     result = write(held.state)
+    # What is written is no longer buffered: a flush that is interrupted after this has nothing to write again.
+    if any(held.state[name] for name in session.BUFFERS):
+        held.state.update({name: [] for name in session.BUFFERS})
+        held.save()
     change = held.state["change_name"]
     lock = read_lock(root, change) if root else None
     if root and lock is not None and lock.belongs_to(held.state):
         files.remove(lock_path(root, change))
     held.remove()
+    files.remove(_note_path(held.session_id))
     return result
 
 
@@ -344,12 +456,10 @@ def unlock(root: str, change: str, *, force: bool = False) -> str | None:
     with Locks(root):
         try:
             lock = read_lock(root, change)
-        except CorruptState:
+            return _give_up(path, lock, force) if lock else None
+        except (CorruptState, UnsafePath):
             os.replace(path, f"{path}.damaged")
-            return f"the damaged lock is now {path}.damaged"
-        if lock is None:
-            return None
-        return _give_up(path, lock, force)
+            return f"the lock could not be trusted, and is now {path}.damaged"
 
 
 def _give_up(path: str, lock: Lock, force: bool) -> str:
@@ -358,7 +468,7 @@ def _give_up(path: str, lock: Lock, force: bool) -> str:
             f"{lock.fields['change_name']} is held by {lock.describe()}, which is at work: stop that process, "
             "or repeat with --force"
         )
-    if any(os.path.lexists(left) for left, _ in lock.estate):
+    if lock.has_session or any(os.path.lexists(left) for left, _ in lock.estate):
         files.replace(path, session.encode(lock.fields | {"unlocked": True}))
     else:
         files.remove(path)

@@ -14,11 +14,16 @@ def find(start: str | None = None) -> str:
     here = os.path.abspath(start or os.getcwd())
     repository = None
     for folder in upward(here):
-        if any(os.path.lexists(os.path.join(folder, mark)) for mark in _MARKS):
+        if any(os.path.lexists(os.path.join(folder, mark)) for mark in _marks(folder)):
             return folder
         if repository is None and os.path.lexists(os.path.join(folder, ".git")):
             repository = folder
     return repository or here
+
+
+def _marks(folder: str) -> tuple[str, ...]:
+    # OpenSpec's own folders have a `specs` in them, and are no projects.
+    return tuple(mark for mark in _MARKS if mark != "specs") if "openspec" in folder.split(os.sep) else _MARKS
 
 
 def upward(folder: str) -> list[str]:

@@ -92,7 +92,8 @@ class Held:
         except FileNotFoundError:
             raise _not_found(self.session_id) from None
         try:
-            self.state = parse(self._lock.read(), self.path)
+            self._data = self._lock.read()
+            self.state = parse(self._data, self.path)
         except BaseException:
             self._lock.__exit__(None, None, None)
             raise
@@ -103,6 +104,21 @@ class Held:
 
     def save(self) -> None:
         files.replace(self.path, encode(self.state))
+
+    def add_learning(self, learning: "State") -> int:
+        """Records one more and saves; tells how many there are. The cost hardly grows with their number."""
+        learnings: list[State] = self.state["learnings"]
+        head = encode({name: value for name, value in self.state.items() if name != "learnings"})
+        prefix = head[: -len(b"}\n")] + b', "learnings": ['
+        # As we write it, the list stands at the end: then the new one is put behind the others as text.
+        plain = self._data.startswith(prefix) and self._data.endswith(b"]}\n")
+        learnings.append(learning)
+        if plain:
+            comma = b", " if len(learnings) > 1 else b""
+            files.replace(self.path, self._data[: -len(b"]}\n")] + comma + encode(learning)[:-1] + b"]}\n")
+        else:
+            self.save()
+        return len(learnings)
 
     def remove(self) -> None:
         files.remove(self.path)
@@ -122,10 +138,10 @@ def fresh(session_id: str, change: str) -> "State":
         "current_story_id": None,
         "created_at": now(),
         "iteration": 0,
-        "learnings": [],
         "patterns": [],
         "observations": [],
         "completed_tasks": [],
+        "learnings": [],  # the last one, so that adding to it is cheap
     }
 
 
@@ -143,7 +159,11 @@ def encode(state: "State") -> bytes:
 def parse(data: bytes, path: str) -> "State":
     state = _object(data, path)
     if "accumulated_learnings" in state:  # what an earlier format called them
-        state.setdefault("learnings", state.pop("accumulated_learnings"))
+        earlier = state.pop("accumulated_learnings")
+        if isinstance(earlier, list) and isinstance(state.setdefault("learnings", []), list):
+            state["learnings"] = earlier + state["learnings"]
+        else:
+            state["learnings"] = None
     for name in BUFFERS:
         state.setdefault(name, [])
     state.setdefault("iteration", 0)
@@ -234,6 +254,8 @@ def observation(kind: str, title: str, story: str | None, iteration: int, more: 
 
 
 _LONGEST_TEXT = 4 << 20
+# Besides those below the blank: what some programs take for a control character or the end of a line.
+_UNPRINTABLE = "".join(map(chr, range(0x7F, 0xA0))) + "\u2028\u2029"
 
 
 def check_text(text: str, what: str) -> None:
@@ -250,7 +272,7 @@ def check_text(text: str, what: str) -> None:
 def check_label(text: str, what: str) -> None:
     """A text that stands in one line: a name, a title, an id."""
     check_text(text, what)
-    if len(text) > 1000 or not text.isprintable():
+    if len(text) > 1000 or any(character < " " or character in _UNPRINTABLE for character in text):
         raise InvalidValue(f"{what} is one line of printable text, 1000 characters at most: {shorten(text)} is not")
 
 

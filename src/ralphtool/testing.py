@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from ralphtool import project as projects
 from ralphtool import specs
-from ralphtool.errors import ChangeNotFound, TaskNotFound
+from ralphtool.errors import ChangeNotFound, RalphError, SpecError, TaskNotFound
+from ralphtool.specs.markdown import heading
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,11 +63,21 @@ def check_adapter(adapter: Adapter, project: str, change: str) -> None:
 
 def _check_finding(adapter: Adapter, project: str, change: str) -> None:
     _require(change in adapter.changes(project), "`changes` names the change")
+    _require_error(
+        lambda: adapter.open(project, "no-such-change"),
+        ChangeNotFound,
+        "`open` raises ChangeNotFound for a change that is not there",
+    )
+
+
+def _require_error(act: Callable[[], object], kind: type[Exception], promise: str) -> None:
     try:
-        adapter.open(project, "no-such-change")
-    except ChangeNotFound:
+        act()
+    except kind:
         return
-    raise ContractBroken("`open` raises ChangeNotFound for a change that is not there")
+    except (RalphError, LookupError, ValueError, OSError) as error:
+        raise ContractBroken(f"{promise}, not {type(error).__name__}") from error
+    raise ContractBroken(promise)
 
 
 def _check_reading(spec: Spec, project: str, change: str) -> None:
@@ -74,7 +85,10 @@ def _check_reading(spec: Spec, project: str, change: str) -> None:
     _require(os.path.exists(spec.path), "a spec's path exists")
     before = _tree(project)
     stories = spec.stories()
-    specs.check(stories, spec.path)
+    try:
+        specs.check(stories, spec.path)
+    except SpecError as error:
+        raise ContractBroken(str(error)) from error
     _require(all(story.id and story.title for story in stories), "every story has an id and a title")
     for story in stories:
         spec.scenarios(story)
@@ -98,12 +112,10 @@ def _check_ticking(spec: Spec, project: str) -> None:
 
 def _check_unknown_task(spec: Spec, project: str) -> None:
     before = _tree(project)
-    try:
-        spec.tick("no.such.task")
-    except TaskNotFound:
-        _require(_tree(project) == before, "an unknown task changes nothing")
-        return
-    raise ContractBroken("`tick` raises TaskNotFound for a task that is not there")
+    _require_error(
+        lambda: spec.tick("no.such.task"), TaskNotFound, "`tick` raises TaskNotFound for a task that is not there"
+    )
+    _require(_tree(project) == before, "an unknown task changes nothing")
 
 
 def _tick_one(spec: Spec, project: str, task: Task, completed: list[str]) -> None:
@@ -143,8 +155,13 @@ def _check_notes(project: str, write: Callable[[], int], count: int, what: str) 
     _require(after != before, f"writing {what} writes something")
     _require(write() == 0, f"writing the same {what} again writes none")
     _require(_tree(project) == after, f"writing the same {what} again changes nothing")
-    headings = [line for data in after.values() for line in data.split(b"\n")]
-    _require(b"## no heading" not in headings, "a note forges no heading")
+    lines = [line for data in after.values() for line in data.decode("utf-8", "replace").splitlines()]
+    _require(
+        not any(found and found.title == "no heading" for found in map(heading, lines)), "a note forges no heading"
+    )
+    for path, data in before.items():
+        kept = iter(after.get(path, b"").splitlines())
+        _require(all(line in kept for line in data.splitlines()), f"writing {what} keeps what was in {path}")
 
 
 def _tree(project: str) -> dict[str, bytes]:

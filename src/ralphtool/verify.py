@@ -46,8 +46,8 @@ def infer(project: str) -> Commands:
 def _text(path: str) -> str:
     try:
         return files.read(path).decode("utf-8", "replace")
-    except IsADirectoryError:
-        return ""
+    except OSError:
+        return ""  # a folder of that name, or somebody's file that we may not read, suggests nothing
 
 
 def _cargo(path: str, names: set[str]) -> Commands:
@@ -75,14 +75,14 @@ def _node(path: str, names: set[str]) -> Commands:
         return Commands()  # somebody else's broken file: its own tools will say so
     if not isinstance(scripts, dict):
         return Commands()
-    run = _package_manager(names)
+    run = _node_command(names)
     checks = [f"{run} run {script}" for script in ("lint", "typecheck", "check") if script in scripts]
     has_tests = "test" in scripts and _NO_TEST not in str(scripts["test"])
     test = "bun run test" if run == "bun" else f"{run} test"  # `bun test` is bun's own runner, not the script
     return Commands(checks, [test] if has_tests else [])
 
 
-def _package_manager(names: set[str]) -> str:
+def _node_command(names: set[str]) -> str:
     for lock, command in (("pnpm-lock.yaml", "pnpm"), ("yarn.lock", "yarn"), ("bun.lock", "bun"), ("bun.lockb", "bun")):
         if lock in names:
             return command

@@ -7,13 +7,22 @@ On the agent's hot path: standard library only, and adapters are imported when t
 """
 
 import os
+import sys
 
 from ralphtool import project as projects
-from ralphtool.errors import ChangeNotFound, InvalidValue, SpecError, StoryNotFound, shorten
+from ralphtool.errors import (
+    ChangeNotFound,
+    InvalidValue,
+    RalphError,
+    SpecError,
+    StoryNotFound,
+    from_os_error,
+    shorten,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from typing import Any, Protocol
 else:
     Protocol = object
@@ -171,14 +180,16 @@ def adapter(name: str) -> Adapter:
 
 
 def _load(dotted: str) -> "Adapter":
-    from importlib import import_module
-
     module, _, attribute = dotted.partition(":")
     try:
-        found: Any = import_module(module)
-        return getattr(found, attribute) if attribute else found  # type: ignore[no-any-return]
-    except (ImportError, AttributeError) as error:
-        raise InvalidValue(f"the spec adapter {dotted} can't be loaded ({error}): check its name") from None
+        __import__(module)  # what importlib.import_module does, without the price of importlib
+        found: Any = sys.modules[module]
+        found = getattr(found, attribute) if attribute else found
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidValue(f"the spec adapter {shorten(dotted)} can't be loaded ({error}): check its name") from None
+    if not all(hasattr(found, name) for name in ("name", "changes", "open")):
+        raise InvalidValue(f"{dotted} is no spec adapter: one has a name, changes() and open()")
+    return found  # type: ignore[no-any-return]
 
 
 def _entry_points() -> dict[str, str]:
@@ -204,7 +215,8 @@ def _the_one(project: str, found: "list[Place]") -> "Place":
         return found[0]
     from ralphtool import config
 
-    told = [place for place in found if place.ref == config.spec(project)]
+    preferred = ref_of(project, config.spec(project))
+    told = [place for place in found if place.ref == preferred]
     if len(told) == 1:
         return told[0]
     held = ", ".join(place.ref for place in found)
@@ -217,7 +229,7 @@ def ref_of(project: str, text: str | None) -> str | None:
         return text
     file = text.removeprefix("checklist:")
     here = os.path.abspath(file)
-    return f"checklist:{os.path.relpath(here, project) if os.path.exists(here) else file}"
+    return f"checklist:{os.path.relpath(here, project) if os.path.exists(here) else os.path.normpath(file)}"
 
 
 def _open_ref(project: str, change: str, ref: str) -> Spec:
@@ -234,7 +246,7 @@ class Place:
 
     __slots__ = ("change", "error", "ref")
 
-    def __init__(self, change: str, ref: str, error: SpecError | None = None) -> None:
+    def __init__(self, change: str, ref: str, error: RalphError | None = None) -> None:
         self.change = change
         self.ref = ref
         self.error = error
@@ -246,21 +258,23 @@ def find_all(project: str) -> list[Place]:
     for name in [*BUILT_IN, *_entry_points()]:
         try:
             places += [Place(change, name) for change in adapter(name).changes(project)]
-        except SpecError as error:
+        except RalphError as error:
             places.append(Place(os.path.basename(project), name, error))
+        except OSError as error:
+            places.append(Place(os.path.basename(project), name, SpecError(str(from_os_error(error)))))
     return places + _configured(project, places)
 
 
 def _configured(project: str, known: list[Place]) -> list[Place]:
     from ralphtool import config
-    from ralphtool.specs import checklist
 
     ref = config.spec(project)
     if ref is None or not ref.endswith(_MARKDOWN):
         return []
-    file = ref.removeprefix("checklist:")
-    place = Place(checklist.change_of(file), f"checklist:{file}")
-    return [] if any(other.change == place.change and other.ref == "checklist" for other in known) else [place]
+    file = os.path.normpath(ref.removeprefix("checklist:"))
+    change = os.path.splitext(os.path.basename(file))[0]
+    usual = any(place.change == change and place.ref == "checklist" for place in known)
+    return [] if usual and file == os.path.basename(file) else [Place(change, f"checklist:{file}")]
 
 
 def _nothing_found(project: str, change: str, places: list[Place]) -> Exception:
@@ -287,19 +301,25 @@ def check(stories: "Sequence[Story]", path: str) -> None:
 
 
 def _check_unique(ids: list[str], what: str, path: str) -> None:
-    if len(set(ids)) < len(ids):
-        twice = next(id for index, id in enumerate(ids) if id in ids[:index])
-        raise SpecError(f"{path}: the {what} id {shorten(twice)} is there twice: give each {what} an id of its own")
+    seen: set[str] = set()
+    for id in ids:
+        if id in seen:
+            raise SpecError(f"{path}: the {what} id {shorten(id)} is there twice: give each {what} an id of its own")
+        seen.add(id)
 
 
 def _check_circles(stories: "Sequence[Story]", path: str) -> None:
-    waiting = {story.id: set(story.depends_on) for story in stories if story.depends_on}
-    while waiting:
-        free = [id for id, others in waiting.items() if not others & waiting.keys()]
-        if not free:
-            raise SpecError(f"{path}: the stories {', '.join(waiting)} wait for each other: break the circle")
+    if circle := waiting_for_each_other({story.id: story.depends_on for story in stories}):
+        raise SpecError(f"{path}: the stories {', '.join(circle)} wait for each other: break the circle")
+
+
+def waiting_for_each_other(depends_on: "Mapping[str, Sequence[str]]") -> list[str]:
+    """The ids that would wait for ever, given what each waits for."""
+    waiting = {id: set(others) for id, others in depends_on.items()}
+    while free := [id for id, others in waiting.items() if not others & waiting.keys()]:
         for id in free:
             del waiting[id]
+    return list(waiting)
 
 
 def story_by_id(stories: "Iterable[Story]", id: str) -> Story:

@@ -20,7 +20,7 @@ class Draft:
         self.title = title
         self.optional = markdown.is_optional(title, above)
         self.depends_on = markdown.depends_on(title)
-        self.tasks: list[tuple[str, Box]] = []
+        self.tasks: list[tuple[str, str, Box]] = []
         self.prose: list[str] = []
         self._unnumbered = 0
 
@@ -31,37 +31,24 @@ class Draft:
             parts = task_id(box.text)
             if parts is None:
                 self._unnumbered += 1
-            id, box.text = parts or (f"{self.id}.#{self._unnumbered}", box.text)
-            self.tasks.append((id, box))
+                parts = f"{self.id}.#{self._unnumbered}", box.text
+            self.tasks.append((*parts, box))
 
-    def story(self) -> Story:
-        tasks = [Task(id, box.text, box.done) for id, box in self.tasks]
-        return Story(self.id, self.title, tasks, markdown.prose(self.prose), self.optional, self.depends_on)
+    def story(self, known: "Collection[str]") -> Story:
+        tasks = [Task(id, text, box.done) for id, text, box in self.tasks]
+        # A number that is nobody's is a mistake, and told as one; a word that is nobody's is prose.
+        depends_on = [id for id in self.depends_on if id in known or _is_id(id)]
+        return Story(self.id, self.title, tasks, markdown.prose(self.prose), self.optional, depends_on)
 
 
-class BoxedSpec:
-    """A change whose tasks are the boxes of one Markdown file."""
+def _is_id(text: str) -> bool:
+    return markdown.is_number(text) or (text[:1] == "T" and text[1:].isdigit())
 
-    tasks_file: str
+
+class WithNotes:
+    """What writes a spec's notes into a Markdown file. Whatever its format, an adapter can inherit this."""
+
     notes_file: str
-
-    def drafts(self, text: str) -> list[Draft]:
-        """The stories of the file, in the order in which they are to be done."""
-        raise NotImplementedError
-
-    def stories(self, completed: "Collection[str]" = ()) -> list[Story]:
-        stories = [draft.story() for draft in self.drafts(markdown.load_required(self.tasks_file))]
-        specs.check(stories, self.tasks_file)
-        return stories
-
-    def tick(self, task_id: str, completed: "Collection[str]" = (), *, proven: bool = True) -> None:
-        def change(text: str) -> str:
-            boxes = [box for draft in self.drafts(text) for id, box in draft.tasks if id == task_id]
-            if not boxes:
-                raise TaskNotFound(f"{self.tasks_file} has no task {shorten(task_id)}")
-            return text if boxes[0].done else markdown.tick(text, boxes[0])
-
-        markdown.edit(self.tasks_file, change)
 
     def write_learnings(self, learnings: "Sequence[dict[str, Any]]") -> int:
         from ralphtool.specs import notes
@@ -77,6 +64,32 @@ class BoxedSpec:
         from ralphtool.specs import notes
 
         return notes.write_observations(self.notes_file, observations)
+
+
+class BoxedSpec(WithNotes):
+    """A change whose tasks are the boxes of one Markdown file."""
+
+    tasks_file: str
+
+    def drafts(self, text: str) -> list[Draft]:
+        """The stories of the file, in the order in which they are to be done."""
+        raise NotImplementedError
+
+    def stories(self, completed: "Collection[str]" = ()) -> list[Story]:
+        drafts = self.drafts(markdown.load_required(self.tasks_file))
+        known = {draft.id for draft in drafts}
+        stories = [draft.story(known) for draft in drafts]
+        specs.check(stories, self.tasks_file)
+        return stories
+
+    def tick(self, task_id: str, completed: "Collection[str]" = (), *, proven: bool = True) -> None:
+        def change(text: str) -> str:
+            boxes = [box for draft in self.drafts(text) for id, _, box in draft.tasks if id == task_id]
+            if not boxes:
+                raise TaskNotFound(f"{self.tasks_file} has no task {shorten(task_id)}")
+            return text if boxes[0].done else markdown.tick(text, boxes[0])
+
+        markdown.edit(self.tasks_file, change)
 
 
 def unique_name(name: str, taken: "Collection[str]") -> str:

@@ -7,6 +7,10 @@ from ralphtool.errors import ChangeNotFound, InvalidName, SpecError
 from ralphtool.specs import Scenario, Story, markdown
 from ralphtool.specs.boxed import BoxedSpec, Draft
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ralphtool.specs.markdown import Section
+
 name = "checklist"
 
 _USUAL = ("fix_plan.md", "plan.md", "todo.md")
@@ -25,9 +29,13 @@ def _files(project: str) -> list[str]:
 def _has_boxes(path: str) -> bool:
     try:
         text = markdown.load(path)
-    except (SpecError, IsADirectoryError):
+        return text is not None and any(section.boxes for section in _sections(text, path))
+    except SpecError:
         return os.path.isfile(path)  # a file that can't be read is told when it is opened
-    return text is not None and any(section.boxes for section in markdown.sections(text))
+
+
+def _sections(text: str, path: str) -> "list[Section]":
+    return markdown.sections(text, path, is_mark=lambda mark: not mark.isalnum())
 
 
 def change_of(file: str) -> str:
@@ -62,15 +70,11 @@ class Checklist(BoxedSpec):
 
     def drafts(self, text: str) -> list[Draft]:
         drafts: list[Draft] = []
-        for section in markdown.sections(text):
+        for section in _sections(text, self.path):
             if section.boxes:
-                draft = Draft(str(len(drafts) + 1), section.title or self.change, section.above)
-                draft.add(section, _own_id)
-                draft.tasks = [
-                    (f"{draft.id}.{position}" if ".#" in id else id, box)
-                    for position, (id, box) in enumerate(draft.tasks, 1)
-                ]
-                drafts.append(draft)
+                drafts.append(Draft(str(len(drafts) + 1), section.title or self.change, section.above))
+                drafts[-1].add(section, _own_id)
+        _number_by_position(drafts)
         return drafts
 
     def proposal(self) -> str | None:
@@ -81,6 +85,16 @@ class Checklist(BoxedSpec):
 
     def scenarios(self, story: Story) -> list[Scenario]:
         return []
+
+
+def _number_by_position(drafts: list[Draft]) -> None:
+    """A box without an id of its own is `<story>.<position>`, unless another one has that id as its own."""
+    own = {id for draft in drafts for id, _, _ in draft.tasks}
+    for draft in drafts:
+        for index, (id, text, box) in enumerate(draft.tasks):
+            position = f"{draft.id}.{index + 1}"
+            if id.startswith(f"{draft.id}.#") and position not in own:
+                draft.tasks[index] = (position, text, box)
 
 
 def _own_id(text: str) -> tuple[str, str] | None:

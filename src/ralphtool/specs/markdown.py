@@ -4,8 +4,10 @@ Written by hand, without `re`: every `task done` imports this module, and `re` a
 the whole command may take. Lines are what stands between line feeds; a carriage return stays with its line.
 """
 
-from ralphtool import files
-from ralphtool.errors import SpecError
+import os
+
+from ralphtool import files, project
+from ralphtool.errors import SpecError, UnsafePath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ def load(path: str) -> str | None:
         return decode(files.read(path), path).removeprefix(BOM)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:  # a folder, a link to itself, a file that we may not read
+        raise SpecError(f"{path} can't be read ({error.strerror}): mend that") from None
 
 
 def load_required(path: str) -> str:
@@ -52,15 +56,23 @@ class Heading:
 class Box:
     """A checkbox: `start` and `end` enclose what stands between its brackets, in line `line`."""
 
-    __slots__ = ("done", "end", "indent", "line", "start", "text")
+    __slots__ = ("end", "indent", "line", "mark", "start", "texts")
 
-    def __init__(self, line: int, indent: int, start: int, end: int, done: bool, text: str) -> None:
+    def __init__(self, line: int, indent: int, start: int, end: int, mark: str, text: str) -> None:
         self.line = line
         self.indent = indent
         self.start = start
         self.end = end
-        self.done = done
-        self.text = text
+        self.mark = mark
+        self.texts = [text]
+
+    @property
+    def done(self) -> bool:
+        return self.mark in ("x", "X")
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.texts)
 
 
 def heading(line: str, number: int = 0) -> Heading | None:
@@ -92,7 +104,7 @@ def box(line: str, number: int = 0) -> Box | None:
     if closing < 0 or len(mark) > 1 or (line[closing + 1 : closing + 2] in ("(", "[") and (mark or not inner)):
         return None  # one letter in brackets, then more brackets: that's a link
     indent = _width(line[: len(line) - len(line.lstrip())])
-    return Box(number, indent, opening + 1, closing, mark in ("x", "X"), line[closing + 1 :].strip())
+    return Box(number, indent, opening + 1, closing, mark, line[closing + 1 :].strip())
 
 
 def _is_marker(text: str) -> bool:
@@ -111,7 +123,7 @@ class Fences:
     def __init__(self) -> None:
         self.mark = ""
         self._owner = 0  # lines indented less than this are outside of the item that holds the fence
-        self._item = 0  # where the text of the list item begins that we are in
+        self._items: list[int] = []  # where the texts of the list items begin that we are in, outermost first
 
     def inside(self, line: str) -> bool:
         """Takes the next line in order; the lines of the fence itself count as inside."""
@@ -127,14 +139,22 @@ class Fences:
         return self._opens(bare, indent)
 
     def _opens(self, bare: str, indent: int) -> bool:
+        while self._items and indent < self._items[-1]:
+            self._items.pop()
         text = _item_text(bare)
         if text is not None:
-            indent = self._item = indent + len(bare) - len(text)
-        elif indent == 0:
-            self._item = 0
-        self.mark = _fence(bare if text is None else text)
-        self._owner = min(indent, self._item)
+            indent += len(bare) - len(text)
+            self._items.append(indent)
+            bare = text
+        self._owner = self._items[-1] if self._items else 0
+        # Four blanks more than its place asks for: that is code or the rest of a paragraph, and no fence.
+        self.mark = _fence(bare) if indent - self._owner < 4 else ""
         return bool(self.mark)
+
+    @property
+    def closing(self) -> list[str]:
+        """What has to stand before a line at the margin, so that the line is outside."""
+        return [self.mark] if self.mark and not self._owner else []
 
 
 def _width(blank: str) -> int:
@@ -155,11 +175,18 @@ def _fence(bare: str) -> str:
     return ""
 
 
-def unfenced(lines: "Iterable[str]") -> "Iterator[tuple[int, str, bool]]":
-    """Every line with its number, and whether it is plain text rather than code."""
-    fences = Fences()
+def unfenced(lines: "Sequence[str]", path: str | None = None) -> "Iterator[tuple[int, str, bool]]":
+    """Every line with its number, and whether it is plain text rather than code.
+
+    With a path, a fence that nobody closed is refused if it hides boxes: the change would look done.
+    """
+    fences, opened = Fences(), -1
     for number, line in enumerate(lines):
-        yield number, line, not fences.inside(line)
+        inside = fences.inside(line)
+        opened = -1 if not fences.mark else number if opened < 0 else opened
+        yield number, line, not inside
+    if path and fences.closing and any(box(line) for line in lines[opened:]):
+        raise SpecError(f"{path}: the code fence in line {opened + 1} is never closed, and hides boxes: close it")
 
 
 class Section:
@@ -178,28 +205,33 @@ class Section:
         if found:
             self.boxes.append(found)
         elif self.boxes and line.strip() and _width(line[: len(line) - len(line.lstrip())]) > self.boxes[-1].indent:
-            self.boxes[-1].text += f"\n{line.strip()}"  # what is indented below a box belongs to it
+            self.boxes[-1].texts.append(line.strip())  # what is indented below a box belongs to it
         else:
             self.prose.append(line.rstrip())
 
 
-def sections(text: str) -> list[Section]:
-    """All sections in order. The first one is what stands before any heading."""
+def sections(text: str, path: str, is_mark: "Callable[[str], bool]" = bool) -> list[Section]:
+    """All sections in order. The first one is what stands before any heading.
+
+    Boxes with an unusual mark are left out where `is_mark` says so.
+    """
     found = [Section(0, "", ())]
-    path: list[tuple[int, str]] = []
-    for number, line, plain in unfenced(text.split("\n")):
+    above: list[tuple[int, str]] = []
+    for number, line, plain in unfenced(text.split("\n"), path):
         head = heading(line, number) if plain else None
         if head is None:
-            found[-1].add(line, box(line, number) if plain else None)
+            one = box(line, number) if plain else None
+            found[-1].add(line, one if one and (one.mark in ("", "x", "X") or is_mark(one.mark)) else None)
             continue
-        path = [(level, title) for level, title in path if level < head.level]
-        found.append(Section(head.level, head.title, tuple(title for _, title in path)))
-        path.append((head.level, head.title))
+        above = [(level, title) for level, title in above if level < head.level]
+        found.append(Section(head.level, head.title, tuple(title for _, title in above)))
+        above.append((head.level, head.title))
     return found
 
 
 # --- what headings say ------------------------------------------------------------------------------
 
+_DIGITS = 9  # more of them are no number of a story
 _LATER = ("optional", "future", "nice to have")
 _KINDS_OF_WORK = ("", "work", "tasks", "items", "ideas", "stories", "features", "improvements", "enhancements")
 
@@ -214,21 +246,35 @@ def _is_for_later(title: str) -> bool:
 
 
 def depends_on(title: str) -> list[str]:
-    """The ids named by `(depends on 1, 2)`; words such as "story" and "and" between them don't matter."""
-    at = title.lower().find("(depends on")
-    if at < 0:
-        return []
-    listed = title[at + len("(depends on") :].partition(")")[0]
+    """What `(depends on 1, 2 and Setup)` lists: its words, and its parts between commas as slugs."""
+    listed = after_depends_on(title, "(").partition(")")[0]
+    parts = listed.replace(";", ",").replace(" and ", ",").split(",")
     words = listed.replace(",", " ").replace(":", " ").replace(";", " ").replace("#", " ").split()
-    return [word.rstrip(".") for word in words if any(character.isdigit() for character in word)]
+    return list(dict.fromkeys([*(word.rstrip(".") for word in words), *(project.slug(part) for part in parts)]))
+
+
+def after_depends_on(text: str, before: str = "") -> str:
+    """What follows the words "depends on", in whatever case they are written."""
+    for words in ("depends on", "Depends on", "Depends On", "DEPENDS ON"):
+        _, found, after = text.partition(before + words)
+        if found:
+            return after
+    return ""
+
+
+def is_number(text: str) -> bool:
+    return bool(text) and not text.strip("0123456789.") and text[0] != "." and text[-1] != "."
 
 
 def numbered(text: str) -> tuple[str, str] | None:
     """Parts "1. Title" and "1.2 Title" into the number and the rest."""
     rest = text.lstrip("0123456789.")
-    number = text[: len(text) - len(rest)].rstrip(".")
-    if not number or not number[0].isdigit() or ".." in number or (rest and rest[0] not in " \t:)-–—"):
+    head = text[: len(text) - len(rest)]
+    number = head.rstrip(".")
+    if not is_number(number) or ".." in number or any(len(part) > _DIGITS for part in number.split(".")):
         return None
+    if rest and rest[0] not in " \t:)" and head == number:
+        return None  # "3-way", "2D"
     return number, rest.lstrip(" \t:)-–—")
 
 
@@ -247,10 +293,20 @@ def edit(path: str, change: "Callable[[str], str]") -> None:
         mark = BOM if text.startswith(BOM) else ""
         return (mark + change(text.removeprefix(BOM))).encode("utf-8")
 
+    _refuse_link_out(path)
     try:
         files.rewrite(path, on_bytes)
     except FileNotFoundError:
         raise SpecError(f"{path} is missing: write it, then try again") from None
+
+
+def _refuse_link_out(path: str) -> None:
+    """In somebody's repository, a spec can be a link to a file that is none of our business."""
+    if not os.path.islink(path):
+        return
+    target, root = os.path.realpath(path), os.path.realpath(project.find(os.path.dirname(path)))
+    if not target.startswith(os.path.join(root, "")):
+        raise UnsafePath(f"{path} is a link that leads out of {root}, to {target}: put the file itself there")
 
 
 def tick(text: str, found: Box) -> str:

@@ -7,46 +7,35 @@ place: it forges no heading, and its control characters are made visible.
 import os
 
 from ralphtool import files
-from ralphtool.errors import SpecError
-from ralphtool.specs.markdown import Fences, Heading, edit, heading, unfenced
+from ralphtool.specs.markdown import Fences, edit, heading, unfenced
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
+    from ralphtool.specs.markdown import Heading
+
 
 # --- what the three kinds look like -----------------------------------------------------------------
 
 
 def write_learnings(path: str, learnings: "Sequence[dict[str, Any]]") -> int:
-    return _add_items(path, "Learnings", learnings, _learning)
+    return _add_items(path, "Learnings", [(_group_title(one), item(_learning(one))) for one in learnings])
 
 
 def write_observations(path: str, observations: "Sequence[dict[str, Any]]") -> int:
-    return _add_items(path, "Observations", observations, _observation)
+    listed = [(_group_title(one), item(_observation(one))) for one in observations]
+    return _add_items(path, "Observations", listed)
 
 
 def write_patterns(path: str, patterns: "Sequence[dict[str, Any]]") -> int:
-    def add(notes: Notes) -> None:
-        for pattern in patterns:
-            notes.add_group("Patterns", one_line(pattern["name"]), paragraph(pattern["description"]))
-
-    return _write(path, add)
+    groups = [(one_line(one["name"]), paragraph(one["description"])) for one in patterns]
+    return _write(path, lambda notes: notes.add("Patterns", groups, join=False))
 
 
-def _add_items(
-    path: str, section: str, records: "Sequence[dict[str, Any]]", render: "Callable[[dict[str, Any]], str]"
-) -> int:
-    groups: dict[str, list[list[str]]] = {}
-    for record in records:
-        groups.setdefault(_group_title(record), []).append(item(render(record)))
-
-    def add(notes: Notes) -> None:
-        for title, items in groups.items():
-            notes.add_items(section, title, items)
-
-    return _write(path, add)
+def _add_items(path: str, section: str, items: "list[tuple[str, list[str]]]") -> int:
+    return _write(path, lambda notes: notes.add(section, items, join=True))
 
 
 def _group_title(record: "dict[str, Any]") -> str:
@@ -78,12 +67,9 @@ def _write(path: str, add: "Callable[[Notes], None]") -> int:
 
     if os.path.lexists(path):
         edit(path, change)
-        return written
-    with files.Locked(os.path.dirname(path)):
-        try:
-            files.create(path, change("").encode("utf-8"), mode=0o666)
-        except FileExistsError:
-            raise SpecError(f"{path} appeared while it was being made: run the command again") from None
+    else:
+        # Only a flush writes here, and it holds the project's locks.
+        files.replace(path, change("").encode("utf-8"), mode=0o666)
     return written
 
 
@@ -112,11 +98,17 @@ def _clean(text: str) -> list[str]:
 
 def _is_control(character: str) -> bool:
     # Half of a surrogate pair, which JSON can bring in, is no character and can't be written as UTF-8.
-    return character < " " or "\x7f" <= character <= "\x9f" or "\ud800" <= character <= "\udfff"
+    # The separators of lines and paragraphs begin a line for some readers of Markdown.
+    return (
+        character < " "
+        or "\x7f" <= character <= "\x9f"
+        or "\ud800" <= character <= "\udfff"
+        or character in "\u2028\u2029"
+    )
 
 
 def _harmless(line: str) -> str:
-    return f"\\{line}" if line.startswith(("#", "```", "~~~")) else line
+    return f"\\{line}" if line.startswith(("#", "```", "~~~", "<!--")) else line
 
 
 # --- the text and its sections ----------------------------------------------------------------------
@@ -126,108 +118,166 @@ class Notes:
     """A Markdown text to which notes are added, each under a `###` heading in a `##` section."""
 
     def __init__(self, text: str) -> None:
-        self.lines = text.split("\n")
+        self._text = text
         self._ending = "\r" if 2 * text.count("\r\n") > text.count("\n") else ""
+        complete = not text or text.endswith("\n")
+        self._lines = (text if complete else f"{text}{self._ending}\n").split("\n")
         self.written = 0
 
     def text(self) -> str:
-        return "\n".join(self.lines)
+        return "\n".join(self._lines) if self.written else self._text
 
-    def add_items(self, section: str, title: str, items: "Iterable[list[str]]") -> None:
-        """Adds list items to the group of that title, after those that are there."""
-        start, end = self._group(section, title)
-        known = set(_items(self.lines[start:end]))
-        fresh = [item for item in _once(items) if tuple(item) not in known]
-        self._insert(end, [line for item in fresh for line in item])
-        self.written += len(fresh)
+    def add(self, section: str, notes: "Iterable[tuple[str, list[str]]]", *, join: bool) -> None:
+        """Adds notes, each with the title of its group. Those of one title join one group, or stay by themselves."""
+        place = _Section(self._lines, section)
+        for title, lines in notes:
+            self.written += place.add(_as_read(title), lines) if join else place.add_alone(_as_read(title), lines)
+        if place.changed:
+            self._lines = place.lines(self._ending)
 
-    def add_group(self, section: str, title: str, body: list[str]) -> None:
-        """Adds a group of its own, unless one with that title says the same."""
-        for start, end in self._groups(section, title):
-            if [line.rstrip() for line in self.lines[start:end]] == body:
-                return
-        self._insert(self._new_group(section, title), body)
-        self.written += 1
 
-    def _group(self, section: str, title: str) -> tuple[int, int]:
-        existing = self._groups(section, title)
-        if existing:
-            return existing[0]
-        at = self._new_group(section, title)
-        return at, at
+def _as_read(title: str) -> str:
+    """A title without what Markdown would take for the end of a heading."""
+    found = heading(f"### {title}")
+    return found.title if found else title
 
-    def _groups(self, section: str, title: str) -> list[tuple[int, int]]:
-        """The lines of every group of that title, without the blank ones at its end."""
-        heads, start, end = self._section(section)
-        inner = [head for head in heads if start <= head.line < end and head.level <= 3]
-        borders = [*[head.line for head in inner], end][1:]
-        return [
-            (head.line + 1, self._without_blanks(head.line + 1, border))
-            for head, border in zip(inner, borders, strict=True)
-            if head.level == 3 and head.title == title
-        ]
 
-    def _section(self, section: str) -> tuple[list[Heading], int, int]:
-        heads = [head for n, line, plain in unfenced(self.lines) if plain and (head := heading(line, n))]
-        for index, head in enumerate(heads):
-            if head.level == 2 and head.title.lower() == section.lower():
-                after = [later.line for later in heads[index + 1 :] if later.level <= 2]
-                return heads, head.line + 1, after[0] if after else len(self.lines)
-        return heads, -1, -1
+class _Group:
+    """A `###` heading and what stands below it, without the blank lines at the end."""
 
-    def _new_group(self, section: str, title: str) -> int:
-        """Makes the heading of a group at the end of the section; tells the line after it."""
-        if self._section(section)[1] < 0:
-            self._new_section(section)
-        _, start, end = self._section(section)
-        at = self._without_blanks(start, end)
-        self._insert(at, ["", f"### {title}"])
-        if at < end and at + 2 < len(self.lines) and self.lines[at + 2].strip():
-            self._insert(at + 2, [""])  # the next heading followed at once
-        return at + 2
+    def __init__(self, title: str, lines: list[str]) -> None:
+        self.title = title
+        self.lines = _trimmed(lines)
+        self.blanks = lines[len(self.lines) :]
+        self.fresh: list[str] = []
+        self.items = set(_items([line.rstrip() for line in self.lines[1:]]))
 
-    def _new_section(self, section: str) -> None:
-        fences = Fences()
-        for line in self.lines:
-            fences.inside(line)
-        at = self._without_blanks(0, len(self.lines))
-        # A fence that nobody closed would swallow the section.
-        closing = [fences.mark] if fences.mark else []
-        self._insert(at, [*closing, *([""] if at else []), f"## {section}"])
+    def says(self, lines: list[str]) -> bool:
+        return [line.rstrip() for line in self.lines[1:]] == lines
 
-    def _without_blanks(self, start: int, end: int) -> int:
-        while end > start and not self.lines[end - 1].strip():
-            end -= 1
-        return end
 
-    def _insert(self, at: int, lines: list[str]) -> None:
-        if not lines:
-            return
-        fresh = [line + self._ending for line in lines]
-        if at == len(self.lines):  # the text had no line feed at its end
-            if at:
-                self.lines[-1] += self._ending
-            fresh.append("")
-        self.lines[at:at] = fresh
+class _Section:
+    """One section of a text, taken apart once: what stands before its groups, the groups, and what follows it."""
+
+    def __init__(self, lines: list[str], title: str) -> None:
+        heads = _headings(lines)
+        start = next((n for n, head in heads.items() if head.level == 2 and head.title.lower() == title.lower()), None)
+        self.changed = False
+        self.before, self.after = lines, list[str]()
+        self.groups: list[_Group] = []
+        self._missing = [] if start is not None else [f"## {title}"]
+        if start is not None:
+            self._take_apart(lines, heads, start)
+        self._by_title: dict[str, list[_Group]] = {}
+        for group in self.groups:
+            self._by_title.setdefault(group.title, []).append(group)
+
+    def _take_apart(self, lines: list[str], heads: "dict[int, Heading]", start: int) -> None:
+        end = next((n for n, head in heads.items() if n > start and head.level <= 2), len(lines))
+        borders = [n for n, head in heads.items() if start < n < end and head.level == 3]
+        self.before, self.after = lines[: borders[0] if borders else end], lines[end:]
+        for at, to in zip(borders, [*borders[1:], end], strict=bool(borders)):
+            self.groups.append(_Group(heads[at].title, lines[at:to]))
+
+    def add(self, title: str, item: list[str]) -> bool:
+        """Adds a list item to the group of that title; not if it has it already."""
+        same = self._by_title.get(title) or [self._new_group(title)]
+        if any(tuple(item) in group.items for group in same):
+            return False
+        group = same[-1]
+        group.items.add(tuple(item))
+        group.fresh += item
+        self.changed = True
+        return True
+
+    def add_alone(self, title: str, body: list[str]) -> bool:
+        """Adds a group of its own; not if one with that title says the same."""
+        if any(group.fresh == body or group.says(body) for group in self._by_title.get(title, [])):
+            return False
+        self._new_group(title).fresh = body
+        self.changed = True
+        return True
+
+    def _new_group(self, title: str) -> _Group:
+        group = _Group(title, [])
+        self.groups.append(group)
+        self._by_title.setdefault(title, []).append(group)
+        return group
+
+    def lines(self, ending: str) -> list[str]:
+        """The whole text again, with what is new in it; a fence that nobody closed is closed before it."""
+        out = _Lines(self.before, ending)
+        if self._missing:
+            out.add_after_blank(self._missing)
+        for group in self.groups:
+            if group.lines:
+                out.keep(group.lines)
+                out.add(group.fresh)
+                out.keep(group.blanks)
+            else:
+                out.add_after_blank([f"### {group.title}", *group.fresh])
+        return out.finish(self.after)
+
+
+class _Lines:
+    """Old lines as they were and new ones with the text's line ending, in order."""
+
+    def __init__(self, lines: list[str], ending: str) -> None:
+        self._out: list[str] = []
+        self._fences = Fences()
+        self._ending = ending
+        self.keep(lines)
+
+    def keep(self, lines: list[str]) -> None:
+        for line in lines:
+            self._fences.inside(line)
+        self._out += lines
+
+    def add(self, lines: list[str]) -> None:
+        if lines:
+            self.keep([line + self._ending for line in [*self._fences.closing, *lines]])
+
+    def add_after_blank(self, lines: list[str]) -> None:
+        """Adds lines one blank line below what is there; blank lines that stood at the end come after them."""
+        kept = _trimmed(self._out)
+        blanks = self._out[len(kept) :]
+        self._out = kept
+        self.add([*([""] if kept else []), *lines])
+        self._out += blanks
+
+    def finish(self, after: list[str]) -> list[str]:
+        if after and self._out[-1].strip():
+            self._out.append(self._ending)
+        return [*self._out, *after]
+
+
+def _headings(lines: list[str]) -> "dict[int, Heading]":
+    """The headings by line; what stands in a fence or in a comment is none."""
+    found: dict[int, Heading] = {}
+    comment = False
+    for number, line, plain in unfenced(lines):
+        if plain and not comment and (head := heading(line, number)):
+            found[number] = head
+        if plain and not comment and line.startswith(("<!--", " <!--", "  <!--", "   <!--")):
+            comment = True
+        if comment and "-->" in line:
+            comment = False
+    return found
 
 
 def _items(lines: list[str]) -> list[tuple[str, ...]]:
     """The list items among some lines, each as a tuple of its lines without trailing blanks."""
     items: list[list[str]] = []
     for line in lines:
-        bare = line.rstrip()
-        if bare.startswith("- "):
-            items.append([bare])
+        if line.startswith("- "):
+            items.append([line])
         elif items:
-            items[-1].append(bare)
+            items[-1].append(line)
     return [tuple(_trimmed(item)) for item in items]
 
 
 def _trimmed(lines: list[str]) -> list[str]:
-    while lines and not lines[-1]:
-        lines.pop()
-    return lines
-
-
-def _once(items: "Iterable[list[str]]") -> list[list[str]]:
-    return [list(item) for item in dict.fromkeys(tuple(item) for item in items)]
+    end = len(lines)
+    while end and not lines[end - 1].strip():
+        end -= 1
+    return lines[:end]

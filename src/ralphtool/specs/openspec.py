@@ -49,7 +49,7 @@ class OpenSpec(BoxedSpec):
         self.notes_file = os.path.join(self.path, "design.md")
 
     def drafts(self, text: str) -> list[Draft]:
-        return _in_order(_drafts(text))
+        return _in_order(_drafts(text, self.tasks_file))
 
     def proposal(self) -> str | None:
         return markdown.load(os.path.join(self.path, "proposal.md"))
@@ -74,18 +74,26 @@ class OpenSpec(BoxedSpec):
 def task_number(text: str) -> tuple[str, str] | None:
     """Parts "1.1 text" into id and text; bold numbers and a closing '.', ':' or ')' are fine."""
     bare = text.lstrip("*_`")
-    parts = markdown.numbered(bare)
-    if parts is None or "." not in parts[0]:
-        return None
-    number, rest = parts
-    return number, rest.lstrip("*_` ") if bare != text else rest
+    stars = text[: len(text) - len(bare)]
+    number, rest = _bold_number(bare, stars) if stars else markdown.numbered(text) or ("", "")
+    return (number, rest) if "." in number else None
 
 
-def _drafts(text: str) -> list[Draft]:
+def _bold_number(bare: str, stars: str) -> tuple[str, str]:
+    """Parts "1.1** text" and "1.1 text**", where `stars` stood before them."""
+    close = stars[::-1]
+    number, closed, rest = bare.partition(close)
+    if closed and markdown.is_number(number.strip(" .:)")):
+        return number.strip(" .:)"), rest.lstrip(" \t:)-")
+    number, rest = markdown.numbered(bare) or ("", "")
+    return number, rest.replace(close, "", 1) if closed else rest
+
+
+def _drafts(text: str, path: str) -> list[Draft]:
     """A story for each `## N. Title`; boxes that stand elsewhere are work too, and get a story of their own."""
     drafts: dict[str, Draft] = {}
     current: Draft | None = None
-    for section in markdown.sections(text):
+    for section in markdown.sections(text, path):
         if section.level == 1 and not section.boxes:
             current = None
         elif section.level in (1, 2) or (current is None and section.boxes):
@@ -133,7 +141,7 @@ def _scenarios(text: str, capability: str) -> list[Scenario]:
             reader.heading(head.level, head.title)
         else:
             reader.line(line, plain)
-    return reader.found
+    return reader.finish()
 
 
 class _ScenarioReader:
@@ -144,8 +152,19 @@ class _ScenarioReader:
         self._removed = False
         self._open = False
         self._clause: list[str] | None = None
+        self._more: list[str] = []
+
+    def finish(self) -> list[Scenario]:
+        self._finish()
+        return self.found
+
+    def _finish(self) -> None:
+        if self._clause and self._more:
+            self._clause[-1] = "\n".join([self._clause[-1], *self._more])
+        self._more = []
 
     def heading(self, level: int, title: str) -> None:
+        self._finish()
         self._open, self._clause = False, None
         kind, _, rest = title.partition(":")
         if level <= 2:
@@ -162,8 +181,9 @@ class _ScenarioReader:
         parts = _clause(line) if plain else None
         if parts is None:
             if self._clause and line.strip():  # what follows a clause belongs to it
-                self._clause[-1] += f"\n{line.strip()}"
+                self._more.append(line.strip())
             return
+        self._finish()
         word, text = parts
         if _CLAUSES[word]:
             self._clause = getattr(self.found[-1], _CLAUSES[word])

@@ -10,10 +10,11 @@ from ralphtool import project as projects
 from ralphtool import quickjson, specs
 from ralphtool.errors import ChangeNotFound, SpecError, TaskNotFound, shorten
 from ralphtool.specs import Scenario, Story, Task, markdown
+from ralphtool.specs.boxed import WithNotes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
     from typing import Any
 
 name = "prd"
@@ -51,7 +52,7 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-class Prd:
+class Prd(WithNotes):
     adapter = name
     ref = name
 
@@ -69,7 +70,7 @@ class Prd:
     def _read(self) -> "dict[str, Any]":
         return _document(markdown.load_required(self.path), self.path)
 
-    def _by_priority(self, document: "dict[str, Any]", completed: "Collection[str]") -> list[tuple[float, Story]]:
+    def _by_priority(self, document: "dict[str, Any]", completed: "Collection[str]") -> "list[tuple[float, Story]]":
         items = _stories(document, self.path)[1]
         read = [_Reader(item, f"{self.path}: userStories[{index}]") for index, item in enumerate(items)]
         known = [(one.priority(), one.story(index, completed)) for index, one in enumerate(read, 1)]
@@ -92,21 +93,6 @@ class Prd:
 
     def scenarios(self, story: Story) -> list[Scenario]:
         return []
-
-    def write_learnings(self, learnings: "Sequence[dict[str, Any]]") -> int:
-        from ralphtool.specs import notes
-
-        return notes.write_learnings(self.notes_file, learnings)
-
-    def write_patterns(self, patterns: "Sequence[dict[str, Any]]") -> int:
-        from ralphtool.specs import notes
-
-        return notes.write_patterns(self.notes_file, patterns)
-
-    def write_observations(self, observations: "Sequence[dict[str, Any]]") -> int:
-        from ralphtool.specs import notes
-
-        return notes.write_observations(self.notes_file, observations)
 
 
 # --- reading ----------------------------------------------------------------------------------------
@@ -148,15 +134,15 @@ class _Reader:
             raise SpecError(f"{self.where}.{key} must be {wanted}, not {_NAMES.get(type(value), 'that')}")
         return value
 
-    def texts(self, key: str) -> list[str]:
+    def texts(self, key: str, kinds: tuple[type, ...] = (str,)) -> list[str]:
         values = self.get(key, (list,), [])
         for index, value in enumerate(values):
-            if not isinstance(value, str):
+            if type(value) not in kinds:
                 raise SpecError(f"{self.where}.{key}[{index}] must be a text, not {_NAMES.get(type(value), 'nothing')}")
-        return list(values)
+        return [str(value) for value in values]
 
-    def priority(self) -> float:
-        return float(self.get("priority", (int, float), float("inf")))
+    def priority(self) -> "float | int":
+        return self.get("priority", (int, float), float("inf"))  # type: ignore[no-any-return]
 
     def story(self, position: int, completed: "Collection[str]") -> Story:
         id = str(self.get("id", (str, int), position))
@@ -169,7 +155,8 @@ class _Reader:
         ]
         optional = self.get("optional", (bool,), False) or "optional" in [one.lower() for one in self.texts("labels")]
         description = self.get("description", (str,), None)
-        return Story(id, title, tasks, description, optional or markdown.is_optional(title), self.texts("dependsOn"))
+        depends_on = self.texts("dependsOn", (str, int))  # as an id can be a number
+        return Story(id, title, tasks, description, optional or markdown.is_optional(title), depends_on)
 
 
 # --- writing ----------------------------------------------------------------------------------------

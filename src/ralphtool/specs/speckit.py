@@ -3,7 +3,8 @@
 import os
 
 from ralphtool import project as projects
-from ralphtool.errors import ChangeNotFound
+from ralphtool import specs
+from ralphtool.errors import ChangeNotFound, SpecError
 from ralphtool.specs import Scenario, Story, markdown
 from ralphtool.specs.boxed import BoxedSpec, Draft, unique_name
 
@@ -46,7 +47,7 @@ class SpecKit(BoxedSpec):
         self.notes_file = os.path.join(self.path, f"{change}-learnings.md")
 
     def drafts(self, text: str) -> list[Draft]:
-        drafts = _drafts(text)
+        drafts = _drafts(text, self.tasks_file)
         _add_waits(drafts)
         groundwork = [draft for draft in drafts if _is_groundwork(draft)]
         return groundwork + [draft for draft in drafts if draft not in groundwork]
@@ -67,14 +68,15 @@ class SpecKit(BoxedSpec):
 # --- stories ----------------------------------------------------------------------------------------
 
 
-def _drafts(text: str) -> list[Draft]:
+def _drafts(text: str, path: str) -> list[Draft]:
     drafts: dict[str, Draft] = {}
     current: Draft | None = None
-    for section in markdown.sections(text):
+    # The template explains its marks in a list: `- [P] tasks can run in parallel` is no box.
+    for section in markdown.sections(text, path, is_mark=lambda mark: not mark.isalnum()):
         phase = _phase(section.title)
         if phase:
             current = drafts.setdefault(phase[0], Draft(phase[0], phase[1], section.above))
-        elif section.level <= 2:
+        elif section.level <= 2 or (current is None and section.boxes):
             current = _boxes_elsewhere(section, drafts)
         if current:
             current.add(section, _task_id)
@@ -86,7 +88,8 @@ def _phase(title: str) -> tuple[str, str] | None:
     if title[:6].lower() != "phase ":
         return None
     number, _, rest = title[6:].strip().replace(":", " ", 1).partition(" ")
-    return (number, rest.strip(" \t-–—") or title) if number else None
+    counts = any(character.isdigit() for character in number) or len(number) == 1
+    return (number, rest.strip(" \t-–—") or title) if counts else None
 
 
 def _boxes_elsewhere(section: "Section", drafts: dict[str, Draft]) -> Draft | None:
@@ -113,20 +116,48 @@ def _is_groundwork(draft: Draft) -> bool:
 
 
 def _add_waits(drafts: list[Draft]) -> None:
-    owner = {id: draft.id for draft in drafts for id, _ in draft.tasks}
-    ground: list[str] = [draft.id for draft in drafts if _is_groundwork(draft)]
+    """What each phase waits for: what its heading says, the groundwork, and the phases of the tasks that it names."""
+    _refuse_circles(drafts)
+    named = [_named_phases(draft, drafts) for draft in drafts]
+    waits = {draft.id: [*_told(draft, drafts), *more] for draft, more in zip(drafts, named, strict=True)}
+    if specs.waiting_for_each_other(waits):
+        # Two phases can need each other's tasks. Then the order of the phases decides.
+        order = [draft.id for draft in drafts]
+        for draft, more in zip(drafts, named, strict=True):
+            earlier = order[: order.index(draft.id)]
+            waits[draft.id] = [*_told(draft, drafts), *[id for id in more if id in earlier]]
     for draft in drafts:
-        named = [id for _, box in draft.tasks for id in _depends_on(box.text)]
-        waits = [owner.get(id, id) for id in [*draft.depends_on, *named]]
-        waits += ground[: ground.index(draft.id)] if draft.id in ground else ground
-        draft.depends_on = [id for id in dict.fromkeys(waits) if id != draft.id]
+        draft.depends_on = list(dict.fromkeys(id for id in waits[draft.id] if id != draft.id))
+
+
+def _refuse_circles(drafts: list[Draft]) -> None:
+    waits = {
+        id: [other for other in _depends_on(text) if other != id] for draft in drafts for id, text, _ in draft.tasks
+    }
+    if circle := specs.waiting_for_each_other(waits):
+        raise SpecError(f"the tasks {', '.join(circle)} wait for each other: break the circle")
+
+
+def _told(draft: Draft, drafts: list[Draft]) -> list[str]:
+    owner = _owners(drafts)
+    ground = [one.id for one in drafts if _is_groundwork(one)]
+    before = ground[: ground.index(draft.id)] if draft.id in ground else ground
+    return [*[owner.get(id, id) for id in draft.depends_on], *before]
+
+
+def _owners(drafts: list[Draft]) -> dict[str, str]:
+    return {id: draft.id for draft in drafts for id, _, _ in draft.tasks}
+
+
+def _named_phases(draft: Draft, drafts: list[Draft]) -> list[str]:
+    owner = _owners(drafts)
+    named = [id for _, text, _ in draft.tasks for id in _depends_on(text)]
+    # `T009` that is nobody's is a mistake, and told as one; "T4 templates" is prose.
+    return [owner.get(id, id) for id in named if (id in owner or len(id) > 3) and owner.get(id) != draft.id]
 
 
 def _depends_on(text: str) -> list[str]:
-    _, found, after = text.lower().partition("depends on")
-    if not found:
-        return []
-    listed = text[len(text) - len(after) :].partition(")")[0].replace(",", " ")
+    listed = markdown.after_depends_on(text).partition(")")[0].replace(",", " ")
     return [word for word in (word.strip(".;:#") for word in listed.split()) if _is_task_id(word)]
 
 

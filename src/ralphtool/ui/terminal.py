@@ -86,7 +86,7 @@ def _bar(done: int, total: int) -> str:
 
 
 def _writes_unicode() -> bool:
-    return (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
+    return (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "").startswith("utf")
 
 
 def _held(locked_by: str | None) -> str:

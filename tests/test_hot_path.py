@@ -1,0 +1,171 @@
+"""Which modules the agent's commands import. An import that slips in is what would make them slow: it fails here.
+
+Modules of ours are listed exactly; of the standard library, only those named here may be added to what Python
+loads by itself, which differs between versions. What an import costs stands in docs/performance.md.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import COMMAND, Ralph
+
+import ralphtool
+
+# Runs when Python starts, before the command; writes down at the very end what was loaded.
+RECORDER = """\
+import atexit, os, sys
+
+@atexit.register
+def record():
+    with open(os.environ["RECORD"], "w") as file:
+        file.write("\\n".join(sys.modules))
+"""
+
+# All of these are small and in C.
+STANDARD = {"_json", "_stat", "errno", "fcntl", "stat", "time"}
+# An adapter is imported by its name; `importlib` is what does that.
+IMPORTLIB = {"importlib", "importlib._bootstrap", "importlib._bootstrap_external", "warnings"}
+
+EVERY = {"", "__main__", "agentcli", "errors", "files", "project", "quickjson", "session"}
+MARKDOWN = {"specs.boxed", "specs.markdown"}
+SPEC = EVERY | {"locks", "specs"}
+OPENSPEC = SPEC | MARKDOWN | {"specs.openspec"}
+
+COMMANDS: dict[str, tuple[list[str], set[str]]] = {
+    "learn": (["learn", "text", "--task", "1.1"], EVERY),
+    "pattern": (["pattern", "name", "description"], EVERY),
+    "observe": (["observe", "finding", "title", "--severity", "low"], EVERY),
+    "task done": (["task", "done", "1.1"], OPENSPEC),
+    "status": (["status"], OPENSPEC),
+    "next-story": (["session", "next-story"], OPENSPEC),
+    "context": (["context"], OPENSPEC | {"config", "verify"}),
+}
+FORMATS: dict[str, tuple[str, str, str, set[str]]] = {
+    "prd": (
+        "prd.json",
+        '{"name": "x", "userStories": [{"id": "1", "title": "a"}]}',
+        "x",
+        MARKDOWN | {"specs.prd"},
+    ),
+    "speckit": ("specs/x/tasks.md", "## Phase 1: Setup\n- [ ] T001 a\n", "x", MARKDOWN | {"specs.speckit"}),
+    "checklist": ("PLAN.md", "# Work\n- [ ] a\n", "PLAN", MARKDOWN | {"specs.checklist"}),
+}
+# What people and writers of adapters use may be slow to import.
+NOT_HOT = {"bugs", "cli", "testing", "ui", "ui.terminal"}
+
+
+class Recorded:
+    """The modules that a command added to those of a bare Python, which starts in the same way."""
+
+    def __init__(self, ralph: Ralph) -> None:
+        self.ralph = ralph
+        self.folder = ralph.root.parent / "recorder"
+        self.folder.mkdir()
+        (self.folder / "sitecustomize.py").write_text(RECORDER)
+        self.record = self.folder / "modules"
+        self.env = {**ralph.env, "PYTHONPATH": str(self.folder), "RECORD": str(self.record), "RALPH_SESSION": "s1"}
+
+    def added(self, *arguments: str) -> set[str]:
+        return self._loaded(COMMAND, *arguments) - self._loaded(sys.executable, "-c", "pass")
+
+    def _loaded(self, *command: str) -> set[str]:
+        self.record.unlink(missing_ok=True)
+        done = subprocess.run(command, cwd=self.ralph.root, env=self.env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return set(self.record.read_text().split("\n"))
+
+
+def ours(modules: set[str]) -> set[str]:
+    """Without the package's name; "" is the package itself."""
+    return {name[len("ralphtool") :].lstrip(".") for name in modules if is_ours(name)}
+
+
+def is_ours(name: str) -> bool:
+    return name == "ralphtool" or name.startswith("ralphtool.")
+
+
+def others(modules: set[str]) -> set[str]:
+    return {name for name in modules if not is_ours(name)}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_imports_these_modules_and_no_other(project: Ralph, name: str) -> None:
+    arguments, wanted = COMMANDS[name]
+    project.write(".ralph/config.toml", '[verify]\nchecks = ["make lint"]\ntests = ["make test"]\n')
+    added = Recorded(project.begin()).added("agent", *arguments)
+    assert ours(added) == wanted
+    assert others(added) <= STANDARD | (IMPORTLIB if "specs" in wanted else set())
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_format_imports_no_more_than_its_own_adapter(ralph: Ralph, name: str) -> None:
+    path, text, change, wanted = FORMATS[name]
+    ralph.write(path, text)
+    added = Recorded(ralph.begin(change)).added("agent", "status")
+    assert ours(added) == SPEC | wanted
+    assert others(added) <= STANDARD | IMPORTLIB
+
+
+def test_context_infers_commands_with_the_same_modules(project: Ralph) -> None:
+    project.write("package.json", '{"scripts": {"test": "jest"}}')
+    project.write("pyproject.toml", "[tool.ruff]\n")
+    added = Recorded(project.begin()).added("agent", "context")
+    assert ours(added) == COMMANDS["context"][1]
+    assert others(added) <= STANDARD | IMPORTLIB
+
+
+def test_the_recorder_sees_what_the_other_commands_import(project: Ralph) -> None:
+    assert {"click", "re", "ralphtool.cli"} <= Recorded(project).added("--version")
+
+
+def test_the_command_is_our_own_script() -> None:
+    """pip's script for an entry point imports `re`, which costs more than most commands do."""
+    installed = Path(COMMAND).read_text()
+    shebang, _, body = installed.partition("\n")
+    assert shebang.startswith("#!")
+    assert body == (Path(__file__).parent.parent / "bin/ralphtool").read_text().partition("\n")[2]
+    assert imported(ast.parse(installed)) == {"sys", "ralphtool.__main__"}
+
+
+def hot_modules() -> dict[str, Path]:
+    top = Path(ralphtool.__file__).parent
+    found = {}
+    for path in top.rglob("*.py"):
+        name = ".".join(path.relative_to(top).with_suffix("").parts).removesuffix("__init__").removesuffix(".")
+        if name not in NOT_HOT:
+            found[f"ralphtool.{name}".rstrip(".")] = path
+    return found
+
+
+def imported(tree: ast.AST) -> set[str]:
+    """What a module names in its imports, those inside functions included."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add(node.module or "")
+    return names
+
+
+def test_no_hot_module_imports_regular_expressions() -> None:
+    modules = hot_modules()
+    assert {"ralphtool.agentcli", "ralphtool.specs.markdown"} <= set(modules)
+    guilty = [name for name, path in modules.items() if "re" in imported(ast.parse(path.read_text()))]
+    assert guilty == []
+
+
+def test_importing_every_hot_module_loads_next_to_nothing() -> None:
+    """So none of them can compile a regular expression, or build anything else that is big, when it is imported."""
+    code = (
+        f"import sys; before = set(sys.modules); import {', '.join(hot_modules())}; print(*set(sys.modules) - before)"
+    )
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+    added = set(done.stdout.split())
+    assert ours(added) == {name[len("ralphtool") :].lstrip(".") for name in hot_modules()}
+    assert others(added) <= STANDARD

@@ -1,0 +1,176 @@
+"""How the house is built, held by reading the source: who may import whom, and a few rules of style."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src/ralphtool"
+
+# A module imports only from the rows above its own; "" is the package itself. A new module needs a place here.
+LAYERS = (
+    ("", "errors", "quickjson"),
+    ("files", "project"),
+    ("bugs", "config", "learnings", "session"),
+    ("locks", "specs", "verify"),
+    ("specs.markdown",),
+    ("specs.notes",),
+    ("specs.boxed",),
+    ("specs.checklist", "specs.openspec", "specs.prd", "specs.speckit"),
+    ("agentcli", "testing", "ui", "ui.terminal"),
+    ("cli",),
+    ("__main__",),
+)
+ADAPTERS = {"specs.checklist", "specs.openspec", "specs.prd", "specs.speckit"}
+THIRD_PARTY = {"cli": {"click"}, "ui.terminal": {"click"}, "locks": {"psutil"}}
+FACES = {"__main__", "agentcli", "cli", "ui", "ui.terminal"}
+BANNED_WORDS = ("manager", "handler", "helper", "service", "engine", "util")
+LONGEST_FUNCTION = 60
+LAST_RESORTS = {("agentcli", "main"), ("cli", "main"), ("bugs", "report")}
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+MODULES = {name_of(path): ast.parse(path.read_text()) for path in sorted(SOURCE.rglob("*.py"))}
+
+
+def nodes(tree: ast.AST, *, types: bool) -> Iterator[ast.AST]:
+    """Every node, those inside functions included; without `types`, not what only a type checker reads."""
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING" and not types:
+            continue
+        yield child
+        yield from nodes(child, types=types)
+
+
+def dotted_imports(module: str, *, types: bool = True) -> set[str]:
+    """The full names that a module imports: `a.b` for `import a.b`, `a.b.c` for `from a.b import c`."""
+    found: set[str] = set()
+    for node in nodes(MODULES[module], types=types):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module} has a relative import: write it in full"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def imports(module: str, *, types: bool = True) -> set[str]:
+    """The modules of ours that a module imports."""
+    inside = [name.removeprefix("ralphtool.") for name in dotted_imports(module, types=types) if is_ours(name)]
+    return {name if name in MODULES else name.rpartition(".")[0] for name in inside}
+
+
+def is_ours(name: str) -> bool:
+    return name.partition(".")[0] == "ralphtool"
+
+
+def functions(module: str) -> list[Function]:
+    return [node for node in ast.walk(MODULES[module]) if isinstance(node, Function)]
+
+
+# --- imports ----------------------------------------------------------------------------------------
+
+
+def test_every_module_has_its_layer() -> None:
+    placed = [module for layer in LAYERS for module in layer]
+    assert sorted(placed) == sorted(MODULES)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_go_downward_only(module: str) -> None:
+    height = {name: number for number, layer in enumerate(LAYERS) for name in layer}
+    assert [name for name in sorted(imports(module)) if height[name] >= height[module]] == []
+
+
+def test_the_ground_floor_stands_alone() -> None:
+    assert {module: imports(module) for module in LAYERS[0]} == {"": set(), "errors": set(), "quickjson": set()}
+    assert imports("files") == {"errors"}
+
+
+def test_adapters_never_import_each_other() -> None:
+    assert {module: imports(module) & ADAPTERS for module in ADAPTERS} == {module: set() for module in ADAPTERS}
+
+
+def test_adapters_are_known_by_their_dotted_names_only() -> None:
+    assert {module for module in MODULES if imports(module) & ADAPTERS} == set()
+    built_in = {node.value for node in ast.walk(MODULES["specs"]) if isinstance(node, ast.Constant)}
+    assert {f"ralphtool.{module}" for module in ADAPTERS} <= built_in
+
+
+def test_only_the_start_imports_cli() -> None:
+    assert {module for module in MODULES if "cli" in imports(module)} == {"__main__"}
+
+
+def test_ui_imports_nothing_that_writes() -> None:
+    for module in ("ui", "ui.terminal"):
+        assert imports(module, types=False) <= {"", "errors", "project", "quickjson", "ui.terminal"}
+        called = {ast.unparse(node.func) for node in ast.walk(MODULES[module]) if isinstance(node, ast.Call)}
+        writing = {"open", "os.open", "os.write", "os.replace", "os.rename", "os.unlink", "os.remove", "os.mkdir"}
+        assert called & writing == set()
+
+
+def test_other_peoples_packages_stay_where_they_are_needed() -> None:
+    tops = {module: {name.partition(".")[0] for name in dotted_imports(module)} for module in MODULES}
+    strangers = {module: names - sys.stdlib_module_names - {"ralphtool"} for module, names in tops.items()}
+    assert {module: names for module, names in strangers.items() if names} == THIRD_PARTY
+
+
+# --- style ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_module_says_what_it_is_for(module: str) -> None:
+    assert ast.get_docstring(MODULES[module])
+
+
+def speaks(node: ast.AST) -> bool:
+    if isinstance(node, ast.Call):
+        return ast.unparse(node.func) in ("print", "sys.exit", "exit", "quit", "os._exit")
+    return isinstance(node, ast.Raise) and node.exc is not None and "SystemExit" in ast.unparse(node.exc)
+
+
+@pytest.mark.parametrize("module", sorted(MODULES.keys() - FACES))
+def test_only_the_faces_print_and_exit(module: str) -> None:
+    assert [ast.unparse(node) for node in ast.walk(MODULES[module]) if speaks(node)] == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_name_says_nothing(module: str) -> None:
+    named = (*functions(module), *(node for node in ast.walk(MODULES[module]) if isinstance(node, ast.ClassDef)))
+    names = [module, *(node.name for node in named)]
+    assert [name for name in names if any(word in name.lower() for word in BANNED_WORDS)] == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_functions_are_short(module: str) -> None:
+    lengths = {node.name: (node.end_lineno or 0) - node.lineno + 1 for node in functions(module)}
+    assert {name: length for name, length in lengths.items() if length > LONGEST_FUNCTION} == {}
+
+
+def is_broad(node: ast.AST) -> bool:
+    """Whether it catches everything. What tidies up and raises the same error again catches nothing."""
+    if not isinstance(node, ast.ExceptHandler):
+        return False
+    last = node.body[-1]
+    goes_on = isinstance(last, ast.Raise) and last.exc is None
+    caught = ["BaseException"] if node.type is None else ast.unparse(node.type).strip("()").split(", ")
+    return bool({"Exception", "BaseException"} & set(caught)) and not goes_on
+
+
+def test_only_the_last_resorts_catch_everything() -> None:
+    broad = {module: sum(is_broad(node) for node in ast.walk(tree)) for module, tree in MODULES.items()}
+    found = [
+        (module, node.name) for module in MODULES for node in functions(module) if any(map(is_broad, ast.walk(node)))
+    ]
+    assert set(found) == LAST_RESORTS
+    assert sum(broad.values()) == len(LAST_RESORTS)
