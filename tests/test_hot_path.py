@@ -28,8 +28,6 @@ def record():
 
 # All of these are small and in C.
 STANDARD = {"_json", "_stat", "errno", "fcntl", "stat", "time"}
-# An adapter is imported by its name; `importlib` is what does that.
-IMPORTLIB = {"importlib", "importlib._bootstrap", "importlib._bootstrap_external", "warnings"}
 
 EVERY = {"", "__main__", "agentcli", "errors", "files", "project", "quickjson", "session"}
 MARKDOWN = {"specs.boxed", "specs.markdown"}
@@ -99,7 +97,7 @@ def test_a_command_imports_these_modules_and_no_other(project: Ralph, name: str)
     project.write(".ralph/config.toml", '[verify]\nchecks = ["make lint"]\ntests = ["make test"]\n')
     added = Recorded(project.begin()).added("agent", *arguments)
     assert ours(added) == wanted
-    assert others(added) <= STANDARD | (IMPORTLIB if "specs" in wanted else set())
+    assert others(added) <= STANDARD
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -108,7 +106,7 @@ def test_a_format_imports_no_more_than_its_own_adapter(ralph: Ralph, name: str) 
     ralph.write(path, text)
     added = Recorded(ralph.begin(change)).added("agent", "status")
     assert ours(added) == SPEC | wanted
-    assert others(added) <= STANDARD | IMPORTLIB
+    assert others(added) <= STANDARD
 
 
 def test_context_infers_commands_with_the_same_modules(project: Ralph) -> None:
@@ -116,7 +114,7 @@ def test_context_infers_commands_with_the_same_modules(project: Ralph) -> None:
     project.write("pyproject.toml", "[tool.ruff]\n")
     added = Recorded(project.begin()).added("agent", "context")
     assert ours(added) == COMMANDS["context"][1]
-    assert others(added) <= STANDARD | IMPORTLIB
+    assert others(added) <= STANDARD
 
 
 def test_the_recorder_sees_what_the_other_commands_import(project: Ralph) -> None:
