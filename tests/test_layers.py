@@ -17,6 +17,7 @@ LAYERS = (
     ("files", "project"),
     ("bugs", "config", "learnings", "session"),
     ("locks", "specs", "verify"),
+    ("lifecycle",),
     ("specs.markdown",),
     ("specs.notes",),
     ("specs.boxed",),

@@ -154,8 +154,9 @@ def _run(arguments: "Sequence[str]") -> "State":
 
 def _parse(arguments: "Sequence[str]") -> Call:
     for length in (2, 1):
-        command = _COMMANDS.get(" ".join(arguments[:length]))
-        if command and len(arguments) >= length:
+        words = arguments[:length]
+        command = _COMMANDS.get(" ".join(words))
+        if command and len(words) == length and not any(" " in word for word in words):
             return _take_apart(command, list(arguments[length:]))
     given = shorten(" ".join(arguments[:2])) if arguments else "nothing"
     raise UsageError(f"there is no command {given}: it is one of {', '.join(_COMMANDS)}; see `ralphtool agent --help`")
@@ -251,14 +252,14 @@ def _story(state: "State", stories: "Sequence[Story]") -> "Story":
 
 
 def _session_init(session_id: str, call: Call) -> "State":
-    from ralphtool import locks, project, specs
+    from ralphtool import lifecycle, locks, project, specs
 
     session.path_of(session_id)
     root = project.find()
     locks.check_folders(root)
     spec = specs.open(root, call.options["change"], specs.ref_of(root, call.options.get("spec")))
     stories = spec.stories()
-    state = locks.begin(root, session_id, spec.change, spec.ref)
+    state = lifecycle.begin(root, session_id, spec.change, spec.ref)
     if state["completed_tasks"]:  # taken over from a session before
         stories = spec.stories(state["completed_tasks"])
     return {
@@ -288,10 +289,10 @@ def _session_next_story(session_id: str, call: Call) -> "State":
 
 
 def _session_flush(session_id: str, call: Call) -> "State":
-    from ralphtool import locks
+    from ralphtool import lifecycle, locks
 
     root, _ = locks.home_of(session.load(session_id))
-    return locks.end(session_id, root, _write_out)
+    return lifecycle.end(session_id, root, _write_out)
 
 
 def _write_out(state: "State") -> "State":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from ralphtool import __version__, learnings, locks, project, quickjson, specs
+from ralphtool import __version__, learnings, lifecycle, locks, project, quickjson, specs
 from ralphtool.errors import ChangeNotFound, RalphError, UsageError, from_os_error
 from ralphtool.ui import terminal
 
@@ -215,7 +215,7 @@ def unlock(change: str, force: bool) -> None:
     Example:
       ralphtool unlock add-login
     """
-    done = locks.unlock(project.find(), change, force=force)
+    done = lifecycle.unlock(project.find(), change, force=force)
     click.echo(terminal.printable(done) if done else f"{change} is not locked: nothing to do")
 
 

@@ -140,6 +140,10 @@ class Undo:
     def step(self, step: "Callable[[], None]") -> None:
         self._steps.append(step)
 
+    def forget(self) -> None:
+        """What was made is there to stay."""
+        self._steps = []
+
     def __enter__(self) -> "Undo":
         return self
 
@@ -275,13 +279,15 @@ def prepare(path: str, data: bytes) -> str:
     return _write_aside(path, data, aside=f"{_aside(path)}-{os.getpid()}")
 
 
-def publish(aside: str, path: str, *, over: bool = False) -> None:
-    """Puts a prepared file in place; over what is there, or else raises FileExistsError. Needs no lock."""
-    if over:
-        _publish(aside, path, os.replace)
-        return
-    _publish(aside, path, os.link)
-    os.unlink(aside)
+def put(aside: str, path: str, *, over: bool = False) -> None:
+    """Puts a prepared file in place, in one step: over what is there, or else raises FileExistsError."""
+    (os.replace if over else os.link)(aside, path)
+
+
+def settle(aside: str, path: str) -> None:
+    """What is left to do for a file that was put in place: to make it last, and to tidy up."""
+    sync_folder(path)
+    remove(aside)
 
 
 def remove(path: str) -> None:

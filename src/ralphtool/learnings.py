@@ -44,12 +44,18 @@ def exists(path: str) -> bool:
 
 
 def _make(path: str, change: str) -> list[str]:
-    made = files.make_private_folders(path)
-    aside = files.prepare(path, _TEMPLATE.format(change=change).encode("utf-8"))
-    try:
-        files.publish(aside, path)
-    except FileExistsError:
-        return made  # somebody was quicker: theirs is as good
+    with files.Undo() as undo:
+        made = files.make_private_folders(path)
+        undo.made(made)
+        aside = files.prepare(path, _TEMPLATE.format(change=change).encode("utf-8"))
+        undo.made([aside])
+        try:
+            files.put(aside, path)
+        except FileExistsError:
+            files.remove(aside)
+            return made  # somebody was quicker: theirs is as good
+        undo.made([path])
+        files.settle(aside, path)
     return [*made, path]
 
 

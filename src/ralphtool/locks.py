@@ -1,24 +1,19 @@
-"""Who holds a change: the lock that a session takes when it begins and gives back when it ends.
+"""Who holds a change: what a lock file says, whether it still counts, and where a session is at home.
 
-The lock lies in the project and outlives the command that took it. Whoever needs several things takes
-the folder of the locks first, then the session, then the spec: one order, so that nobody waits in a circle.
+The lock lies in the project and outlives the command that took it. `lifecycle` writes it.
 """
 
 import os
 import stat
 
 from ralphtool import files, project, quickjson, session
-from ralphtool.errors import ChangeLocked, CorruptState, RalphError, SessionExists, UnsafePath
-from ralphtool.session import Held
+from ralphtool.errors import CorruptState, RalphError, UnsafePath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, TypeVar
+    from typing import Any
 
     from ralphtool.session import State
-
-    Result = TypeVar("Result")
 
 
 def start_time_of(pid: int) -> str | None:
@@ -87,7 +82,7 @@ class Lock:
     def session(self) -> "State | None":
         """The state of the session that took the lock, if it is still there."""
         try:
-            _check_private(self.session_file, self.root)
+            check_private(self.session_file, self.root)
             state = session.parse(files.read_ours(self.session_file), self.session_file)
         except FileNotFoundError:
             return None
@@ -175,7 +170,7 @@ def _is_session_path(path: object) -> bool:
     return folder.endswith("/ralph/sessions") and project.is_name(name[: -len(".json")])
 
 
-def _check_private(path: str, root: str) -> None:
+def check_private(path: str, root: str) -> None:
     """A lock can come with somebody else's repository: it must not make us take over, or remove, other files."""
     folder = os.path.dirname(path)
     inside = os.path.realpath(folder).startswith(os.path.join(os.path.realpath(root), ""))
@@ -216,260 +211,14 @@ def home_of(state: "State") -> tuple[str, Lock | None]:
     return project.find(here), None
 
 
-def _note_path(session_id: str) -> str:
+def note_path(session_id: str) -> str:
     return files.private_path("ralph", "projects", session_id)
 
 
 def _noted_home(session_id: str) -> list[str]:
     """Where the session began. Agents change folders, and the next project may well have a change of the same name."""
     try:
-        root = os.fsdecode(files.read_ours(_note_path(session_id)))
+        root = os.fsdecode(files.read_ours(note_path(session_id)))
     except FileNotFoundError:
         return []
     return [root] if os.path.isabs(root) and "\0" not in root else []
-
-
-def _note_home(session_id: str, root: str, undo: files.Undo) -> None:
-    path = _note_path(session_id)
-    undo.made(files.make_private_folders(path))
-    undo.made([path])
-    files.replace(path, os.fsencode(root))
-
-
-# --- beginning and ending ---------------------------------------------------------------------------
-
-
-class Locks:
-    """All transitions of a project's locks happen while this is held: of many beginners exactly one wins."""
-
-    def __init__(self, root: str) -> None:
-        self._folders = [os.path.join(root, ".ralph"), locks_dir(root)]
-        # The file that we lock is one that has a use of its own: it keeps the locks out of commits.
-        self._guard = files.Locked(os.path.join(locks_dir(root), ".gitignore"), ours=True, make=True)
-        self.made: list[str] = []
-
-    def __enter__(self) -> "Locks":
-        while True:
-            try:
-                self._make_folders()
-                self._guard.__enter__()
-                break
-            except FileNotFoundError:
-                self.made = []  # whoever made the folders failed, and has just taken them away again
-        if not os.fstat(self._guard.fd).st_size:
-            self._fill()
-        return self
-
-    def _fill(self) -> None:
-        self.made.append(self._guard.path)
-        try:
-            with files.Undo() as undo:
-                undo.made(self.made)
-                os.write(self._guard.fd, b"*\n")
-        except OSError:
-            self._guard.__exit__(None, None, None)
-            raise
-
-    def _make_folders(self) -> None:
-        with files.Undo() as undo:
-            for folder in self._folders:
-                self.made += files.own_dir(folder)
-                undo.made(self.made[-1:])
-
-    def __exit__(self, *exception: "Any") -> None:
-        self._guard.__exit__(*exception)
-
-
-class _Estate:
-    """What abandoned sessions left, locked until it has been handed over: nothing recorded meanwhile is lost."""
-
-    def __init__(self, root: str, lock: Lock | None) -> None:
-        self.root = root
-        self.wanted = lock.estate if lock else []
-        self.items: list[tuple[str, State]] = []
-        self._held: list[files.Locked] = []
-
-    def __enter__(self) -> "_Estate":
-        try:
-            # One file can be named twice, for two sessions of the same id: it is locked once.
-            for path in dict.fromkeys(path for path, _ in self.wanted):
-                self._take(path, [made for other, made in self.wanted if other == path])
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def _take(self, path: str, moments: list[str]) -> None:
-        held = files.Locked(path, ours=True)
-        try:
-            _check_private(path, self.root)
-            held.__enter__()
-        except FileNotFoundError:
-            return
-        self._held.append(held)
-        state = session.parse(held.read(), path)
-        if state["created_at"] in moments:
-            self.items.append((path, state))
-
-    def __exit__(self, *exception: "Any") -> None:
-        for held in self._held:
-            held.__exit__(None, None, None)
-
-
-def begin(
-    root: str, session_id: str, change: str, spec: str | None = None, owner: "dict[str, Any] | None" = None
-) -> "State":
-    """Takes the change and makes the session; what an abandoned session had buffered comes along.
-
-    The learnings file is made here too: it has to be there before the first story.
-    """
-    from ralphtool import learnings
-
-    path = session.path_of(session_id)
-    learnings.exists(learnings.path_of(change))
-    if _free(root, change) is None:
-        _refuse_second_use(path, session_id)
-    # The undoing happens inside of the lock: only its holder may take the locked file away.
-    with Locks(root) as held, files.Undo() as undo:
-        undo.made(held.made)
-        with _Estate(root, _free(root, change)) as estate:
-            undo.made(files.make_private_folders(path))
-            undo.made(learnings.ensure(change))
-            return _take_over(root, session.fresh(session_id, change), path, spec, owner, estate, undo)
-
-
-def _free(root: str, change: str) -> Lock | None:
-    """The abandoned lock that is there, if any; ChangeLocked for one that is held."""
-    lock = read_lock(root, change)
-    if lock is not None and not lock.abandoned:
-        raise ChangeLocked(
-            f"{change} is held by {lock.describe()}: wait for its flush, or if it is dead, `ralphtool unlock {change}`"
-        )
-    return lock
-
-
-def _take_over(
-    root: str,
-    state: "State",
-    path: str,
-    spec: str | None,
-    owner: "dict[str, Any] | None",
-    estate: _Estate,
-    undo: files.Undo,
-) -> "State":
-    again = any(path == left for left, _ in estate.items)
-    if not again:
-        _refuse_second_use(path, state["session_id"])
-    for _, legacy in estate.items:
-        session.inherit(state, legacy)
-    aside = files.prepare(path, session.encode(state))
-    undo.made([aside])
-    _note_home(state["session_id"], root, undo)
-    # The lock first: killed before the session's file is there, it counts as abandoned, and names the estate.
-    _write_lock(root, state, path, spec, owner, estate, undo)
-    try:
-        files.publish(aside, path, over=again)
-    except FileExistsError:
-        raise _exists(state["session_id"]) from None
-    _remove_estate(estate, path)
-    return state
-
-
-def _remove_estate(estate: _Estate, path: str) -> None:
-    for left, legacy in estate.items:
-        if left != path:
-            files.remove(left)
-            files.remove(_note_path(legacy["session_id"]))
-
-
-def _refuse_second_use(path: str, session_id: str) -> None:
-    try:
-        session.parse(files.read_ours(path), path)
-    except FileNotFoundError:
-        return
-    raise _exists(session_id)
-
-
-def _exists(session_id: str) -> SessionExists:
-    return SessionExists(
-        f"session {session_id} exists already: end it with `ralphtool agent session flush`, or take another id"
-    )
-
-
-def _write_lock(
-    root: str,
-    state: "State",
-    path: str,
-    spec: str | None,
-    owner: "dict[str, Any] | None",
-    estate: _Estate,
-    undo: files.Undo,
-) -> None:
-    fields = {
-        "session_id": state["session_id"],
-        "change_name": state["change_name"],
-        "acquired_at": state["created_at"],
-        "session_file": path,
-        "spec": spec,
-        "owner": owner,
-        "unlocked": False,
-        "inherits": [[left, legacy["created_at"]] for left, legacy in estate.items],
-    }
-    lock_file = lock_path(root, state["change_name"])
-    if os.path.lexists(lock_file):
-        before = files.read_ours(lock_file)
-        undo.step(lambda: files.replace(lock_file, before))
-    else:
-        undo.made([lock_file])
-    files.replace(lock_file, session.encode(fields))
-
-
-def end(session_id: str, root: str, write: "Callable[[State], Result]") -> "Result":
-    """Writes out what the session buffered, gives the change free, and removes the session, in that order."""
-    if not os.path.isdir(locks_dir(root)):
-        with Held(session_id) as held:
-            return _close(held, write)
-    with Locks(root), Held(session_id) as held:
-        return _close(held, write, root)
-
-
-def _close(held: Held, write: "Callable[[State], Result]", root: str | None = None) -> "Result":
-    result = write(held.state)
-    # What is written is no longer buffered: a flush that is interrupted after this has nothing to write again.
-    if any(held.state[name] for name in session.BUFFERS):
-        held.state.update({name: [] for name in session.BUFFERS})
-        held.save()
-    change = held.state["change_name"]
-    lock = read_lock(root, change) if root else None
-    if root and lock is not None and lock.belongs_to(held.state):
-        files.remove(lock_path(root, change))
-    held.remove()
-    files.remove(_note_path(held.session_id))
-    return result
-
-
-def unlock(root: str, change: str, *, force: bool = False) -> str | None:
-    """The human's way: the change is free, and the holder's buffers wait for the next session. Tells what was done."""
-    path = lock_path(root, change)
-    if not os.path.lexists(path):
-        return None
-    with Locks(root):
-        try:
-            lock = read_lock(root, change)
-            return _give_up(path, lock, force) if lock else None
-        except (CorruptState, UnsafePath):
-            os.replace(path, f"{path}.damaged")
-            return f"the lock could not be trusted, and is now {path}.damaged"
-
-
-def _give_up(path: str, lock: Lock, force: bool) -> str:
-    if lock.owner and not lock.abandoned and not force:
-        raise ChangeLocked(
-            f"{lock.fields['change_name']} is held by {lock.describe()}, which is at work: stop that process, "
-            "or repeat with --force"
-        )
-    if lock.has_session or any(os.path.lexists(left) for left, _ in lock.estate):
-        files.replace(path, session.encode(lock.fields | {"unlocked": True}))
-    else:
-        files.remove(path)
-    return f"{lock.describe()} holds it no longer"
