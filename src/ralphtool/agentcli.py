@@ -258,10 +258,8 @@ def _session_init(session_id: str, call: Call) -> "State":
     root = project.find()
     locks.check_folders(root)
     spec = specs.open(root, call.options["change"], specs.ref_of(root, call.options.get("spec")))
-    stories = spec.stories()
+    stories = spec.stories(locks.completed_tasks(root, spec.change))
     state = lifecycle.begin(root, session_id, spec.change, spec.ref)
-    if state["completed_tasks"]:  # taken over from a session before
-        stories = spec.stories(state["completed_tasks"])
     return {
         "session_id": state["session_id"],
         "change_name": state["change_name"],

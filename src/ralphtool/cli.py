@@ -112,18 +112,12 @@ def _overview(root: str, place: Place) -> terminal.Overview:
         one.locked_by = lock.session_id if lock else None
         spec = specs.open(root, place.change, place.ref)
         one.path = spec.path
-        one.count(spec.stories(_completed(lock)))
+        one.count(spec.stories(locks.completed_tasks(root, place.change)))
     except RalphError as error:
         one.problem = str(error)
     except OSError as error:
         one.problem = str(from_os_error(error))
     return one
-
-
-def _completed(lock: locks.Lock | None) -> list[str]:
-    """The tasks that the change's session knows as done: some formats have no other place for them."""
-    state = lock.session() if lock else None
-    return list(state["completed_tasks"]) if state else []
 
 
 @cli.command()
@@ -141,7 +135,7 @@ def show(change: str, spec: str | None, as_json: bool) -> None:
     root = project.find()
     found = specs.open(root, change, specs.ref_of(root, spec))
     lock = locks.holder(root, change)
-    stories = found.stories(_completed(lock))
+    stories = found.stories(locks.completed_tasks(root, change))
     scenarios = {tuple(map(str, one.as_dict().values())): one for story in stories for one in found.scenarios(story)}
     if not as_json:
         terminal.show_change(found, stories, scenarios.values(), lock.describe() if lock else None)

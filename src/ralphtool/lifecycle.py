@@ -160,12 +160,8 @@ class _Beginning:
         self._note_home()
         # The lock first: killed before the session's file is there, it counts as abandoned, and names the estate.
         self._write_lock(spec, owner)
-        try:
-            files.put(aside, self.path, over=self.again)
-        except FileExistsError:
-            raise _exists(self.session_id) from None
+        self._put_session(aside)
         self.undo.forget()
-        files.settle(aside, self.path)
         self._remove_estate()
         return self.state
 
@@ -177,19 +173,37 @@ class _Beginning:
         self.undo.made([aside])
         return aside
 
+    def _put_session(self, aside: str) -> None:
+        if self.again:
+            self._restore_on_failure(self.path)
+        try:
+            files.put(aside, self.path, over=self.again)
+        except FileExistsError:
+            raise _exists(self.session_id) from None
+        if not self.again:
+            self.undo.made([self.path])
+        files.settle(aside, self.path)
+
     def _note_home(self) -> None:
         path = locks.note_path(self.session_id)
-        self.undo.made([*files.make_private_folders(path), path])
-        files.replace(path, os.fsencode(self.root))
+        self.undo.made(files.make_private_folders(path))
+        self._write(path, os.fsencode(self.root))
 
     def _write_lock(self, spec: str | None, owner: "dict[str, Any] | None") -> None:
         path = locks.lock_path(self.root, self.state["change_name"])
-        if os.path.lexists(path):
+        self._write(path, session.encode(self._lock(spec, owner)))
+
+    def _write(self, path: str, data: bytes) -> None:
+        self._restore_on_failure(path)
+        files.replace(path, data)
+
+    def _restore_on_failure(self, path: str) -> None:
+        try:
             before = files.read_ours(path)
-            self.undo.step(lambda: files.replace(path, before))
-        else:
+        except FileNotFoundError:
             self.undo.made([path])
-        files.replace(path, session.encode(self._lock(spec, owner)))
+        else:
+            self.undo.step(lambda: files.replace(path, before))
 
     def _lock(self, spec: str | None, owner: "dict[str, Any] | None") -> "dict[str, Any]":
         return {
@@ -206,8 +220,11 @@ class _Beginning:
     def _remove_estate(self) -> None:
         for left, legacy in self.estate.items:
             if left != self.path:
-                files.remove(left)
-                files.remove(locks.note_path(legacy["session_id"]))
+                try:
+                    files.remove(locks.note_path(legacy["session_id"]))
+                    files.remove(left)
+                except OSError:
+                    pass  # all that it holds has been taken over, and the lock names it: it does no harm
 
 
 def end(session_id: str, root: str, write: "Callable[[State], Result]") -> "Result":
@@ -229,8 +246,8 @@ def _close(held: Held, write: "Callable[[State], Result]", root: str | None = No
     lock = locks.read_lock(root, change) if root else None
     if root and lock is not None and lock.belongs_to(held.state):
         files.remove(locks.lock_path(root, change))
-    held.remove()
     files.remove(locks.note_path(held.session_id))
+    held.remove()
     return result
 
 

@@ -191,6 +191,13 @@ def holder(root: str, change: str) -> Lock | None:
     return None if lock is None or lock.abandoned else lock
 
 
+def completed_tasks(root: str, change: str) -> list[str]:
+    """The tasks that the change's session, or the one to be taken over, knows as done: some formats have no boxes."""
+    lock = read_lock(root, change)
+    state = lock.session() if lock else None
+    return list(state["completed_tasks"]) if state else []
+
+
 # --- where a session is at home ---------------------------------------------------------------------
 
 

@@ -1,0 +1,368 @@
+"""Faults made on purpose: projects that can be put back, commands killed or failed by strace, races with one start."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+
+import pytest
+from conftest import COMMAND, Ralph, Result
+
+WORKERS = min(4, os.cpu_count() or 1)
+KILLED = -9
+
+# What changes files. `openat` does so only where it creates, which is up to the caller to see.
+CHANGING = frozenset(
+    (
+        *("write", "pwrite64", "writev", "ftruncate", "truncate", "fsync", "fdatasync"),
+        *("rename", "renameat", "renameat2", "link", "linkat", "symlink", "symlinkat", "unlink", "unlinkat"),
+        *("mkdir", "mkdirat", "rmdir", "chmod", "fchmod", "fchmodat", "chown", "fchown", "fchownat"),
+    )
+)
+
+# --- states -----------------------------------------------------------------------------------------
+
+Files = dict[str, str]
+"""Every file, by its path within the scene. Moments of time and the scene's place are replaced by names."""
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_ASIDE = re.compile(r"((?:^|/)\.[^/]+\.ralph-aside)(?:-\d+)?$")
+
+
+def raw_files(top: Path) -> dict[str, bytes]:
+    """Every file as it is; folders stand there with a slash, and nothing in them."""
+    seen = {}
+    for folder, folders, names in os.walk(top):
+        place = folder[len(str(top)) :].lstrip("/")
+        seen.update({os.path.join(place, name, ""): b"" for name in folders})
+        seen.update({os.path.join(place, name): Path(folder, name).read_bytes() for name in names})
+    return seen
+
+
+def comparable(raw: dict[str, bytes], top: Path, times: dict[str, str]) -> Files:
+    """Two runs of the same commands give equal results, however late and wherever they ran.
+
+    The same moment gets the same name everywhere: a lock belongs to its session by its moment. `times` are
+    the names given so far; it grows. The number of the process that wrote aside is left out.
+    """
+
+    def named(found: re.Match[str]) -> str:
+        return times.setdefault(found[0], f"<time {len(times)}>")
+
+    seen = {}
+    for path in sorted(raw):
+        if not path.endswith("/"):
+            text = raw[path].decode("latin-1").replace(str(top), "<top>")
+            seen[_ASIDE.sub(r"\1", path)] = _DAY.sub("<day>", _TIME.sub(named, text))
+    return seen
+
+
+def asides(files: Iterable[str]) -> list[str]:
+    """What a killed writer may leave behind, hidden beside the file that it was about to write."""
+    return [path for path in files if _ASIDE.search(path)]
+
+
+def without_asides(files: Files) -> Files:
+    return {path: text for path, text in files.items() if not _ASIDE.search(path)}
+
+
+class Scene:
+    """A project in a prepared state, put back as often as it takes."""
+
+    def __init__(self, top: Path, prepare: Callable[[Ralph], object]) -> None:
+        self.top = top / "now"
+        self._saved = top / "saved"
+        self.top.mkdir(parents=True)
+        self.ralph = Ralph(self.top)
+        prepare(self.ralph)
+        shutil.copytree(self.top, self._saved)
+        self._raw = raw_files(self.top)
+        self._times: dict[str, str] = {}
+        self.old = comparable(self._raw, self.top, self._times)
+
+    def restore(self) -> None:
+        if raw_files(self.top) != self._raw:
+            shutil.rmtree(self.top)
+            shutil.copytree(self._saved, self.top)
+
+    def files(self) -> Files:
+        return comparable(raw_files(self.top), self.top, dict(self._times))
+
+
+# --- strace -----------------------------------------------------------------------------------------
+
+
+def need_strace() -> None:
+    """Fails the test, never skips it: without strace nothing would be shown, and nobody would notice."""
+    if shutil.which("strace") is None:
+        pytest.fail("strace is not installed, and these tests need it: `scripts/test` installs it", pytrace=False)
+    probe = subprocess.run(["strace", "-qq", "-o", os.devnull, "true"], capture_output=True, text=True)
+    if probe.returncode:
+        pytest.fail(f"strace can't trace here (a container may need SYS_PTRACE): {probe.stderr}", pytrace=False)
+
+
+@dataclass(frozen=True)
+class Command:
+    """`ralphtool agent …` in a session, to be run as it is or under strace."""
+
+    arguments: tuple[str, ...]
+    session: str = "s1"
+
+    def run(self, ralph: Ralph) -> Result:
+        return ended(self.start(ralph))
+
+    def start(self, ralph: Ralph, *before: str, **more: str) -> subprocess.Popen[bytes]:
+        """Starts it, behind the words of another command if there are any."""
+        return subprocess.Popen(
+            [*before, COMMAND, "agent", *self.arguments],
+            cwd=ralph.root,
+            env={**ralph.env, "RALPH_SESSION": self.session, **more},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+
+def ended(process: subprocess.Popen[bytes], timeout: float = 20) -> Result:
+    """How a process ended. One that hangs is a failure like any other, and is not left behind."""
+    try:
+        stdout, stderr = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise
+    return Result(subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr))
+
+
+def traced(ralph: Ralph, command: Command, *options: str, log: str = os.devnull) -> Result:
+    """Runs a command under strace. Killed by a signal, strace ends by the same signal."""
+    return ended(command.start(ralph, "strace", "-f", "-qq", "-y", "-o", log, *options))
+
+
+def injected(name: str, number: int, fault: str) -> list[str]:
+    """The options that give the command's `number`-th call of a system call a fault.
+
+    strace counts each system call by itself: `inject=all:…:when=5` would strike only the first one that
+    comes to five. And with its filter (--seccomp-bpf) it loses signals.
+    """
+    return ["-e", f"trace={name}", "-e", f"inject={name}:{fault}:when={number}"]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One system call of a command: the `number`-th of its `name`."""
+
+    name: str
+    number: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.name} #{self.number}: {self.text[:160]}"
+
+    @property
+    def is_answer(self) -> bool:
+        return self.name == "write" and self.text.startswith("1<")
+
+
+_LINE = re.compile(r"^\d+ +(\w+)\((.*)$")
+
+
+def calls_in(log: Path) -> list[Call]:
+    counts: Counter[str] = Counter()
+    calls = []
+    for line in log.read_text(errors="replace").splitlines():
+        if found := _LINE.match(line):
+            counts[found[1]] += 1
+            # strace shows the working directory with each path: that alone makes no call one on our files.
+            calls.append(Call(found[1], counts[found[1]], re.sub(r"AT_FDCWD<[^>]*>", "AT_FDCWD", found[2])))
+    return calls
+
+
+def calls_of(scene: Scene, command: Command) -> list[Call]:
+    """Every system call that the command makes, in order."""
+    scene.restore()
+    log = scene.top.parent / "calls.log"
+    result = traced(scene.ralph, command, log=str(log))
+    assert result.exit_code == 0, result.stderr
+    return calls_in(log)
+
+
+class Delayed:
+    """A command that strace holds back for a while when it enters one system call."""
+
+    def __init__(self, scene: Scene, command: Command, call: Call, seconds: float = 0.3) -> None:
+        self._log = scene.top.parent / "delayed.log"
+        self._log.write_text("")
+        self._call = call
+        fault = injected(call.name, call.number, f"delay_enter={int(seconds * 1_000_000)}")
+        self._process = command.start(scene.ralph, "strace", "-f", "-qq", "-o", str(self._log), *fault)
+
+    def wait_until_held(self) -> None:
+        """strace tells of a call before it holds it back."""
+        while self._process.poll() is None and self._entered() < self._call.number:
+            time.sleep(0.002)
+        assert self._process.poll() is None, f"the command ended without {self._call}"
+
+    def _entered(self) -> int:
+        return sum(f" {self._call.name}(" in line for line in self._log.read_text(errors="replace").splitlines())
+
+    def result(self) -> Result:
+        return ended(self._process)
+
+
+# --- one fault after the other ----------------------------------------------------------------------
+
+
+@dataclass
+class Trial:
+    """What a command does from a prepared state, and how the faults that were tried on it ended."""
+
+    command: Command
+    scenes: list[Scene]
+    old: Files
+    new: Files
+    calls: list[Call]
+    struck: set[tuple[str, int]] = field(default_factory=set)
+    states: list[Files] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    guard: Lock = field(default_factory=Lock)
+
+    @classmethod
+    def prepare(cls, top: Path, prepare: Callable[[Ralph], object], command: Command) -> Trial:
+        scenes = [Scene(top / f"scene{number}", prepare) for number in range(WORKERS)]
+        assert command.run(scenes[0].ralph).exit_code == 0
+        new = scenes[0].files()
+        return cls(command, scenes, scenes[0].old, new, calls_of(scenes[0], command))
+
+    def calls_on_files(self, names: Iterable[str]) -> list[Call]:
+        """The calls on files of the project and of the temporary directory, and the one that answers."""
+        top, wanted = str(self.scenes[0].top), set(names)
+        return [call for call in self.calls if call.name in wanted and (top in call.text or call.is_answer)]
+
+    def is_first(self, files: Files) -> bool:
+        with self.guard:
+            if files in self.states:
+                return False
+            self.states.append(files)
+            return True
+
+    def try_each(self, calls: Iterable[Call], attempt: Callable[[Scene, Call], None]) -> None:
+        """Tries something at every call, side by side, each from the prepared state; collects what failed."""
+        self._work_off(deque(calls), attempt)
+
+    def _work_off(self, jobs: deque[Call], attempt: Callable[[Scene, Call], None]) -> None:
+        def work(scene: Scene) -> None:
+            while jobs and len(self.failures) < 5:
+                try:
+                    job = jobs.popleft()
+                except IndexError:  # the other one was quicker
+                    return
+                scene.restore()
+                try:
+                    attempt(scene, job)
+                except (AssertionError, LookupError, ValueError, OSError, subprocess.TimeoutExpired) as error:
+                    self.failures.append(f"after {job}\n{type(error).__name__}: {error}")
+
+        with ThreadPoolExecutor(len(self.scenes)) as pool:
+            list(pool.map(work, self.scenes))
+
+    def kill_at(self, calls: Sequence[Call], judge: Callable[[Scene, Files], None]) -> None:
+        """Kills the command when it enters each of these calls, and should it then make more, at those too."""
+        jobs = deque(calls)
+        totals = Counter(call.name for call in self.calls)
+
+        def attempt(scene: Scene, call: Call) -> None:
+            result = traced(scene.ralph, self.command, *injected(call.name, call.number, "signal=KILL"))
+            files = scene.files()
+            if result.exit_code == KILLED:
+                self.struck.add((call.name, call.number))
+                if call.number >= totals[call.name]:
+                    jobs.append(Call(call.name, call.number + 1, "one more"))
+            else:
+                assert result.exit_code == 0, result.stderr
+                assert files == self.new, "the command survived, and did not do its work"
+            if self.is_first(files):
+                judge(scene, files)
+
+        self._work_off(jobs, attempt)
+
+    def fail_at(self, calls: Sequence[Call], error: str, judge: Callable[[Scene, Call, Result], None]) -> None:
+        """Lets each of these calls fail with an error of the system."""
+
+        def attempt(scene: Scene, call: Call) -> None:
+            log = scene.top.parent / "failed.log"
+            options = injected(call.name, call.number, f"error={error}")
+            result = traced(scene.ralph, self.command, *options, log=str(log))
+            struck = [one for one in calls_in(log) if "(INJECTED)" in one.text]
+            assert [(one.name, one.number) for one in struck] == [(call.name, call.number)]
+            self.struck.add((call.name, call.number))
+            judge(scene, call, result)
+
+        self.try_each(calls, attempt)
+
+    def assert_all_well(self) -> None:
+        assert not self.failures, "\n\n".join([f"{len(self.failures)} went wrong", *self.failures])
+
+
+# --- races ------------------------------------------------------------------------------------------
+
+
+class Race:
+    """Commands that begin at the same moment: each waits for its line of input until all have been started."""
+
+    def __init__(self, ralph: Ralph) -> None:
+        self.ralph = ralph
+        self._gate, self._opener = os.pipe()
+        self._open = True
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Race:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for process in self._running:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+        self.go()
+
+    def enter(self, script: str, *arguments: str, **env: str) -> None:
+        """Adds a shell script, in which `ralphtool` is the command that is tested."""
+        prelude = f'read -r _; ralphtool() {{ {shlex.quote(COMMAND)} "$@" </dev/null; }}\n'
+        self._running.append(
+            subprocess.Popen(
+                ["sh", "-c", prelude + script, "sh", *arguments],
+                cwd=self.ralph.root,
+                env={**self.ralph.env, **env},
+                stdin=self._gate,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+        )
+
+    def go(self) -> None:
+        """All wait for the end of one pipe, which comes now."""
+        if self._open:
+            os.close(self._gate)
+            os.close(self._opener)
+            self._open = False
+
+    def running(self) -> bool:
+        return any(process.poll() is None for process in self._running)
+
+    def results(self) -> list[Result]:
+        """How each ended, in the order in which they were added."""
+        self.go()
+        with ThreadPoolExecutor(max(1, len(self._running))) as pool:
+            return list(pool.map(lambda process: ended(process, timeout=300), self._running))
