@@ -1,0 +1,73 @@
+"""The docs say what is true: tests that are named exist, links lead somewhere, examples work."""
+
+from __future__ import annotations
+
+import ast
+import re
+import types
+from pathlib import Path
+
+import pytest
+
+from ralphtool import errors
+from ralphtool.testing import check_adapter
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+CONFORMANCE = (ROOT / "docs/conformance.md").read_text()
+
+
+def names_in(path: Path) -> set[str]:
+    """Every test of a file, as `test_x` or `TestY::test_x`, and every class."""
+    found = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            found |= {f"{node.name}::{one.name}" for one in node.body if isinstance(one, ast.FunctionDef)}
+    return found
+
+
+TESTS = {path.name: names_in(path) for path in (ROOT / "tests").glob("test_*.py")}
+
+
+def test_every_test_that_is_named_exists() -> None:
+    named = re.findall(r"`(test_\w+\.py)::([\w:]+)`", CONFORMANCE)
+    assert len(named) > 100
+    assert [f"{file}::{name}" for file, name in named if name not in TESTS.get(file, set())] == []
+
+
+def test_every_promise_names_a_test() -> None:
+    rows = [line for line in CONFORMANCE.split("\n") if line.startswith("| ") and not line.startswith("| promise")]
+    assert len(rows) > 50
+    assert [row for row in rows if "::" not in row.rsplit("|", 2)[1]] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", page.read_text())
+    local = [link for link in links if "://" not in link]
+    assert [link for link in local if not (page.parent / link).exists()] == []
+
+
+def test_every_code_is_documented() -> None:
+    codes = {kind.code for kind in vars(errors).values() if isinstance(kind, type) and hasattr(kind, "code")}
+    listed = re.findall(r"^\| ([A-Z_]+) \|", (ROOT / "docs/agent-commands.md").read_text(), re.MULTILINE)
+    assert set(listed) == codes - {"INTERNAL"}
+
+
+def test_the_adapter_of_the_docs_keeps_the_contract(tmp_path: Path) -> None:
+    [code, *_] = re.findall(r"```python\n(.*?)```", (ROOT / "docs/specs.md").read_text(), re.DOTALL)
+    plans = types.ModuleType("plans")
+    exec(compile(code, "docs/specs.md", "exec"), vars(plans))
+    (tmp_path / "plans").mkdir()
+    (tmp_path / "plans" / "move.md").write_text("## Pack\n- [ ] books\n- [ ] plates\n")
+    check_adapter(plans, str(tmp_path), "move")
+    assert "- [x] plates" in (tmp_path / "plans" / "move.md").read_text()
+
+
+def test_scripts_can_be_run() -> None:
+    for name in ("demo", "test", "check", "bench"):
+        script = ROOT / "scripts" / name
+        assert script.stat().st_mode & 0o100, name
+        assert f"scripts/{name}" in "".join(page.read_text() for page in PAGES)
