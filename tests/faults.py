@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import time
 from collections import Counter, deque
@@ -198,26 +199,26 @@ def calls_of(scene: Scene, command: Command) -> list[Call]:
     return calls_in(log)
 
 
-class Delayed:
-    """A command that strace holds back for a while when it enters one system call."""
+class Stopped:
+    """A command that stands still when it has made one system call, until it is told to go on."""
 
-    def __init__(self, scene: Scene, command: Command, call: Call, seconds: float = 0.3) -> None:
-        self._log = scene.top.parent / "delayed.log"
+    def __init__(self, scene: Scene, command: Command, call: Call) -> None:
+        self._log = scene.top.parent / "stopped.log"
         self._log.write_text("")
-        self._call = call
-        fault = injected(call.name, call.number, f"delay_enter={int(seconds * 1_000_000)}")
+        fault = injected(call.name, call.number, "signal=STOP")
         self._process = command.start(scene.ralph, "strace", "-f", "-qq", "-o", str(self._log), *fault)
+        self._pid = self._wait()
 
-    def wait_until_held(self) -> None:
-        """strace tells of a call before it holds it back."""
-        while self._process.poll() is None and self._entered() < self._call.number:
+    def _wait(self) -> int:
+        while self._process.poll() is None:
+            for line in self._log.read_text(errors="replace").splitlines():
+                if line.endswith("--- stopped by SIGSTOP ---"):
+                    return int(line.split()[0])
             time.sleep(0.002)
-        assert self._process.poll() is None, f"the command ended without {self._call}"
+        raise AssertionError(f"it did not stop: {ended(self._process).stderr}")
 
-    def _entered(self) -> int:
-        return sum(f" {self._call.name}(" in line for line in self._log.read_text(errors="replace").splitlines())
-
-    def result(self) -> Result:
+    def go_on(self) -> Result:
+        os.kill(self._pid, signal.SIGCONT)
         return ended(self._process)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from conftest import Ralph, Result
-from faults import Call, Command, Delayed, Race, Scene, Trial, need_strace
+from faults import Call, Command, Race, Scene, Stopped, Trial, need_strace
 
 INIT = "ralphtool agent session init --change add-login"
 
@@ -289,16 +289,17 @@ def overwrite_by_editor(file: Path, text: str) -> None:
     file.write_text(text)
 
 
-def calls_before_the_file_is_there(trial: Trial, file: str) -> list[Call]:
-    """All that a command does with a file before it puts the new one into its place.
-
-    An editor that saves between our last look and that rename, some microseconds, is beyond what a file
-    system without locks can offer.
-    """
-    names = {call.name for call in trial.calls}
-    calls = [call for call in trial.calls_on_files(names) if file in call.text]
+def calls_on(trial: Trial, file: str) -> list[Call]:
+    """All that a command does with a file, or beside it, before it puts a new one into its place."""
+    calls = [call for call in trial.calls_on_files({call.name for call in trial.calls}) if file in call.text]
     published = [index for index, call in enumerate(calls) if call.name.startswith(("rename", "link"))]
     return calls[: published[0]]
+
+
+def before_the_last_look(calls: list[Call]) -> list[Call]:
+    """An editor that saves after our last look and before the rename, some microseconds, can't be noticed."""
+    looks = [index for index, call in enumerate(calls) if "stat" in call.name]
+    return calls[: looks[-1]]
 
 
 each_editor = pytest.mark.parametrize("edit", [replace_by_editor, overwrite_by_editor])
@@ -308,15 +309,14 @@ each_editor = pytest.mark.parametrize("edit", [replace_by_editor, overwrite_by_e
 def test_an_editor_that_saves_the_tasks_meanwhile_loses_nothing(edit: Edit, tmp_path: Path) -> None:
     need_strace()
     trial = Trial.prepare(tmp_path, lambda ralph: ralph.openspec().begin(), TICK)
-    calls = calls_before_the_file_is_there(trial, "tasks.md")
+    calls = before_the_last_look(calls_on(trial, "tasks.md"))
     assert {"openat", "flock", "read", "write", "fsync"} <= {call.name for call in calls}
 
     def attempt(scene: Scene, call: Call) -> None:
-        delayed = Delayed(scene, TICK, call)
-        delayed.wait_until_held()
+        stopped = Stopped(scene, TICK, call)
         edited = scene.ralph.tasks_file.read_text().replace("## 2.", f"{NOTE}\n## 2.")
         edit(scene.ralph.tasks_file, edited)
-        result = delayed.result()
+        result = stopped.go_on()
         assert result.exit_code == 0, result.stderr
         assert scene.ralph.tasks_file.read_text() == edited.replace("- [ ] 1.1", "- [x] 1.1")
 
@@ -333,14 +333,13 @@ def session_with_a_learning(ralph: Ralph) -> None:
 def test_a_design_that_somebody_begins_during_a_flush_is_kept(edit: Edit, tmp_path: Path) -> None:
     need_strace()
     trial = Trial.prepare(tmp_path, session_with_a_learning, FLUSH)
-    calls = calls_before_the_file_is_there(trial, "design.md")
+    calls = calls_on(trial, "design.md")
     assert {"openat", "write", "fsync"} <= {call.name for call in calls}
 
     def attempt(scene: Scene, call: Call) -> None:
-        delayed = Delayed(scene, FLUSH, call)
-        delayed.wait_until_held()
+        stopped = Stopped(scene, FLUSH, call)
         edit(scene.ralph.design_file, DESIGN)
-        result = delayed.result()
+        result = stopped.go_on()
         if result.exit_code:  # it may ask to be run again; but then it has to work
             result = scene.ralph.agent("session", "flush")
         assert result.json["learnings_written"] == 1
