@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -12,7 +14,7 @@ from typing import Any
 
 import pytest
 from conftest import Ralph, Result
-from faults import Call, Command, Race, Scene, Stopped, Trial, need_strace
+from faults import CHANGING, Call, Command, Race, Scene, Stopped, Trial, ended, need_strace
 
 INIT = "ralphtool agent session init --change add-login"
 
@@ -186,11 +188,11 @@ def learn_until_refused(ralph: Ralph, session: str, count: int, then: Callable[[
             race.enter(script, str(number), RALPH_SESSION=session)
         race.go()
         wait_for_learnings(ralph, session, 3 * count)
-        ended = then()
+        last = then()
         results = race.results()
     for result in results:
         assert [error["code"] for error in errors(result)] == ["SESSION_NOT_FOUND"]
-    return [answer["learning"]["description"] for result in results for answer in answers(result)], ended
+    return [answer["learning"]["description"] for result in results for answer in answers(result)], last
 
 
 def wait_for_learnings(ralph: Ralph, session: str, count: int) -> None:
@@ -204,9 +206,9 @@ def wait_for_learnings(ralph: Ralph, session: str, count: int) -> None:
 def test_what_is_acknowledged_during_a_flush_is_written_once(project: Ralph, attempt: int) -> None:
     project.begin()
     acknowledged, flush = learn_until_refused(project, "s1", 8, lambda: project.agent("session", "flush"))
-    assert flush.json["learnings_written"] == len(acknowledged)
     written = lines_of_design(project)
     assert {text: written[text] for text in acknowledged} == dict.fromkeys(acknowledged, 1)
+    assert flush.json["learnings_written"] == len(acknowledged)
     assert not project.session_file().exists(), "a late learner must not bring the session back"
     assert not project.lock_file.exists()
 
@@ -236,6 +238,70 @@ def test_of_many_flushes_at_once_each_thing_is_written_once(project: Ralph) -> N
     assert {result.code for result in results if result is not winner} == {"SESSION_NOT_FOUND"}
     written = lines_of_design(project)
     assert {text: written[text] for text in learnt} == dict.fromkeys(learnt, 1)
+
+
+LATE = Command(("learn", "late"))
+
+
+def learn_at_every_step(
+    top: Path, prepare: Callable[[Ralph], object], command: Command, check: Callable[[Ralph, bool], None]
+) -> None:
+    """Lets somebody learn while a command stands still after each change that it makes; it waits, or gets in."""
+    need_strace()
+    trial = Trial.prepare(top, prepare, command)
+    calls = trial.calls_on_files([*CHANGING, "flock"])[:-1]
+    assert {"flock", "fsync", "unlink"} <= {call.name for call in calls}
+
+    def attempt(scene: Scene, call: Call) -> None:
+        stopped = Stopped(scene, command, call)
+        learner = LATE.start(scene.ralph)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            learner.wait(0.15)
+        assert stopped.go_on().exit_code == 0
+        late = ended(learner)
+        assert late.exit_code == 0 or late.code == "SESSION_NOT_FOUND"
+        check(scene.ralph, late.exit_code == 0)
+
+    trial.try_each(calls, attempt)
+    trial.assert_all_well()
+
+
+def session_with_a_learning(ralph: Ralph) -> None:
+    ralph.openspec().begin()
+    assert ralph.agent("learn", "learnt").json
+
+
+def abandoned_session(ralph: Ralph) -> None:
+    session_with_a_learning(ralph)
+    assert ralph.run("unlock", "add-login").exit_code == 0
+
+
+def test_learning_at_any_step_of_a_flush(tmp_path: Path) -> None:
+    def check(ralph: Ralph, acknowledged: bool) -> None:
+        written = lines_of_design(ralph)
+        assert (written["learnt"], written["late"]) == (1, 1 if acknowledged else 0)
+        assert not ralph.session_file().exists()
+
+    learn_at_every_step(tmp_path, session_with_a_learning, Command(("session", "flush")), check)
+
+
+def test_learning_at_any_step_of_a_take_over(tmp_path: Path) -> None:
+    def check(ralph: Ralph, acknowledged: bool) -> None:
+        assert texts_of(ralph, "s2") == ["learnt", *(["late"] if acknowledged else [])]
+        assert not ralph.session_file("s1").exists()
+
+    init = Command(("session", "init", "--change", "add-login", "--spec", "openspec"), "s2")
+    learn_at_every_step(tmp_path, abandoned_session, init, check)
+
+
+def test_learning_at_any_step_of_a_task_that_is_done(tmp_path: Path) -> None:
+    def check(ralph: Ralph, acknowledged: bool) -> None:
+        assert acknowledged
+        assert texts_of(ralph) == ["learnt", "late"]
+        assert ralph.session()["completed_tasks"] == ["1.1"]
+        assert "- [x] 1.1 " in ralph.tasks_file.read_text()
+
+    learn_at_every_step(tmp_path, session_with_a_learning, Command(("task", "done", "1.1")), check)
 
 
 # --- ticking at the same time -----------------------------------------------------------------------
@@ -322,11 +388,6 @@ def test_an_editor_that_saves_the_tasks_meanwhile_loses_nothing(edit: Edit, tmp_
 
     trial.try_each(calls, attempt)
     trial.assert_all_well()
-
-
-def session_with_a_learning(ralph: Ralph) -> None:
-    ralph.openspec().begin()
-    assert ralph.agent("learn", "learnt").json
 
 
 @each_editor

@@ -290,22 +290,22 @@ def _session_flush(session_id: str, call: Call) -> "State":
     from ralphtool import lifecycle, locks
 
     root, _ = locks.home_of(session.load(session_id))
-    return lifecycle.end(session_id, root, _write_out)
+    written = lifecycle.end(session_id, root, _write_out)
+    return {
+        "success": True,
+        "learnings_written": sum(learnings for learnings, _ in written),
+        "patterns_written": sum(patterns for _, patterns in written),
+    }
 
 
-def _write_out(state: "State") -> "State":
-    learnings, patterns, observations = state["learnings"], state["patterns"], state["observations"]
-    counts = {"success": True, "learnings_written": 0, "patterns_written": 0}
-    if not (learnings or patterns or observations):
-        return counts
+def _write_out(state: "State") -> tuple[int, int]:
+    """Writes what a session has buffered through the adapter; tells how many learnings and patterns were new."""
     spec = _open_to_write(state)
-    if learnings:
-        counts["learnings_written"] = spec.write_learnings(learnings)
-    if patterns:
-        counts["patterns_written"] = spec.write_patterns(patterns)
-    if observations:
-        spec.write_observations(observations)
-    return counts
+    learnings = spec.write_learnings(state["learnings"]) if state["learnings"] else 0
+    patterns = spec.write_patterns(state["patterns"]) if state["patterns"] else 0
+    if state["observations"]:
+        spec.write_observations(state["observations"])
+    return learnings, patterns
 
 
 def _open_to_write(state: "State") -> "Spec":

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # A FIFO planted where our file belongs must not block us, and a link must not lead us away.
 _OPEN_OURS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK = 1 << 20
+_PATIENCE = 50  # so often is a file read again that somebody keeps writing to
 
 
 def tmp_dir() -> str:
@@ -115,9 +116,24 @@ def read(path: str) -> bytes:
     """Reads a file of the user's, wherever its links lead; what is no plain file is an OSError, not a long wait."""
     fd = _open_plain(path, os.O_RDONLY)
     try:
-        return read_fd(fd)
+        return _read_quietly(fd)[0]
     finally:
         os.close(fd)
+
+
+def _read_quietly(fd: int) -> tuple[bytes, os.stat_result]:
+    """What a file holds, and its state then. Somebody may be writing in it: what changes meanwhile is read again."""
+    for _ in range(_PATIENCE):
+        before = os.fstat(fd)
+        os.lseek(fd, 0, os.SEEK_SET)
+        data = read_fd(fd)
+        if _version(before) == _version(os.fstat(fd)):
+            break
+    return data, before
+
+
+def _version(info: os.stat_result) -> tuple[int, int]:
+    return info.st_mtime_ns, info.st_size
 
 
 def _open_plain(path: str, flags: int) -> int:
@@ -269,9 +285,19 @@ def _publish(aside: str, path: str, act: "Callable[[str, str], None]") -> None:
     sync_folder(path)
 
 
-def replace(path: str, data: bytes, mode: int = 0o600) -> None:
-    """Writes a file whole: after a crash there is the old one or the new one. Call it under a lock."""
-    _publish(_write_aside(path, data, mode), path, os.replace)
+def replace(path: str, data: bytes) -> None:
+    """Writes a file of ours whole: after a crash there is the old one or the new one. Call it under a lock."""
+    _publish(_write_aside(path, data), path, os.replace)
+
+
+def create(path: str, data: bytes, mode: int) -> None:
+    """Makes a user's file whole, or raises FileExistsError and leaves alone what is there. Call it under a lock."""
+    aside = _write_aside(path, data, mode)
+    try:
+        put(aside, path)
+        sync_folder(path)
+    finally:
+        os.unlink(aside)
 
 
 def prepare(path: str, data: bytes) -> str:
@@ -319,10 +345,10 @@ def rewrite(path: str, change: "Callable[[bytes], bytes]") -> bool:
     path = os.path.realpath(path)
     while True:
         with Locked(path) as held:
-            before = os.fstat(held.fd)
-            old = held.read()
+            old, before = _read_quietly(held.fd)
             new = change(old)
             if new == old:
+                remove(_aside(path))  # which a writer that was killed may have left
                 return False
             aside = _write_aside(path, new, like=before)
             if _same_version(before, path):
@@ -336,7 +362,7 @@ def _same_version(before: os.stat_result, path: str) -> bool:
         now = os.stat(path)
     except FileNotFoundError:
         return False
-    return os.path.samestat(before, now) and (before.st_mtime_ns, before.st_size) == (now.st_mtime_ns, now.st_size)
+    return os.path.samestat(before, now) and _version(before) == _version(now)
 
 
 def decode(data: bytes, path: str) -> str:

@@ -227,28 +227,33 @@ class _Beginning:
                     pass  # all that it holds has been taken over, and the lock names it: it does no harm
 
 
-def end(session_id: str, root: str, write: "Callable[[State], Result]") -> "Result":
-    """Writes out what the session buffered, gives the change free, and removes the session, in that order."""
-    if not os.path.isdir(locks.locks_dir(root)):
-        with Held(session_id) as held:
-            return _close(held, write)
-    with Locks(root), Held(session_id) as held:
-        return _close(held, write, root)
+def end(session_id: str, root: str, write: "Callable[[State], Result]") -> "list[Result]":
+    """Writes out what the session buffered, gives the change free, and removes the session, in that order.
+
+    What is written is no longer buffered, so an interrupted end has nothing to write again. Emptying the buffers
+    replaces the file that we hold; whoever records something then is written out by the next round.
+    """
+    results: list[Result] = []
+    with Locks(root):
+        while not _ended(session_id, root, write, results):
+            pass
+    return results
 
 
-def _close(held: Held, write: "Callable[[State], Result]", root: str | None = None) -> "Result":
-    result = write(held.state)
-    # What is written is no longer buffered: a flush that is interrupted after this has nothing to write again.
-    if any(held.state[name] for name in session.BUFFERS):
-        held.state.update({name: [] for name in session.BUFFERS})
-        held.save()
-    change = held.state["change_name"]
-    lock = locks.read_lock(root, change) if root else None
-    if root and lock is not None and lock.belongs_to(held.state):
-        files.remove(locks.lock_path(root, change))
-    files.remove(locks.note_path(held.session_id))
-    held.remove()
-    return result
+def _ended(session_id: str, root: str, write: "Callable[[State], Result]", results: "list[Result]") -> bool:
+    with Held(session_id) as held:
+        if any(held.state[name] for name in session.NOTES):
+            results.append(write(held.state))
+            held.state.update({name: [] for name in session.NOTES})
+            held.save()
+            return False
+        change = held.state["change_name"]
+        lock = locks.read_lock(root, change)
+        if lock is not None and lock.belongs_to(held.state):
+            files.remove(locks.lock_path(root, change))
+        files.remove(locks.note_path(session_id))
+        held.remove()
+        return True
 
 
 def unlock(root: str, change: str, *, force: bool = False) -> str | None:

@@ -53,7 +53,8 @@ CATEGORIES = (
 )
 SEVERITIES = ("critical", "high", "medium", "low", "info")
 
-BUFFERS = ("learnings", "patterns", "observations", "completed_tasks")
+NOTES = ("learnings", "patterns", "observations")  # what a flush writes out
+BUFFERS = (*NOTES, "completed_tasks")
 
 
 def now() -> str:

@@ -312,5 +312,8 @@ def _refuse_link_out(path: str) -> None:
 def tick(text: str, found: Box) -> str:
     lines = text.split("\n")
     line = lines[found.line]
-    lines[found.line] = f"{line[: found.start]}x{line[found.end :]}"
+    rest = line[found.end :]
+    if rest[1:2] in ("(", "["):  # `[x](` would be a link, and no box any more
+        rest = f"] {rest[1:]}"
+    lines[found.line] = f"{line[: found.start]}x{rest}"
     return "\n".join(lines)

@@ -65,11 +65,13 @@ def _write(path: str, add: "Callable[[Notes], None]") -> int:
         written = notes.written
         return notes.text()
 
-    if os.path.lexists(path):
-        edit(path, change)
-    else:
-        # Only a flush writes here, and it holds the project's locks.
-        files.replace(path, change("").encode("utf-8"), mode=0o666)
+    try:
+        if not os.path.lexists(path):
+            files.create(path, change("").encode("utf-8"), mode=0o666)
+            return written
+    except FileExistsError:
+        pass  # somebody began the file a moment ago: theirs is gone on with
+    edit(path, change)
     return written
 
 
@@ -255,10 +257,11 @@ def _headings(lines: list[str]) -> "dict[int, Heading]":
     """The headings by line; what stands in a fence or in a comment is none."""
     found: dict[int, Heading] = {}
     comment = False
+    last_end = max((number for number, line in enumerate(lines) if "-->" in line), default=-1)
     for number, line, plain in unfenced(lines):
         if plain and not comment and (head := heading(line, number)):
             found[number] = head
-        if plain and not comment and line.startswith(("<!--", " <!--", "  <!--", "   <!--")):
+        if plain and number <= last_end and line.startswith(("<!--", " <!--", "  <!--", "   <!--")):
             comment = True
         if comment and "-->" in line:
             comment = False

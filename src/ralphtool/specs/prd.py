@@ -144,8 +144,11 @@ class _Reader:
     def priority(self) -> "float | int":
         return self.get("priority", (int, float), float("inf"))  # type: ignore[no-any-return]
 
+    def id(self, position: int) -> str:
+        return str(self.get("id", (str, int), "")) or str(position)
+
     def story(self, position: int, completed: "Collection[str]") -> Story:
-        id = str(self.get("id", (str, int), position))
+        id = self.id(position)
         title = self.get("title", (str,), None) or self.get("name", (str,), None) or id
         passes = self.get("passes", (bool,), False)
         criteria = self.texts("acceptanceCriteria") or [title]
@@ -164,7 +167,7 @@ class _Reader:
 
 def _set_passes(text: str, story_id: str, path: str) -> str:
     key, items = _stories(_document(text, path), path)
-    ids = [str(_Reader(item, path).get("id", (str, int), index)) for index, item in enumerate(items, 1)]
+    ids = [_Reader(item, path).id(index) for index, item in enumerate(items, 1)]
     start = _value_at(text, quickjson.skip_space(text, 0), key)
     start = _element_at(text, start, ids.index(story_id))
     try:
