@@ -258,6 +258,7 @@ def _session_init(session_id: str, call: Call) -> "State":
     root = project.find()
     locks.check_folders(root)
     spec = specs.open(root, call.options["change"], specs.ref_of(root, call.options.get("spec")))
+    lifecycle.free(root, spec.change)
     stories = spec.stories(locks.completed_tasks(root, spec.change))
     state = lifecycle.begin(root, session_id, spec.change, spec.ref)
     return {

@@ -107,16 +107,16 @@ def begin(
     """
     path = session.path_of(session_id)
     learnings.exists(learnings.path_of(change))
-    if _free(root, change) is None:
+    if free(root, change) is None:
         _refuse_second_use(path, session_id)
     # The undoing happens inside of the lock: only its holder may take the locked file away.
     with Locks(root) as held, files.Undo() as undo:
         undo.made(held.made)
-        with _Estate(root, _free(root, change)) as estate:
+        with _Estate(root, free(root, change)) as estate:
             return _Beginning(root, session.fresh(session_id, change), estate, undo).run(spec, owner)
 
 
-def _free(root: str, change: str) -> "Lock | None":
+def free(root: str, change: str) -> "Lock | None":
     """The abandoned lock that is there, if any; ChangeLocked for one that is held."""
     lock = locks.read_lock(root, change)
     if lock is not None and not lock.abandoned:
