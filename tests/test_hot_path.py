@@ -27,7 +27,7 @@ def record():
 """
 
 # All of these are small and in C.
-STANDARD = {"_json", "_stat", "errno", "fcntl", "stat", "time"}
+STANDARD = {"_json", "_stat", "errno", "fcntl", "gc", "stat", "time"}
 
 EVERY = {"", "__main__", "agentcli", "errors", "files", "project", "quickjson", "session"}
 MARKDOWN = {"specs.boxed", "specs.markdown"}

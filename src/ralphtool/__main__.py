@@ -8,8 +8,11 @@ def main() -> int:
         sys.stderr.write("ralphtool runs on Linux and macOS; on Windows, use it inside WSL.\n")
         return 2
     if sys.argv[1:2] == ["agent"]:
+        import gc
+
         from ralphtool import agentcli
 
+        gc.disable()  # the process ends before there is anything worth collecting
         return agentcli.main(sys.argv[2:])
     from ralphtool import cli
 
