@@ -117,7 +117,7 @@ class Spec(Protocol):
 
     def stories(self, completed: "Collection[str]" = ()) -> list[Story]:
         """In the order in which they are to be done. `completed` are the tasks that the session knows as done."""
-        raise NotImplementedError
+        ...
 
     def tick(self, task_id: str, completed: "Collection[str]" = (), *, proven: bool = True) -> None:
         """Marks a task as done and changes not one byte else.
@@ -125,26 +125,21 @@ class Spec(Protocol):
         Where a format has no box for each task, the story's own mark is set once all are in `completed`,
         and only if the work is `proven`.
         """
-        raise NotImplementedError
+        ...
 
-    def proposal(self) -> str | None:
-        raise NotImplementedError
+    def proposal(self) -> str | None: ...
 
-    def design(self) -> str | None:
-        raise NotImplementedError
+    def design(self) -> str | None: ...
 
-    def scenarios(self, story: Story) -> list[Scenario]:
-        raise NotImplementedError
+    def scenarios(self, story: Story) -> list[Scenario]: ...
 
     def write_learnings(self, learnings: "Sequence[dict[str, Any]]") -> int:
         """Writes what is not there yet; tells how many that were."""
-        raise NotImplementedError
+        ...
 
-    def write_patterns(self, patterns: "Sequence[dict[str, Any]]") -> int:
-        raise NotImplementedError
+    def write_patterns(self, patterns: "Sequence[dict[str, Any]]") -> int: ...
 
-    def write_observations(self, observations: "Sequence[dict[str, Any]]") -> int:
-        raise NotImplementedError
+    def write_observations(self, observations: "Sequence[dict[str, Any]]") -> int: ...
 
 
 class Adapter(Protocol):
@@ -154,11 +149,11 @@ class Adapter(Protocol):
 
     def changes(self, project: str) -> list[str]:
         """The names of the changes that this format holds in a project; cheap, and none is no error."""
-        raise NotImplementedError
+        ...
 
     def open(self, project: str, change: str, where: str | None = None) -> Spec:
         """The change of that name, or ChangeNotFound. `where` is what follows the ':' of a ref."""
-        raise NotImplementedError
+        ...
 
 
 # --- finding adapters and changes -------------------------------------------------------------------
