@@ -33,6 +33,12 @@ npm_install() {
   npm install --no-save --no-package-lock --no-audit --no-fund --loglevel=error --prefix "$1" "$2" >/dev/null
 }
 
+# The real openspec program, which the tests and the bench measure us against.
+need_openspec() {
+  need_node
+  [ -x .tools/openspec/node_modules/.bin/openspec ] || npm_install .tools/openspec @fission-ai/openspec@1.13.2
+}
+
 find_python() {
   local name
   for name in "${PYTHON:-python3}" python3.14 python3.13 python3.12 python3.11; do
