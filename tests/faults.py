@@ -65,7 +65,8 @@ def comparable(raw: dict[str, bytes], top: Path, times: dict[str, str]) -> Files
     for path in sorted(raw):
         if not path.endswith("/"):
             text = raw[path].decode("latin-1").replace(str(top), "<top>")
-            seen[_ASIDE.sub(r"\1", path)] = _DAY.sub("<day>", _TIME.sub(named, text))
+            name = _TIME.sub("<moment>", _ASIDE.sub(r"\1", path))
+            seen[name] = _DAY.sub("<day>", _TIME.sub(named, text))
     return seen
 
 

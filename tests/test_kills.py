@@ -18,7 +18,7 @@ from faults import CHANGING, Call, Command, Files, Scene, Trial, asides, need_st
 
 SESSION = "tmp/ralph/sessions/s1.json"
 NEXT_SESSION = "tmp/ralph/sessions/s2.json"
-LEGACY = (SESSION, "tmp/ralph/projects/s1")
+LEGACY = (SESSION, "tmp/ralph/projects/s1@<moment>")
 LOCK = "project/.ralph/locks/add-login.lock"
 TASKS = "project/openspec/changes/add-login/tasks.md"
 DESIGN = "project/openspec/changes/add-login/design.md"

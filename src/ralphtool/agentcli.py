@@ -314,7 +314,9 @@ def _open_to_write(state: "State") -> "Spec":
         return _open(state)[1]
     except ChangeNotFound as error:
         path = session.path_of(state["session_id"])
-        raise ChangeNotFound(f"{error}; nothing is lost: what the session recorded is in {path}") from None
+        raise ChangeNotFound(
+            f"{error}; put the change back and flush again; nothing is lost: what the session recorded is in {path}"
+        ) from None
 
 
 # --- the agent --------------------------------------------------------------------------------------

@@ -181,11 +181,18 @@ def show_learnings(change: str | None, as_json: bool) -> None:
     """
     change = change or _only_change()
     path, content = learnings.path_of(change), learnings.read(change)
+    if not learnings.exists(path):
+        _check_known(change)
     if as_json:
         click.echo(quickjson.dumps({"path": path, "content": content}))
         return
     click.echo(path)
     click.echo(f"\n{terminal.printable_lines(content)}" if content else "\nNothing has been learnt there yet.")
+
+
+def _check_known(change: str) -> None:
+    if change not in {place.change for place in specs.find_all(project.find())}:
+        raise ChangeNotFound(f"there is no change {change} here: `ralphtool list` shows the changes")
 
 
 def _only_change() -> str:
@@ -210,6 +217,8 @@ def unlock(change: str, force: bool) -> None:
       ralphtool unlock add-login
     """
     done = lifecycle.unlock(project.find(), change, force=force)
+    if done is None:
+        _check_known(change)
     click.echo(terminal.printable(done) if done else f"{change} is not locked: nothing to do")
 
 

@@ -52,23 +52,34 @@ def make_private_folders(path: str) -> list[str]:
         return []
     made = make_private_folders(folder)
     try:
-        os.mkdir(folder, 0o700)
+        _make_folder(folder, 0o700)
         made.append(folder)
     except FileExistsError:  # somebody was quicker, and may be anybody
         _check_ours(os.lstat(folder), folder, stat.S_ISDIR)
-    sync_folder(folder)
+    except OSError:
+        for empty in reversed(made):
+            os.rmdir(empty)
+        raise
     return made
+
+
+def _make_folder(path: str, mode: int = 0o777) -> None:
+    os.mkdir(path, mode)
+    try:
+        sync_folder(path)
+    except OSError:
+        os.rmdir(path)
+        raise
 
 
 def own_dir(path: str) -> list[str]:
     """A folder of ours inside the project: made if missing, never reached through a link. Tells what it made."""
     try:
-        os.mkdir(path)
+        _make_folder(path)
     except FileExistsError:
         if not stat.S_ISDIR(os.lstat(path).st_mode):
             raise UnsafePath(f"{path} must be a plain folder, and is a link or a file: move it away") from None
         return []
-    sync_folder(path)
     return [path]
 
 
@@ -205,12 +216,14 @@ class Locked:
             os.close(self.fd)
 
     def _open(self) -> int:
-        if self.ours:
-            return open_ours(self.path, os.O_RDWR | (os.O_CREAT if self.make else 0))
+        make = os.O_CREAT if self.make else 0
         try:
-            return _open_plain(self.path, os.O_RDWR)
-        except PermissionError:  # a read-only file in a folder that we may write to
-            return _open_plain(self.path, os.O_RDONLY)
+            return open_ours(self.path, os.O_RDWR | make) if self.ours else _open_plain(self.path, os.O_RDWR)
+        except PermissionError:
+            if not os.path.lexists(self.path):
+                raise
+            # A read-only file, in a folder that we may write to.
+            return open_ours(self.path) if self.ours else _open_plain(self.path, os.O_RDONLY)
 
     def _still_there(self) -> bool:
         try:

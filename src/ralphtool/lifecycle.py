@@ -4,6 +4,7 @@ Whoever needs several things takes the project's locks first, then the session, 
 so that nobody waits in a circle.
 """
 
+import errno
 import os
 
 from ralphtool import files, learnings, locks, session
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     Result = TypeVar("Result")
 
 
+_PATIENCE = 1000  # so often are folders made again that somebody takes away
+
+
 class Locks:
     """All transitions of a project's locks happen while this is held: of many beginners exactly one wins."""
 
@@ -31,16 +35,25 @@ class Locks:
         self.made: list[str] = []
 
     def __enter__(self) -> "Locks":
-        while True:
+        for _ in range(_PATIENCE):
+            if self._entered():
+                return self
+        raise FileNotFoundError(errno.ENOENT, "it can't be made, or is taken away again and again", self._folders[-1])
+
+    def _entered(self) -> bool:
+        """Takes the lock; not if whoever made the folders failed, and has just taken them away again."""
+        with files.Undo() as undo:
+            self.made = []
             try:
-                self._make_folders()
+                for folder in self._folders:
+                    self.made += files.own_dir(folder)
+                    undo.made(self.made[-1:])
                 self._guard.__enter__()
-                break
             except FileNotFoundError:
-                self.made = []  # whoever made the folders failed, and has just taken them away again
-        if not os.fstat(self._guard.fd).st_size:
-            self._fill()
-        return self
+                return False
+            if not os.fstat(self._guard.fd).st_size:
+                self._fill()
+        return True
 
     def _fill(self) -> None:
         self.made.append(self._guard.path)
@@ -51,12 +64,6 @@ class Locks:
         except OSError:
             self._guard.__exit__(None, None, None)
             raise
-
-    def _make_folders(self) -> None:
-        with files.Undo() as undo:
-            for folder in self._folders:
-                self.made += files.own_dir(folder)
-                undo.made(self.made[-1:])
 
     def __exit__(self, *exception: "Any") -> None:
         self._guard.__exit__(*exception)
@@ -156,8 +163,8 @@ class _Beginning:
         if not self.again:
             _refuse_second_use(self.path, self.session_id)
         aside = self._prepare_session()
-        self.undo.made(learnings.ensure(self.state["change_name"]))
         self._note_home()
+        self.undo.made(learnings.ensure(self.state["change_name"]))
         # The lock first: killed before the session's file is there, it counts as abandoned, and names the estate.
         self._write_lock(spec, owner)
         self._put_session(aside)
@@ -185,9 +192,9 @@ class _Beginning:
         files.settle(aside, self.path)
 
     def _note_home(self) -> None:
-        path = locks.note_path(self.session_id)
-        self.undo.made(files.make_private_folders(path))
-        self._write(path, os.fsencode(self.root))
+        path = locks.note_path(self.state)
+        self.undo.made([*files.make_private_folders(path), path])
+        files.replace(path, os.fsencode(self.root))
 
     def _write_lock(self, spec: str | None, owner: "dict[str, Any] | None") -> None:
         path = locks.lock_path(self.root, self.state["change_name"])
@@ -219,12 +226,15 @@ class _Beginning:
 
     def _remove_estate(self) -> None:
         for left, legacy in self.estate.items:
-            if left != self.path:
-                try:
-                    files.remove(locks.note_path(legacy["session_id"]))
+            # Beside the old session, which may lie under another temporary directory.
+            name = os.path.basename(locks.note_path(legacy))
+            note = os.path.join(os.path.dirname(os.path.dirname(left)), "projects", name)
+            try:
+                files.remove(note)
+                if left != self.path:
                     files.remove(left)
-                except OSError:
-                    pass  # all that it holds has been taken over, and the lock names it: it does no harm
+            except OSError:
+                pass  # all that it holds has been taken over, and the lock names it: it does no harm
 
 
 def end(session_id: str, root: str, write: "Callable[[State], Result]") -> "list[Result]":
@@ -234,6 +244,10 @@ def end(session_id: str, root: str, write: "Callable[[State], Result]") -> "list
     replaces the file that we hold; whoever records something then is written out by the next round.
     """
     results: list[Result] = []
+    if not os.path.isdir(locks.locks_dir(root)):  # somebody has removed it: there is no lock to give back
+        while not _ended(session_id, root, write, results):
+            pass
+        return results
     with Locks(root):
         while not _ended(session_id, root, write, results):
             pass
@@ -251,7 +265,7 @@ def _ended(session_id: str, root: str, write: "Callable[[State], Result]", resul
         lock = locks.read_lock(root, change)
         if lock is not None and lock.belongs_to(held.state):
             files.remove(locks.lock_path(root, change))
-        files.remove(locks.note_path(session_id))
+        files.remove(locks.note_path(held.state))
         held.remove()
         return True
 
@@ -266,8 +280,15 @@ def unlock(root: str, change: str, *, force: bool = False) -> str | None:
             lock = locks.read_lock(root, change)
             return _give_up(path, lock, force) if lock else None
         except (CorruptState, UnsafePath):
-            os.replace(path, f"{path}.damaged")
-            return f"the lock could not be trusted, and is now {path}.damaged"
+            return f"the lock could not be trusted, and is now {_put_aside(path)}"
+
+
+def _put_aside(path: str) -> str:
+    count = 0
+    while os.path.lexists(place := f"{path}.damaged{f'-{count}' if count else ''}"):
+        count += 1
+    os.replace(path, place)
+    return place
 
 
 def _give_up(path: str, lock: "Lock", force: bool) -> str:
@@ -276,6 +297,8 @@ def _give_up(path: str, lock: "Lock", force: bool) -> str:
             f"{lock.fields['change_name']} is held by {lock.describe()}, which is at work: stop that process, "
             "or repeat with --force"
         )
+    if lock.fields["unlocked"]:
+        return f"it is free already: what {lock.describe()} recorded waits for the next session"
     if lock.has_session or any(os.path.lexists(left) for left, _ in lock.estate):
         files.replace(path, session.encode(lock.fields | {"unlocked": True}))
     else:

@@ -7,7 +7,7 @@ import os
 import stat
 
 from ralphtool import files, project, quickjson, session
-from ralphtool.errors import CorruptState, RalphError, UnsafePath
+from ralphtool.errors import CorruptState, RalphError, SessionNotFound, UnsafePath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -166,6 +166,8 @@ def _is_heirloom(item: object) -> bool:
 def _is_session_path(path: object) -> bool:
     if not isinstance(path, str) or not path.endswith(".json") or not os.path.isabs(path):
         return False
+    if os.path.normpath(path) != path or path.startswith("//"):
+        return False  # one file has one name, so that it is locked once
     folder, name = os.path.split(path)
     return folder.endswith("/ralph/sessions") and project.is_name(name[: -len(".json")])
 
@@ -204,8 +206,9 @@ def completed_tasks(root: str, change: str) -> list[str]:
 def home_of(state: "State") -> tuple[str, Lock | None]:
     """The project whose lock names the session, wherever the agent stands; without one, the project around us."""
     here = os.getcwd()
+    noted = _noted_home(state)
     troubles: list[RalphError] = []
-    for folder in [*_noted_home(state["session_id"]), *project.upward(here)]:
+    for folder in [*noted, *project.upward(here)]:
         try:
             lock = read_lock(folder, state["change_name"])
         except (CorruptState, UnsafePath) as error:
@@ -215,17 +218,26 @@ def home_of(state: "State") -> tuple[str, Lock | None]:
             return folder, lock
     if troubles:
         raise troubles[0]
-    return project.find(here), None
+    return _without_lock(state["session_id"], noted, here), None
 
 
-def note_path(session_id: str) -> str:
-    return files.private_path("ralph", "projects", session_id)
+def _without_lock(session_id: str, noted: list[str], here: str) -> str:
+    # Somebody has removed the lock. Where a session began is known, and no other project is any of its business.
+    if noted and not os.path.isdir(noted[0]):
+        raise SessionNotFound(f"session {session_id} began in {noted[0]}, which is gone: put it back, then try again")
+    return noted[0] if noted else project.find(here)
 
 
-def _noted_home(session_id: str) -> list[str]:
+def note_path(state: "State") -> str:
+    # With the moment in its name, it is this session's alone: another project may use the same id.
+    moment = state["created_at"].replace("/", "_")[:40]
+    return files.private_path("ralph", "projects", f"{state['session_id']}@{moment}")
+
+
+def _noted_home(state: "State") -> list[str]:
     """Where the session began. Agents change folders, and the next project may well have a change of the same name."""
     try:
-        root = os.fsdecode(files.read_ours(note_path(session_id)))
+        root = os.fsdecode(files.read_ours(note_path(state)))
     except FileNotFoundError:
         return []
     return [root] if os.path.isabs(root) and "\0" not in root else []

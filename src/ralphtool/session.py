@@ -112,7 +112,7 @@ class Held:
         head = encode({name: value for name, value in self.state.items() if name != "learnings"})
         prefix = head[: -len(b"}\n")] + b', "learnings": ['
         # As we write it, the list stands at the end: then the new one is put behind the others as text.
-        plain = self._data.startswith(prefix) and self._data.endswith(b"]}\n")
+        plain = self._data.startswith(prefix) and self._data.endswith(b"]}\n") and self._ends_with_list(len(prefix))
         learnings.append(learning)
         if plain:
             comma = b", " if len(learnings) > 1 else b""
@@ -120,6 +120,10 @@ class Held:
         else:
             self.save()
         return len(learnings)
+
+    def _ends_with_list(self, start: int) -> bool:
+        """Whether the list that begins there is the last thing in the file: somebody else may have added to it."""
+        return b"]," not in self._data[start:].translate(None, b" \t\r\n")
 
     def remove(self) -> None:
         files.remove(self.path)

@@ -94,7 +94,8 @@ def one_line(text: str) -> str:
 
 
 def _clean(text: str) -> list[str]:
-    lines = text.strip().replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    # In a file with a comment that somebody forgot to close, our `-->` would close it.
+    lines = text.strip().replace("\r\n", "\n").replace("\r", "\n").replace("-->", "--\\>").split("\n")
     return ["".join(c if c == "\t" or not _is_control(c) else ascii(c)[1:-1] for c in line).rstrip() for line in lines]
 
 
