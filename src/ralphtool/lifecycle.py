@@ -243,14 +243,16 @@ def end(session_id: str, root: str, write: "Callable[[State], Result]") -> "list
     What is written is no longer buffered, so an interrupted end has nothing to write again. Emptying the buffers
     replaces the file that we hold; whoever records something then is written out by the next round.
     """
-    results: list[Result] = []
     if not os.path.isdir(locks.locks_dir(root)):  # somebody has removed it: there is no lock to give back
-        while not _ended(session_id, root, write, results):
-            pass
-        return results
+        return _rounds(session_id, root, write)
     with Locks(root):
-        while not _ended(session_id, root, write, results):
-            pass
+        return _rounds(session_id, root, write)
+
+
+def _rounds(session_id: str, root: str, write: "Callable[[State], Result]") -> "list[Result]":
+    results: list[Result] = []
+    while not _ended(session_id, root, write, results):
+        pass
     return results
 
 
