@@ -12,7 +12,7 @@ from ralphtool.errors import CorruptState, UnsafePath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
 # A FIFO planted where our file belongs must not block us, and a link must not lead us away.
@@ -85,7 +85,7 @@ def own_dir(path: str) -> list[str]:
 
 def _check_ours(info: os.stat_result, path: str, kind: "Callable[[int], bool]") -> None:
     if not kind(info.st_mode):
-        raise UnsafePath(f"{path} is a link or a special file where ralphtool keeps its own: move it away")
+        raise _not_plain(path)
     if info.st_uid != os.geteuid():
         raise UnsafePath(f"{path} belongs to another user (uid {info.st_uid}): move it away, or set TMPDIR")
 
@@ -108,11 +108,51 @@ def open_ours(path: str, flags: int = os.O_RDONLY) -> int:
     return fd
 
 
+def open_here(path: str, flags: int = os.O_RDONLY) -> int:
+    """Opens a file that we keep inside the project, with the rights that files have there; never through a link."""
+    try:
+        fd = os.open(path, flags | _OPEN_OURS, 0o666)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
+            raise _not_plain(path) from None
+        raise
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise _not_plain(path)
+    return fd
+
+
+def _not_plain(path: str) -> UnsafePath:
+    return UnsafePath(f"{path} is a link or a special file where ralphtool keeps its own: move it away")
+
+
 def read_fd(fd: int) -> bytes:
     chunks = []
     while chunk := os.read(fd, _CHUNK):
         chunks.append(chunk)
     return b"".join(chunks)
+
+
+def read_at(fd: int, start: int, end: int) -> bytes:
+    """What stands there; less of it if the file ends before."""
+    data = os.pread(fd, end - start, start)
+    while len(data) < end - start and (more := os.pread(fd, end - start - len(data), start + len(data))):
+        data += more
+    return data
+
+
+def write_fd(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def write_at(fd: int, data: bytes, position: int) -> None:
+    written = os.pwrite(fd, data, position)
+    while written < len(data):
+        written += os.pwrite(fd, data[written:], position + written)
 
 
 def read_ours(path: str) -> bytes:
@@ -193,13 +233,14 @@ class Locked:
     """Holds the exclusive lock of a file while the block runs; waits for whoever has it.
 
     Our writers replace files, and a lock stays with the replaced one. So after the wait we look whether
-    the path still names what we locked, and begin anew if not. `ours` refuses links and strangers' files.
-    Files are opened for writing where we may, because network file systems want that for such a lock.
+    the path still names what we locked, and begin anew if not. `ours` refuses links and strangers' files,
+    `here` only links. Files are opened for writing where we may, because network file systems want that
+    for such a lock.
     """
 
-    def __init__(self, path: str, *, ours: bool = False, make: bool = False) -> None:
+    def __init__(self, path: str, *, ours: bool = False, here: bool = False, make: bool = False) -> None:
         self.path = path
-        self.ours = ours
+        self._opener = open_ours if ours else open_here if here else _open_plain
         self.make = make
         self.fd = -1
 
@@ -216,14 +257,12 @@ class Locked:
             os.close(self.fd)
 
     def _open(self) -> int:
-        make = os.O_CREAT if self.make else 0
         try:
-            return open_ours(self.path, os.O_RDWR | make) if self.ours else _open_plain(self.path, os.O_RDWR)
-        except PermissionError:
-            if not os.path.lexists(self.path):
+            return self._opener(self.path, os.O_RDWR | (os.O_CREAT if self.make else 0))
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS) or not os.path.lexists(self.path):
                 raise
-            # A read-only file, in a folder that we may write to.
-            return open_ours(self.path) if self.ours else _open_plain(self.path, os.O_RDONLY)
+            return self._opener(self.path, os.O_RDONLY)  # a file that we may only read can be locked all the same
 
     def _still_there(self) -> bool:
         try:
@@ -251,7 +290,11 @@ def _aside(path: str) -> str:
 
 
 def _write_aside(
-    path: str, data: bytes, mode: int = 0o600, like: os.stat_result | None = None, aside: str | None = None
+    path: str,
+    pieces: "Iterable[bytes]",
+    mode: int = 0o600,
+    like: os.stat_result | None = None,
+    aside: str | None = None,
 ) -> str:
     aside = aside or _aside(path)
     try:
@@ -260,7 +303,7 @@ def _write_aside(
         pass
     fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
-        _fill(fd, data, like)
+        _fill(fd, pieces, like)
     except OSError as error:
         os.unlink(aside)
         error.filename = error.filename or path
@@ -270,10 +313,9 @@ def _write_aside(
     return aside
 
 
-def _fill(fd: int, data: bytes, like: os.stat_result | None) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
+def _fill(fd: int, pieces: "Iterable[bytes]", like: os.stat_result | None) -> None:
+    for piece in pieces:
+        write_fd(fd, piece)
     if like:
         _keep_owner_and_mode(fd, like)
     os.fsync(fd)
@@ -300,12 +342,12 @@ def _publish(aside: str, path: str, act: "Callable[[str, str], None]") -> None:
 
 def replace(path: str, data: bytes) -> None:
     """Writes a file of ours whole: after a crash there is the old one or the new one. Call it under a lock."""
-    _publish(_write_aside(path, data), path, os.replace)
+    _publish(_write_aside(path, (data,)), path, os.replace)
 
 
 def create(path: str, data: bytes, mode: int) -> None:
     """Makes a user's file whole, or raises FileExistsError and leaves alone what is there. Call it under a lock."""
-    aside = _write_aside(path, data, mode)
+    aside = _write_aside(path, (data,), mode)
     try:
         put(aside, path)
         sync_folder(path)
@@ -315,7 +357,7 @@ def create(path: str, data: bytes, mode: int) -> None:
 
 def prepare(path: str, data: bytes) -> str:
     """Writes a file of ours aside, to be published later: whatever can run out of room has then been done."""
-    return _write_aside(path, data, aside=f"{_aside(path)}-{os.getpid()}")
+    return _write_aside(path, (data,), aside=f"{_aside(path)}-{os.getpid()}")
 
 
 def put(aside: str, path: str, *, over: bool = False) -> None:
@@ -327,6 +369,20 @@ def settle(aside: str, path: str) -> None:
     """What is left to do for a file that was put in place: to make it last, and to tidy up."""
     sync_folder(path)
     remove(aside)
+
+
+def append(path: str, data: bytes) -> None:
+    """Adds to a file that we keep inside the project: all of it, or nothing if that fails."""
+    with Locked(path, here=True, make=True) as held:
+        size = os.lseek(held.fd, 0, os.SEEK_END)
+        try:
+            write_fd(held.fd, data)
+            os.fsync(held.fd)
+        except OSError as error:
+            os.ftruncate(held.fd, size)
+            error.filename = error.filename or path
+            raise
+    sync_folder(path)
 
 
 def remove(path: str) -> None:
@@ -363,11 +419,25 @@ def rewrite(path: str, change: "Callable[[bytes], bytes]") -> bool:
             if new == old:
                 remove(_aside(path))  # which a writer that was killed may have left
                 return False
-            aside = _write_aside(path, new, like=before)
+            aside = _write_aside(path, (new,), like=before)
             if _same_version(before, path):
                 _publish(aside, path, os.replace)
                 return True
             os.unlink(aside)
+
+
+def supersede(path: str, pieces: "Iterable[bytes]", before: os.stat_result | None) -> bool:
+    """Puts a new version of a project's file in the place of the one that was there `before`, if any was.
+
+    Call it under a lock. Who knows no lock may have changed the file meanwhile: then it is left alone, and that
+    is told.
+    """
+    aside = _write_aside(path, pieces, 0o666, like=before)
+    if not (_same_version(before, path) if before else not os.path.lexists(path)):
+        os.unlink(aside)
+        return False
+    _publish(aside, path, os.replace)
+    return True
 
 
 def _same_version(before: os.stat_result, path: str) -> bool:

@@ -1,0 +1,221 @@
+"""The history of a project: what every iteration came to, what was learnt, and the questions that it answers.
+
+`records.py` says what it is made of, `store.py` how it is kept: any number of processes may use it at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from ralphtool.errors import InvalidValue, shorten
+from ralphtool.history import document, migrate
+from ralphtool.history.document import Invalid
+from ralphtool.history.journal import Batch, Invalidation, Reference
+from ralphtool.history.records import Category, Entry, Learning, Observation, Pattern, Progress
+from ralphtool.history.store import State, Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from ralphtool.history.records import LearningType, PatternType
+
+_LEARNING = msgspec.json.Decoder(Learning)
+_PATTERN = msgspec.json.Decoder(Pattern)
+_ALL = -1  # for SQLite: no limit
+
+
+class Seen(Struct, frozen=True):
+    """An observation, and the entry that it stands in."""
+
+    entry: Entry
+    observation: Observation
+
+
+class Tally(Struct, frozen=True):
+    """How the attempts of one PRD, or of all of them, ended."""
+
+    prd_id: str
+    attempts: int
+    completed: int
+    failed: int
+    blocked: int
+    partial: int
+
+
+class History(Store):
+    """The history of the project in a folder. Every answer is of the moment in which it was asked for."""
+
+    _migrated = False
+
+    def first_use(self) -> None:
+        if not self._migrated:
+            self._migrated = True
+            migrate.run(self)
+
+    # --- adding ---------------------------------------------------------------------------------
+
+    def append(self, entry: Entry, learnings: Iterable[Learning] = ()) -> Batch:
+        """Adds an entry, and what was learnt with it, at once. Tells what was new, with the ids that it got.
+
+        The entry has to follow the last one of its PRD. One that is there already is not added again.
+        """
+        batch = Batch(entries=(entry,), learnings=tuple(learnings))
+        return self.write(lambda state: batch)
+
+    def append_next(self, prd_id: str, make: Callable[[int], Entry]) -> Entry:
+        """Adds the entry that is made for the next iteration of a PRD, whoever else is adding."""
+        batch = self.write(lambda state: Batch(entries=(make(state.catalog.last_iteration(prd_id) + 1),)))
+        return batch.entries[0]
+
+    def add(self, learnings: Iterable[Learning] = (), patterns: Iterable[Pattern] = ()) -> Batch:
+        """Adds what was learnt outside of an iteration; what stands there word for word already is left out."""
+        batch = Batch(learnings=tuple(learnings), patterns=tuple(patterns))
+        return self.write(lambda state: batch) if batch else batch
+
+    def invalidate(self, id: str, why: str) -> Learning:
+        """Marks a learning as one that holds no longer. The reason goes into its context."""
+
+        def make(state: State) -> Batch:
+            learning = state.catalog.learning(id)
+            if learning is None:
+                raise InvalidValue(f"there is no learning {shorten(id)}: `ralphtool progress learnings` lists them")
+            return Batch(invalidated=(Invalidation(id, why),) if learning.still_valid else ())
+
+        self.write(make)
+        return next(one for one in self.learnings(valid_only=False) if one.id == id)
+
+    def count_references(self, ids: Iterable[str]) -> None:
+        """Counts that these learnings have been put into a prompt once more."""
+        wanted = list(ids)
+
+        def make(state: State) -> Batch:
+            found = [learning for id in wanted if (learning := state.catalog.learning(id))]
+            return Batch(referenced=tuple(Reference(one.id, one.times_referenced + 1) for one in found))
+
+        if wanted:
+            self.write(make)
+
+    # --- everything -----------------------------------------------------------------------------
+
+    def export(self) -> bytes:
+        """The document as it would be after a fold."""
+        return self.ask(_exported)
+
+    def load(self) -> Progress:
+        """Everything, read and checked."""
+        self.first_use()
+        data = self.whole_document()
+        try:
+            return document.parse(self.export() if data is None else data)
+        except Invalid:
+            pass  # it may have been read while somebody was writing it; else this is told now
+        try:
+            return document.parse(self.export())
+        except Invalid as error:
+            raise self.broken(error) from None
+
+    def check(self) -> None:
+        """Raises CorruptState if the history can't be added to."""
+        self.ask(lambda state: None)
+
+    def problems(self) -> list[str]:
+        """What is wrong with records in the journal; the next write sets them aside."""
+        return self.ask(lambda state: [reason for _, reason in state.catalog.problems()])
+
+    # --- questions ------------------------------------------------------------------------------
+
+    def entries(self, *, last: int | None = None, prd_id: str | None = None) -> list[Entry]:
+        """The last entries, or all of them, oldest first; of one PRD, or of all."""
+        return self._entries("", last, prd_id)
+
+    def _entries(self, condition: str, last: int | None, prd_id: str | None) -> list[Entry]:
+        conditions = [condition] if condition else []
+        values: list[str | int] = []
+        if prd_id is not None:
+            conditions.append("prd_id = ?")
+            values.append(prd_id)
+        where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+        limit = _ALL if last is None else max(last, 0)
+        found = self.ask(
+            lambda state: state.catalog.entries(state, f"{where} ORDER BY seq DESC LIMIT ?", *values, limit)
+        )
+        return found[::-1]
+
+    def last_entry(self, prd_id: str) -> Entry | None:
+        return next(iter(self.entries(last=1, prd_id=prd_id)), None)
+
+    def attempts(self, prd_id: str) -> int:
+        """How many entries a PRD has."""
+        return int(self._rows("SELECT count(*) FROM entries WHERE prd_id = ?", prd_id)[0][0])
+
+    def observations(self, *, last: int | None = None, prd_id: str | None = None) -> list[Seen]:
+        """What was observed in the last entries, or in all of them."""
+        return _seen(self.entries(last=last, prd_id=prd_id))
+
+    def blockers(self, *, last: int | None = None, prd_id: str | None = None) -> list[Seen]:
+        """The blockers among the observations of the last entries that had any."""
+        found = self._entries("blockers > 0", last, prd_id)
+        return [seen for seen in _seen(found) if seen.observation.type == "blocker"]
+
+    def learnings(
+        self, types: Sequence[LearningType] = (), *, prd_id: str | None = None, valid_only: bool = True
+    ) -> list[Learning]:
+        """Learnings, in the order in which they were recorded; of some types, or from one PRD."""
+        conditions, values = _conditions(types, prd_id)
+        if valid_only:
+            conditions.append("valid")
+        rows = self._rows(f"SELECT text FROM learnings{_where(conditions)} ORDER BY seq", *values)
+        return [_LEARNING.decode(text) for (text,) in rows]
+
+    def patterns(self, types: Sequence[PatternType] = (), *, prd_id: str | None = None) -> list[Pattern]:
+        """Patterns, likewise."""
+        conditions, values = _conditions(types, prd_id)
+        rows = self._rows(f"SELECT text FROM patterns{_where(conditions)} ORDER BY seq", *values)
+        return [_PATTERN.decode(text) for (text,) in rows]
+
+    def failures(self) -> dict[Category, int]:
+        """How often each category was observed in entries that failed or were blocked; the most frequent first."""
+        return dict(self._rows("SELECT category, times FROM failures ORDER BY times DESC, category"))
+
+    def tallies(self) -> list[Tally]:
+        """How the attempts of each PRD ended, in the order in which they were last tried."""
+        ends = ", ".join(f"sum(status = '{status}')" for status in ("completed", "failed", "blocked", "partial"))
+        rows = self._rows(f"SELECT prd_id, count(*), {ends} FROM entries GROUP BY prd_id ORDER BY max(seq)")
+        return [Tally(*row) for row in rows]
+
+    def counts(self) -> dict[str, int]:
+        """How many records there are of each kind."""
+        tables = {"entries": "entries", "learnings": "learnings", "patterns": "patterns"}
+        valid = {"valid_learnings": "learnings WHERE valid"}
+        questions = {name: f"SELECT count(*) FROM {rest}" for name, rest in (tables | valid).items()}
+        return {name: int(self._rows(question)[0][0]) for name, question in questions.items()}
+
+    def next_learning_number(self) -> int:
+        return self.ask(lambda state: state.catalog.highest("learnings")) + 1
+
+    def next_pattern_number(self) -> int:
+        return self.ask(lambda state: state.catalog.highest("patterns")) + 1
+
+    def _rows(self, question: str, *values: str | int) -> list[Any]:
+        return self.ask(lambda state: state.catalog.rows(question, *values))
+
+
+def _exported(state: State) -> bytes:
+    grown = document.grow(state.read, state.catalog.facts.layout, *state.catalog.unfolded(state))
+    return b"".join(document.pieces(state.read, state.document.size, grown.edits))
+
+
+def _seen(entries: Iterable[Entry]) -> list[Seen]:
+    return [Seen(entry, observation) for entry in entries for observation in entry.observations]
+
+
+def _conditions(types: Sequence[str], prd_id: str | None) -> tuple[list[str], list[str]]:
+    conditions = [f"type IN ({', '.join('?' * len(types))})"] if types else []
+    return conditions + (["prd_id = ?"] if prd_id is not None else []), [*types, *([] if prd_id is None else [prd_id])]
+
+
+def _where(conditions: list[str]) -> str:
+    return f" WHERE {' AND '.join(conditions)}" if conditions else ""

@@ -1,0 +1,488 @@
+"""What stands where: the index over document and journal that answers questions without reading them whole.
+
+It is a cache in SQLite: in memory for a small history, else in a file beside the journal. It belongs to exactly one
+document, known by its state in the file system, and to the part of one journal that it has read. Learnings and
+patterns, and entries that are not in the document yet, stand in it whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import msgspec
+from msgspec import UNSET, Struct, structs
+
+from ralphtool.errors import InvalidValue
+from ralphtool.history import document, journal
+from ralphtool.history.document import Layout
+from ralphtool.history.journal import Batch, Invalidation, Reference
+from ralphtool.history.records import Entry, Learning, Pattern, learning_id, number_of, pattern_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    class Sources(Protocol):
+        """Where the records are: bytes of the document, and of the journal, from one position to another."""
+
+        def read(self, start: int, end: int) -> bytes: ...
+
+        def read_journal(self, start: int, end: int) -> bytes: ...
+
+
+_TABLES = """\
+CREATE TABLE facts (json BLOB);
+CREATE TABLE problems (text BLOB, reason TEXT);
+CREATE TABLE entries (seq INTEGER PRIMARY KEY, prd_id TEXT, iteration INTEGER, status TEXT, timestamp TEXT,
+  blockers INTEGER, start INTEGER, length INTEGER, item INTEGER, text BLOB);
+CREATE INDEX entries_by_prd ON entries (prd_id, iteration);
+CREATE INDEX entries_with_blockers ON entries (seq) WHERE blockers > 0;
+CREATE TABLE odd_ids (id TEXT PRIMARY KEY, timestamp TEXT) WITHOUT ROWID;
+CREATE TABLE learnings (seq INTEGER PRIMARY KEY, id TEXT UNIQUE, number INTEGER, type TEXT, valid INTEGER,
+  prd_id TEXT, words BLOB, created_at TEXT, text BLOB, state TEXT);
+CREATE INDEX learnings_by_number ON learnings (number);
+CREATE INDEX learnings_by_words ON learnings (words);
+CREATE INDEX learnings_by_type ON learnings (valid, type);
+CREATE INDEX learnings_to_fold ON learnings (seq) WHERE state <> 'folded';
+CREATE TABLE patterns (seq INTEGER PRIMARY KEY, id TEXT UNIQUE, number INTEGER, type TEXT, prd_id TEXT, words BLOB,
+  text BLOB, state TEXT);
+CREATE INDEX patterns_by_number ON patterns (number);
+CREATE INDEX patterns_by_words ON patterns (words);
+CREATE TABLE failures (category TEXT PRIMARY KEY, times INTEGER) WITHOUT ROWID;
+"""
+_IN_DOCUMENT = -1
+_MOST = (1 << 62) - 1  # the biggest number that is counted; SQLite's end a little later
+_encode = msgspec.json.Encoder().encode
+
+
+class Unfit(Exception):
+    """The index says what the document does not: it has to be made anew."""
+
+
+class Facts(Struct):
+    """Which document and how much of which journal the tables are about."""
+
+    identity: tuple[int, ...] | None = None  # the document's state in the file system; None if there is none
+    layout: Layout = {}
+    later: bool = False  # whether the document is of a later 1.x, and may have fields that we don't know
+    head: str = ""  # the journal's first line
+    read_to: int = 0  # how much of it is in the tables
+    # Whether the journal has to be folded before anything is added to it: records in it are damaged, or apply
+    # to this document otherwise than they are written.
+    mend: bool = False
+    folded: int = 0  # the number of the last entry that is in the document
+    # Whether entries have ids that don't tell their PRD and iteration: then no id is free before we have looked.
+    odd: bool = False
+
+
+class Written(NamedTuple):
+    """A batch, and where its line stands in the journal. What was never written there stands nowhere."""
+
+    batch: Batch
+    start: int = 0
+    length: int = 0
+
+
+class Catalog:
+    """One document and the journal on top of it, as tables."""
+
+    def __init__(self, connection: sqlite3.Connection, *, is_filed: bool) -> None:
+        self.db = connection
+        self.is_filed = is_filed
+        self.facts = Facts()
+        self.pending: list[Written] = []  # known, and not in the tables yet
+        self._last: dict[str, int] = {}  # the last iteration of PRDs that were asked for, or added to
+        self.journal_end = 0  # how long the journal's file is, with its room for further lines, as far as we know
+        self._version = 0  # counts what other processes did to the file
+
+    @classmethod
+    def in_memory(cls) -> Catalog:
+        connection = _connect(":memory:")
+        connection.executescript(_TABLES)
+        return cls(connection, is_filed=False)
+
+    @classmethod
+    def from_file(cls, path: str) -> Catalog | None:
+        """The one that lies there, if it is ours: a stranger's tables could do things when asked."""
+        if os.path.islink(path) or not os.path.isfile(path):
+            return None
+        found = cls(_connect(path), is_filed=True)
+        try:
+            made = found.rows("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")
+            if "".join(f"{sql};\n" for (sql,) in made) == _TABLES:
+                found.refresh()
+                return found
+        except (sqlite3.Error, msgspec.DecodeError):
+            pass  # not a database, or a damaged one: it will be made anew
+        found.close()
+        return None
+
+    def save(self, path: str) -> None:
+        """Writes a copy to a file."""
+        target = _connect(path)
+        try:
+            self.db.backup(target)
+        finally:
+            target.close()
+
+    def close(self) -> None:
+        self.db.close()
+
+    def _one(self, question: str, *values: Any) -> Any:
+        row = self.db.execute(question, values).fetchone()
+        return row[0] if row else None
+
+    # --- what it knows --------------------------------------------------------------------------
+
+    def refresh(self) -> bool:
+        """Takes notice of what other processes have done to the file: they may have read on in the journal."""
+        version = self._one("PRAGMA data_version")
+        if version == self._version:
+            return False
+        self._version = version
+        self.facts = msgspec.json.decode(self._one("SELECT json FROM facts"), type=Facts)
+        self.pending = []
+        return True
+
+    def note(self) -> None:
+        """Keeps the facts with the tables."""
+        self.db.execute("INSERT OR REPLACE INTO facts (rowid, json) VALUES (1, ?)", (_encode(self.facts),))
+
+    def fill(self, data: bytes) -> None:
+        """Reads a whole document, and checks it; raises document.Invalid."""
+        self.facts.later = document.check_head(data)
+        self.facts.layout = layout = document.measure(data)
+        self.db.execute("BEGIN")
+        for name, kind in document.KINDS.items():
+            span = layout.get(name)
+            section = data[span.open : span.end] if span else b"[]"
+            ids: set[str] = set()
+            for number, (raw, start) in enumerate(document.items(section)):
+                record = document.decode(raw, kind, f"{name}[{number}]", lenient=self.facts.later)
+                if record.id in ids:
+                    raise document.taken(name, number, record.id)
+                ids.add(record.id)
+                self._add(record, start, len(memoryview(raw)))
+        self.facts.folded = self._one("SELECT max(seq) FROM entries") or 0
+        self.note()
+        self.db.execute("COMMIT")
+
+    def _add(self, record: Entry | Learning | Pattern, start: int, length: int) -> None:
+        if isinstance(record, Entry):
+            self.add_entry(record, start, length, _IN_DOCUMENT, None)
+        elif isinstance(record, Learning):
+            self.add_learning(record, "folded")
+        else:
+            self.add_pattern(record, "folded")
+
+    def add_entry(self, entry: Entry, start: int, length: int, item: int, text: bytes | None) -> None:
+        """Where an entry is: in the document, or as an item of a line in the journal; or else its text."""
+        blockers = sum(observation.type == "blocker" for observation in entry.observations)
+        iteration = min(entry.iteration, _MOST)
+        self.db.execute(
+            "INSERT INTO entries VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (entry.prd_id, iteration, entry.status, entry.timestamp, blockers, start, length, item, text),
+        )
+        if entry.id != f"{entry.prd_id}-{entry.iteration}":
+            self.facts.odd = True
+            self.db.execute("INSERT INTO odd_ids VALUES (?, ?)", (entry.id, entry.timestamp))
+        if entry.status in ("failed", "blocked"):
+            self._count_failures(entry)
+
+    def _count_failures(self, entry: Entry) -> None:
+        categories = [(observation.category,) for observation in entry.observations if observation.category]
+        if categories:
+            self.db.executemany(
+                "INSERT INTO failures VALUES (?, 1) ON CONFLICT (category) DO UPDATE SET times = times + 1", categories
+            )
+
+    def add_learning(self, learning: Learning, state: str) -> None:
+        self.db.execute(
+            "INSERT INTO learnings VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                learning.id,
+                number_of(learning.id),
+                learning.type,
+                learning.still_valid,
+                learning.source_prd_id,
+                _words(learning.content),
+                learning.created_at,
+                _encode(learning),
+                state,
+            ),
+        )
+
+    def change_learning(self, learning: Learning) -> None:
+        """What was folded already is 'changed' until the next fold; what was not stays 'new'."""
+        self.db.execute(
+            "UPDATE learnings SET valid = ?, text = ?, state = iif(state = 'new', 'new', 'changed') WHERE id = ?",
+            (learning.still_valid, _encode(learning), learning.id),
+        )
+
+    def add_pattern(self, pattern: Pattern, state: str) -> None:
+        self.db.execute(
+            "INSERT INTO patterns VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                pattern.id,
+                number_of(pattern.id),
+                pattern.type,
+                pattern.source_prd_id or "",
+                _pattern_words(pattern),
+                _encode(pattern),
+                state,
+            ),
+        )
+
+    # --- a batch, on top of what is there -------------------------------------------------------
+
+    def resolve(self, batch: Batch, aside: list[tuple[bytes, str]] | None = None) -> Batch:
+        """The batch as it applies here: without what is known already, and with ids that are free.
+
+        An entry that does not follow is an error; or it is put into `aside`, with the reason, when that is given.
+        """
+        if not batch.is_more_than_entries:
+            return self._follow(batch, {}, aside)  # the usual case, and the one that has to be quick
+        self.settle()
+        learnings, renamed = self._free_learnings(batch.learnings)
+        return structs.replace(
+            self._follow(batch, renamed, aside),
+            learnings=learnings,
+            patterns=self._free_patterns(batch.patterns),
+            invalidated=tuple(Invalidation(renamed.get(one.id, one.id), one.why) for one in batch.invalidated),
+            referenced=tuple(Reference(renamed.get(one.id, one.id), one.times) for one in batch.referenced),
+        )
+
+    def _follow(self, batch: Batch, renamed: dict[str, str], aside: list[tuple[bytes, str]] | None) -> Batch:
+        """Of the entries, those that are new."""
+        last: dict[str, int] = {}
+        entries = []
+        for entry in batch.entries:
+            problem = self._problem_with(entry, last)
+            if problem and aside is None:
+                raise InvalidValue(problem)
+            if problem and aside is not None:
+                aside.append((_encode(entry), problem))
+            elif problem is None:
+                last[entry.prd_id] = entry.iteration
+                entries.append(_relinked(entry, renamed) if renamed else entry)
+        return structs.replace(batch, entries=tuple(entries)) if len(entries) < len(batch.entries) or renamed else batch
+
+    def _problem_with(self, entry: Entry, last: dict[str, int]) -> str | None:
+        """Why an entry can't be added; an empty text if it is there already."""
+        if entry.id != f"{entry.prd_id}-{entry.iteration}":
+            return f"entry {entry.id}: the id must be prd_id-iteration, and those are {entry.prd_id}, {entry.iteration}"
+        before = last.get(entry.prd_id) or self.last_iteration(entry.prd_id)
+        if self.facts.odd or entry.iteration <= before:
+            known = self._moment_of(entry)
+            if known == entry.timestamp:
+                return ""
+            if known is not None:
+                return f"entry {entry.id}: there is another one of that id, of {known}"
+        if entry.iteration != before + 1:
+            return f"entry {entry.id}: iteration {entry.iteration} does not follow {before}: the next is {before + 1}"
+        return None
+
+    def _moment_of(self, entry: Entry) -> str | None:
+        """When the entry that has this one's id was made, if there is one."""
+        self.settle()
+        by_prd = "SELECT timestamp FROM entries WHERE prd_id = ? AND iteration = ? ORDER BY timestamp <> ?"
+        found: str | None = self._one(by_prd, entry.prd_id, min(entry.iteration, _MOST), entry.timestamp)
+        return found or self._one("SELECT timestamp FROM odd_ids WHERE id = ?", entry.id)
+
+    def _free_learnings(self, learnings: Iterable[Learning]) -> tuple[tuple[Learning, ...], dict[str, str]]:
+        """Those that are new, with numbers that are free; and under which number to find the others."""
+        highest = self.highest("learnings")
+        fresh: dict[str, Learning] = {}
+        renamed: dict[str, str] = {}
+        for learning in learnings:
+            known = self.known_learning(learning) or next(
+                (one.id for one in fresh.values() if one.content == learning.content), None
+            )
+            if known is None:
+                taken = learning.id in fresh or self._one("SELECT 1 FROM learnings WHERE id = ?", learning.id)
+                id = learning_id(highest + 1) if taken else learning.id
+                highest = max(highest, number_of(id))
+                fresh[id] = structs.replace(learning, id=id)
+                known = id
+            if known != learning.id:
+                renamed[learning.id] = known
+        return tuple(fresh.values()), renamed
+
+    def known_learning(self, learning: Learning) -> str | None:
+        """The id of a valid one with the same words, or of this very one."""
+        found: str | None = self._one(
+            "SELECT id FROM learnings WHERE words = ? AND (valid OR created_at = ?) ORDER BY seq",
+            _words(learning.content),
+            learning.created_at,
+        )
+        return found
+
+    def _free_patterns(self, patterns: Iterable[Pattern]) -> tuple[Pattern, ...]:
+        highest = self.highest("patterns")
+        fresh: dict[str, Pattern] = {}
+        for pattern in patterns:
+            words = _pattern_words(pattern)
+            if words in map(_pattern_words, fresh.values()) or self.knows_pattern(pattern):
+                continue
+            taken = pattern.id in fresh or self._one("SELECT 1 FROM patterns WHERE id = ?", pattern.id)
+            id = pattern_id(highest + 1) if taken else pattern.id
+            highest = max(highest, number_of(id))
+            fresh[id] = structs.replace(pattern, id=id)
+        return tuple(fresh.values())
+
+    def knows_pattern(self, pattern: Pattern) -> bool:
+        return bool(self._one("SELECT 1 FROM patterns WHERE words = ?", _pattern_words(pattern)))
+
+    def highest(self, table: str) -> int:
+        """The highest number that a learning or a pattern has."""
+        self.settle()
+        return self._one(f"SELECT max(number) FROM {table}") or 0
+
+    def take(self, written: Written) -> None:
+        """Remembers a batch that has been resolved."""
+        self.pending.append(written)
+        for entry in written.batch.entries:
+            self._last[entry.prd_id] = entry.iteration
+
+    def is_behind(self, length: int) -> bool:
+        """Whether so much of the journal is known, and not in the tables yet."""
+        return bool(self.pending) and self.facts.read_to - self.pending[0].start >= length
+
+    def set_aside(self, text: bytes, reason: str) -> None:
+        """Remembers a record of the journal that can't be used, until the next fold saves it elsewhere."""
+        self.db.execute("INSERT INTO problems VALUES (?, ?)", (text, reason))
+        self.facts.mend = True
+
+    def problems(self) -> list[tuple[bytes, str]]:
+        return self.rows("SELECT text, reason FROM problems ORDER BY rowid")
+
+    def settle(self) -> None:
+        """Puts what was taken into the tables."""
+        if not self.pending:
+            return
+        pending, self.pending = self.pending, []
+        self.db.execute("SAVEPOINT settling")
+        for written in pending:
+            self._insert(written)
+        self.note()
+        self.db.execute("RELEASE settling")
+
+    def _insert(self, written: Written) -> None:
+        batch = written.batch
+        for item, entry in enumerate(batch.entries):
+            text = None if written.length else _encode(entry)
+            self.add_entry(entry, written.start, written.length, item, text)
+        for learning in batch.learnings:
+            self.add_learning(learning, "new")
+        for pattern in batch.patterns:
+            self.add_pattern(pattern, "new")
+        for invalidation in batch.invalidated:
+            self._invalidate(invalidation)
+        for reference in batch.referenced:
+            self._refer(reference)
+
+    def _invalidate(self, one: Invalidation) -> None:
+        learning = self.learning(one.id)
+        if learning and learning.still_valid:
+            context = f"{learning.context}\n{one.why}" if learning.context else one.why
+            self.change_learning(structs.replace(learning, still_valid=False, context=context))
+
+    def _refer(self, one: Reference) -> None:
+        learning = self.learning(one.id)
+        if learning and learning.times_referenced < one.times:
+            self.change_learning(structs.replace(learning, times_referenced=one.times))
+
+    # --- questions ------------------------------------------------------------------------------
+
+    def last_iteration(self, prd_id: str) -> int:
+        last = self._last.get(prd_id)
+        if last is None:
+            last = self._one("SELECT max(iteration) FROM entries WHERE prd_id = ?", prd_id) or 0
+            self._last[prd_id] = last
+        return last
+
+    def learning(self, id: str) -> Learning | None:
+        text = self._one("SELECT text FROM learnings WHERE id = ?", id)
+        return msgspec.json.decode(text, type=Learning) if text is not None else None
+
+    def rows(self, question: str, *values: Any) -> list[Any]:
+        self.settle()
+        return self.db.execute(question, values).fetchall()
+
+    def entries(self, sources: Sources, where: str, *values: Any) -> list[Entry]:
+        """The entries that `where` (and what follows it) selects."""
+        question = f"SELECT prd_id, iteration, start, length, item, text FROM entries {where}"
+        return [self._entry(sources, *row) for row in self.rows(question, *values)]
+
+    def _entry(
+        self, sources: Sources, prd_id: str, iteration: int, start: int, length: int, item: int, text: bytes | None
+    ) -> Entry:
+        try:
+            if text is None and item != _IN_DOCUMENT:
+                entry = journal.decode_line(sources.read_journal(start, start + length)).entries[item]
+            else:
+                entry = document.decode(
+                    text or self._from_document(sources, start, length), Entry, "", self.facts.later
+                )
+        except (document.Invalid, msgspec.DecodeError, IndexError):
+            raise Unfit from None
+        if entry.prd_id != prd_id or min(entry.iteration, _MOST) != iteration:
+            raise Unfit
+        return entry
+
+    def _from_document(self, sources: Sources, start: int, length: int) -> bytes:
+        start += self.facts.layout["entries"].open
+        return sources.read(start, start + length)
+
+    # --- folding --------------------------------------------------------------------------------
+
+    def unfolded(self, sources: Sources) -> tuple[dict[str, list[bytes]], list[document.Edit]]:
+        """What a fold has to add to each list of the document, and what it has to change there."""
+        added = {
+            table: [text for (text,) in self.rows(f"SELECT text FROM {table} WHERE state = 'new' ORDER BY seq")]
+            for table in ("learnings", "patterns")
+        }
+        entries = self.entries(sources, "WHERE seq > ? ORDER BY seq", self.facts.folded)
+        added["entries"] = [_encode(entry) for entry in entries]
+        changed = dict(self.rows("SELECT id, text FROM learnings WHERE state = 'changed'"))
+        return added, document.changes(sources.read, self.facts.layout["learnings"], changed) if changed else []
+
+    def folded(self, identity: tuple[int, ...] | None, layout: Layout, places: Sequence[tuple[int, int]]) -> None:
+        """Everything is in the document now; `places` tells where the entries are that were not there before."""
+        seqs = [seq for (seq,) in self.rows("SELECT seq FROM entries WHERE seq > ? ORDER BY seq", self.facts.folded)]
+        moved = [(*place, _IN_DOCUMENT, seq) for place, seq in zip(places, seqs, strict=True)]
+        self.db.executemany("UPDATE entries SET start = ?, length = ?, item = ?, text = NULL WHERE seq = ?", moved)
+        for table in ("learnings", "patterns"):
+            self.db.execute(f"UPDATE {table} SET state = 'folded' WHERE state <> 'folded'")
+        self.db.execute("DELETE FROM problems")
+        folded = seqs[-1] if seqs else self.facts.folded
+        self.journal_end = 0
+        self.facts = Facts(identity, layout, later=self.facts.later, folded=folded, odd=self.facts.odd)
+        self.note()
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA trusted_schema = OFF")
+    return connection
+
+
+def _words(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _pattern_words(pattern: Pattern) -> bytes:
+    return _words(f"{pattern.name}\0{pattern.description or ''}")
+
+
+def _relinked(entry: Entry, renamed: dict[str, str]) -> Entry:
+    """The entry, with its observations linked to learnings that had to take other numbers."""
+    observations = tuple(
+        structs.replace(one, related_learning_id=renamed[one.related_learning_id])
+        if one.related_learning_id is not UNSET and one.related_learning_id in renamed
+        else one
+        for one in entry.observations
+    )
+    return structs.replace(entry, observations=observations)

@@ -1,0 +1,318 @@
+"""progress.json as bytes: read whole and checked, measured, and added to without touching what stands there."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from ralphtool.history import schema
+from ralphtool.history.records import Entry, Learning, Pattern, Progress, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    Read = Callable[[int, int], bytes]  # the bytes of the document from one position to another
+
+Kind = TypeVar("Kind", bound=Record)
+
+KINDS: dict[str, type[Entry | Learning | Pattern]] = {"entries": Entry, "learnings": Learning, "patterns": Pattern}
+VERSION = "1.0"
+
+_PROGRESS = msgspec.json.Decoder(Progress)
+_DECODERS: dict[type[Record], msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(kind) for kind in KINDS.values()}
+_FIELDS = msgspec.json.Decoder(dict[str, Raw])
+_ITEMS = msgspec.json.Decoder(list[Raw])
+_NAME = re.compile(rb'[ \t\r\n,{]*"(?:[^"\\]|\\.)*"[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
+_GAP = re.compile(rb"[ \t\r\n,]*")
+
+
+class Invalid(ValueError):
+    """The document, or a part of it, is not what it should be. The message names the field."""
+
+
+# --- reading it whole -------------------------------------------------------------------------------
+
+
+def parse(data: bytes) -> Progress:
+    """The document, every field checked; raises Invalid."""
+    try:
+        progress = _PROGRESS.decode(data)
+        _check_version(progress.version)
+    except msgspec.ValidationError as error:
+        progress = _later_minor(data, error)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Invalid(_malformed(data, error)) from None
+    for name in KINDS:
+        check_unique(name, [record.id for record in getattr(progress, name)])
+    return progress
+
+
+def _malformed(data: bytes, error: Exception) -> str:
+    if data.startswith(b"\xef\xbb\xbf"):
+        return "it begins with a byte order mark, which JSON does not have: save it without"
+    if not data.strip():
+        return "it is empty"
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, UnicodeDecodeError):
+        return f"it is not UTF-8 (byte {error.start})"
+    return f"it is not JSON ({str(error).removeprefix('JSON is malformed: ')})"
+
+
+def _later_minor(data: bytes, error: msgspec.ValidationError) -> Progress:
+    """A document of a later 1.x may have fields that we don't know: what we know of it is checked all the same."""
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as broken:
+        raise Invalid(_malformed(data, broken)) from None
+    return _convert(value, Progress, error, "", lenient=_is_later(value))
+
+
+def _is_later(value: object) -> bool:
+    version = value.get("version") if isinstance(value, dict) else None
+    if not isinstance(version, str) or not re.fullmatch(r"[0-9]+\.[0-9]+", version):
+        return False  # which is an error by itself
+    _check_version(version)
+    return is_later_minor(version)
+
+
+def _check_version(version: str) -> None:
+    """Versions compare as numbers, of any length."""
+    if version.partition(".")[0].lstrip("0") not in ("", "1"):
+        raise Invalid(f"version {version[:20]} is newer than the 1.x that this ralphtool reads: upgrade ralphtool")
+
+
+def is_later_minor(version: str) -> bool:
+    return version.partition(".")[2].strip("0") != ""
+
+
+def _convert(value: Any, kind: type[Kind], error: msgspec.ValidationError, where: str, *, lenient: bool) -> Kind:
+    if lenient:
+        value = schema.known_fields(value, kind)
+        try:
+            return msgspec.convert(value, kind)
+        except msgspec.ValidationError as later:
+            error = later
+    raise Invalid(schema.explain(error, value, kind, where))
+
+
+def check_unique(name: str, ids: Sequence[str]) -> None:
+    if len(set(ids)) == len(ids):
+        return
+    seen: set[str] = set()
+    for number, id in enumerate(ids):
+        if id in seen:
+            raise taken(name, number, id)
+        seen.add(id)
+
+
+def taken(name: str, number: int, id: str) -> Invalid:
+    return Invalid(f"{name}[{number}].id: {id!r} is there already: ids are unique")
+
+
+def decode(data: bytes | Raw, kind: type[Kind], where: str, lenient: bool) -> Kind:
+    """One record of the document; raises Invalid, with the field's path beginning with `where`."""
+    try:
+        found: Kind = _DECODERS[kind].decode(data)
+        return found
+    except msgspec.ValidationError as error:
+        return _convert(msgspec.json.decode(data), kind, error, where, lenient=lenient)
+
+
+def check_head(data: bytes) -> bool:
+    """Checks everything but the records; tells whether those may have fields that we don't know. Raises Invalid."""
+    try:
+        fields = _FIELDS.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Invalid(_malformed(data, error)) from None
+    lists = {name: Raw(b"[]") for name, raw in fields.items() if name in KINDS and bytes(memoryview(raw)[:1]) == b"["}
+    head = parse(msgspec.json.encode(fields | lists))
+    if later := is_later_minor(head.version):
+        _check_text(data)
+    return later
+
+
+def _check_text(data: bytes) -> None:
+    """What we don't know is passed over by its brackets and quotes alone."""
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Invalid(_malformed(data, error)) from None
+
+
+# --- where its parts are ----------------------------------------------------------------------------
+
+
+class Span(NamedTuple):
+    """Where a section's list begins, at its bracket, and where it has ended."""
+
+    open: int
+    end: int
+
+
+Layout = dict[str, Span]
+
+
+def measure(data: bytes) -> Layout:
+    """Where the three lists stand in a document that has been parsed."""
+    layout: Layout = {}
+    position = 0
+    for name, raw in _FIELDS.decode(data).items():
+        found = _NAME.match(data, position)
+        text = memoryview(raw)
+        if found is None or data[found.end() : found.end() + len(text)] != text:
+            raise Invalid(f"{name}: a field stands twice in the document")
+        position = found.end() + len(text)
+        if name in KINDS:
+            layout[name] = Span(found.end(), position)
+    if data[position:].strip() != b"}":
+        raise Invalid("a field stands twice in the document")
+    return layout
+
+
+def items(section: bytes) -> Iterator[tuple[Raw, int]]:
+    """Each item of a list, and where in the list it stands."""
+    position = 1
+    for raw in _ITEMS.decode(section):
+        start = _GAP.match(section, position).end()  # type: ignore[union-attr]
+        position = start + len(memoryview(raw))
+        yield raw, start
+
+
+# --- adding to it -----------------------------------------------------------------------------------
+
+
+class Edit(NamedTuple):
+    """Put `text` in the place of what stands from `start` to `end`."""
+
+    start: int
+    end: int
+    text: bytes
+
+
+class Grown(NamedTuple):
+    """What turns a document into its next version, and where things are in that."""
+
+    edits: list[Edit]
+    layout: Layout
+    places: list[tuple[int, int]]  # of each added entry: where, counted from its list's bracket, and how long
+
+
+def empty(created_at: str, project_name: str) -> bytes:
+    progress = Progress(version=VERSION, created_at=created_at, project_name=project_name, entries=())
+    return msgspec.json.format(msgspec.json.encode(progress), indent=2) + b"\n"
+
+
+def grow(read: Read, layout: Layout, added: dict[str, list[bytes]], replaced: list[Edit]) -> Grown:
+    """What to do to a document to add records to its lists; `replaced` are edits inside of lists, by position."""
+    edits = list(replaced)
+    fresh: Layout = {}
+    places: list[tuple[int, int]] = []
+    after = layout["entries"].end
+    for name in KINDS:
+        texts = [_indented(text) for text in added.get(name, ())]
+        span = layout.get(name)
+        if texts and span:
+            edits.append(_into(read, span, texts))
+        elif texts:
+            edits.append(_new_list(name, after, texts))
+            fresh[name] = Span(after, after)
+        after = span.end if span else after
+        if name == "entries" and texts and span:
+            places = _places(edits[-1], span, texts)
+    edits.sort(key=lambda edit: edit.start)
+    return Grown(edits, _moved(layout, fresh, edits), places)
+
+
+def changes(read: Read, span: Span, changed: dict[str, bytes]) -> list[Edit]:
+    """Edits that bring learnings up to date: the fields that change, and no others, known or not."""
+    edits = []
+    for raw, start in items(read(span.open, span.end)):
+        fields = _FIELDS.decode(raw)
+        if text := changed.get(msgspec.json.decode(fields["id"])):
+            new = _FIELDS.decode(text)
+            fields.update({name: new[name] for name in ("context", "times_referenced", "still_valid") if name in new})
+            start += span.open
+            edits.append(Edit(start, start + len(memoryview(raw)), _indented(msgspec.json.encode(fields))))
+    return edits
+
+
+def _indented(text: bytes) -> bytes:
+    # A string in JSON has no raw newline, so every newline is one of the layout's.
+    return msgspec.json.format(text, indent=2).replace(b"\n", b"\n    ")
+
+
+def _into(read: Read, span: Span, texts: list[bytes]) -> Edit:
+    """Behind the last item of a list; a list without items is opened up."""
+    last = _end_of_items(read, span)
+    text = b",".join(b"\n    " + one for one in texts)
+    if last == span.open + 1:
+        return Edit(last, span.end - 1, text + b"\n  ")
+    return Edit(last, last, b"," + text)
+
+
+def _end_of_items(read: Read, span: Span) -> int:
+    end = span.end - 1
+    while end > span.open + 1:
+        start = max(span.open + 1, end - 4096)
+        if kept := read(start, end).rstrip(b" \t\r\n"):
+            return start + len(kept)
+        end = start
+    return end
+
+
+def _new_list(name: str, position: int, texts: list[bytes]) -> Edit:
+    items = b",".join(b"\n    " + one for one in texts)
+    return Edit(position, position, b',\n  "%s": [%s\n  ]' % (name.encode(), items))
+
+
+def _places(edit: Edit, span: Span, texts: list[bytes]) -> list[tuple[int, int]]:
+    comma = 0 if edit.start == span.open + 1 else 1
+    position = edit.start - span.open + comma
+    places = []
+    for text in texts:
+        places.append((position + len(b"\n    "), len(text)))
+        position += len(b"\n    ") + len(text) + len(b",")
+    return places
+
+
+def _moved(layout: Layout, fresh: Layout, edits: list[Edit]) -> Layout:
+    growths = [(edit.start, len(edit.text) - (edit.end - edit.start)) for edit in edits]
+    moved = {
+        name: Span(
+            span.open + sum(growth for start, growth in growths if start <= span.open),
+            span.end + sum(growth for start, growth in growths if start < span.end),
+        )
+        for name, span in layout.items()
+    }
+    for name, span in fresh.items():
+        moved[name] = _span_of_new(name, span.open, edits, growths)
+    return moved
+
+
+def _span_of_new(name: str, position: int, edits: list[Edit], growths: list[tuple[int, int]]) -> Span:
+    head = b',\n  "%s": ' % name.encode()
+    before = 0
+    for edit, (start, growth) in zip(edits, growths, strict=True):
+        if start == position and edit.text.startswith(head):
+            return Span(position + before + len(head), position + before + len(edit.text))
+        before += growth
+    raise AssertionError(f"{name} was not added")
+
+
+def pieces(read: Read, size: int, edits: Iterable[Edit]) -> Iterator[bytes]:
+    """The next version of a document, piece by piece: it may be too big to hold."""
+    position = 0
+    for edit in edits:
+        yield from _copied(read, position, edit.start)
+        yield edit.text
+        position = edit.end
+    yield from _copied(read, position, size)
+
+
+def _copied(read: Read, start: int, end: int) -> Iterator[bytes]:
+    for position in range(start, end, 1 << 20):
+        yield read(position, min(position + (1 << 20), end))

@@ -1,0 +1,123 @@
+"""The journal: records that are newer than progress.json, one checked line for each that was written.
+
+    ralphtool-journal 1 <a random number>
+    <checksum> {"entries":[…],"learnings":[…]}
+
+The first line tells one journal from the next one in the same file. Behind the last line there may be zeros: room for
+further ones. A line without its end is a torn tail: whoever wrote it was never told that it had been written. Any
+other line that does not fit its checksum is damage.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from typing import NamedTuple
+
+import msgspec
+
+from ralphtool.history.records import Entry, Learning, Pattern, Record
+
+_HEAD = b"ralphtool-journal 1 "
+_HEAD_LENGTH = len(_HEAD) + 16 + 1
+
+
+class Invalidation(Record, frozen=True):
+    """A learning that holds no longer."""
+
+    id: str
+    why: str
+
+
+class Reference(Record, frozen=True):
+    """How often a learning has been put into a prompt, in all."""
+
+    id: str
+    times: int
+
+
+class Batch(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """What is written at once: all of it is there, or nothing. Applied twice, it changes nothing the second time."""
+
+    entries: tuple[Entry, ...] = ()
+    learnings: tuple[Learning, ...] = ()
+    patterns: tuple[Pattern, ...] = ()
+    invalidated: tuple[Invalidation, ...] = ()
+    referenced: tuple[Reference, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.entries) or self.is_more_than_entries
+
+    @property
+    def is_more_than_entries(self) -> bool:
+        return bool(self.learnings or self.patterns or self.invalidated or self.referenced)
+
+
+_BATCH = msgspec.json.Decoder(Batch)
+_encode = msgspec.json.Encoder().encode
+
+
+class Line(NamedTuple):
+    """One line of the journal: where it stands, and what it says or what is wrong with it."""
+
+    start: int
+    text: bytes
+    batch: Batch | None
+    problem: str | None
+
+
+def new_head() -> bytes:
+    return _HEAD + os.urandom(8).hex().encode() + b"\n"
+
+
+def head_of(fd: int) -> str:
+    """What tells this journal from others; empty if there is none yet."""
+    return os.pread(fd, _HEAD_LENGTH, 0).decode("latin-1")
+
+
+def encode(batch: Batch) -> bytes:
+    return _encode(batch)
+
+
+def line(data: bytes) -> bytes:
+    return b"%08x %b\n" % (zlib.crc32(data), data)
+
+
+def decode(data: bytes) -> Batch:
+    """Raises msgspec.ValidationError."""
+    return _BATCH.decode(data)
+
+
+def whole_lines(data: bytes) -> int:
+    """How much of it are lines with their end; behind that is the torn tail."""
+    return data.rfind(b"\n") + 1
+
+
+def read(data: bytes, offset: int) -> list[Line]:
+    """The lines of a piece of the journal that stands at `offset` and ends with a line's end."""
+    lines = []
+    for text in data.split(b"\n")[:-1]:
+        if offset or len(text) + 1 != _HEAD_LENGTH or not text.startswith(_HEAD):
+            lines.append(_checked(offset, text))
+        offset += len(text) + 1
+    return lines
+
+
+def without_end(tail: bytes, offset: int) -> Line | None:
+    """What a torn tail says after all, if nothing but the end of its line is wrong."""
+    line = _checked(offset, tail[:-1])
+    return line if line.batch else None
+
+
+def decode_line(text: bytes) -> Batch:
+    return _BATCH.decode(text.partition(b" ")[2])
+
+
+def _checked(start: int, text: bytes) -> Line:
+    checksum, _, data = text.partition(b" ")
+    if checksum != b"%08x" % zlib.crc32(data):
+        return Line(start, text, None, "its checksum does not fit")
+    try:
+        return Line(start, text, _BATCH.decode(data), None)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return Line(start, text, None, f"this version can't read it ({error})")

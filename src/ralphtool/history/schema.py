@@ -1,0 +1,129 @@
+"""The JSON Schema of the records, made from their types; and errors in words, taken from it."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from ralphtool.errors import shorten
+from ralphtool.history.records import Progress, Record
+
+_TYPES = {"string": str, "integer": int, "boolean": bool, "array": list, "object": dict}
+
+
+@cache
+def schema() -> dict[str, Any]:
+    """The whole document as JSON Schema 2020-12."""
+    made = msgspec.json.schema(Progress)
+    definitions = made["$defs"]
+    whole = definitions.pop("Progress")
+    for definition in (whole, *definitions.values()):
+        for field in definition["properties"].values():
+            _make_portable(field)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "https://ralph.dev/schemas/progress.json",
+        **whole,
+        "$defs": definitions,
+    }
+
+
+def _make_portable(field: dict[str, Any]) -> None:
+    """Patterns as every dialect of regular expressions knows them; the format says all about moments."""
+    if "format" in field:
+        del field["pattern"]
+    elif "pattern" in field:
+        field["pattern"] = field["pattern"].replace(r"\Z", "$")
+        field["not"] = {"pattern": "\n"}  # which some dialects allow before the end
+    if "enum" in field:
+        field["type"] = "string"
+
+
+# --- errors in words --------------------------------------------------------------------------------
+
+
+def explain(error: msgspec.ValidationError, value: object, kind: type[Record], where: str = "") -> str:
+    """Which field is wrong, how, and what is allowed there. `where` is the path of the value itself."""
+    steps = _steps(str(error))
+    field = _definition(kind)
+    try:
+        for step in steps:
+            value, field = _enter(value, field, step)
+    except (KeyError, IndexError, TypeError):  # a hostile name that looks like a path
+        return f"{where or 'the document'}: {shorten(str(error), 200)}"
+    path = where + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+    return _complaint(path.removeprefix("."), value, field) or f"{path}: {shorten(str(error), 200)}"
+
+
+def _steps(message: str) -> list[str | int]:
+    path = message.rpartition(" - at `$")[2].rstrip("`") if " - at `$" in message else ""
+    return [int(step) if step.isdigit() else step for step in re.findall(r"\w+", path)]
+
+
+def _definition(kind: type[Record]) -> dict[str, Any]:
+    whole = schema()
+    found: dict[str, Any] = whole if kind is Progress else whole["$defs"][kind.__name__]
+    return found
+
+
+def _enter(value: Any, field: dict[str, Any], step: str | int) -> tuple[Any, dict[str, Any]]:
+    inside = field["items"] if isinstance(step, int) else field["properties"][step]
+    name = inside.get("$ref", "").rpartition("/")[2]
+    return value[step], schema()["$defs"][name] if name else inside
+
+
+def _complaint(path: str, value: object, field: dict[str, Any]) -> str | None:
+    wanted = field["type"]
+    if type(value) is not _TYPES[wanted]:
+        return f"{path or 'the document'}: {_shown(value)} is not {_an(wanted)}"
+    if isinstance(value, dict):
+        return _complaint_about_keys(path, value, field)
+    if "enum" in field and value not in field["enum"]:
+        return f"{path}: {_shown(value)} is not one of {', '.join(field['enum'])}"
+    if field.get("format") == "date-time":
+        return f"{path}: {_shown(value)} is not a date and time with its zone, as in 2026-01-31T09:30:00Z"
+    if "pattern" in field:
+        return f"{path}: {_shown(value)} does not match {field['pattern']}"
+    if "minimum" in field:
+        return f"{path}: {_shown(value)} is less than {field['minimum']}"
+    return None
+
+
+def _complaint_about_keys(path: str, value: dict[str, Any], field: dict[str, Any]) -> str | None:
+    dot = "." if path else ""
+    if unknown := [key for key in value if key not in field["properties"]]:
+        name = unknown[0] if unknown[0].isidentifier() else shorten(unknown[0])
+        return f"{path}{dot}{name}: there is no such field; the fields are {', '.join(field['properties'])}"
+    if missing := [key for key in field["required"] if key not in value]:
+        return f"{path}{dot}{missing[0]}: it is required, and missing"
+    return None
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return shorten(value)
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "an array"
+    return msgspec.json.encode(value).decode()[:60]
+
+
+def _an(wanted: str) -> str:
+    return f"an {wanted}" if wanted[0] in "aeio" else f"a {wanted}"
+
+
+def known_fields(value: Any, kind: type[Record]) -> Any:
+    """Of a document of a later version, what this version knows."""
+    return _known(value, _definition(kind))
+
+
+def _known(value: Any, field: dict[str, Any]) -> Any:
+    field = schema()["$defs"][field["$ref"].rpartition("/")[2]] if "$ref" in field else field
+    if isinstance(value, dict) and "properties" in field:
+        properties = field["properties"]
+        return {name: _known(inside, properties[name]) for name, inside in value.items() if name in properties}
+    if isinstance(value, list) and "items" in field:
+        return [_known(inside, field["items"]) for inside in value]
+    return value
