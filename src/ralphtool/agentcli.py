@@ -25,6 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ralphtool.history import History
     from ralphtool.session import State
     from ralphtool.specs import Spec, Story
 
@@ -300,18 +301,39 @@ def _session_flush(session_id: str, call: Call) -> "State":
 
 
 def _write_out(state: "State") -> tuple[int, int]:
-    """Writes what a session has buffered through the adapter; tells how many learnings and patterns were new."""
-    spec = _open_to_write(state)
+    """Writes what a session has buffered to spec and history; tells how many learnings and patterns the spec lacked."""
+    root, spec = _open_to_write(state)
+    history = _history(root) if state["learnings"] or state["patterns"] else None
     learnings = spec.write_learnings(state["learnings"]) if state["learnings"] else 0
     patterns = spec.write_patterns(state["patterns"]) if state["patterns"] else 0
     if state["observations"]:
         spec.write_observations(state["observations"])
+    if history:
+        _write_history(history, state, spec)
     return learnings, patterns
 
 
-def _open_to_write(state: "State") -> "Spec":
+def _history(root: str) -> "History":
+    """The history, if it can be added to: a broken one is told before anything is written."""
+    from ralphtool.history import History
+
+    history = History(root)
+    history.check()
+    return history
+
+
+def _write_history(history: "History", state: "State", spec: "Spec") -> None:
+    from ralphtool import specs
+    from ralphtool.history import notes
+
+    notes.write(history, state, lambda story: specs.prd_id(spec, story))
+    for notice in history.notices:
+        _write(2, quickjson.dumps({"warning": notice}) + "\n")
+
+
+def _open_to_write(state: "State") -> "tuple[str, Spec]":
     try:
-        return _open(state)[1]
+        return _open(state)[:2]
     except ChangeNotFound as error:
         path = session.path_of(state["session_id"])
         raise ChangeNotFound(

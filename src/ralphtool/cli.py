@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
@@ -64,7 +65,26 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON obj
 _SPEC = click.option("--spec", metavar="FORMAT", help="The format, or the Markdown file, that holds the change.")
 
 
-@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+class _Commands(click.Group):
+    """Commands of other modules are imported when they are called: the rest doesn't wait for their libraries."""
+
+    elsewhere: ClassVar = {
+        "progress": "ralphtool.progresscli:progress",
+        "migrate": "ralphtool.progresscli:migrate_command",
+    }
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return sorted([*super().list_commands(context), *self.elsewhere])
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in self.elsewhere:
+            return super().get_command(context, name)
+        module, _, attribute = self.elsewhere[name].partition(":")
+        found: click.Command = getattr(importlib.import_module(module), attribute)
+        return found
+
+
+@click.group(cls=_Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="ralphtool")
 @click.pass_context
 def cli(context: click.Context) -> None:
@@ -74,6 +94,7 @@ def cli(context: click.Context) -> None:
     Examples:
       ralphtool list                 the changes of this project, and how far they are
       ralphtool show add-login       its stories, tasks and scenarios, and who holds it
+      ralphtool progress show        what has been tried, and how it ended
       ralphtool agent --help         what an agent calls
     """
     if os.environ.get("NO_COLOR"):

@@ -8,19 +8,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ralphtool.errors import InvalidValue, shorten
 from ralphtool.history import document, migrate
 from ralphtool.history.document import Invalid
 from ralphtool.history.journal import Batch, Invalidation, Reference
-from ralphtool.history.records import Category, Entry, Learning, Observation, Pattern, Progress
+from ralphtool.history.records import Category, Entry, Learning, Observation, Pattern, Progress, learning_id, pattern_id
 from ralphtool.history.store import State, Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ralphtool.history.records import LearningType, PatternType
+    from ralphtool.history.migrate import Migration
+    from ralphtool.history.records import LearningType, PatternType, Status
 
 _LEARNING = msgspec.json.Decoder(Learning)
 _PATTERN = msgspec.json.Decoder(Pattern)
@@ -52,8 +53,12 @@ class History(Store):
 
     def first_use(self) -> None:
         if not self._migrated:
-            self._migrated = True
-            migrate.run(self)
+            self.migrate()
+
+    def migrate(self, *, dry_run: bool = False) -> Migration | None:
+        """Takes over a progress.txt, if there is one to take over; tells what it holds."""
+        self._migrated = True
+        return migrate.plan(self) if dry_run else migrate.run(self)
 
     # --- adding ---------------------------------------------------------------------------------
 
@@ -71,9 +76,22 @@ class History(Store):
         return batch.entries[0]
 
     def add(self, learnings: Iterable[Learning] = (), patterns: Iterable[Pattern] = ()) -> Batch:
-        """Adds what was learnt outside of an iteration; what stands there word for word already is left out."""
-        batch = Batch(learnings=tuple(learnings), patterns=tuple(patterns))
-        return self.write(lambda state: batch) if batch else batch
+        """Adds what was learnt outside of an iteration, numbered here.
+
+        What stands there word for word already is left out. Tells what was new.
+        """
+        learnings, patterns = tuple(learnings), tuple(patterns)
+
+        def make(state: State) -> Batch:
+            # All with the number that comes next: the first that is new takes it, and those behind it count up.
+            learning = learning_id(state.catalog.highest("learnings") + 1)
+            pattern = pattern_id(state.catalog.highest("patterns") + 1)
+            return Batch(
+                learnings=tuple(structs.replace(one, id=learning) for one in learnings),
+                patterns=tuple(structs.replace(one, id=pattern) for one in patterns),
+            )
+
+        return self.write(make) if learnings or patterns else Batch()
 
     def invalidate(self, id: str, why: str) -> Learning:
         """Marks a learning as one that holds no longer. The reason goes into its context."""
@@ -185,6 +203,10 @@ class History(Store):
         ends = ", ".join(f"sum(status = '{status}')" for status in ("completed", "failed", "blocked", "partial"))
         rows = self._rows(f"SELECT prd_id, count(*), {ends} FROM entries GROUP BY prd_id ORDER BY max(seq)")
         return [Tally(*row) for row in rows]
+
+    def endings(self, last: int) -> list[Status]:
+        """How the last entries ended, oldest first."""
+        return [status for (status,) in self._rows("SELECT status FROM entries ORDER BY seq DESC LIMIT ?", last)][::-1]
 
     def counts(self) -> dict[str, int]:
         """How many records there are of each kind."""

@@ -61,6 +61,10 @@ class Unfit(Exception):
     """The index says what the document does not: it has to be made anew."""
 
 
+class Stale(Exception):
+    """Another process has read on in the journal, and put what it found into the index: look again."""
+
+
 class Facts(Struct):
     """Which document and how much of which journal the tables are about."""
 
@@ -362,6 +366,8 @@ class Catalog:
         """Puts what was taken into the tables."""
         if not self.pending:
             return
+        if self.is_filed and self.refresh():
+            raise Stale
         pending, self.pending = self.pending, []
         self.db.execute("SAVEPOINT settling")
         for written in pending:
@@ -404,6 +410,7 @@ class Catalog:
         return last
 
     def learning(self, id: str) -> Learning | None:
+        self.settle()
         text = self._one("SELECT text FROM learnings WHERE id = ?", id)
         return msgspec.json.decode(text, type=Learning) if text is not None else None
 

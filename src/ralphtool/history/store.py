@@ -22,7 +22,7 @@ import msgspec
 from ralphtool import files, session
 from ralphtool.errors import CorruptState, InvalidValue
 from ralphtool.history import document, journal, schema
-from ralphtool.history.catalog import Catalog, Unfit, Written
+from ralphtool.history.catalog import Catalog, Stale, Unfit, Written
 from ralphtool.history.document import Invalid
 from ralphtool.history.journal import Batch
 from ralphtool.history.records import Progress
@@ -257,7 +257,6 @@ class Store:
         self._forget()
         self._lock.close()
 
-
     # --- opening --------------------------------------------------------------------------------
 
     def first_use(self) -> None:
@@ -277,7 +276,7 @@ class Store:
             try:
                 with self._turn, State(self.path, self.journal_path, self._lock, write=write) as state:
                     return self._do(work, state)
-            except _Changed:
+            except (_Changed, Stale):
                 pass
             except FileNotFoundError:
                 if not files.own_dir(self.folder):

@@ -336,3 +336,10 @@ def next_story(stories: "Sequence[Story]") -> Story | None:
 
 def is_complete(stories: "Iterable[Story]") -> bool:
     return all(story.done for story in stories if not story.optional)
+
+
+def prd_id(spec: Spec, story_id: str | None) -> str:
+    """What the history calls a story; without one, the change. An adapter may know better, by a method of that name."""
+    own = getattr(spec, "prd_id", None)
+    known = own(story_id) if own and story_id is not None else ""
+    return known or projects.slug(spec.change if story_id is None else f"{spec.change}-{story_id}")

@@ -85,6 +85,12 @@ class Prd(WithNotes):
         if proven and not story.done and all(task.id in known for task in story.tasks):
             markdown.edit(self.path, lambda text: _set_passes(text, story.id, self.path))
 
+    def prd_id(self, story_id: str) -> str:
+        """A story that has an id of its own is known by that alone, whatever the change is called."""
+        items = _stories(self._read(), self.path)[1]
+        own = [str(item["id"]) for item in items if isinstance(item, dict) and item.get("id") not in (None, "")]
+        return projects.slug(story_id) if story_id in own else ""
+
     def proposal(self) -> str | None:
         return _text(self._read().get("description")) or None
 

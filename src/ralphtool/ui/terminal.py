@@ -81,11 +81,11 @@ def _progress(one: Overview) -> str:
 
 def _bar(done: int, total: int) -> str:
     full = _BAR_WIDTH * done // total if total else _BAR_WIDTH
-    whole, empty = ("█", "░") if _writes_unicode() else ("#", ".")
+    whole, empty = ("█", "░") if writes_unicode() else ("#", ".")
     return click.style(whole * full, fg="green") + click.style(empty * (_BAR_WIDTH - full), dim=True)
 
 
-def _writes_unicode() -> bool:
+def writes_unicode() -> bool:
     return (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "").startswith("utf")
 
 

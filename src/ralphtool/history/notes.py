@@ -1,0 +1,55 @@
+"""What a session has buffered, as records of the history."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import UNSET
+
+from ralphtool.history import kinds
+from ralphtool.history.records import Learning, Pattern, learning_id, pattern_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ralphtool.history.journal import Batch
+
+    Notes = Iterable[dict[str, Any]]
+
+
+class Adds(Protocol):
+    """A history that numbers what it is given."""
+
+    def add(self, learnings: Iterable[Learning] = (), patterns: Iterable[Pattern] = ()) -> Batch: ...
+
+
+def write(history: Adds, state: dict[str, Any], prd_id: Callable[[str | None], str]) -> Batch:
+    """Adds a session's learnings and patterns to the history, except what stands there already."""
+    return history.add(
+        [_learning(one, prd_id(one.get("story_id"))) for one in state["learnings"]],
+        [_pattern(one, prd_id(None)) for one in state["patterns"]],
+    )
+
+
+def _learning(note: dict[str, Any], prd_id: str) -> Learning:
+    text = note["description"]
+    return Learning(
+        id=learning_id(0),  # it gets its number when it is added
+        type=note.get("type") or kinds.of_learning(text),
+        content=text,
+        context=f"Recorded with task {note['task_id']}" if note.get("task_id") else UNSET,
+        source_prd_id=prd_id,
+        created_at=note["timestamp"],
+    )
+
+
+def _pattern(note: dict[str, Any], prd_id: str) -> Pattern:
+    return Pattern(
+        id=pattern_id(0),
+        name=note["name"],
+        type=note.get("type") or kinds.of_pattern(f"{note['name']} {note['description']}"),
+        description=note["description"],
+        discovered_at=note["timestamp"],
+        source_prd_id=prd_id,
+        confidence="medium",
+    )
