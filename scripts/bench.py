@@ -1,10 +1,11 @@
-"""How quick the agent's commands are: ratios against yardsticks that run on the same machine, in turns.
+"""How quick the agent's commands and the history are: ratios against yardsticks that run on the same machine, in turns.
 
 A ratio says more than a time: machines differ, and so does one machine from minute to minute. So each round
 runs every contender once, in another order each time; a row shows the median of the rounds' ratios.
 Where even that is too noisy, callgrind counts instructions. docs/performance.md tells what the rows mean.
 
-A further row is a line in ROWS; a new contender is a line in `contenders`.
+A further row is a line in ROWS; a new contender is a line in `contenders`. The rows of the history, which need no
+processes of their own, stand in bench_history.py.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import bench_history
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 OPENSPEC = CHECKOUT / ".tools/openspec/node_modules/.bin/openspec"
@@ -288,19 +291,19 @@ def arguments() -> argparse.Namespace:
 
 
 def picked(word: str) -> list[Row]:
-    rows = [row for row in (*ROWS, *IMPORT_ROWS) if word in f"{row.what} {row.measure}"] if word else list(ROWS)
-    if not rows:
-        raise SystemExit(f"no row contains {word!r}")
-    return rows
+    return [row for row in (*ROWS, *IMPORT_ROWS) if word in f"{row.what} {row.measure}"] if word else list(ROWS)
 
 
 def main() -> int:
     chosen = arguments()
     rows = picked(chosen.only)
     with tempfile.TemporaryDirectory(prefix="ralphtool-bench-") as top:
-        print("installing ralphtool as a wheel, then measuring: about two minutes …", file=sys.stderr)
-        results = measure(rows, contenders(Path(top)), chosen.rounds)
+        print("installing ralphtool as a wheel, then measuring: about three minutes …", file=sys.stderr)
+        results = measure(rows, contenders(Path(top)), chosen.rounds) if rows else []
         os.chdir(CHECKOUT)
+        results += bench_history.measure(Path(top), chosen.rounds, chosen.only)
+    if not results:
+        raise SystemExit(f"no row contains {chosen.only!r}")
     if chosen.json:
         print(json.dumps({"python": platform.python_version(), "rounds": chosen.rounds, "rows": results}, indent=2))
     else:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, structs
@@ -22,7 +23,7 @@ from ralphtool.history.journal import Batch, Invalidation, Reference
 from ralphtool.history.records import Entry, Learning, Pattern, learning_id, number_of, pattern_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     class Sources(Protocol):
         """Where the records are: bytes of the document, and of the journal, from one position to another."""
@@ -52,6 +53,7 @@ CREATE INDEX patterns_by_number ON patterns (number);
 CREATE INDEX patterns_by_words ON patterns (words);
 CREATE TABLE failures (category TEXT PRIMARY KEY, times INTEGER) WITHOUT ROWID;
 """
+Kind = TypeVar("Kind", Entry, Learning, Pattern)
 _IN_DOCUMENT = -1
 _MOST = (1 << 62) - 1  # the biggest number that is counted; SQLite's end a little later
 _encode = msgspec.json.Encoder().encode
@@ -98,6 +100,8 @@ class Catalog:
         self.facts = Facts()
         self.pending: list[Written] = []  # known, and not in the tables yet
         self._last: dict[str, int] = {}  # the last iteration of PRDs that were asked for, or added to
+        # Learnings that got other numbers than the journal gives them: what it says about them later is meant so.
+        self._renamed: dict[str, str] = {}
         self.journal_end = 0  # how long the journal's file is, with its room for further lines, as far as we know
         self._version = 0  # counts what other processes did to the file
 
@@ -157,52 +161,50 @@ class Catalog:
     def fill(self, data: bytes) -> None:
         """Reads a whole document, and checks it; raises document.Invalid."""
         self.facts.later = document.check_head(data)
-        self.facts.layout = layout = document.measure(data)
+        self.facts.layout = document.measure(data)
         self.db.execute("BEGIN")
-        for name, kind in document.KINDS.items():
-            span = layout.get(name)
-            section = data[span.open : span.end] if span else b"[]"
-            ids: set[str] = set()
-            for number, (raw, start) in enumerate(document.items(section)):
-                record = document.decode(raw, kind, f"{name}[{number}]", lenient=self.facts.later)
-                if record.id in ids:
-                    raise document.taken(name, number, record.id)
-                ids.add(record.id)
-                self._add(record, start, len(memoryview(raw)))
+        self._add_entries(
+            (entry, start, length, _IN_DOCUMENT, None) for entry, start, length in self._records(data, "entries", Entry)
+        )
+        for learning, _, _ in self._records(data, "learnings", Learning):
+            self._add_learning(learning, "folded")
+        for pattern, _, _ in self._records(data, "patterns", Pattern):
+            self._add_pattern(pattern, "folded")
         self.facts.folded = self._one("SELECT max(seq) FROM entries") or 0
         self.note()
         self.db.execute("COMMIT")
 
-    def _add(self, record: Entry | Learning | Pattern, start: int, length: int) -> None:
-        if isinstance(record, Entry):
-            self.add_entry(record, start, length, _IN_DOCUMENT, None)
-        elif isinstance(record, Learning):
-            self.add_learning(record, "folded")
-        else:
-            self.add_pattern(record, "folded")
+    def _records(self, data: bytes, name: str, kind: type[Kind]) -> Iterator[tuple[Kind, int, int]]:
+        """The records of a list, each with where in the list it stands and how long it is."""
+        span = self.facts.layout.get(name)
+        section = data[span.open : span.end] if span else b"[]"
+        ids: set[str] = set()
+        for number, (raw, start) in enumerate(document.items(section)):
+            record = document.decode(raw, kind, f"{name}[{number}]", self.facts.later)
+            if record.id in ids:
+                raise document.taken(name, number, record.id)
+            ids.add(record.id)
+            yield record, start, len(memoryview(raw))
 
-    def add_entry(self, entry: Entry, start: int, length: int, item: int, text: bytes | None) -> None:
-        """Where an entry is: in the document, or as an item of a line in the journal; or else its text."""
-        blockers = sum(observation.type == "blocker" for observation in entry.observations)
-        iteration = min(entry.iteration, _MOST)
-        self.db.execute(
-            "INSERT INTO entries VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (entry.prd_id, iteration, entry.status, entry.timestamp, blockers, start, length, item, text),
-        )
-        if entry.id != f"{entry.prd_id}-{entry.iteration}":
-            self.facts.odd = True
-            self.db.execute("INSERT INTO odd_ids VALUES (?, ?)", (entry.id, entry.timestamp))
-        if entry.status in ("failed", "blocked"):
-            self._count_failures(entry)
+    def _add_entries(self, placed: Iterable[tuple[Entry, int, int, int, bytes | None]]) -> None:
+        """Entries and where they are: in the document, or as an item of a line in the journal; or else their text."""
+        rows, odd = [], []
+        failures: Counter[str] = Counter()
+        for entry, *place in placed:
+            blockers = sum(observation.type == "blocker" for observation in entry.observations)
+            iteration = min(entry.iteration, _MOST)
+            rows.append((entry.prd_id, iteration, entry.status, entry.timestamp, blockers, *place))
+            if entry.id != f"{entry.prd_id}-{entry.iteration}":
+                odd.append((entry.id, entry.timestamp))
+            if entry.status in ("failed", "blocked"):
+                failures.update(observation.category for observation in entry.observations if observation.category)
+        self.db.executemany("INSERT INTO entries VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        self.db.executemany("INSERT INTO odd_ids VALUES (?, ?)", odd)
+        self.facts.odd = self.facts.odd or bool(odd)
+        counted = "INSERT INTO failures VALUES (?, ?) ON CONFLICT DO UPDATE SET times = times + excluded.times"
+        self.db.executemany(counted, failures.items())
 
-    def _count_failures(self, entry: Entry) -> None:
-        categories = [(observation.category,) for observation in entry.observations if observation.category]
-        if categories:
-            self.db.executemany(
-                "INSERT INTO failures VALUES (?, 1) ON CONFLICT (category) DO UPDATE SET times = times + 1", categories
-            )
-
-    def add_learning(self, learning: Learning, state: str) -> None:
+    def _add_learning(self, learning: Learning, state: str) -> None:
         self.db.execute(
             "INSERT INTO learnings VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
@@ -218,14 +220,14 @@ class Catalog:
             ),
         )
 
-    def change_learning(self, learning: Learning) -> None:
+    def _change_learning(self, learning: Learning) -> None:
         """What was folded already is 'changed' until the next fold; what was not stays 'new'."""
         self.db.execute(
             "UPDATE learnings SET valid = ?, text = ?, state = iif(state = 'new', 'new', 'changed') WHERE id = ?",
             (learning.still_valid, _encode(learning), learning.id),
         )
 
-    def add_pattern(self, pattern: Pattern, state: str) -> None:
+    def _add_pattern(self, pattern: Pattern, state: str) -> None:
         self.db.execute(
             "INSERT INTO patterns VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)",
             (
@@ -247,15 +249,18 @@ class Catalog:
         An entry that does not follow is an error; or it is put into `aside`, with the reason, when that is given.
         """
         if not batch.is_more_than_entries:
-            return self._follow(batch, {}, aside)  # the usual case, and the one that has to be quick
+            return self._follow(batch, self._renamed, aside)  # the usual case, and the one that has to be quick
         self.settle()
         learnings, renamed = self._free_learnings(batch.learnings)
+        if aside is not None:
+            renamed = self._renamed = self._renamed | renamed
+        new_id = renamed.get
         return structs.replace(
             self._follow(batch, renamed, aside),
             learnings=learnings,
             patterns=self._free_patterns(batch.patterns),
-            invalidated=tuple(Invalidation(renamed.get(one.id, one.id), one.why) for one in batch.invalidated),
-            referenced=tuple(Reference(renamed.get(one.id, one.id), one.times) for one in batch.referenced),
+            invalidated=tuple(Invalidation(new_id(one.id, one.id), one.why) for one in batch.invalidated),
+            referenced=tuple(Reference(new_id(one.id, one.id), one.times) for one in batch.referenced),
         )
 
     def _follow(self, batch: Batch, renamed: dict[str, str], aside: list[tuple[bytes, str]] | None) -> Batch:
@@ -377,13 +382,14 @@ class Catalog:
 
     def _insert(self, written: Written) -> None:
         batch = written.batch
-        for item, entry in enumerate(batch.entries):
-            text = None if written.length else _encode(entry)
-            self.add_entry(entry, written.start, written.length, item, text)
+        self._add_entries(
+            (entry, written.start, written.length, item, None if written.length else _encode(entry))
+            for item, entry in enumerate(batch.entries)
+        )
         for learning in batch.learnings:
-            self.add_learning(learning, "new")
+            self._add_learning(learning, "new")
         for pattern in batch.patterns:
-            self.add_pattern(pattern, "new")
+            self._add_pattern(pattern, "new")
         for invalidation in batch.invalidated:
             self._invalidate(invalidation)
         for reference in batch.referenced:
@@ -393,12 +399,12 @@ class Catalog:
         learning = self.learning(one.id)
         if learning and learning.still_valid:
             context = f"{learning.context}\n{one.why}" if learning.context else one.why
-            self.change_learning(structs.replace(learning, still_valid=False, context=context))
+            self._change_learning(structs.replace(learning, still_valid=False, context=context))
 
     def _refer(self, one: Reference) -> None:
         learning = self.learning(one.id)
         if learning and learning.times_referenced < one.times:
-            self.change_learning(structs.replace(learning, times_referenced=one.times))
+            self._change_learning(structs.replace(learning, times_referenced=one.times))
 
     # --- questions ------------------------------------------------------------------------------
 
@@ -466,6 +472,7 @@ class Catalog:
         self.db.execute("DELETE FROM problems")
         folded = seqs[-1] if seqs else self.facts.folded
         self.journal_end = 0
+        self._renamed = {}
         self.facts = Facts(identity, layout, later=self.facts.later, folded=folded, odd=self.facts.odd)
         self.note()
 
