@@ -53,8 +53,8 @@ FORMATS: dict[str, tuple[str, str, str, set[str]]] = {
     "speckit": ("specs/x/tasks.md", "## Phase 1: Setup\n- [ ] T001 a\n", "x", MARKDOWN | {"specs.speckit"}),
     "checklist": ("PLAN.md", "# Work\n- [ ] a\n", "PLAN", MARKDOWN | {"specs.checklist"}),
 }
-# What people and writers of adapters use may be slow to import.
-NOT_HOT = {"bugs", "cli", "testing", "ui", "ui.terminal"}
+# What people and writers of adapters use may be slow to import, and so may the history, which only a flush needs.
+NOT_HOT = {"analyzer", "bugs", "cli", "history", "progresscli", "testing", "ui"}
 
 
 class Recorded:
@@ -135,7 +135,7 @@ def hot_modules() -> dict[str, Path]:
     found = {}
     for path in top.rglob("*.py"):
         name = ".".join(path.relative_to(top).with_suffix("").parts).removesuffix("__init__").removesuffix(".")
-        if name not in NOT_HOT:
+        if name.partition(".")[0] not in NOT_HOT:
             found[f"ralphtool.{name}".rstrip(".")] = path
     return found
 

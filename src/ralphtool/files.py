@@ -252,9 +252,13 @@ class Locked:
                 if self._still_there():
                     return self
             except BaseException:
-                os.close(self.fd)
+                self._close()
                 raise
-            os.close(self.fd)
+            self._close()
+
+    def _close(self) -> None:
+        os.close(self.fd)
+        self.fd = -1
 
     def _open(self) -> int:
         try:
@@ -273,7 +277,7 @@ class Locked:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
     ) -> None:
-        os.close(self.fd)
+        self._close()
 
     def read(self) -> bytes:
         return read_fd(self.fd)

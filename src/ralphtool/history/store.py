@@ -11,6 +11,7 @@ journal can be applied twice without harm, so a fold that was killed between its
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import sqlite3
@@ -39,6 +40,7 @@ _SHARE = 10  # the journal is folded when it has grown to this part of the docum
 _UNSETTLED = SMALL  # so much of the journal waits until it goes into the index: that is dear, and cheap to read again
 # The journal grows by this, in zeros: writing over them costs a disk less than making a file longer, line by line.
 _ROOM = 1 << 17
+_NOT_TO_WRITE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP, errno.EISDIR, errno.ESPIPE, errno.ENXIO)
 _PATIENCE = 20  # so often do we begin anew when somebody who knows no lock replaces the document
 
 
@@ -107,8 +109,10 @@ class Journal:
             self.head = journal.head_of(self._fd)
         except (FileNotFoundError, NotADirectoryError):
             self.head = ""
-        except OSError:
+        except OSError as error:
             self.close()
+            if error.errno not in _NOT_TO_WRITE:
+                raise
             self._fd = files.open_here(path)  # one that may only be read; or none of ours, which is told
             self.head = journal.head_of(self._fd)
 
