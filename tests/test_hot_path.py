@@ -54,7 +54,7 @@ FORMATS: dict[str, tuple[str, str, str, set[str]]] = {
     "checklist": ("PLAN.md", "# Work\n- [ ] a\n", "PLAN", MARKDOWN | {"specs.checklist"}),
 }
 # What people and writers of adapters use may be slow to import, and so may the history, which only a flush needs.
-NOT_HOT = {"analyzer", "bugs", "cli", "history", "progresscli", "testing", "ui"}
+NOT_HOT = {"analyzer", "bugs", "cli", "history", "progresscli", "secrets", "testing", "ui"}
 
 
 class Recorded:

@@ -116,15 +116,17 @@ class Catalog:
         """The one that lies there, if it is ours: a stranger's tables could do things when asked."""
         if os.path.islink(path) or not os.path.isfile(path):
             return None
-        found = cls(_connect(path), is_filed=True)
+        found = None
         try:
+            found = cls(_connect(path), is_filed=True)
             made = found.rows("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")
             if "".join(f"{sql};\n" for (sql,) in made) == _TABLES:
                 found.refresh()
                 return found
         except (sqlite3.Error, msgspec.DecodeError):
             pass  # not a database, or a damaged one: it will be made anew
-        found.close()
+        if found:
+            found.close()
         return None
 
     def save(self, path: str) -> None:
@@ -150,7 +152,7 @@ class Catalog:
         if version == self._version:
             return False
         self._version = version
-        self.facts = msgspec.json.decode(self._one("SELECT json FROM facts"), type=Facts)
+        self.facts = msgspec.json.decode(self._one("SELECT json FROM facts") or b"", type=Facts)
         self.pending = []
         return True
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from ralphtool import files, session
+from ralphtool import files, secrets, session
 from ralphtool.errors import CorruptState, InvalidValue
 from ralphtool.history import document, journal, schema
 from ralphtool.history.catalog import Catalog, Stale, Unfit, Written
@@ -41,6 +41,11 @@ _UNSETTLED = SMALL  # so much of the journal waits until it goes into the index:
 # The journal grows by this, in zeros: writing over them costs a disk less than making a file longer, line by line.
 _ROOM = 1 << 17
 _NOT_TO_WRITE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP, errno.EISDIR, errno.ESPIPE, errno.ENXIO)
+# Fields that refer to something, or say one of a few words. All others are texts that an agent may have written.
+_NO_FREE_TEXT = {
+    *("id", "prd_id", "timestamp", "iteration", "status", "type", "category", "severity", "action_taken", "confidence"),
+    *("related_learning_id", "source_prd_id", "source_entry_id", "created_at", "discovered_at", "recovery_action"),
+}
 _PATIENCE = 20  # so often do we begin anew when somebody who knows no lock replaces the document
 
 
@@ -215,13 +220,20 @@ class State:
             if self._lock and self._lock.make:
                 raise
             self._lock = None
-        self.journal = Journal(self._journal_path)
-        self.document = Document(self._path)
+        try:
+            self.journal = Journal(self._journal_path)
+            self.document = Document(self._path)
+        except BaseException:
+            self._unlock()
+            raise
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.document.close()
         self.journal.close()
+        self._unlock()
+
+    def _unlock(self) -> None:
         if self._lock:
             self._lock.__exit__()
 
@@ -253,8 +265,12 @@ class Store:
         self.lock_path = os.path.join(self.folder, "progress.lock")
         self.notices: list[str] = []  # what went wrong meanwhile, and was answered for; somebody should hear of it
         self._catalog: Catalog | None = None
+        self._trusts_index = True
+        self._pid = os.getpid()
         self._lock = _Lock(self.lock_path)
         self._turn = threading.RLock()
+        self._secrets = secrets.values()
+        self._secret_texts = [msgspec.json.encode(secret)[1:-1] for secret in self._secrets]
 
     def close(self) -> None:
         """Gives back what it holds open; it can be used again. Whoever forgets this loses nothing."""
@@ -287,6 +303,7 @@ class Store:
                     raise
             except (sqlite3.Error, Unfit):
                 self._remove_index()
+                self._trusts_index = False  # where it can't be used, it is done without
         raise CorruptState(f"{self.path} changes again and again: let the other program finish, then try again")
 
     def _do(self, work: Callable[[State], Result], state: State) -> Result:
@@ -301,6 +318,8 @@ class Store:
 
     def _current(self, state: State) -> Catalog:
         """The catalog of what is there now: the one that we have, the one in the file, or a new one."""
+        if self._pid != os.getpid():  # after a fork: SQLite's connections don't survive one
+            self._pid, self._catalog = os.getpid(), None
         catalog = self._catalog
         if catalog is None or not _fits(catalog, state):
             self._forget()
@@ -317,8 +336,12 @@ class Store:
         state.catalog.settle()
         return state
 
+    def _may_file(self, state: State) -> bool:
+        """Only a big history has its index in a file, and only whoever holds the lock touches that."""
+        return self._trusts_index and state.is_locked and not state.is_small
+
     def _from_file(self, state: State) -> Catalog | None:
-        if state.is_small or not state.is_locked:
+        if not self._may_file(state):
             return None
         catalog = Catalog.from_file(self.index_path)
         if catalog and not _fits(catalog, state):
@@ -343,7 +366,7 @@ class Store:
 
     def _filed(self, catalog: Catalog, state: State) -> Catalog | None:
         """The same catalog in a file beside the journal, where one can be written."""
-        if state.is_small or not state.is_locked:
+        if not self._may_file(state):
             return None
         aside = f"{self.index_path}.aside"
         try:
@@ -388,14 +411,14 @@ class Store:
 
         def make(state: State) -> None:
             if state.document.info is None:
-                self._fold(state, _checked(batch)[1])
+                self._fold(state, self._fit_to_write(batch)[1])
 
         self._with_state(make, write=True)
 
     def _write(self, state: State, wanted: Batch) -> Batch:
         if state.catalog.facts.mend:
             self._fold(state)  # before anything is added to a journal that does not apply as it is written
-        data, wanted = _checked(wanted)
+        data, wanted = self._fit_to_write(wanted)
         if wanted.is_more_than_entries or state.catalog.is_behind(_UNSETTLED):
             self._settled(state)
         batch = state.catalog.resolve(wanted)
@@ -406,6 +429,17 @@ class Store:
         else:
             self._add_line(state, batch, data if batch is wanted else journal.encode(batch))
         return batch
+
+    def _fit_to_write(self, batch: Batch) -> tuple[bytes, Batch]:
+        """The batch as JSON and read back: every field checked, no secret in its texts. Raises InvalidValue."""
+        data = _encoded(batch)
+        if any(text in data for text in self._secret_texts):
+            plain = secrets.masked(msgspec.json.decode(data), self._secrets, except_for=_NO_FREE_TEXT)
+            data = msgspec.json.encode(plain)
+        try:
+            return data, journal.decode(data)
+        except msgspec.ValidationError as error:
+            raise InvalidValue(schema.explain(error, msgspec.json.decode(data), Progress)) from None
 
     def _add_line(self, state: State, batch: Batch, data: bytes) -> None:
         """One synced write behind the last whole line. If that fails, the journal is as it was."""
@@ -442,7 +476,8 @@ class Store:
             self._fold(state)
         except (OSError, _Changed) as error:
             self._forget()
-            self.notices.append(f"{self.path} could not be brought up to date ({error}): the journal has what is new")
+            why = f": {error}" if isinstance(error, OSError) else ", because somebody else was writing it"
+            self.notices.append(f"{self.path} could not be brought up to date{why}; what is new stays in the journal")
 
     def _fold(self, state: State, batch: Batch | None = None) -> None:
         self._settled(state)
@@ -525,16 +560,11 @@ def _apply(catalog: Catalog, line: journal.Line) -> None:
         catalog.take(Written(batch))
 
 
-def _checked(batch: Batch) -> tuple[bytes, Batch]:
-    """The batch as JSON and read back, if every field of it may stand in the document; raises InvalidValue."""
+def _encoded(batch: Batch) -> bytes:
     try:
-        data = journal.encode(batch)
+        return journal.encode(batch)
     except (TypeError, ValueError) as error:  # also a UnicodeEncodeError
         raise InvalidValue(f"the record can't be written as JSON: {error}") from None
-    try:
-        return data, journal.decode(data)
-    except msgspec.ValidationError as error:
-        raise InvalidValue(schema.explain(error, msgspec.json.decode(data), Progress)) from None
 
 
 def _lines_of(path: str) -> list[bytes]:

@@ -1,0 +1,39 @@
+"""Values that must not be written down: those of variables whose names say that they are secret."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
+_SHORTEST = 8  # shorter ones are words like any others
+_KNOWN = "RALPH_TOKEN"  # stands in every prompt
+MASK = "[redacted]"
+
+
+def values(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """The longest first: one may be a part of another."""
+    found = {
+        value
+        for name, value in environ.items()
+        if len(value) >= _SHORTEST and name != _KNOWN and any(part in name.upper() for part in _NAMES)
+    }
+    return tuple(sorted(found, key=len, reverse=True))
+
+
+def masked(value: Any, secrets: tuple[str, ...], *, except_for: Collection[str] = ()) -> Any:
+    """The same value, with every secret in its texts masked, but for fields that are no free text."""
+    if isinstance(value, str):
+        for secret in secrets:
+            value = value.replace(secret, MASK)
+    elif isinstance(value, dict):
+        return {
+            name: inside if name in except_for else masked(inside, secrets, except_for=except_for)
+            for name, inside in value.items()
+        }
+    elif isinstance(value, list | tuple):
+        return [masked(inside, secrets, except_for=except_for) for inside in value]
+    return value
