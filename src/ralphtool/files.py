@@ -178,12 +178,13 @@ def _read_quietly(fd: int) -> tuple[bytes, os.stat_result]:
         before = os.fstat(fd)
         os.lseek(fd, 0, os.SEEK_SET)
         data = read_fd(fd)
-        if _version(before) == _version(os.fstat(fd)):
+        if version(before) == version(os.fstat(fd)):
             break
     return data, before
 
 
-def _version(info: os.stat_result) -> tuple[int, int]:
+def version(info: os.stat_result) -> tuple[int, int]:
+    """What changes when somebody writes to a file."""
     return info.st_mtime_ns, info.st_size
 
 
@@ -430,18 +431,19 @@ def rewrite(path: str, change: "Callable[[bytes], bytes]") -> bool:
             os.unlink(aside)
 
 
-def supersede(path: str, pieces: "Iterable[bytes]", before: os.stat_result | None) -> bool:
+def supersede(path: str, pieces: "Iterable[bytes]", before: os.stat_result | None) -> os.stat_result | None:
     """Puts a new version of a project's file in the place of the one that was there `before`, if any was.
 
-    Call it under a lock. Who knows no lock may have changed the file meanwhile: then it is left alone, and that
-    is told.
+    Call it under a lock. Who knows no lock may have changed the file meanwhile: then it is left alone, and None
+    returned; else the state of the new one.
     """
     aside = _write_aside(path, pieces, 0o666, like=before)
     if not (_same_version(before, path) if before else not os.path.lexists(path)):
         os.unlink(aside)
-        return False
+        return None
+    new = os.stat(aside)
     _publish(aside, path, os.replace)
-    return True
+    return new
 
 
 def _same_version(before: os.stat_result, path: str) -> bool:
@@ -449,7 +451,7 @@ def _same_version(before: os.stat_result, path: str) -> bool:
         now = os.stat(path)
     except FileNotFoundError:
         return False
-    return os.path.samestat(before, now) and _version(before) == _version(now)
+    return os.path.samestat(before, now) and version(before) == version(now)
 
 
 def decode(data: bytes, path: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 import msgspec
 
-from ralphtool import files, project
+from ralphtool import files, project, quickjson
 from ralphtool.errors import CorruptState, UsageError
 from ralphtool.history import History, document, schema
 from ralphtool.history.records import LearningType, PatternType
@@ -21,10 +21,19 @@ if TYPE_CHECKING:
     from ralphtool.history import Seen
     from ralphtool.history.migrate import Migration
 
+
+def _utf8(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    if value and any("\ud800" <= character <= "\udfff" for character in value):
+        raise click.BadParameter("it must be UTF-8")
+    return value
+
+
 _SHOWN = 20  # entries, where nobody says how many
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 _LAST = click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N entries.")
-_PRD = click.option("--prd", "prd_id", metavar="ID", help="Only of this PRD: <change>-<story> in lower case.")
+_PRD = click.option(
+    "--prd", "prd_id", metavar="ID", callback=_utf8, help="Only of this PRD: <change>-<story> in lower case."
+)
 
 
 def _history() -> History:
@@ -32,7 +41,7 @@ def _history() -> History:
 
 
 def _print_json(value: object) -> None:
-    click.echo(msgspec.json.encode(value).decode())
+    click.echo(quickjson.dumps(msgspec.to_builtins(value)))
 
 
 def _warn(history: History) -> None:
@@ -202,8 +211,14 @@ def learnings(
 
 
 @learnings.command()
-@click.argument("id")
-@click.option("--why", required=True, metavar="TEXT", help="What has changed. It is added to the learning's context.")
+@click.argument("id", callback=_utf8)
+@click.option(
+    "--why",
+    required=True,
+    callback=_utf8,
+    metavar="TEXT",
+    help="What has changed. It is added to the learning's context.",
+)
 @_JSON
 def invalidate(id: str, why: str, as_json: bool) -> None:
     """Mark a learning as one that holds no longer: no prompt shows it again.
@@ -262,7 +277,7 @@ def failures(as_json: bool) -> None:
 
 
 @progress.command()
-@click.argument("prd")
+@click.argument("prd", callback=_utf8)
 @_JSON
 def attempts(prd: str, as_json: bool) -> None:
     """How often a PRD was attempted, and how each attempt ended.

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import errno
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,20 +14,23 @@ from msgspec import Struct, structs
 
 from ralphtool.errors import InvalidValue, shorten
 from ralphtool.history import document, migrate
+from ralphtool.history.catalog import words_of
 from ralphtool.history.document import Invalid
-from ralphtool.history.journal import Batch, Invalidation, Reference
+from ralphtool.history.journal import About, Batch, Invalidation, Reference
 from ralphtool.history.records import Category, Entry, Learning, Observation, Pattern, Progress, learning_id, pattern_id
-from ralphtool.history.store import State, Store
+from ralphtool.history.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ralphtool.history.migrate import Migration
     from ralphtool.history.records import LearningType, PatternType, Status
+    from ralphtool.history.state import State
 
 _LEARNING = msgspec.json.Decoder(Learning)
 _PATTERN = msgspec.json.Decoder(Pattern)
 _ALL = -1  # for SQLite: no limit
+_MOST = 1 << 62
 
 
 class Seen(Struct, frozen=True):
@@ -50,15 +55,25 @@ class History(Store):
     """The history of the project in a folder. Every answer is of the moment in which it was asked for."""
 
     _migrated = False
+    _migrating = False
 
     def first_use(self) -> None:
-        if not self._migrated:
-            self.migrate()
+        if not self._migrated and not self._migrating:
+            try:
+                self.migrate()
+            except OSError as error:
+                if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                    raise  # else it is a project that we may only read: its history is read as it is
 
     def migrate(self, *, dry_run: bool = False) -> Migration | None:
         """Takes over a progress.txt, if there is one to take over; tells what it holds."""
-        self._migrated = True
-        return migrate.plan(self) if dry_run else migrate.run(self)
+        self._migrating = True
+        try:
+            found = migrate.plan(self) if dry_run else migrate.run(self)
+        finally:
+            self._migrating = False
+        self._migrated = not dry_run
+        return found
 
     # --- adding ---------------------------------------------------------------------------------
 
@@ -100,18 +115,20 @@ class History(Store):
             learning = state.catalog.learning(id)
             if learning is None:
                 raise InvalidValue(f"there is no learning {shorten(id)}: `ralphtool progress learnings` lists them")
-            return Batch(invalidated=(Invalidation(id, why),) if learning.still_valid else ())
+            return Batch(invalidated=(Invalidation(_about(learning), why),) if learning.still_valid else ())
 
         self.write(make)
         return next(one for one in self.learnings(valid_only=False) if one.id == id)
 
     def count_references(self, ids: Iterable[str]) -> None:
         """Counts that these learnings have been put into a prompt once more."""
-        wanted = list(ids)
+        wanted = Counter(ids)
 
         def make(state: State) -> Batch:
             found = [learning for id in wanted if (learning := state.catalog.learning(id))]
-            return Batch(referenced=tuple(Reference(one.id, one.times_referenced + 1) for one in found))
+            return Batch(
+                referenced=tuple(Reference(_about(one), one.times_referenced + wanted[one.id]) for one in found)
+            )
 
         if wanted:
             self.write(make)
@@ -156,7 +173,7 @@ class History(Store):
             conditions.append("prd_id = ?")
             values.append(prd_id)
         where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-        limit = _ALL if last is None else max(last, 0)
+        limit = _ALL if last is None else min(max(last, 0), _MOST)
         found = self.ask(
             lambda state: state.catalog.entries(state, f"{where} ORDER BY seq DESC LIMIT ?", *values, limit)
         )
@@ -223,6 +240,10 @@ class History(Store):
 
     def _rows(self, question: str, *values: str | int) -> list[Any]:
         return self.ask(lambda state: state.catalog.rows(question, *values))
+
+
+def _about(learning: Learning) -> About:
+    return About(learning.id, learning.created_at, words_of(learning.content).hex())
 
 
 def _exported(state: State) -> bytes:

@@ -14,13 +14,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
-from msgspec import UNSET, Struct, structs
+from msgspec import Struct, structs
 
-from ralphtool.errors import InvalidValue
 from ralphtool.history import document, journal
 from ralphtool.history.document import Layout
 from ralphtool.history.journal import Batch, Invalidation, Reference
-from ralphtool.history.records import Entry, Learning, Pattern, learning_id, number_of, pattern_id
+from ralphtool.history.records import Entry, Learning, Pattern, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -36,11 +35,11 @@ if TYPE_CHECKING:
 _TABLES = """\
 CREATE TABLE facts (json BLOB);
 CREATE TABLE problems (text BLOB, reason TEXT);
-CREATE TABLE entries (seq INTEGER PRIMARY KEY, prd_id TEXT, iteration INTEGER, status TEXT, timestamp TEXT,
-  blockers INTEGER, start INTEGER, length INTEGER, item INTEGER, text BLOB);
+CREATE TABLE entries (seq INTEGER PRIMARY KEY, prd_id TEXT, iteration INTEGER, status TEXT, blockers INTEGER,
+  start INTEGER, length INTEGER, item INTEGER, text BLOB);
 CREATE INDEX entries_by_prd ON entries (prd_id, iteration);
 CREATE INDEX entries_with_blockers ON entries (seq) WHERE blockers > 0;
-CREATE TABLE odd_ids (id TEXT PRIMARY KEY, timestamp TEXT) WITHOUT ROWID;
+CREATE TABLE odd_ids (id TEXT PRIMARY KEY, prd_id TEXT, iteration INTEGER) WITHOUT ROWID;
 CREATE TABLE learnings (seq INTEGER PRIMARY KEY, id TEXT UNIQUE, number INTEGER, type TEXT, valid INTEGER,
   prd_id TEXT, words BLOB, created_at TEXT, text BLOB, state TEXT);
 CREATE INDEX learnings_by_number ON learnings (number);
@@ -74,10 +73,13 @@ class Facts(Struct):
     layout: Layout = {}
     later: bool = False  # whether the document is of a later 1.x, and may have fields that we don't know
     head: str = ""  # the journal's first line
-    read_to: int = 0  # how much of it is in the tables
+    last: int = 0  # where its last line begins that we have read,
+    last_check: str = ""  # the checksum of that,
+    read_to: int = 0  # and where it ends: so much of the journal is in the tables
     # Whether the journal has to be folded before anything is added to it: records in it are damaged, or apply
     # to this document otherwise than they are written.
     mend: bool = False
+    has_gaps: bool = False  # whether lines of the journal are damaged: what should stand before an entry may be there
     folded: int = 0  # the number of the last entry that is in the document
     # Whether entries have ids that don't tell their PRD and iteration: then no id is free before we have looked.
     odd: bool = False
@@ -101,7 +103,7 @@ class Catalog:
         self.pending: list[Written] = []  # known, and not in the tables yet
         self._last: dict[str, int] = {}  # the last iteration of PRDs that were asked for, or added to
         # Learnings that got other numbers than the journal gives them: what it says about them later is meant so.
-        self._renamed: dict[str, str] = {}
+        self.renamed: dict[str, str] = {}
         self.journal_end = 0  # how long the journal's file is, with its room for further lines, as far as we know
         self._version = 0  # counts what other processes did to the file
 
@@ -153,7 +155,7 @@ class Catalog:
             return False
         self._version = version
         self.facts = msgspec.json.decode(self._one("SELECT json FROM facts") or b"", type=Facts)
-        self.pending = []
+        self.pending, self._last, self.renamed, self.journal_end = [], {}, {}, 0
         return True
 
     def note(self) -> None:
@@ -195,13 +197,13 @@ class Catalog:
         for entry, *place in placed:
             blockers = sum(observation.type == "blocker" for observation in entry.observations)
             iteration = min(entry.iteration, _MOST)
-            rows.append((entry.prd_id, iteration, entry.status, entry.timestamp, blockers, *place))
+            rows.append((entry.prd_id, iteration, entry.status, blockers, *place))
             if entry.id != f"{entry.prd_id}-{entry.iteration}":
-                odd.append((entry.id, entry.timestamp))
+                odd.append((entry.id, entry.prd_id, iteration))
             if entry.status in ("failed", "blocked"):
                 failures.update(observation.category for observation in entry.observations if observation.category)
-        self.db.executemany("INSERT INTO entries VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
-        self.db.executemany("INSERT INTO odd_ids VALUES (?, ?)", odd)
+        self.db.executemany("INSERT INTO entries VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        self.db.executemany("INSERT INTO odd_ids VALUES (?, ?, ?)", odd)
         self.facts.odd = self.facts.odd or bool(odd)
         counted = "INSERT INTO failures VALUES (?, ?) ON CONFLICT DO UPDATE SET times = times + excluded.times"
         self.db.executemany(counted, failures.items())
@@ -215,7 +217,7 @@ class Catalog:
                 learning.type,
                 learning.still_valid,
                 learning.source_prd_id,
-                _words(learning.content),
+                words_of(learning.content),
                 learning.created_at,
                 _encode(learning),
                 state,
@@ -237,119 +239,13 @@ class Catalog:
                 number_of(pattern.id),
                 pattern.type,
                 pattern.source_prd_id or "",
-                _pattern_words(pattern),
+                pattern_words(pattern),
                 _encode(pattern),
                 state,
             ),
         )
 
-    # --- a batch, on top of what is there -------------------------------------------------------
-
-    def resolve(self, batch: Batch, aside: list[tuple[bytes, str]] | None = None) -> Batch:
-        """The batch as it applies here: without what is known already, and with ids that are free.
-
-        An entry that does not follow is an error; or it is put into `aside`, with the reason, when that is given.
-        """
-        if not batch.is_more_than_entries:
-            return self._follow(batch, self._renamed, aside)  # the usual case, and the one that has to be quick
-        self.settle()
-        learnings, renamed = self._free_learnings(batch.learnings)
-        if aside is not None:
-            renamed = self._renamed = self._renamed | renamed
-        new_id = renamed.get
-        return structs.replace(
-            self._follow(batch, renamed, aside),
-            learnings=learnings,
-            patterns=self._free_patterns(batch.patterns),
-            invalidated=tuple(Invalidation(new_id(one.id, one.id), one.why) for one in batch.invalidated),
-            referenced=tuple(Reference(new_id(one.id, one.id), one.times) for one in batch.referenced),
-        )
-
-    def _follow(self, batch: Batch, renamed: dict[str, str], aside: list[tuple[bytes, str]] | None) -> Batch:
-        """Of the entries, those that are new."""
-        last: dict[str, int] = {}
-        entries = []
-        for entry in batch.entries:
-            problem = self._problem_with(entry, last)
-            if problem and aside is None:
-                raise InvalidValue(problem)
-            if problem and aside is not None:
-                aside.append((_encode(entry), problem))
-            elif problem is None:
-                last[entry.prd_id] = entry.iteration
-                entries.append(_relinked(entry, renamed) if renamed else entry)
-        return structs.replace(batch, entries=tuple(entries)) if len(entries) < len(batch.entries) or renamed else batch
-
-    def _problem_with(self, entry: Entry, last: dict[str, int]) -> str | None:
-        """Why an entry can't be added; an empty text if it is there already."""
-        if entry.id != f"{entry.prd_id}-{entry.iteration}":
-            return f"entry {entry.id}: the id must be prd_id-iteration, and those are {entry.prd_id}, {entry.iteration}"
-        before = last.get(entry.prd_id) or self.last_iteration(entry.prd_id)
-        if self.facts.odd or entry.iteration <= before:
-            known = self._moment_of(entry)
-            if known == entry.timestamp:
-                return ""
-            if known is not None:
-                return f"entry {entry.id}: there is another one of that id, of {known}"
-        if entry.iteration != before + 1:
-            return f"entry {entry.id}: iteration {entry.iteration} does not follow {before}: the next is {before + 1}"
-        return None
-
-    def _moment_of(self, entry: Entry) -> str | None:
-        """When the entry that has this one's id was made, if there is one."""
-        self.settle()
-        by_prd = "SELECT timestamp FROM entries WHERE prd_id = ? AND iteration = ? ORDER BY timestamp <> ?"
-        found: str | None = self._one(by_prd, entry.prd_id, min(entry.iteration, _MOST), entry.timestamp)
-        return found or self._one("SELECT timestamp FROM odd_ids WHERE id = ?", entry.id)
-
-    def _free_learnings(self, learnings: Iterable[Learning]) -> tuple[tuple[Learning, ...], dict[str, str]]:
-        """Those that are new, with numbers that are free; and under which number to find the others."""
-        highest = self.highest("learnings")
-        fresh: dict[str, Learning] = {}
-        renamed: dict[str, str] = {}
-        for learning in learnings:
-            known = self.known_learning(learning) or next(
-                (one.id for one in fresh.values() if one.content == learning.content), None
-            )
-            if known is None:
-                taken = learning.id in fresh or self._one("SELECT 1 FROM learnings WHERE id = ?", learning.id)
-                id = learning_id(highest + 1) if taken else learning.id
-                highest = max(highest, number_of(id))
-                fresh[id] = structs.replace(learning, id=id)
-                known = id
-            if known != learning.id:
-                renamed[learning.id] = known
-        return tuple(fresh.values()), renamed
-
-    def known_learning(self, learning: Learning) -> str | None:
-        """The id of a valid one with the same words, or of this very one."""
-        found: str | None = self._one(
-            "SELECT id FROM learnings WHERE words = ? AND (valid OR created_at = ?) ORDER BY seq",
-            _words(learning.content),
-            learning.created_at,
-        )
-        return found
-
-    def _free_patterns(self, patterns: Iterable[Pattern]) -> tuple[Pattern, ...]:
-        highest = self.highest("patterns")
-        fresh: dict[str, Pattern] = {}
-        for pattern in patterns:
-            words = _pattern_words(pattern)
-            if words in map(_pattern_words, fresh.values()) or self.knows_pattern(pattern):
-                continue
-            taken = pattern.id in fresh or self._one("SELECT 1 FROM patterns WHERE id = ?", pattern.id)
-            id = pattern_id(highest + 1) if taken else pattern.id
-            highest = max(highest, number_of(id))
-            fresh[id] = structs.replace(pattern, id=id)
-        return tuple(fresh.values())
-
-    def knows_pattern(self, pattern: Pattern) -> bool:
-        return bool(self._one("SELECT 1 FROM patterns WHERE words = ?", _pattern_words(pattern)))
-
-    def highest(self, table: str) -> int:
-        """The highest number that a learning or a pattern has."""
-        self.settle()
-        return self._one(f"SELECT max(number) FROM {table}") or 0
+    # --- a batch, on its way into the tables ----------------------------------------------------
 
     def take(self, written: Written) -> None:
         """Remembers a batch that has been resolved."""
@@ -398,17 +294,45 @@ class Catalog:
             self._refer(reference)
 
     def _invalidate(self, one: Invalidation) -> None:
-        learning = self.learning(one.id)
+        learning = self.learning(one.about.id)
         if learning and learning.still_valid:
             context = f"{learning.context}\n{one.why}" if learning.context else one.why
             self._change_learning(structs.replace(learning, still_valid=False, context=context))
 
     def _refer(self, one: Reference) -> None:
-        learning = self.learning(one.id)
+        learning = self.learning(one.about.id)
         if learning and learning.times_referenced < one.times:
             self._change_learning(structs.replace(learning, times_referenced=one.times))
 
     # --- questions ------------------------------------------------------------------------------
+
+    def entry_of_id(self, sources: Sources, entry: Entry) -> Entry | None:
+        """The entry that has another one's id already, if there is one."""
+        odd = self.rows("SELECT prd_id, iteration FROM odd_ids WHERE id = ?", entry.id)
+        prd_id, iteration = odd[0] if odd else (entry.prd_id, min(entry.iteration, _MOST))
+        found = self.entries(sources, "WHERE prd_id = ? AND iteration = ?", prd_id, iteration)
+        return next((one for one in found if one.id == entry.id), None)
+
+    def has(self, table: str, id: str) -> bool:
+        return bool(self._one(f"SELECT 1 FROM {table} WHERE id = ?", id))
+
+    def highest(self, table: str) -> int:
+        """The highest number that a learning or a pattern has."""
+        self.settle()
+        return self._one(f"SELECT max(number) FROM {table}") or 0
+
+    def learning_with(self, words: bytes, created_at: str) -> str | None:
+        """The id of this very learning, or of a valid one with the same words."""
+        found: str | None = self._one(
+            "SELECT id FROM learnings WHERE words = ? AND (valid OR created_at = ?) ORDER BY created_at <> ?, seq",
+            words,
+            created_at,
+            created_at,
+        )
+        return found
+
+    def has_pattern_with(self, words: bytes) -> bool:
+        return bool(self._one("SELECT 1 FROM patterns WHERE words = ?", words))
 
     def last_iteration(self, prd_id: str) -> int:
         last = self._last.get(prd_id)
@@ -436,7 +360,8 @@ class Catalog:
     ) -> Entry:
         try:
             if text is None and item != _IN_DOCUMENT:
-                entry = journal.decode_line(sources.read_journal(start, start + length)).entries[item]
+                batch = journal.checked(start, sources.read_journal(start, start + length)).batch or Batch()
+                entry = batch.entries[item]
             else:
                 entry = document.decode(
                     text or self._from_document(sources, start, length), Entry, "", self.facts.later
@@ -474,7 +399,7 @@ class Catalog:
         self.db.execute("DELETE FROM problems")
         folded = seqs[-1] if seqs else self.facts.folded
         self.journal_end = 0
-        self._renamed = {}
+        self.renamed = {}
         self.facts = Facts(identity, layout, later=self.facts.later, folded=folded, odd=self.facts.odd)
         self.note()
 
@@ -485,20 +410,9 @@ def _connect(path: str) -> sqlite3.Connection:
     return connection
 
 
-def _words(text: str) -> bytes:
+def words_of(text: str) -> bytes:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def _pattern_words(pattern: Pattern) -> bytes:
-    return _words(f"{pattern.name}\0{pattern.description or ''}")
-
-
-def _relinked(entry: Entry, renamed: dict[str, str]) -> Entry:
-    """The entry, with its observations linked to learnings that had to take other numbers."""
-    observations = tuple(
-        structs.replace(one, related_learning_id=renamed[one.related_learning_id])
-        if one.related_learning_id is not UNSET and one.related_learning_id in renamed
-        else one
-        for one in entry.observations
-    )
-    return structs.replace(entry, observations=observations)
+def pattern_words(pattern: Pattern) -> bytes:
+    return words_of(f"{pattern.name}\0{pattern.description or ''}")

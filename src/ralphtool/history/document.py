@@ -33,6 +33,10 @@ class Invalid(ValueError):
     """The document, or a part of it, is not what it should be. The message names the field."""
 
 
+class TooNew(Invalid):
+    """It is of a version that only a later ralphtool reads."""
+
+
 # --- reading it whole -------------------------------------------------------------------------------
 
 
@@ -45,6 +49,7 @@ def parse(data: bytes) -> Progress:
         progress = _later_minor(data, error)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Invalid(_malformed(data, error)) from None
+    measure(data)  # which sees fields that stand twice
     for name in KINDS:
         check_unique(name, [record.id for record in getattr(progress, name)])
     return progress
@@ -82,7 +87,7 @@ def _is_later(value: object) -> bool:
 def _check_version(version: str) -> None:
     """Versions compare as numbers, of any length."""
     if version.partition(".")[0].lstrip("0") not in ("", "1"):
-        raise Invalid(f"version {version[:20]} is newer than the 1.x that this ralphtool reads: upgrade ralphtool")
+        raise TooNew(f"version {version[:20]} is newer than the 1.x that this ralphtool reads: upgrade ralphtool")
 
 
 def is_later_minor(version: str) -> bool:
@@ -126,6 +131,8 @@ def check_head(data: bytes) -> bool:
     """Checks everything but the records; tells whether those may have fields that we don't know. Raises Invalid."""
     try:
         fields = _FIELDS.decode(data)
+    except msgspec.ValidationError:
+        raise Invalid("the document: it is not an object") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Invalid(_malformed(data, error)) from None
     lists = {name: Raw(b"[]") for name, raw in fields.items() if name in KINDS and bytes(memoryview(raw)[:1]) == b"["}

@@ -22,17 +22,25 @@ _HEAD = b"ralphtool-journal 1 "
 _HEAD_LENGTH = len(_HEAD) + 16 + 1
 
 
+class About(Record, frozen=True):
+    """Which learning is meant: its number here, and what tells it from one that has that number elsewhere."""
+
+    id: str
+    created_at: str
+    words: str  # a digest of its content, in hexadecimal digits
+
+
 class Invalidation(Record, frozen=True):
     """A learning that holds no longer."""
 
-    id: str
+    about: About
     why: str
 
 
 class Reference(Record, frozen=True):
     """How often a learning has been put into a prompt, in all."""
 
-    id: str
+    about: About
     times: int
 
 
@@ -64,6 +72,7 @@ class Line(NamedTuple):
     text: bytes
     batch: Batch | None
     problem: str | None
+    is_whole: bool = True
 
 
 def new_head() -> bytes:
@@ -88,32 +97,25 @@ def decode(data: bytes) -> Batch:
     return _BATCH.decode(data)
 
 
-def whole_lines(data: bytes) -> int:
-    """How much of it are lines with their end; behind that is the torn tail."""
-    return data.rfind(b"\n") + 1
-
-
-def read(data: bytes, offset: int) -> list[Line]:
-    """The lines of a piece of the journal that stands at `offset` and ends with a line's end."""
+def read(data: bytes, offset: int) -> tuple[list[Line], int]:
+    """The lines of what stands in the journal from `offset` on, and how long they are: behind that is a torn tail."""
+    data = data.rstrip(b"\0")
+    whole = data.rfind(b"\n") + 1
     lines = []
-    for text in data.split(b"\n")[:-1]:
-        if offset or len(text) + 1 != _HEAD_LENGTH or not text.startswith(_HEAD):
-            lines.append(_checked(offset, text))
-        offset += len(text) + 1
-    return lines
+    position = offset
+    for text in data[:whole].split(b"\n")[:-1]:
+        if position or len(text) + 1 != _HEAD_LENGTH or not text.startswith(_HEAD):
+            lines.append(checked(position, text))
+        position += len(text) + 1
+    tail = checked(position, data[whole:-1])
+    if tail.batch:  # nothing but the end of its line is wrong: somebody has been told that it was written
+        return [*lines, tail._replace(is_whole=False)], len(data)
+    return lines, whole
 
 
-def without_end(tail: bytes, offset: int) -> Line | None:
-    """What a torn tail says after all, if nothing but the end of its line is wrong."""
-    line = _checked(offset, tail[:-1])
-    return line if line.batch else None
-
-
-def decode_line(text: bytes) -> Batch:
-    return _BATCH.decode(text.partition(b" ")[2])
-
-
-def _checked(start: int, text: bytes) -> Line:
+def checked(start: int, text: bytes) -> Line:
+    """A line, if its checksum fits. Zeros before it are room that was never used."""
+    start += len(text) - len(text := text.lstrip(b"\0"))
     checksum, _, data = text.partition(b" ")
     if checksum != b"%08x" % zlib.crc32(data):
         return Line(start, text, None, "its checksum does not fit")

@@ -8,7 +8,6 @@ become learnings.
 from __future__ import annotations
 
 import datetime
-import errno
 import os
 import re
 import textwrap
@@ -25,17 +24,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ralphtool.history.records import LearningType
-    from ralphtool.history.store import State, Store
+    from ralphtool.history.state import State
+    from ralphtool.history.store import Store
 
 CONTEXT = "Migrated from progress.txt"
 _SOURCE = "migration"
-_HEADING = re.compile(r"#{1,6}\s+(.*\S)")
-_BULLET = re.compile(r"(\s*)[-*+]\s+(.*\S)")
-_LEARNINGS = re.compile(r"[*_]*learnings?\b[^.]*:?[*_:]*$", re.IGNORECASE)
+_HEADING = re.compile(r"#{1,6}\s+")
+_BULLET = re.compile(r"[-*+]\s+")
 _LABEL = re.compile(r"\*\*[^*]+:\*\*|\*\*[^*]+\*\*:")
 _DATED = re.compile(r"\[?([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ]+([0-9]{2}:[0-9]{2})(:[0-9]{2})?)?\S*\s*[-–—:|]*\s*(.*)")
 _STORY = re.compile(r"[A-Za-z][A-Za-z0-9]*[-_][A-Za-z0-9_-]*[0-9]|[A-Z]{1,5}[0-9]+")
 _LONGEST_NAME = 60
+_LONGEST_HEADING = 200  # and no more of it is looked at: the text may be anything
+_LONGEST_LINE = 2000
 
 
 class Migration(Struct, frozen=True):
@@ -52,13 +53,8 @@ def run(store: Store) -> Migration | None:
     found = plan(store)
     if found is None:
         return None
-    try:
-        store.create(Batch(learnings=found.learnings, patterns=found.patterns))
-        _put_away(found)
-    except OSError as error:
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            return None  # a project that we may only read: its history is read as it is
-        raise
+    store.create(Batch(learnings=found.learnings, patterns=found.patterns))
+    _put_away(found)
     return found
 
 
@@ -75,7 +71,8 @@ def plan(store: Store) -> Migration | None:
 
 def _find(root: str) -> str | None:
     places = (os.path.join(root, ".ralph", "progress.txt"), os.path.join(root, "progress.txt"))
-    return next((path for path in places if os.path.isfile(path)), None)
+    # Not through a link: one that came with somebody's repository could lead to what is nobody's business.
+    return next((path for path in places if os.path.isfile(path) and not os.path.islink(path)), None)
 
 
 def _is_taken_over(state: State, text: str) -> bool:
@@ -161,7 +158,7 @@ class _Place:
         self.list, self.indent = None, -1
         if "codebase patterns" in heading.lower():
             self.list = "patterns"
-        elif _LEARNINGS.match(heading):
+        elif _announces(heading):
             self.list = "learnings"
         else:
             self._enter_entry(heading)
@@ -190,8 +187,9 @@ def _notes(lines: list[str]) -> Iterator[_Note]:
     place = _Place()
     item: list[str] = []
     for line in [*lines, "---"]:
-        heading, bullet = _HEADING.fullmatch(line.strip()), _BULLET.fullmatch(line)
-        goes_on = item and line.startswith(" ") and line.strip() and not (heading or bullet)
+        shown = line.strip()[:_LONGEST_LINE]
+        heading, bullet = _HEADING.match(shown), _BULLET.match(shown)
+        goes_on = item and line[:1] in (" ", "\t") and shown and not (heading or bullet)
         if goes_on:
             item.append(line.strip())
             continue
@@ -199,18 +197,23 @@ def _notes(lines: list[str]) -> Iterator[_Note]:
             yield _Note(" ".join(item), place.list == "patterns", place.moment, place.story)
             item = []
         if heading:
-            place.enter(heading[1])
-        elif line.strip().strip("-") == "" and line.strip():
+            place.enter(shown[heading.end() : _LONGEST_HEADING])
+        elif shown and not shown.strip("-"):
             place.list = None
         elif bullet:
-            item = _item(place, len(bullet[1]), bullet[2])
-        elif _LEARNINGS.match(line.strip()):
+            item = _item(place, len(line) - len(line.lstrip()), line.strip()[bullet.end() :])
+        elif _announces(shown):
             place.begin_list(-1)
+
+
+def _announces(text: str) -> bool:
+    """Whether it is a title like "**Learnings for future iterations:**", rather than a sentence."""
+    return len(text) < _LONGEST_HEADING and text.strip("*_: ").lower().startswith("learning") and "." not in text
 
 
 def _item(place: _Place, indent: int, text: str) -> list[str]:
     """The text of an item that is one to keep; it may instead begin a list, or end one."""
-    if _LEARNINGS.match(text):
+    if _announces(text):
         place.begin_list(indent)
         return []
     if place.list == "learnings" and indent <= place.indent and _LABEL.match(text):

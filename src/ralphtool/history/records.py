@@ -16,9 +16,9 @@ _DAY = (
     r"|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))"
     r"|(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29)"
 )
-_TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]+)?(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
+_TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]+)?(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
 
-Moment = Annotated[str, Meta(pattern=rf"^{_DAY}T{_TIME}\Z", extra_json_schema={"format": "date-time"})]
+Moment = Annotated[str, Meta(pattern=rf"^{_DAY}[Tt]{_TIME}\Z", extra_json_schema={"format": "date-time"})]
 Version = Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]+\Z", description="1.x is read; a newer major is refused")]
 EntryId = Annotated[str, Meta(pattern=r"^[a-z0-9-]+-[0-9]+\Z", description="prd_id-iteration, unique")]
 LearningId = Annotated[str, Meta(pattern=r"^learning-[0-9]{4,}\Z", description="numbered from the highest")]
@@ -161,4 +161,4 @@ def pattern_id(number: int) -> str:
 def number_of(id: str) -> int:
     """The number in an id of a learning or a pattern. One that nobody will ever count up to is none."""
     digits = id.rpartition("-")[2]
-    return int(digits) if len(digits) < 19 else 0
+    return int(digits) if len(digits) < 16 else 0

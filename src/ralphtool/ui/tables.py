@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import click
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from ralphtool.history import Seen, Tally
     from ralphtool.history.records import Entry, Learning, Pattern
 
-_WITHOUT_END = 100_000  # columns, for what is no terminal
 _STYLES = {"completed": "green", "partial": "yellow", "failed": "red", "blocked": "magenta"}
 _MARKS = {"completed": "█", "partial": "▄", "failed": "▁", "blocked": "▒"}
 _PLAIN_MARKS = {"completed": "#", "partial": "+", "failed": "-", "blocked": "!"}
@@ -26,29 +26,37 @@ _RECENT = 60  # as many endings fit into a line
 
 
 def _print(what: Table | Text) -> None:
-    console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else _WITHOUT_END)
-    if sys.stdout.isatty():
-        console.print(what)
-        return
-    with console.capture() as captured:
-        console.print(what)
-    # Cells are filled up with blanks, which only a screen has a use for.
-    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+    Console(highlight=False, markup=False, emoji=False).print(what)
 
 
 def show(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], nothing: str) -> None:
     """A table; the last column takes what room is left."""
-    rows = list(rows)
-    if not rows:
-        _print(Text(nothing))
-        return
+    lines = [[cell if isinstance(cell, Text) else _line(cell) for cell in row] for row in rows]
+    if not lines:
+        say(nothing)
+    elif sys.stdout.isatty():
+        _show_fitted(columns, lines)
+    else:
+        _show_plain(columns, lines)
+
+
+def _show_fitted(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns[:-1]:
         table.add_column(column, no_wrap=True, overflow="ellipsis")
     table.add_column(columns[-1], overflow="fold")
     for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else _line(cell) for cell in row))
+        table.add_row(*row)
     _print(table)
+
+
+def _show_plain(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
+    """One line for each row, for programs that read lines. The last column is as long as it is."""
+    texts = [list(columns), *([cell.plain for cell in row] for row in rows)]
+    widths = [max(map(cell_len, column)) for column in zip(*texts, strict=True)]
+    for row in texts:
+        cells = [text + " " * (width - cell_len(text)) for text, width in zip(row[:-1], widths[:-1], strict=True)]
+        click.echo("  ".join([*cells, row[-1]]).rstrip())
 
 
 def _line(text: str) -> Text:
@@ -57,7 +65,10 @@ def _line(text: str) -> Text:
 
 
 def say(text: str, style: str = "") -> None:
-    _print(Text(text, style=style))
+    if sys.stdout.isatty():
+        _print(Text(text, style=style))
+    else:
+        click.echo(text)
 
 
 def status(name: str) -> Text:
@@ -134,4 +145,7 @@ def endings(statuses: Sequence[str]) -> None:
     marks = _MARKS if writes_unicode() else _PLAIN_MARKS
     line = Text.assemble(*((marks[one], _STYLES[one]) for one in statuses[-_RECENT:]))
     key = Text.assemble(*(part for name in marks for part in ("  ", (marks[name], _STYLES[name]), f" {name}")))
-    _print(Text.assemble(line, key))
+    if sys.stdout.isatty():
+        _print(Text.assemble(line, key))
+    else:
+        click.echo(f"{line.plain}{key.plain}")

@@ -1,0 +1,176 @@
+"""What a batch means on top of what is there: known records drop out, taken numbers move on, links follow.
+
+An append resolves before it writes; whoever reads a journal resolves too. The two differ when the document has been
+replaced in between.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+from msgspec import UNSET, structs
+
+from ralphtool.errors import InvalidValue
+from ralphtool.history.catalog import pattern_words, words_of
+from ralphtool.history.journal import About, Batch
+from ralphtool.history.records import learning_id, number_of, pattern_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ralphtool.history.catalog import Catalog, Sources
+    from ralphtool.history.journal import Invalidation, Reference
+    from ralphtool.history.records import Entry, Learning, Pattern
+
+    Aside = list[tuple[bytes, str]]
+    Said = TypeVar("Said", Invalidation, Reference)
+
+
+def resolve(catalog: Catalog, sources: Sources, batch: Batch, aside: Aside | None = None) -> Batch:
+    """The batch as it applies here.
+
+    A record that does not fit is an error; or it is put into `aside`, with the reason, when that is given.
+    """
+    if not batch.is_more_than_entries:  # the usual case, and the one that has to be quick
+        return _with_new_entries(catalog, sources, batch, catalog.renamed, aside)
+    catalog.settle()
+    learnings, renamed = _new_learnings(catalog, batch.learnings)
+    if aside is not None:
+        renamed = catalog.renamed = catalog.renamed | renamed
+    fresh = {learning.id: learning for learning in learnings}
+    return structs.replace(
+        _with_new_entries(catalog, sources, batch, renamed, aside),
+        learnings=learnings,
+        patterns=_new_patterns(catalog, batch.patterns),
+        invalidated=_aimed(catalog, batch.invalidated, renamed, fresh, aside),
+        referenced=_aimed(catalog, batch.referenced, renamed, fresh, aside),
+    )
+
+
+def _reject(record: object, problem: str, aside: Aside | None) -> None:
+    if aside is None:
+        raise InvalidValue(problem)
+    aside.append((msgspec.json.encode(record), problem))
+
+
+# --- entries ----------------------------------------------------------------------------------------
+
+
+def _with_new_entries(
+    catalog: Catalog, sources: Sources, batch: Batch, renamed: dict[str, str], aside: Aside | None
+) -> Batch:
+    """Of the entries, those that are new and follow, with links to learnings under their numbers here."""
+    last: dict[str, int] = {}
+    entries = []
+    for entry in batch.entries:
+        problem = _problem_with(catalog, sources, entry, last)
+        if problem:
+            _reject(entry, problem, aside)
+        elif problem is None:
+            last[entry.prd_id] = entry.iteration
+            entries.append(_linked(entry, renamed.get) if renamed else entry)
+    if len(entries) == len(batch.entries) and not renamed:
+        return batch
+    return structs.replace(batch, entries=tuple(entries))
+
+
+def _problem_with(catalog: Catalog, sources: Sources, entry: Entry, last: dict[str, int]) -> str | None:
+    """Why an entry can't be added; an empty text if it is there already."""
+    if entry.id != f"{entry.prd_id}-{entry.iteration}":
+        return f"entry {entry.id}: the id must be prd_id-iteration, and those are {entry.prd_id}, {entry.iteration}"
+    before = last.get(entry.prd_id) or catalog.last_iteration(entry.prd_id)
+    if catalog.facts.odd or entry.iteration <= before:
+        known = catalog.entry_of_id(sources, entry)
+        if known and _unlinked(known) == _unlinked(entry):
+            return ""
+        if known:
+            return f"entry {entry.id}: there is another one of that id, of {known.timestamp}"
+    if entry.iteration != before + 1 and not (catalog.facts.has_gaps and entry.iteration > before):
+        return f"entry {entry.id}: iteration {entry.iteration} does not follow {before}: the next is {before + 1}"
+    return None
+
+
+def _linked(entry: Entry, new_id: Callable[[str, str], str]) -> Entry:
+    observations = tuple(
+        structs.replace(one, related_learning_id=new_id(one.related_learning_id, one.related_learning_id))
+        if one.related_learning_id is not UNSET
+        else one
+        for one in entry.observations
+    )
+    return structs.replace(entry, observations=observations)
+
+
+def _unlinked(entry: Entry) -> Entry:
+    """Numbers of learnings may have moved on meanwhile: two entries that differ in these alone are the same."""
+    return _linked(entry, lambda old, default: "")
+
+
+# --- learnings and patterns -------------------------------------------------------------------------
+
+
+def _new_learnings(catalog: Catalog, learnings: Iterable[Learning]) -> tuple[tuple[Learning, ...], dict[str, str]]:
+    """Those that are new, with numbers that are free; and under which number to find the others."""
+    numbers = _Numbers(catalog, "learnings", learning_id)
+    fresh: dict[bytes, Learning] = {}
+    renamed: dict[str, str] = {}
+    for learning in learnings:
+        words = words_of(learning.content)
+        known = fresh[words].id if words in fresh else catalog.learning_with(words, learning.created_at)
+        if known is None:
+            known = numbers.free(learning.id)
+            fresh[words] = structs.replace(learning, id=known)
+        if known != learning.id:
+            renamed[learning.id] = known
+    return tuple(fresh.values()), renamed
+
+
+def _new_patterns(catalog: Catalog, patterns: Iterable[Pattern]) -> tuple[Pattern, ...]:
+    numbers = _Numbers(catalog, "patterns", pattern_id)
+    fresh: dict[bytes, Pattern] = {}
+    for pattern in patterns:
+        words = pattern_words(pattern)
+        if words not in fresh and not catalog.has_pattern_with(words):
+            fresh[words] = structs.replace(pattern, id=numbers.free(pattern.id))
+    return tuple(fresh.values())
+
+
+class _Numbers:
+    """Gives out ids that nobody has: the one that is wished for, else the next number."""
+
+    def __init__(self, catalog: Catalog, table: str, id_of: Callable[[int], str]) -> None:
+        self._catalog = catalog
+        self._table = table
+        self._id_of = id_of
+        self._highest = catalog.highest(table)
+        self._given: set[str] = set()
+
+    def free(self, wished: str) -> str:
+        id = wished
+        while id in self._given or self._catalog.has(self._table, id):
+            self._highest += 1
+            id = self._id_of(self._highest)
+        self._highest = max(self._highest, number_of(id))
+        self._given.add(id)
+        return id
+
+
+# --- what is said about learnings -------------------------------------------------------------------
+
+
+def _aimed(
+    catalog: Catalog, said: Iterable[Said], renamed: dict[str, str], fresh: dict[str, Learning], aside: Aside | None
+) -> tuple[Said, ...]:
+    """What is said about learnings, each under the number that it has here: the words tell which one is meant."""
+    aimed = []
+    for one in said:
+        id = _meant(catalog, one.about) or renamed.get(one.about.id)
+        if id is None and one.about.id not in fresh:
+            _reject(one, f"{one.about.id}: the learning that this is about is not there", aside)
+        else:
+            aimed.append(structs.replace(one, about=structs.replace(one.about, id=id or one.about.id)))
+    return tuple(aimed)
+
+
+def _meant(catalog: Catalog, about: About) -> str | None:
+    return catalog.learning_with(bytes.fromhex(about.words), about.created_at)

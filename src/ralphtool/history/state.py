@@ -1,0 +1,245 @@
+"""Document, journal and lock as files: what stands open while somebody asks or writes."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from typing import TYPE_CHECKING
+
+from ralphtool import files, session
+from ralphtool.history import document, journal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ralphtool.history.catalog import Catalog, Facts
+
+SMALL = 1 << 20  # below this, every append is folded at once
+# The journal grows by this, in zeros: writing over them costs a disk less than making a file longer, line by line.
+_ROOM = 1 << 17
+_NOT_TO_WRITE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP, errno.EISDIR, errno.ESPIPE, errno.ENXIO)
+
+
+class Changed(Exception):
+    """Somebody who knows no lock has changed the document meanwhile."""
+
+
+class Document:
+    """progress.json as it is now; where there is none, one without records that nobody has written yet."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.info = _info(path)
+        self._fd = -1
+        self._data = b""
+        if self.info is None:
+            name = os.path.basename(os.path.dirname(os.path.dirname(path)))
+            self._data = document.empty(session.now(), os.fsencode(name).decode("utf-8", "replace"))
+        self.size = self.info.st_size if self.info else len(self._data)
+        self.identity = _identity(self.info)
+
+    def read(self, start: int, end: int) -> bytes:
+        if self.info is None:
+            return self._data[start:end]
+        if self._fd < 0:
+            self._fd = files.open_here(self.path)
+            if _identity(os.fstat(self._fd)) != self.identity:
+                raise Changed
+        data = files.read_at(self._fd, start, end)
+        if len(data) < end - start:
+            raise Changed
+        return data
+
+    def is_version(self, info: os.stat_result) -> bool:
+        """Whether it is the file that this was the state of, before it got its name."""
+        now = self.info
+        return now is not None and os.path.samestat(now, info) and files.version(now) == files.version(info)
+
+    def is_current(self) -> bool:
+        return _identity(_info(self.path)) == self.identity
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1
+
+
+def _info(path: str) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _identity(info: os.stat_result | None) -> tuple[int, ...] | None:
+    return (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns) if info else None
+
+
+class Journal:
+    """The journal as a file: there as long as it holds records, and a little longer than they are.
+
+    It is never asked for its state in the file system: a file whose times somebody has looked at costs the next
+    sync more.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._fd = -1
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            self.head = journal.head_of(self._fd)
+        except (FileNotFoundError, NotADirectoryError):
+            self.head = ""
+        except OSError as error:
+            self.close()
+            if error.errno not in _NOT_TO_WRITE:
+                raise
+            self._fd = files.open_here(path)  # one that may only be read; or none of ours, which is told
+            self.head = journal.head_of(self._fd)
+
+    @property
+    def is_there(self) -> bool:
+        return self._fd >= 0
+
+    def read(self, start: int, end: int) -> bytes:
+        return files.read_at(self._fd, start, end) if start < end else b""
+
+    @property
+    def size(self) -> int:
+        """With the room for further lines."""
+        return os.fstat(self._fd).st_size if self._fd >= 0 else 0
+
+    def write(self, data: bytes, position: int, end: int) -> int:
+        """One synced write; tells where the file ends now, if it ended at `end`. If it fails, all is as it was."""
+        is_new = position == 0
+        if self._fd < 0:
+            self._fd = files.open_here(self.path, os.O_RDWR | os.O_CREAT)
+        if position + len(data) > end:
+            data += bytes(_ROOM)
+            end = position + len(data)
+        try:
+            files.write_at(self._fd, data, position)
+            os.fdatasync(self._fd)
+            if is_new:
+                files.sync_folder(self.path)
+            return end
+        except OSError as error:
+            self.remove() if is_new else self.cut(position)
+            error.filename = error.filename or self.path
+            raise
+
+    def cut(self, position: int) -> None:
+        os.ftruncate(self._fd, position)
+
+    def remove(self) -> None:
+        if self._fd >= 0:
+            self.close()
+            files.remove(self.path)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1
+
+
+class Lock(files.Locked):
+    """The lock of the history. The file stays open in between: an append should cost little more than its write."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, here=True)
+        self._pid = 0
+
+    def __enter__(self) -> Lock:
+        # After a fork both processes have the same open file, and with it the same lock.
+        if self.fd >= 0 and self._pid == os.getpid():
+            fcntl.flock(self.fd, fcntl.LOCK_EX)
+            if self._still_there():
+                return self
+        self.close()
+        self._pid = os.getpid()
+        super().__enter__()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        fcntl.flock(self.fd, fcntl.LOCK_UN)
+
+    def close(self, close: Callable[[int], None] = os.close) -> None:
+        if self.fd >= 0:
+            close(self.fd)
+        self.fd = -1
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class State:
+    """Document and journal while their lock is held, and the catalog of both.
+
+    Who only asks makes no file, and goes without a lock where there is none yet.
+    """
+
+    def __init__(self, path: str, journal_path: str, lock: Lock, *, write: bool) -> None:
+        self._path = path
+        self._journal_path = journal_path
+        self._lock: Lock | None = lock
+        lock.make = write
+        self.has_more = False  # whether the journal has more than the catalog knows
+        self.is_torn = False  # whether something stands in the journal behind its last whole line
+        self.catalog: Catalog
+
+    def __enter__(self) -> State:
+        try:
+            if self._lock:
+                self._lock.__enter__()
+        except (FileNotFoundError, NotADirectoryError):
+            if self._lock and self._lock.make:
+                raise
+            self._lock = None
+        try:
+            self.journal = Journal(self._journal_path)
+            self.document = Document(self._path)
+        except BaseException:
+            self._unlock()
+            raise
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.document.close()
+        self.journal.close()
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock:
+            self._lock.__exit__()
+
+    @property
+    def is_small(self) -> bool:
+        return self.document.size < SMALL
+
+    @property
+    def is_locked(self) -> bool:
+        return self._lock is not None
+
+    def fits(self, facts: Facts) -> bool:
+        """Whether these are facts about this document and this journal, which may have grown since."""
+        if facts.identity != self.document.identity:
+            return False
+        if not facts.read_to:
+            self.has_more = self.journal.is_there
+            return True
+        # A journal of the same name that somebody has put back from elsewhere differs in its last line.
+        length = facts.read_to - facts.last
+        tail = self.journal.read(facts.last, facts.read_to + 1) if self.journal.is_there else b""
+        self.has_more = tail[length:] not in (b"", b"\0")
+        return (
+            facts.head == self.journal.head
+            and tail[:8] == facts.last_check.encode("latin-1")
+            and (facts.mend or tail[length - 1 : length] == b"\n")
+        )
+
+    def read(self, start: int, end: int) -> bytes:
+        return self.document.read(start, end)
+
+    def read_journal(self, start: int, end: int) -> bytes:
+        return self.journal.read(start, end)
