@@ -16,7 +16,7 @@ from conftest import Ralph
 
 from ralphtool import files, secrets
 from ralphtool.errors import InvalidValue, UnsafePath
-from ralphtool.history import History, migrate
+from ralphtool.history import History, progresstxt
 from ralphtool.history.records import Entry, Learning, Observation, Progress
 
 MOMENT = "2026-01-31T09:30:00Z"
@@ -250,7 +250,7 @@ def test_a_linked_folder_is_not_written_through(tmp_path: Path) -> None:
 def test_no_line_of_progress_txt_takes_for_ever(line: str) -> None:
     """Each of them once took many minutes."""
     text = f"# Log\n{line}\n## Codebase Patterns\n- after it\n"
-    learnings, [pattern] = migrate.read(text, MOMENT)
+    learnings, [pattern] = progresstxt.read(text, MOMENT)
     assert (learnings[0].content, pattern.description) == (text, "after it")
 
 

@@ -110,7 +110,6 @@ FULL: Document = {
     ],
 }
 ENTRY, LEARNING, PATTERN = FULL["entries"][0], FULL["learnings"][0], FULL["patterns"][0]
-OBSERVATION = ENTRY["observations"][0]
 
 
 # --- places in a document ---------------------------------------------------------------------------
@@ -807,7 +806,7 @@ def test_a_bad_document_is_one_clear_error_and_stays_as_it_was(ralph: Ralph, nam
         assert seen(ralph) == before
 
 
-def test_where_the_text_is_no_utf8_is_told_by_its_place_in_the_file(ralph: Ralph) -> None:
+def test_where_the_text_is_no_utf8_is_told_by_its_place_in_the_file() -> None:
     for document, steps in ((FULL, SUMMARY), (NEWER, SUMMARY), (NEWER, NEW_IN_ENTRY), (NEWER, NEW_AT_TOP)):
         data = raw(NOT_UTF8, steps, document)
         assert complaint(data) == complaint_when_indexed(data) == f"it is not UTF-8 (byte {data.index(0xE9)})"

@@ -80,9 +80,7 @@ def history(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
 
 
 def observation(title: str, kind: Any = "finding", category: Category | None = None, link: str = "") -> Observation:
-    return Observation(
-        type=kind, title=title, category=category or UNSET, related_learning_id=link or UNSET, description=f"{title}…"
-    )
+    return Observation(type=kind, title=title, category=category or UNSET, related_learning_id=link or UNSET)
 
 
 def entry(iteration: int, prd: str = PRD, status: Status = "completed", *seen: Observation, at: str = MOMENT) -> Entry:
@@ -101,7 +99,7 @@ def learning(content: str, number: int = 1, kind: Any = "tool-usage", prd: str =
     return Learning(id=f"learning-{number:04}", type=kind, content=content, source_prd_id=prd, created_at=at)
 
 
-def pattern(name: str, number: int = 1, kind: Any = "api-pattern", description: str = "how it is done") -> Pattern:
+def pattern(name: str, number: int = 1, kind: Any = "api-pattern", description: str = "so") -> Pattern:
     return Pattern(
         id=f"pattern-{number:04}",
         name=name,
@@ -892,14 +890,15 @@ class Journaled(NamedTuple):
     ) -> History:
         """An index takes its time: a folder that stands in its way keeps it away."""
         folder = root / ".ralph"
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ("index", "journal.damaged"):
+            (folder / f"progress.{name}").unlink(missing_ok=True)
         (folder / "progress.json").write_bytes(self.document if document is None else document)
         (folder / "progress.journal").write_bytes(self.journal if journal is None else journal)
         if index:
             (folder / "progress.lock").touch()  # who only asks makes none, and without it there is no index
         else:
-            (folder / "progress.index.aside/inside").mkdir(parents=True)
+            (folder / "progress.index.aside/inside").mkdir(parents=True, exist_ok=True)
         return History(str(root))
 
     @property

@@ -223,6 +223,15 @@ class Undo:
                 pass  # the first error is the one to tell; what stays behind is empty, or counts as abandoned
 
 
+def take_back(made: list[str]) -> None:
+    """Removes files, and folders that are empty, for somebody who has an error to tell that matters more."""
+    for path in sorted(made, key=len, reverse=True):
+        try:
+            _remove_made(path)
+        except OSError:
+            pass  # it is not there, or in use by others
+
+
 def _remove_made(path: str) -> None:
     if stat.S_ISDIR(os.lstat(path).st_mode):
         os.rmdir(path)

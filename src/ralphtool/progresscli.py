@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -100,9 +101,13 @@ def _rate(tallies: Sequence[Any]) -> dict[str, float | None]:
 
 def _show(history: History, counts: dict[str, int], tallies: Sequence[Any]) -> None:
     rate = _rate(tallies)["success_rate"]
-    completed = f", {100 * rate:.0f}% of them completed" if rate is not None else ""
-    tables.say(f"{counts['entries']} entries of {len(tallies)} stories{completed}", style="bold")
-    tables.say(f"{counts['valid_learnings']} valid learnings of {counts['learnings']}, {counts['patterns']} patterns\n")
+    completed = f", {100 * rate:.0f}% completed" if rate is not None else ""
+    entries = tables.plural(counts["entries"], "entry", "entries")
+    stories = tables.plural(len(tallies), "story", "stories")
+    tables.say(f"{entries} of {stories}{completed}", style="bold")
+    learnings = tables.plural(counts["valid_learnings"], "valid learning", "valid learnings")
+    patterns = tables.plural(counts["patterns"], "pattern", "patterns")
+    tables.say(f"{learnings} of {counts['learnings']}, {patterns}\n")
     if tallies:
         tables.endings(history.endings(60))
         tables.say("")
@@ -139,7 +144,7 @@ def entries(last: int | None, prd_id: str | None, as_json: bool) -> None:
 def _say_rest(history: History, last: int | None, prd_id: str | None) -> None:
     total = history.attempts(prd_id) if prd_id else history.counts()["entries"]
     if last is None and total > _SHOWN:
-        tables.say(f"\n{total - _SHOWN} earlier ones are not shown: say --last N")
+        tables.say(f"\n{tables.plural(total - _SHOWN, 'earlier entry', 'earlier entries')} not shown: say --last N")
 
 
 @progress.command()
@@ -156,6 +161,8 @@ def observations(last: int | None, prd_id: str | None, as_json: bool) -> None:
     history = _history()
     found = history.observations(last=last if as_json else last or _SHOWN, prd_id=prd_id)
     _show_observations(history, "observations", found, as_json, "Nothing was observed.")
+    if not as_json:
+        _say_rest(history, last, prd_id)
 
 
 @progress.command()
@@ -357,7 +364,10 @@ def fold() -> None:
     """
     history = _history()
     done = history.fold()
-    tables.say(f"{printable(history.path)} has everything" + ("" if done else " already"))
+    if not os.path.lexists(history.path):
+        tables.say("There is no history yet.")
+    else:
+        tables.say(f"{printable(history.path)} has everything" + ("" if done else " already"))
     _warn(history)
 
 
@@ -387,6 +397,7 @@ def migrate_command(dry_run: bool, as_json: bool) -> None:
 
 
 def _say_migration(found: Migration, became: str) -> None:
-    learnings, patterns = len(found.learnings), len(found.patterns)
+    learnings = tables.plural(len(found.learnings), "learning", "learnings")
+    patterns = tables.plural(len(found.patterns), "pattern", "patterns")
     tables.say(f"{printable(found.path)} {became} {printable(found.backup)}")
-    tables.say(f"{learnings} learnings and {patterns} patterns {became} part of the history")
+    tables.say(f"{learnings} and {patterns} {became} part of the history")

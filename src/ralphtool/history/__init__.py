@@ -191,8 +191,8 @@ class History(Store):
         return _seen(self.entries(last=last, prd_id=prd_id))
 
     def blockers(self, *, last: int | None = None, prd_id: str | None = None) -> list[Seen]:
-        """The blockers among the observations of the last entries that had any."""
-        found = self._entries("blockers > 0", last, prd_id)
+        """The blockers among what was observed, likewise."""
+        found = self.entries(last=last, prd_id=prd_id) if last else self._entries("blockers > 0", None, prd_id)
         return [seen for seen in _seen(found) if seen.observation.type == "blocker"]
 
     def learnings(

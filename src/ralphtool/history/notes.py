@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import UNSET
 
-from ralphtool.history import kinds
+from ralphtool import session
+from ralphtool.history import kinds, records
 from ralphtool.history.records import Learning, Pattern, learning_id, pattern_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from ralphtool.history.journal import Batch
 
@@ -31,15 +32,27 @@ def write(history: Adds, state: dict[str, Any], prd_id: Callable[[str | None], s
     )
 
 
+# A session's file may come from elsewhere: what it lacks is made up for, so that a flush can always be finished.
+
+
+def _known(kind: Any, kinds: Collection[str]) -> Any:
+    return kind if kind in kinds else None
+
+
+def _moment(note: dict[str, Any]) -> str:
+    moment = note.get("timestamp")
+    return moment if isinstance(moment, str) and records.is_moment(moment) else session.now()
+
+
 def _learning(note: dict[str, Any], prd_id: str) -> Learning:
     text = note["description"]
     return Learning(
         id=learning_id(0),  # it gets its number when it is added
-        type=note.get("type") or kinds.of_learning(text),
+        type=_known(note.get("type"), session.LEARNING_TYPES) or kinds.of_learning(text),
         content=text,
-        context=f"Recorded with task {note['task_id']}" if note.get("task_id") else UNSET,
+        context=f"Recorded with task {note['task_id']}" if isinstance(note.get("task_id"), str) else UNSET,
         source_prd_id=prd_id,
-        created_at=note["timestamp"],
+        created_at=_moment(note),
     )
 
 
@@ -47,9 +60,10 @@ def _pattern(note: dict[str, Any], prd_id: str) -> Pattern:
     return Pattern(
         id=pattern_id(0),
         name=note["name"],
-        type=note.get("type") or kinds.of_pattern(f"{note['name']} {note['description']}"),
+        type=_known(note.get("type"), session.PATTERN_TYPES)
+        or kinds.of_pattern(f"{note['name']} {note['description']}"),
         description=note["description"],
-        discovered_at=note["timestamp"],
+        discovered_at=_moment(note),
         source_prd_id=prd_id,
         confidence="medium",
     )

@@ -6,6 +6,7 @@ The JSON Schema is made from these types, and errors are explained from it (`sch
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -18,7 +19,9 @@ _DAY = (
 )
 _TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]+)?(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
 
-Moment = Annotated[str, Meta(pattern=rf"^{_DAY}[Tt]{_TIME}\Z", extra_json_schema={"format": "date-time"})]
+_MOMENT = rf"^{_DAY}[Tt]{_TIME}\Z"
+
+Moment = Annotated[str, Meta(pattern=_MOMENT, extra_json_schema={"format": "date-time"})]
 Version = Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]+\Z", description="1.x is read; a newer major is refused")]
 EntryId = Annotated[str, Meta(pattern=r"^[a-z0-9-]+-[0-9]+\Z", description="prd_id-iteration, unique")]
 LearningId = Annotated[str, Meta(pattern=r"^learning-[0-9]{4,}\Z", description="numbered from the highest")]
@@ -148,6 +151,10 @@ class Progress(Record, frozen=True, kw_only=True):
     entries: tuple[Entry, ...]
     learnings: tuple[Learning, ...] = ()
     patterns: tuple[Pattern, ...] = ()
+
+
+def is_moment(text: str) -> bool:
+    return re.search(_MOMENT, text) is not None
 
 
 def learning_id(number: int) -> str:

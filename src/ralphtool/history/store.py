@@ -4,8 +4,8 @@
                      ▲
     questions ── catalog (what stands where) ──► the few records that are asked for
 
-One lock, on the journal, for whoever writes and whoever asks. While the document is small, an append is a fold; later
-it is one synced line, and a fold comes when the journal has grown to a tenth of the document. Every batch in the
+One lock, a file of its own, for whoever writes and whoever asks. While the document is small, an append is a fold;
+later it is one synced line, and a fold comes when the journal has grown to a tenth of the document. Every batch in the
 journal can be applied twice without harm, so a fold that was killed between its two steps needs no mending.
 """
 
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from ralphtool import files, secrets
-from ralphtool.errors import CorruptState, InvalidValue
+from ralphtool.errors import CorruptState, InvalidValue, RalphError
 from ralphtool.history import document, journal, schema
 from ralphtool.history.catalog import Catalog, Stale, Unfit, Written
 from ralphtool.history.document import Invalid, TooNew
@@ -60,8 +60,8 @@ class Store:
         self.notices: list[str] = []  # what went wrong meanwhile, and was answered for; somebody should hear of it
         self._trusts_index = True
         self._lock = Lock(self.lock_path)
-        self._state: State | None = None  # the one that is open
         self._is_checked = False
+        self._new: list[str] = []  # what was not there before the first use
         self._begin()
         self._secrets = secrets.values()
         self._secret_texts = [msgspec.json.encode(secret)[1:-1] for secret in self._secrets]
@@ -71,7 +71,7 @@ class Store:
         self._pid = os.getpid()
         self._turn = threading.RLock()
         self._catalog: Catalog | None = None
-        self._state = None
+        self._state: State | None = None  # the one that is open
 
     def close(self) -> None:
         """Gives back what it holds open; it can be used again. Whoever forgets this loses nothing."""
@@ -110,12 +110,13 @@ class Store:
             except (Changed, Stale):
                 pass
             except FileNotFoundError:
-                if not files.own_dir(self.folder):
+                made = files.own_dir(self.folder)
+                if not made:
                     raise
+                self._new += made
             except (sqlite3.Error, Unfit):
                 if not self._trusts_index:
                     raise
-                self._remove_index()
                 self._trusts_index = False  # where it can't be used, it is done without
             finally:
                 self._state = None
@@ -123,17 +124,30 @@ class Store:
 
     def _check_folder(self) -> None:
         """A link that came with somebody's repository must not lead us away."""
-        if not self._is_checked and os.path.lexists(self.folder):
+        if self._is_checked:
+            return
+        if os.path.lexists(self.folder):
             files.own_dir(self.folder)
             self._is_checked = True
+        self._new += [] if os.path.lexists(self.lock_path) else [self.lock_path]
 
     def _do(self, work: Callable[[State], Result], state: State) -> Result:
         try:
             state.catalog = self._current(state)
             return work(state)
-        except BaseException:
+        except BaseException as error:
             self._forget()  # it may be ahead of what was written
+            if isinstance(error, sqlite3.Error | Unfit) and state.is_locked:
+                self._remove_index()
+            if isinstance(error, RalphError | OSError):
+                self._take_back(state)
             raise
+
+    def _take_back(self, state: State) -> None:
+        """A refused command leaves nothing behind. The lock is still held: whoever waits for it looks for another."""
+        if state.is_locked and not (os.path.lexists(self.path) or os.path.lexists(self.journal_path)):
+            files.take_back(self._new)
+            self._new = []
 
     # --- the catalog ----------------------------------------------------------------------------
 

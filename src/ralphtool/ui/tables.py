@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 from rich.cells import cell_len
@@ -23,10 +24,16 @@ _STYLES = {"completed": "green", "partial": "yellow", "failed": "red", "blocked"
 _MARKS = {"completed": "█", "partial": "▄", "failed": "▁", "blocked": "▒"}
 _PLAIN_MARKS = {"completed": "#", "partial": "+", "failed": "-", "blocked": "!"}
 _RECENT = 60  # as many endings fit into a line
+_GAP = 2
+_NARROWEST = 6
+_ROOM = 30  # for what people want to read
+_LONGEST = 600  # characters of one text, on a screen
 
 
-def _print(what: Table | Text) -> None:
-    Console(highlight=False, markup=False, emoji=False).print(what)
+def _console() -> Console:
+    # Without colours, no other escape sequences either: as the commands that click prints for.
+    colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+    return Console(highlight=False, markup=False, emoji=False, color_system=colours)
 
 
 def show(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], nothing: str) -> None:
@@ -41,13 +48,31 @@ def show(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], nothing: 
 
 
 def _show_fitted(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in columns[:-1]:
-        table.add_column(column, no_wrap=True, overflow="ellipsis")
+    console = _console()
+    widths = _widths(columns, rows, console.width)
+    cut: Literal["ellipsis", "crop"] = "ellipsis" if writes_unicode() else "crop"
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
+    for column, width in zip(columns, widths, strict=False):
+        table.add_column(column, no_wrap=True, overflow=cut, width=width)
     table.add_column(columns[-1], overflow="fold")
     for row in rows:
-        table.add_row(*row)
-    _print(table)
+        table.add_row(*row[:-1], _shortened(row[-1]))
+    console.print(table)
+
+
+def _widths(columns: Sequence[str], rows: Sequence[Sequence[Text]], total: int) -> list[int]:
+    """Of all columns but the last, which is the one that people read: where it gets narrow, the widest give way."""
+    widths = [max(len(name), *(row[index].cell_len for row in rows)) for index, name in enumerate(columns[:-1])]
+    while sum(widths) + _GAP * len(widths) > total - _ROOM and max(widths) > _NARROWEST:
+        widths[widths.index(max(widths))] -= 1
+    return widths
+
+
+def _shortened(text: Text) -> Text:
+    """What fits on a screen: a whole file may have become one text."""
+    if len(text) <= _LONGEST:
+        return text
+    return Text.assemble(text[:_LONGEST], f"... ({len(text)} characters; --json has them all)")
 
 
 def _show_plain(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
@@ -61,12 +86,17 @@ def _show_plain(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
 
 def _line(text: str) -> Text:
     """One line of it: agents write what stands here."""
-    return Text(printable(" ".join(text.split())))
+    shown = printable(" ".join(text.split()))
+    return Text(shown if writes_unicode() else shown.encode("ascii", "backslashreplace").decode())
+
+
+def plural(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
 
 
 def say(text: str, style: str = "") -> None:
     if sys.stdout.isatty():
-        _print(Text(text, style=style))
+        _console().print(Text(text, style=style))
     else:
         click.echo(text)
 
@@ -95,9 +125,9 @@ def observations(found: Sequence[Seen], nothing: str) -> None:
     rows = []
     for seen in found:
         one = seen.observation
-        text = one.title if not one.description else f"{one.title}: {one.description}"
-        rows.append((seen.entry.id, one.type, one.category or "", one.severity or "", one.action_taken or "", text))
-    show(("ENTRY", "TYPE", "CATEGORY", "SEVERITY", "ACTION", "WHAT"), rows, nothing)
+        about = [word for word in (one.type, one.category, one.severity, one.action_taken) if word]
+        rows.append((seen.entry.id, " ".join(about), _told(one.title, one.description or "")))
+    show(("ENTRY", "KIND", "WHAT"), rows, nothing)
 
 
 def learnings(found: Sequence[Learning]) -> None:
@@ -115,8 +145,12 @@ def learnings(found: Sequence[Learning]) -> None:
 
 
 def patterns(found: Sequence[Pattern]) -> None:
-    rows = [(one.id, one.type, one.confidence or "", f"{one.name}: {one.description or ''}") for one in found]
+    rows = [(one.id, one.type, one.confidence or "", _told(one.name, one.description or "")) for one in found]
     show(("PATTERN", "TYPE", "CONFIDENCE", "WHAT"), rows, "No patterns have been found yet.")
+
+
+def _told(title: str, text: str) -> str:
+    return text if text.lstrip("*`").startswith(title) else f"{title}: {text}" if text else title
 
 
 def failures(found: dict[str, int]) -> None:
@@ -146,6 +180,6 @@ def endings(statuses: Sequence[str]) -> None:
     line = Text.assemble(*((marks[one], _STYLES[one]) for one in statuses[-_RECENT:]))
     key = Text.assemble(*(part for name in marks for part in ("  ", (marks[name], _STYLES[name]), f" {name}")))
     if sys.stdout.isatty():
-        _print(Text.assemble(line, key))
+        _console().print(Text.assemble(line, key))
     else:
         click.echo(f"{line.plain}{key.plain}")

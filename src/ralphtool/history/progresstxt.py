@@ -1,0 +1,187 @@
+"""What can be made out in a progress.txt: free text, which most loops give the same shape.
+
+    ## Codebase Patterns
+    - **Migrations**: always with IF NOT EXISTS
+
+    ## 2026-01-09 14:30 - US-001
+    - What was done
+    - **Learnings for future iterations:**
+      - The test database has to be made first
+    ---
+
+It is anybody's text: no more of a line is looked at than a person would.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import textwrap
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralphtool import project
+from ralphtool.history import kinds
+from ralphtool.history.records import Learning, Pattern, learning_id, pattern_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ralphtool.history.records import LearningType
+
+_CONTEXT = "Migrated from progress.txt"
+_SOURCE = "migration"
+_HEADING = re.compile(r"(#{1,6})\s+")
+_BULLET = re.compile(r"[-*+]\s+")
+_LABEL = re.compile(r"\*\*[^*]{1,80}:\*\*|\*\*[^*]{1,80}\*\*:")
+_DATED = re.compile(
+    r"\[?([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ]+([0-9]{2}:[0-9]{2})(:[0-9]{2})?(?:\.[0-9]+)?)?"
+    r" ?(Z|[+-][0-9]{2}:?[0-9]{2})?\S*\s*[-–—:|]*\s*(.*)"
+)
+_STORY = re.compile(r"[A-Za-z][A-Za-z0-9]*[-_][A-Za-z0-9_-]*[0-9]|[A-Z]{1,5}[0-9]+")
+_LONGEST_NAME = 60
+_LONGEST_TITLE = 200
+_LONGEST_LINE = 2000
+
+
+def read(text: str, now: str) -> tuple[tuple[Learning, ...], tuple[Pattern, ...]]:
+    """The whole text as learning-0000, and what could be made out in it. Nothing of a text without content."""
+    if not text.strip():
+        return (), ()
+    reader = _Reader()
+    reader.read(text.splitlines())
+    notes = {(note.text, note.is_pattern): note for note in reversed(reader.notes)}  # of the same words, the first
+    kept = list(reversed(notes.values()))
+    learnings = [note for note in kept if not note.is_pattern]
+    patterns = [note for note in kept if note.is_pattern]
+    whole = _learning(0, _Note(text, False, None, None), "codebase-pattern", now)
+    made = [_learning(number, note, kinds.of_learning(note.text), now) for number, note in enumerate(learnings, 1)]
+    return (whole, *made), tuple(_pattern(number, note, now) for number, note in enumerate(patterns, 1))
+
+
+class _Note(NamedTuple):
+    """One item of the text, and what stood above it."""
+
+    text: str
+    is_pattern: bool
+    moment: str | None
+    story: str | None
+
+
+def _learning(number: int, note: _Note, kind: LearningType, now: str) -> Learning:
+    return Learning(
+        id=learning_id(number),
+        type=kind,
+        content=note.text,
+        context=_CONTEXT,
+        source_prd_id=project.slug(note.story or "") or _SOURCE,
+        created_at=note.moment or now,
+    )
+
+
+def _pattern(number: int, note: _Note, now: str) -> Pattern:
+    plain = re.sub(r"[*`]", "", note.text)
+    name, colon, description = plain.partition(":")
+    if not (colon and description.strip() and len(name) <= _LONGEST_NAME):
+        name = textwrap.shorten(plain, _LONGEST_NAME, placeholder="…")
+    return Pattern(
+        id=pattern_id(number),
+        name=name.strip(),
+        type=kinds.of_pattern(note.text),
+        description=note.text,
+        discovered_at=note.moment or now,
+        source_prd_id=_SOURCE,
+        confidence="medium",
+    )
+
+
+class _Reader:
+    """Goes through the text line by line: what the headings say, and whether a list goes on."""
+
+    def __init__(self) -> None:
+        self.notes: list[_Note] = []
+        self._moment: str | None = None
+        self._story: str | None = None
+        self._level = 6  # of the heading that began the entry
+        self._list: str | None = None  # "learnings" or "patterns", inside of such a list
+        self._list_level = 0  # of the heading that announced it
+        self._indent = -1  # of the item that announced it
+        self._item: list[str] = []
+        self._in_fence = False
+
+    def read(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            shown = line.strip()[:_LONGEST_LINE]
+            if shown.startswith(("```", "~~~")):
+                self._in_fence = not self._in_fence
+            elif not self._in_fence:
+                self._read_line(line, shown)
+        self._end_item()
+
+    def _read_line(self, line: str, shown: str) -> None:
+        heading, bullet = _HEADING.match(shown), _BULLET.match(shown)
+        if self._item and line[:1] in (" ", "\t") and shown and not (heading or bullet):
+            self._item.append(line.strip())
+            return
+        self._end_item()
+        if heading:
+            self._enter(len(heading[1]), shown[heading.end() :][:_LONGEST_TITLE])
+        elif bullet:
+            self._read_item(len(line) - len(line.lstrip()), line.strip()[bullet.end() :])
+        elif _announces(shown):
+            self._list, self._list_level, self._indent = "learnings", 6, -1
+        elif shown and (not shown.strip("-") or (self._list == "learnings" and _LABEL.match(shown))):
+            self._list = None  # a rule, or the next part of the entry
+
+    def _end_item(self) -> None:
+        if self._item:
+            is_pattern = self._list == "patterns"
+            self.notes.append(_Note(" ".join(self._item), is_pattern, self._moment, self._story))
+        self._item = []
+
+    def _enter(self, level: int, heading: str) -> None:
+        if "codebase patterns" in heading.lower():
+            self._list, self._list_level, self._indent = "patterns", level, -1
+        elif _announces(heading, is_heading=True):
+            self._list, self._list_level, self._indent = "learnings", level, -1
+        elif self._list != "patterns" or level <= self._list_level:  # else a group of patterns
+            self._list = None
+            self._enter_entry(level, heading)
+
+    def _enter_entry(self, level: int, heading: str) -> None:
+        """A heading with a date begins an entry; another one does if it is no part of the last."""
+        dated = _DATED.match(heading)
+        if not dated and level > max(self._level, 2):
+            return
+        story = _STORY.search(dated[5] if dated else heading)
+        self._level = level if dated else 2
+        self._moment = _moment(dated[1], dated[2], dated[3], dated[4]) if dated else None
+        self._story = story[0] if story else None
+
+    def _read_item(self, indent: int, text: str) -> None:
+        if _announces(text):
+            self._list, self._list_level, self._indent = "learnings", 6, indent
+            return
+        if self._list == "learnings" and indent <= self._indent and _LABEL.match(text):
+            self._list = None  # the next part of the entry
+        if self._list:
+            self._item = [text]
+
+
+def _announces(text: str, *, is_heading: bool = False) -> bool:
+    """Whether it is a title like "**Learnings for future iterations:**", rather than something learnt."""
+    if len(text) > _LONGEST_TITLE:
+        return False
+    words = text.strip("*_: ").lower()
+    is_title = is_heading or text.rstrip("*_ ").endswith(":") or (text.startswith("**") and text.endswith("**"))
+    return words in ("learning", "learnings") or (is_title and words.startswith("learning") and "." not in words)
+
+
+def _moment(day: str, minute: str | None, second: str | None, zone: str | None) -> str | None:
+    """A time without a zone is taken as UTC. A day that does not exist is none."""
+    moment = f"{day}T{minute or '00:00'}{second or ':00'}"
+    zone = "Z" if zone in (None, "Z") or minute is None else f"{zone[:3]}:{zone[-2:]}"
+    try:
+        datetime.datetime.fromisoformat(f"{moment}{zone}")
+    except ValueError:
+        return None
+    return f"{moment}{zone}"
