@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Raw
 
+from ralphtool.errors import shorten
 from ralphtool.history import schema
 from ralphtool.history.records import Entry, Learning, Pattern, Progress, Record
 
@@ -20,6 +22,7 @@ Kind = TypeVar("Kind", bound=Record)
 
 KINDS: dict[str, type[Entry | Learning | Pattern]] = {"entries": Entry, "learnings": Learning, "patterns": Pattern}
 VERSION = "1.0"
+_LONGEST_NUMBER = 1000  # digits
 
 _PROGRESS = msgspec.json.Decoder(Progress)
 _DECODERS: dict[type[Record], msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(kind) for kind in KINDS.values()}
@@ -63,16 +66,38 @@ def _malformed(data: bytes, error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     if isinstance(error, UnicodeDecodeError):
-        return f"it is not UTF-8 (byte {error.start})"
+        return f"it is not UTF-8 (byte {_first_bad_byte(data, error)})"
     return f"it is not JSON ({str(error).removeprefix('JSON is malformed: ')})"
+
+
+def _first_bad_byte(data: bytes, error: UnicodeDecodeError) -> int:
+    """Counted from the beginning; the error may count from that of a string."""
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as whole:
+        return whole.start
+    return error.start
+
+
+def _plain(data: bytes | Raw) -> Any:
+    """The same as dicts and lists, whatever numbers it has; to look for what is wrong with it. Raises Invalid."""
+    try:
+        return json.loads(bytes(data), parse_int=_number, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        raise Invalid(_malformed(bytes(data), error)) from None
+
+
+def _number(digits: str) -> int | float:
+    return int(digits) if len(digits) < _LONGEST_NUMBER else float("inf")
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
 
 
 def _later_minor(data: bytes, error: msgspec.ValidationError) -> Progress:
     """A document of a later 1.x may have fields that we don't know: what we know of it is checked all the same."""
-    try:
-        value = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as broken:
-        raise Invalid(_malformed(data, broken)) from None
+    value = _plain(data)
     return _convert(value, Progress, error, "", lenient=_is_later(value))
 
 
@@ -115,7 +140,7 @@ def check_unique(name: str, ids: Sequence[str]) -> None:
 
 
 def taken(name: str, number: int, id: str) -> Invalid:
-    return Invalid(f"{name}[{number}].id: {id!r} is there already: ids are unique")
+    return Invalid(f"{name}[{number}].id: {shorten(id)} is there already: ids are unique")
 
 
 def decode(data: bytes | Raw, kind: type[Kind], where: str, lenient: bool) -> Kind:
@@ -124,12 +149,15 @@ def decode(data: bytes | Raw, kind: type[Kind], where: str, lenient: bool) -> Ki
         found: Kind = _DECODERS[kind].decode(data)
         return found
     except msgspec.ValidationError as error:
-        return _convert(msgspec.json.decode(data), kind, error, where, lenient=lenient)
+        return _convert(_plain(data), kind, error, where, lenient=lenient)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Invalid(f"{where}: {_malformed(bytes(data), error)}") from None
 
 
 def check_head(data: bytes) -> bool:
     """Checks everything but the records; tells whether those may have fields that we don't know. Raises Invalid."""
     try:
+        data.decode("utf-8")  # what we don't know is passed over by its brackets and quotes alone
         fields = _FIELDS.decode(data)
     except msgspec.ValidationError:
         raise Invalid("the document: it is not an object") from None
@@ -137,17 +165,7 @@ def check_head(data: bytes) -> bool:
         raise Invalid(_malformed(data, error)) from None
     lists = {name: Raw(b"[]") for name, raw in fields.items() if name in KINDS and bytes(memoryview(raw)[:1]) == b"["}
     head = parse(msgspec.json.encode(fields | lists))
-    if later := is_later_minor(head.version):
-        _check_text(data)
-    return later
-
-
-def _check_text(data: bytes) -> None:
-    """What we don't know is passed over by its brackets and quotes alone."""
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise Invalid(_malformed(data, error)) from None
+    return is_later_minor(head.version)
 
 
 # --- where its parts are ----------------------------------------------------------------------------
@@ -163,21 +181,39 @@ class Span(NamedTuple):
 Layout = dict[str, Span]
 
 
-def measure(data: bytes) -> Layout:
-    """Where the three lists stand in a document that has been parsed."""
-    layout: Layout = {}
+class Field(NamedTuple):
+    """Where a field stands: its name, and its value."""
+
+    name: str
+    begin: int
+    start: int
+    end: int
+
+
+def fields_of(data: bytes) -> list[Field]:
+    """The fields of an object that has been parsed, in their order; raises Invalid if one stands twice."""
+    try:
+        decoded = _FIELDS.decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:  # in what a lenient look had passed over
+        raise Invalid(_malformed(data, error)) from None
+    fields: list[Field] = []
     position = 0
-    for name, raw in _FIELDS.decode(data).items():
+    for name, raw in decoded.items():
         found = _NAME.match(data, position)
         text = memoryview(raw)
         if found is None or data[found.end() : found.end() + len(text)] != text:
-            raise Invalid(f"{name}: a field stands twice in the document")
+            break
+        begin = data.index(b'"', position)
         position = found.end() + len(text)
-        if name in KINDS:
-            layout[name] = Span(found.end(), position)
-    if data[position:].strip() != b"}":
+        fields.append(Field(name, begin, found.end(), position))
+    if data[position:].strip(b" \t\r\n{") != b"}":
         raise Invalid("a field stands twice in the document")
-    return layout
+    return fields
+
+
+def measure(data: bytes) -> Layout:
+    """Where the three lists stand in a document that has been parsed."""
+    return {field.name: Span(field.start, field.end) for field in fields_of(data) if field.name in KINDS}
 
 
 def items(section: bytes) -> Iterator[tuple[Raw, int]]:
@@ -234,17 +270,45 @@ def grow(read: Read, layout: Layout, added: dict[str, list[bytes]], replaced: li
     return Grown(edits, _moved(layout, fresh, edits), places)
 
 
+_CHANGING = ("context", "times_referenced", "still_valid")
+
+
 def changes(read: Read, span: Span, changed: dict[str, bytes]) -> list[Edit]:
-    """Edits that bring learnings up to date: the fields that change, and no others, known or not."""
+    """Edits that bring learnings up to date: the values that changed, and not a byte besides."""
     edits = []
     for raw, start in items(read(span.open, span.end)):
-        fields = _FIELDS.decode(raw)
-        if text := changed.get(msgspec.json.decode(fields["id"])):
-            new = _FIELDS.decode(text)
-            fields.update({name: new[name] for name in ("context", "times_referenced", "still_valid") if name in new})
-            start += span.open
-            edits.append(Edit(start, start + len(memoryview(raw)), _indented(msgspec.json.encode(fields))))
+        old = _FIELDS.decode(raw)
+        if text := changed.get(msgspec.json.decode(old["id"])):
+            new = {name: value for name, value in _FIELDS.decode(text).items() if name in _CHANGING}
+            fields = {name: value for name, value in new.items() if _differs(value, old.get(name), name)}
+            edits += _field_edits(bytes(raw), span.open + start, fields)
     return edits
+
+
+def _differs(new: Raw, old: Raw | None, name: str) -> bool:
+    absent = {"times_referenced": 0, "still_valid": True}.get(name)
+    return bool(msgspec.json.decode(new) != (absent if old is None else msgspec.json.decode(old)))
+
+
+def _field_edits(record: bytes, position: int, fields: dict[str, Raw]) -> list[Edit]:
+    """Edits of an object's fields; one that it lacks comes behind the last, spaced as that one is."""
+    known = fields_of(record)
+    edits = [
+        Edit(position + field.start, position + field.end, bytes(fields[field.name]))
+        for field in known
+        if field.name in fields
+    ]
+    missing = fields.keys() - {field.name for field in known}
+    added = b"".join(_like_last(record, known, name, value) for name, value in fields.items() if name in missing)
+    end = position + known[-1].end
+    return [*edits, Edit(end, end, added)] if added else edits
+
+
+def _like_last(record: bytes, known: list[Field], name: str, value: Raw) -> bytes:
+    last = known[-1]
+    before = record[known[-2].end : last.begin] if len(known) > 1 else b", "
+    colon = record[last.begin : last.start].rpartition(b'"')[2]
+    return b'%b"%b"%b%b' % (before, name.encode(), colon, bytes(value))
 
 
 def _indented(text: bytes) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from functools import cache
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import msgspec
 
 from ralphtool.errors import shorten
-from ralphtool.history.records import Progress, Record
+from ralphtool.history.records import Progress, Record, is_moment
 
 _TYPES = {"string": str, "integer": int, "boolean": bool, "array": list, "object": dict}
 
@@ -47,15 +48,23 @@ def _make_portable(field: dict[str, Any]) -> None:
 
 def explain(error: msgspec.ValidationError, value: object, kind: type[Record], where: str = "") -> str:
     """Which field is wrong, how, and what is allowed there. `where` is the path of the value itself."""
-    steps = _steps(str(error))
-    field = _definition(kind)
-    try:
-        for step in steps:
-            value, field = _enter(value, field, step)
-    except (KeyError, IndexError, TypeError):  # a hostile name that looks like a path
-        return f"{where or 'the document'}: {shorten(str(error), 200)}"
-    path = where + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
-    return _complaint(path.removeprefix("."), value, field) or f"{path}: {shorten(str(error), 200)}"
+    paths = []
+    for steps in (_steps(str(error)), []):
+        path = where + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+        try:
+            found = _complaint(path.removeprefix("."), *_at(value, _definition(kind), steps))
+        except (KeyError, IndexError, TypeError):  # the name of a field, made to look like a path
+            continue
+        if found:
+            return found
+        paths.append(path.removeprefix("."))
+    return f"{paths[0] or 'the document'}: {shorten(str(error), 200)}"
+
+
+def _at(value: Any, field: dict[str, Any], steps: list[str | int]) -> tuple[Any, dict[str, Any]]:
+    for step in steps:
+        value, field = _enter(value, field, step)
+    return value, field
 
 
 def _steps(message: str) -> list[str | int]:
@@ -77,17 +86,19 @@ def _enter(value: Any, field: dict[str, Any], step: str | int) -> tuple[Any, dic
 
 def _complaint(path: str, value: object, field: dict[str, Any]) -> str | None:
     wanted = field["type"]
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"{path}: the number is out of range"
     if type(value) is not _TYPES[wanted]:
         return f"{path or 'the document'}: {_shown(value)} is not {_an(wanted)}"
     if isinstance(value, dict):
         return _complaint_about_keys(path, value, field)
     if "enum" in field and value not in field["enum"]:
         return f"{path}: {_shown(value)} is not one of {', '.join(field['enum'])}"
-    if field.get("format") == "date-time":
+    if field.get("format") == "date-time" and not is_moment(str(value)):
         return f"{path}: {_shown(value)} is not a date and time with its zone, as in 2026-01-31T09:30:00Z"
-    if "pattern" in field:
+    if "pattern" in field and ("\n" in str(value) or not re.search(field["pattern"], str(value), re.ASCII)):
         return f"{path}: {_shown(value)} does not match {field['pattern']}"
-    if "minimum" in field:
+    if "minimum" in field and isinstance(value, int) and value < field["minimum"]:
         return f"{path}: {_shown(value)} is less than {field['minimum']}"
     return None
 
@@ -95,7 +106,8 @@ def _complaint(path: str, value: object, field: dict[str, Any]) -> str | None:
 def _complaint_about_keys(path: str, value: dict[str, Any], field: dict[str, Any]) -> str | None:
     dot = "." if path else ""
     if unknown := [key for key in value if key not in field["properties"]]:
-        name = unknown[0] if unknown[0].isidentifier() else shorten(unknown[0])
+        plain = unknown[0].isidentifier() and unknown[0].isascii() and len(unknown[0]) <= 60
+        name = unknown[0] if plain else shorten(unknown[0])
         return f"{path}{dot}{name}: there is no such field; the fields are {', '.join(field['properties'])}"
     if missing := [key for key in field["required"] if key not in value]:
         return f"{path}{dot}{missing[0]}: it is required, and missing"
