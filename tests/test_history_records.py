@@ -734,7 +734,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     "a number beyond all": (raw("1e400", DURATION), "entries[0].duration_seconds: "),
     "an integer of 5000 digits": (raw("1" * 5000, DURATION), "entries[0].duration_seconds: "),
     "a byte order mark": (b"\xef\xbb\xbf" + encoded(FULL), "byte order mark"),
-    "UTF-16": (json.dumps(FULL).encode("utf-16"), "not JSON"),
+    "UTF-16": (json.dumps(FULL).encode("utf-16"), "not UTF-8"),
     "truncated": (encoded(FULL)[:-1], "truncated"),
     "truncated within a record": (encoded(FULL)[:400], "truncated"),
     "two documents": (encoded(FULL) + b"\n" + encoded(FULL), "trailing characters"),

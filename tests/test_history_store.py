@@ -356,11 +356,10 @@ def test_what_was_added_is_there_and_every_question_is_answered(history: History
     assert history.notices == history.problems() == []
 
 
-def test_the_last_0_entries_are_none(history: History) -> None:
+@pytest.mark.parametrize("question", [History.entries, History.observations, History.blockers, History.endings])
+def test_the_last_0_entries_are_none(history: History, question: Callable[..., list[object]]) -> None:
     fill(history)
-    assert (
-        history.entries(last=0) == history.observations(last=0) == history.blockers(last=0) == history.endings(0) == []
-    )
+    assert question(history, last=0) == []
 
 
 def test_a_fold_changes_no_answer_and_writes_what_was_exported(history: History) -> None:

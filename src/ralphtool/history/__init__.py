@@ -142,9 +142,9 @@ class History(Store):
     def load(self) -> Progress:
         """Everything, read and checked."""
         self.first_use()
-        data = self.whole_document()
+        found = self.whole_document()
         try:
-            return document.parse(self.export() if data is None else data)
+            return document.parse(*found) if found else document.parse(self.export())
         except Invalid:
             pass  # it may have been read while somebody was writing it; else this is told now
         try:
@@ -192,7 +192,7 @@ class History(Store):
 
     def blockers(self, *, last: int | None = None, prd_id: str | None = None) -> list[Seen]:
         """The blockers among what was observed, likewise."""
-        found = self.entries(last=last, prd_id=prd_id) if last else self._entries("blockers > 0", None, prd_id)
+        found = self._entries("blockers > 0", None, prd_id) if last is None else self.entries(last=last, prd_id=prd_id)
         return [seen for seen in _seen(found) if seen.observation.type == "blocker"]
 
     def learnings(

@@ -125,7 +125,7 @@ class Catalog:
             if "".join(f"{sql};\n" for (sql,) in made) == _TABLES:
                 found.refresh()
                 return found
-        except (sqlite3.Error, msgspec.DecodeError):
+        except (sqlite3.Error, Unfit):
             pass  # not a database, or a damaged one: it will be made anew
         if found:
             found.close()
@@ -154,7 +154,10 @@ class Catalog:
         if version == self._version:
             return False
         self._version = version
-        self.facts = msgspec.json.decode(self._one("SELECT json FROM facts") or b"", type=Facts)
+        try:
+            self.facts = msgspec.json.decode(self._one("SELECT json FROM facts") or b"", type=Facts)
+        except msgspec.DecodeError:
+            raise Unfit from None
         self.pending, self._last, self.renamed, self.journal_end = [], {}, {}, 0
         return True
 

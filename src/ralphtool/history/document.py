@@ -43,8 +43,8 @@ class TooNew(Invalid):
 # --- reading it whole -------------------------------------------------------------------------------
 
 
-def parse(data: bytes) -> Progress:
-    """The document, every field checked; raises Invalid."""
+def parse(data: bytes, is_measured: bool = False) -> Progress:
+    """The document, every field checked; raises Invalid. `is_measured`: whether `measure` had nothing to complain."""
     try:
         progress = _PROGRESS.decode(data)
         _check_version(progress.version)
@@ -52,7 +52,8 @@ def parse(data: bytes) -> Progress:
         progress = _later_minor(data, error)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Invalid(_malformed(data, error)) from None
-    measure(data)  # which sees fields that stand twice
+    if not is_measured:
+        measure(data)  # which sees fields that stand twice
     for name in KINDS:
         check_unique(name, [record.id for record in getattr(progress, name)])
     return progress
@@ -63,20 +64,13 @@ def _malformed(data: bytes, error: Exception) -> str:
         return "it begins with a byte order mark, which JSON does not have: save it without"
     if not data.strip():
         return "it is empty"
-    if isinstance(error, RecursionError):
-        return "it is nested too deeply"
-    if isinstance(error, UnicodeDecodeError):
-        return f"it is not UTF-8 (byte {_first_bad_byte(data, error)})"
-    return f"it is not JSON ({str(error).removeprefix('JSON is malformed: ')})"
-
-
-def _first_bad_byte(data: bytes, error: UnicodeDecodeError) -> int:
-    """Counted from the beginning; the error may count from that of a string."""
     try:
         data.decode("utf-8")
-    except UnicodeDecodeError as whole:
-        return whole.start
-    return error.start
+    except UnicodeDecodeError as wrong:
+        return f"it is not UTF-8 (byte {wrong.start})"
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    return f"it is not JSON ({str(error).removeprefix('JSON is malformed: ')})"
 
 
 def _plain(data: bytes | Raw) -> Any:
@@ -271,6 +265,7 @@ def grow(read: Read, layout: Layout, added: dict[str, list[bytes]], replaced: li
 
 
 _CHANGING = ("context", "times_referenced", "still_valid")
+_FIELD_NAMES = Learning.__struct_fields__
 
 
 def changes(read: Read, span: Span, changed: dict[str, bytes]) -> list[Edit]:
@@ -291,24 +286,26 @@ def _differs(new: Raw, old: Raw | None, name: str) -> bool:
 
 
 def _field_edits(record: bytes, position: int, fields: dict[str, Raw]) -> list[Edit]:
-    """Edits of an object's fields; one that it lacks comes behind the last, spaced as that one is."""
+    """Edits of a learning's fields; one that it lacks comes where it usually stands, spaced as the others are."""
     known = fields_of(record)
-    edits = [
-        Edit(position + field.start, position + field.end, bytes(fields[field.name]))
-        for field in known
-        if field.name in fields
-    ]
-    missing = fields.keys() - {field.name for field in known}
-    added = b"".join(_like_last(record, known, name, value) for name, value in fields.items() if name in missing)
-    end = position + known[-1].end
-    return [*edits, Edit(end, end, added)] if added else edits
+    edits = []
+    for name, value in fields.items():
+        place = next((field for field in known if field.name == name), None)
+        if place:
+            edits.append(Edit(position + place.start, position + place.end, bytes(value)))
+        else:
+            before = _FIELD_NAMES[: _FIELD_NAMES.index(name)]
+            after = max((field for field in known if field.name in before), key=lambda field: field.end)
+            edits.append(Edit(position + after.end, position + after.end, _like(record, known, name, value)))
+    return edits
 
 
-def _like_last(record: bytes, known: list[Field], name: str, value: Raw) -> bytes:
-    last = known[-1]
-    before = record[known[-2].end : last.begin] if len(known) > 1 else b", "
-    colon = record[last.begin : last.start].rpartition(b'"')[2]
-    return b'%b"%b"%b%b' % (before, name.encode(), colon, bytes(value))
+def _like(record: bytes, known: list[Field], name: str, value: Raw) -> bytes:
+    """A further field, with the blanks that the second one has around it: every learning has two."""
+    first, second = known[:2]
+    blanks = record[first.end : second.begin]
+    colon = record[second.begin : second.start].rpartition(b'"')[2]
+    return b'%b"%b"%b%b' % (blanks, name.encode(), colon, bytes(value))
 
 
 def _indented(text: bytes) -> bytes:

@@ -73,6 +73,7 @@ class Line(NamedTuple):
     batch: Batch | None
     problem: str | None
     is_whole: bool = True
+    room: int = 0  # how many zeros stand before it
 
 
 def new_head() -> bytes:
@@ -100,26 +101,30 @@ def decode(data: bytes) -> Batch:
 def read(data: bytes, offset: int) -> tuple[list[Line], int]:
     """The lines of what stands in the journal from `offset` on, and how long they are: behind that is a torn tail."""
     data = data.rstrip(b"\0")
-    whole = data.rfind(b"\n") + 1
+    *whole, tail = data.split(b"\n")
     lines = []
     position = offset
-    for text in data[:whole].split(b"\n")[:-1]:
+    for text in whole:
         if position or len(text) + 1 != _HEAD_LENGTH or not text.startswith(_HEAD):
             lines.append(checked(position, text))
         position += len(text) + 1
-    tail = checked(position, data[whole:-1])
-    if tail.batch:  # nothing but the end of its line is wrong: somebody has been told that it was written
-        return [*lines, tail._replace(is_whole=False)], len(data)
-    return lines, whole
+    last = checked(position, tail[:-1])
+    if last.batch:  # nothing but the end of its line is wrong: somebody has been told that it was written
+        return [*lines, last._replace(is_whole=False)], len(data)
+    while lines and lines[-1].batch is None and lines[-1].room:
+        torn = lines.pop()  # it stands behind room that was never used: whoever wrote it was never told so
+        position = torn.start - torn.room
+    return lines, position - offset
 
 
 def checked(start: int, text: bytes) -> Line:
     """A line, if its checksum fits. Zeros before it are room that was never used."""
-    start += len(text) - len(text := text.lstrip(b"\0"))
+    room = len(text) - len(text := text.lstrip(b"\0"))
+    line = Line(start + room, text, None, "its checksum does not fit", room=room)
     checksum, _, data = text.partition(b" ")
     if checksum != b"%08x" % zlib.crc32(data):
-        return Line(start, text, None, "its checksum does not fit")
+        return line
     try:
-        return Line(start, text, _BATCH.decode(data), None)
+        return line._replace(batch=_BATCH.decode(data), problem=None)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return Line(start, text, None, f"this version can't read it ({error})")
+        return line._replace(problem=f"this version can't read it ({error})")

@@ -94,4 +94,8 @@ def _put_away(found: Migration) -> None:
             return
     except FileNotFoundError:
         return  # somebody else has just done it
+    except PermissionError:
+        if os.path.lexists(found.backup):
+            raise
+        os.rename(found.path, found.backup)  # a file system that knows no second names
     files.remove(found.path)

@@ -86,6 +86,7 @@ class Journal:
     def __init__(self, path: str) -> None:
         self.path = path
         self._fd = -1
+        self._refusal: OSError | None = None  # why it can't be written
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             self.head = journal.head_of(self._fd)
@@ -96,6 +97,7 @@ class Journal:
             if error.errno not in _NOT_TO_WRITE:
                 raise
             self._fd = files.open_here(path)  # one that may only be read; or none of ours, which is told
+            self._refusal = error
             self.head = journal.head_of(self._fd)
 
     @property
@@ -112,6 +114,8 @@ class Journal:
 
     def write(self, data: bytes, position: int, end: int) -> int:
         """One synced write; tells where the file ends now, if it ended at `end`. If it fails, all is as it was."""
+        if self._refusal:
+            raise self._refusal
         is_new = position == 0
         if self._fd < 0:
             self._fd = files.open_here(self.path, os.O_RDWR | os.O_CREAT)

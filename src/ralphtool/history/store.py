@@ -75,8 +75,9 @@ class Store:
 
     def close(self) -> None:
         """Gives back what it holds open; it can be used again. Whoever forgets this loses nothing."""
-        self._forget()
-        self._lock.close()
+        with self._turn:
+            self._forget()
+            self._lock.close()
 
     # --- opening --------------------------------------------------------------------------------
 
@@ -209,6 +210,7 @@ class Store:
             os.replace(aside, self.index_path)
             filed = Catalog.from_file(self.index_path)
         except (OSError, sqlite3.Error):
+            self._remove_index()
             return None  # a folder that we may only read, or a full disk: then it is made again next time
         if filed:
             catalog.close()
@@ -226,17 +228,24 @@ class Store:
             except OSError:
                 pass  # it is only a cache; what can't be removed is not believed either
 
-    def whole_document(self) -> bytes | None:
-        """The document as it lies there, read while nobody folds; None if there is more to it than that."""
+    def whole_document(self) -> tuple[bytes, bool] | None:
+        """The document as it lies there, and whether its layout is known; None if there is more to it than that."""
         self._check_folder()
         with self._turn:
             if self._state:
                 return None
             with State(self.path, self.journal_path, self._lock, write=False) as state:
                 try:
-                    return None if state.journal.head else state.read(0, state.document.size)
+                    data = None if state.journal.head else state.read(0, state.document.size)
+                    return None if data is None else (data, self._knows(state))
                 except Changed:
                     return None
+
+    def _knows(self, state: State) -> bool:
+        if self._catalog is None or not state.fits(self._catalog.facts):
+            self._forget()
+            self._catalog = self._from_file(state)
+        return self._catalog is not None
 
     # --- writing --------------------------------------------------------------------------------
 
@@ -330,6 +339,7 @@ class Store:
         if new is None:
             raise Changed
         state.journal.remove()
+        state.is_torn = False
         old.close()
         state.document = Document(self.path)
         self._note_fold(state, grown, new)
