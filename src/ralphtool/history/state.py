@@ -152,16 +152,13 @@ class Lock(files.Locked):
 
     def __init__(self, path: str) -> None:
         super().__init__(path, here=True)
-        self._pid = 0
 
     def __enter__(self) -> Lock:
-        # After a fork both processes have the same open file, and with it the same lock.
-        if self.fd >= 0 and self._pid == os.getpid():
+        if self.fd >= 0:
             fcntl.flock(self.fd, fcntl.LOCK_EX)
             if self._still_there():
                 return self
-        self.close()
-        self._pid = os.getpid()
+            self.close()
         super().__enter__()
         return self
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import weakref
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -59,16 +60,16 @@ class Store:
         self.lock_path = os.path.join(self.folder, "progress.lock")
         self.notices: list[str] = []  # what went wrong meanwhile, and was answered for; somebody should hear of it
         self._trusts_index = True
-        self._lock = Lock(self.lock_path)
         self._is_checked = False
         self._new: list[str] = []  # what was not there before the first use
         self._begin()
+        _all.add(self)
         self._secrets = secrets.values()
         self._secret_texts = [msgspec.json.encode(secret)[1:-1] for secret in self._secrets]
 
     def _begin(self) -> None:
         """What belongs to one process: after a fork, neither locks nor connections to SQLite are of any use."""
-        self._pid = os.getpid()
+        self._lock = Lock(self.lock_path)
         self._turn = threading.RLock()
         self._catalog: Catalog | None = None
         self._state: State | None = None  # the one that is open
@@ -93,8 +94,6 @@ class Store:
         return self._with_state(lambda state: state.catalog.last_iteration(prd_id), write=False) + 1
 
     def _with_state(self, work: Callable[[State], Result], *, write: bool) -> Result:
-        if self._pid != os.getpid():
-            self._begin()
         self.first_use()
         with self._turn:
             if self._state:  # somebody asks from inside of what is being written
@@ -369,6 +368,17 @@ class Store:
         files.append(self.damaged_path, b"".join(b"# %b\n%b\n" % (fresh[text].encode(), text) for text in fresh))
         for _, reason in problems:
             self.notices.append(f"a record of {self.journal_path} was put into {self.damaged_path}: {reason}")
+
+
+_all: weakref.WeakSet[Store] = weakref.WeakSet()
+
+
+def _begin_all() -> None:
+    for store in _all:
+        store._begin()
+
+
+os.register_at_fork(after_in_child=_begin_all)
 
 
 def _read_on(catalog: Catalog, state: State) -> None:
