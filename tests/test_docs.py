@@ -6,10 +6,12 @@ import ast
 import re
 import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ralphtool import errors
+from ralphtool.history import History, document, schema
 from ralphtool.testing import check_adapter
 
 ROOT = Path(__file__).parent.parent
@@ -71,3 +73,47 @@ def test_scripts_can_be_run() -> None:
         script = ROOT / "scripts" / name
         assert script.stat().st_mode & 0o100, name
         assert f"scripts/{name}" in "".join(page.read_text() for page in PAGES)
+
+
+# --- docs/progress-json.md --------------------------------------------------------------------------
+
+PROGRESS = (ROOT / "docs/progress-json.md").read_text()
+
+
+def fields_of(definition: dict[str, Any]) -> tuple[set[str], set[str]]:
+    return set(definition["properties"]), set(definition["required"])
+
+
+def test_the_example_of_progress_json_is_valid() -> None:
+    [example] = re.findall(r"```json\n(.*?)```", PROGRESS, re.DOTALL)
+    progress = document.parse(example.encode())
+    assert progress.entries[0].observations[1].related_learning_id == progress.learnings[0].id
+
+
+def test_the_fields_of_progress_json_are_those_of_the_schema() -> None:
+    whole = schema.schema()
+    wanted = [fields_of(whole), *(fields_of(whole["$defs"][name]) for name in ("Entry", "Observation"))]
+    wanted += [fields_of(whole["$defs"][name]) for name in ("IterationContext", "Learning", "Pattern")]
+    table = PROGRESS.partition("| | fields |")[2].partition("\n\n")[0]
+    rows = [row.split("|")[2] for row in table.splitlines() if row.count("|") == 3 and "---" not in row]
+    told = [(set(re.findall(r"\w+", row)), set(re.findall(r"\*\*(\w+)\*\*", row))) for row in rows]
+    assert told == wanted
+
+
+def test_the_words_of_progress_json_are_those_of_the_schema() -> None:
+    names = {"entry": "Entry", "observation": "Observation", "context": "IterationContext"}
+    names |= {"learning": "Learning", "pattern": "Pattern"}
+    found = re.findall(r"^\| (\w+)\.(\w+) \| (.*) \|$", PROGRESS, re.MULTILINE)
+    told = {(names[kind], field): set(words.split(", ")) for kind, field, words in found}
+    definitions = schema.schema()["$defs"].items()
+    fields = [(kind, name, field) for kind, one in definitions for name, field in one["properties"].items()]
+    assert told == {(kind, name): set(field["enum"]) for kind, name, field in fields if "enum" in field}
+
+
+def test_the_example_of_writing_works(tmp_path: Path) -> None:
+    [example] = re.findall(r"```python\n(.*?)```", PROGRESS, re.DOTALL)
+    exec(compile(example.replace("path/to/project", str(tmp_path)), "example", "exec"), {})
+    history = History(str(tmp_path))
+    [entry], [learning] = history.entries(), history.learnings()
+    assert entry.observations[0].related_learning_id == learning.id
+    assert learning.source_entry_id == entry.id
