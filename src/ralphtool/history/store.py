@@ -61,6 +61,7 @@ class Store:
         self.notices: list[str] = []  # what went wrong meanwhile, and was answered for; somebody should hear of it
         self._trusts_index = True
         self._is_checked = False
+        self._fold_from = 0  # how long the journal has to be before a fold is tried
         self._new: list[str] = []  # what was not there before the first use
         self._begin()
         _all.add(self)
@@ -300,7 +301,7 @@ class Store:
         facts.last, facts.last_check = facts.read_to + len(head), line[:8].decode()
         facts.read_to = facts.last + len(line)
         state.catalog.take(Written(batch, facts.last, len(line) - 1))
-        if facts.read_to * _SHARE >= state.document.size:
+        if facts.read_to * _SHARE >= state.document.size and facts.read_to >= self._fold_from:
             self._fold_now_or_later(state)
 
     # --- folding --------------------------------------------------------------------------------
@@ -318,9 +319,11 @@ class Store:
         return False
 
     def _fold_now_or_later(self, state: State) -> None:
-        """What was to be written is safe in the journal. A fold that fails is tried again by the next append."""
+        """What was to be written is safe in the journal. A fold that fails is tried again when that has doubled."""
+        self._fold_from = 2 * state.catalog.facts.read_to
         try:
             self._fold(state)
+            self._fold_from = 0
         except (OSError, Changed, Stale, Unfit, sqlite3.Error) as error:
             self._forget()
             why = ", because somebody else was writing it" if isinstance(error, Changed) else f" ({error})"
