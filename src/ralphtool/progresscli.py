@@ -32,6 +32,7 @@ def _utf8(context: click.Context, parameter: click.Parameter, value: str | None)
 _SHOWN = 20  # entries, where nobody says how many
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 _LAST = click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N entries.")
+_LAST_RECORDS = click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N of them.")
 _PRD = click.option(
     "--prd", "prd_id", metavar="ID", callback=_utf8, help="Only of this PRD: <change>-<story> in lower case."
 )
@@ -193,11 +194,17 @@ def _show_observations(history: History, name: str, found: Sequence[Seen], as_js
 @progress.group(invoke_without_command=True)
 @click.option("--type", "kind", type=click.Choice(get_args(LearningType)), help="Only of this type.")
 @click.option("--all", "everything", is_flag=True, help="Also those that hold no longer.")
+@_LAST_RECORDS
 @_PRD
 @_JSON
 @click.pass_context
 def learnings(
-    context: click.Context, kind: LearningType | None, everything: bool, prd_id: str | None, as_json: bool
+    context: click.Context,
+    kind: LearningType | None,
+    everything: bool,
+    last: int | None,
+    prd_id: str | None,
+    as_json: bool,
 ) -> None:
     """What was learnt, and still holds.
 
@@ -209,7 +216,7 @@ def learnings(
     if context.invoked_subcommand is not None:
         return
     history = _history()
-    found = history.learnings((kind,) if kind else (), prd_id=prd_id, valid_only=not everything)
+    found = history.learnings((kind,) if kind else (), prd_id=prd_id, valid_only=not everything)[-(last or 0) :]
     if as_json:
         _print_json({"learnings": found})
     else:
@@ -247,9 +254,10 @@ def invalidate(id: str, why: str, as_json: bool) -> None:
 
 @progress.command()
 @click.option("--type", "kind", type=click.Choice(get_args(PatternType)), help="Only of this type.")
+@_LAST_RECORDS
 @_PRD
 @_JSON
-def patterns(kind: PatternType | None, prd_id: str | None, as_json: bool) -> None:
+def patterns(kind: PatternType | None, last: int | None, prd_id: str | None, as_json: bool) -> None:
     """The patterns of the code base that were found.
 
     \b
@@ -257,7 +265,7 @@ def patterns(kind: PatternType | None, prd_id: str | None, as_json: bool) -> Non
       ralphtool progress patterns --type error-handling
     """
     history = _history()
-    found = history.patterns((kind,) if kind else (), prd_id=prd_id)
+    found = history.patterns((kind,) if kind else (), prd_id=prd_id)[-(last or 0) :]
     if as_json:
         _print_json({"patterns": found})
     else:
@@ -266,16 +274,19 @@ def patterns(kind: PatternType | None, prd_id: str | None, as_json: bool) -> Non
 
 
 @progress.command()
+@_LAST
+@_PRD
 @_JSON
-def failures(as_json: bool) -> None:
+def failures(last: int | None, prd_id: str | None, as_json: bool) -> None:
     """What was observed in attempts that failed or were blocked, by category.
 
     \b
-    Example:
+    Examples:
       ralphtool progress failures
+      ralphtool progress failures --last 50
     """
     history = _history()
-    found: dict[Any, int] = dict(history.failures())
+    found: dict[Any, int] = dict(history.failures(last=last, prd_id=prd_id))
     if as_json:
         _print_json({"failures": found})
     else:

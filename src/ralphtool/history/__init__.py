@@ -211,9 +211,13 @@ class History(Store):
         rows = self._rows(f"SELECT text FROM patterns{_where(conditions)} ORDER BY seq", *values)
         return [_PATTERN.decode(text) for (text,) in rows]
 
-    def failures(self) -> dict[Category, int]:
+    def failures(self, *, last: int | None = None, prd_id: str | None = None) -> dict[Category, int]:
         """How often each category was observed in entries that failed or were blocked; the most frequent first."""
-        return dict(self._rows("SELECT category, times FROM failures ORDER BY times DESC, category"))
+        if last is None and prd_id is None:
+            return dict(self._rows("SELECT category, times FROM failures ORDER BY times DESC, category"))
+        failed = [one for one in self.entries(last=last, prd_id=prd_id) if one.status in ("failed", "blocked")]
+        times = Counter(one.observation.category for one in _seen(failed) if one.observation.category)
+        return dict(sorted(times.items(), key=lambda item: (-item[1], item[0])))
 
     def tallies(self) -> list[Tally]:
         """How the attempts of each PRD ended, in the order in which they were last tried."""
