@@ -67,7 +67,7 @@ def opened(folder: Path, fields: Fields | None = None) -> History:
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock"}
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 # --- looking back -----------------------------------------------------------------------------------

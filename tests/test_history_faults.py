@@ -274,7 +274,7 @@ def nothing(ralph: Ralph) -> None:
 
 # --- what has to hold -------------------------------------------------------------------------------
 
-OURS = {"progress.json", "progress.lock", "progress.index", "progress.journal", "progress.journal.damaged"}
+OURS = {"progress.json", "progress.index", "progress.journal", "progress.journal.damaged"}
 ASIDES = {
     ".progress.json.ralph-aside",
     "progress.index.aside",
@@ -352,7 +352,7 @@ class Case:
             assert history.notices == []
         assert records_in_document(ralph) == found + Counter(["later-1"])
         names = set(os.listdir(folder_of(ralph)))
-        wanted = {"progress.json", "progress.lock", *(["progress.journal.damaged"] if self.aside else [])}
+        wanted = {"progress.json", *(["progress.journal.damaged"] if self.aside else [])}
         assert names - {"progress.index"} == wanted
         if self.aside:
             assert (folder_of(ralph) / "progress.journal.damaged").read_text().count(self.aside) == 1
@@ -550,7 +550,7 @@ def judge_migration(scene: Scene, done: bool) -> None:
     with history_of(ralph) as history:
         assert sorted(names_of(history.load())) == sorted(OLD_RECORDS)
         history.append(entry("later", 1))
-    assert set(os.listdir(folder_of(ralph))) == {"progress.json", "progress.lock"}
+    assert set(os.listdir(folder_of(ralph))) == {"progress.json"}
 
 
 def names_of(progress: Progress) -> list[str]:
@@ -714,7 +714,7 @@ def check_end(ralph: Ralph) -> Progress:
     assert not (folder_of(ralph) / "progress.journal.damaged").exists()
     assert found == exported == document_of(ralph)
     check_numbers(found)
-    assert set(os.listdir(folder_of(ralph))) - {"progress.index", "locks"} == {"progress.json", "progress.lock"}
+    assert set(os.listdir(folder_of(ralph))) - {"progress.index", "locks"} == {"progress.json"}
     return found
 
 

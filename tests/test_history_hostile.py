@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import sqlite3
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -73,6 +77,8 @@ def test_one_asks_while_the_other_appends(tmp_path: Path) -> None:
 
 WORKER = """
 import sys
+import threading
+import time
 from ralphtool.analyzer import look_back, record
 from ralphtool.history import History
 history, name = History(sys.argv[1]), sys.argv[2]
@@ -324,3 +330,164 @@ def test_json_is_ascii(ralph: Ralph) -> None:
     shown = ralph.run("progress", "learnings", "--json").stdout
     assert shown.isascii()
     assert json.loads(shown)["learnings"][0]["content"] == "\x9b31m é"
+
+
+# --- found by a second look -------------------------------------------------------------------------
+
+
+def test_a_new_project_is_begun_by_many_at_once(tmp_path: Path) -> None:
+    code = "import sys; from ralphtool.history import History; from test_history_hostile import entry\n"
+    code += "for number in range(1, 6): History(sys.argv[1]).append(entry(sys.argv[2], number))"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    for round in range(3):
+        root = tmp_path / str(round)
+        root.mkdir()
+        command = [sys.executable, "-c", code, str(root)]
+        workers = [subprocess.Popen([*command, f"x{number}"], env=environment) for number in range(6)]
+        assert [worker.wait(60) for worker in workers] == [0] * 6
+        assert History(str(root)).counts()["entries"] == 30
+
+
+def test_a_progress_txt_is_only_put_away_by_whoever_took_it_over(tmp_path: Path) -> None:
+    history = History(str(tmp_path))
+    history.append(entry("a", 1))
+    (tmp_path / "progress.txt").write_text("## Codebase Patterns\n- one\n")
+    assert History(str(tmp_path)).learnings() == []
+    assert History(str(tmp_path)).migrate() is None
+    assert (tmp_path / "progress.txt").exists()
+
+
+def test_threads_that_share_a_first_use(tmp_path: Path) -> None:
+    for number in range(10):
+        root = tmp_path / str(number)
+        root.mkdir()
+        (root / "progress.txt").write_text("what was known")
+        history = History(str(root))
+        threads = [threading.Thread(target=history.append, args=(entry(f"x{name}", 1),)) for name in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [one.content for one in history.learnings()] == ["what was known"]
+        assert len(history.entries()) == 3
+
+
+@pytest.mark.parametrize("entries", [1, 1500])
+def test_a_learning_with_a_field_twice_can_be_invalidated(tmp_path: Path, entries: int) -> None:
+    """As a merge can leave it."""
+    history = written(tmp_path, learnings=(learning(1, "a"), learning(2, "b")), entries=entries)
+    path = Path(history.path)
+    twice = b'"times_referenced": 0,\n      "times_referenced": 3'
+    path.write_bytes(path.read_bytes().replace(b'"times_referenced": 0', twice, 1))
+    history.invalidate("learning-0001", "gone")
+    history.fold()
+    first, second = json.loads(path.read_bytes())["learnings"]
+    assert (first["still_valid"], first["context"], first["times_referenced"]) == (False, "gone", 3)
+    assert second["still_valid"] is True
+
+
+def test_of_two_learnings_with_the_same_words_the_one_that_is_named_is_meant(tmp_path: Path) -> None:
+    history = written(tmp_path, learnings=(learning(1, "same"), learning(2, "same")), entries=1)
+    assert history.invalidate("learning-0002", "gone").id == "learning-0002"
+    history.count_references(["learning-0001"])
+    first, second = history.learnings(valid_only=False)
+    assert (first.still_valid, first.times_referenced, second.still_valid) == (True, 1, False)
+
+
+def test_a_record_whose_end_became_a_zero_is_still_there(tmp_path: Path) -> None:
+    history = written(tmp_path)
+    history.append(entry("x", 1))
+    history.append(entry("x", 2))
+    change_journal(history, lambda data: data.rstrip(b"\0")[:-1] + b"\0" * 100)
+    assert ids(History(str(tmp_path)), "x") == ["x-1", "x-2"]
+
+
+def test_zeros_over_a_record_and_a_half_are_said(tmp_path: Path) -> None:
+    history = written(tmp_path)
+    for number in (1, 2, 3):
+        history.append(entry("x", number))
+
+    def wipe(data: bytes) -> bytes:
+        head, one, two, three, *_ = data.split(b"\n")
+        return b"\n".join([head, one, bytes(len(two) + 1) + bytes(20) + three[20:], b""])
+
+    change_journal(history, wipe)
+    again = History(str(tmp_path))
+    assert ids(again, "x") == ["x-1"]
+    assert again.problems()
+    again.append(entry("y", 1))
+    assert os.path.getsize(history.damaged_path) > 100
+
+
+def test_a_secret_that_is_no_utf8(ralph: Ralph) -> None:
+    assert ralph.run("progress", "show", MY_TOKEN="\udcff\udcfe12345678").exit_code == 0
+
+
+def test_a_deleted_index_is_made_again(tmp_path: Path) -> None:
+    history = written(tmp_path)
+    for number in range(1, 4):
+        history.append(entry("x", number))
+        os.unlink(history.index_path)
+        assert len(ids(history, "x")) == number
+    history.fold()
+    assert ids(History(str(tmp_path)), "x") == ["x-1", "x-2", "x-3"]
+    assert os.path.exists(history.index_path)
+
+
+def test_what_a_private_document_holds_stays_private(tmp_path: Path) -> None:
+    history = written(tmp_path)
+    os.chmod(history.path, 0o600)
+    history.append(entry("x", 1))
+    history.entries(last=1)
+    modes = {name: os.stat(tmp_path / ".ralph" / name).st_mode & 0o777 for name in os.listdir(tmp_path / ".ralph")}
+    assert modes == {"progress.json": 0o600, "progress.journal": 0o600, "progress.index": 0o600}
+
+
+def test_options_before_a_subcommand_are_refused(ralph: Ralph) -> None:
+    arguments = ("learnings", "--json", "invalidate", "learning-0001", "--why", "x")
+    assert ralph.run("progress", *arguments).exit_code == 2
+
+
+@pytest.mark.parametrize("code", [errno.EBADF, errno.ENOLCK])
+def test_where_folders_can_not_be_locked_a_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    lock, locked = fcntl.flock, []
+
+    def flock(fd: int, operation: int) -> None:
+        if os.path.isdir(f"/proc/self/fd/{fd}"):
+            raise OSError(code, os.strerror(code))
+        locked.append(fd)
+        lock(fd, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    history = History(str(tmp_path))
+    history.append(entry("a", 1))
+    assert ids(History(str(tmp_path)), "a") == ["a-1"]
+    assert locked
+    assert (tmp_path / ".ralph/progress.lock").exists()
+
+
+def test_git_checks_out_beside_a_writer(tmp_path: Path) -> None:
+    """It removes the file and writes it anew in place: for a moment it is not there, or only half of it."""
+    history = History(str(tmp_path))
+    history.append(entry("a", 1))
+    path = Path(history.path)
+    data, done = path.read_bytes(), threading.Event()
+
+    def check_out() -> None:
+        for _ in range(30):
+            path.unlink(missing_ok=True)
+            time.sleep(0.002)
+            with path.open("wb") as file:
+                file.write(data[:200])
+                file.flush()
+                time.sleep(0.002)
+                file.write(data[200:])
+            time.sleep(0.01)
+        done.set()
+
+    thread = threading.Thread(target=check_out)
+    thread.start()
+    while not done.is_set():
+        history.counts()
+        assert ids(history, "a")[:1] == ["a-1"]
+    thread.join()

@@ -318,9 +318,10 @@ def _write_aside(
     fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
         _fill(fd, pieces, like)
-    except OSError as error:
+    except BaseException as error:
         os.unlink(aside)
-        error.filename = error.filename or path
+        if isinstance(error, OSError):
+            error.filename = error.filename or path
         raise
     finally:
         os.close(fd)
@@ -446,7 +447,8 @@ def supersede(path: str, pieces: "Iterable[bytes]", before: os.stat_result | Non
     Call it under a lock. Who knows no lock may have changed the file meanwhile: then it is left alone, and None
     returned; else the state of the new one.
     """
-    aside = _write_aside(path, pieces, 0o666, like=before)
+    # Never more open than the one before, not even while it is being written.
+    aside = _write_aside(path, pieces, stat.S_IMODE(before.st_mode) if before else 0o666, like=before)
     if not (_same_version(before, path) if before else not os.path.lexists(path)):
         os.unlink(aside)
         return None

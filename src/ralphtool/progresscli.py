@@ -214,6 +214,8 @@ def learnings(
       ralphtool progress learnings invalidate learning-0007 --why "the script is gone"
     """
     if context.invoked_subcommand is not None:
+        if kind or everything or last or prd_id or as_json:
+            raise UsageError(f"options of `{context.invoked_subcommand}` come behind it")
         return
     history = _history()
     found = history.learnings((kind,) if kind else (), prd_id=prd_id, valid_only=not everything)[-(last or 0) :]
@@ -400,7 +402,10 @@ def migrate_command(dry_run: bool, as_json: bool) -> None:
     history = _history()
     found = history.migrate(dry_run=dry_run)
     if as_json:
-        _print_json({"migrated": found is not None and not dry_run, "found": found})
+        shown = msgspec.to_builtins(found) if found else None
+        if shown:
+            del shown["text"]  # which is the first of the learnings
+        _print_json({"migrated": found is not None and not dry_run, "found": shown})
     elif found is None:
         tables.say("There is nothing to migrate: no progress.txt, or a history already.")
     else:

@@ -19,7 +19,10 @@ def values(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     found = {
         value
         for name, value in environ.items()
-        if len(value) >= _SHORTEST and name != _KNOWN and any(part in name.upper() for part in _NAMES)
+        if len(value) >= _SHORTEST
+        and name != _KNOWN
+        and any(part in name.upper() for part in _NAMES)
+        and not any("\ud800" <= character <= "\udfff" for character in value)  # which no text of ours can hold
     }
     return tuple(sorted(found, key=len, reverse=True))
 

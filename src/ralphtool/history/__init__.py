@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 
 from ralphtool.errors import InvalidValue, shorten
 from ralphtool.history import document, migrate
-from ralphtool.history.catalog import words_of
+from ralphtool.history.catalog import invalidated, words_of
 from ralphtool.history.document import Invalid
 from ralphtool.history.journal import About, Batch, Invalidation, Reference
 from ralphtool.history.records import Category, Entry, Learning, Observation, Pattern, Progress, learning_id, pattern_id
@@ -110,15 +110,17 @@ class History(Store):
 
     def invalidate(self, id: str, why: str) -> Learning:
         """Marks a learning as one that holds no longer. The reason goes into its context."""
+        found: list[Learning] = []
 
         def make(state: State) -> Batch:
             learning = state.catalog.learning(id)
             if learning is None:
                 raise InvalidValue(f"there is no learning {shorten(id)}: `ralphtool progress learnings` lists them")
+            found.append(invalidated(learning, why) if learning.still_valid else learning)
             return Batch(invalidated=(Invalidation(_about(learning), why),) if learning.still_valid else ())
 
         self.write(make)
-        return next(one for one in self.learnings(valid_only=False) if one.id == id)
+        return found[-1]
 
     def count_references(self, ids: Iterable[str]) -> None:
         """Counts that these learnings have been put into a prompt once more."""
@@ -141,7 +143,6 @@ class History(Store):
 
     def load(self) -> Progress:
         """Everything, read and checked."""
-        self.first_use()
         found = self.whole_document()
         try:
             return document.parse(*found) if found else document.parse(self.export())

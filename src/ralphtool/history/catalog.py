@@ -262,6 +262,7 @@ class Catalog:
 
     def set_aside(self, text: bytes, reason: str) -> None:
         """Remembers a record of the journal that can't be used, until the next fold saves it elsewhere."""
+        self.db.execute("DELETE FROM problems WHERE text = ?", (text,))
         self.db.execute("INSERT INTO problems VALUES (?, ?)", (text, reason))
         self.facts.mend = True
 
@@ -299,8 +300,7 @@ class Catalog:
     def _invalidate(self, one: Invalidation) -> None:
         learning = self.learning(one.about.id)
         if learning and learning.still_valid:
-            context = f"{learning.context}\n{one.why}" if learning.context else one.why
-            self._change_learning(structs.replace(learning, still_valid=False, context=context))
+            self._change_learning(invalidated(learning, one.why))
 
     def _refer(self, one: Reference) -> None:
         learning = self.learning(one.about.id)
@@ -324,14 +324,11 @@ class Catalog:
         self.settle()
         return self._one(f"SELECT max(number) FROM {table}") or 0
 
-    def learning_with(self, words: bytes, created_at: str) -> str | None:
+    def learning_with(self, words: bytes, created_at: str, id: str) -> str | None:
         """The id of this very learning, or of a valid one with the same words."""
-        found: str | None = self._one(
-            "SELECT id FROM learnings WHERE words = ? AND (valid OR created_at = ?) ORDER BY created_at <> ?, seq",
-            words,
-            created_at,
-            created_at,
-        )
+        question = """SELECT id FROM learnings WHERE words = ? AND (valid OR created_at = ?)
+            ORDER BY created_at <> ?, id <> ?, seq"""
+        found: str | None = self._one(question, words, created_at, created_at, id)
         return found
 
     def has_pattern_with(self, words: bytes) -> bool:
@@ -411,6 +408,11 @@ def _connect(path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA trusted_schema = OFF")
     return connection
+
+
+def invalidated(learning: Learning, why: str) -> Learning:
+    context = f"{learning.context}\n{why}" if learning.context else why
+    return structs.replace(learning, still_valid=False, context=context)
 
 
 def words_of(text: str) -> bytes:

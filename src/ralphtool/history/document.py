@@ -276,8 +276,16 @@ def changes(read: Read, span: Span, changed: dict[str, bytes]) -> list[Edit]:
         if text := changed.get(msgspec.json.decode(old["id"])):
             new = {name: value for name, value in _FIELDS.decode(text).items() if name in _CHANGING}
             fields = {name: value for name, value in new.items() if _differs(value, old.get(name), name)}
-            edits += _field_edits(bytes(raw), span.open + start, fields)
+            edits += _edits_of(bytes(raw), span.open + start, fields)
     return edits
+
+
+def _edits_of(record: bytes, position: int, fields: dict[str, Raw]) -> list[Edit]:
+    try:
+        return _field_edits(record, position, fields)
+    except Invalid:  # a field stands twice, as a merge can leave it: the last one has counted, and now stands alone
+        whole = _indented(msgspec.json.encode(_FIELDS.decode(record) | fields))
+        return [Edit(position, position + len(record), whole)]
 
 
 def _differs(new: Raw, old: Raw | None, name: str) -> bool:

@@ -98,23 +98,34 @@ def decode(data: bytes) -> Batch:
     return _BATCH.decode(data)
 
 
-def read(data: bytes, offset: int) -> tuple[list[Line], int]:
-    """The lines of what stands in the journal from `offset` on, and how long they are: behind that is a torn tail."""
+class Found(NamedTuple):
+    """What stands in a piece of the journal."""
+
+    lines: list[Line]
+    length: int  # of these lines
+    doubtful: list[Line]  # what stands behind room that was never used: maybe nobody was ever told of it
+    is_torn: bool  # whether anything stands behind the lines
+
+
+def read(data: bytes, offset: int) -> Found:
+    """The lines from `offset` on."""
     data = data.rstrip(b"\0")
     *whole, tail = data.split(b"\n")
-    lines = []
+    lines: list[Line] = []
     position = offset
     for text in whole:
         if position or len(text) + 1 != _HEAD_LENGTH or not text.startswith(_HEAD):
             lines.append(checked(position, text))
         position += len(text) + 1
-    last = checked(position, tail[:-1])
-    if last.batch:  # nothing but the end of its line is wrong: somebody has been told that it was written
-        return [*lines, last._replace(is_whole=False)], len(data)
+    for end in (tail, tail[:-1]):
+        line = checked(position, end)
+        if line.batch:  # nothing but the end of its line is wrong: somebody may have been told that it was written
+            return Found([*lines, line._replace(is_whole=False)], len(data), [], False)
+    doubtful: list[Line] = []
     while lines and lines[-1].batch is None and lines[-1].room:
-        torn = lines.pop()  # it stands behind room that was never used: whoever wrote it was never told so
-        position = torn.start - torn.room
-    return lines, position - offset
+        doubtful.insert(0, lines.pop())
+        position = doubtful[0].start - doubtful[0].room
+    return Found(lines, position - offset, doubtful, position - offset < len(data))
 
 
 def checked(start: int, text: bytes) -> Line:

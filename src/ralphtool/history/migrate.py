@@ -7,6 +7,7 @@ become learnings.
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from ralphtool.history.store import Store
 
 
+# What file systems answer that know no second names for a file.
+_NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EMLINK, errno.EOPNOTSUPP, errno.EXDEV)
+
+
 class Migration(Struct, frozen=True):
     """What was, or would be, taken over from where."""
 
@@ -30,6 +35,7 @@ class Migration(Struct, frozen=True):
     backup: str
     learnings: tuple[Learning, ...]
     patterns: tuple[Pattern, ...]
+    text: str
 
 
 def run(store: Store) -> Migration | None:
@@ -37,7 +43,9 @@ def run(store: Store) -> Migration | None:
     found = plan(store)
     if found is None:
         return None
-    store.create(Batch(learnings=found.learnings, patterns=found.patterns))
+    made = store.create(Batch(learnings=found.learnings, patterns=found.patterns))
+    if not made and not store.ask(lambda state: _is_taken_over(state, store.masked(found.text))):
+        return None  # somebody has begun a history meanwhile
     _put_away(found)
     return found
 
@@ -48,9 +56,9 @@ def plan(store: Store) -> Migration | None:
     text = _text(path) if path else None
     if path is None or text is None:
         return None
-    if os.path.lexists(store.path) and not store.ask(lambda state: _is_taken_over(state, text)):
+    if os.path.lexists(store.path) and not store.ask(lambda state: _is_taken_over(state, store.masked(text))):
         return None
-    return Migration(path, _free_backup(path), *progresstxt.read(text, session.now()))
+    return Migration(path, _free_backup(path), *progresstxt.read(text, session.now()), text)
 
 
 def _text(path: str) -> str | None:
@@ -94,8 +102,8 @@ def _put_away(found: Migration) -> None:
             return
     except FileNotFoundError:
         return  # somebody else has just done it
-    except PermissionError:
-        if os.path.lexists(found.backup):
+    except OSError as error:
+        if error.errno not in _NO_LINKS or os.path.lexists(found.backup):
             raise
-        os.rename(found.path, found.backup)  # a file system that knows no second names
+        os.rename(found.path, found.backup)
     files.remove(found.path)

@@ -116,7 +116,7 @@ def _new_learnings(catalog: Catalog, learnings: Iterable[Learning]) -> tuple[tup
     renamed: dict[str, str] = {}
     for learning in learnings:
         words = words_of(learning.content)
-        known = fresh[words].id if words in fresh else catalog.learning_with(words, learning.created_at)
+        known = fresh[words].id if words in fresh else catalog.learning_with(words, learning.created_at, learning.id)
         if known is None:
             known = numbers.free(learning.id)
             fresh[words] = structs.replace(learning, id=known)
@@ -173,4 +173,4 @@ def _aimed(
 
 
 def _meant(catalog: Catalog, about: About) -> str | None:
-    return catalog.learning_with(bytes.fromhex(about.words), about.created_at)
+    return catalog.learning_with(bytes.fromhex(about.words), about.created_at, about.id)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
+import time
 from typing import TYPE_CHECKING
 
 from ralphtool import files, session
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 SMALL = 1 << 20  # below this, every append is folded at once
 # The journal grows by this, in zeros: writing over them costs a disk less than making a file longer, line by line.
 _ROOM = 1 << 17
+_LOOKS, _PAUSE = 5, 0.02
+_NO_LOCK_ON_FOLDERS = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.EOPNOTSUPP)
 _NOT_TO_WRITE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP, errno.EISDIR, errno.ESPIPE, errno.ENXIO)
 
 
@@ -43,7 +47,10 @@ class Document:
         if self.info is None:
             return self._data[start:end]
         if self._fd < 0:
-            self._fd = files.open_here(self.path)
+            try:
+                self._fd = files.open_here(self.path)
+            except FileNotFoundError:
+                raise Changed from None
             if _identity(os.fstat(self._fd)) != self.identity:
                 raise Changed
         data = files.read_at(self._fd, start, end)
@@ -56,8 +63,13 @@ class Document:
         now = self.info
         return now is not None and os.path.samestat(now, info) and files.version(now) == files.version(info)
 
-    def is_current(self) -> bool:
-        return _identity(_info(self.path)) == self.identity
+    def changes_soon(self) -> bool:
+        """Whether another program is about to write it: what we see may be half of that."""
+        for _ in range(_LOOKS):
+            if _identity(_info(self.path)) != self.identity:
+                return True
+            time.sleep(_PAUSE)
+        return False
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -112,13 +124,15 @@ class Journal:
         """With the room for further lines."""
         return os.fstat(self._fd).st_size if self._fd >= 0 else 0
 
-    def write(self, data: bytes, position: int, end: int) -> int:
+    def write(self, data: bytes, position: int, end: int, like: os.stat_result | None = None) -> int:
         """One synced write; tells where the file ends now, if it ended at `end`. If it fails, all is as it was."""
         if self._refusal:
             raise self._refusal
         is_new = position == 0
         if self._fd < 0:
             self._fd = files.open_here(self.path, os.O_RDWR | os.O_CREAT)
+            if like:
+                os.fchmod(self._fd, stat.S_IMODE(like.st_mode) & 0o666)  # as private as the document is
         if position + len(data) > end:
             data += bytes(_ROOM)
             end = position + len(data)
@@ -147,28 +161,52 @@ class Journal:
         self._fd = -1
 
 
-class Lock(files.Locked):
-    """The lock of the history. The file stays open in between: an append should cost little more than its write."""
+class Lock:
+    """The lock of the history: on its folder, which nobody cleans away while there is something in it.
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path, here=True)
+    It stays open in between: an append should cost little more than its write. Where folders can't be locked, as on
+    network file systems, a file in it has to do.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._fd = -1
 
     def __enter__(self) -> Lock:
-        if self.fd >= 0:
-            fcntl.flock(self.fd, fcntl.LOCK_EX)
-            if self._still_there():
+        while True:
+            if self._fd < 0:
+                self._fd = self._open()
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+            if self._is_there():
                 return self
             self.close()
-        super().__enter__()
-        return self
+
+    def _open(self) -> int:
+        fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        except OSError as error:
+            os.close(fd)
+            if error.errno not in _NO_LOCK_ON_FOLDERS:
+                raise
+            return files.open_here(os.path.join(self._folder, "progress.lock"), os.O_RDWR | os.O_CREAT)
+        return fd
+
+    def _is_there(self) -> bool:
+        info = os.fstat(self._fd)
+        try:
+            path = self._folder if stat.S_ISDIR(info.st_mode) else os.path.join(self._folder, "progress.lock")
+            return os.path.samestat(info, os.stat(path))
+        except FileNotFoundError:
+            return False
 
     def __exit__(self, *exception: object) -> None:
-        fcntl.flock(self.fd, fcntl.LOCK_UN)
+        fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def close(self, close: Callable[[int], None] = os.close) -> None:
-        if self.fd >= 0:
-            close(self.fd)
-        self.fd = -1
+        if self._fd >= 0:
+            close(self._fd)
+        self._fd = -1
 
     def __del__(self) -> None:
         self.close()
@@ -177,14 +215,14 @@ class Lock(files.Locked):
 class State:
     """Document and journal while their lock is held, and the catalog of both.
 
-    Who only asks makes no file, and goes without a lock where there is none yet.
+    Who only asks makes nothing, and needs no lock where there is no folder yet.
     """
 
     def __init__(self, path: str, journal_path: str, lock: Lock, *, write: bool) -> None:
         self._path = path
         self._journal_path = journal_path
         self._lock: Lock | None = lock
-        lock.make = write
+        self._write = write
         self.has_more = False  # whether the journal has more than the catalog knows
         self.is_torn = False  # whether something stands in the journal behind its last whole line
         self.catalog: Catalog
@@ -194,7 +232,7 @@ class State:
             if self._lock:
                 self._lock.__enter__()
         except (FileNotFoundError, NotADirectoryError):
-            if self._lock and self._lock.make:
+            if self._write:
                 raise
             self._lock = None
         try:

@@ -4,7 +4,7 @@
                      ▲
     questions ── catalog (what stands where) ──► the few records that are asked for
 
-One lock, a file of its own, for whoever writes and whoever asks. While the document is small, an append is a fold;
+One lock, on the folder, for whoever writes and whoever asks. While the document is small, an append is a fold;
 later it is one synced line, and a fold comes when the journal has grown to a tenth of the document. Every batch in the
 journal can be applied twice without harm, so a fold that was killed between its two steps needs no mending.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 import threading
 import weakref
 from typing import TYPE_CHECKING, TypeVar
@@ -44,6 +45,7 @@ _NO_FREE_TEXT = {
     *("id", "prd_id", "timestamp", "iteration", "status", "type", "category", "severity", "action_taken", "confidence"),
     *("related_learning_id", "source_prd_id", "source_entry_id", "created_at", "discovered_at", "recovery_action"),
 }
+_MOST_FAULTS = 2  # of the index: after the first, it is made anew
 _PATIENCE = 20  # so often do we begin anew when somebody who knows no lock replaces the document
 
 
@@ -57,11 +59,11 @@ class Store:
         self.journal_path = os.path.join(self.folder, "progress.journal")
         self.damaged_path = os.path.join(self.folder, "progress.journal.damaged")
         self.index_path = os.path.join(self.folder, "progress.index")
-        self.lock_path = os.path.join(self.folder, "progress.lock")
         self.notices: list[str] = []  # what went wrong meanwhile, and was answered for; somebody should hear of it
-        self._trusts_index = True
+        self._index_faults = 0
+        self._had_document = False
         self._is_checked = False
-        self._fold_from = 0  # how long the journal has to be before a fold is tried
+        self._failed_fold: dict[str, int] = {}  # the journal that could not be folded, and when to try again
         self._new: list[str] = []  # what was not there before the first use
         self._begin()
         _all.add(self)
@@ -70,7 +72,7 @@ class Store:
 
     def _begin(self) -> None:
         """What belongs to one process: after a fork, neither locks nor connections to SQLite are of any use."""
-        self._lock = Lock(self.lock_path)
+        self._lock = Lock(self.folder)
         self._turn = threading.RLock()
         self._catalog: Catalog | None = None
         self._state: State | None = None  # the one that is open
@@ -95,8 +97,8 @@ class Store:
         return self._with_state(lambda state: state.catalog.last_iteration(prd_id), write=False) + 1
 
     def _with_state(self, work: Callable[[State], Result], *, write: bool) -> Result:
-        self.first_use()
         with self._turn:
+            self.first_use()
             if self._state:  # somebody asks from inside of what is being written
                 return work(self._state)
             return self._patiently(work, write=write)
@@ -111,35 +113,32 @@ class Store:
             except (Changed, Stale):
                 pass
             except FileNotFoundError:
-                made = files.own_dir(self.folder)
-                if not made:
+                if not write:
                     raise
-                self._new += made
+                self._new += files.own_dir(self.folder)
             except (sqlite3.Error, Unfit):
-                if not self._trusts_index:
+                self._index_faults += 1
+                if self._index_faults > _MOST_FAULTS:
                     raise
-                self._trusts_index = False  # where it can't be used, it is done without
             finally:
                 self._state = None
         raise CorruptState(f"{self.path} changes again and again: let the other program finish, then try again")
 
     def _check_folder(self) -> None:
         """A link that came with somebody's repository must not lead us away."""
-        if self._is_checked:
-            return
-        if os.path.lexists(self.folder):
+        if not self._is_checked and os.path.lexists(self.folder):
             files.own_dir(self.folder)
             self._is_checked = True
-        self._new += [] if os.path.lexists(self.lock_path) else [self.lock_path]
 
     def _do(self, work: Callable[[State], Result], state: State) -> Result:
         try:
             state.catalog = self._current(state)
-            return work(state)
+            done = work(state)
+            if state.catalog.is_filed:
+                self._index_faults = 0
+            return done
         except BaseException as error:
             self._forget()  # it may be ahead of what was written
-            if isinstance(error, sqlite3.Error | Unfit) and state.is_locked:
-                self._remove_index()
             if isinstance(error, RalphError | OSError):
                 self._take_back(state)
             raise
@@ -157,11 +156,19 @@ class Store:
         catalog = self._catalog
         if catalog is None or not state.fits(catalog.facts):
             self._forget()
+            self._wait_for_document(state)
             catalog = self._catalog = self._from_file(state) or self._made(state)
             _read_on(catalog, state)
         elif state.has_more:
             _read_on(catalog, state)
         return catalog
+
+    def _wait_for_document(self, state: State) -> None:
+        """Other programs put a new file in place by removing the old one first: then there is none for a moment."""
+        is_there = state.document.info is not None
+        if not is_there and (self._had_document or state.journal.is_there) and state.document.changes_soon():
+            raise Changed
+        self._had_document = is_there
 
     def _settled(self, state: State) -> State:
         """With everything in the tables. Another process may have put it there already."""
@@ -171,11 +178,11 @@ class Store:
         return state
 
     def _may_file(self, state: State) -> bool:
-        """Only a big history has its index in a file, and only whoever holds the lock touches that."""
-        return self._trusts_index and state.is_locked and not state.is_small
+        """Only a big history has its index in a file. Where that can't be used, it is done without."""
+        return self._index_faults < _MOST_FAULTS and state.is_locked and not state.is_small
 
     def _from_file(self, state: State) -> Catalog | None:
-        if not self._may_file(state):
+        if self._index_faults or not self._may_file(state):
             return None
         catalog = Catalog.from_file(self.index_path)
         if catalog and not state.fits(catalog.facts):
@@ -190,7 +197,7 @@ class Store:
         try:
             catalog.fill(state.read(0, state.document.size))
         except Invalid as error:
-            if not state.document.is_current():
+            if state.document.changes_soon():
                 raise Changed from None  # we read it while somebody was writing it
             raise self.broken(error) from None
         return self._filed(catalog, state) or catalog
@@ -207,6 +214,8 @@ class Store:
         try:
             self._remove_index()
             catalog.save(aside)
+            if state.document.info:
+                os.chmod(aside, stat.S_IMODE(state.document.info.st_mode) & 0o666)  # as private as the document is
             os.replace(aside, self.index_path)
             filed = Catalog.from_file(self.index_path)
         except (OSError, sqlite3.Error):
@@ -218,6 +227,7 @@ class Store:
 
     def _forget(self) -> None:
         if self._catalog:
+            self._had_document = self._had_document or self._catalog.facts.identity is not None
             self._catalog.close()
         self._catalog = None
 
@@ -230,10 +240,11 @@ class Store:
 
     def whole_document(self) -> tuple[bytes, bool] | None:
         """The document as it lies there, and whether its layout is known; None if there is more to it than that."""
-        self._check_folder()
         with self._turn:
+            self.first_use()
             if self._state:
                 return None
+            self._check_folder()
             with State(self.path, self.journal_path, self._lock, write=False) as state:
                 try:
                     data = None if state.journal.head else state.read(0, state.document.size)
@@ -253,14 +264,20 @@ class Store:
         """Writes a batch that is made while the lock is held; tells what of it was new, with its final ids."""
         return self._with_state(lambda state: self._write(state, make(state)), write=True)
 
-    def create(self, batch: Batch) -> None:
-        """Makes the document, with these records in it, if there is none."""
+    def create(self, batch: Batch) -> bool:
+        """Makes the document, with these records in it, if there is none; tells whether it did."""
 
-        def make(state: State) -> None:
+        def make(state: State) -> bool:
             if state.document.info is None:
                 self._fold(state, resolve(state.catalog, state, self._fit_to_write(batch)[1]))
+                return True
+            return False
 
-        self._with_state(make, write=True)
+        return self._with_state(make, write=True)
+
+    def masked(self, text: str) -> str:
+        """The text as it would stand in the history: without secrets."""
+        return str(secrets.masked(text, self._secrets))
 
     def _write(self, state: State, wanted: Batch) -> Batch:
         if state.catalog.facts.mend:
@@ -296,12 +313,14 @@ class Store:
         if state.is_torn:
             state.journal.cut(facts.read_to)
             state.catalog.journal_end = 0
-        state.catalog.journal_end = state.journal.write(head + line, facts.read_to, state.catalog.journal_end)
+        state.catalog.journal_end = state.journal.write(
+            head + line, facts.read_to, state.catalog.journal_end, state.document.info
+        )
         facts.head = head.decode() or facts.head
         facts.last, facts.last_check = facts.read_to + len(head), line[:8].decode()
         facts.read_to = facts.last + len(line)
         state.catalog.take(Written(batch, facts.last, len(line) - 1))
-        if facts.read_to * _SHARE >= state.document.size and facts.read_to >= self._fold_from:
+        if facts.read_to * _SHARE >= state.document.size and self._failed_fold.get(facts.head, 0) < facts.read_to:
             self._fold_now_or_later(state)
 
     # --- folding --------------------------------------------------------------------------------
@@ -320,11 +339,11 @@ class Store:
 
     def _fold_now_or_later(self, state: State) -> None:
         """What was to be written is safe in the journal. A fold that fails is tried again when that has doubled."""
-        self._fold_from = 2 * state.catalog.facts.read_to
+        facts = state.catalog.facts
         try:
             self._fold(state)
-            self._fold_from = 0
-        except (OSError, Changed, Stale, Unfit, sqlite3.Error) as error:
+        except (OSError, Changed, Stale, Unfit, Invalid, sqlite3.Error) as error:
+            self._failed_fold = {facts.head: 2 * facts.read_to}
             self._forget()
             why = ", because somebody else was writing it" if isinstance(error, Changed) else f" ({error})"
             self.notices.append(f"{self.path} could not be brought up to date{why}; what is new stays in the journal")
@@ -388,19 +407,18 @@ def _read_on(catalog: Catalog, state: State) -> None:
     """Reads what has been added to the journal since."""
     facts = catalog.facts
     catalog.journal_end = state.journal.size
-    rest = state.read_journal(facts.read_to, catalog.journal_end)
-    lines, length = journal.read(rest, facts.read_to)
-    state.is_torn = bool(rest[length:].strip(b"\0"))
+    found = journal.read(state.read_journal(facts.read_to, catalog.journal_end), facts.read_to)
+    state.is_torn = found.is_torn
     catalog.db.execute("BEGIN")
-    for line in lines:
+    for line in (*found.lines, *found.doubtful):
         _apply(catalog, state, line)
     facts.head = state.journal.head
-    if length:
-        facts.last, facts.last_check = _last_of(lines, facts)
-        facts.read_to += length
-    if facts.mend:
+    if found.length:
+        facts.last, facts.last_check = _last_of(found.lines, facts)
+        facts.read_to += found.length
+    if facts.mend or any(line.batch and line.batch.is_more_than_entries for line in found.lines):
         catalog.settle()
-        catalog.note()
+        catalog.note()  # a part of it may be in the tables already, which the facts don't know yet
     catalog.db.execute("COMMIT")
 
 
