@@ -101,28 +101,35 @@ class Journal:
         self._refusal: OSError | None = None  # why it can't be written
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            self.head = journal.head_of(self._fd)
         except (FileNotFoundError, NotADirectoryError):
-            self.head = ""
+            pass
         except OSError as error:
-            self.close()
             if error.errno not in _NOT_TO_WRITE:
                 raise
             self._fd = files.open_here(path)  # one that may only be read; or none of ours, which is told
             self._refusal = error
-            self.head = journal.head_of(self._fd)
 
     @property
     def is_there(self) -> bool:
         return self._fd >= 0
+
+    @property
+    def head(self) -> str:
+        """The first line, which names the journal."""
+        return journal.head_of(self._fd) if self._fd >= 0 else ""
 
     def read(self, start: int, end: int) -> bytes:
         return files.read_at(self._fd, start, end) if start < end else b""
 
     @property
     def size(self) -> int:
-        """With the room for further lines."""
-        return os.fstat(self._fd).st_size if self._fd >= 0 else 0
+        """With the room for further lines. What is no file is told here, before anything is read from it."""
+        if self._fd < 0:
+            return 0
+        info = os.fstat(self._fd)
+        if not stat.S_ISREG(info.st_mode):
+            os.close(files.open_here(self.path))  # which raises
+        return info.st_size
 
     def write(self, data: bytes, position: int, end: int, like: os.stat_result | None = None) -> int:
         """One synced write; tells where the file ends now, if it ended at `end`. If it fails, all is as it was."""
@@ -170,12 +177,16 @@ class Lock:
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
+        self._path = folder
         self._fd = -1
+        self._locked = (0, 0)
 
     def __enter__(self) -> Lock:
         while True:
             if self._fd < 0:
                 self._fd = self._open()
+                info = os.fstat(self._fd)
+                self._locked = (info.st_dev, info.st_ino)
             fcntl.flock(self._fd, fcntl.LOCK_EX)
             if self._is_there():
                 return self
@@ -189,16 +200,17 @@ class Lock:
             os.close(fd)
             if error.errno not in _NO_LOCK_ON_FOLDERS:
                 raise
-            return files.open_here(os.path.join(self._folder, "progress.lock"), os.O_RDWR | os.O_CREAT)
+            self._path = os.path.join(self._folder, "progress.lock")
+            return files.open_here(self._path, os.O_RDWR | os.O_CREAT)
         return fd
 
     def _is_there(self) -> bool:
-        info = os.fstat(self._fd)
+        """Whether what we have locked is still what others would lock."""
         try:
-            path = self._folder if stat.S_ISDIR(info.st_mode) else os.path.join(self._folder, "progress.lock")
-            return os.path.samestat(info, os.stat(path))
+            info = os.stat(self._path)
         except FileNotFoundError:
             return False
+        return (info.st_dev, info.st_ino) == self._locked
 
     def __exit__(self, *exception: object) -> None:
         fcntl.flock(self._fd, fcntl.LOCK_UN)
@@ -267,15 +279,12 @@ class State:
         if not facts.read_to:
             self.has_more = self.journal.is_there
             return True
-        # A journal of the same name that somebody has put back from elsewhere differs in its last line.
+        # Another journal, or an older copy of this one that somebody has put back, differs in that line.
         length = facts.read_to - facts.last
         tail = self.journal.read(facts.last, facts.read_to + 1) if self.journal.is_there else b""
         self.has_more = tail[length:] not in (b"", b"\0")
-        return (
-            facts.head == self.journal.head
-            and tail[:8] == facts.last_check.encode("latin-1")
-            and (facts.mend or tail[length - 1 : length] == b"\n")
-        )
+        is_known = tail[:8] == facts.last_check.encode("latin-1")
+        return is_known and (facts.mend or tail[length - 1 : length] == b"\n")
 
     def read(self, start: int, end: int) -> bytes:
         return self.document.read(start, end)

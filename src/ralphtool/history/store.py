@@ -247,7 +247,7 @@ class Store:
             self._check_folder()
             with State(self.path, self.journal_path, self._lock, write=False) as state:
                 try:
-                    data = None if state.journal.head else state.read(0, state.document.size)
+                    data = None if state.journal.is_there else state.read(0, state.document.size)
                     return None if data is None else (data, self._knows(state))
                 except Changed:
                     return None
@@ -297,7 +297,7 @@ class Store:
     def _fit_to_write(self, batch: Batch) -> tuple[bytes, Batch]:
         """The batch as JSON and read back: every field checked, no secret in its texts. Raises InvalidValue."""
         data = _encoded(batch)
-        if any(text in data for text in self._secret_texts):
+        if self._secret_texts and any(text in data for text in self._secret_texts):
             plain = secrets.masked(msgspec.json.decode(data), self._secrets, except_for=_NO_FREE_TEXT)
             data = msgspec.json.encode(plain)
         try:
