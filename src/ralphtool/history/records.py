@@ -70,8 +70,8 @@ PatternType = Literal[
 Confidence = Literal["high", "medium", "low"]
 
 
-class Record(Struct, frozen=True, forbid_unknown_fields=True):
-    """One object of the document."""
+class Record(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """One object of the document. It can't be part of a circle, so nobody has to look for one."""
 
 
 class Observation(Record, frozen=True, kw_only=True):

@@ -32,6 +32,8 @@ class Changed(Exception):
 class Document:
     """progress.json as it is now; where there is none, one without records that nobody has written yet."""
 
+    __slots__ = ("_data", "_fd", "identity", "info", "path", "size")
+
     def __init__(self, path: str) -> None:
         self.path = path
         self.info = _info(path)
@@ -94,6 +96,8 @@ class Journal:
     It is never asked for its state in the file system: a file whose times somebody has looked at costs the next
     sync more.
     """
+
+    __slots__ = ("_fd", "_refusal", "path")
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -162,9 +166,9 @@ class Journal:
             self.close()
             files.remove(self.path)
 
-    def close(self) -> None:
+    def close(self, close: Callable[[int], None] = os.close) -> None:
         if self._fd >= 0:
-            os.close(self._fd)
+            close(self._fd)
         self._fd = -1
 
 
@@ -180,6 +184,9 @@ class Lock:
         self._path = folder
         self._fd = -1
         self._locked = (0, 0)
+        self.stamp = -1  # when a file was last made, renamed or removed in the folder
+        self._journal: Journal | None = None
+        self._journal_stamp = -1
 
     def __enter__(self) -> Lock:
         while True:
@@ -210,12 +217,34 @@ class Lock:
             info = os.stat(self._path)
         except FileNotFoundError:
             return False
+        self.stamp = info.st_mtime_ns if self._path is self._folder else -1
         return (info.st_dev, info.st_ino) == self._locked
+
+    def open_journal(self, path: str, *, anew: bool = False) -> Journal:
+        """The journal, which stays open as long as no file comes into the folder or leaves it.
+
+        Clocks of file systems are coarse: somebody may have been quicker than a tick. So one that was not there is
+        looked for again, and so is any journal when the document is another one (`anew`): who folds replaces both.
+        """
+        known = self._journal
+        if anew or known is None or not known.is_there or self.stamp < 0 or self._journal_stamp != self.stamp:
+            self._close_journal()
+            known, self._journal_stamp = Journal(path), self.stamp
+            self._journal = known
+        return known
+
+    def _close_journal(self) -> None:
+        if self._journal:
+            self._journal.close()
+        self._journal = None
 
     def __exit__(self, *exception: object) -> None:
         fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def close(self, close: Callable[[int], None] = os.close) -> None:
+        if self._journal:
+            self._journal.close(close)
+        self._journal = None
         if self._fd >= 0:
             close(self._fd)
         self._fd = -1
@@ -230,6 +259,10 @@ class State:
     Who only asks makes nothing, and needs no lock where there is no folder yet.
     """
 
+    __slots__ = ("_journal_path", "_lock", "_path", "_write", "catalog", "document", "has_more", "is_torn", "journal")
+
+    catalog: Catalog
+
     def __init__(self, path: str, journal_path: str, lock: Lock, *, write: bool) -> None:
         self._path = path
         self._journal_path = journal_path
@@ -237,7 +270,6 @@ class State:
         self._write = write
         self.has_more = False  # whether the journal has more than the catalog knows
         self.is_torn = False  # whether something stands in the journal behind its last whole line
-        self.catalog: Catalog
 
     def __enter__(self) -> State:
         try:
@@ -248,7 +280,8 @@ class State:
                 raise
             self._lock = None
         try:
-            self.journal = Journal(self._journal_path)
+            path = self._journal_path
+            self.journal = self._lock.open_journal(path) if self._lock else Journal(path)
             self.document = Document(self._path)
         except BaseException:
             self._unlock()
@@ -257,12 +290,18 @@ class State:
 
     def __exit__(self, *exception: object) -> None:
         self.document.close()
-        self.journal.close()
+        if self._lock is None:
+            self.journal.close()
         self._unlock()
 
     def _unlock(self) -> None:
         if self._lock:
             self._lock.__exit__()
+
+    def look_again(self) -> None:
+        """Opens the journal anew."""
+        if self._lock:
+            self.journal = self._lock.open_journal(self._journal_path, anew=True)
 
     @property
     def is_small(self) -> bool:

@@ -156,6 +156,7 @@ class Store:
         catalog = self._catalog
         if catalog is None or not state.fits(catalog.facts):
             self._forget()
+            state.look_again()
             self._wait_for_document(state)
             catalog = self._catalog = self._from_file(state) or self._made(state)
             _read_on(catalog, state)
