@@ -145,7 +145,7 @@ class History(Store):
         """Everything, read and checked."""
         found = self.whole_document()
         try:
-            return document.parse(*found) if found else document.parse(self.export())
+            return document.parse(*found) if found else document.parse(self.export(), is_measured=True)
         except Invalid:
             pass  # it may have been read while somebody was writing it; else this is told now
         try:

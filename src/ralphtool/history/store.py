@@ -249,7 +249,7 @@ class Store:
             with State(self.path, self.journal_path, self._lock, write=False) as state:
                 try:
                     data = None if state.journal.is_there else state.read(0, state.document.size)
-                    return None if data is None else (data, self._knows(state))
+                    return None if data is None else (data, self._knows(state) or document.is_plain(data))
                 except Changed:
                     return None
 
