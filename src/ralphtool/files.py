@@ -216,20 +216,16 @@ class Undo:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        for step in reversed(self._steps if kind else []):
+        if kind:
+            self.take_back()
+
+    def take_back(self) -> None:
+        for step in reversed(self._steps):
             try:
                 step()
             except OSError:
                 pass  # the first error is the one to tell; what stays behind is empty, or counts as abandoned
-
-
-def take_back(made: list[str]) -> None:
-    """Removes files, and folders that are empty, for somebody who has an error to tell that matters more."""
-    for path in sorted(made, key=len, reverse=True):
-        try:
-            _remove_made(path)
-        except OSError:
-            pass  # it is not there, or in use by others
+        self.forget()
 
 
 def _remove_made(path: str) -> None:

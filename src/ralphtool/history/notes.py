@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import UNSET
@@ -26,13 +27,19 @@ class Adds(Protocol):
 
 def write(history: Adds, state: dict[str, Any], prd_id: Callable[[str | None], str]) -> Batch:
     """Adds a session's learnings and patterns to the history, except what stands there already."""
+    known = cache(prd_id)  # some adapters read the whole spec to tell
     return history.add(
-        [_learning(one, prd_id(one.get("story_id"))) for one in state["learnings"]],
-        [_pattern(one, prd_id(None)) for one in state["patterns"]],
+        [_learning(one, known(_story_of(one))) for one in state["learnings"]],
+        [_pattern(one, known(None)) for one in state["patterns"]],
     )
 
 
 # A session's file may come from elsewhere: what it lacks is made up for, so that a flush can always be finished.
+
+
+def _story_of(note: dict[str, Any]) -> str | None:
+    story = note.get("story_id")
+    return story if isinstance(story, str) else None
 
 
 def _known(kind: Any, kinds: Collection[str]) -> Any:

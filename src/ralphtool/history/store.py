@@ -64,7 +64,7 @@ class Store:
         self._had_document = False
         self._is_checked = False
         self._failed_fold: dict[str, int] = {}  # the journal that could not be folded, and when to try again
-        self._new: list[str] = []  # what was not there before the first use
+        self._undo = files.Undo()  # of what was not there before the first use
         self._begin()
         _all.add(self)
         self._secrets = secrets.values()
@@ -115,7 +115,7 @@ class Store:
             except FileNotFoundError:
                 if not write:
                     raise
-                self._new += files.own_dir(self.folder)
+                self._undo.made(files.own_dir(self.folder))
             except (sqlite3.Error, Unfit):
                 self._index_faults += 1
                 if self._index_faults > _MOST_FAULTS:
@@ -146,8 +146,7 @@ class Store:
     def _take_back(self, state: State) -> None:
         """A refused command leaves nothing behind. The lock is still held: whoever waits for it looks for another."""
         if state.is_locked and not (os.path.lexists(self.path) or os.path.lexists(self.journal_path)):
-            files.take_back(self._new)
-            self._new = []
+            self._undo.take_back()
 
     # --- the catalog ----------------------------------------------------------------------------
 
