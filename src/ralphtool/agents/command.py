@@ -1,0 +1,61 @@
+"""Any program: the prompt comes on its standard input, and what it prints is its final message."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from typing import TYPE_CHECKING, Any
+
+from ralphtool.agents import End, Job, Output, Start, texts
+from ralphtool.errors import InvalidValue, shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_TAIL = 64 << 10  # so much of the end is enough for a promise, and for people
+_PAUSE = 0.2  # seconds between two pieces of output that are shown
+
+
+class Command:
+    def __init__(self, name: str, options: Mapping[str, Any]) -> None:
+        self.name = name
+        self._argv = (*texts(options, "command"), *texts(options, "args"))
+        self._env = dict(options.get("env") or {})
+
+    def check(self) -> None:
+        if not self._argv:
+            raise InvalidValue(f'the agent {self.name} has no command: say one, as in --agent-command "my-agent"')
+        if shutil.which(self._argv[0]) is None:
+            raise InvalidValue(f"the program {shorten(self._argv[0])} is not there: install it, or mend its name")
+
+    def start(self, job: Job) -> Start:
+        return Start(argv=self._argv, stdin=job.prompt, env=self._env)
+
+    def reader(self) -> Tail:
+        return Tail()
+
+
+class Tail:
+    """Keeps the end of the output, and shows its last line now and then."""
+
+    def __init__(self) -> None:
+        self._kept = b""
+        self._shown = 0.0
+
+    def feed(self, chunk: bytes) -> Iterable[Output]:
+        self._kept = (self._kept + chunk)[-_TAIL:] if len(chunk) < _TAIL else chunk[-_TAIL:]
+        now = time.monotonic()
+        if now - self._shown < _PAUSE:
+            return ()
+        self._shown = now
+        return [Output(line)] if (line := _last_line(self._kept)) else ()
+
+    def end(self, exit_code: int) -> End:
+        message = self._kept.decode("utf-8", "replace")
+        ending = f"exit status {exit_code}" if exit_code >= 0 else f"ended by signal {-exit_code}"
+        return End(exit_code == 0, message, ending)
+
+
+def _last_line(data: bytes) -> str:
+    line = data[-1000:].rstrip().rpartition(b"\n")[2]
+    return line.decode("utf-8", "replace")[-200:]
