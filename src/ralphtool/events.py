@@ -1,0 +1,85 @@
+"""What a run does, as it does it: one JSON object a line, in `.ralph/runs/<run>/events.jsonl`.
+
+The loop writes it; whoever wants to watch a run reads it, from any process, at any time. There are no callbacks.
+Every event has `at` (when) and `type`; docs/events.md has the types and their fields.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ralphtool import files, secrets, session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NAME = "events.jsonl"
+_DECODER = msgspec.json.Decoder(dict[str, Any])
+_BLOCK = 1 << 20
+_LONGEST = 8 << 20  # a line that is longer was not written by us
+
+
+class Log:
+    """The events of one run, open for writing."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._secrets = secrets.values()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._fd = os.open(path, flags, 0o600)
+        files.sync_folder(path)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def add(self, type: str, **fields: Any) -> None:
+        """Adds an event that somebody may build on: it is on the disk when this returns."""
+        self.note(type, **fields)
+        os.fdatasync(self._fd) if hasattr(os, "fdatasync") else os.fsync(self._fd)
+
+    def note(self, type: str, **fields: Any) -> None:
+        """Adds an event that is only to be looked at: the next one that matters takes it to the disk."""
+        event = {"at": session.now(), "type": type, **fields}
+        if self._secrets:
+            event = secrets.masked(msgspec.to_builtins(event), self._secrets)
+        files.write_fd(self._fd, msgspec.json.encode(event) + b"\n")
+
+
+class Reader:
+    """Reads a run's events as they come, from the first to the last that is whole."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._offset = 0
+
+    def new(self) -> Iterator[dict[str, Any]]:
+        """The events that were added since the last call. What is no event is passed over."""
+        try:
+            with open(self.path, "rb") as file:
+                file.seek(self._offset)
+                yield from self._lines(file)
+        except FileNotFoundError:
+            return
+
+    def _lines(self, file: Any) -> Iterator[dict[str, Any]]:
+        rest = b""
+        while block := file.read(_BLOCK):
+            *lines, rest = (rest + block).split(b"\n")
+            for line in lines:
+                self._offset += len(line) + 1
+                if event := _event(line):
+                    yield event
+            if len(rest) > _LONGEST:
+                self._offset += len(rest)
+                rest = b""
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    try:
+        event = _DECODER.decode(line)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return event if isinstance(event.get("type"), str) else None
