@@ -165,3 +165,11 @@ def ralph(tmp_path: Path) -> Ralph:
 def project(ralph: Ralph) -> Ralph:
     """A project with the OpenSpec change `add-login`: stories 1 and 2 with two tasks each, and one scenario."""
     return ralph.openspec()
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Any:
+    """An empty project for the loop: `lab.repository()` makes it one with git and the change `add-login`."""
+    from lab import Lab
+
+    return Lab(tmp_path)

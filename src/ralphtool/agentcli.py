@@ -9,6 +9,7 @@ import os
 
 from ralphtool import quickjson, session
 from ralphtool.errors import (
+    ChangeLocked,
     ChangeNotFound,
     InvalidValue,
     RalphError,
@@ -228,7 +229,9 @@ def _open(state: "State") -> "tuple[str, Spec, bool]":
     from ralphtool import locks, specs
 
     root, lock = locks.home_of(state)
-    spec = specs.open(root, state["change_name"], lock.spec if lock else None)
+    # A run may work in another tree than the user's; its agents are told which.
+    place = os.environ.get("RALPH_WORKSPACE") or root
+    spec = specs.open(place, state["change_name"], lock.spec if lock else None)
     return root, spec, bool(lock and lock.owner)
 
 
@@ -277,7 +280,8 @@ def _session_next_story(session_id: str, call: Call) -> "State":
     from ralphtool import specs
 
     with session.Held(session_id) as held:
-        _, spec, _ = _open(held.state)
+        _, spec, run_owns = _open(held.state)
+        _leave_to_run(run_owns, session_id)
         story = specs.next_story(spec.stories(held.state["completed_tasks"]))
         if story is None:
             return {"complete": True}
@@ -288,10 +292,19 @@ def _session_next_story(session_id: str, call: Call) -> "State":
     return {"complete": False, "story_id": story.id, "story_title": story.title, "iteration": iteration}
 
 
+def _leave_to_run(run_owns: bool, session_id: str) -> None:
+    if run_owns:
+        raise ChangeLocked(
+            f"the session {session_id} belongs to a `ralphtool run`, which hands out stories and flushes by itself: "
+            "do the story that you were given, and end"
+        )
+
+
 def _session_flush(session_id: str, call: Call) -> "State":
     from ralphtool import lifecycle, locks
 
-    root, _ = locks.home_of(session.load(session_id))
+    root, lock = locks.home_of(session.load(session_id))
+    _leave_to_run(bool(lock and lock.owner and not lock.abandoned), session_id)
     written = lifecycle.end(session_id, root, _write_out)
     return {
         "success": True,

@@ -139,7 +139,7 @@ def draw_learnings(entry: Entry, known: Iterable[Learning] = (), first: int | No
     learnings: list[Learning] = []
     observations = []
     for observation in entry.observations:
-        if _teaches(observation) and _content(observation) not in words:
+        if teaches(observation) and _content(observation) not in words:
             learnings.append(_learning(observation, entry, learning_id(number + len(learnings))))
             words.add(_content(observation))
             observation = structs.replace(observation, related_learning_id=learnings[-1].id)
@@ -147,7 +147,8 @@ def draw_learnings(entry: Entry, known: Iterable[Learning] = (), first: int | No
     return Drawn(structs.replace(entry, observations=tuple(observations)), tuple(learnings))
 
 
-def _teaches(observation: Observation) -> bool:
+def teaches(observation: Observation) -> bool:
+    """Whether a learning is to be drawn from it."""
     significant = observation.action_taken == "documented" or observation.category == "architecture"
     return significant and not observation.related_learning_id and bool(_content(observation).strip())
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from ralphtool import __version__, learnings, lifecycle, locks, project, quickjson, specs
+from ralphtool import __version__, branch, learnings, lifecycle, locks, project, quickjson, specs
 from ralphtool.errors import ChangeNotFound, RalphError, UsageError, from_os_error
 from ralphtool.ui import terminal
 
@@ -71,6 +71,12 @@ class _Commands(click.Group):
     elsewhere: ClassVar = {
         "progress": "ralphtool.progresscli:progress",
         "migrate": "ralphtool.progresscli:migrate_command",
+        "run": "ralphtool.runcli:run",
+        "explain": "ralphtool.recordcli:explain",
+        "attempts": "ralphtool.recordcli:attempts",
+        "diff": "ralphtool.recordcli:diff",
+        "finish": "ralphtool.recordcli:finish_command",
+        "back": "ralphtool.recordcli:back",
     }
 
     def list_commands(self, context: click.Context) -> list[str]:
@@ -94,6 +100,8 @@ def cli(context: click.Context) -> None:
     Examples:
       ralphtool list                 the changes of this project, and how far they are
       ralphtool show add-login       its stories, tasks and scenarios, and who holds it
+      ralphtool run add-login        runs the agent until every story is done and proven
+      ralphtool explain ENTRY        why an attempt was judged so, and why that was decided
       ralphtool progress show        what has been tried, and how it ended
       ralphtool agent --help         what an agent calls
     """
@@ -133,7 +141,8 @@ def _overview(root: str, place: Place) -> terminal.Overview:
         one.locked_by = lock.session_id if lock else None
         spec = specs.open(root, place.change, place.ref)
         one.path = spec.path
-        one.count(spec.stories(locks.completed_tasks(root, place.change)))
+        with branch.opened(root, place.change, place.ref) as on_branch:
+            one.count((on_branch or spec).stories(locks.completed_tasks(root, place.change)))
     except RalphError as error:
         one.problem = str(error)
     except OSError as error:
@@ -154,7 +163,14 @@ def show(change: str, spec: str | None, as_json: bool) -> None:
       ralphtool show PLAN --spec docs/PLAN.md
     """
     root = project.find()
-    found = specs.open(root, change, specs.ref_of(root, spec))
+    ref = specs.ref_of(root, spec)
+    with branch.opened(root, change, ref) as on_branch:
+        found = on_branch or specs.open(root, change, ref)
+        _show(root, found, as_json=as_json)
+
+
+def _show(root: str, found: specs.Spec, *, as_json: bool) -> None:
+    change = found.change
     lock = locks.holder(root, change)
     stories = found.stories(locks.completed_tasks(root, change))
     scenarios = {tuple(map(str, one.as_dict().values())): one for story in stories for one in found.scenarios(story)}

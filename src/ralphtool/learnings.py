@@ -99,13 +99,16 @@ def fenced(text: str, budget: int, path: str) -> str:
         shown = text[len(text) - budget :]
         shown = shown.partition("\n")[2] or shown
         notice = f"[{len(text) - len(shown)} characters left out here; the whole is in {path}]\n"
-    fence = "`" * max(3, _longest_run(shown) + 1)
+    fence = "`" * max(3, longest_run(shown) + 1)
     return f"{fence}markdown\n{notice}{shown}\n{fence}"
 
 
-def _longest_run(text: str) -> int:
-    longest = run = 0
-    for character in text:
-        run = run + 1 if character == "`" else 0
-        longest = max(longest, run)
-    return longest
+def longest_run(text: str) -> int:
+    """How many backticks stand in a row at the most; by asking for ever more, then ever more closely."""
+    low, high = 0, 1
+    while "`" * high in text:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if "`" * middle in text else (low, middle)
+    return low

@@ -249,6 +249,17 @@ def end(session_id: str, root: str, write: "Callable[[State], Result]") -> "list
         return _rounds(session_id, root, write)
 
 
+def drain(session_id: str, write: "Callable[[State], object]") -> None:
+    """Writes out what the session buffered; the session goes on."""
+    while True:
+        with Held(session_id) as held:
+            if not any(held.state[name] for name in session.NOTES):
+                return
+            write(held.state)
+            held.state.update({name: [] for name in session.NOTES})
+            held.save()
+
+
 def _rounds(session_id: str, root: str, write: "Callable[[State], Result]") -> "list[Result]":
     results: list[Result] = []
     while not _ended(session_id, root, write, results):

@@ -1,0 +1,62 @@
+"""Is something that an agent names as missing really missing? Looked up here, before a human is bothered."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
+_QUOTED = re.compile(r"[`'\"]([^`'\"\n]{1,200})[`'\"]")
+_PATH = re.compile(
+    r"(?<![\w/.-])(?:\.{0,2}/)?(?:[\w.-]+/)+[\w.-]+|(?<![\w/.-])[\w-]+\.(?:json|toml|ya?ml|env|pem|key|csv|sql|txt|md)\b"
+)
+_COMMAND = re.compile(
+    r"(?:command|program|binary|tool|executable)\s+[`'\"]?([A-Za-z0-9][\w.+-]*)[`'\"]?", re.IGNORECASE
+)
+_LONGEST = 10_000
+
+
+class Check(Struct, frozen=True):
+    """What came of looking: `is_real` is None when nothing was named that can be looked up."""
+
+    is_real: bool | None
+    found: str
+
+
+def check(text: str, root: str, environ: Mapping[str, str]) -> Check:
+    """Looks for the variables, files and commands that a claimed blocker names."""
+    text = text[:_LONGEST]
+    named = {f"the variable {name}": bool(environ.get(name)) for name in _found(_VARIABLE, text)}
+    named |= {f"the file {path}": _exists(root, path) for path in _paths(text)}
+    named |= {f"the command {name}": shutil.which(name) is not None for name in _found(_COMMAND, text)}
+    if not named:
+        return Check(None, "it names nothing that can be looked up")
+    missing = [what for what, is_there in named.items() if not is_there]
+    if missing:
+        return Check(True, f"{_and(missing)} missing")
+    return Check(False, f"{_and(list(named))} there")
+
+
+def _and(things: list[str]) -> str:
+    return f"{', '.join(things[:5])} {'is' if len(things) == 1 else 'are'}"
+
+
+def _found(pattern: re.Pattern[str], text: str) -> list[str]:
+    return list(dict.fromkeys(pattern.findall(text)))
+
+
+def _paths(text: str) -> list[str]:
+    quoted = [one for one in _QUOTED.findall(text) if "/" in one and " " not in one and "://" not in one]
+    plain = [one for one in _PATH.findall(text) if "://" not in one]
+    return list(dict.fromkeys([*quoted, *plain]))[:20]
+
+
+def _exists(root: str, path: str) -> bool:
+    return os.path.lexists(os.path.join(root, os.path.expanduser(path)))

@@ -1,0 +1,115 @@
+"""A change that a run works on: its stories, which of them are done, and which one is next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ralphtool import session, specs, standing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ralphtool.history import History
+    from ralphtool.session import State
+    from ralphtool.specs import Spec, Story
+    from ralphtool.standing import Standing, StoryStanding
+    from ralphtool.workspace import Workspace
+
+
+class Change:
+    def __init__(self, root: str, run: str, name: str, ref: str, workspace: Workspace, history: History) -> None:
+        self.root = root
+        self.run = run  # the id of the run, and of its session
+        self.name = name
+        self.ref = ref
+        self.workspace = workspace
+        self.history = history
+        self.standing: Standing = standing.load(root, name)
+        self._completed: list[str] = []
+        self._observed = 0
+
+    @property
+    def spec(self) -> Spec:
+        return specs.open(self.workspace.root, self.name, self.ref)
+
+    def stories(self) -> list[Story]:
+        return self.spec.stories(self.state()["completed_tasks"])
+
+    def prd_id(self, story: str) -> str:
+        return specs.prd_id(self.spec, story)
+
+    def save(self) -> None:
+        standing.save(self.root, self.name, self.standing)
+
+    # --- the session ----------------------------------------------------------------------------
+
+    def state(self) -> State:
+        return session.load(self.run)
+
+    def begin(self, story: str) -> None:
+        """An iteration begins: what is recorded from here on is its own."""
+        with session.Held(self.run) as held:
+            held.state["current_story_id"] = story
+            held.state["iteration"] += 1
+            held.save()
+            self._completed = list(held.state["completed_tasks"])
+            self._observed = len(held.state["observations"])
+
+    def observed(self) -> list[State]:
+        """What the agent of this iteration observed."""
+        found: list[State] = self.state()["observations"][self._observed :]
+        return found
+
+    def take_back_ticks(self) -> None:
+        """The work of this iteration is not kept, so what it ticked is open again."""
+        self._set_completed(self._completed)
+
+    def restore_ticks(self) -> None:
+        """Formats without boxes keep ticks in the session: those count whose work was kept."""
+        self._set_completed([task for story in self.standing.stories.values() for task in story.completed])
+
+    def _set_completed(self, completed: list[str]) -> None:
+        with session.Held(self.run) as held:
+            if held.state["completed_tasks"] != completed:
+                held.state["completed_tasks"] = completed
+                held.save()
+
+    # --- which story ----------------------------------------------------------------------------
+
+    def done(self, stories: Sequence[Story]) -> set[str]:
+        """Those with a checkpoint. Ticks alone prove nothing, but for stories that we never tried, or proved once."""
+        proven = self.workspace.checkpoints()
+        return {story.id for story in stories if story.done and (story.id in proven or self._is_taken_as_done(story))}
+
+    def _is_taken_as_done(self, story: Story) -> bool:
+        last = self.history.last_entry(self.prd_id(story.id)) if story.tasks else None
+        return last is None or last.status == "completed"
+
+    def next_story(self, *, strict_order: bool) -> Story | None:
+        """The first that is open, not skipped, waits for no human and for no other; optional ones come last."""
+        stories = self.stories()
+        done = self.done(stories)
+        ready = []
+        for position, story in enumerate(stories):
+            before = stories[:position] if strict_order else []
+            is_due = done.issuperset(story.depends_on) and all(one.id in done or one.optional for one in before)
+            if story.id not in done and is_due and not self._is_held(story):
+                ready.append(story)
+        return next((story for story in ready if not story.optional), ready[0] if ready else None)
+
+    def _is_held(self, story: Story) -> bool:
+        state = self.standing.story(story.id)
+        return bool(state.decision and state.decision.action == "skip") or self._waits(state)
+
+    def _waits(self, state: StoryStanding) -> bool:
+        """Whether a human is to answer first. An answer is taken up here, and comes with fresh attempts."""
+        if state.question is None:
+            return False
+        told = standing.answer(state.question)
+        if told is None:
+            return True
+        standing.put_away(state.question)
+        state.question, state.attempts, state.in_chunks = None, 0, False
+        state.guidance = f"A human answered: {told}" if told else ""
+        self.save()
+        return False

@@ -1,0 +1,68 @@
+"""Where iterations run. An executor is given an assignment and comes back with a report; it decides nothing.
+
+What goes in and what comes out are values that can be written down, so that iterations can run side by side, or on
+other machines, without the loop being any different.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
+
+from ralphtool.agents import End, Failure, Usage
+from ralphtool.gates import Result
+from ralphtool.guard import Finding
+from ralphtool.judge import Ending, Red
+from ralphtool.standing import Baseline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Assignment(Struct, frozen=True, kw_only=True):
+    """One iteration, as it is handed out."""
+
+    number: int  # in this run
+    story: str
+    task: str | None  # of a chunk
+    entry: str  # the id of the entry to come
+    attempt: int
+    token: str
+    prompt: str
+    agent: int  # which of the agents, in the order in which they were given
+    kept: str | None  # the commit of an earlier attempt to go on from
+    fix: bool  # run the set-up commands first
+    gates: tuple[str, ...]
+    baseline: Baseline | None
+    directory: str
+    seconds: float  # what is left of the run's time; 0 is no limit
+    tokens: float = 0.0
+    cost: float = 0.0
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """What an iteration came to, before anybody judges it."""
+
+    ending: Ending
+    end: End
+    detail: str = ""
+    failure: Failure | None = None
+    usage: Usage = Usage()
+    ticked_before: frozenset[str] = frozenset()
+    ticked: frozenset[str] = frozenset()
+    tree: str | None = None
+    paths: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    results: tuple[Result, ...] = ()
+    red: tuple[Red, ...] = ()
+    gates_ran: bool = False
+    baseline: Baseline | None = None
+    trouble: str = ""
+    left: tuple[str, ...] = ()  # processes that had to be ended
+    agent_seconds: float = 0.0
+    gate_seconds: float = 0.0
+
+
+class Executor(Protocol):
+    def execute(self, assignment: Assignment, stop: Callable[[], bool]) -> Report: ...

@@ -1,0 +1,345 @@
+"""Iterations on this machine, one at a time in one workspace."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, structs
+
+from ralphtool import files, gates, guard, judge, secrets, session, specs
+from ralphtool.agents import End, Event, Failure, Job, Usage
+from ralphtool.errors import RalphError
+from ralphtool.executors import Assignment, Report
+from ralphtool.workspace import files_below
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping, Sequence
+
+    from ralphtool.agents import Reader, Runner
+    from ralphtool.events import Log
+    from ralphtool.judge import Ending
+    from ralphtool.ours import Ours
+    from ralphtool.process import Ended, Keeper
+    from ralphtool.settings import Settings
+    from ralphtool.specs import Spec, Story
+    from ralphtool.standing import Baseline
+    from ralphtool.workspace import Taken, Workspace
+
+_LONGEST_SHOWN = 2000  # characters of an agent's words in an event; the transcript has them all
+_KEPT_BACK = ("RALPH_SESSION", "RALPH_STORY", "RALPH_TOKEN", "RALPH_ATTEMPT", "RALPH_TASK", "RALPH_WORKSPACE")
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """What a local executor works with."""
+
+    workspace: Workspace
+    keeper: Keeper
+    runners: Sequence[Runner]
+    log: Log
+    ours: Ours
+    settings: Settings
+    session_id: str
+    change: str
+    ref: str
+    prd_ids: Sequence[str]
+    commands: str  # a folder with `ralphtool` in it, for the agent's PATH
+
+
+class _Spec(Struct, frozen=True):
+    """The spec as it was when an iteration began."""
+
+    files: Mapping[str, bytes]
+    stories: Sequence[Story]
+    ticked: frozenset[str]
+
+
+class Here:
+    """Runs one iteration after the other in a workspace."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self._secrets = secrets.values()
+        self._is_set_up = not getattr(place.workspace, "is_new", False)
+
+    def execute(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
+        os.makedirs(assignment.directory, exist_ok=True)
+        if trouble := self.place.workspace.begin(assignment.kept):
+            self.place.log.note("notice", text=trouble)
+        if (assignment.fix or not self._is_set_up) and (failed := self._set_up(assignment, stop)):
+            return Report(ending="not-started", end=End(False), trouble=failed)
+        baseline, before_seconds = self._baseline(assignment, stop)
+        before = self._read_spec(assignment.story)
+        if stop():
+            return Report(ending="stopped", end=End(False), baseline=baseline)
+        self.place.ours.remember(session.load(self.place.session_id))
+        report = self._run_agent(assignment, stop)
+        return self._examined(
+            structs.replace(report, baseline=baseline, gate_seconds=before_seconds), assignment, before, stop
+        )
+
+    # --- before the agent -----------------------------------------------------------------------
+
+    def _set_up(self, assignment: Assignment, stop: Callable[[], bool]) -> str:
+        """Runs the set-up commands; tells what failed."""
+        for number, command in enumerate(self.place.settings.run.setup, 1):
+            log = os.path.join(assignment.directory, f"setup-{number}.log")
+            one = gates.run(command, self._gate_place(stop), log, self.place.settings.verify.timeout)
+            self.place.log.note(
+                "setup", command=command, ok=one.ok, exit_code=one.exit_code, seconds=one.seconds, log=log
+            )
+            if not one.ok:
+                return f"the set-up command `{command}` failed ({one.why or f'exit status {one.exit_code}'})"
+        self._is_set_up = True
+        self._disturbed()
+        return ""
+
+    def _gate_place(self, stop: Callable[[], bool]) -> gates.Place:
+        env = {name: value for name, value in os.environ.items() if name not in _KEPT_BACK}
+        return gates.Place(self.place.keeper, self.place.workspace.root, env, self._secrets, stop)
+
+    def _baseline(self, assignment: Assignment, stop: Callable[[], bool]) -> tuple[Baseline | None, float]:
+        """What is red before the agent begins, unless that is known already."""
+        if not assignment.gates:
+            return None, 0.0
+        key = gates.key(self.place.workspace.tree, assignment.gates)
+        if assignment.baseline and assignment.baseline.key == key:
+            return assignment.baseline, 0.0
+        results = self._run_gates("before", assignment, None, stop)
+        self._disturbed()
+        self.place.workspace.begin(assignment.kept)
+        return gates.baseline(key, results), sum(one.seconds for one in results)
+
+    def _disturbed(self) -> None:
+        """Commands leave files behind that are nobody's work."""
+        self.place.workspace.disturbed()
+
+    def _run_gates(
+        self, when: str, assignment: Assignment, before: Baseline | None, stop: Callable[[], bool]
+    ) -> list[gates.Result]:
+        results: list[gates.Result] = []
+        for number, command in enumerate(assignment.gates, 1):
+            if stop():
+                break
+            self.place.log.note("gate_started", when=when, command=command)
+            log = os.path.join(assignment.directory, f"gate-{number}-{when}.log")
+            one = gates.run(command, self._gate_place(stop), log, self.place.settings.verify.timeout)
+            red = gates.newly_red([one], before) if before else []
+            new = [test for fresh in red for test in fresh.tests or [command]]
+            self.place.log.note("gate", when=when, new=new, **_shown(one))
+            results.append(one)
+        return results
+
+    def _spec(self) -> Spec:
+        return specs.open(self.place.workspace.root, self.place.change, self.place.ref)
+
+    def _read_spec(self, story_id: str) -> _Spec:
+        spec = self._spec()
+        stories = spec.stories(session.load(self.place.session_id)["completed_tasks"])
+        story = specs.story_by_id(stories, story_id)
+        return _Spec(self._spec_files(spec), stories, frozenset(task.id for task in story.tasks if task.done))
+
+    def _spec_files(self, spec: Spec) -> dict[str, bytes]:
+        """All that the spec says; the file for notes beside it says nothing about what is to be done."""
+        return {
+            name: data
+            for name, data in files_below(spec.path).items()
+            if os.path.basename(name) != f"{spec.change}-learnings.md"
+        }
+
+    # --- the agent ------------------------------------------------------------------------------
+
+    def _run_agent(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
+        runner = self.place.runners[assignment.agent]
+        prompt = os.path.join(assignment.directory, "prompt.md")
+        with open(prompt, "wb") as file:
+            file.write(assignment.prompt.encode("utf-8", "replace"))
+        start = runner.start(Job(prompt=prompt, root=self.place.workspace.root, attempt=assignment.attempt))
+        wall = _shorter(self.place.settings.run.timeout, assignment.seconds)
+        running = self.place.keeper.run(
+            start.argv,
+            cwd=self.place.workspace.root,
+            env=self._environment(assignment) | start.env,
+            stdin=start.stdin,
+            into=os.path.join(assignment.directory, "transcript.log"),
+            wall=wall,
+            silence=self.place.settings.run.silence,
+            secrets=self._secrets,
+            stop=stop,
+        )
+        return self._followed(
+            running, runner.reader(), assignment, is_last=bool(assignment.seconds) and wall == assignment.seconds
+        )
+
+    def _environment(self, assignment: Assignment) -> dict[str, str]:
+        env = {name: value for name, value in os.environ.items() if name not in _KEPT_BACK}
+        own = {
+            "RALPH_SESSION": self.place.session_id,
+            "RALPH_STORY": assignment.story,
+            "RALPH_TOKEN": assignment.token,
+            "RALPH_ATTEMPT": str(assignment.attempt),
+            "RALPH_WORKSPACE": self.place.workspace.root,
+            "PATH": f"{self.place.commands}{os.pathsep}{env.get('PATH', os.defpath)}",
+        }
+        return env | own | ({"RALPH_TASK": assignment.task} if assignment.task else {})
+
+    def _followed(
+        self, running: Generator[bytes, None, Ended], reader: Reader, assignment: Assignment, *, is_last: bool
+    ) -> Report:
+        """Reads the agent's events until it ends, or has used up what it may."""
+        spent = _Spent(assignment)
+        ended: Ended | None = None
+        began = time.monotonic()
+        while ended is None:
+            try:
+                chunk = next(running)
+            except StopIteration as end:
+                ended = end.value
+                break
+            for event in reader.feed(chunk):
+                self._note(event)
+                spent.count(event)
+            if spent.is_over:
+                running.close()
+                break
+        end_event = reader.end(ended.exit_code if ended else -15)
+        self._note(end_event)
+        ending: Ending = ended.why if ended else "budget"
+        if ending == "wall-clock" and is_last:
+            ending = "stopped"
+        return Report(
+            ending=ending,
+            end=end_event,
+            detail=ended.detail if ended else "",
+            failure=spent.failure,
+            usage=spent.usage,
+            left=ended.left if ended else (),
+            agent_seconds=time.monotonic() - began,
+        )
+
+    def _note(self, event: Event) -> None:
+        shown = {name: _short(value) for name, value in structs.asdict(event).items() if value is not None}
+        self.place.log.note("agent", event={"kind": type(event).__name__.lower(), **shown})
+
+    # --- after the agent ------------------------------------------------------------------------
+
+    def _examined(self, report: Report, assignment: Assignment, before: _Spec, stop: Callable[[], bool]) -> Report:
+        """What the agent left: its diff, its ticks, and whether the gates are green."""
+        touched = self.place.ours.touched(os.path.join(assignment.directory, "touched"), self.place.prd_ids)
+        taken = self.place.workspace.take()
+        ticked, edited = self._read_again(before, assignment.story)
+        story = specs.story_by_id(before.stories, assignment.story)
+        findings = [*touched, *taken.findings, *edited, *self._cheats(taken, story)]
+        report = structs.replace(
+            report,
+            ticked_before=before.ticked,
+            ticked=ticked,
+            tree=taken.tree,
+            paths=taken.paths,
+            findings=tuple(findings) if self.place.settings.run.guard != "off" else (),
+            trouble=taken.trouble,
+        )
+        return self._proven(report, assignment, stop) if self._worth_proving(report, assignment) else report
+
+    def _read_again(self, before: _Spec, story_id: str) -> tuple[frozenset[str], list[guard.Finding]]:
+        try:
+            spec = self._spec()
+            stories = spec.stories(session.load(self.place.session_id)["completed_tasks"])
+            story = specs.story_by_id(stories, story_id)
+            after = self._spec_files(spec)
+        except RalphError as error:
+            return before.ticked, [guard.Finding("spec-edited", self.place.change, str(error))]
+        ticked = frozenset(task.id for task in story.tasks if task.done)
+        return ticked, guard.look_at_spec(before.files, after, before.stories, stories, story_id)
+
+    def _cheats(self, taken: Taken, story: Story) -> list[guard.Finding]:
+        own = os.path.relpath(self._spec_path(), self.place.workspace.root)
+        found = guard.look([one for one in taken.changes if f"/{own}" not in f"/{one.path}"])
+        return [] if guard.may_change_tests(story) else found
+
+    def _spec_path(self) -> str:
+        try:
+            return self._spec().path
+        except RalphError:
+            return os.path.join(self.place.workspace.root, self.place.change)
+
+    def _worth_proving(self, report: Report, assignment: Assignment) -> bool:
+        if report.ending == "stopped" or report.trouble or not assignment.gates:
+            return False
+        if report.findings and self.place.settings.run.guard == "fail":
+            return False
+        claimed = judge.claim(report.end.message, assignment.token).complete
+        return claimed or bool(report.ticked - report.ticked_before)
+
+    def _proven(self, report: Report, assignment: Assignment, stop: Callable[[], bool]) -> Report:
+        before = report.baseline or gates.baseline("", ())
+        results = self._run_gates("after", assignment, before, stop)
+        self._disturbed()
+        return structs.replace(
+            report,
+            results=tuple(results),
+            red=tuple(gates.newly_red(results, before)),
+            gates_ran=True,
+            gate_seconds=report.gate_seconds + sum(one.seconds for one in results),
+            ending="stopped" if stop() else report.ending,
+        )
+
+
+class _Spent:
+    """What an agent has used up so far, and the last error that it told."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        self.tokens, self.cost = assignment.tokens, assignment.cost
+        self.usage = Usage()
+        self.failure: Failure | None = None
+
+    def count(self, event: Event) -> None:
+        if isinstance(event, Usage):
+            self.usage = Usage(
+                self.usage.input_tokens + event.input_tokens,
+                self.usage.output_tokens + event.output_tokens,
+                self.usage.cost + event.cost,
+            )
+        elif isinstance(event, Failure):
+            self.failure = event
+
+    @property
+    def is_over(self) -> bool:
+        used = self.usage.input_tokens + self.usage.output_tokens
+        return bool(self.tokens and used >= self.tokens) or bool(self.cost and self.usage.cost >= self.cost)
+
+
+def _shorter(one: float, other: float) -> float:
+    """Of two limits the one that comes first; 0 is none."""
+    return min(one, other) if one and other else one or other
+
+
+def _short(value: Any) -> Any:
+    return value[:_LONGEST_SHOWN] if isinstance(value, str) else value
+
+
+def _shown(result: gates.Result) -> dict[str, Any]:
+    return {
+        "command": result.command,
+        "ok": result.ok,
+        "exit_code": result.exit_code,
+        "seconds": round(result.seconds, 3),
+        "failed": list(result.failed or ())[:100],
+        "tally": result.tally,
+        "log": result.log,
+    }
+
+
+def command_folder(run_folder: str) -> str:
+    """A folder that holds nothing but `ralphtool`, so that an agent's PATH gets nothing else of ours."""
+    folder = os.path.join(run_folder, "bin")
+    os.makedirs(folder, exist_ok=True)
+    script = os.path.join(os.path.dirname(sys.executable), "ralphtool")
+    target = os.path.join(folder, "ralphtool")
+    if os.path.exists(script):
+        os.symlink(script, target)
+    else:
+        files.create(target, f'#!/bin/sh\nexec "{sys.executable}" -m ralphtool "$@"\n'.encode(), 0o755)
+    return folder

@@ -1,0 +1,147 @@
+"""Git's own files and refs, which an agent has no business with: noticed when touched, and put back."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ralphtool import files
+from ralphtool.guard import Finding
+
+if TYPE_CHECKING:
+    from ralphtool.git import Repository
+
+_FOLDERS = ("hooks", "info")
+_FILES = ("config", "config.worktree", "HEAD", "logs/refs/stash")
+_HUSKY = (b"hookspath = .husky", b"hookspath = .husky/_")  # what installing a common package sets
+_LARGEST = 4 << 20
+
+
+class Internals:
+    """What was there before an agent began. `shared`: people may be at work in other trees of the repository."""
+
+    def __init__(self, repository: Repository, branch: str, *, shared: bool) -> None:
+        self.repository = repository
+        self.branch = branch
+        self.shared = shared
+        self._files: dict[str, _File | None] = {}
+        self._refs: dict[str, str] | None = None
+
+    def remember(self) -> None:
+        self._files = self._read()
+        if self._refs is None and not self.shared:
+            self._refs = self._read_refs()
+
+    def touched(self) -> list[Finding]:
+        """What differs now; it is put back as it was."""
+        self.unlock()
+        found = [*self._touched_files(), *([] if self.shared else self._touched_refs())]
+        if found:
+            self._refs = None
+        return found
+
+    def unlock(self) -> None:
+        """A git command that was killed leaves its lock behind, and nobody is at work now who could hold it."""
+        for name in ("index.lock", "HEAD.lock", "config.lock"):
+            try:
+                os.unlink(os.path.join(self.repository.gitdir, name))
+            except FileNotFoundError:
+                pass
+
+    # --- files ----------------------------------------------------------------------------------
+
+    def _read(self) -> dict[str, _File | None]:
+        paths = [self._place(name) for name in _FILES]
+        for name in _FOLDERS:
+            folder = os.path.join(self.repository.common, name)
+            paths += [os.path.join(folder, one) for one in _listed(folder)]
+        return {path: _content(path) for path in paths}
+
+    def _place(self, name: str) -> str:
+        own = name in ("HEAD", "config.worktree")
+        return os.path.join(self.repository.gitdir if own else self.repository.common, name)
+
+    def _touched_files(self) -> list[Finding]:
+        now = self._read()
+        changed = [path for path in {*now, *self._files} if now.get(path) != self._files.get(path)]
+        for path in changed:
+            _put_back(path, self._files.get(path))
+        named = [path for path in sorted(changed) if not _is_harmless(path, self._files.get(path), now.get(path))]
+        return [Finding("git-touched", self._name(path), "changed by the agent, and put back") for path in named]
+
+    def _name(self, path: str) -> str:
+        return os.path.join(".git", os.path.relpath(path, self.repository.common))
+
+    # --- refs -----------------------------------------------------------------------------------
+
+    def _read_refs(self) -> dict[str, str]:
+        elsewhere = self._checked_out_elsewhere()
+        # Not the attempts: there are more of them with every iteration.
+        every = self.repository.refs("refs/heads", "refs/tags", "refs/stash", "refs/ralph/base", "refs/ralph/finished")
+        return {name: value for name, value in every.items() if name != self.branch and name not in elsewhere}
+
+    def _checked_out_elsewhere(self) -> set[str]:
+        folder = os.path.join(self.repository.common, "worktrees")
+        heads = [_content(os.path.join(folder, name, "HEAD")) for name in _listed(folder)]
+        return {head.data.removeprefix(b"ref: ").strip().decode("utf-8", "replace") for head in heads if head}
+
+    def _touched_refs(self) -> list[Finding]:
+        if self._refs is None:
+            return []
+        now = self._read_refs()
+        changed = {name: self._refs.get(name) for name in {*now, *self._refs} if now.get(name) != self._refs.get(name)}
+        self.repository.set_refs(changed)
+        return [Finding("git-touched", name, "moved by the agent, and put back") for name in sorted(changed)]
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        return [name for name in sorted(os.listdir(folder)) if not name.endswith(".sample")]
+    except OSError:
+        return []
+
+
+class _File(Struct, frozen=True):
+    data: bytes  # of a link: where it leads
+    mode: int
+    is_link: bool = False
+
+
+def _content(path: str) -> _File | None:
+    try:
+        info = os.lstat(path)
+        if stat.S_ISLNK(info.st_mode):
+            return _File(os.fsencode(os.readlink(path)), 0, is_link=True)
+        is_file = stat.S_ISREG(info.st_mode) and info.st_size <= _LARGEST
+        return _File(files.read(path), stat.S_IMODE(info.st_mode)) if is_file else None
+    except OSError:
+        return None
+
+
+def _put_back(path: str, before: _File | None) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        os.unlink(path)
+    if before is None:
+        return
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    if before.is_link:
+        os.symlink(before.data, path)
+    else:
+        files.create(path, before.data, before.mode)
+
+
+def _is_harmless(path: str, before: _File | None, after: _File | None) -> bool:
+    """A branch that an agent switched to and back, or a setting that installing packages makes."""
+    if os.path.basename(path) == "HEAD":
+        return True
+    if os.path.basename(path) != "config" or before is None or after is None:
+        return False
+    known = before.data.split(b"\n")
+    added = [line.strip().lower() for line in after.data.split(b"\n") if line not in known]
+    return all(not line or line in _HUSKY or line.startswith(b"[") for line in added)

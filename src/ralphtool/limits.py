@@ -1,0 +1,105 @@
+"""What a run may spend, and what it has spent: time, iterations, tokens, money; as a whole and on each story."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from ralphtool.executors import Report
+    from ralphtool.settings import Run
+
+
+class Sum:
+    """What was spent on something."""
+
+    def __init__(self) -> None:
+        self.agent_seconds = self.gate_seconds = self.cost = 0.0
+        self.input_tokens = self.output_tokens = 0
+
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+    def add(self, report: Report) -> None:
+        self.agent_seconds += report.agent_seconds
+        self.gate_seconds += report.gate_seconds
+        self.cost += report.usage.cost
+        self.input_tokens += report.usage.input_tokens
+        self.output_tokens += report.usage.output_tokens
+
+    def as_dict(self) -> dict[str, float]:
+        return {
+            "seconds": round(self.agent_seconds + self.gate_seconds, 3),
+            "agent_seconds": round(self.agent_seconds, 3),
+            "gate_seconds": round(self.gate_seconds, 3),
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "cost": round(self.cost, 6),
+        }
+
+
+class Left(Struct, frozen=True):
+    """What one iteration may still use; 0 is no limit."""
+
+    seconds: float
+    tokens: float
+    cost: float
+
+
+class Budget:
+    """The limits of a run, and what is used up of them."""
+
+    def __init__(self, limits: Run) -> None:
+        self._limits = limits
+        self._began = time.monotonic()
+        self._stories: dict[str, Sum] = {}
+        self.total = Sum()
+        self.iterations = 0
+
+    def on(self, story: str) -> Sum:
+        return self._stories.setdefault(story, Sum())
+
+    def add(self, story: str, report: Report) -> None:
+        self.total.add(report)
+        self.on(story).add(report)
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    def reached(self) -> str:
+        """The limit that is reached, in words; empty while there is none."""
+        limits = self._limits
+        if limits.max_iterations and self.iterations >= limits.max_iterations:
+            return f"the limit of {limits.max_iterations} iterations is reached (--max-iterations)"
+        if limits.max_time and self.seconds >= limits.max_time:
+            return f"the limit of {limits.max_time:g} seconds is reached (--max-time)"
+        if limits.max_tokens and self.total.tokens >= limits.max_tokens:
+            return f"the limit of {limits.max_tokens} tokens is reached (--max-tokens)"
+        if limits.max_cost and self.total.cost >= limits.max_cost:
+            return f"the limit of ${limits.max_cost:g} is reached (--max-cost)"
+        return ""
+
+    def is_spent(self, story: str) -> bool:
+        """Whether a story has used up what it may."""
+        limits, used = self._limits, self.on(story)
+        return bool(limits.story_tokens and used.tokens >= limits.story_tokens) or bool(
+            limits.story_cost and used.cost >= limits.story_cost
+        )
+
+    def left(self, story: str) -> Left:
+        limits, used, total = self._limits, self.on(story), self.total
+        return Left(
+            _least((limits.max_time, self.seconds)),
+            _least((limits.max_tokens, total.tokens), (limits.story_tokens, used.tokens)),
+            _least((limits.max_cost, total.cost), (limits.story_cost, used.cost)),
+        )
+
+
+def _least(*pairs: tuple[float, float]) -> float:
+    """What is left of the limit that comes first; of one that is used up, as good as nothing."""
+    left = [max(limit - used, 1e-9) for limit, used in pairs if limit]
+    return min(left) if left else 0.0

@@ -1,0 +1,402 @@
+"""The loop: pick a story, look back, ask an agent, judge, decide, record, and again. Only here everything is joined."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
+
+from ralphtool import analyzer, blockers, judge, learnings, lifecycle, outcome, prompt, recovery, specs
+from ralphtool.executors import Assignment, Report
+from ralphtool.history import notes
+from ralphtool.limits import Budget
+from ralphtool.outcome import Iteration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ralphtool.analyzer import LookBack
+    from ralphtool.change import Change
+    from ralphtool.events import Log
+    from ralphtool.executors import Executor
+    from ralphtool.history.records import Entry, Observation
+    from ralphtool.judge import Verdict
+    from ralphtool.recovery import Decision
+    from ralphtool.session import State
+    from ralphtool.settings import Settings
+    from ralphtool.specs import Story
+    from ralphtool.standing import Outcome, StoryStanding
+
+_FIRST_WAIT = 30.0  # seconds, then twice as long each time
+_LONGEST_WAIT = 900.0
+_RECENT = 500  # entries in which a solved blocker is looked for
+_SHOWN_FILES = 200
+
+
+class Parts(Struct, frozen=True, kw_only=True):
+    """What a loop is joined of."""
+
+    change: Change
+    folder: str  # where the run's records lie
+    settings: Settings
+    gates: Sequence[str]
+    executor: Executor
+    agents: Sequence[str]  # their names, in the order of handing over
+    log: Log
+    stop: Callable[[], bool]
+
+
+class Result(Struct, frozen=True, kw_only=True):
+    """How a run ended."""
+
+    result: Literal["done", "unfinished", "interrupted"]
+    reason: str
+    stories: list[dict[str, Any]]
+    spent: dict[str, float]
+    next: list[dict[str, str | None]]
+
+
+class Loop:
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.change = parts.change
+        self.history = parts.change.history
+        self.settings = parts.settings
+        self.log = parts.log
+        self.budget = Budget(parts.settings.run)
+        self.agent = 0  # whose turn it is
+        self.waits = 0
+        self.reason = ""  # why there is no next iteration
+
+    def run(self) -> Result:
+        """Iterations until nothing is left to do, or a limit is reached."""
+        self._take_up()
+        while (story := self._next_story()) is not None:
+            before = analyzer.look_back(self.history, self.change.prd_id(story.id))
+            assignment = self._assignment(story, before)
+            report = self.parts.executor.execute(assignment, self.parts.stop)
+            observations = tuple(outcome.observation(one) for one in self.change.observed())
+            verdict = self._judge(story, assignment, report, observations)
+            decision, check = self._decide(story, assignment, verdict, before)
+            iteration = Iteration(
+                story=story,
+                assignment=assignment,
+                before=before,
+                report=report,
+                verdict=verdict,
+                decision=decision,
+                observations=observations,
+                check=check,
+            )
+            self._tell(iteration)
+            self._act(iteration)
+        lifecycle.drain(self.change.run, self._write_out)
+        self.history.fold()
+        return self._result()
+
+    # --- before an iteration --------------------------------------------------------------------
+
+    def _take_up(self) -> None:
+        """Goes on where the last run was: an outcome that was written down is carried out, if it was not yet."""
+        made = self.change.standing.outcome
+        if made and outcome.is_pending(self.change):
+            self._carry_out(made)
+            text = f"{made.entry.id} had been judged when the last run was cut off: it counts"
+            self.log.note("notice", text=text)
+        self.change.restore_ticks()
+
+    def _next_story(self) -> Story | None:
+        self.reason = "interrupted" if self.parts.stop() else self.budget.reached()
+        if self.reason:
+            return None
+        story = self.change.next_story(strict_order=self.settings.run.strict_order)
+        if story is None:
+            self.reason = "nothing is left that could be worked on now"
+        elif self.budget.is_spent(story.id):
+            self.reason = f"story {story.id} has used up its budget"
+            return None
+        return story
+
+    def _assignment(self, story: Story, before: LookBack) -> Assignment:
+        self.budget.iterations += 1
+        number, state, left = self.budget.iterations, self.change.standing.story(story.id), self.budget.left(story.id)
+        task = next((one.id for one in story.tasks if not one.done), None) if state.in_chunks else None
+        entry, token = f"{before.prd_id}-{before.iteration}", os.urandom(16).hex()
+        built = self._prompt(story, before, state, token, task)
+        self.change.begin(story.id)
+        assignment = Assignment(
+            number=number,
+            story=story.id,
+            task=task,
+            entry=entry,
+            attempt=state.attempts + 1,
+            token=token,
+            prompt=built.text,
+            agent=self.agent,
+            kept=state.kept,
+            fix=bool(state.decision and state.decision.action == "fix-state"),
+            gates=tuple(self.parts.gates),
+            baseline=self.change.standing.baseline,
+            directory=os.path.join(self.parts.folder, f"{number:03}-{entry}"),
+            seconds=left.seconds,
+            tokens=left.tokens,
+            cost=left.cost,
+        )
+        self._announce(story, assignment, built)
+        return assignment
+
+    def _prompt(
+        self, story: Story, before: LookBack, state: StoryStanding, token: str, task: str | None
+    ) -> prompt.Prompt:
+        change, spec = self.change, self.change.spec
+        built = prompt.build(
+            prompt.Material(
+                change=change.name,
+                story=story,
+                token=token,
+                attempt=state.attempts + 1,
+                attempts=self.settings.run.attempts,
+                task=task,
+                proposal=spec.proposal(),
+                design=spec.design(),
+                scenarios=spec.scenarios(story),
+                failure=before.previous_failure,
+                guidance=state.guidance,
+                warnings=before.warnings,
+                learnings=before.learnings,
+                noted=[one["description"] for one in change.state()["learnings"]],
+                patterns=before.patterns,
+                notes=learnings.read(change.name),
+                notes_path=learnings.path_of(change.name),
+                gates=self.parts.gates,
+                budget_tokens=self.settings.prompt.budget_tokens,
+                memory_tokens=self.settings.memory.budget_tokens,
+            ),
+            os.path.join(change.root, ".ralph", "prompts"),
+        )
+        self.history.count_references(built.shown)
+        return built
+
+    def _announce(self, story: Story, assignment: Assignment, built: prompt.Prompt) -> None:
+        self.log.add(
+            "iteration_started",
+            number=assignment.number,
+            story=story.id,
+            title=story.title,
+            entry=assignment.entry,
+            attempt=assignment.attempt,
+            attempts=self.settings.run.attempts,
+            task=assignment.task,
+            directory=assignment.directory,
+            agent=self.parts.agents[assignment.agent],
+            cut=list(built.cut),
+        )
+
+    # --- judging and deciding -------------------------------------------------------------------
+
+    def _judge(
+        self, story: Story, assignment: Assignment, report: Report, observations: Sequence[Observation]
+    ) -> Verdict:
+        return judge.judge(
+            judge.Evidence(
+                ending=report.ending,
+                end=report.end,
+                claim=judge.claim(report.end.message, assignment.token),
+                failure=report.failure,
+                task=assignment.task,
+                tasks=tuple(task.id for task in story.tasks),
+                ticked_before=report.ticked_before,
+                ticked=report.ticked,
+                red=report.red,
+                gates_ran=report.gates_ran,
+                findings=report.findings,
+                is_guarded=self.settings.run.guard == "fail",
+                blockers=tuple(_told(one) for one in observations if one.type == "blocker"),
+                trouble=report.trouble,
+                exit_detail=report.detail,
+            )
+        )
+
+    def _decide(
+        self, story: Story, assignment: Assignment, verdict: Verdict, before: LookBack
+    ) -> tuple[Decision, blockers.Check]:
+        state = self.change.standing.story(story.id)
+        check = blockers.check(verdict.blocker or "", self.change.root, os.environ)
+        is_done_chunk = assignment.task is not None and verdict.status == "partial"
+        counts = verdict.status in ("failed", "blocked", "partial") and not is_done_chunk
+        known = self._workaround(verdict) if counts and not verdict.is_dishonest else None
+        past = recovery.Past(
+            attempts=state.attempts + counts,
+            last_status=state.status if state.attempts else None,
+            last_failure=before.previous_failure if state.attempts else None,
+            open_tasks=len(story.tasks) - story.tasks_done - len(verdict.ticked),
+            in_chunks=state.in_chunks,
+            is_optional=story.optional,
+            blocker_is_real=check.is_real,
+            blocker_check=check.found,
+            workaround=known.text if known else None,
+            workaround_from=known.source if known else "",
+        )
+        return recovery.decide(verdict, past, recovery.Policy(self.settings.run.attempts)), check
+
+    def _workaround(self, verdict: Verdict) -> recovery.Workaround | None:
+        fresh = [one for one in self.change.state()["learnings"] if one.get("type") == "error-workaround"]
+        known = [(one.content, one.id) for one in self.history.learnings(("error-workaround",))]
+        return recovery.find_workaround(
+            f"{verdict.summary} {verdict.blocker or ''}",
+            self.history.blockers(last=_RECENT),
+            self._solution,
+            [*known, *((one["description"], "learnt in this run") for one in fresh)],
+        )
+
+    def _solution(self, blocked: Entry) -> Entry | None:
+        """The entry that completed what another one was blocked at."""
+        later = self.history.entries(prd_id=blocked.prd_id)
+        return next((one for one in later if one.iteration > blocked.iteration and one.status == "completed"), None)
+
+    def _tell(self, iteration: Iteration) -> None:
+        report, verdict, decision = iteration.report, iteration.verdict, iteration.decision
+        story, entry = iteration.story, iteration.assignment.entry
+        self.budget.add(story.id, report)
+        self.log.note(
+            "verdict",
+            entry=entry,
+            story=story.id,
+            attempt=iteration.assignment.attempt,
+            task=iteration.assignment.task,
+            status=verdict.status,
+            summary=verdict.summary,
+            reasons=verdict.reasons,
+            ticked=verdict.ticked,
+            tasks_done=len(report.ticked),
+            tasks_total=len(story.tasks),
+            files=report.paths[:_SHOWN_FILES],
+            findings=report.findings,
+            ended=report.left,
+            blocker_check=iteration.check.found if verdict.blocker else None,
+            seconds={"agent": round(report.agent_seconds, 3), "gates": round(report.gate_seconds, 3)},
+            input_tokens=report.usage.input_tokens,
+            output_tokens=report.usage.output_tokens,
+            cost=report.usage.cost,
+        )
+        self.log.add(
+            "decision",
+            entry=entry,
+            story=story.id,
+            action=decision.action,
+            guidance=decision.guidance,
+            reason=decision.reason,
+        )
+
+    # --- acting ---------------------------------------------------------------------------------
+
+    def _act(self, iteration: Iteration) -> None:
+        if iteration.verdict.status in ("interrupted", "transient"):
+            self.change.take_back_ticks()
+            if iteration.verdict.status == "transient":
+                self._wait(iteration.verdict)
+            return
+        self.waits = 0
+        self._carry_out(outcome.settle(self.change, iteration), iteration.story.title)
+
+    def _carry_out(self, made: Outcome, title: str = "") -> None:
+        outcome.carry_out(self.change, made)
+        if made.tree:
+            self.log.note("checkpoint", story=made.story, commit=made.commit, subject=title)
+        if made.question:
+            path, prd_id = made.question.path, made.entry.prd_id
+            self.log.note("question", story=made.story, prd_id=prd_id, path=path, missing=made.entry.summary)
+
+    def _wait(self, verdict: Verdict) -> None:
+        """Nothing is wrong with the work: the next agent takes over, or we wait."""
+        self.waits += 1
+        self.agent = (self.agent + 1) % len(self.parts.agents)
+        if self.agent:
+            return
+        seconds = min(_FIRST_WAIT * 2 ** (self.waits // len(self.parts.agents) - 1), _LONGEST_WAIT)
+        if verdict.retry_at is not None:
+            seconds = max(0.0, verdict.retry_at - time.time())
+        self.log.add("waiting", seconds=seconds, until=time.time() + seconds, why=verdict.summary)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not self.parts.stop() and not self.budget.reached():
+            time.sleep(min(0.2, max(0.0, end - time.monotonic())))
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def _write_out(self, state: State) -> None:
+        """What agents recorded goes to the spec, which is one more commit, and to the history."""
+        workspace, spec = self.change.workspace, self.change.spec
+        workspace.begin(None)
+        spec.write_learnings(state["learnings"])
+        spec.write_patterns(state["patterns"])
+        spec.write_observations(state["observations"])
+        taken = workspace.take()
+        if taken.tree and taken.paths:
+            name = self.change.name
+            commit = workspace.commit(taken.tree, f"Learnings of {name}\n\nRalph-Change: {name}\n")
+            workspace.publish("", commit, tree=taken.tree)
+        notes.write(self.history, state, lambda story: specs.prd_id(spec, story))
+
+    def _result(self) -> Result:
+        stories = self.change.stories()
+        done = self.change.done(stories)
+        rows = [self._row(story, done) for story in stories]
+        is_done = all(row["state"] == "done" or row["optional"] for row in rows)
+        unfinished: Literal["interrupted", "unfinished"] = "interrupted" if self.parts.stop() else "unfinished"
+        return Result(
+            result="done" if is_done else unfinished,
+            reason="every story is done and proven" if is_done else self.reason,
+            stories=rows,
+            spent=self.budget.total.as_dict()
+            | {"seconds": round(self.budget.seconds, 3), "iterations": self.budget.iterations},
+            next=self._advice(rows, is_done=is_done),
+        )
+
+    def _row(self, story: Story, done: set[str]) -> dict[str, Any]:
+        state = self.change.standing.story(story.id)
+        is_open = story.id not in done
+        return {
+            "id": story.id,
+            "title": story.title,
+            "optional": story.optional,
+            "state": _state(state) if is_open else "done",
+            "attempts": state.attempts,
+            "why": state.decision.reason if state.decision and is_open else "",
+            "failure": state.guidance if is_open else "",
+            "entry": state.entry,
+            "question": state.question,
+            "commit": self.change.workspace.checkpoints().get(story.id),
+            **self.budget.on(story.id).as_dict(),
+        }
+
+    def _advice(self, rows: Sequence[dict[str, Any]], *, is_done: bool) -> list[dict[str, str | None]]:
+        name, branch = self.change.name, self.change.workspace.branch
+        asked = [row for row in rows if row["state"] == "waiting"]
+        failed = [row for row in rows if row["state"] == "failed"]
+        advice: list[dict[str, str | None]] = [
+            {"say": f"answer the question of story {row['id']} in its file", "run": f"$EDITOR {row['question']}"}
+            for row in asked
+        ]
+        advice += [
+            {"say": f"see why story {row['id']} failed", "run": f"ralphtool explain {row['entry']}"} for row in failed
+        ]
+        if not is_done:
+            advice.append({"say": "go on", "run": f"ralphtool run {name}"})
+        elif branch:
+            advice.append({"say": "look at the work", "run": f"git log -p {branch}"})
+            advice.append({"say": "take it into your working tree", "run": f"ralphtool finish {name} --squash"})
+        return advice
+
+
+def _state(state: StoryStanding) -> str:
+    if state.question:
+        return "waiting"
+    if state.decision and state.decision.action == "skip":
+        return "skipped"
+    return "failed" if state.status in ("failed", "blocked") else "open"
+
+
+def _told(observation: Observation) -> str:
+    return f"{observation.title}: {observation.description}" if observation.description else observation.title

@@ -1,0 +1,154 @@
+"""What happens next, and why: one pure function of a verdict, the past and the policy.
+
+The table in `decide` is read from top to bottom; the first row that fits decides.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import UNSET, Struct
+
+from ralphtool import memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from ralphtool.history import Seen
+    from ralphtool.history.records import Entry
+    from ralphtool.judge import Verdict
+
+Action = Literal["next", "manual", "skip", "break-chunks", "fix-state", "retry", "wait", "stop"]
+
+
+class Policy(Struct, frozen=True):
+    attempts: int = 3
+
+
+class Past(Struct, frozen=True, kw_only=True):
+    """What the decision needs to know besides the verdict."""
+
+    attempts: int  # used up for this story, this one included
+    last_status: str | None = None  # of the attempt before this one
+    last_failure: str | None = None
+    open_tasks: int = 1
+    in_chunks: bool = False
+    is_optional: bool = False
+    blocker_is_real: bool | None = None  # None: nobody could tell
+    blocker_check: str = ""
+    workaround: str | None = None  # what helped against something like it
+    workaround_from: str = ""
+
+
+class Decision(Struct, frozen=True):
+    """What happens next; what the next attempt should know; why."""
+
+    action: Action
+    guidance: str
+    reason: str
+
+
+def decide(verdict: Verdict, past: Past, policy: Policy) -> Decision:
+    for row in (_settled, _manual, _skip, _chunks, _fix):
+        if decision := row(verdict, past, policy):
+            return decision
+    return _retry(verdict, past, policy)
+
+
+def _settled(verdict: Verdict, past: Past, policy: Policy) -> Decision | None:
+    if verdict.status == "completed":
+        return Decision("next", "", "the story is done and proven")
+    if verdict.status == "interrupted":
+        return Decision("stop", "", "the run was interrupted; this was no attempt")
+    if verdict.status == "transient":
+        return Decision("wait", "", f"nothing is wrong with the work ({verdict.summary}); this was no attempt")
+    if past.in_chunks and verdict.status == "partial":
+        return Decision("break-chunks", "", "a task of the story is done and kept; the next one is on")
+    return None
+
+
+def _manual(verdict: Verdict, past: Past, policy: Policy) -> Decision | None:
+    if verdict.status == "blocked" and past.blocker_is_real:
+        return Decision("manual", verdict.blocker or "", f"the blocker is real: {past.blocker_check}")
+    if past.attempts >= policy.attempts:
+        return Decision("manual", verdict.summary, f"{past.attempts} attempts did not complete it: a human is needed")
+    return None
+
+
+def _skip(verdict: Verdict, past: Past, policy: Policy) -> Decision | None:
+    if past.is_optional:
+        return Decision("skip", verdict.summary, "the story is optional and did not complete")
+    return None
+
+
+def _chunks(verdict: Verdict, past: Past, policy: Policy) -> Decision | None:
+    if past.in_chunks or past.open_tasks < 2:
+        return None
+    one_by_one = "do one task at a time"
+    if verdict.too_big:
+        return Decision("break-chunks", one_by_one, "the attempt was too big: it ran out of time or of context")
+    if verdict.status == past.last_status == "partial":
+        return Decision("break-chunks", one_by_one, "two attempts in a row did only a part of it")
+    return None
+
+
+def _fix(verdict: Verdict, past: Past, policy: Policy) -> Decision | None:
+    if verdict.is_broken:
+        return Decision("fix-state", verdict.summary, "the tree or the environment is broken: back to the checkpoint")
+    if past.last_failure and memory.same(verdict.summary, past.last_failure):
+        return Decision("fix-state", _otherwise(verdict), "the same failure came twice: back to the checkpoint")
+    return None
+
+
+def _otherwise(verdict: Verdict) -> str:
+    return f"This failed twice in the same way, so try another way: {verdict.summary}"
+
+
+def _retry(verdict: Verdict, past: Past, policy: Policy) -> Decision:
+    if verdict.status == "blocked" and past.blocker_is_real is False:
+        return Decision(
+            "retry", f"You are not blocked: {past.blocker_check}", f"the blocker is none: {past.blocker_check}"
+        )
+    if past.workaround:
+        return Decision("retry", past.workaround, f"something like it was solved before ({past.workaround_from})")
+    left = policy.attempts - past.attempts
+    again = f"{left} attempt{'' if left == 1 else 's'} left"
+    return Decision("retry", verdict.summary, f"{again}, and nothing speaks against trying again")
+
+
+# --- what helped before -----------------------------------------------------------------------------
+
+
+class Workaround(Struct, frozen=True):
+    text: str
+    source: str
+
+
+def find_workaround(
+    failure: str,
+    blockers: Sequence[Seen],
+    solution: Callable[[Entry], Entry | None],
+    learnings: Iterable[tuple[str, str]],
+) -> Workaround | None:
+    """A blocker like this one that was solved later, else a learning about an error like this one.
+
+    `solution` gives the entry that completed what another one was blocked at; a learning is its text and its source.
+    """
+    like = [seen for seen in blockers if memory.overlap(failure, _words(seen)) > 0]
+    while seen := memory.closest(failure, like, _words):
+        if (solved := solution(seen.entry)) and (text := _how(solved)):
+            return Workaround(text, f"{seen.entry.id} was blocked by it, {solved.id} was not")
+        like.remove(seen)
+    learning = memory.closest(failure, learnings, lambda one: one[0])
+    return Workaround(*learning) if learning else None
+
+
+def _words(seen: Seen) -> str:
+    return f"{seen.observation.title} {seen.observation.description or ''}"
+
+
+def _how(entry: Entry) -> str:
+    """What an entry that completed tells about how it came to that."""
+    guidance = entry.context.recovery_guidance if entry.context is not UNSET else UNSET
+    noted = [one.description or one.title for one in entry.observations if one.type != "blocker"]
+    return guidance or next(iter(noted), "") or entry.summary or ""

@@ -1,0 +1,291 @@
+"""`ralphtool run` and what belongs to it: explain, attempts, diff, finish, back."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec import structs
+
+from ralphtool import agents, events, files, lifecycle, locks, process, project, specs, standing, verify, workspace
+from ralphtool import settings as settings_module
+from ralphtool.change import Change
+from ralphtool.errors import ChangeNotFound, InvalidValue, UsageError
+from ralphtool.executors.here import Here, Place, command_folder
+from ralphtool.history import History
+from ralphtool.loop import Loop, Parts, Result
+from ralphtool.ours import Ours
+from ralphtool.ui import live, summary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ralphtool.agents import Runner
+    from ralphtool.settings import Settings
+    from ralphtool.specs import Spec
+    from ralphtool.workspace import Workspace
+
+_INTERRUPTED = 130
+_FLAGS = [one for one in settings_module.describe() if one.flag]
+
+
+def _settings_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Every setting of `[run]` as a flag; its help stands with the setting."""
+    for one in reversed(_FLAGS):
+        is_switch = one.default in ("true", "false")
+        extra: dict[str, Any] = {"is_flag": True, "flag_value": "true"} if is_switch else {"metavar": "VALUE"}
+        default = f" [default: {one.default}]" if one.default and not is_switch else ""
+        command = click.option(str(one.flag), one.key, default=None, help=f"{one.help}{default}", **extra)(command)
+    return command
+
+
+@click.command()
+@click.argument("change", required=False)
+@click.option("--spec", metavar="FORMAT", help="The format, or the Markdown file, that holds the change.")
+@click.option(
+    "--agent-command", metavar="COMMAND", help="The agent, as it would be typed: the prompt comes on its stdin."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print every event as one JSON object a line, for programs.")
+@_settings_flags
+def run(change: str | None, spec: str | None, agent_command: str | None, as_json: bool, **flags: Any) -> int:
+    """Run an agent over the stories of a change until every one is done and proven.
+
+    Work happens on the branch ralph/CHANGE; your own files, committed or not, are back as they were at the end. Ctrl-C
+    stops it, and running it again goes on where it was.
+
+    \b
+    Examples:
+      ralphtool run add-login --agent-command "my-agent --headless"
+      ralphtool run                                  the only change there is, with the configured agent
+      ralphtool run add-login --max-time 8h --max-iterations 40
+      ralphtool run add-login --json | jq -r 'select(.type == "verdict") | .summary'
+    """
+    root = project.find()
+    loaded = settings_module.load(root, flags)
+    found = _open_spec(root, change, spec)
+    runners = _runners(loaded, agent_command)
+    result = _Run(root, found, loaded, runners).go(as_json=as_json)
+    return {"done": 0, "unfinished": 1, "interrupted": _INTERRUPTED}[result.result]
+
+
+def _open_spec(root: str, change: str | None, spec: str | None) -> Spec:
+    if change is None:
+        names = sorted({place.change for place in specs.find_all(root) if not place.error})
+        if not names:
+            raise ChangeNotFound("there is no change here: `ralphtool list` tells where ralphtool looks for them")
+        if len(names) > 1:
+            raise UsageError(f"there are several changes, so name one: {', '.join(names)}")
+        change = names[0]
+    return specs.open(root, change, specs.ref_of(root, spec))
+
+
+def _runners(settings: Settings, agent_command: str | None) -> list[Runner]:
+    if agent_command is not None:
+        made = [agents.make("command", {"command": _words(agent_command)})]
+    else:
+        run = settings.run
+        names = [run.agent, *(name for name in run.agents if name != run.agent)] if run.agent else list(run.agents)
+        if not names:
+            raise InvalidValue(
+                'no agent is named: give one with --agent-command "…" or --agent NAME, or set agent = "…" under [run] '
+                "in .ralph/config.toml"
+            )
+        made = [agents.make(name, _options(settings, name)) for name in names]
+    for runner in made:
+        runner.check()
+    return made
+
+
+def _options(settings: Settings, name: str) -> dict[str, Any]:
+    found = settings.agents.get(name)
+    return structs.asdict(found) if found else {}
+
+
+def _words(command: str) -> list[str]:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"--agent-command: {error}: mend the quotes") from None
+    if not words:
+        raise UsageError('--agent-command is empty: say which program, as in --agent-command "my-agent"')
+    return words
+
+
+class _Run:
+    """One run, from taking the change to giving everything back."""
+
+    def __init__(self, root: str, spec: Spec, settings: Settings, runners: Sequence[Runner]) -> None:
+        self.root = root
+        self.spec = spec
+        self.settings = settings
+        self.runners = runners
+        self.id = _run_id(spec.change)
+        self.folder = os.path.join(root, ".ralph", "runs", self.id)
+        self.interrupts = 0
+
+    def go(self, *, as_json: bool) -> Result:
+        history = History(self.root)
+        history.check()
+        standing.load(self.root, self.spec.change)
+        abandoned = lifecycle.free(self.root, self.spec.change)
+        if abandoned is not None:
+            self._end_orphans(abandoned.session_id)
+        lifecycle.begin(self.root, self.id, self.spec.change, self.spec.ref, locks.this_process())
+        self._make_folder()
+        log = events.Log(os.path.join(self.folder, events.NAME))
+        viewer = _Viewer(log.path, as_json=as_json)
+        with _Signals(self), viewer:
+            result = self._work(history, log)
+            log.add("run_ended", **structs.asdict(result))
+        if not as_json:
+            summary.show({"type": "run_ended", **structs.asdict(result)}, self.spec.change)
+        return result
+
+    def _end_orphans(self, session_id: str) -> None:
+        record = os.path.join(self.root, ".ralph", "runs", session_id, "processes")
+        for name in process.end_orphans(record, session_id):
+            click.echo(f"A process that the last run left was ended: {name}", err=True)
+
+    def _make_folder(self) -> None:
+        for folder in (os.path.join(self.root, ".ralph", "runs"), os.path.join(self.root, ".ralph", "standing")):
+            files.own_dir(folder)
+            ignore = os.path.join(folder, ".gitignore")
+            if not os.path.lexists(ignore):
+                files.create(ignore, b"*\n", 0o644)
+        files.own_dir(self.folder)
+
+    def _work(self, history: History, log: events.Log) -> Result:
+        place = workspace.make(self.root, self.spec.change, self.settings.run.workspace)
+        commands = verify.commands(self.root)
+        gates = [*commands.checks, *commands.tests]
+        try:
+            told = place.open(self.id, [self.spec.path])
+            try:
+                result = self._loop(history, log, place, gates, told)
+            finally:
+                place.close()
+        finally:
+            pass
+        lifecycle.end(self.id, self.root, lambda state: None)
+        return result
+
+    def _loop(
+        self, history: History, log: events.Log, place: Workspace, gates: Sequence[str], told: Sequence[str]
+    ) -> Result:
+        spec = specs.open(place.root, self.spec.change, self.spec.ref)
+        stories = spec.stories()
+        ours = Ours(self.root, self.spec.change, self.id)
+        with process.Keeper(os.path.join(self.folder, "processes")) as keeper:
+            executor = Here(
+                Place(
+                    workspace=place,
+                    keeper=keeper,
+                    runners=self.runners,
+                    log=log,
+                    ours=ours,
+                    settings=self.settings,
+                    session_id=self.id,
+                    change=self.spec.change,
+                    ref=self.spec.ref,
+                    prd_ids=[specs.prd_id(spec, story.id) for story in stories],
+                    commands=command_folder(self.folder),
+                )
+            )
+            loop = Loop(
+                Parts(
+                    change=Change(self.root, self.id, self.spec.change, self.spec.ref, place, history),
+                    folder=self.folder,
+                    settings=self.settings,
+                    gates=gates,
+                    executor=executor,
+                    agents=[runner.name for runner in self.runners],
+                    log=log,
+                    stop=lambda: self.interrupts > 0,
+                )
+            )
+            self._announce(log, spec, place, gates, told, loop)
+            try:
+                return loop.run()
+            finally:
+                ours.forget()
+
+    def _announce(
+        self, log: events.Log, spec: Spec, place: Workspace, gates: Sequence[str], told: Sequence[str], loop: Loop
+    ) -> None:
+        run = self.settings.run
+        log.add(
+            "run_started",
+            run=self.id,
+            change=spec.change,
+            agent=self.runners[0].name,
+            adapter=spec.adapter,
+            workspace=run.workspace,
+            branch=place.branch,
+            pid=os.getpid(),
+            stories=[
+                {
+                    "id": story.id,
+                    "title": story.title,
+                    "tasks_total": len(story.tasks),
+                    "tasks_done": story.tasks_done,
+                    "done": story.done,
+                    "optional": story.optional,
+                    "depends_on": list(story.depends_on),
+                }
+                for story in spec.stories()
+            ],
+            limits={
+                name: getattr(run, name)
+                for name in ("attempts", "max_iterations", "max_time", "timeout", "silence", "max_tokens", "max_cost")
+            },
+            gates={"commands": list(gates)},
+        )
+        for text in told:
+            log.note("notice", text=text)
+
+
+def _run_id(change: str) -> str:
+    return f"{change[:90]}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.urandom(2).hex()}"
+
+
+class _Signals:
+    """Ctrl-C once: stop soon. Twice: at once. A closed terminal and a polite kill are like the first."""
+
+    def __init__(self, run: _Run) -> None:
+        self.run = run
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            self._before[number] = signal.signal(number, self._interrupt)
+
+    def _interrupt(self, number: int, frame: object) -> None:
+        self.run.interrupts += 1
+        if self.run.interrupts == 2:
+            raise KeyboardInterrupt
+
+    def __exit__(self, *exception: object) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)
+
+
+class _Viewer:
+    """Shows the run while it goes on, by reading its events."""
+
+    def __init__(self, path: str, *, as_json: bool) -> None:
+        show = live.as_json if as_json else live.live if sys.stdout.isatty() else live.plain
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=show, args=(path, self._stop), daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *exception: object) -> None:
+        self._stop.set()
+        self._thread.join(5)

@@ -1,0 +1,145 @@
+"""How far a change is, beyond what spec, branch and history say: `.ralph/standing/<change>.json`.
+
+It is also what makes an iteration count exactly once. The outcome is written here first, in one step; then it is
+carried out (refs, question, and the entry of the history as the last thing). Whoever starts next finds an outcome whose
+entry is not in the history yet, and carries it out again: every step may be done twice.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from ralphtool import files, project
+from ralphtool.errors import CorruptState
+from ralphtool.history.records import Entry, Learning
+from ralphtool.recovery import Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Question(Struct, frozen=True):
+    """What a human is asked: the file that it becomes."""
+
+    path: str
+    text: str
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """All that an iteration came to, ready to be carried out."""
+
+    story: str
+    entry: Entry
+    learnings: tuple[Learning, ...] = ()
+    commit: str | None = None
+    tree: str | None = None  # of the checkpoint, if it is one
+    question: Question | None = None
+
+
+class StoryStanding(Struct, kw_only=True):
+    """Where a story stands after its last iteration."""
+
+    attempts: int = 0  # used up since the beginning, or since a human answered
+    in_chunks: bool = False
+    kept: str | None = None  # the commit of a partial attempt to go on from
+    completed: list[str] = []  # its tasks, for formats without boxes
+    decision: Decision | None = None
+    entry: str | None = None
+    status: str | None = None
+    question: str | None = None  # the file of a question that waits
+    guidance: str = ""  # for the next attempt
+
+
+class Baseline(Struct, frozen=True):
+    """Which gates were red before a story began: the failing tests of each; None stands for the whole command."""
+
+    key: str
+    red: dict[str, list[str] | None] = {}
+
+
+class Standing(Struct, kw_only=True):
+    stories: dict[str, StoryStanding] = {}
+    outcome: Outcome | None = None
+    baseline: Baseline | None = None
+
+    def story(self, id: str) -> StoryStanding:
+        return self.stories.setdefault(id, StoryStanding())
+
+
+def path_of(root: str, change: str) -> str:
+    project.check_name(change, "a change's name")
+    return os.path.join(root, ".ralph", "standing", f"{change}.json")
+
+
+def load(root: str, change: str) -> Standing:
+    path = path_of(root, change)
+    try:
+        data = files.read(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return Standing()
+    try:
+        return msgspec.json.decode(data, type=Standing)
+    except msgspec.DecodeError as error:
+        raise CorruptState(
+            f"{path} is damaged ({error}): remove it; branch and history tell what is done, and only the count "
+            "of attempts begins anew"
+        ) from None
+
+
+def save(root: str, change: str, standing: Standing) -> None:
+    path = path_of(root, change)
+    files.own_dir(os.path.dirname(path))
+    files.replace(path, msgspec.json.encode(standing))
+
+
+# --- questions for a human --------------------------------------------------------------------------
+
+_ANSWER = "## Answer"
+
+
+def question(root: str, prd_id: str, fields: Mapping[str, str]) -> Question:
+    """One file that a person can read, and answer in place."""
+    parts = [f"# {prd_id}: a question for you\n\nprd_id: {prd_id}\n"]
+    parts += [f"## {title}\n\n{text.strip()}\n" for title, text in fields.items() if text.strip()]
+    parts.append(
+        f"{_ANSWER}\n\n<!-- Write below this line what the agent should know or do, save, and run the change again: "
+        "the story is taken up with your answer and fresh attempts.\n"
+        "Removing this file does the same without an answer. -->\n"
+    )
+    return Question(os.path.join(root, ".ralph", "questions", f"{prd_id}.md"), "\n".join(parts))
+
+
+def answer(path: str) -> str | None:
+    """What a person answered: None while the question waits; empty when they removed the file."""
+    try:
+        text = files.read(path).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
+    told = text.rpartition(_ANSWER)[2].partition("-->")[2] or text.rpartition(_ANSWER)[2]
+    return told.strip() or None
+
+
+def ask(question: Question) -> None:
+    """Writes the question, unless it is there already and somebody may be answering it."""
+    folder = os.path.dirname(question.path)
+    files.own_dir(folder)
+    if not os.path.lexists(question.path):
+        files.create(question.path, question.text.encode("utf-8", "replace"), 0o644)
+
+
+def put_away(path: str) -> None:
+    """Keeps an answered question among the answered ones."""
+    if not os.path.lexists(path):
+        return
+    folder, name = os.path.split(path)
+    answered = os.path.join(folder, "answered")
+    files.own_dir(answered)
+    number = 1
+    while os.path.lexists(place := os.path.join(answered, f"{name.removesuffix('.md')}-{number}.md")):
+        number += 1
+    os.rename(path, place)
+    files.sync_folder(place)

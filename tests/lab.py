@@ -1,0 +1,170 @@
+"""A project with git, a change, and a scripted agent: for everything that tries the loop as a whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from conftest import COMMAND, Ralph, Result
+
+STORIES = """\
+## 1. First
+
+- [ ] 1.1 Make a
+- [ ] 1.2 Make b
+
+## 2. Second
+
+- [ ] 2.1 Make c
+"""
+DONE = [{"run": "echo work > {story}.txt"}, {"tick": "all"}, {"complete": True}]
+
+
+class Lab(Ralph):
+    """`play` says what the scripted agent does, `loop` runs `ralphtool run`."""
+
+    def __init__(self, top: Path) -> None:
+        super().__init__(top)
+        self.script = top / "script.json"
+        self.env |= {"GIT_CONFIG_NOSYSTEM": "1", "LC_ALL": "C.UTF-8"}
+
+    def git(self, *arguments: str, check: bool = True) -> str:
+        """Runs git in the project; tells what it printed."""
+        done = subprocess.run(["git", *arguments], cwd=self.root, env=self.env, capture_output=True, check=False)
+        assert not check or done.returncode == 0, done.stderr.decode()
+        return done.stdout.decode("utf-8", "surrogateescape").rstrip("\n")
+
+    def repository(self, tasks: str = STORIES, change: str = "add-login", **config: Any) -> Lab:
+        """A repository whose first commit has a README and the change; the agent is scripted."""
+        self.git("init", "--quiet", "--initial-branch=main")
+        self.git("config", "user.name", "Tester")
+        self.git("config", "user.email", "tester@example.org")
+        self.write("README.md", "hello\n")
+        self.openspec(tasks, change)
+        self.configure(**config)
+        self.git("add", "--all", "--", ":!.ralph")
+        self.git("commit", "--quiet", "--message=first")
+        return self
+
+    def configure(self, *, checks: list[str] | None = None, tests: list[str] | None = None, **run: Any) -> None:
+        """Writes `.ralph/config.toml`; further arguments are settings of `[run]`."""
+        settings = {"agent": "scripted", **run}
+        lines = ["[run]", *(f"{name} = {json.dumps(value)}" for name, value in settings.items())]
+        lines += ["[agents.scripted]", f"args = {json.dumps([str(self.script)])}"]
+        lines += ["[verify]", f"checks = {json.dumps(checks or [])}", f"tests = {json.dumps(tests or [])}"]
+        self.write(".ralph/config.toml", "\n".join(lines) + "\n")
+
+    def play(self, *turns: dict[str, Any], default: list[dict[str, Any]] | None = None) -> Lab:
+        """Each turn: {"story": "1", "attempt": 1, "steps": [...]}; `default` are the steps where none fits."""
+        script: dict[str, Any] = {"turn": list(turns)}
+        if default is not None:
+            script["defaults"] = {"steps": default}
+        self.script.write_text(json.dumps(script))
+        return self
+
+    def loop(self, *arguments: str, **more: Any) -> Result:
+        return self.run("run", "--json", *arguments, **more)
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Starts `ralphtool run` and does not wait for it."""
+        return subprocess.Popen(
+            [COMMAND, "run", "--json", *arguments],
+            cwd=self.root,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def events(self, result: Result | None = None) -> list[dict[str, Any]]:
+        """What a run printed; without one, the events of all runs, in order."""
+        if result is not None:
+            return [json.loads(line) for line in result.stdout.splitlines()]
+        paths = sorted(self.root.glob(".ralph/runs/*/events.jsonl"), key=lambda path: path.stat().st_mtime_ns)
+        return [json.loads(line) for path in paths for line in path.read_text().splitlines()]
+
+    def entries(self) -> list[dict[str, Any]]:
+        path = self.root / ".ralph/progress.json"
+        if not path.exists():
+            return []
+        entries = self.run("progress", "entries", "--json").json["entries"]
+        assert isinstance(entries, list)
+        return entries
+
+    def endings(self) -> list[tuple[str, str]]:
+        """The id and the status of every entry."""
+        return [(entry["id"], entry["status"]) for entry in self.entries()]
+
+    def checkpoints(self, change: str = "add-login") -> list[str]:
+        """The stories that have a checkpoint on the branch, oldest first."""
+        told = self.git(
+            "log", "--reverse", "--format=%(trailers:key=Ralph-Story,valueonly,separator=)", f"ralph/{change}"
+        )
+        return [line for line in told.split("\n") if line]
+
+    def question(self, prd_id: str = "add-login-1") -> Path:
+        return self.root / f".ralph/questions/{prd_id}.md"
+
+    def own_files(self) -> dict[str, bytes | str]:
+        """The user's tree: every file outside of `.ralph` and `.git`, byte for byte, with its mode."""
+        seen: dict[str, bytes | str] = {}
+        for path in sorted(self.root.rglob("*")):
+            inside = path.relative_to(self.root)
+            if inside.parts[0] in (".git", ".ralph") or (path.is_dir() and not path.is_symlink()):
+                continue
+            seen[str(inside)] = os.readlink(path) if path.is_symlink() else path.read_bytes()
+            seen[f"{inside} mode"] = oct(path.lstat().st_mode)
+        return seen
+
+    def users_state(self) -> dict[str, Any]:
+        """All that has to be the user's again after a run."""
+        return {
+            "files": self.own_files(),
+            "head": (self.root / ".git/HEAD").read_text(),
+            "index": self.git("ls-files", "--stage", "--debug", check=False).count("\n")
+            and self.git("ls-files", "--stage"),
+            "status": [line for line in self.git("status", "--porcelain").split("\n") if ".ralph" not in line],
+            "main": self.git("rev-parse", "--verify", "--quiet", "main", check=False),
+            "stash": self.git("stash", "list"),
+        }
+
+
+def processes_with(marker: str) -> list[str]:
+    """The command lines of all processes that have a text in their arguments or environment, but for this one."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes()
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+            text = words + Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            continue
+        if marker.encode() in text and state != "Z" and int(pid) != os.getpid():
+            found.append(words.replace(b"\0", b" ").decode("utf-8", "replace"))
+    return found
+
+
+def wait_until(holds: Any, seconds: float = 20.0) -> bool:
+    """Waits for something to hold, for so long at the most."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if holds():
+            return True
+        time.sleep(0.02)
+    return bool(holds())
+
+
+def kill(process: subprocess.Popen[bytes], number: int = signal.SIGKILL) -> None:
+    """Ends a process that a test has started, and reads what it printed."""
+    if process.poll() is None:
+        process.send_signal(number)
+    process.communicate(timeout=30)
+
+
+PYTHON = sys.executable
