@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import bench_history
+import bench_loop
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 OPENSPEC = CHECKOUT / ".tools/openspec/node_modules/.bin/openspec"
@@ -298,10 +299,11 @@ def main() -> int:
     chosen = arguments()
     rows = picked(chosen.only)
     with tempfile.TemporaryDirectory(prefix="ralphtool-bench-") as top:
-        print("installing ralphtool as a wheel, then measuring: about three minutes …", file=sys.stderr)
+        print("installing ralphtool as a wheel, then measuring: about ten minutes …", file=sys.stderr)
         results = measure(rows, contenders(Path(top)), chosen.rounds) if rows else []
         os.chdir(CHECKOUT)
         results += bench_history.measure(Path(top), chosen.rounds, chosen.only)
+        results += bench_loop.measure(Path(top), chosen.rounds, chosen.only)
     if not results:
         raise SystemExit(f"no row contains {chosen.only!r}")
     if chosen.json:
