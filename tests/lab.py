@@ -23,7 +23,7 @@ STORIES = """\
 
 - [ ] 2.1 Make c
 """
-DONE = [{"run": "echo work > {story}.txt"}, {"tick": "all"}, {"complete": True}]
+DONE: list[dict[str, Any]] = [{"run": "echo work > {story}.txt"}, {"tick": "all"}, {"complete": True}]
 
 
 class Lab(Ralph):
@@ -129,7 +129,7 @@ class Lab(Ralph):
             "head": (self.root / ".git/HEAD").read_text(),
             "index": self.git("ls-files", "--stage", "--debug", check=False).count("\n")
             and self.git("ls-files", "--stage"),
-            "status": [line for line in self.git("status", "--porcelain").split("\n") if ".ralph" not in line],
+            "status": [line for line in self.git("status", "--porcelain").split("\n") if line and ".ralph" not in line],
             "main": self.git("rev-parse", "--verify", "--quiet", "main", check=False),
             "stash": self.git("stash", "list"),
         }

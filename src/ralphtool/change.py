@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from ralphtool import session, specs, standing
@@ -16,7 +17,12 @@ if TYPE_CHECKING:
     from ralphtool.workspace import Workspace
 
 
+_MOST_ANSWERS = 3  # for a story in one run: an agent could write them as well, and go on for ever
+
+
 class Change:
+    """What a run knows of its change."""
+
     def __init__(self, root: str, run: str, name: str, ref: str, workspace: Workspace, history: History) -> None:
         self.root = root
         self.run = run  # the id of the run, and of its session
@@ -27,6 +33,7 @@ class Change:
         self.standing: Standing = standing.load(root, name)
         self._completed: list[str] = []
         self._observed = 0
+        self._answers: Counter[str] = Counter()
 
     @property
     def spec(self) -> Spec:
@@ -99,17 +106,19 @@ class Change:
 
     def _is_held(self, story: Story) -> bool:
         state = self.standing.story(story.id)
-        return bool(state.decision and state.decision.action == "skip") or self._waits(state)
+        return bool(state.decision and state.decision.action == "skip") or self._waits(story.id, state)
 
-    def _waits(self, state: StoryStanding) -> bool:
+    def _waits(self, story: str, state: StoryStanding) -> bool:
         """Whether a human is to answer first. An answer is taken up here, and comes with fresh attempts."""
         if state.question is None:
             return False
-        told = standing.answer(state.question)
-        if told is None:
+        told = standing.answer(state.question.path)
+        if told is None or self._answers[story] >= _MOST_ANSWERS:
+            standing.ask(state.question)
             return True
-        standing.put_away(state.question)
+        self._answers[story] += 1
+        standing.put_away(state.question.path)
         state.question, state.attempts, state.in_chunks = None, 0, False
-        state.guidance = f"A human answered: {told}" if told else ""
+        state.guidance = f"A human answered: {told}"
         self.save()
         return False

@@ -28,12 +28,28 @@ class Log:
     def __init__(self, path: str) -> None:
         self.path = path
         self._secrets = secrets.values()
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._fd = os.open(path, flags, 0o600)
+        self._fd = self._open()
         files.sync_folder(path)
+
+    def _open(self) -> int:
+        return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
     def close(self) -> None:
         os.close(self._fd)
+
+    def mend(self) -> bool:
+        """Puts the file back if somebody took it away; tells whether that was so. What we hold open is still whole."""
+        try:
+            if os.path.samestat(os.stat(self.path), os.fstat(self._fd)):
+                return False
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(self.path), exist_ok=True)
+        lost, self._fd = self._fd, self._open()
+        os.lseek(lost, 0, os.SEEK_SET)
+        while block := os.read(lost, _BLOCK):
+            files.write_fd(self._fd, block)
+        os.close(lost)
+        return True
 
     def add(self, type: str, **fields: Any) -> None:
         """Adds an event that somebody may build on: it is on the disk when this returns."""

@@ -218,9 +218,24 @@ class _Test:
 
 
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[=!<>]=")
-_USUAL_WORDS = set(
-    "def test assert self it expect to be func fn void fun t pytest mark parametrize public == !=".split()
-)
+_USUAL_WORDS = {
+    "def",
+    "test",
+    "assert",
+    "self",
+    "it",
+    "expect",
+    "to",
+    "be",
+    "func",
+    "fn",
+    "void",
+    "fun",
+    "t",
+    "==",
+    "!=",
+}
+_USUAL_WORDS |= {"pytest", "mark", "parametrize", "public"}
 
 
 class _Reading(Struct):
@@ -228,6 +243,7 @@ class _Reading(Struct):
 
     text: str = ""
     tests: dict[str, _Test] = {}
+    counts: dict[str, int] = {}
     beside: dict[str, _Test] = {}
     """Functions that are no tests, by their names."""
     outside: int = 0
@@ -648,7 +664,7 @@ def _missing(lost: Sequence[_Placed]) -> list[Finding]:
 def _missing_in(path: str, placed: Sequence[_Placed]) -> list[Finding]:
     file = placed[0].file
     live = {test.bare for test in file.new.tests.values()}
-    words = set(re.findall(r"\w+", file.new.text)) - live
+    words = set(re.findall(r"\w+", file.new.text[:_LONGEST])) - live
     off = [one for one in placed[:50] if _is_still_text(one, words)]
     if file.gone or not file.new.tests:
         what = "is gone" if file.gone else "holds no tests any more"
@@ -1356,9 +1372,10 @@ def _skip_key(text: str) -> str:
 
 
 def _add_test(reading: _Reading, test: _Test) -> None:
-    name, count = test.name, 2
-    while test.name in reading.tests and count < 50:
-        test.name, count = f"{name} #{count}", count + 1
+    """Tests of one name get numbers: they are told apart by their order."""
+    count = reading.counts[test.name] = reading.counts.get(test.name, 0) + 1
+    if count > 1:
+        test.name = f"{test.name} #{count}"
     reading.tests[test.name] = test
 
 
@@ -1434,11 +1451,13 @@ def _rows(source: _Source, opening: int) -> int:
     inner = re.compile(r"\s*\[").match(source.bare, opening + 1)
     if not inner:
         return MANY
-    return max(1, len(_arguments(source, inner.end() - 1, source.end_of(inner.end() - 1) - 1)))
+    return max(1, len(_arguments(source, inner.end() - 1, source.mates[inner.end() - 1])))
 
 
 def _called_head(source: _Source, match: re.Match[str], more: list[str], opening: int) -> _Head | None:
     end = source.end_of(opening)
+    if source.mates[opening] < 0:
+        return None
     arguments = _arguments(source, opening, end - 1)
     blank = _BLANK.match(source.bare, opening + 1)
     name = source.literal(blank.end() if blank else opening + 1)
@@ -1628,8 +1647,9 @@ class _Said:
                 self.last = self._take(self.at)
 
     def _take(self, opening: int) -> list[str]:
-        self.at = self.source.end_of(opening)
-        return _arguments(self.source, opening, self.at - 1)
+        closing = self.source.mates[opening]
+        self.at = closing + 1 if closing >= 0 else opening + 1
+        return _arguments(self.source, opening, closing) if closing >= 0 else []
 
     def to_the_end_of_the_line(self, end: int) -> None:
         """Ruby and Elixir need no brackets: `assert_equal 3, x`, `expect(x).to eq 3`."""
@@ -1915,28 +1935,62 @@ _LANGUAGES = {
 
 # --- what is too long or too deep -------------------------------------------------------------------
 
-_COARSE_NAMES = {
-    "py": re.compile(r"^[ \t]*+(?:async[ \t]+)?def[ \t]+(test\w*)", re.MULTILINE),
-    "js": re.compile(r"(?<![\w.$])(?:it|test)\s*+\(\s*+[\"'`]([^\"'`\n]{1,200})"),
-    "rb": re.compile(r"\b(?:it|test|specify)[ (]+[\"']([^\"'\n]{1,200})|\bdef[ \t]+(test_\w+)"),
+# Plain strings, not patterns: looking for them takes no time even in a file of megabytes.
+_COARSE_HEADS = {
+    "py": ("def test",),
+    "js": ("it(", "test("),
+    "rb": ("it ", "test ", "def test_"),
+    "exs": ("test ",),
+    "": ("func Test", "fn test", "void test", "function test", "fun test", "Task Test", "TEST("),
 }
-_COARSE_NAMES["exs"] = _COARSE_NAMES["rb"]
-_COARSE_FUNCTION = re.compile(r"\b(?:fn|func|fun|void|function|Task)\s++(\w*[tT]est\w*)")
-_COARSE_CHECKS = re.compile(r"(?<!\w)(?:assert|expect|EXPECT_|ASSERT_|XCTAssert|refute|t\.(?:Error|Fatal))")
-_COARSE_SKIPS = re.compile(
-    r"mark\.(?:skip|xfail)\w{0,9}|pytest\.skip|skipTest|importorskip|unittest\.skip\w{0,9}|\bt\.Skip|#\[ignore|@Disabled"
-    r"|@Ignore|(?<![\w.$])(?:it|test|describe)\.(?:skip|only|todo)\b|(?<![\w.$])[xf](?:it|describe)\b|markTestSkipped|GTEST_SKIP"
+_COARSE_CHECKS = ("assert", "expect", "EXPECT_", "ASSERT_", "XCTAssert", "refute", "t.Error", "t.Fatal")
+_COARSE_SKIPS = (
+    "mark.skip",
+    "mark.xfail",
+    "pytest.skip",
+    "skipTest",
+    "importorskip",
+    "unittest.skip",
+    "t.Skip",
+    "#[ignore",
+    "@Disabled",
+    "@Ignore",
+    "it.skip",
+    "it.only",
+    "it.todo",
+    "test.skip",
+    "test.only",
+    "test.todo",
+    "describe.skip",
+    "describe.only",
+    "xit(",
+    "xdescribe(",
+    "fit(",
+    "fdescribe(",
+    "markTestSkipped",
+    "GTEST_SKIP",
 )
+_COARSE_NAME = re.compile(r"\s{0,9}[\"'`]([^\"'`\n]{1,200})|(\w{0,200})")
 
 
 def _read_coarsely(path: str, text: str) -> _Reading:
-    names = _COARSE_NAMES.get(_language(path), _COARSE_FUNCTION)
     tests: dict[str, _Test] = {}
-    for found in names.finditer(text):
-        name = next(filter(None, found.groups()), "")
-        tests[name] = _Test("", name, (), _unknown, {})
-    skips = Counter(found[0] for found in _COARSE_SKIPS.finditer(text))
-    return _Reading(text=text, tests=tests, coarse=(_count(_COARSE_CHECKS, text, 0, len(text)), skips))
+    for head in _COARSE_HEADS.get(_language(path), _COARSE_HEADS[""]):
+        for at in _places_of(head, text):
+            found = _COARSE_NAME.match(text, at + len(head))
+            name = found[1] or f"{head.rpartition(' ')[2]}{found[2]}" if found else ""
+            tests[name] = _Test("", name, (), _unknown, {})
+    checks = sum(text.count(word) for word in _COARSE_CHECKS)
+    skips = Counter({word: sum(1 for _ in _places_of(word, text)) for word in _COARSE_SKIPS})
+    return _Reading(text=text, tests=tests, coarse=(checks, skips))
+
+
+def _places_of(word: str, text: str) -> Iterator[int]:
+    at = text.find(word)
+    while at >= 0:
+        if at == 0 or not (text[at - 1].isalnum() or text[at - 1] in "_$"):
+            yield at
+        at = text.find(word, at + len(word))
 
 
 def _coarsely(file: _File) -> list[Finding]:
@@ -2454,30 +2508,34 @@ class _Ticks:
         self.story_id = story_id
         open_before = {(story.id, task.id) for story in old for task in story.tasks if not task.done}
         self.by_text: dict[str, list[tuple[str, str]]] = {}
-        self.left: dict[tuple[str, str], None] = {}
-        for story in new:
-            for task in story.tasks:
-                if task.done and (story.id, task.id) in open_before:
-                    self.by_text.setdefault(_flat(task.text.partition("\n")[0]), []).append((story.id, task.id))
-                    self.left[story.id, task.id] = None
+        self.by_id: dict[str, list[tuple[str, str]]] = {}
+        self.all: list[tuple[str, str]] = []
+        self.claimed: set[tuple[str, str]] = set()
+        for story in reversed(new):
+            for task in reversed(story.tasks):
+                if task.done and (key := (story.id, task.id)) in open_before:
+                    self.by_text.setdefault(_flat(task.text.partition("\n")[0]), []).append(key)
+                    self.by_id.setdefault(task.id, []).append(key)
+                    self.all.append(key)
 
     def claim(self, text: str) -> tuple[str, str] | None:
         """The story and task of a ticked line. Ids and tags may stand before the text."""
         words = _flat(text).split(" ")
-        for start in range(min(len(words), 8)):
-            for one in self.by_text.get(" ".join(words[start:]), ()):
-                if one in self.left:
-                    del self.left[one]
-                    return one
-        return None
+        tails = (" ".join(words[start:]) for start in range(min(len(words), 8)))
+        return self._first(self.by_text.get(tail, []) for tail in tails)
 
     def claim_any(self, text: str) -> tuple[str, str] | None:
         """For texts that the adapter cleans of marks: the task whose id stands there, else the next one."""
-        words = set(re.findall(r"[\w.#-]+", text[:500]))
-        one = next((key for key in self.left if key[1] in words), next(iter(self.left), None))
-        if one:
-            del self.left[one]
-        return one
+        words = re.findall(r"[\w.#-]+", text[:500])
+        return self._first([*(self.by_id.get(word, []) for word in words), self.all])
+
+    def _first(self, lists: Iterable[list[tuple[str, str]]]) -> tuple[str, str] | None:
+        for keys in lists:
+            while keys:
+                if (key := keys.pop()) not in self.claimed:
+                    self.claimed.add(key)
+                    return key
+        return None
 
 
 def _flat(text: str) -> str:

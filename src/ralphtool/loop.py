@@ -139,7 +139,7 @@ class Loop:
             fix=bool(state.decision and state.decision.action == "fix-state"),
             gates=tuple(self.parts.gates),
             baseline=self.change.standing.baseline,
-            directory=os.path.join(self.parts.folder, f"{number:03}-{entry}"),
+            directory=os.path.join(self.parts.folder, f"{number:03}-{entry[-200:]}"),
             seconds=left.seconds,
             tokens=left.tokens,
             cost=left.cost,
@@ -366,7 +366,7 @@ class Loop:
             "why": state.decision.reason if state.decision and is_open else "",
             "failure": state.guidance if is_open else "",
             "entry": state.entry,
-            "question": state.question,
+            "question": state.question.path if state.question else None,
             "commit": self.change.workspace.checkpoints().get(story.id),
             **self.budget.on(story.id).as_dict(),
         }

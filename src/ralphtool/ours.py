@@ -81,9 +81,7 @@ class Ours:
         found = []
         for name in sorted(changed):
             self._put_back(name, keep_in)
-            found.append(
-                Finding("ralph-touched", f".ralph/{name}", f"changed, and put back; what it was is in {keep_in}")
-            )
+            found.append(Finding("ralph-touched", f".ralph/{name}", "changed, and put back"))
         return found + self._mend_session()
 
     def _differs(self, name: str) -> bool:

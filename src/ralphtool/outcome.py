@@ -181,7 +181,7 @@ def _stand(change: Change, iteration: Iteration, made: Outcome) -> None:
     state.status, state.entry, state.decision = iteration.verdict.status, made.entry.id, decision
     state.guidance = decision.guidance
     state.in_chunks = decision.action == "break-chunks" or (state.in_chunks and not iteration.is_done)
-    state.question = made.question.path if made.question else None
+    state.question = made.question
     if iteration.is_kept:
         _keep(change, iteration, state, made)
     if decision.action == "fix-state":

@@ -67,7 +67,9 @@ def explain(entry: str, as_json: bool) -> None:
 
 def _record(root: str, entry: str) -> dict[str, Any]:
     """What the run that made the entry wrote down about it: of several, the newest that judged it."""
-    folders = sorted(glob.glob(os.path.join(glob.escape(os.path.join(root, ".ralph", "runs")), "*", f"*-{entry}")))
+    folders = sorted(
+        glob.glob(os.path.join(glob.escape(os.path.join(root, ".ralph", "runs")), "*", f"*-{entry[-200:]}"))
+    )
     told: dict[str, Any] = {"verdict": None, "decision": None, "gates": [], "directory": None}
     for folder in sorted(folders, key=os.path.getmtime):
         found = _told(os.path.join(os.path.dirname(folder), events.NAME), entry)

@@ -16,8 +16,8 @@ from msgspec import structs
 from ralphtool import agents, events, files, lifecycle, locks, process, project, specs, standing, verify, workspace
 from ralphtool import settings as settings_module
 from ralphtool.change import Change
-from ralphtool.errors import ChangeNotFound, InvalidValue, UsageError
-from ralphtool.executors.here import Here, Place, command_folder
+from ralphtool.errors import ChangeNotFound, InvalidValue, RalphError, SpecError, UsageError
+from ralphtool.executors.here import Here, Place
 from ralphtool.history import History
 from ralphtool.loop import Loop, Parts, Result
 from ralphtool.ours import Ours
@@ -128,6 +128,7 @@ class _Run:
         self.id = _run_id(spec.change)
         self.folder = os.path.join(root, ".ralph", "runs", self.id)
         self.interrupts = 0
+        self.is_closing = False  # what is under way then must not be cut off
 
     def go(self, *, as_json: bool) -> Result:
         history = History(self.root)
@@ -141,7 +142,11 @@ class _Run:
         log = events.Log(os.path.join(self.folder, events.NAME))
         viewer = _Viewer(log.path, as_json=as_json)
         with _Signals(self), viewer:
-            result = self._work(history, log)
+            try:
+                result = self._work(history, log)
+            except (RalphError, OSError) as error:
+                log.add("run_ended", result="unfinished", reason=str(error), stories=[], spent={}, next=[])
+                raise
             log.add("run_ended", **structs.asdict(result))
         if not as_json:
             summary.show({"type": "run_ended", **structs.asdict(result)}, self.spec.change)
@@ -164,14 +169,12 @@ class _Run:
         place = workspace.make(self.root, self.spec.change, self.settings.run.workspace)
         commands = verify.commands(self.root)
         gates = [*commands.checks, *commands.tests]
+        told = place.open(self.id, [self.spec.path])
         try:
-            told = place.open(self.id, [self.spec.path])
-            try:
-                result = self._loop(history, log, place, gates, told)
-            finally:
-                place.close()
+            result = self._loop(history, log, place, gates, told)
         finally:
-            pass
+            self.is_closing = True
+            place.close()
         lifecycle.end(self.id, self.root, lambda state: None)
         return result
 
@@ -179,7 +182,7 @@ class _Run:
         self, history: History, log: events.Log, place: Workspace, gates: Sequence[str], told: Sequence[str]
     ) -> Result:
         spec = specs.open(place.root, self.spec.change, self.spec.ref)
-        stories = spec.stories()
+        prd_ids = _prd_ids(spec)
         ours = Ours(self.root, self.spec.change, self.id)
         with process.Keeper(os.path.join(self.folder, "processes")) as keeper:
             executor = Here(
@@ -193,8 +196,8 @@ class _Run:
                     session_id=self.id,
                     change=self.spec.change,
                     ref=self.spec.ref,
-                    prd_ids=[specs.prd_id(spec, story.id) for story in stories],
-                    commands=command_folder(self.folder),
+                    prd_ids=prd_ids,
+                    folder=self.folder,
                 )
             )
             loop = Loop(
@@ -246,8 +249,22 @@ class _Run:
             },
             gates={"commands": list(gates)},
         )
-        for text in told:
+        no_gate = ["there is no gate: that a story is done rests on its ticks and its diff alone; set [verify]"]
+        for text in [*told, *([] if gates else no_gate)]:
             log.note("notice", text=text)
+
+
+def _prd_ids(spec: Spec) -> list[str]:
+    """What the history calls the stories. Two that share a name would share their attempts as well."""
+    known: dict[str, str] = {}
+    for story in spec.stories():
+        other = known.setdefault(specs.prd_id(spec, story.id), story.id)
+        if other != story.id:
+            raise SpecError(
+                f"{spec.path}: the stories {other} and {story.id} are the same to the history, which knows small "
+                "letters and digits only: rename one of them"
+            )
+    return list(known)
 
 
 def _run_id(change: str) -> str:
@@ -267,7 +284,7 @@ class _Signals:
 
     def _interrupt(self, number: int, frame: object) -> None:
         self.run.interrupts += 1
-        if self.run.interrupts == 2:
+        if self.run.interrupts == 2 and not self.run.is_closing:
             raise KeyboardInterrupt
 
     def __exit__(self, *exception: object) -> None:

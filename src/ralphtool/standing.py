@@ -50,7 +50,7 @@ class StoryStanding(Struct, kw_only=True):
     decision: Decision | None = None
     entry: str | None = None
     status: str | None = None
-    question: str | None = None  # the file of a question that waits
+    question: Question | None = None  # that waits for a human
     guidance: str = ""  # for the next attempt
 
 
@@ -106,19 +106,18 @@ def question(root: str, prd_id: str, fields: Mapping[str, str]) -> Question:
     parts = [f"# {prd_id}: a question for you\n\nprd_id: {prd_id}\n"]
     parts += [f"## {title}\n\n{text.strip()}\n" for title, text in fields.items() if text.strip()]
     parts.append(
-        f"{_ANSWER}\n\n<!-- Write below this line what the agent should know or do, save, and run the change again: "
-        "the story is taken up with your answer and fresh attempts.\n"
-        "Removing this file does the same without an answer. -->\n"
+        f"{_ANSWER}\n\n<!-- Write below this line what the agent should know or do, and save: the story is taken up "
+        "with your answer and fresh attempts, by a run that goes on, or by the next one. -->\n"
     )
-    return Question(os.path.join(root, ".ralph", "questions", f"{prd_id}.md"), "\n".join(parts))
+    return Question(os.path.join(root, ".ralph", "questions", f"{prd_id[-200:]}.md"), "\n".join(parts))
 
 
 def answer(path: str) -> str | None:
-    """What a person answered: None while the question waits; empty when they removed the file."""
+    """What a person answered; None while the question waits."""
     try:
         text = files.read(path).decode("utf-8", "replace")
     except FileNotFoundError:
-        return ""
+        return None  # a `git clean` is no answer
     told = text.rpartition(_ANSWER)[2].partition("-->")[2] or text.rpartition(_ANSWER)[2]
     return told.strip() or None
 

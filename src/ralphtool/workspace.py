@@ -378,10 +378,17 @@ class Here(_Tree):
         _drop_lock(self.repository.index)
         self.repository.ensure_identity()
         start = self.repository.resolve("HEAD")
-        told += self._start_branch([self.relative(path) for path in own_files], start)
+        own = [self.relative(path) for path in own_files]
+        is_known = self.repository.resolve(self.ref) is not None
+        told += self._start_branch(own, start)
         self._ours_tracked = self.repository.tracked(self.tip, self.ours)
         note = away.leave(self.change, run)
         self.excluded = [self.ours, *note.left]
+        if is_known and (edited := [path for path in (*note.moved, *note.gone) if is_under(path, own)]):
+            told.append(
+                f"the branch has its own version of the change: what you changed in {_some(edited)} is not used; "
+                f"commit it to {self.branch} if it should be"
+            )
         if note.moved or note.gone:
             told.append(f"uncommitted work of yours waits until the run is over: {_some([*note.moved, *note.gone])}")
         self._use_index(os.path.join(self.repository.gitdir, "index"))

@@ -45,12 +45,13 @@ class Place(Struct, frozen=True, kw_only=True):
     change: str
     ref: str
     prd_ids: Sequence[str]
-    commands: str  # a folder with `ralphtool` in it, for the agent's PATH
+    folder: str  # where the run's records lie
 
 
 class _Spec(Struct, frozen=True):
     """The spec as it was when an iteration began."""
 
+    path: str
     files: Mapping[str, bytes]
     stories: Sequence[Story]
     ticked: frozenset[str]
@@ -65,7 +66,7 @@ class Here:
         self._is_set_up = not getattr(place.workspace, "is_new", False)
 
     def execute(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
-        os.makedirs(assignment.directory, exist_ok=True)
+        self._ensure_folders(assignment)
         if trouble := self.place.workspace.begin(assignment.kept):
             self.place.log.note("notice", text=trouble)
         if (assignment.fix or not self._is_set_up) and (failed := self._set_up(assignment, stop)):
@@ -79,6 +80,11 @@ class Here:
         return self._examined(
             structs.replace(report, baseline=baseline, gate_seconds=before_seconds), assignment, before, stop
         )
+
+    def _ensure_folders(self, assignment: Assignment) -> None:
+        """An agent, or its `git clean`, may have taken away what is ours."""
+        self.place.log.mend()
+        os.makedirs(assignment.directory, exist_ok=True)
 
     # --- before the agent -----------------------------------------------------------------------
 
@@ -139,7 +145,9 @@ class Here:
         spec = self._spec()
         stories = spec.stories(session.load(self.place.session_id)["completed_tasks"])
         story = specs.story_by_id(stories, story_id)
-        return _Spec(self._spec_files(spec), stories, frozenset(task.id for task in story.tasks if task.done))
+        return _Spec(
+            spec.path, self._spec_files(spec), stories, frozenset(task.id for task in story.tasks if task.done)
+        )
 
     def _spec_files(self, spec: Spec) -> dict[str, bytes]:
         """All that the spec says; the file for notes beside it says nothing about what is to be done."""
@@ -181,7 +189,7 @@ class Here:
             "RALPH_TOKEN": assignment.token,
             "RALPH_ATTEMPT": str(assignment.attempt),
             "RALPH_WORKSPACE": self.place.workspace.root,
-            "PATH": f"{self.place.commands}{os.pathsep}{env.get('PATH', os.defpath)}",
+            "PATH": f"{command_folder(self.place.folder)}{os.pathsep}{env.get('PATH', os.defpath)}",
         }
         return env | own | ({"RALPH_TASK": assignment.task} if assignment.task else {})
 
@@ -227,9 +235,12 @@ class Here:
 
     def _examined(self, report: Report, assignment: Assignment, before: _Spec, stop: Callable[[], bool]) -> Report:
         """What the agent left: its diff, its ticks, and whether the gates are green."""
+        self._ensure_folders(assignment)
         touched = self.place.ours.touched(os.path.join(assignment.directory, "touched"), self.place.prd_ids)
         taken = self.place.workspace.take()
         ticked, edited = self._read_again(before, assignment.story)
+        if edited and self.place.workspace.branch is None:
+            self._put_spec_back(before)
         story = specs.story_by_id(before.stories, assignment.story)
         findings = [*touched, *taken.findings, *edited, *self._cheats(taken, story)]
         report = structs.replace(
@@ -253,6 +264,14 @@ class Here:
             return before.ticked, [guard.Finding("spec-edited", self.place.change, str(error))]
         ticked = frozenset(task.id for task in story.tasks if task.done)
         return ticked, guard.look_at_spec(before.files, after, before.stories, stories, story_id)
+
+    def _put_spec_back(self, before: _Spec) -> None:
+        """Without git nothing else can take it back."""
+        for name, data in before.files.items():
+            path = os.path.join(before.path, name) if os.path.isdir(before.path) else before.path
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "wb") as file:
+                file.write(data)
 
     def _cheats(self, taken: Taken, story: Story) -> list[guard.Finding]:
         own = os.path.relpath(self._spec_path(), self.place.workspace.root)
@@ -338,6 +357,8 @@ def command_folder(run_folder: str) -> str:
     os.makedirs(folder, exist_ok=True)
     script = os.path.join(os.path.dirname(sys.executable), "ralphtool")
     target = os.path.join(folder, "ralphtool")
+    if os.path.lexists(target):
+        return folder
     if os.path.exists(script):
         os.symlink(script, target)
     else:
