@@ -6,6 +6,9 @@ stays as it is. A note beside them says how far we are, so that a kill at any mo
     leaving    files are being moved aside; the tree is still the user's   -> move them back
     away       the tree is ours                                           -> check out the user's commit, then as below
     returning  the tree is the user's again; files are being moved back    -> move the rest back
+
+What git does not know and what stays where it is (ignored files, environments, repositories inside the repository) is
+written down too: nothing of that is ever removed or committed, whatever an agent makes of the ignore rules.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from msgspec import Struct, structs
 
 from ralphtool import files
 from ralphtool.errors import CorruptState, RalphError
-from ralphtool.git import is_under
+from ralphtool.git import SUBMODULE, Paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 _LARGEST_COPY = 1 << 20  # ignored files up to this size are kept as well: .env and the like
 _MOST_COPIES = 1000
 _UNDER_WAY = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply")
+_ENVIRONMENT = ("pyvenv.cfg", ".git")
 
 
 class Busy(RalphError):
@@ -40,7 +44,7 @@ class Busy(RalphError):
 
 
 class Note(Struct, frozen=True, kw_only=True):
-    """What has to be given back."""
+    """What has to be given back. Paths are bytes: a name need not be text."""
 
     change: str
     run: str
@@ -48,18 +52,25 @@ class Note(Struct, frozen=True, kw_only=True):
     head: str  # a ref, or a commit
     commit: str | None  # None: there was no commit yet
     has_index: bool
-    moved: tuple[str, ...]  # moved aside
-    gone: tuple[str, ...]  # known to git, and removed by the user
-    copied: tuple[str, ...]  # ignored ones, of which a copy was made
-    left: tuple[str, ...]  # unknown to git, and left where they are
+    moved: tuple[bytes, ...]  # moved aside
+    gone: tuple[bytes, ...]  # known to git, and removed by the user
+    copied: tuple[bytes, ...]  # ignored ones, of which a copy was made
+    left: tuple[bytes, ...]  # not known to git, or repositories of their own: they stay where they are
+
+    def aside(self) -> list[str]:
+        """What is not in the tree for now, as people write it."""
+        return [os.fsdecode(path) for path in (*self.moved, *self.gone)]
+
+    def staying(self) -> list[str]:
+        return [os.fsdecode(path) for path in self.left]
 
 
 class Away:
     """The place in git's own folder where a user's work waits."""
 
-    def __init__(self, repository: Repository, spared: Sequence[str]) -> None:
+    def __init__(self, repository: Repository, ours: str) -> None:
         self.repository = repository
-        self.spared = tuple(spared)  # never moved: our own folder
+        self.ours = Paths([ours])  # never moved
         self._place = os.path.join(repository.gitdir, "ralph")
         self._note = os.path.join(self._place, "away.json")
         self._files = os.path.join(self._place, "away", "files")
@@ -83,32 +94,12 @@ class Away:
         files.replace(self._note, msgspec.json.encode(note))
         return note
 
+    def _at(self, path: str) -> str:
+        return os.path.join(self.repository.top, path)
+
     # --- leaving --------------------------------------------------------------------------------
 
-    def leave(self, change: str, run: str) -> Note:
-        """Moves the user's uncommitted work aside; tells what there was."""
-        self._refuse_if_busy()
-        head = self.repository.head()
-        moved, gone, left = self._uncommitted()
-        os.makedirs(self._files, exist_ok=True)
-        note = Note(
-            change=change,
-            run=run,
-            phase="leaving",
-            head=head,
-            commit=self.repository.resolve("HEAD"),
-            has_index=self._copy_index(),
-            moved=tuple(moved),
-            gone=tuple(gone),
-            copied=tuple(self._copy_ignored()),
-            left=tuple(left),
-        )
-        self._write(note)
-        for path in moved:
-            _move(self._at(path), os.path.join(self._files, path))
-        return self._write(structs.replace(note, phase="away"))
-
-    def _refuse_if_busy(self) -> None:
+    def refuse_if_busy(self) -> None:
         for name in _UNDER_WAY:
             if os.path.lexists(os.path.join(self.repository.gitdir, name)):
                 raise Busy(
@@ -116,141 +107,243 @@ class Away:
                     'or set workspace = "worktree"'
                 )
 
-    def _uncommitted(self) -> tuple[list[str], list[str], list[str]]:
-        """What is there and differs from the commit; what was removed; what is unknown and stays where it is."""
-        moved, gone, left = [], [], []
-        for mark, path in self._status():
-            if is_under(path, self.spared):
-                continue
-            if mark == "??" and self._stays(path):
-                left.append(path.rstrip("/"))
-            elif os.path.lexists(self._at(path)):
-                moved.append(path.rstrip("/"))
-            else:
-                gone.append(path)
-        return moved, gone, left
+    def leave(self, change: str, run: str, target: str) -> Note:
+        """Moves the user's uncommitted work aside, to make way for a tree; tells what there was."""
+        moved, gone, left = self._looked_over(target)
+        self._empty_place()
+        note = Note(
+            change=change,
+            run=run,
+            phase="leaving",
+            head=self.repository.head(),
+            commit=self.repository.resolve("HEAD"),
+            has_index=self._copy_index(),
+            moved=_as_bytes(moved),
+            gone=_as_bytes(gone),
+            copied=_as_bytes(self._copy_small(left)),
+            left=_as_bytes(left),
+        )
+        self._write(note)
+        for path in moved:
+            _move(self._at(path), os.path.join(self._files, path))
+        return self._write(structs.replace(note, phase="away"))
+
+    def _looked_over(self, target: str) -> tuple[list[str], list[str], list[str]]:
+        """What is moved aside; what the user removed; what stays though git does not know it."""
+        listed = self._status()
+        submodules = self._submodules()
+        staying = [path for mark, path in listed if mark == "??" and self._stays(path)]
+        left = [*staying, *submodules, *self._ignored()]
+        changed = [path for _, path in listed if path not in staying]
+        hidden = self._hidden()
+        changed += [*self._in_the_way(target, Paths(left)), *hidden, *self._unlike_git()]
+        wanted = [path for path in _outermost(changed) if path not in submodules and not self.ours.cover(path)]
+        there = {path: _is_there(self.repository.top, path) for path in wanted}
+        moved = [path for path in wanted if there[path]]
+        # A folder that is moved as a whole takes along what was removed inside of it.
+        named = [*(path for _, path in listed), *hidden]
+        gone = [path for path in named if not there.get(path, True) or self._is_gone(path, wanted)]
+        return moved, [path for path in gone if not self.ours.cover(path)], left
+
+    def _empty_place(self) -> None:
+        """Files without a note are somebody's all the same."""
+        place = os.path.dirname(self._files)
+        number = 1
+        while any(names for _, _, names in os.walk(self._files)) and os.path.isdir(place):
+            if not os.path.lexists(f"{place}-{number}"):
+                os.rename(place, f"{place}-{number}")
+            number += 1
+        shutil.rmtree(place, ignore_errors=True)
+        os.makedirs(self._files)
+
+    def _is_gone(self, path: str, wanted: Sequence[str]) -> bool:
+        return path not in wanted and not _is_there(self.repository.top, path)
 
     def _status(self) -> list[tuple[str, str]]:
         """Folders that git knows nothing of are named as one, unless ours is in them."""
         found = self._ask("normal")
-        return (
-            self._ask("all")
-            if any(is_under(ours, [path.rstrip("/")]) for _, path in found for ours in self.spared)
-            else found
-        )
+        holds_ours = any(Paths([path]).cover(ours) for _, path in found for ours in self.ours.names)
+        return self._ask("all") if holds_ours else found
 
     def _ask(self, untracked: str) -> list[tuple[str, str]]:
-        told = self.repository.run(
-            "status",
-            "--porcelain",
-            "-z",
-            "--no-renames",
-            f"--untracked-files={untracked}",
-            "--ignore-submodules=all",
-            own_index=False,
-        )
-        return [(line[:2], line[3:]) for line in os.fsdecode(told).split("\0") if line]
+        options = ("--no-renames", f"--untracked-files={untracked}", "--ignore-submodules=all")
+        lines = self.repository.listed("status", "--porcelain", "-z", *options, own_index=False)
+        return [(line[:2], line[3:].rstrip("/")) for line in lines]
 
     def _stays(self, path: str) -> bool:
         """A repository of its own, or an installed environment: whoever works here needs it in its place."""
-        full = self._at(path)
-        marks = (".git", "pyvenv.cfg")
-        return os.path.basename(path.rstrip("/")) == "node_modules" or any(
-            os.path.lexists(os.path.join(full, mark)) for mark in marks
-        )
+        if os.path.basename(path) == "node_modules":
+            return True
+        return any(os.path.lexists(os.path.join(self._at(path), mark)) for mark in _ENVIRONMENT)
+
+    def _submodules(self) -> list[str]:
+        lines = self.repository.listed("ls-files", "-z", "--stage", "--full-name", ":/", own_index=False)
+        return [line.partition("\t")[2] for line in lines if line.startswith(SUBMODULE)]
+
+    def _ignored(self) -> list[str]:
+        options = ("--others", "--ignored", "--exclude-standard", "--directory", "--full-name")
+        listed = self.repository.listed("ls-files", "-z", *options, "--", ":/", own_index=False)
+        return [path.rstrip("/") for path in listed if not self.ours.cover(path.rstrip("/"))]
+
+    def _in_the_way(self, target: str, left: Paths) -> list[str]:
+        """What stays, but has the name of a file in the tree that we check out."""
+        tracked = self.repository.listed("ls-tree", "-r", "-z", "--name-only", "--full-tree", target)
+        return [path for path in tracked if left.cover(path) and _is_there(self.repository.top, path)]
+
+    def _hidden(self) -> list[str]:
+        """Files that git was told not to look at, or not to check out."""
+        lines = self.repository.listed("ls-files", "-z", "-v", "--full-name", ":/", own_index=False)
+        return [line[2:] for line in lines if line[0] == "S" or line[0].islower()]
+
+    def _unlike_git(self) -> list[str]:
+        """Files that git calls unchanged, and would yet write in another way: line ends, filters, modes."""
+        tracked = self.repository.listed("ls-files", "-z", "--full-name", ":/", own_index=False)
+        odd = [path for path in tracked if _has_odd_mode(self._at(path))]
+        return [*odd, *self._converted(tracked)]
+
+    def _converted(self, tracked: Sequence[str]) -> list[str]:
+        told = self.repository.text("config", "--get", "core.autocrlf", check=False).lower()
+        attributes = os.path.join(self.repository.common, "info", "attributes")
+        has_rules = any(os.path.basename(path) == ".gitattributes" for path in tracked) or os.path.exists(attributes)
+        if told not in ("true", "input") and not has_rules:
+            return []
+        rows = self.repository.listed("ls-files", "-z", "--eol", "--full-name", ":/", own_index=False)
+        other_ends = [row.partition("\t")[2] for row in rows if _has_other_ends(row.partition("\t")[0].split())]
+        return [*other_ends, *self._filtered(tracked)]
+
+    def _filtered(self, tracked: Sequence[str]) -> list[str]:
+        asked = os.fsencode("\0".join(tracked))
+        told = os.fsdecode(self.repository.run("check-attr", "-z", "--stdin", "filter", input=asked, own_index=False))
+        words = told.split("\0")
+        rows = zip(words[::3], words[2::3], strict=False)
+        return [path for path, value in rows if value not in ("unspecified", "unset", "lfs")]
 
     def _copy_index(self) -> bool:
         index = os.path.join(self.repository.gitdir, "index")
-        os.makedirs(os.path.dirname(self._index), exist_ok=True)
         if not os.path.exists(index):
             return False
         shutil.copyfile(index, self._index)
         return True
 
-    def _copy_ignored(self) -> list[str]:
-        told = self.repository.run(
-            "ls-files",
-            "-z",
-            "--others",
-            "--ignored",
-            "--exclude-standard",
-            "--directory",
-            "--full-name",
-            "--",
-            ":/",
-            own_index=False,
-        )
-        paths = [path for path in os.fsdecode(told).split("\0") if path and not path.endswith("/")]
-        small = [path for path in paths if not is_under(path, self.spared) and _is_small(self._at(path))][:_MOST_COPIES]
+    def _copy_small(self, left: Iterable[str]) -> list[str]:
+        small = [path for path in left if _is_small(self._at(path))][:_MOST_COPIES]
         for path in small:
             copy = os.path.join(self._copies, path)
             os.makedirs(os.path.dirname(copy), exist_ok=True)
             shutil.copy2(self._at(path), copy)
         return small
 
-    def _at(self, path: str) -> str:
-        return os.path.join(self.repository.top, path)
-
     # --- returning ------------------------------------------------------------------------------
 
     def give_back(self, check_out: Callable[[Note], None]) -> Note | None:
-        """Makes everything the user's again. `check_out` makes the tree be that of the note's commit."""
+        """Makes everything the user's again. `check_out` makes tree and HEAD be those of the note."""
         note = self.note()
         if note is None:
             return None
         if note.phase == "away":
             check_out(note)
-            self.repository.set_head(note.head)
             note = self._write(structs.replace(note, phase="returning"))
         self._move_back(note)
-        self._restore_copies(note.copied)
+        self._restore_copies(note)
         self._restore_index(note)
         files.remove(self._note)
         shutil.rmtree(os.path.dirname(self._files), ignore_errors=True)
         return note
 
     def _move_back(self, note: Note) -> None:
-        for path in note.moved:
+        for path in map(os.fsdecode, note.gone if note.phase == "returning" else ()):
+            remove(self._at(path))
+            remove_empty_above(self._at(path), self.repository.top)
+        for path in map(os.fsdecode, note.moved):
             waiting = os.path.join(self._files, path)
             if os.path.lexists(waiting):  # else it is back already
-                _remove(self._at(path))
+                remove(self._at(path))
+                _make_way(self._at(path), self.repository.top)
                 _move(waiting, self._at(path))
-        for path in note.gone if note.phase == "returning" else ():
-            _remove(self._at(path))
 
-    def _restore_copies(self, paths: Iterable[str]) -> None:
-        for path in paths:
+    def _restore_copies(self, note: Note) -> None:
+        for path in map(os.fsdecode, note.copied):
             copy, place = os.path.join(self._copies, path), self._at(path)
-            if os.path.lexists(copy) and not _same_file(copy, place):
-                _remove(place)
+            if os.path.lexists(copy) and not _is_same(copy, place):
+                remove(place)
+                _make_way(place, self.repository.top)
                 os.makedirs(os.path.dirname(place), exist_ok=True)
                 shutil.copy2(copy, place)
 
     def _restore_index(self, note: Note) -> None:
         index = os.path.join(self.repository.gitdir, "index")
-        _unlock_index(index)
-        if note.has_index:
-            if os.path.exists(self._index):
-                os.replace(self._index, index)
-            self.repository.run("update-index", "-q", "--refresh", own_index=False, check=False)
-        elif os.path.lexists(index):
-            os.unlink(index)
+        remove(f"{index}.lock")  # of an agent that was killed in the middle of a git command
+        if not note.has_index:
+            remove(index)
+            return
+        if os.path.exists(self._index):
+            self._rebase_index(note)
+            os.replace(self._index, index)
+        self.repository.run("update-index", "-q", "--refresh", own_index=False, check=False)
+
+    def _rebase_index(self, note: Note) -> None:
+        """For somebody who is on the very branch that the run moved: what they had staged, on top of the new commit."""
+        now = self.repository.resolve("HEAD")
+        if not note.commit or now == note.commit or note.head != self.repository.head():
+            return
+        staged = self.repository.staged(self._index, note.commit)
+        self.repository.make_index(self._index, str(now), staged)
 
 
-def _unlock_index(index: str) -> None:
-    """What an agent that was killed in the middle of a git command has left."""
+def _as_bytes(paths: Iterable[str]) -> tuple[bytes, ...]:
+    return tuple(os.fsencode(path) for path in paths)
+
+
+def _outermost(paths: Iterable[str]) -> list[str]:
+    """Each once, without those that lie in another one."""
+    every = Paths(paths)
+    return [path for path in sorted(every.names) if not every.cover(os.path.dirname(path))]
+
+
+def _is_there(top: str, path: str) -> bool:
+    """Whether a path is there, and not only behind a link."""
+    parent = os.path.dirname(path)
+    while parent:
+        if os.path.islink(os.path.join(top, parent)):
+            return False
+        parent = os.path.dirname(parent)
+    return os.path.lexists(os.path.join(top, path))
+
+
+def _has_odd_mode(path: str) -> bool:
     try:
-        os.unlink(f"{index}.lock")
-    except FileNotFoundError:
-        pass
+        info = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return stat.S_ISREG(info.st_mode) and stat.S_IMODE(info.st_mode) not in (_PLAIN, _PLAIN | (0o111 & ~_MASK))
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+_MASK = _umask()
+_PLAIN = 0o666 & ~_MASK
+
+
+def _has_other_ends(words: Sequence[str]) -> bool:
+    """Whether the lines of a file end in another way in the tree than they do in the index: `i/lf w/crlf attr/…`."""
+    if len(words) < 2 or words[1] == "w/":
+        return False
+    return words[0][2:] != words[1][2:] or ("eol=crlf" in words and words[1] != "w/crlf")
 
 
 def _is_small(path: str) -> bool:
-    info = os.lstat(path)
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return False
     return stat.S_ISREG(info.st_mode) and info.st_size <= _LARGEST_COPY and os.access(path, os.R_OK)
 
 
-def _same_file(one: str, other: str) -> bool:
+def _is_same(one: str, other: str) -> bool:
     try:
         left, right = os.lstat(one), os.lstat(other)
         if not stat.S_ISREG(right.st_mode) or (left.st_size, left.st_mode) != (right.st_size, right.st_mode):
@@ -258,6 +351,15 @@ def _same_file(one: str, other: str) -> bool:
         return left.st_mtime_ns == right.st_mtime_ns or files.read(one) == files.read(other)
     except OSError:
         return False
+
+
+def _make_way(path: str, top: str) -> None:
+    """Nothing but folders may stand above it."""
+    parent = os.path.dirname(path)
+    while parent.startswith(top) and parent != top:
+        if os.path.lexists(parent) and (os.path.islink(parent) or not os.path.isdir(parent)):
+            os.unlink(parent)
+        parent = os.path.dirname(parent)
 
 
 def _move(source: str, target: str) -> None:
@@ -273,20 +375,31 @@ def _move(source: str, target: str) -> None:
 def _move_across(source: str, target: str) -> None:
     """Onto another file system: a copy that is whole before the original goes."""
     aside = f"{target}.ralph-aside"
-    _remove(aside)
+    remove(aside)
     if os.path.isdir(source) and not os.path.islink(source):
         shutil.copytree(source, aside, symlinks=True)
     else:
         shutil.copy2(source, aside, follow_symlinks=False)
     os.rename(aside, target)
-    _remove(source)
+    remove(source)
 
 
-def _remove(path: str) -> None:
+def remove(path: str) -> None:
+    """Removes a file or a whole folder; what is gone already is fine."""
     try:
         if os.path.isdir(path) and not os.path.islink(path):
             shutil.rmtree(path)
         else:
             os.unlink(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         pass
+
+
+def remove_empty_above(path: str, top: str) -> None:
+    folder = os.path.dirname(path)
+    while folder != top and folder.startswith(top):
+        try:
+            os.rmdir(folder)
+        except OSError:
+            return
+        folder = os.path.dirname(folder)

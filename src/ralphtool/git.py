@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -27,7 +28,7 @@ _QUIET = (
 )
 _OPTIONS = tuple(word for setting in _QUIET for word in ("-c", setting))
 _OURS = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL")
-_SUBMODULE = "160000"
+SUBMODULE = "160000"
 
 
 class GitError(RalphError):
@@ -143,36 +144,69 @@ class Repository:
         text = message.encode("utf-8", "replace")
         return os.fsdecode(self.run("commit-tree", tree, *words, "-F", "-", input=text)).strip()
 
-    def add_all(self, excluded: Iterable[str], tracked_only: Iterable[str] = ()) -> None:
+    def add_all(self, excluded: Iterable[str]) -> None:
         """Takes all that is in the working tree into our index, but for what git ignores and what is excluded."""
-        self.run("add", "--all", "--", ":/", *[f":(exclude,top,literal){path}" for path in excluded])
-        if paths := [f":(top,literal){path}" for path in tracked_only]:
-            self.run("add", "--update", "--", *paths)
+        sparse = ["--sparse"] if self._is_sparse else []
+        self.run("add", "--all", *sparse, "--", ":/", *[f":(exclude,top,literal){path}" for path in excluded])
+
+    @cached_property
+    def _is_sparse(self) -> bool:
+        return self.text("config", "--type=bool", "--get", "core.sparseCheckout", check=False) == "true"
+
+    def drop(self, paths: Sequence[str]) -> None:
+        """Takes paths out of our index again."""
+        self.run("update-index", "-z", "--force-remove", "--stdin", input=os.fsencode("\0".join(paths)))
 
     def write_tree(self) -> str:
         return self.text("write-tree")
 
-    def check_out(self, tree: str, sparing: Sequence[str] = ()) -> None:
-        """Makes index and files be those of a tree; only what is `sparing`, and what git does not know, is left."""
-        if sparing:
-            excluded = [f":(exclude,top,literal){path}" for path in sparing]
-            self.run(
-                "restore", f"--source={tree}", "--staged", "--worktree", "--ignore-unmerged", "--", ":/", *excluded
-            )
-        else:
-            self.run("read-tree", "--reset", "-u", tree)
+    def check_out(self, tree: str, spared: Sequence[str]) -> None:
+        """Makes index and files be those of a tree; what is spared, and what git does not know, is left alone."""
+        if tree == self.empty_tree():
+            self._remove_tracked(Paths(spared))
+            return
+        excluded = [f":(exclude,top,literal){path}" for path in spared]
+        options = ("--staged", "--worktree", "--ignore-unmerged", "--ignore-skip-worktree-bits")
+        # Lines end as they do in git's own objects: files of the user's that end otherwise wait elsewhere.
+        self.run("-c", "core.autocrlf=false", "restore", f"--source={tree}", *options, "--", ":/", *excluded)
 
-    def unknown_files(self, excluded: Iterable[str] = ()) -> list[str]:
+    def set_entries(self, tree: str, paths: Sequence[str]) -> None:
+        """Makes entries of our index be those of a tree, without a look at the files."""
+        if known := self.listed("ls-files", "-z", "--full-name", "--", *[f":(top,literal){path}" for path in paths]):
+            self.drop(known)
+        entries = self.run("ls-tree", "-r", "-z", "--full-tree", tree, "--", *paths)
+        self.run("update-index", "-z", "--index-info", input=entries)
+
+    def _remove_tracked(self, spared: Paths) -> None:
+        for path in self.listed("ls-files", "-z", "--full-name", ":/"):
+            full = os.path.join(self.top, path)
+            if not spared.cover(path) and (os.path.islink(full) or os.path.isfile(full)):
+                os.unlink(full)
+                _remove_empty(os.path.dirname(full), self.top)
+        self.run("read-tree", "--empty")
+
+    def unknown_files(self) -> list[str]:
         """Files that are neither in our index nor ignored."""
-        paths = self._listed("ls-files", "-z", "--others", "--exclude-standard", "--full-name", "--", ":/")
-        outside = tuple(excluded)
-        return [path for path in paths if not is_under(path, outside)]
+        return self.listed("ls-files", "-z", "--others", "--exclude-standard", "--full-name", "--", ":/")
 
-    def tracked(self, tree: str, path: str) -> list[str]:
-        return self._listed("ls-tree", "-r", "-z", "--name-only", "--full-tree", tree, "--", path)
+    def listed(self, *arguments: str, own_index: bool = True) -> list[str]:
+        """What git prints with a NUL behind each."""
+        return [one for one in os.fsdecode(self.run(*arguments, own_index=own_index)).split("\0") if one]
 
-    def _listed(self, *arguments: str) -> list[str]:
-        return [path for path in os.fsdecode(self.run(*arguments)).split("\0") if path]
+    def staged(self, index: str, commit: str) -> bytes:
+        """What an index has that a commit has not, for `make_index`."""
+        fields = self._with_index(index, "diff-index", "--cached", "--raw", "-z", "--no-renames", commit).split(b"\0")
+        rows = zip(fields[::2], fields[1::2], strict=False)
+        return b"".join(b" ".join((*_new_side(head), b"")).rstrip() + b"\t" + path + b"\0" for head, path in rows)
+
+    def make_index(self, index: str, commit: str, staged: bytes) -> None:
+        """An index that is a commit, with some entries changed."""
+        self._with_index(index, "read-tree", commit)
+        self._with_index(index, "update-index", "-z", "--index-info", input=staged)
+
+    def _with_index(self, index: str, *arguments: str, input: bytes | None = None) -> bytes:
+        other = Repository(self.top, self.gitdir, self.common, index)
+        return other.run(*arguments, input=input)
 
     def changed(self, old: str, new: str) -> list[Changed]:
         fields = os.fsdecode(self.run("diff-tree", "-r", "-z", "--raw", "-M", "--no-commit-id", old, new)).split("\0")
@@ -182,7 +216,7 @@ class Repository:
             old_mode, new_mode, old_blob, new_blob, status = fields[position].removeprefix(":").split(" ")
             paths = fields[position + 1 : position + (3 if status[0] in "RC" else 2)]
             position += 1 + len(paths)
-            inside = _SUBMODULE in (old_mode, new_mode)
+            inside = SUBMODULE in (old_mode, new_mode)
             found.append(Changed(status[0], paths[-1], paths[0], _blob(old_blob), _blob(new_blob), inside))
         return found
 
@@ -200,6 +234,12 @@ class Repository:
         ids = {name: fields[2] for fields, name in rows if fields[1] == "blob"}
         found = self.blobs(ids.values())
         return {name: found[id] for name, id in ids.items()}
+
+
+def _new_side(head: bytes) -> tuple[bytes, bytes]:
+    """Mode and object of the newer side of a line as in `:100644 100644 1234 5678 M`."""
+    words = head.split(b" ")
+    return words[1], words[3]
 
 
 def _blob(id: str) -> str | None:
@@ -224,5 +264,28 @@ def _environment() -> dict[str, str]:
     return kept | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
 
 
-def is_under(path: str, folders: Iterable[str]) -> bool:
-    return any(path.rstrip("/") == folder or path.startswith(f"{folder}/") for folder in folders)
+def _remove_empty(folder: str, top: str) -> None:
+    while folder != top and not os.listdir(folder):
+        os.rmdir(folder)
+        folder = os.path.dirname(folder)
+
+
+class Paths:
+    """Some files and folders. Asking costs the same however many they are."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = {name.rstrip("/") for name in names}
+
+    def cover(self, path: str) -> bool:
+        """Whether a path is one of them, or lies in one of them."""
+        path = path.rstrip("/")
+        while path:
+            if path in self.names:
+                return True
+            path = os.path.dirname(path)
+        return False
+
+
+def printable(path: str) -> str:
+    """A path whose name need not be text, as text."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")

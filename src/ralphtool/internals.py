@@ -16,18 +16,23 @@ if TYPE_CHECKING:
     from ralphtool.git import Repository
 
 _FOLDERS = ("hooks", "info")
-_FILES = ("config", "config.worktree", "HEAD", "logs/refs/stash")
+_OWN = ("config.worktree", "HEAD")  # of one working tree alone
+_FILES = (*_OWN, "config", "logs/refs/stash")
 _HUSKY = (b"hookspath = .husky", b"hookspath = .husky/_")  # what installing a common package sets
 _LARGEST = 4 << 20
+_RUNS = "refs/heads/ralph/"
 
 
 class Internals:
-    """What was there before an agent began. `shared`: people may be at work in other trees of the repository."""
+    """What was there before an agent began.
+
+    `shared`: people may be at work in other trees of the repository, so what all of them use is none of our business.
+    """
 
     def __init__(self, repository: Repository, branch: str, *, shared: bool) -> None:
         self.repository = repository
         self.branch = branch
-        self.shared = shared
+        self.shared = shared or bool(_listed(os.path.join(repository.common, "worktrees")))
         self._files: dict[str, _File | None] = {}
         self._refs: dict[str, str] | None = None
 
@@ -39,7 +44,7 @@ class Internals:
     def touched(self) -> list[Finding]:
         """What differs now; it is put back as it was."""
         self.unlock()
-        found = [*self._touched_files(), *([] if self.shared else self._touched_refs())]
+        found = [*self._touched_files(), *self._touched_refs()]
         if found:
             self._refs = None
         return found
@@ -55,15 +60,14 @@ class Internals:
     # --- files ----------------------------------------------------------------------------------
 
     def _read(self) -> dict[str, _File | None]:
-        paths = [self._place(name) for name in _FILES]
+        paths = [self._place(name) for name in (_OWN if self.shared else _FILES)]
         for name in _FOLDERS:
             folder = os.path.join(self.repository.common, name)
             paths += [os.path.join(folder, one) for one in _listed(folder)]
         return {path: _content(path) for path in paths}
 
     def _place(self, name: str) -> str:
-        own = name in ("HEAD", "config.worktree")
-        return os.path.join(self.repository.gitdir if own else self.repository.common, name)
+        return os.path.join(self.repository.gitdir if name in _OWN else self.repository.common, name)
 
     def _touched_files(self) -> list[Finding]:
         now = self._read()
@@ -79,22 +83,17 @@ class Internals:
     # --- refs -----------------------------------------------------------------------------------
 
     def _read_refs(self) -> dict[str, str]:
-        elsewhere = self._checked_out_elsewhere()
-        # Not the attempts: there are more of them with every iteration.
-        every = self.repository.refs("refs/heads", "refs/tags", "refs/stash", "refs/ralph/base", "refs/ralph/finished")
-        return {name: value for name, value in every.items() if name != self.branch and name not in elsewhere}
-
-    def _checked_out_elsewhere(self) -> set[str]:
-        folder = os.path.join(self.repository.common, "worktrees")
-        heads = [_content(os.path.join(folder, name, "HEAD")) for name in _listed(folder)]
-        return {head.data.removeprefix(b"ref: ").strip().decode("utf-8", "replace") for head in heads if head}
+        """Branches and tags, but for those that runs of ours are moving."""
+        every = self.repository.refs("refs/heads", "refs/tags", "refs/stash")
+        return {name: value for name, value in every.items() if not name.startswith(_RUNS)}
 
     def _touched_refs(self) -> list[Finding]:
+        """What was there and is elsewhere now is put back. New refs do no harm, and may be somebody else's."""
         if self._refs is None:
             return []
         now = self._read_refs()
-        changed = {name: self._refs.get(name) for name in {*now, *self._refs} if now.get(name) != self._refs.get(name)}
-        self.repository.set_refs(changed)
+        changed = {name: value for name, value in self._refs.items() if now.get(name) != value}
+        self.repository.set_refs(dict(changed))
         return [Finding("git-touched", name, "moved by the agent, and put back") for name in sorted(changed)]
 
 

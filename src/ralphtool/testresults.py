@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 LIMIT = 4 * 1024 * 1024  # of an output, the end is read; one that reaches this length has lost its beginning
-_LONGEST_LINE = 2000  # what names a test is shorter, and hostile lines stay cheap
 _LONGEST_ID = 400
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[()][A-Za-z0-9])")
 _GAPS = re.compile(r"\n{3,}")
@@ -124,7 +123,6 @@ def _reports(lines: list[str], *, cut: bool = False) -> list[_Report]:
         xml, rest = _xml(rest, before_pytest=False)
     if xml:
         reports.append(_junit("\n".join(xml).encode("utf-8", "replace")) or _Report(whole=False))
-    rest = [line[:_LONGEST_LINE] for line in rest]
     text = "\n".join(rest)
     for mark, reader, counts_all in _READERS:
         report = reader(rest) if mark in text else None

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 from ralphtool import files, guard
-from ralphtool.away import Away, Busy
+from ralphtool.away import Away, Busy, remove, remove_empty_above
 from ralphtool.errors import from_os_error
-from ralphtool.git import GitError, Repository, is_under
+from ralphtool.git import GitError, Paths, Repository, printable
 from ralphtool.internals import Internals
 
 if TYPE_CHECKING:
@@ -139,27 +139,26 @@ class Folder:
 
 
 class _Tree:
-    """What both kinds of working trees share. `tip` is the last checkpoint, `base` where the work began."""
+    """What both kinds of working trees share."""
 
     def __init__(self, repository: Repository, project: str, change: str) -> None:
         self.repository = repository
         self.change = change
         self.branch: str | None = f"ralph/{change}"
         self.ref = f"refs/heads/{self.branch}"
-        self.project = project
         self.root = project
         inside = os.path.relpath(os.path.realpath(project), os.path.realpath(repository.top))
         self.prefix = "" if inside == "." else f"{inside}/"
         self.ours = f"{self.prefix}.ralph"
-        self.excluded = [self.ours]
+        self.internals: Internals
         self.tip = ""  # the last checkpoint
         self._tip_tree = ""
+        self._spared = [self.ours]  # neither checked out nor committed
+        self._left = Paths([self.ours])  # never removed
         self._files: str | None = None  # the tree that the files are known to be; None: anything may be there
         self._began_with = ""  # the tree that this iteration began with
-        self._proven: dict[str, str] | None = None
         self._index_state: tuple[int, ...] = ()
-        self._ours_tracked: list[str] = []  # files of ours that the user has in git
-        self.internals: Internals
+        self._proven: dict[str, str] | None = None
 
     # --- beginning a run ------------------------------------------------------------------------
 
@@ -168,36 +167,31 @@ class _Tree:
         if known := self.repository.resolve(self.ref):
             self._advance(known, self.repository.tree_of(known))
             return []
-        self.repository.set_refs({_BASE + self.change: start} if start else {})
         tree = self.repository.tree_of(start) if start else self.repository.empty_tree()
         self.repository.run("read-tree", tree)
         self._stage_own(own_files)
         grown = self.repository.write_tree()
         first = start
         if grown != tree or not start:
-            subject = f"ralphtool: the change {self.change}"
-            first = self.repository.commit(
-                grown, [start] if start else [], f"{subject}\n\nRalph-Change: {self.change}\n"
-            )
-        self.repository.set_refs({self.ref: first})
+            message = f"ralphtool: the change {self.change}\n\nRalph-Change: {self.change}\n"
+            first = self.repository.commit(grown, [start] if start else [], message)
+        self.repository.set_refs({self.ref: first, **({_BASE + self.change: start} if start else {})})
         self._advance(str(first), grown)
         return [f"work happens on the branch {self.branch}"]
 
     def _stage_own(self, own_files: Sequence[str]) -> None:
-        paths = [
-            f":(top,literal){path}" for path in own_files if os.path.lexists(os.path.join(self.repository.top, path))
-        ]
-        if paths:
-            self.repository.run("add", "--all", "--force", "--", *paths)
+        there = [path for path in own_files if os.path.lexists(os.path.join(self.repository.top, path))]
+        if there:
+            self.repository.run("add", "--all", "--force", "--", *[f":(top,literal){path}" for path in there])
 
     def relative(self, path: str) -> str:
         """A path as git names it."""
         return os.path.relpath(os.path.realpath(path), os.path.realpath(self.repository.top))
 
-    # --- an iteration ---------------------------------------------------------------------------
-
     def _advance(self, commit: str, tree: str) -> None:
         self.tip, self._tip_tree = commit, tree
+
+    # --- an iteration ---------------------------------------------------------------------------
 
     def begin(self, kept: str | None) -> str | None:
         tree, trouble = self._merged(kept) if kept else (self._tip_tree, None)
@@ -220,66 +214,65 @@ class _Tree:
     def _put(self, tree: str) -> None:
         if self._files == tree:
             return
-        spared = [self.ours] if self._ours_tracked else []
         try:
-            self.repository.check_out(tree, spared)
+            self.repository.check_out(tree, self._spared)
         except GitError:  # our index may be the thing that is broken: it can be made anew
             files.remove(self.repository.index)
-            self.repository.run("read-tree", "--empty")
-            self.repository.check_out(tree, spared)
+            self.repository.run("read-tree", self._tip_tree or tree)
+            self.repository.check_out(tree, self._spared)
         self._remove_unknown()
         self._files = tree
 
     def _remove_unknown(self) -> None:
-        for path in self.repository.unknown_files(self.excluded):
-            full = os.path.join(self.repository.top, path)
-            if path.endswith("/"):
-                shutil.rmtree(full)
-            else:
-                os.unlink(full)
-            _remove_empty(os.path.dirname(full.rstrip("/")), self.repository.top)
+        """What an agent or a command left, and git does not ignore. What was there before us is never touched."""
+        for path in self.repository.unknown_files():
+            if not self._left.cover(path):
+                full = os.path.join(self.repository.top, path.rstrip("/"))
+                remove(full)
+                remove_empty_above(full, self.repository.top)
 
     def _lend_index(self) -> None:
         """The index that people and agents see becomes ours, unless it is already."""
         theirs = os.path.join(self.repository.gitdir, "index")
-        for leftover in (f"{theirs}.lock",):
-            if os.path.lexists(leftover):
-                os.unlink(leftover)
-        if self._index_state == self._signature(theirs):
+        if self._index_state and self._index_state == self._signature(theirs):
             return
         shutil.copyfile(self.repository.index, f"{theirs}.ralph-aside")
         os.replace(f"{theirs}.ralph-aside", theirs)
         self._index_state = self._signature(theirs)
 
     def _signature(self, theirs: str) -> tuple[int, ...]:
-        found = []
-        for path in (theirs, self.repository.index):
-            try:
-                info = os.stat(path)
-            except OSError:
-                return ()
-            found += [info.st_ino, info.st_size, info.st_mtime_ns]
-        return tuple(found)
+        try:
+            found = [os.stat(path) for path in (theirs, self.repository.index)]
+        except OSError:
+            return ()
+        return tuple(number for info in found for number in (info.st_ino, info.st_size, info.st_mtime_ns))
 
     def take(self) -> Taken:
         findings = self.internals.touched()
         self._files = None
         try:
             tree = self._snapshot()
+            changed = [] if tree == self._began_with else self.repository.changed(self._began_with, tree)
+            contents = self._contents(changed)
         except GitError as error:
             return Taken(None, findings=tuple(findings), trouble=str(error))
         except OSError as error:
             return Taken(None, findings=tuple(findings), trouble=str(from_os_error(error)))
-        if tree == self._began_with:
-            return Taken(tree, findings=tuple(findings))
-        changed = self.repository.changed(self._began_with, tree)
-        paths = tuple(dict.fromkeys(path for one in changed for path in (one.old_path, one.path)))
-        return Taken(tree, paths, self._contents(changed), tuple(findings + self._embedded(changed)))
+        paths = dict.fromkeys(printable(path) for one in changed for path in (one.old_path, one.path))
+        return Taken(tree, tuple(paths), contents, tuple(findings + self._embedded(changed)))
 
     def _snapshot(self) -> str:
-        self.repository.add_all(self.excluded, self._ours_tracked)
-        self._files = self.repository.write_tree()
-        return self._files
+        """The tree of all that is there. What was there before us, and is not the user's commit, is not in it."""
+        self.repository.add_all(self._spared)
+        tree = self.repository.write_tree()
+        added = [
+            one.path for one in self.repository.changed(self._began_with or self._tip_tree, tree) if one.status == "A"
+        ]
+        if hidden := [path for path in added if self._left.cover(path)]:
+            self.repository.drop(hidden)  # an agent has changed what git ignores
+            tree = self.repository.write_tree()
+        self._files = tree
+        return tree
 
     def _contents(self, changed: Sequence[Changed]) -> tuple[guard.Change, ...]:
         known = [one for one in changed if not one.is_submodule]
@@ -290,10 +283,11 @@ class _Tree:
             return None if blob is None else blobs.get(blob, b"")
 
         def renamed(one: Changed) -> str | None:
-            return one.old_path if one.status == "R" else None
+            return printable(one.old_path) if one.status == "R" else None
 
         return tuple(
-            guard.Change(one.path, content(one.old_blob), content(one.new_blob), renamed(one)) for one in known
+            guard.Change(printable(one.path), content(one.old_blob), content(one.new_blob), renamed(one))
+            for one in known
         )
 
     def _embedded(self, changed: Sequence[Changed]) -> list[guard.Finding]:
@@ -339,15 +333,10 @@ class _Tree:
 
     def _read_checkpoints(self) -> dict[str, str]:
         base = self.repository.resolve(_BASE + self.change)
-        scope = [f"{base}..{self.ref}"] if base else [self.ref]
-        told = self.repository.text(
-            "log",
-            "--reverse",
-            "--format=%H%x00%(trailers:key=Ralph-Change,valueonly,separator=%x2C)%x00"
-            "%(trailers:key=Ralph-Story,valueonly,separator=%x2C)",
-            *scope,
-            "--",
-        )
+        scope = f"{base}..{self.ref}" if base else self.ref
+        one_line = "valueonly,separator=%x2C)"
+        form = f"%H%x00%(trailers:key=Ralph-Change,{one_line}%x00%(trailers:key=Ralph-Story,{one_line}"
+        told = self.repository.text("log", "--reverse", f"--format={form}", scope, "--")
         rows = [line.split("\0") for line in told.split("\n") if line.count("\0") == 2]
         return {story: commit for commit, change, story in rows if change == self.change and story}
 
@@ -368,40 +357,68 @@ class Here(_Tree):
     def __init__(self, repository: Repository, project: str, change: str) -> None:
         super().__init__(repository, project, change)
         self.internals = Internals(repository, self.ref, shared=False)
+        self.away = Away(repository, self.ours)
         self._lock = -1
 
     def open(self, run: str, own_files: Sequence[str]) -> list[str]:
         self._lock_tree()
-        away = Away(self.repository, [self.ours])
-        told = self._recover(away)
-        os.makedirs(os.path.dirname(self.repository.index), exist_ok=True)
-        _drop_lock(self.repository.index)
+        told = [text for text in [recover_locked(self.repository, self.root)] if text]
+        self.away.refuse_if_busy()
+        self._prepare_index()
         self.repository.ensure_identity()
-        start = self.repository.resolve("HEAD")
         own = [self.relative(path) for path in own_files]
         is_known = self.repository.resolve(self.ref) is not None
-        told += self._start_branch(own, start)
-        self._ours_tracked = self.repository.tracked(self.tip, self.ours)
-        note = away.leave(self.change, run)
-        self.excluded = [self.ours, *note.left]
-        if is_known and (edited := [path for path in (*note.moved, *note.gone) if is_under(path, own)]):
+        told += self._start_branch(own, self.repository.resolve("HEAD"))
+        try:
+            note = self.away.leave(self.change, run, self._tip_tree)
+            self._take_over(note)
+        except BaseException:
+            self.close()
+            raise
+        return told + self._tell(note, own, is_known=is_known)
+
+    def _tell(self, note: Note, own: Sequence[str], *, is_known: bool) -> list[str]:
+        told = []
+        mine = Paths(own)
+        if is_known and (edited := [path for path in note.aside() if mine.cover(path)]):
             told.append(
                 f"the branch has its own version of the change: what you changed in {_some(edited)} is not used; "
                 f"commit it to {self.branch} if it should be"
             )
-        if note.moved or note.gone:
-            told.append(f"uncommitted work of yours waits until the run is over: {_some([*note.moved, *note.gone])}")
-        self._use_index(os.path.join(self.repository.gitdir, "index"))
-        self._put(self._tip_tree)
-        self.repository.set_head(self.ref)
+        if note.aside():
+            told.append(f"uncommitted work of yours waits until the run is over: {_some(note.aside())}")
         return told
 
-    def _use_index(self, theirs: str) -> None:
-        """Ours begins as a copy of theirs: it knows which files are unchanged, so that they need not be read."""
+    def _prepare_index(self) -> None:
+        os.makedirs(os.path.dirname(self.repository.index), exist_ok=True)
+        _drop_lock(self.repository.index)
+
+    def _take_over(self, note: Note) -> None:
+        """The tree becomes ours. Our index begins as a copy of theirs: it knows which files need not be read."""
+        self._know(note)
+        theirs = os.path.join(self.repository.gitdir, "index")
         if os.path.exists(theirs):
             shutil.copyfile(theirs, self.repository.index)
+            self._clear_marks()
         else:
             self.repository.run("read-tree", "--empty")
+        self.repository.set_entries(self._tip_tree, self._spared)
+        self._put(self._tip_tree)
+        self.repository.set_head(self.ref)
+
+    def _clear_marks(self) -> None:
+        """Of files that git was told not to look at."""
+        lines = self.repository.listed("ls-files", "-z", "-v", "--full-name", ":/")
+        marked = os.fsencode("\0".join(line[2:] for line in lines if line[0] == "S" or line[0].islower()))
+        for option in ("--no-assume-unchanged", "--no-skip-worktree") if marked else ():
+            self.repository.run("update-index", option, "-z", "--stdin", input=marked)
+
+    def _know(self, note: Note) -> None:
+        """What stays in its place, and is none of ours."""
+        staying = note.staying()
+        self._left = Paths([self.ours, *staying])
+        inside = [path for path in staying if os.path.lexists(os.path.join(self.repository.top, path, ".git"))]
+        self._spared = [self.ours, *inside]
 
     def _lock_tree(self) -> None:
         folder = os.path.join(self.repository.gitdir, "ralph")
@@ -410,62 +427,60 @@ class Here(_Tree):
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            self._unlock_tree()
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 raise
-            note = Away(self.repository, [self.ours]).note()
+            note = self.away.note()
             by = f"the run {note.run} of {note.change}" if note else "another run"
             raise Busy(
                 f'{self.repository.top} is in use by {by}: wait for its end, or set workspace = "worktree"'
             ) from None
 
+    def _unlock_tree(self) -> None:
+        os.close(self._lock)
+        self._lock = -1
+
     def recover(self) -> str:
-        """Only gives back what a run that was killed has left; tells what it did."""
-        self._lock_tree()
-        try:
-            return "; ".join(self._recover(Away(self.repository, [self.ours])))
-        finally:
-            os.close(self._lock)
-
-    def _recover(self, away: Away) -> list[str]:
-        """After a run that was killed: the user's files first of all."""
-        note = away.note()
+        """After a run that was killed: the user's files first of all. Tells what was done."""
+        note = self.away.note()
         if note is None:
-            return []
+            return ""
         if note.phase == "away":
-            self.internals.unlock()
-            self._adopt_index()
-            known = self.repository.resolve(self.ref)
-            if known and note.change == self.change:
-                self._advance(known, self.repository.tree_of(known))
-                self._ours_tracked = self.repository.tracked(known, self.ours)
-                self.excluded = [self.ours, *note.left]
-                self.keep_interrupted()
-        self._give_back(away)
-        return [f"the run {note.run} was cut off: your files are back as they were"]
+            self._recover_tree(note)
+        self._give_back()
+        return f"the run {note.run} was cut off: your files are back as they were"
 
-    def _adopt_index(self) -> None:
-        _drop_lock(self.repository.index)
+    def _recover_tree(self, note: Note) -> None:
+        self.internals.unlock()
+        self._prepare_index()
+        self.repository.ensure_identity()
+        known = self.repository.resolve(self.ref)
         if not os.path.exists(self.repository.index):
-            self._use_index(os.path.join(self.repository.gitdir, "index"))
+            self.repository.run("read-tree", known or "--empty")
+        if known:
+            self._advance(known, self.repository.tree_of(known))
+            self._know(note)
+            self.keep_interrupted()
+        is_ours = self.repository.head() == self.ref  # else the user has been here since
+        if is_ours and note.commit and note.head not in (self.ref, note.commit):
+            self.repository.set_refs({note.head: note.commit})
 
-    def _give_back(self, away: Away) -> None:
-        def check_out(note: Note) -> None:
-            commit = self.repository.resolve(self.ref) if note.head == self.ref else note.commit
-            tree = self.repository.tree_of(commit) if commit else self.repository.empty_tree()
-            self.excluded = [self.ours, *note.left]
-            self._ours_tracked = self.repository.tracked(tree, self.ours)
-            self._files = None
-            self._put(tree)
+    def _give_back(self) -> None:
+        self.away.give_back(self._check_out_theirs)
 
-        away.give_back(check_out)
+    def _check_out_theirs(self, note: Note) -> None:
+        commit = self.repository.resolve(self.ref) if note.head == self.ref else note.commit
+        self._know(note)
+        self._files = None
+        self._put(self.repository.tree_of(commit) if commit else self.repository.empty_tree())
+        self.repository.set_head(note.head)
 
     def close(self) -> None:
         try:
             self.internals.unlock()
-            self._give_back(Away(self.repository, [self.ours]))
+            self._give_back()
         finally:
-            os.close(self._lock)
-            self._lock = -1
+            self._unlock_tree()
 
 
 class Worktree(_Tree):
@@ -474,22 +489,14 @@ class Worktree(_Tree):
     is_new = False
 
     def __init__(self, repository: Repository, project: str, change: str) -> None:
-        place = os.path.join(repository.common, "ralph", "worktrees", change)
-        gitdir = os.path.join(repository.common, "worktrees", f"ralph-{change}")
         super().__init__(repository, project, change)
         self.home = repository
-        self.place = place
-        self.repository = repository.at(place, gitdir)
-        self.root = os.path.join(place, self.prefix.rstrip("/")) if self.prefix else place
-        self.internals = Internals(self.repository, self.ref, shared=True)
+        self.place = os.path.join(repository.common, "ralph", "worktrees", change)
+        self.root = os.path.join(self.place, self.prefix.rstrip("/")) if self.prefix else self.place
 
     def open(self, run: str, own_files: Sequence[str]) -> list[str]:
-        self.home.ensure_identity()
-        self.repository.ensure_identity()
-        os.makedirs(os.path.dirname(self.home.index), exist_ok=True)
         told = self._start_at_home(own_files)
-        self._make_tree()
-        self._ours_tracked = self.repository.tracked(self.tip, self.ours)
+        self._use(self._made())
         self.internals.unlock()
         _drop_lock(self.repository.index)
         if not os.path.exists(self.repository.index):
@@ -501,26 +508,33 @@ class Worktree(_Tree):
 
     def _start_at_home(self, own_files: Sequence[str]) -> list[str]:
         """The change's own files may not be committed yet, and are only in the user's tree."""
-        mine, self.repository = self.repository, self.home
+        index = os.path.join(self.home.common, "ralph", f"start-{self.change}.index")
+        os.makedirs(os.path.dirname(index), exist_ok=True)
+        self.repository = Repository(self.home.top, self.home.gitdir, self.home.common, index)
+        self.repository.ensure_identity()
         try:
             return self._start_branch([self.relative(path) for path in own_files], self.home.resolve("HEAD"))
         finally:
-            self.repository = mine
+            files.remove(index)
 
-    def _make_tree(self) -> None:
-        if os.path.exists(os.path.join(self.place, ".git")) and os.path.isdir(self.repository.gitdir):
-            return
+    def _made(self) -> Repository:
+        """The working tree, made if it is not there, or not whole."""
+        found = Repository.find(self.place) if os.path.exists(os.path.join(self.place, ".git")) else None
+        if found and os.path.realpath(found.top) == os.path.realpath(self.place):
+            return found
         shutil.rmtree(self.place, ignore_errors=True)
         self.is_new = True
         self.home.run("worktree", "prune")
         self.home.run("worktree", "add", "--quiet", "--detach", "--no-checkout", "--force", self.place, self.tip)
-        found = Repository.find(self.place)
-        if found is None:
+        made = Repository.find(self.place)
+        if made is None:
             raise GitError(f"git worktree add made no working tree at {self.place}")
-        found.index = os.path.join(found.gitdir, "ralph", "index")
-        self.repository = found
+        return made
+
+    def _use(self, repository: Repository) -> None:
+        self.repository = repository
         self.repository.ensure_identity()
-        self.internals = Internals(found, self.ref, shared=True)
+        self.internals = Internals(repository, self.ref, shared=True)
 
     def close(self) -> None:
         """The tree stays for the next run: it is filled, and set up."""
@@ -528,39 +542,37 @@ class Worktree(_Tree):
 
 def recover(repository: Repository, project: str) -> str:
     """Gives the user's tree back after a run that was killed; tells what was done, if anything was."""
-    inside = os.path.relpath(os.path.realpath(project), os.path.realpath(repository.top))
-    ours = ".ralph" if inside == "." else f"{inside}/.ralph"
-    note = Away(repository, [ours]).note()
+    place = Here(repository, project, "any")
+    if place.away.note() is None:
+        return ""
+    place._lock_tree()
+    try:
+        return recover_locked(repository, project)
+    finally:
+        place._unlock_tree()
+
+
+def recover_locked(repository: Repository, project: str) -> str:
+    """The same, for somebody who holds the tree. The run that was killed may have been one of another change."""
+    note = Here(repository, project, "any").away.note()
     return Here(repository, project, note.change).recover() if note else ""
 
 
 def make(project: str, change: str, kind: str) -> Workspace:
     repository = Repository.find(project)
-    if repository is None or is_under(os.path.realpath(project), [os.path.join(os.path.realpath(repository.gitdir))]):
+    if repository is None:
         return Folder(project)
     return (Worktree if kind == "worktree" else Here)(repository, project, change)
 
 
 def _drop_lock(index: str) -> None:
     """Only a killed run of ours can have left it: nobody else uses this index."""
-    try:
-        os.unlink(f"{index}.lock")
-    except FileNotFoundError:
-        pass
+    remove(f"{index}.lock")
 
 
 def _some(paths: Sequence[str]) -> str:
     more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-    return f"{', '.join(paths[:3])}{more}"
-
-
-def _remove_empty(folder: str, top: str) -> None:
-    while folder != top and folder.startswith(top):
-        try:
-            os.rmdir(folder)
-        except OSError:
-            return
-        folder = os.path.dirname(folder)
+    return f"{', '.join(printable(path) for path in paths[:3])}{more}"
 
 
 def files_below(path: str) -> dict[str, bytes]:
