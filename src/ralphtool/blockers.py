@@ -14,11 +14,16 @@ if TYPE_CHECKING:
 
 _VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
 _QUOTED = re.compile(r"[`'\"]([^`'\"\n]{1,200})[`'\"]")
+# A slash alone makes no file: and/or, origin/main, /api/login. The last part has to look like a file's name.
 _PATH = re.compile(
-    r"(?<![\w/.-])(?:\.{0,2}/)?(?:[\w.-]+/)+[\w.-]+|(?<![\w/.-])[\w-]+\.(?:json|toml|ya?ml|env|pem|key|csv|sql|txt|md)\b"
+    r"(?<![\w/.-])(?:~|\.{1,2})?/?(?:[\w.-]+/)+[\w-]*\.\w+|(?<![\w/.-])[\w-]+\.(?:json|toml|ya?ml|env|pem|key|csv|sql|txt|md)\b"
 )
+_KIND = r"(?:command|program|binary|tool|executable)"
 _COMMAND = re.compile(
-    r"(?:command|program|binary|tool|executable)\s+[`'\"]?([A-Za-z0-9][\w.+-]*)[`'\"]?", re.IGNORECASE
+    rf"{_KIND}\s+[`'\"]([A-Za-z0-9][\w.+-]*)[`'\"]"
+    rf"|{_KIND}\s+([A-Za-z0-9][\w.+-]*)\s+(?:is|was)\s+(?:missing|not\s+(?:installed|found|there|available))"
+    r"|([A-Za-z0-9][\w.+-]*): (?:command )?not found",
+    re.IGNORECASE,
 )
 _LONGEST = 10_000
 
@@ -49,7 +54,7 @@ def _and(things: list[str]) -> str:
 
 
 def _found(pattern: re.Pattern[str], text: str) -> list[str]:
-    return list(dict.fromkeys(pattern.findall(text)))
+    return list(dict.fromkeys(next(filter(None, found.groups()), found[0]) for found in pattern.finditer(text)))
 
 
 def _paths(text: str) -> list[str]:
@@ -59,4 +64,7 @@ def _paths(text: str) -> list[str]:
 
 
 def _exists(root: str, path: str) -> bool:
-    return os.path.lexists(os.path.join(root, os.path.expanduser(path)))
+    try:
+        return os.path.lexists(os.path.join(root, os.path.expanduser(path)))
+    except ValueError:  # no path can be that
+        return False

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ralphtool import session, specs, standing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ralphtool.history import History
     from ralphtool.session import State
@@ -92,15 +92,24 @@ class Change:
         last = self.history.last_entry(self.prd_id(story.id)) if story.tasks else None
         return last is None or last.status == "completed"
 
-    def next_story(self, *, strict_order: bool) -> Story | None:
-        """The first that is open, not skipped, waits for no human and for no other; optional ones come last."""
+    def next_story(self, *, strict_order: bool, is_spent: Callable[[str], bool]) -> Story | None:
+        """The first that can be worked on, as the tree has it that its next attempt begins with."""
+        self.workspace.begin(None)  # what the last attempt did to the spec is not the spec
+        story = self._first_ready(strict_order=strict_order, is_spent=is_spent)
+        if story is None or (kept := self.standing.story(story.id).kept) is None:
+            return story
+        self.workspace.begin(kept)
+        return specs.story_by_id(self.stories(), story.id)
+
+    def _first_ready(self, *, strict_order: bool, is_spent: Callable[[str], bool]) -> Story | None:
+        """Open, not skipped, within its budget, waits for no human and for no other; optional ones come last."""
         stories = self.stories()
         done = self.done(stories)
         ready = []
         for position, story in enumerate(stories):
             before = stories[:position] if strict_order else []
             is_due = done.issuperset(story.depends_on) and all(one.id in done or one.optional for one in before)
-            if story.id not in done and is_due and not self._is_held(story):
+            if story.id not in done and is_due and not is_spent(story.id) and not self._is_held(story):
                 ready.append(story)
         return next((story for story in ready if not story.optional), ready[0] if ready else None)
 
@@ -119,6 +128,6 @@ class Change:
         self._answers[story] += 1
         standing.put_away(state.question.path)
         state.question, state.attempts, state.in_chunks = None, 0, False
-        state.guidance = f"A human answered: {told}"
+        state.guidance, state.answer = "", told
         self.save()
         return False

@@ -254,6 +254,14 @@ class _Reading(Struct):
     coarse: tuple[int, Counter[str]] | None = None
 
 
+def _add_skip(skips: dict[str, str], key: str, shown: str) -> None:
+    """The second of a kind is one more: the first may have had a condition."""
+    number = 1
+    while f"{key} {number}" in skips and number < 20:
+        number += 1
+    skips[f"{key} {number}"] = shown
+
+
 def _unknown() -> _Body:
     return _Body(unknown=True)
 
@@ -782,10 +790,11 @@ class _PythonReader:
         return tuple(line for table in tables[:3] for line in self._lines(table.lineno, table.end_lineno)[:100])
 
     def _class(self, node: ast.ClassDef, owner: str, skips: dict[str, str], cases: int) -> None:
-        if not node.bases and not node.name.startswith("Test"):
-            return  # nobody collects its methods
         name = f"{owner}{node.name}"
         skips = {**skips, **_decorator_skips(node.decorator_list, name)}
+        if not node.bases and not node.name.startswith("Test"):
+            # It may be there to be inherited, so this only says something if it was otherwise before.
+            skips["collected"] = f"{name}: nobody collects a class of this name"
         self.scope(node.body, f"{name}.", skips, cases * _cases(node, self.tables))
 
     def _condition(self, node: ast.If, owner: str, skips: dict[str, str], cases: int) -> None:
@@ -898,11 +907,11 @@ def _mark_key(dotted: str, call: ast.Call | None) -> str:
 
 
 def _skip_calls(statement: ast.stmt, owner: str) -> dict[str, str]:
-    found = {}
+    found: dict[str, str] = {}
     for node in ast.walk(statement):
         if isinstance(node, ast.Call) and _SKIP_CALL.match(_dotted(node.func)):
             what = ast.unparse(node.args[0]) if node.args and "import" in _dotted(node.func) else ""
-            found[f"{_dotted(node.func)}({what})"] = f"{owner}: {_short(ast.unparse(node))}"
+            _add_skip(found, f"{_dotted(node.func)}({what})", f"{owner}: {_short(ast.unparse(node))}")
     if isinstance(statement, ast.Raise) and statement.exc and _SKIP_CALL.match(_dotted(statement.exc)):
         found[f"{_dotted(statement.exc)}()"] = f"{owner}: {_short(ast.unparse(statement))}"
     return found
@@ -1008,7 +1017,8 @@ class _BodyReader:
         elif isinstance(node, _Function | ast.ClassDef):
             self.block(node.body, weight)
         else:
-            self.body.skips |= _skip_calls(node, self.name) if weight else {}
+            for key, shown in _skip_calls(node, self.name).items() if weight else ():
+                _add_skip(self.body.skips, key, shown)
             value = node.value if isinstance(node, ast.Expr) else None
             self._expression(node, weight, value.value if isinstance(value, ast.Await) else value)
 
@@ -1139,6 +1149,7 @@ def _compared(node: ast.Compare, text: str, weight: int) -> _Check:
     subjects = tuple(subject for side in sides for subject in _subjects(side))
     parts = tuple(part for side in sides for part in _measured(side))
     strength = _strength(node.ops[0], node.left, node.comparators[0]) if len(node.ops) == 1 else PARTIAL
+    subjects = subjects if strength == EXACT else (*subjects, text)
     if strength == EXACT and isinstance(node.left, ast.Tuple) and weight:
         weight = min(weight * max(1, len(node.left.elts)), MANY)
     return _Check(text, subjects, strength, weight, parts)
@@ -1415,7 +1426,7 @@ def _text_body(source: _Source, language: _Language, head: _Head, shown: str) ->
     body.empty = not block.strip() if not language.lines else inside.strip().count("\n") < 2 and not body.checks
     for skip in language.skips.finditer(source.code, head.start, head.end):
         if source.bare[skip.start()] != _FILL:
-            body.skips[_skip_key(skip[0])] = f"{shown}: {_short(skip[0])}"
+            _add_skip(body.skips, _skip_key(skip[0]), f"{shown}: {_short(skip[0])}")
     if _EARLY.search(inside, 0, inside.find("{") + 40 if "{" in inside else 0):
         body.skips["return"] = f"{shown}: returns at once"
     if language.marks and (panics := re.search(r"should_panic[^\]]*", source.code[head.before : head.start])):
@@ -1690,6 +1701,8 @@ class _Said:
             return _failing(text, self.source.code[max(0, self.start - 300) : self.start])
         if self._throws():
             names = tuple(name for name in _CLASSES.findall(text) if name not in self.words)
+            if matcher.endswith(("_throw", "_throws_as")) and len(self.first) > 1:
+                names = tuple(re.findall(r"\w+", self.first[-1])[-1:])
             return _Check(text, (), EXACT, raises=names, matched=bool(re.search("[\"'/]", "".join(self.last))))
         if self.first[:1] == ["t"] and len(self.first) > 1:  # testify: assert.Equal(t, want, got)
             self.first = self.first[1:]
@@ -1840,7 +1853,7 @@ _LANGUAGES = {
         _called_heads,
         re.compile(
             rf"(?<![\w.$])(?:expect(?:\.soft|TypeOf)?|assert(?:\.\w+)*|t\.(?:is|not|deepEqual|truthy|true|throws\w*|like"
-            rf"|equal|ok|same))(?=\s*\()|{_ASSERTING_CALL}|\.should\b"
+            rf"|equal|ok|same))(?=\s*\()|{_ASSERTING_CALL}|\.should\b|\.expect(?=\()"
         ),
         re.compile(r"\b(?:this|ctx|context|t|test)\.skip\s*\(|\bpending\s*\(|\btest\.(?:fixme|fail)\s*\("),
     ),

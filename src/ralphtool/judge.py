@@ -102,7 +102,7 @@ def judge(evidence: Evidence) -> Verdict:
         "is_dishonest": cheated,
         "is_broken": bool(evidence.trouble) or evidence.ending in ("no-room", "not-started", "keeper-lost"),
     }
-    if blocker and not cheated:
+    if blocker:
         return Verdict(status="blocked", summary=f"blocked: {_line(blocker)}", blocker=blocker, **common)  # type: ignore[arg-type]
     if new and not evidence.red and not cheated and not evidence.trouble:
         done = f"{_count(len(new), 'task')} done"

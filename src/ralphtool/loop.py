@@ -68,6 +68,7 @@ class Loop:
         self.budget = Budget(parts.settings.run)
         self.agent = 0  # whose turn it is
         self.waits = 0
+        self.free_at = [0.0] * len(parts.agents)  # when each can go on
         self.reason = ""  # why there is no next iteration
 
     def run(self) -> Result:
@@ -75,6 +76,7 @@ class Loop:
         self._take_up()
         while (story := self._next_story()) is not None:
             before = analyzer.look_back(self.history, self.change.prd_id(story.id))
+            dependencies = [self.change.prd_id(id) for id in story.depends_on]
             assignment = self._assignment(story, before)
             report = self.parts.executor.execute(assignment, self.parts.stop)
             observations = tuple(outcome.observation(one) for one in self.change.observed())
@@ -89,9 +91,11 @@ class Loop:
                 decision=decision,
                 observations=observations,
                 check=check,
+                dependencies=dependencies,
             )
             self._tell(iteration)
             self._act(iteration)
+        self.change.workspace.begin(None)
         lifecycle.drain(self.change.run, self._write_out)
         self.history.fold()
         return self._result()
@@ -111,12 +115,10 @@ class Loop:
         self.reason = "interrupted" if self.parts.stop() else self.budget.reached()
         if self.reason:
             return None
-        story = self.change.next_story(strict_order=self.settings.run.strict_order)
+        run = self.settings.run
+        story = self.change.next_story(strict_order=run.strict_order, is_spent=self.budget.is_spent)
         if story is None:
             self.reason = "nothing is left that could be worked on now"
-        elif self.budget.is_spent(story.id):
-            self.reason = f"story {story.id} has used up its budget"
-            return None
         return story
 
     def _assignment(self, story: Story, before: LookBack) -> Assignment:
@@ -163,7 +165,9 @@ class Loop:
                 design=spec.design(),
                 scenarios=spec.scenarios(story),
                 failure=before.previous_failure,
-                guidance=state.guidance,
+                guidance="\n\n".join(
+                    filter(None, [state.answer and f"A human answered: {state.answer}", state.guidance])
+                ),
                 warnings=before.warnings,
                 learnings=before.learnings,
                 noted=[one["description"] for one in change.state()["learnings"]],
@@ -224,14 +228,16 @@ class Loop:
     ) -> tuple[Decision, blockers.Check]:
         state = self.change.standing.story(story.id)
         check = blockers.check(verdict.blocker or "", self.change.root, os.environ)
-        is_done_chunk = assignment.task is not None and verdict.status == "partial"
+        is_done_chunk = verdict.status == "partial" and assignment.task in verdict.ticked
         counts = verdict.status in ("failed", "blocked", "partial") and not is_done_chunk
         known = self._workaround(verdict) if counts and not verdict.is_dishonest else None
         past = recovery.Past(
             attempts=state.attempts + counts,
             last_status=state.status if state.attempts else None,
             last_failure=before.previous_failure if state.attempts else None,
-            open_tasks=len(story.tasks) - story.tasks_done - len(verdict.ticked),
+            open_tasks=len(story.tasks)
+            - story.tasks_done
+            - (len(verdict.ticked) if verdict.status == "partial" else 0),
             in_chunks=state.in_chunks,
             is_optional=story.optional,
             blocker_is_real=check.is_real,
@@ -312,12 +318,14 @@ class Loop:
     def _wait(self, verdict: Verdict) -> None:
         """Nothing is wrong with the work: the next agent takes over, or we wait."""
         self.waits += 1
-        self.agent = (self.agent + 1) % len(self.parts.agents)
-        if self.agent:
+        backing_off = min(_FIRST_WAIT * 2 ** ((self.waits - 1) // len(self.parts.agents)), _LONGEST_WAIT)
+        now = time.time()
+        self.free_at[self.agent] = now + backing_off if verdict.retry_at is None else verdict.retry_at
+        following = [(self.agent + step) % len(self.free_at) for step in range(1, len(self.free_at) + 1)]
+        self.agent = min(following, key=lambda one: max(self.free_at[one], now))
+        seconds = max(0.0, self.free_at[self.agent] - now)
+        if len(self.free_at) > 1 and not seconds:
             return
-        seconds = min(_FIRST_WAIT * 2 ** (self.waits // len(self.parts.agents) - 1), _LONGEST_WAIT)
-        if verdict.retry_at is not None:
-            seconds = max(0.0, verdict.retry_at - time.time())
         self.log.add("waiting", seconds=seconds, until=time.time() + seconds, why=verdict.summary)
         end = time.monotonic() + seconds
         while time.monotonic() < end and not self.parts.stop() and not self.budget.reached():

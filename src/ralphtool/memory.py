@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _WORD = re.compile(r"[^\W_]+")
 _VOLATILE = re.compile(r"0x[0-9a-f]+|\d+")
 _COMMON = frozenset(
-    ("a", "an", "and", "are", "as", "at", "be", "by", "for", "from", "has", "in", "is", "it", "of", "on", "or", "that")
+    _WORD.findall("a an and are as at be by for from has in is it its no not of on or that the this to was were with")
 )
 _ENOUGH = 0.4  # so much of the shorter text's words has to be shared
 
@@ -38,10 +38,12 @@ def _words(text: str) -> set[str]:
     return set(_WORD.findall(text.lower()[:10_000])) - _COMMON
 
 
+def alike(text: str, items: Iterable[Item], words: Callable[[Item], str]) -> list[Item]:
+    """The items that are like a text, the most alike first; of equals, the last."""
+    scored = [(overlap(text, words(item)), position, item) for position, item in enumerate(items)]
+    return [item for score, _, item in sorted(scored, key=lambda one: one[:2], reverse=True) if score >= _ENOUGH]
+
+
 def closest(text: str, items: Iterable[Item], words: Callable[[Item], str]) -> Item | None:
-    """The item that is most like a text, if any is like it at all; of equals, the last."""
-    best, score = None, _ENOUGH
-    for item in items:
-        if (found := overlap(text, words(item))) >= score:
-            best, score = item, found
-    return best
+    """The item that is most like a text, if any is like it at all."""
+    return next(iter(alike(text, items, words)), None)

@@ -36,6 +36,7 @@ class Iteration(Struct, frozen=True, kw_only=True):
     decision: Decision
     observations: tuple[Observation, ...]
     check: Check  # of a claimed blocker
+    dependencies: list[str] = []  # their prd_ids
 
     @property
     def is_done(self) -> bool:
@@ -47,7 +48,7 @@ class Iteration(Struct, frozen=True, kw_only=True):
 
     @property
     def is_done_chunk(self) -> bool:
-        return self.assignment.task is not None and self.verdict.status == "partial"
+        return self.verdict.status == "partial" and self.assignment.task in self.verdict.ticked
 
 
 def settle(change: Change, iteration: Iteration) -> Outcome:
@@ -133,7 +134,7 @@ def _entry(change: Change, iteration: Iteration, commit: str | None) -> Entry:
         git_commits=[commit] if commit else [],
         recovery_action=led_here.action if led_here else None,
         recovery_guidance=(state.guidance or None) if led_here else None,
-        dependencies_completed=[change.prd_id(id) for id in iteration.story.depends_on],
+        dependencies_completed=iteration.dependencies,
         blocker_verified=real is not None if verdict.status == "blocked" else None,
         blocker_valid=real if verdict.status == "blocked" else None,
     )

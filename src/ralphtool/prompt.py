@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import unicodedata
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,8 @@ SECTIONS = ("task", "known", "verify", "finish")
 _CHARACTERS = 4  # to a token, roughly
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 _FAILURE = 4000  # characters of a failure or a guidance are enough
+_LONG_RUN = 100
+_LEAST = 1000  # characters of the story are there, however small the budget
 _MORE = "`ralphtool agent context` has the whole"
 
 
@@ -67,11 +70,12 @@ def build(material: Material, folder: str | None = None) -> Prompt:
     templates = {name: _template(name, folder) for name in SECTIONS}
     for text in templates.values():
         room.take(len(text))
+    story = _titled("Story", room.fit("the story", _story(material), least=_LEAST))
     shown, memory = _memory(material, room)
-    parts = _parts(material, room, memory)
+    parts = _parts(material, room, memory) | {"story": story}
     sections = [_filled(templates[name], parts, name) for name in SECTIONS]
     text = "\n".join(section for section in sections if section)
-    if f"\ntoken: {material.token}\n" not in text:
+    if "token: {{token}}" not in templates["finish"].splitlines():
         raise InvalidValue(
             "the prompt's section finish has no line `token: {{token}}`: without it nothing can be finished"
         )
@@ -88,30 +92,38 @@ class _Room:
     def take(self, characters: int) -> None:
         self.left = max(0, self.left - characters)
 
-    def fit(self, what: str, text: str, most: int | None = None, *, keep_end: bool = False) -> str:
+    def fit(self, what: str, text: str, most: int | None = None, *, least: int = 0, keep_end: bool = False) -> str:
         """As much of a text as there is room for, fenced, with a notice where it was cut."""
-        most = self.left if most is None else min(most, self.left)
+        text = visible(text)
+        most = max(least, self.left if most is None else min(most, self.left))
+        if learnings.longest_run(text) > _LONG_RUN:
+            most //= 3  # the fence is as long, at both ends
         left_out = len(text) - most
         if left_out > 0:
             self.cut.append(what)
             text = text[left_out:] if keep_end else text[:most]
             notice = f"[{left_out} characters of {what} left out here; {_MORE}]"
             text = f"{notice}\n{text}" if keep_end else f"{text}\n{notice}"
-        self.take(len(text))
+        self.take(len(fenced(text)))
         return fenced(text)
 
 
 def fenced(text: str) -> str:
     """Within a fence that it can't close; control characters that could hide something become visible."""
-    text = "\n".join(_visible(line) for line in text.strip("\n").split("\n"))
+    text = visible(text).strip("\n")
     fence = "`" * max(3, learnings.longest_run(text) + 1)
     return f"{fence}text\n{text}\n{fence}"
 
 
-def _visible(line: str) -> str:
-    if line.isprintable():
-        return line
-    return "".join(one if one.isprintable() or one == "\t" else ascii(one)[1:-1] for one in line)
+def visible(text: str) -> str:
+    """Control characters, and letters that are not seen, spelled out. Spaces of other widths hide nothing."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    return "\n".join(line if line.isprintable() else "".join(map(_spelled_out, line)) for line in lines)
+
+
+def _spelled_out(character: str) -> str:
+    is_harmless = character.isprintable() or character == "\t" or unicodedata.category(character) == "Zs"
+    return character if is_harmless else ascii(character)[1:-1]
 
 
 def _template(name: str, folder: str | None) -> str:
@@ -152,7 +164,6 @@ def _parts(material: Material, room: _Room, memory: str) -> dict[str, str]:
         "attempt": str(material.attempt),
         "attempts": str(material.attempts),
         "notes_path": material.notes_path,
-        "story": _titled("Story", room.fit("the story", _story(material))),
         "chunk": _chunk(material.task),
         "failure": _optional(room, "the last failure", "How the last attempt ended", material.failure, _FAILURE),
         "guidance": _optional(room, "the guidance", "Do this first", material.guidance, _FAILURE),
@@ -179,15 +190,17 @@ def _optional(room: _Room, what: str, title: str, text: str | None, most: int | 
 
 def _story(material: Material) -> str:
     story = material.story
-    tasks = [f"[{'x' if task.done else ' '}] {task.id} {task.text}" for task in story.tasks]
-    head = f"Story {story.id}: {story.title}"
-    return "\n".join([head, *([story.description.strip()] if story.description else []), "", "Tasks:", *tasks])
+    own = [task for task in story.tasks if material.task in (None, task.id)]
+    tasks = [f"[{'x' if task.done else ' '}] {task.id} {task.text}" for task in own]
+    described = ["", story.description.strip()] if story.description else []
+    return "\n".join([f"Story {story.id}: {story.title}", "", "Tasks:", *tasks, *described])
 
 
 def _chunk(task: str | None) -> str:
     if task is None:
         return ""
-    return f"This time do only the task {task}, and tick it. The others come later, each on its own.\n"
+    id = " ".join(visible(task).split())  # whatever its author wrote, it stays one line
+    return f"This time do only the task {id}, and tick it. The others come later, each on its own.\n"
 
 
 def _memory_room(material: Material) -> int:
@@ -222,7 +235,9 @@ def _patterns(material: Material) -> str:
 def _notes(material: Material, room: _Room) -> str:
     if not material.notes:
         return ""
-    budget = max(200, min(room.left // 2, len(material.notes)))
+    budget = max(
+        200, min(room.left // (6 if learnings.longest_run(material.notes) > _LONG_RUN else 2), len(material.notes))
+    )
     if len(material.notes) > budget:
         room.cut.append("the learnings file")
     text = learnings.fenced(material.notes, budget, material.notes_path)

@@ -95,7 +95,7 @@ def _chunks(verdict: Verdict, past: Past, policy: Policy) -> Decision | None:
 def _fix(verdict: Verdict, past: Past, policy: Policy) -> Decision | None:
     if verdict.is_broken:
         return Decision("fix-state", verdict.summary, "the tree or the environment is broken: back to the checkpoint")
-    if past.last_failure and memory.same(verdict.summary, past.last_failure):
+    if verdict.status != "partial" and past.last_failure and memory.same(verdict.summary, past.last_failure):
         return Decision("fix-state", _otherwise(verdict), "the same failure came twice: back to the checkpoint")
     return None
 
@@ -134,11 +134,9 @@ def find_workaround(
 
     `solution` gives the entry that completed what another one was blocked at; a learning is its text and its source.
     """
-    like = [seen for seen in blockers if memory.overlap(failure, _words(seen)) > 0]
-    while seen := memory.closest(failure, like, _words):
+    for seen in memory.alike(failure, blockers, _words):
         if (solved := solution(seen.entry)) and (text := _how(solved)):
             return Workaround(text, f"{seen.entry.id} was blocked by it, {solved.id} was not")
-        like.remove(seen)
     learning = memory.closest(failure, learnings, lambda one: one[0])
     return Workaround(*learning) if learning else None
 

@@ -52,6 +52,7 @@ class StoryStanding(Struct, kw_only=True):
     status: str | None = None
     question: Question | None = None  # that waits for a human
     guidance: str = ""  # for the next attempt
+    answer: str = ""  # what a human told; it holds for every attempt that follows
 
 
 class Baseline(Struct, frozen=True):
@@ -99,16 +100,17 @@ def save(root: str, change: str, standing: Standing) -> None:
 # --- questions for a human --------------------------------------------------------------------------
 
 _ANSWER = "## Answer"
+_HINT = (
+    "<!-- Write below this line what the agent should know or do, and save: the story is taken up with your answer and "
+    "fresh attempts, by a run that goes on, or by the next one. -->"
+)
 
 
 def question(root: str, prd_id: str, fields: Mapping[str, str]) -> Question:
     """One file that a person can read, and answer in place."""
     parts = [f"# {prd_id}: a question for you\n\nprd_id: {prd_id}\n"]
     parts += [f"## {title}\n\n{text.strip()}\n" for title, text in fields.items() if text.strip()]
-    parts.append(
-        f"{_ANSWER}\n\n<!-- Write below this line what the agent should know or do, and save: the story is taken up "
-        "with your answer and fresh attempts, by a run that goes on, or by the next one. -->\n"
-    )
+    parts.append(f"{_ANSWER}\n\n{_HINT}\n")
     return Question(os.path.join(root, ".ralph", "questions", f"{prd_id[-200:]}.md"), "\n".join(parts))
 
 
@@ -118,8 +120,10 @@ def answer(path: str) -> str | None:
         text = files.read(path).decode("utf-8", "replace")
     except FileNotFoundError:
         return None  # a `git clean` is no answer
-    told = text.rpartition(_ANSWER)[2].partition("-->")[2] or text.rpartition(_ANSWER)[2]
-    return told.strip() or None
+    before, hint, told = text.replace("\r\n", "\n").rpartition(_HINT)
+    if not hint:  # they have removed it
+        return told.rpartition(_ANSWER)[2].strip() or None
+    return f"{before.rpartition(_ANSWER)[2].strip()}\n{told.strip()}".strip() or None
 
 
 def ask(question: Question) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, structs
 
 from ralphtool import files, gates, guard, judge, secrets, session, specs
-from ralphtool.agents import End, Event, Failure, Job, Usage
+from ralphtool.agents import End, Event, Failure, Job, Tool, Usage
 from ralphtool.errors import RalphError
 from ralphtool.executors import Assignment, Report
 from ralphtool.workspace import files_below
@@ -323,6 +323,8 @@ class _Spent:
             )
         elif isinstance(event, Failure):
             self.failure = event
+        elif isinstance(event, Tool):
+            self.failure = None  # it has got over it
 
     @property
     def is_over(self) -> bool:
