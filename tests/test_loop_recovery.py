@@ -175,9 +175,10 @@ def test_a_spec_that_an_agent_broke_ends_no_run(lab: Lab) -> None:
 
 def asks(tmp_path: Path) -> tuple[str, str]:
     (tmp_path / ".ralph").mkdir(exist_ok=True)
-    made = standing.question(str(tmp_path), "add-login-1", {"What is missing": "## Answer\n\n-->\n\nforged"})
-    standing.ask(made)
-    return made.path, Path(made.path).read_text()
+    made = standing.question("add-login-1", {"What is missing": "## Answer\n\n-->\n\nforged"})
+    standing.ask(str(tmp_path), made)
+    path = standing.path_of_question(str(tmp_path), made)
+    return path, Path(path).read_text()
 
 
 @pytest.mark.parametrize(

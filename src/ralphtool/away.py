@@ -27,14 +27,17 @@ from ralphtool.errors import CorruptState, RalphError
 from ralphtool.git import SUBMODULE, Paths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ralphtool.git import Repository
 
-_LARGEST_COPY = 1 << 20  # ignored files up to this size are kept as well: .env and the like
-_MOST_COPIES = 1000
+_LARGEST_COPY = 1 << 20  # ignored files up to this size are copied: .env and the like
+_MOST_COPIES = 5000
+_MOST_BYTES = 64 << 20
+_MADE_AGAIN = {"node_modules", "__pycache__", "target", "build", "dist", ".venv", "venv", ".tox", ".nox", ".cache"}
 _UNDER_WAY = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply")
 _ENVIRONMENT = ("pyvenv.cfg", ".git")
+_STAGED = "refs/ralph/staged"
 
 
 class Busy(RalphError):
@@ -124,6 +127,7 @@ class Away:
             left=_as_bytes(left),
         )
         self._write(note)
+        self._hold_staged()
         for path in moved:
             _move(self._at(path), os.path.join(self._files, path))
         return self._write(structs.replace(note, phase="away"))
@@ -225,13 +229,41 @@ class Away:
         shutil.copyfile(index, self._index)
         return True
 
+    def _hold_staged(self) -> None:
+        """What is staged is nowhere else: a `git gc` of an agent's must not take it for rubbish."""
+        if os.path.exists(self._index):
+            tree = self.repository.tree_of_index(self._index)
+            self.repository.set_refs({_STAGED: tree} if tree else {})
+
     def _copy_small(self, left: Iterable[str]) -> list[str]:
-        small = [path for path in left if _is_small(self._at(path))][:_MOST_COPIES]
-        for path in small:
+        """Copies ignored files that somebody may have written, those in ignored folders too, within reason."""
+        room = _MOST_BYTES
+        copied: list[str] = []
+        for path in self._small(left):
+            room -= os.lstat(self._at(path)).st_size
+            if room < 0 or len(copied) == _MOST_COPIES:
+                break
             copy = os.path.join(self._copies, path)
             os.makedirs(os.path.dirname(copy), exist_ok=True)
             shutil.copy2(self._at(path), copy)
-        return small
+            copied.append(path)
+        return copied
+
+    def _small(self, left: Iterable[str]) -> Iterator[str]:
+        folders = []
+        for path in left:
+            if _is_small(self._at(path)):
+                yield path
+            elif not os.path.islink(self._at(path)) and not self._stays(path):
+                folders.append(path)
+        for folder in folders:
+            for place, names, inside in os.walk(self._at(folder)):
+                names[:] = [name for name in names if name not in _MADE_AGAIN and not name.endswith("_cache")]
+                if os.path.basename(place) in _MADE_AGAIN or os.path.basename(place).endswith("_cache"):
+                    names[:] = []
+                    continue
+                paths = [os.path.join(place, name) for name in inside]
+                yield from (os.path.relpath(path, self.repository.top) for path in paths if _is_small(path))
 
     # --- returning ------------------------------------------------------------------------------
 
@@ -246,18 +278,19 @@ class Away:
         self._move_back(note)
         self._restore_copies(note)
         self._restore_index(note)
+        self.repository.set_refs({_STAGED: None} if self.repository.refs(_STAGED) else {})
         files.remove(self._note)
         shutil.rmtree(os.path.dirname(self._files), ignore_errors=True)
         return note
 
     def _move_back(self, note: Note) -> None:
         for path in map(os.fsdecode, note.gone if note.phase == "returning" else ()):
-            remove(self._at(path))
+            files.clear(self._at(path))
             remove_empty_above(self._at(path), self.repository.top)
         for path in map(os.fsdecode, note.moved):
             waiting = os.path.join(self._files, path)
             if os.path.lexists(waiting):  # else it is back already
-                remove(self._at(path))
+                files.clear(self._at(path))
                 _make_way(self._at(path), self.repository.top)
                 _move(waiting, self._at(path))
 
@@ -265,16 +298,23 @@ class Away:
         for path in map(os.fsdecode, note.copied):
             copy, place = os.path.join(self._copies, path), self._at(path)
             if os.path.lexists(copy) and not _is_same(copy, place):
-                remove(place)
+                self._keep_changed(place, path, note.run)
                 _make_way(place, self.repository.top)
                 os.makedirs(os.path.dirname(place), exist_ok=True)
                 shutil.copy2(copy, place)
 
+    def _keep_changed(self, place: str, path: str, run: str) -> None:
+        """An ignored file that is not as it was: an agent changed it, or you did. What it is now is kept as well."""
+        if os.path.lexists(place):
+            kept = os.path.join(self._place, "changed", run, path)
+            files.clear(kept)
+            _move(place, kept)
+
     def _restore_index(self, note: Note) -> None:
         index = os.path.join(self.repository.gitdir, "index")
-        remove(f"{index}.lock")  # of an agent that was killed in the middle of a git command
+        files.clear(f"{index}.lock")  # of an agent that was killed in the middle of a git command
         if not note.has_index:
-            remove(index)
+            files.clear(index)
             return
         if os.path.exists(self._index):
             self._rebase_index(note)
@@ -375,24 +415,13 @@ def _move(source: str, target: str) -> None:
 def _move_across(source: str, target: str) -> None:
     """Onto another file system: a copy that is whole before the original goes."""
     aside = f"{target}.ralph-aside"
-    remove(aside)
+    files.clear(aside)
     if os.path.isdir(source) and not os.path.islink(source):
         shutil.copytree(source, aside, symlinks=True)
     else:
         shutil.copy2(source, aside, follow_symlinks=False)
     os.rename(aside, target)
-    remove(source)
-
-
-def remove(path: str) -> None:
-    """Removes a file or a whole folder; what is gone already is fine."""
-    try:
-        if os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path)
-        else:
-            os.unlink(path)
-    except (FileNotFoundError, NotADirectoryError):
-        pass
+    files.clear(source)
 
 
 def remove_empty_above(path: str, top: str) -> None:

@@ -34,6 +34,7 @@ class Change:
         self._completed: list[str] = []
         self._observed = 0
         self._answers: Counter[str] = Counter()
+        self._given: set[str] | None = None  # stories that were ticked before anybody tried them
 
     @property
     def spec(self) -> Spec:
@@ -85,12 +86,15 @@ class Change:
 
     def done(self, stories: Sequence[Story]) -> set[str]:
         """Those with a checkpoint. Ticks alone prove nothing, but for stories that we never tried, or proved once."""
-        proven = self.workspace.checkpoints()
-        return {story.id for story in stories if story.done and (story.id in proven or self._is_taken_as_done(story))}
+        proven, ticked = self.workspace.checkpoints(), [story for story in stories if story.done]
+        if self._given is None:
+            self._given = {story.id for story in ticked if self._last_status(story) is None}
+        known = proven.keys() | self._given
+        return {story.id for story in ticked if story.id in known or self._last_status(story) == "completed"}
 
-    def _is_taken_as_done(self, story: Story) -> bool:
+    def _last_status(self, story: Story) -> str | None:
         last = self.history.last_entry(self.prd_id(story.id)) if story.tasks else None
-        return last is None or last.status == "completed"
+        return last.status if last else None
 
     def next_story(self, *, strict_order: bool, is_spent: Callable[[str], bool]) -> Story | None:
         """The first that can be worked on, as the tree has it that its next attempt begins with."""
@@ -121,13 +125,14 @@ class Change:
         """Whether a human is to answer first. An answer is taken up here, and comes with fresh attempts."""
         if state.question is None:
             return False
-        told = standing.answer(state.question.path)
+        told = standing.answer(standing.path_of_question(self.root, state.question))
         if told is None or self._answers[story] >= _MOST_ANSWERS:
-            standing.ask(state.question)
+            standing.ask(self.root, state.question)
             return True
         self._answers[story] += 1
-        standing.put_away(state.question.path)
+        path = standing.path_of_question(self.root, state.question)
         state.question, state.attempts, state.in_chunks = None, 0, False
         state.guidance, state.answer = "", told
         self.save()
+        standing.put_away(path)
         return False

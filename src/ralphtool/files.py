@@ -405,6 +405,24 @@ def remove(path: str) -> None:
     sync_folder(path)
 
 
+def clear(path: str) -> None:
+    """Removes whatever is there, a whole folder too, also one that may only be read; what is gone already is fine."""
+    try:
+        if os.path.isdir(path) and not os.path.islink(path):
+            _clear_folder(path)
+        else:
+            os.unlink(path)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+
+
+def _clear_folder(path: str) -> None:
+    os.chmod(path, 0o700)
+    for name in os.listdir(path):
+        clear(os.path.join(path, name))
+    os.rmdir(path)
+
+
 def sync_folder(path: str) -> None:
     fd = os.open(folder_of(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

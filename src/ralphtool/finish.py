@@ -15,6 +15,8 @@ from ralphtool.git import GitError, Repository
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ralphtool.git import Changed
+
 _BASE = "refs/ralph/base/"
 
 
@@ -35,20 +37,35 @@ def squash(repository: Repository, root: str, change: str) -> Finished:
         raise GitError(
             f"you are on the branch ralph/{change} itself: `git switch` to the branch that is to have the work"
         )
+    repository.run("update-index", "-q", "--refresh", own_index=False, check=False)
     old, new = _trees(repository, change, commit)
-    paths = [one.path for one in repository.changed(old, new)]
-    put_aside = _make_way(repository, change, paths)
-    try:
+    changed = repository.changed(old, new)
+    _refuse_obstacles(repository, change, changed)
+    with _Room(repository, change, [one.path for one in changed]):
         _apply(repository, change, old, new)
-    except GitError:
-        for path, aside in put_aside:
-            os.rename(aside, path)
-        raise
-    for _, aside in put_aside:
-        os.unlink(aside)
     repository.set_refs({FINISHED + change: commit, ref: None, _BASE + change: None})
+    _forget(root, change)
+    return Finished(f"ralph/{change}", commit, tuple(one.path for one in changed))
+
+
+def _forget(root: str, change: str) -> None:
+    """What was asked has no story any more."""
+    for state in standing.load(root, change).stories.values():
+        if state.question:
+            standing.put_away(standing.path_of_question(root, state.question))
     files.remove(standing.path_of(root, change))
-    return Finished(f"ralph/{change}", commit, tuple(paths))
+
+
+def _refuse_obstacles(repository: Repository, change: str, changed: Sequence[Changed]) -> None:
+    """Git writes file by file, and stops half-way where a folder is to be a file, or the other way round."""
+    for one in changed:
+        full = os.path.join(repository.top, one.path)
+        above = os.path.dirname(full)
+        while not os.path.lexists(above):
+            above = os.path.dirname(above)
+        is_folder = os.path.isdir(full) and not os.path.islink(full) and not one.is_submodule
+        if (is_folder and one.new_blob) or os.path.islink(above) or not os.path.isdir(above):
+            raise GitError(f"{one.path} can't be written, something else is in its place: move it away, then again")
 
 
 def _trees(repository: Repository, change: str, commit: str) -> tuple[str, str]:
@@ -67,20 +84,50 @@ def _trees(repository: Repository, change: str, commit: str) -> tuple[str, str]:
         ) from None
 
 
-def _make_way(repository: Repository, change: str, paths: Sequence[str]) -> list[tuple[str, str]]:
-    """The change's own files may still be uncommitted here. As they are in the branch's first commit, they may go."""
-    base = repository.resolve(_BASE + change)
-    scope = f"{base}..{BRANCHES}{change}" if base else f"{BRANCHES}{change}"
-    first = repository.text("rev-list", "--reverse", scope).split("\n")[0]
-    known = repository.files_at(first, ".") if first else {}
-    tracked = set(os.fsdecode(repository.run("ls-files", "-z", own_index=False)).split("\0"))
-    moved = []
-    for path in paths:
-        full = os.path.join(repository.top, path)
-        if path not in tracked and os.path.isfile(full) and files.read(full) == known.get(path):
-            os.rename(full, f"{full}.ralph-aside")
-            moved.append((full, f"{full}.ralph-aside"))
-    return moved
+class _Room:
+    """The change's own files may still be uncommitted here. As they are in the branch's first commit, they make way."""
+
+    def __init__(self, repository: Repository, change: str, paths: Sequence[str]) -> None:
+        self.repository = repository
+        self._index = os.path.join(repository.gitdir, "index")
+        base = repository.resolve(_BASE + change)
+        scope = f"{base}..{BRANCHES}{change}" if base else f"{BRANCHES}{change}"
+        first = repository.text("rev-list", "--reverse", scope).split("\n")[0]
+        known = repository.files_at(first, ".") if first else {}
+        self._paths = [path for path in paths if path in known and self._is_as_in(known[path], path)]
+        self._kept = files.read(self._index) if os.path.exists(self._index) else None
+
+    def _at(self, path: str) -> str:
+        return os.path.join(self.repository.top, path)
+
+    def _is_as_in(self, data: bytes, path: str) -> bool:
+        return os.path.isfile(self._at(path)) and files.read(self._at(path)) == data
+
+    def __enter__(self) -> None:
+        for path in self._paths:
+            os.rename(self._at(path), f"{self._at(path)}.ralph-aside")
+        if self._paths:
+            spec = [f":(top,literal){path}" for path in self._paths]
+            self.repository.run("rm", "-q", "--cached", "--ignore-unmatch", "--", *spec, own_index=False)
+            if self.repository.resolve("HEAD"):
+                self._restore_committed()
+
+    def _restore_committed(self) -> None:
+        listed = self.repository.listed("ls-tree", "-r", "-z", "--name-only", "--full-tree", "HEAD", "--", *self._paths)
+        if listed:
+            spec = [f":(top,literal){path}" for path in listed]
+            options = ("--source=HEAD", "--staged", "--worktree")
+            self.repository.run("restore", *options, "--", *spec, own_index=False)
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        for path in self._paths:
+            aside = f"{self._at(path)}.ralph-aside"
+            if kind:
+                os.replace(aside, self._at(path))
+            else:
+                os.unlink(aside)
+        if kind and self._kept is not None:
+            files.replace(self._index, self._kept)
 
 
 def _apply(repository: Repository, change: str, old: str, new: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ralphtool import files, testresults
+from ralphtool import testresults
 from ralphtool.judge import Red
 from ralphtool.standing import Baseline
 
@@ -46,7 +46,9 @@ class Place(Struct, frozen=True):
 
 def run(command: str, place: Place, log: str, timeout: float) -> Result:
     """Runs a command as it would be written in a shell."""
+    reports = {path: _written(path) for path in _reports(command, place.root)}
     ended = _ended(command, place, log, timeout)
+    fresh = [path for path, before in reports.items() if _written(path) != before]
     output = _end_of(log) + _end_of(f"{log}.err")
     ok = ended.why == "exit" and ended.exit_code == 0
     tally = testresults.tally(output)
@@ -56,7 +58,7 @@ def run(command: str, place: Place, log: str, timeout: float) -> Result:
         exit_code=ended.exit_code,
         why="" if ended.why == "exit" else ended.why,
         seconds=ended.seconds,
-        failed=None if ok or ended.why != "exit" else _failed(command, place.root, output),
+        failed=None if ok or ended.why != "exit" else _failed(fresh, output),
         tally=_in_words(tally) if tally else None,
         log=log,
     )
@@ -85,13 +87,22 @@ def _end_of(path: str) -> bytes:
         return b""
 
 
-def _failed(command: str, root: str, output: bytes) -> tuple[str, ...] | None:
-    for path in testresults.junit_paths(command):
-        try:
-            found = testresults.failed_in_junit(files.read(os.path.join(root, path)))
-        except OSError:
-            continue  # the command names a report that it did not write
-        if found:
+def _reports(command: str, root: str) -> list[str]:
+    return [os.path.join(root, path) for path in testresults.junit_paths(command)]
+
+
+def _written(path: str) -> tuple[int, ...] | None:
+    """Which report that is: one that the command did not write this time tells nothing."""
+    try:
+        info = os.stat(path)
+    except OSError:
+        return None
+    return (info.st_ino, info.st_mtime_ns, info.st_size)
+
+
+def _failed(reports: Sequence[str], output: bytes) -> tuple[str, ...] | None:
+    for path in reports:
+        if found := testresults.failed_in_junit(_end_of(path)):
             return tuple(sorted(found))
     failed = testresults.failed_tests(output)
     return tuple(sorted(failed)) if failed else None

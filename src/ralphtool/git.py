@@ -57,6 +57,7 @@ class Repository:
         self.common = common
         self.index = index or os.path.join(gitdir, "ralph", "index")
         self._env = _environment()
+        self.held: tuple[int, ...] = ()  # locks that a git command of ours holds on to when we are killed
 
     @staticmethod
     def find(folder: str) -> Repository | None:
@@ -90,6 +91,7 @@ class Repository:
             stdin=subprocess.DEVNULL if input is None else None,
             capture_output=True,
             check=False,
+            pass_fds=self.held,
         )
         if done.returncode and check:
             said = done.stderr.decode("utf-8", "replace").strip() or f"exit status {done.returncode}"
@@ -204,6 +206,13 @@ class Repository:
         self._with_index(index, "read-tree", commit)
         self._with_index(index, "update-index", "-z", "--index-info", input=staged)
 
+    def tree_of_index(self, index: str) -> str | None:
+        """The tree that an index would be; None where it can't be one."""
+        try:
+            return os.fsdecode(self._with_index(index, "write-tree")).strip()
+        except GitError:
+            return None
+
     def _with_index(self, index: str, *arguments: str, input: bytes | None = None) -> bytes:
         other = Repository(self.top, self.gitdir, self.common, index)
         return other.run(*arguments, input=input)
@@ -261,7 +270,7 @@ def _batched(data: bytes) -> Iterable[tuple[str, bytes]]:
 def _environment() -> dict[str, str]:
     """Ours, without what would make git look elsewhere."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in _OURS}
-    return kept | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
+    return kept | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_REPLACE_OBJECTS": "1"}
 
 
 def _remove_empty(folder: str, top: str) -> None:

@@ -685,15 +685,15 @@ def _missing_in(path: str, placed: Sequence[_Placed]) -> list[Finding]:
     file = placed[0].file
     live = {test.bare for test in file.new.tests.values()}
     words = set(re.findall(r"\w+", file.new.text[:_LONGEST])) - live
-    off = [one for one in placed[:50] if _is_still_text(one, words)]
+    off = {id(one) for one in placed[:50] if _is_still_text(one, words)}
     if file.gone or not file.new.tests:
         what = "is gone" if file.gone else "holds no tests any more"
         names = ", ".join([_short(one.test.name, 60) for one in placed[:5]] + ["…"] * (len(placed) > 5))
         kind: Kind = "test-skipped" if len(off) == len(placed) else "test-deleted"
-        return [Finding(kind, path, f"the file {what}: {len(placed)} tests ({names})")]
+        return [Finding(kind, path, f"the file {what}: {len(placed)} test{'s' * (len(placed) > 1)} ({names})")]
     return [
         Finding("test-skipped", path, f"{_short(one.test.name)} is there as text, but is no test any more")
-        if one in off
+        if id(one) in off
         else Finding("test-deleted", path, f"{_short(one.test.name)} is gone")
         for one in placed[:50]
     ]
@@ -1033,7 +1033,10 @@ class _BodyReader:
             return
         known = _known_call(node, name, weight)
         if known is None:
-            self.body.calls.append(_CallSite(name, node, weight, alone))
+            # Methods of other objects are what is tested, or what sets it up.
+            ours = _dotted(node.func) in (name, f"self.{name}", f"cls.{name}")
+            if ours or (alone and _ASSERTING.match(name)):
+                self.body.calls.append(_CallSite(name, node, weight, alone))
         else:
             self.body.checks += known
 

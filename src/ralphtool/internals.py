@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 
 from ralphtool import files
@@ -15,12 +15,26 @@ from ralphtool.guard import Finding
 if TYPE_CHECKING:
     from ralphtool.git import Repository
 
-_FOLDERS = ("hooks", "info")
+_INFO = ("info/exclude", "info/attributes", "info/grafts", "info/sparse-checkout")
 _OWN = ("config.worktree", "HEAD")  # of one working tree alone
-_FILES = (*_OWN, "config", "logs/refs/stash")
+_FILES = (*_OWN, "config", "logs/refs/stash", *_INFO)
 _HUSKY = (b"hookspath = .husky", b"hookspath = .husky/_")  # what installing a common package sets
 _LARGEST = 4 << 20
 _RUNS = "refs/heads/ralph/"
+
+
+class _File(Struct, frozen=True):
+    data: bytes  # of a link: where it leads
+    mode: int
+    is_link: bool = False
+
+
+class _Known(Struct, frozen=True):
+    """What is written down of it."""
+
+    paths: list[str]
+    files: dict[str, _File]
+    refs: dict[str, str] | None
 
 
 class Internals:
@@ -37,9 +51,34 @@ class Internals:
         self._refs: dict[str, str] | None = None
 
     def remember(self) -> None:
+        known = self._files, self._refs
         self._files = self._read()
         if self._refs is None and not self.shared:
             self._refs = self._read_refs()
+        if known != (self._files, self._refs):
+            self._write()
+
+    @property
+    def _record(self) -> str:
+        return os.path.join(self.repository.gitdir, "ralph", "internals.json")
+
+    def _write(self) -> None:
+        """For a run that is killed: the next one has to know what was there."""
+        inside = {path: one for path, one in self._files.items() if one}
+        known = _Known(list(self._files), inside, self._refs)
+        files.replace(self._record, msgspec.json.encode(known))
+
+    def recover(self) -> list[Finding]:
+        """Puts back what an agent touched before its run was killed."""
+        try:
+            known = msgspec.json.decode(files.read(self._record), type=_Known)
+        except (FileNotFoundError, msgspec.DecodeError):
+            return []
+        self._files, self._refs = {path: known.files.get(path) for path in known.paths}, known.refs
+        return self.touched()
+
+    def forget(self) -> None:
+        files.remove(self._record)
 
     def touched(self) -> list[Finding]:
         """What differs now; it is put back as it was."""
@@ -51,19 +90,16 @@ class Internals:
 
     def unlock(self) -> None:
         """A git command that was killed leaves its lock behind, and nobody is at work now who could hold it."""
-        for name in ("index.lock", "HEAD.lock", "config.lock"):
-            try:
-                os.unlink(os.path.join(self.repository.gitdir, name))
-            except FileNotFoundError:
-                pass
+        for name in ("index.lock", "HEAD.lock", "config.lock", "packed-refs.lock", f"{self.branch}.lock"):
+            for place in {self.repository.gitdir, self.repository.common}:
+                files.clear(os.path.join(place, name))
 
     # --- files ----------------------------------------------------------------------------------
 
     def _read(self) -> dict[str, _File | None]:
         paths = [self._place(name) for name in (_OWN if self.shared else _FILES)]
-        for name in _FOLDERS:
-            folder = os.path.join(self.repository.common, name)
-            paths += [os.path.join(folder, one) for one in _listed(folder)]
+        hooks = os.path.join(self.repository.common, "hooks")
+        paths += [os.path.join(hooks, name) for name in _listed(hooks)]
         return {path: _content(path) for path in paths}
 
     def _place(self, name: str) -> str:
@@ -104,12 +140,6 @@ def _listed(folder: str) -> list[str]:
         return []
 
 
-class _File(Struct, frozen=True):
-    data: bytes  # of a link: where it leads
-    mode: int
-    is_link: bool = False
-
-
 def _content(path: str) -> _File | None:
     try:
         info = os.lstat(path)
@@ -122,10 +152,7 @@ def _content(path: str) -> _File | None:
 
 
 def _put_back(path: str, before: _File | None) -> None:
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path)
-    elif os.path.lexists(path):
-        os.unlink(path)
+    files.clear(path)
     if before is None:
         return
     os.makedirs(os.path.dirname(path), exist_ok=True)

@@ -47,6 +47,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     ticked: frozenset[str]
     red: tuple[Red, ...] = ()
     gates_ran: bool = False
+    still_red: tuple[str, ...] = ()  # commands that were red before, and are
     findings: tuple[Finding, ...] = ()
     is_guarded: bool = True  # findings keep a story from being done
     blockers: tuple[str, ...] = ()  # that the agent observed
@@ -111,11 +112,19 @@ def judge(evidence: Evidence) -> Verdict:
 
 
 def _good(evidence: Evidence, new: tuple[str, ...]) -> Verdict:
-    gates = "all gates are green" if evidence.gates_ran else "there is no gate"
+    gates = _gates(evidence)
     if evidence.task and not evidence.ticked.issuperset(evidence.tasks):
         return Verdict(status="partial", summary=f"task {evidence.task} is done, {gates}", ticked=new)
     warned = f"; warned: {_findings(evidence.findings)}" if evidence.findings else ""
     return Verdict(status="completed", summary=f"every task is ticked, {gates}{warned}", ticked=new)
+
+
+def _gates(evidence: Evidence) -> str:
+    if not evidence.gates_ran:
+        return "there is no gate"
+    if not evidence.still_red:
+        return "all gates are green"
+    return f"no gate is newly red, but red as before: {', '.join(f'`{_line(one, 80)}`' for one in evidence.still_red)}"
 
 
 def _transient(evidence: Evidence) -> Verdict | None:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from ralphtool import analyzer, blockers, judge, learnings, lifecycle, outcome, prompt, recovery, specs
+from ralphtool import analyzer, blockers, judge, learnings, lifecycle, outcome, prompt, recovery, secrets, specs
 from ralphtool.executors import Assignment, Report
 from ralphtool.history import notes
 from ralphtool.limits import Budget
 from ralphtool.outcome import Iteration
+from ralphtool.standing import path_of_question
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -110,6 +111,8 @@ class Loop:
             text = f"{made.entry.id} had been judged when the last run was cut off: it counts"
             self.log.note("notice", text=text)
         self.change.restore_ticks()
+        self.change.workspace.begin(None)
+        self.change.done(self.change.stories())  # what is done before we begin
 
     def _next_story(self) -> Story | None:
         self.reason = "interrupted" if self.parts.stop() else self.budget.reached()
@@ -152,7 +155,7 @@ class Loop:
     def _prompt(
         self, story: Story, before: LookBack, state: StoryStanding, token: str, task: str | None
     ) -> prompt.Prompt:
-        change, spec = self.change, self.change.spec
+        change, spec, hidden = self.change, self.change.spec, secrets.values()
         built = prompt.build(
             prompt.Material(
                 change=change.name,
@@ -170,7 +173,7 @@ class Loop:
                 ),
                 warnings=before.warnings,
                 learnings=before.learnings,
-                noted=[one["description"] for one in change.state()["learnings"]],
+                noted=[secrets.masked(one["description"], hidden) for one in change.state()["learnings"]],
                 patterns=before.patterns,
                 notes=learnings.read(change.name),
                 notes_path=learnings.path_of(change.name),
@@ -215,6 +218,7 @@ class Loop:
                 ticked=report.ticked,
                 red=report.red,
                 gates_ran=report.gates_ran,
+                still_red=tuple(one.command for one in report.results if not one.ok),
                 findings=report.findings,
                 is_guarded=self.settings.run.guard == "fail",
                 blockers=tuple(_told(one) for one in observations if one.type == "blocker"),
@@ -301,6 +305,7 @@ class Loop:
     def _act(self, iteration: Iteration) -> None:
         if iteration.verdict.status in ("interrupted", "transient"):
             self.change.take_back_ticks()
+            self.change.workspace.keep_interrupted(self.change.run)
             if iteration.verdict.status == "transient":
                 self._wait(iteration.verdict)
             return
@@ -312,7 +317,7 @@ class Loop:
         if made.tree:
             self.log.note("checkpoint", story=made.story, commit=made.commit, subject=title)
         if made.question:
-            path, prd_id = made.question.path, made.entry.prd_id
+            path, prd_id = path_of_question(self.change.root, made.question), made.entry.prd_id
             self.log.note("question", story=made.story, prd_id=prd_id, path=path, missing=made.entry.summary)
 
     def _wait(self, verdict: Verdict) -> None:
@@ -320,7 +325,8 @@ class Loop:
         self.waits += 1
         backing_off = min(_FIRST_WAIT * 2 ** ((self.waits - 1) // len(self.parts.agents)), _LONGEST_WAIT)
         now = time.time()
-        self.free_at[self.agent] = now + backing_off if verdict.retry_at is None else verdict.retry_at
+        told = verdict.retry_at or 0.0  # a time that is over tells nothing
+        self.free_at[self.agent] = told if told > now else now + backing_off
         following = [(self.agent + step) % len(self.free_at) for step in range(1, len(self.free_at) + 1)]
         self.agent = min(following, key=lambda one: max(self.free_at[one], now))
         seconds = max(0.0, self.free_at[self.agent] - now)
@@ -335,8 +341,9 @@ class Loop:
 
     def _write_out(self, state: State) -> None:
         """What agents recorded goes to the spec, which is one more commit, and to the history."""
-        workspace, spec = self.change.workspace, self.change.spec
+        workspace = self.change.workspace
         workspace.begin(None)
+        spec, state = self.change.spec, secrets.masked(state, secrets.values())
         spec.write_learnings(state["learnings"])
         spec.write_patterns(state["patterns"])
         spec.write_observations(state["observations"])
@@ -374,7 +381,7 @@ class Loop:
             "why": state.decision.reason if state.decision and is_open else "",
             "failure": state.guidance if is_open else "",
             "entry": state.entry,
-            "question": state.question.path if state.question else None,
+            "question": path_of_question(self.change.root, state.question) if state.question else None,
             "commit": self.change.workspace.checkpoints().get(story.id),
             **self.budget.on(story.id).as_dict(),
         }

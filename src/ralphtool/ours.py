@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 
 from ralphtool import files, session
@@ -25,30 +26,42 @@ if TYPE_CHECKING:
     from ralphtool.session import State
 
 _HISTORY = ("progress.json", "progress.journal")
-_SMALL = 1 << 20  # what is bigger is kept as a file
 
 
 class _Copy(Struct, frozen=True):
     version: tuple[int, ...]
-    data: bytes | None  # None: it lies in the folder of copies
     mode: int
 
 
+class _Record(Struct, frozen=True):
+    """What is written down beside the copies, for a run that is killed."""
+
+    known: dict[str, _Copy | None]
+
+
 class Ours:
-    """What was in `.ralph` before an agent began, as far as a run of one change depends on it."""
+    """What was in `.ralph` before an agent began, as far as a run of one change depends on it.
+
+    The copies lie in a private folder, so that a run that is killed can be put right by the next one.
+    """
 
     def __init__(self, root: str, change: str, session_id: str) -> None:
         self.folder = os.path.join(root, ".ralph")
         self.names = ("config.toml", *_HISTORY, f"standing/{change}.json", f"locks/{change}.lock")
         self.session_id = session_id
         self._known: dict[str, _Copy | None] = {}
-        self._copies = files.private_path("ralph", "kept", f"{session_id}-")
+        self._copies = files.private_path("ralph", f"kept-{session_id}", "record")
         self._state: State | None = None
 
     def remember(self, state: State) -> None:
         self._state = state
+        before = dict(self._known)
         for name in self._all():
             self._remember(name)
+        if before != self._known:
+            files.make_private_folders(self._copies)
+            with open(self._copies, "wb") as file:
+                file.write(msgspec.json.encode(_Record(self._known)))
 
     def _all(self) -> list[str]:
         prompts = os.path.join(self.folder, "prompts")
@@ -61,28 +74,38 @@ class Ours:
         if version is None:
             self._known[name] = None
         elif known is None or known.version != version:
-            self._known[name] = self._copied(name, path, version)
+            files.make_private_folders(self._copies)
+            shutil.copyfile(path, self._copy(name))
+            self._known[name] = _Copy(version, os.stat(path).st_mode & 0o777)
 
-    def _copied(self, name: str, path: str, version: tuple[int, ...]) -> _Copy:
-        info = os.stat(path)
-        if info.st_size <= _SMALL:
-            return _Copy(version, files.read(path), info.st_mode & 0o777)
-        files.make_private_folders(self._copies)
-        shutil.copyfile(path, self._copies + name.replace("/", "-"))
-        return _Copy(version, None, info.st_mode & 0o777)
+    def _copy(self, name: str) -> str:
+        return os.path.join(os.path.dirname(self._copies), f"copy-of-{name.replace('/', '-')}")
+
+    def recover(self, prd_ids: Collection[str]) -> list[Finding]:
+        """Puts back what an agent changed before its run was killed."""
+        try:
+            self._known = msgspec.json.decode(files.read_ours(self._copies), type=_Record).known
+        except (FileNotFoundError, msgspec.DecodeError):
+            return []
+        # What the run itself wrote last is not the agent's doing: only what nobody but the user changes is put back.
+        self._known = {name: one for name, one in self._known.items() if not name.startswith(("standing/", "locks/"))}
+        found = self.touched(os.path.join(os.path.dirname(self._copies), "touched"), prd_ids, is_over=True)
+        self.forget()
+        return found
 
     # --- afterwards -----------------------------------------------------------------------------
 
-    def touched(self, keep_in: str, prd_ids: Collection[str]) -> list[Finding]:
+    def touched(self, keep_in: str, prd_ids: Collection[str], *, is_over: bool = False) -> list[Finding]:
         """What an agent changed. It is put back, and what stood there is kept in a folder."""
-        changed = [name for name in {**self._known, **dict.fromkeys(self._all())} if self._differs(name)]
-        if changed and set(changed) <= set(_HISTORY) and self._grew(prd_ids):
+        _make_plain(self.folder)
+        names = {**self._known, **({} if is_over else dict.fromkeys(self._all()))}
+        changed = [name for name in names if self._differs(name)]
+        if changed and set(changed) <= set(_HISTORY) and self._grew(() if is_over else prd_ids):
             return []
-        found = []
         for name in sorted(changed):
             self._put_back(name, keep_in)
-            found.append(Finding("ralph-touched", f".ralph/{name}", "changed, and put back"))
-        return found + self._mend_session()
+        found = [Finding("ralph-touched", f".ralph/{name}", "changed, and put back") for name in sorted(changed)]
+        return found if is_over else found + self._mend_session()
 
     def _differs(self, name: str) -> bool:
         known = self._known.get(name)
@@ -91,10 +114,10 @@ class Ours:
             return False
         if known is None or now is None:
             return True
-        return files.read(os.path.join(self.folder, name)) != self._data(name, known)
-
-    def _data(self, name: str, known: _Copy) -> bytes:
-        return files.read(self._copies + name.replace("/", "-")) if known.data is None else known.data
+        try:
+            return files.read(os.path.join(self.folder, name)) != files.read(self._copy(name))
+        except OSError:
+            return True  # a folder in its place, perhaps
 
     def _put_back(self, name: str, keep_in: str) -> None:
         path = os.path.join(self.folder, name)
@@ -103,9 +126,9 @@ class Ours:
             shutil.move(path, os.path.join(keep_in, name.replace("/", "-")))
         known = self._known.get(name)
         if known is not None:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            files.create(path, self._data(name, known), known.mode)
-            self._known[name] = _Copy(_version(path) or (), known.data, known.mode)
+            _make_plain(os.path.dirname(path))
+            files.create(path, files.read(self._copy(name)), known.mode)
+            self._known[name] = _Copy(_version(path) or (), known.mode)
 
     def _grew(self, prd_ids: Collection[str]) -> bool:
         """Whether somebody else only added to the history, and nothing about this change's stories."""
@@ -113,8 +136,8 @@ class Ours:
             place = os.path.join(folder, ".ralph")
             os.mkdir(place)
             for name in _HISTORY:
-                if known := self._known.get(name):
-                    files.create(os.path.join(place, name), self._data(name, known), 0o600)
+                if self._known.get(name):
+                    shutil.copyfile(self._copy(name), os.path.join(place, name))
             try:
                 before, now = History(folder).load(), History(os.path.dirname(self.folder)).load()
             except RalphError:
@@ -127,18 +150,22 @@ class Ours:
             session.load(self.session_id)
         except (CorruptState, SessionNotFound):
             path = session.path_of(self.session_id)
-            if os.path.lexists(path):
-                os.unlink(path)
+            files.clear(path)
+            files.make_private_folders(path)
             files.replace(path, session.encode(self._state or {}))
             return [Finding("ralph-touched", path, "damaged, and put back as it was before the attempt")]
         return []
 
     def forget(self) -> None:
         """Removes the copies."""
-        folder, prefix = os.path.split(self._copies)
-        for name in os.listdir(folder) if os.path.isdir(folder) else ():
-            if name.startswith(prefix):
-                files.remove(os.path.join(folder, name))
+        files.clear(os.path.dirname(self._copies))
+
+
+def _make_plain(folder: str) -> None:
+    """A folder where a folder belongs, whatever an agent put in its place."""
+    if os.path.islink(folder) or (os.path.lexists(folder) and not os.path.isdir(folder)):
+        os.unlink(folder)
+    os.makedirs(folder, exist_ok=True)
 
 
 def _version(path: str) -> tuple[int, ...] | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec import Struct
 
-from ralphtool import analyzer, gates, prompt, specs, standing
+from ralphtool import analyzer, gates, prompt, secrets, specs, standing
 from ralphtool.history.records import Observation, RecoveryAction
 from ralphtool.standing import Outcome, Question
 
@@ -79,14 +79,17 @@ def carry_out(change: Change, outcome: Outcome) -> None:
         story = outcome.story if outcome.tree else ""
         change.workspace.publish(outcome.entry.id, outcome.commit, tree=outcome.tree, story=story)
     if outcome.question:
-        standing.ask(outcome.question)
+        standing.ask(change.root, outcome.question)
     change.history.append(outcome.entry, outcome.learnings)
 
 
 def is_pending(change: Change) -> bool:
     """Whether a run was killed between writing an outcome down and carrying it out."""
     made = change.standing.outcome
-    return made is not None and change.history.next_iteration(made.entry.prd_id) == made.entry.iteration
+    if made is None or change.history.next_iteration(made.entry.prd_id) != made.entry.iteration:
+        return False
+    # Whoever has moved the branch meanwhile did not know of it: then the attempt is one that was cut off.
+    return made.tree is None or made.commit is None or change.workspace.follows(made.commit)
 
 
 # --- the commit -------------------------------------------------------------------------------------
@@ -149,8 +152,8 @@ def _drawn(change: Change, entry: Entry) -> analyzer.Drawn:
 def observation(fields: State) -> Observation:
     """What an agent observed, as the history keeps it."""
     names = ("type", "title", "description", "file", "category", "severity")
-    given: dict[str, Any] = {name: fields[name] for name in names if fields.get(name) is not None}
-    return Observation(**given)
+    given = {name: fields[name] for name in names if fields.get(name) is not None}
+    return Observation(**secrets.masked(given, secrets.values()))
 
 
 # --- the question -----------------------------------------------------------------------------------
@@ -162,7 +165,6 @@ def _question(change: Change, iteration: Iteration) -> Question:
     tried = [f"- {one.id}: {one.summary or one.status}" for one in earlier]
     now = f"- {iteration.assignment.entry}: {verdict.summary}"
     return standing.question(
-        change.root,
         prd_id,
         {
             "Story": f"{iteration.story.id}. {iteration.story.title} (change {change.name})",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ralphtool import events, finish, lifecycle, project, quickjson, specs, workspace
+from ralphtool import events, finish, lifecycle, locks, process, project, quickjson, specs, workspace
 from ralphtool.branch import BRANCHES
 from ralphtool.errors import ChangeNotFound, InvalidValue, UsageError, shorten
 from ralphtool.git import GitError, Repository
@@ -264,4 +264,8 @@ def back() -> None:
 
 
 def _give_back(repository: Repository, root: str) -> str:
+    if note := workspace.waiting(repository, root):
+        lock = locks.read_lock(root, note.change)
+        if lock is None or lock.abandoned:
+            process.end_orphans(os.path.join(root, ".ralph", "runs", note.run, "processes"), note.run)
     return workspace.recover(repository, root)

@@ -13,15 +13,29 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import structs
 
-from ralphtool import agents, events, files, lifecycle, locks, process, project, specs, standing, verify, workspace
+from ralphtool import (
+    agents,
+    events,
+    files,
+    lifecycle,
+    locks,
+    process,
+    project,
+    secrets,
+    specs,
+    standing,
+    verify,
+    workspace,
+)
 from ralphtool import settings as settings_module
 from ralphtool.change import Change
-from ralphtool.errors import ChangeNotFound, InvalidValue, RalphError, SpecError, UsageError
+from ralphtool.errors import ChangeNotFound, InvalidValue, RalphError, SpecError, UsageError, shorten
 from ralphtool.executors.here import Here, Place
 from ralphtool.history import History
 from ralphtool.loop import Loop, Parts, Result
 from ralphtool.ours import Ours
 from ralphtool.ui import live, summary
+from ralphtool.ui.terminal import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,6 +46,7 @@ if TYPE_CHECKING:
     from ralphtool.workspace import Workspace
 
 _INTERRUPTED = 130
+_LONGEST_ID = 180  # it becomes a part of file names and refs
 _FLAGS = [one for one in settings_module.describe() if one.flag]
 
 
@@ -67,11 +82,31 @@ def run(change: str | None, spec: str | None, agent_command: str | None, as_json
       ralphtool run add-login --json | jq -r 'select(.type == "verdict") | .summary'
     """
     root = project.find()
-    loaded = settings_module.load(root, flags)
     found = _open_spec(root, change, spec)
+    _recover_ours(root, found)
+    loaded = settings_module.load(root, flags)
+    for agent in loaded.agents.values():
+        secrets.know(agent.env)
     runners = _runners(loaded, agent_command)
     result = _Run(root, found, loaded, runners).go(as_json=as_json)
     return {"done": 0, "unfinished": 1, "interrupted": _INTERRUPTED}[result.result]
+
+
+def _recover_ours(root: str, spec: Spec) -> None:
+    """After a run that was killed: what its agent did to our files is put back before anybody reads them."""
+    abandoned = lifecycle.free(root, spec.change)
+    if abandoned is None:
+        return
+    for name in end_orphans(root, abandoned.session_id):
+        click.echo(f"A process that the last run left was ended: {name}", err=True)
+    prd_ids = [specs.prd_id(spec, story.id) for story in spec.stories()]
+    for found in Ours(root, spec.change, abandoned.session_id).recover(prd_ids):
+        click.echo(f"The agent of the last run had changed {printable(found.path)}: it is put back", err=True)
+
+
+def end_orphans(root: str, session_id: str) -> list[str]:
+    record = os.path.join(root, ".ralph", "runs", session_id, "processes")
+    return process.end_orphans(record, session_id)
 
 
 def _open_spec(root: str, change: str | None, spec: str | None) -> Spec:
@@ -134,9 +169,6 @@ class _Run:
         history = History(self.root)
         history.check()
         standing.load(self.root, self.spec.change)
-        abandoned = lifecycle.free(self.root, self.spec.change)
-        if abandoned is not None:
-            self._end_orphans(abandoned.session_id)
         lifecycle.begin(self.root, self.id, self.spec.change, self.spec.ref, locks.this_process())
         self._make_folder()
         log = events.Log(os.path.join(self.folder, events.NAME))
@@ -151,11 +183,6 @@ class _Run:
         if not as_json:
             summary.show({"type": "run_ended", **structs.asdict(result)}, self.spec.change)
         return result
-
-    def _end_orphans(self, session_id: str) -> None:
-        record = os.path.join(self.root, ".ralph", "runs", session_id, "processes")
-        for name in process.end_orphans(record, session_id):
-            click.echo(f"A process that the last run left was ended: {name}", err=True)
 
     def _make_folder(self) -> None:
         for folder in (os.path.join(self.root, ".ralph", "runs"), os.path.join(self.root, ".ralph", "standing")):
@@ -258,7 +285,10 @@ def _prd_ids(spec: Spec) -> list[str]:
     """What the history calls the stories. Two that share a name would share their attempts as well."""
     known: dict[str, str] = {}
     for story in spec.stories():
-        other = known.setdefault(specs.prd_id(spec, story.id), story.id)
+        prd_id = specs.prd_id(spec, story.id)
+        if len(prd_id) > _LONGEST_ID:
+            raise SpecError(f"{spec.path}: the story {shorten(story.id)} has too long an id: give it a shorter one")
+        other = known.setdefault(prd_id, story.id)
         if other != story.id:
             raise SpecError(
                 f"{spec.path}: the stories {other} and {story.id} are the same to the history, which knows small "

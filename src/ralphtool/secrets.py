@@ -12,13 +12,19 @@ _NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 _SHORTEST = 8  # shorter ones are words like any others
 _KNOWN = "RALPH_TOKEN"  # stands in every prompt
 MASK = "[redacted]"
+_told: dict[str, str] = {}  # variables that only an agent gets
+
+
+def know(environ: Mapping[str, str]) -> None:
+    """Variables besides those of our own environment whose values may be secret."""
+    _told.update(environ)
 
 
 def values(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """The longest first: one may be a part of another."""
     found = {
         value
-        for name, value in environ.items()
+        for name, value in (*environ.items(), *_told.items())
         if len(value) >= _SHORTEST
         and name != _KNOWN
         and any(part in name.upper() for part in _NAMES)

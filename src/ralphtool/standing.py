@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Question(Struct, frozen=True):
     """What a human is asked: the file that it becomes."""
 
-    path: str
+    name: str
     text: str
 
 
@@ -106,12 +106,16 @@ _HINT = (
 )
 
 
-def question(root: str, prd_id: str, fields: Mapping[str, str]) -> Question:
+def question(prd_id: str, fields: Mapping[str, str]) -> Question:
     """One file that a person can read, and answer in place."""
     parts = [f"# {prd_id}: a question for you\n\nprd_id: {prd_id}\n"]
     parts += [f"## {title}\n\n{text.strip()}\n" for title, text in fields.items() if text.strip()]
     parts.append(f"{_ANSWER}\n\n{_HINT}\n")
-    return Question(os.path.join(root, ".ralph", "questions", f"{prd_id[-200:]}.md"), "\n".join(parts))
+    return Question(f"{prd_id[-200:]}.md", "\n".join(parts))
+
+
+def path_of_question(root: str, question: Question) -> str:
+    return os.path.join(root, ".ralph", "questions", question.name)
 
 
 def answer(path: str) -> str | None:
@@ -126,12 +130,16 @@ def answer(path: str) -> str | None:
     return f"{before.rpartition(_ANSWER)[2].strip()}\n{told.strip()}".strip() or None
 
 
-def ask(question: Question) -> None:
+def ask(root: str, question: Question) -> None:
     """Writes the question, unless it is there already and somebody may be answering it."""
-    folder = os.path.dirname(question.path)
-    files.own_dir(folder)
-    if not os.path.lexists(question.path):
-        files.create(question.path, question.text.encode("utf-8", "replace"), 0o644)
+    path = path_of_question(root, question)
+    files.own_dir(os.path.dirname(path))
+    if os.path.lexists(path):
+        asked = question.text.partition(_ANSWER)[0].encode("utf-8", "replace")
+        if files.read(path).replace(b"\r\n", b"\n").startswith(asked):
+            return
+        put_away(path)  # an earlier one, which was answered
+    files.create(path, question.text.encode("utf-8", "replace"), 0o644)
 
 
 def put_away(path: str) -> None:

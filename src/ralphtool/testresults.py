@@ -23,7 +23,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-LIMIT = 4 * 1024 * 1024  # of an output, the end is read; one that reaches this length has lost its beginning
+LIMIT = 4 * 1024 * 1024  # an output that reaches this length may have lost its beginning
 _LONGEST_ID = 400
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[()][A-Za-z0-9])")
 _GAPS = re.compile(r"\n{3,}")
@@ -106,7 +106,7 @@ def _relative(output: bytes, root: str) -> bytes:
 
 
 def _lines(output: bytes, root: str) -> list[str]:
-    text = _relative(output[-LIMIT:], root).decode("utf-8", "replace")
+    text = _relative(output, root).decode("utf-8", "replace")
     text = _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
     text = _GAPS.sub("\n\n", text)
     return [line.rstrip() for line in text.split("\n")]
@@ -490,7 +490,7 @@ def _vitest(lines: list[str]) -> _Report | None:
         return None
     tests = sums["Tests"]
     tally = Tally(tests["passed"], tests["failed"], tests["skipped"] + tests["todo"])
-    whole = not listing and not sums["Errors"] and sums["Test Files"]["failed"] <= listed
+    whole = not sums["Errors"] and sums["Test Files"]["failed"] <= listed
     return _report(names, max(listed, tests["failed"]), tally, whole=whole)
 
 
@@ -717,39 +717,45 @@ def _go_json(lines: list[str]) -> _Report | None:
 
 _CARGO_END = re.compile(r"test result: (?:ok|FAILED)\. (\d{1,9}) passed; (\d{1,9}) failed; (\d{1,9}) ignored;")
 _CARGO_BEGIN = re.compile(r"running \d+ tests?$")
-_CARGO_TARGET = re.compile(r" +(?:Running|Doc-tests) (.+)$")
+_CARGO_TARGET = re.compile(
+    r" +(?:Running (?:unittests )?(\S+) \((\S+)\)|Running `(\S+-[0-9a-f]{16})(?: .*)?`|Doc-tests (\S+))$"
+)
 _CARGO_LINE = re.compile(r" \(line \d+\)$")
 
 
 def _cargo(lines: list[str]) -> _Report | None:
-    names: list[str] = []
-    listed: list[str] = []
+    targets: list[str] = []
+    failed: list[list[str]] = []  # by target
     tallies: list[Tally] = []
-    target, running, listing, awaited = "", False, False, False
+    listed: list[str] = []
+    running = listing = False
     for line in lines:
         if _CARGO_BEGIN.match(line):
             listed, running = [], True
         elif found := _CARGO_END.match(line):
             tallies.append(Tally(int(found[1]), int(found[2]), int(found[3])))
-            names += [f"{target} {_CARGO_LINE.sub('', name)}" for name in listed]
-            listed, running, awaited = [], False, False
+            failed.append(listed)
+            listed, running = [], False
         elif line == "failures:":  # the list is the last of these: before it stands what the tests printed
             listed, listing = [], True
             continue
         elif not running and (found := _CARGO_TARGET.match(line)):
-            target, awaited = _cargo_target(found[1]), True
+            targets.append(_cargo_target(found))
         elif listing and line.startswith("    "):
-            listed.append(line[4:])
+            listed.append(_CARGO_LINE.sub("", line[4:]))
             continue
         listing = False
-    return _summed(names, tallies, whole=not running and not awaited)
+    # The targets are on stderr, in the same order; with -q there are none.
+    named = zip(targets or [""] * len(failed), failed, strict=False)
+    whole = not running and len(targets) in (0, len(failed))
+    return _summed([f"{target} {name}" for target, names in named for name in names], tallies, whole=whole)
 
 
-def _cargo_target(text: str) -> str:
+def _cargo_target(found: re.Match[str]) -> str:
     """`unittests src/lib.rs (target/debug/deps/shop-507999230d6984fa)` without what changes with every build."""
-    source, _, binary = text.removesuffix(")").rpartition(" (")
-    crate = binary.replace("\\", "/").rpartition("/")[2]
-    return f"{crate.rpartition('-')[0] or crate} {source.removeprefix('unittests ')}".strip()
+    binary = found[2] or found[3] or ""
+    crate = binary.replace("\\", "/").rpartition("/")[2].rpartition("-")[0]
+    return " ".join(filter(None, (crate, found[1], found[4])))
 
 
 # What each program's summary can't be without; and whether the summary counts all that failed. Where it only tells of

@@ -10,12 +10,13 @@ import errno
 import fcntl
 import os
 import shutil
+import time
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from ralphtool import files, guard
-from ralphtool.away import Away, Busy, remove, remove_empty_above
+from ralphtool import files, guard, locks
+from ralphtool.away import Away, Busy, remove_empty_above
 from ralphtool.errors import from_os_error
 from ralphtool.git import GitError, Paths, Repository, printable
 from ralphtool.internals import Internals
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 ATTEMPTS = "refs/ralph/attempts/"
 _BASE = "refs/ralph/base/"
 _INTERRUPTED = "refs/ralph/interrupted/"
+_PATIENCE = 30.0  # seconds for a git command of a run that was killed
 
 
 class Taken(Struct, frozen=True):
@@ -91,6 +93,14 @@ class Workspace(Protocol):
         """The stories that have one, and its commit."""
         ...
 
+    def follows(self, commit: str) -> bool:
+        """Whether a commit is the last checkpoint, or was made upon it."""
+        ...
+
+    def keep_interrupted(self, run: str) -> None:
+        """Keeps the work of an iteration that is no attempt."""
+        ...
+
 
 # --- without git ------------------------------------------------------------------------------------
 
@@ -133,6 +143,12 @@ class Folder:
 
     def checkpoints(self) -> dict[str, str]:
         return {}
+
+    def follows(self, commit: str) -> bool:
+        return True
+
+    def keep_interrupted(self, run: str) -> None:
+        pass
 
 
 # --- with git ---------------------------------------------------------------------------------------
@@ -216,19 +232,26 @@ class _Tree:
             return
         try:
             self.repository.check_out(tree, self._spared)
-        except GitError:  # our index may be the thing that is broken: it can be made anew
-            files.remove(self.repository.index)
+        except GitError:  # the disk may be full, or our index the thing that is broken: it can be made anew
+            self._free_room()
             self.repository.run("read-tree", self._tip_tree or tree)
             self.repository.check_out(tree, self._spared)
         self._remove_unknown()
         self._files = tree
+
+    def _free_room(self) -> None:
+        try:
+            self._remove_unknown()
+        except GitError:
+            pass  # git can't tell by an index that is broken
+        files.clear(self.repository.index)
 
     def _remove_unknown(self) -> None:
         """What an agent or a command left, and git does not ignore. What was there before us is never touched."""
         for path in self.repository.unknown_files():
             if not self._left.cover(path):
                 full = os.path.join(self.repository.top, path.rstrip("/"))
-                remove(full)
+                files.clear(full)
                 remove_empty_above(full, self.repository.top)
 
     def _lend_index(self) -> None:
@@ -340,7 +363,11 @@ class _Tree:
         rows = [line.split("\0") for line in told.split("\n") if line.count("\0") == 2]
         return {story: commit for commit, change, story in rows if change == self.change and story}
 
-    def keep_interrupted(self) -> None:
+    def follows(self, commit: str) -> bool:
+        parent = self.repository.text("rev-parse", "--verify", "--quiet", f"{commit}^", check=False)
+        return self.tip in (commit, parent)
+
+    def keep_interrupted(self, run: str) -> None:
         """What an iteration that was cut off had done is no attempt, but it is somebody's work: a ref keeps it."""
         try:
             tree = self._snapshot()
@@ -348,7 +375,7 @@ class _Tree:
             return  # it can't be read, so it can't be kept either
         if tree != self._tip_tree:
             commit = self.repository.commit(tree, [self.tip], f"ralphtool: {self.change}, interrupted\n")
-            self.repository.set_refs({_INTERRUPTED + self.change: commit})
+            self.repository.set_refs({_INTERRUPTED + run: commit})
 
 
 class Here(_Tree):
@@ -362,7 +389,7 @@ class Here(_Tree):
 
     def open(self, run: str, own_files: Sequence[str]) -> list[str]:
         self._lock_tree()
-        told = [text for text in [recover_locked(self.repository, self.root)] if text]
+        told = [text for text in [_recover_locked(self.repository, self.root)] if text]
         self.away.refuse_if_busy()
         self._prepare_index()
         self.repository.ensure_identity()
@@ -425,18 +452,28 @@ class Here(_Tree):
         os.makedirs(folder, exist_ok=True)
         self._lock = os.open(os.path.join(folder, "tree.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+            self._wait_for_lock()
+        except BaseException:
             self._unlock_tree()
-            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-                raise
-            note = self.away.note()
-            by = f"the run {note.run} of {note.change}" if note else "another run"
-            raise Busy(
-                f'{self.repository.top} is in use by {by}: wait for its end, or set workspace = "worktree"'
-            ) from None
+            raise
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, f"{os.getpid()} {locks.start_time_of(os.getpid())}".encode(), 0)
+        # A git command that outlives us holds the lock until it has ended: nobody gets in its way.
+        self.repository.held = (self._lock,)
+
+    def _wait_for_lock(self) -> None:
+        end = time.monotonic() + _PATIENCE
+        while not _locked(self._lock):
+            pid, _, began = os.pread(self._lock, 1000, 0).decode("utf-8", "replace").partition(" ")
+            is_alive = pid.isdigit() and locks.start_time_of(int(pid)) == began
+            if is_alive or time.monotonic() > end:
+                note = self.away.note()
+                by = f"the run {note.run} of {note.change}" if note else "another run"
+                raise Busy(f'{self.repository.top} is in use by {by}: wait for its end, or set workspace = "worktree"')
+            time.sleep(0.05)
 
     def _unlock_tree(self) -> None:
+        self.repository.held = ()
         os.close(self._lock)
         self._lock = -1
 
@@ -448,6 +485,7 @@ class Here(_Tree):
         if note.phase == "away":
             self._recover_tree(note)
         self._give_back()
+        self.internals.forget()
         return f"the run {note.run} was cut off: your files are back as they were"
 
     def _recover_tree(self, note: Note) -> None:
@@ -460,7 +498,8 @@ class Here(_Tree):
         if known:
             self._advance(known, self.repository.tree_of(known))
             self._know(note)
-            self.keep_interrupted()
+            self.internals.recover()
+            self.keep_interrupted(note.run)
         is_ours = self.repository.head() == self.ref  # else the user has been here since
         if is_ours and note.commit and note.head not in (self.ref, note.commit):
             self.repository.set_refs({note.head: note.commit})
@@ -479,6 +518,7 @@ class Here(_Tree):
         try:
             self.internals.unlock()
             self._give_back()
+            self.internals.forget()
         finally:
             self._unlock_tree()
 
@@ -513,7 +553,9 @@ class Worktree(_Tree):
         self.repository = Repository(self.home.top, self.home.gitdir, self.home.common, index)
         self.repository.ensure_identity()
         try:
-            return self._start_branch([self.relative(path) for path in own_files], self.home.resolve("HEAD"))
+            other = Away(self.home, self.ours).note()  # of a run that uses the user's tree at this very time
+            start = other.commit if other else self.home.resolve("HEAD")
+            return self._start_branch([self.relative(path) for path in own_files], start)
         finally:
             files.remove(index)
 
@@ -540,6 +582,11 @@ class Worktree(_Tree):
         """The tree stays for the next run: it is filled, and set up."""
 
 
+def waiting(repository: Repository, project: str) -> Note | None:
+    """What waits to be given back, by a run that is at work or by one that was killed."""
+    return Here(repository, project, "any").away.note()
+
+
 def recover(repository: Repository, project: str) -> str:
     """Gives the user's tree back after a run that was killed; tells what was done, if anything was."""
     place = Here(repository, project, "any")
@@ -547,12 +594,12 @@ def recover(repository: Repository, project: str) -> str:
         return ""
     place._lock_tree()
     try:
-        return recover_locked(repository, project)
+        return _recover_locked(repository, project)
     finally:
         place._unlock_tree()
 
 
-def recover_locked(repository: Repository, project: str) -> str:
+def _recover_locked(repository: Repository, project: str) -> str:
     """The same, for somebody who holds the tree. The run that was killed may have been one of another change."""
     note = Here(repository, project, "any").away.note()
     return Here(repository, project, note.change).recover() if note else ""
@@ -565,9 +612,19 @@ def make(project: str, change: str, kind: str) -> Workspace:
     return (Worktree if kind == "worktree" else Here)(repository, project, change)
 
 
+def _locked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+            raise
+        return False
+    return True
+
+
 def _drop_lock(index: str) -> None:
     """Only a killed run of ours can have left it: nobody else uses this index."""
-    remove(f"{index}.lock")
+    files.clear(f"{index}.lock")
 
 
 def _some(paths: Sequence[str]) -> str:

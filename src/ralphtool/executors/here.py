@@ -32,6 +32,12 @@ _LONGEST_SHOWN = 2000  # characters of an agent's words in an event; the transcr
 _KEPT_BACK = ("RALPH_SESSION", "RALPH_STORY", "RALPH_TOKEN", "RALPH_ATTEMPT", "RALPH_TASK", "RALPH_WORKSPACE")
 
 
+class SetupFailed(RalphError):
+    """The environment can't be made fit to work in."""
+
+    code = "SETUP_FAILED"
+
+
 class Place(Struct, frozen=True, kw_only=True):
     """What a local executor works with."""
 
@@ -69,8 +75,8 @@ class Here:
         self._ensure_folders(assignment)
         if trouble := self.place.workspace.begin(assignment.kept):
             self.place.log.note("notice", text=trouble)
-        if (assignment.fix or not self._is_set_up) and (failed := self._set_up(assignment, stop)):
-            return Report(ending="not-started", end=End(False), trouble=failed)
+        if assignment.fix or not self._is_set_up:
+            self._set_up(assignment, stop)
         baseline, before_seconds = self._baseline(assignment, stop)
         before = self._read_spec(assignment.story)
         if stop():
@@ -88,19 +94,19 @@ class Here:
 
     # --- before the agent -----------------------------------------------------------------------
 
-    def _set_up(self, assignment: Assignment, stop: Callable[[], bool]) -> str:
-        """Runs the set-up commands; tells what failed."""
+    def _set_up(self, assignment: Assignment, stop: Callable[[], bool]) -> None:
+        """Runs the set-up commands. If one fails, no agent can do anything about it."""
         for number, command in enumerate(self.place.settings.run.setup, 1):
             log = os.path.join(assignment.directory, f"setup-{number}.log")
             one = gates.run(command, self._gate_place(stop), log, self.place.settings.verify.timeout)
             self.place.log.note(
                 "setup", command=command, ok=one.ok, exit_code=one.exit_code, seconds=one.seconds, log=log
             )
-            if not one.ok:
-                return f"the set-up command `{command}` failed ({one.why or f'exit status {one.exit_code}'})"
+            if not one.ok and not stop():
+                ending = one.why or f"exit status {one.exit_code}"
+                raise SetupFailed(f"the set-up command `{command}` failed ({ending}): mend it; its output is in {log}")
         self._is_set_up = True
         self._disturbed()
-        return ""
 
     def _gate_place(self, stop: Callable[[], bool]) -> gates.Place:
         env = {name: value for name, value in os.environ.items() if name not in _KEPT_BACK}
