@@ -58,7 +58,7 @@ def run(command: str, place: Place, log: str, timeout: float) -> Result:
         exit_code=ended.exit_code,
         why="" if ended.why == "exit" else ended.why,
         seconds=ended.seconds,
-        failed=None if ok or ended.why != "exit" else _failed(fresh, output),
+        failed=None if ok or ended.why != "exit" else _failed(fresh, output, place.root),
         tally=_in_words(tally) if tally else None,
         log=log,
     )
@@ -100,11 +100,11 @@ def _written(path: str) -> tuple[int, ...] | None:
     return (info.st_ino, info.st_mtime_ns, info.st_size)
 
 
-def _failed(reports: Sequence[str], output: bytes) -> tuple[str, ...] | None:
+def _failed(reports: Sequence[str], output: bytes, root: str) -> tuple[str, ...] | None:
     for path in reports:
-        if found := testresults.failed_in_junit(_end_of(path)):
+        if found := testresults.failed_in_junit(_end_of(path), root):
             return tuple(sorted(found))
-    failed = testresults.failed_tests(output)
+    failed = testresults.failed_tests(output, root)
     return tuple(sorted(failed)) if failed else None
 
 
