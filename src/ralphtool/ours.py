@@ -81,7 +81,7 @@ class Ours:
     def _copy(self, name: str) -> str:
         return os.path.join(os.path.dirname(self._copies), f"copy-of-{name.replace('/', '-')}")
 
-    def recover(self, prd_ids: Collection[str]) -> list[Finding]:
+    def recover(self) -> list[Finding]:
         """Puts back what an agent changed before its run was killed."""
         try:
             self._known = msgspec.json.decode(files.read_ours(self._copies), type=_Record).known
@@ -89,7 +89,7 @@ class Ours:
             return []
         # What the run itself wrote last is not the agent's doing: only what nobody but the user changes is put back.
         self._known = {name: one for name, one in self._known.items() if not name.startswith(("standing/", "locks/"))}
-        found = self.touched(os.path.join(os.path.dirname(self._copies), "touched"), prd_ids, is_over=True)
+        found = self.touched(os.path.join(self.folder, "runs", self.session_id, "touched"), (), is_over=True)
         self.forget()
         return found
 
@@ -100,7 +100,7 @@ class Ours:
         _make_plain(self.folder)
         names = {**self._known, **({} if is_over else dict.fromkeys(self._all()))}
         changed = [name for name in names if self._differs(name)]
-        if changed and set(changed) <= set(_HISTORY) and self._grew(() if is_over else prd_ids):
+        if changed and set(changed) <= set(_HISTORY) and self._grew(prd_ids):
             return []
         for name in sorted(changed):
             self._put_back(name, keep_in)

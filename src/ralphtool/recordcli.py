@@ -15,6 +15,7 @@ from ralphtool.branch import BRANCHES
 from ralphtool.errors import ChangeNotFound, InvalidValue, UsageError, shorten
 from ralphtool.git import GitError, Repository
 from ralphtool.history import History
+from ralphtool.ours import Ours
 from ralphtool.ui import tables
 from ralphtool.ui.terminal import printable
 
@@ -268,4 +269,5 @@ def _give_back(repository: Repository, root: str) -> str:
         lock = locks.read_lock(root, note.change)
         if lock is None or lock.abandoned:
             process.end_orphans(os.path.join(root, ".ralph", "runs", note.run, "processes"), note.run)
+            Ours(root, note.change, note.run).recover()
     return workspace.recover(repository, root)

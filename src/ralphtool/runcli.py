@@ -97,16 +97,11 @@ def _recover_ours(root: str, spec: Spec) -> None:
     abandoned = lifecycle.free(root, spec.change)
     if abandoned is None:
         return
-    for name in end_orphans(root, abandoned.session_id):
-        click.echo(f"A process that the last run left was ended: {name}", err=True)
-    prd_ids = [specs.prd_id(spec, story.id) for story in spec.stories()]
-    for found in Ours(root, spec.change, abandoned.session_id).recover(prd_ids):
+    record = os.path.join(root, ".ralph", "runs", abandoned.session_id, "processes")
+    for name in process.end_orphans(record, abandoned.session_id):
+        click.echo(f"A process that the last run left was ended: {printable(name)}", err=True)
+    for found in Ours(root, spec.change, abandoned.session_id).recover():
         click.echo(f"The agent of the last run had changed {printable(found.path)}: it is put back", err=True)
-
-
-def end_orphans(root: str, session_id: str) -> list[str]:
-    record = os.path.join(root, ".ralph", "runs", session_id, "processes")
-    return process.end_orphans(record, session_id)
 
 
 def _open_spec(root: str, change: str | None, spec: str | None) -> Spec:
