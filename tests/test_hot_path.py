@@ -54,7 +54,10 @@ FORMATS: dict[str, tuple[str, str, str, set[str]]] = {
     "checklist": ("PLAN.md", "# Work\n- [ ] a\n", "PLAN", MARKDOWN | {"specs.checklist"}),
 }
 # What people and writers of adapters use may be slow to import, and so may the history, which only a flush needs.
-NOT_HOT = {"analyzer", "bugs", "cli", "history", "progresscli", "secrets", "testing", "ui"}
+HOT = {
+    *("", "__main__", "agentcli", "config", "errors", "files", "learnings", "lifecycle", "locks", "project", "quickjson"),
+    *("session", "specs", "verify"),
+}
 
 
 class Recorded:
@@ -135,7 +138,7 @@ def hot_modules() -> dict[str, Path]:
     found = {}
     for path in top.rglob("*.py"):
         name = ".".join(path.relative_to(top).with_suffix("").parts).removesuffix("__init__").removesuffix(".")
-        if name.partition(".")[0] not in NOT_HOT:
+        if name.partition(".")[0] in HOT:
             found[f"ralphtool.{name}".rstrip(".")] = path
     return found
 

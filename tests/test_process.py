@@ -312,7 +312,11 @@ with Keeper() as ours:
         wall=60, silence=0, secrets=("not-in-there",))
     for chunk in running:
         total += len(chunk)
-print(total, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+if sys.platform == "linux":  # where getrusage tells of whoever started us, too
+    peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
+else:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(total, peak)
 """
 
 

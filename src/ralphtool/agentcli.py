@@ -293,7 +293,8 @@ def _session_next_story(session_id: str, call: Call) -> "State":
 
 
 def _leave_to_run(run_owns: bool, session_id: str) -> None:
-    if run_owns:
+    """Only the agents of a run have a token: to them it is no business when stories are handed out, or sessions end."""
+    if run_owns and os.environ.get("RALPH_TOKEN"):
         raise ChangeLocked(
             f"the session {session_id} belongs to a `ralphtool run`, which hands out stories and flushes by itself: "
             "do the story that you were given, and end"
