@@ -55,8 +55,8 @@ FORMATS: dict[str, tuple[str, str, str, set[str]]] = {
 }
 # What people and writers of adapters use may be slow to import, and so may the history, which only a flush needs.
 HOT = {
-    *("", "__main__", "agentcli", "config", "errors", "files", "learnings", "lifecycle", "locks", "project", "quickjson"),
-    *("session", "specs", "verify"),
+    *("", "__main__", "agentcli", "config", "errors", "files", "learnings", "lifecycle", "locks", "project"),
+    *("quickjson", "session", "specs", "verify"),
 }
 
 

@@ -82,9 +82,9 @@ def run(change: str | None, spec: str | None, agent_command: str | None, as_json
       ralphtool run add-login --json | jq -r 'select(.type == "verdict") | .summary'
     """
     root = project.find()
-    found = _open_spec(root, change, spec)
-    _recover_ours(root, found)
+    _recover_ours(root)
     loaded = settings_module.load(root, flags)
+    found = _open_spec(root, change, spec)
     for agent in loaded.agents.values():
         secrets.know(agent.env)
     runners = _runners(loaded, agent_command)
@@ -92,15 +92,20 @@ def run(change: str | None, spec: str | None, agent_command: str | None, as_json
     return {"done": 0, "unfinished": 1, "interrupted": _INTERRUPTED}[result.result]
 
 
-def _recover_ours(root: str, spec: Spec) -> None:
-    """After a run that was killed: what its agent did to our files is put back before anybody reads them."""
-    abandoned = lifecycle.free(root, spec.change)
-    if abandoned is None:
-        return
-    record = os.path.join(root, ".ralph", "runs", abandoned.session_id, "processes")
-    for name in process.end_orphans(record, abandoned.session_id):
+def _recover_ours(root: str) -> None:
+    """After runs that were killed: what their agents did to our files is put back before anybody reads them."""
+    for name in sorted(os.listdir(locks.locks_dir(root))) if os.path.isdir(locks.locks_dir(root)) else ():
+        change = name.removesuffix(".lock")
+        lock = locks.read_lock(root, change) if name.endswith(".lock") and project.is_name(change) else None
+        if lock is not None and lock.owner_died:
+            _recover_from(root, change, lock.session_id)
+
+
+def _recover_from(root: str, change: str, session_id: str) -> None:
+    record = os.path.join(root, ".ralph", "runs", session_id, "processes")
+    for name in process.end_orphans(record, session_id):
         click.echo(f"A process that the last run left was ended: {printable(name)}", err=True)
-    for found in Ours(root, spec.change, abandoned.session_id).recover():
+    for found in Ours(root, change, session_id).recover():
         click.echo(f"The agent of the last run had changed {printable(found.path)}: it is put back", err=True)
 
 
