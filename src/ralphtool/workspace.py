@@ -274,8 +274,7 @@ class _Tree:
         findings = self.internals.touched()
         self._files = None
         try:
-            tree = self._snapshot()
-            changed = [] if tree == self._began_with else self.repository.changed(self._began_with, tree)
+            tree, changed = self._snapshot(self._began_with)
             contents = self._contents(changed)
         except GitError as error:
             return Taken(None, findings=tuple(findings), trouble=str(error))
@@ -284,18 +283,17 @@ class _Tree:
         paths = dict.fromkeys(printable(path) for one in changed for path in (one.old_path, one.path))
         return Taken(tree, tuple(paths), contents, tuple(findings + self._embedded(changed)))
 
-    def _snapshot(self) -> str:
-        """The tree of all that is there. What was there before us, and is not the user's commit, is not in it."""
+    def _snapshot(self, before: str) -> tuple[str, list[Changed]]:
+        """The tree of all that is there, and what differs. What was there before us, unknown to git, is not in it."""
         self.repository.add_all(self._spared)
         tree = self.repository.write_tree()
-        added = [
-            one.path for one in self.repository.changed(self._began_with or self._tip_tree, tree) if one.status == "A"
-        ]
-        if hidden := [path for path in added if self._left.cover(path)]:
+        changed = self.repository.changed(before, tree) if tree != before else []
+        if hidden := [one.path for one in changed if one.status == "A" and self._left.cover(one.path)]:
             self.repository.drop(hidden)  # an agent has changed what git ignores
             tree = self.repository.write_tree()
+            changed = self.repository.changed(before, tree)
         self._files = tree
-        return tree
+        return tree, changed
 
     def _contents(self, changed: Sequence[Changed]) -> tuple[guard.Change, ...]:
         known = [one for one in changed if not one.is_submodule]
@@ -370,10 +368,10 @@ class _Tree:
     def keep_interrupted(self, run: str) -> None:
         """What an iteration that was cut off had done is no attempt, but it is somebody's work: a ref keeps it."""
         try:
-            tree = self._snapshot()
+            tree, changed = self._snapshot(self._tip_tree)
         except (GitError, OSError):
             return  # it can't be read, so it can't be kept either
-        if tree != self._tip_tree:
+        if changed:
             commit = self.repository.commit(tree, [self.tip], f"ralphtool: {self.change}, interrupted\n")
             self.repository.set_refs({_INTERRUPTED + run: commit})
 

@@ -1,0 +1,155 @@
+"""What the guard tells, and what a test is to it: names, lines, assertions, skips.
+
+Every language is read into the same model, so that whoever compares need not know which one it was.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Callable
+from functools import cached_property
+from typing import Literal
+
+from msgspec import Struct
+
+Kind = Literal[
+    "test-deleted",
+    "test-skipped",
+    "assertion-weakened",
+    "test-config",
+    "spec-edited",
+    "passes-flipped",
+    "other-story-ticked",
+    "unticked",
+    "ralph-touched",
+    "git-touched",
+]
+MANY = 1000  # cases or rounds whose number the text does not tell
+LONGEST = 500_000  # characters; what is longer is read coarsely
+MOST_PAIRS = 20_000  # beyond this, everything is no longer compared with everything
+ALWAYS_TRUE, LOOSE, PARTIAL, EXACT = range(4)
+UNCONDITIONAL = frozenset(("skip", "return", "if False", "__test__"))
+
+
+class Change(Struct, frozen=True):
+    """One file. `old` or `new` is None when it was not there or is gone; `old_path` is set for a rename."""
+
+    path: str
+    old: bytes | None
+    new: bytes | None
+    old_path: str | None = None
+
+
+class Finding(Struct, frozen=True):
+    """Something that an honest attempt has no reason to do; `detail` is one line for people."""
+
+    kind: Kind
+    path: str
+    detail: str
+
+
+class Check(Struct, frozen=True):
+    """One assertion. Equal texts are the same assertion; `parts` are what it only says something partial about."""
+
+    text: str
+    subjects: tuple[str, ...]
+    strength: int
+    weight: int = 1
+    parts: tuple[str, ...] = ()
+    raises: tuple[str, ...] | None = None
+    matched: bool = False
+
+
+class CallSite(Struct, frozen=True):
+    """A call of a function that may hold assertions."""
+
+    name: str
+    node: ast.expr
+    weight: int
+    asserts: bool = False
+    """Whether its name says so and what it gives is not used, as in `check_it(x)`: it is there to fail."""
+
+
+class Body(Struct):
+    """What a test does. It is `unknown` where it could not be read."""
+
+    checks: list[Check] = []
+    calls: list[CallSite] = []
+    skips: dict[str, str] = {}
+    empty: bool = False
+    loops: bool = False
+    unknown: bool = False
+
+
+_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[=!<>]=")
+
+
+class Test(Struct, dict=True, eq=False):
+    """A test, or a function beside tests. Its body is only read if somebody asks: most tests do not change."""
+
+    owner: str
+    bare: str
+    lines: tuple[str, ...]
+    read: Callable[[], Body]
+    outer_skips: dict[str, str]
+    cases: int = 1
+    number: int = 1
+    """Tests of one name are told apart by their order."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.owner}{self.bare}" if self.number == 1 else f"{self.owner}{self.bare} #{self.number}"
+
+    @cached_property
+    def body(self) -> Body:
+        try:
+            return self.read()
+        except (RecursionError, MemoryError):
+            return unread()
+
+    @property
+    def skips(self) -> dict[str, str]:
+        return {**self.outer_skips, **self.body.skips}
+
+    @cached_property
+    def words(self) -> Counter[str]:
+        text = " ".join((self.bare, *self.lines[:200]))[:20_000]
+        return Counter(word.lower() for word in _WORDS.findall(text))
+
+
+class Reading(Struct):
+    """A file of tests. `coarse` is its number of assertions and its skips, where bodies could not be told apart."""
+
+    text: str = ""
+    tests: dict[str, Test] = {}
+    beside: dict[str, Test] = {}
+    """Functions that are no tests, by their names."""
+    outside: int = 0
+    """Assertions outside of tests, where functions are not told apart."""
+    focused: tuple[str, ...] = ()
+    coarse: tuple[int, Counter[str]] | None = None
+
+
+def add_skip(skips: dict[str, str], key: str, shown: str) -> None:
+    """The second of a kind is one more: the first may have had a condition."""
+    number = 1
+    while f"{key} {number}" in skips and number < 20:
+        number += 1
+    skips[f"{key} {number}"] = shown
+
+
+def unread() -> Body:
+    """The body of what is too deep, too long or nested too often."""
+    return Body(unknown=True)
+
+
+def short(text: str, limit: int = 100) -> str:
+    line = " ".join(text[: 4 * limit].split())
+    shown = "".join(char if char.isprintable() else "?" for char in line)
+    return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"
+
+
+def decoded(data: bytes | None) -> str:
+    return (data or b"").decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")

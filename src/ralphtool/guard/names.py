@@ -1,0 +1,59 @@
+"""Which files hold tests, and in which language: by their names and folders alone."""
+
+from __future__ import annotations
+
+import re
+
+_TEST_FOLDERS = {"test", "tests", "__tests__", "spec", "specs", "e2e", "androidtest", "integration-tests"}
+_SNAKE = r"(?:tests?|tests?_.*|.*[_.-](?:tests?|unittests?|spec))"
+_CAMEL = r"(?:Test[A-Z0-9_].*|.*(?:Tests?|TestCase|[a-z]IT|Spec))"
+_BY_NAME = {
+    "py": re.compile(r"tests?|test_.*|.*_tests?"),
+    "js": re.compile(r".*[._-](?:test|spec|e2e|cy)|tests?"),
+    "go": re.compile(r".*_test"),
+    "rs": re.compile(_SNAKE),
+    "java": re.compile(_CAMEL),
+    "rb": re.compile(r".*_(?:spec|test)|test_.*"),
+    "cs": re.compile(_CAMEL),
+    "php": re.compile(_CAMEL),
+    "swift": re.compile(_CAMEL),
+    "exs": re.compile(r".*_test"),
+    "cpp": re.compile(f"{_SNAKE}|{_CAMEL}"),
+}
+_LANGUAGE_OF = {
+    **{name: name for name in _BY_NAME},
+    **dict.fromkeys(("jsx", "ts", "tsx", "mjs", "cjs", "mts", "cts"), "js"),
+    **dict.fromkeys(("kt", "kts"), "java"),
+    **dict.fromkeys(("c", "cc", "cxx", "c++", "h", "hh", "hpp", "hxx"), "cpp"),
+    "ex": "exs",
+}
+# Elsewhere a folder is enough; these are run only under the right name, so losing the name is losing the tests.
+_NAME_DECIDES = {"py", "go", "rb", "exs"}
+
+
+def is_test(path: str) -> bool:
+    """Whether a file is a test, or belongs to tests, by its name or its folder."""
+    return is_named_test(path) or (language_of(path) not in ("", "go") and _in_test_folder(path))
+
+
+def language_of(path: str) -> str:
+    _, dot, suffix = path.rpartition("/")[2].rpartition(".")
+    return _LANGUAGE_OF.get(suffix.lower(), "") if dot else ""
+
+
+def is_named_test(path: str) -> bool:
+    stem = path.rpartition("/")[2].rpartition(".")[0]
+    language = language_of(path)
+    return bool(language) and len(stem) < 256 and _BY_NAME[language].fullmatch(stem) is not None
+
+
+def _in_test_folder(path: str) -> bool:
+    folders = path.split("/")[:-1]
+    return any(one.lower() in _TEST_FOLDERS or one.endswith(("Tests", ".Test", "_tests")) for one in folders)
+
+
+def is_run(path: str) -> bool:
+    language = language_of(path)
+    if language == "rs":
+        return True  # tests stand anywhere in Rust
+    return is_named_test(path) or (language not in _NAME_DECIDES and is_test(path))
