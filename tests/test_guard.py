@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ralphtool import guard, specs
@@ -1461,6 +1461,7 @@ PATHS = st.sampled_from(HOSTILE_PATHS)
 
 @OURS
 @given(PATHS, st.none() | st.binary(max_size=200) | SOUP.map(str.encode), st.none() | SOUP.map(str.encode))
+@example("tox.ini", b"[pytest]\n", b"[pytest]\naddopts\n   x = 1\n")
 def test_nothing_makes_it_fall_over(path: str, old: bytes | None, new: bytes | None) -> None:
     for finding in guard.look([Change(path, old, new)]):
         assert finding.path == path
