@@ -25,7 +25,8 @@ from hypothesis import strategies as st
 from ralphtool import keeper
 from ralphtool.errors import UnsafePath
 from ralphtool.locks import start_time_of
-from ralphtool.process import Ended, Keeper, Redactor, end_orphans
+from ralphtool.process import Ended, Keeper, end_orphans
+from ralphtool.transcript import Redactor
 
 LINUX_ONLY = pytest.mark.skipif(not keeper.LINUX, reason="it looks into /proc")
 

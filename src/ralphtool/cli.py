@@ -8,10 +8,10 @@ import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
-from click.shell_completion import CompletionItem, get_completion_class
+from click.shell_completion import get_completion_class
 
-from ralphtool import __version__, branch, learnings, lifecycle, locks, project, quickjson, specs
-from ralphtool.errors import ChangeNotFound, RalphError, UsageError, from_os_error
+from ralphtool import __version__, branch, changes, learnings, lifecycle, locks, project, quickjson, specs
+from ralphtool.errors import ChangeNotFound, RalphError, from_os_error
 from ralphtool.ui import terminal
 
 if TYPE_CHECKING:
@@ -52,15 +52,6 @@ def _fail(error: RalphError, arguments: Sequence[str]) -> int:
     return error.exit_code
 
 
-def _complete_change(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    try:
-        names = sorted({place.change for place in specs.find_all(project.find())})
-    except (RalphError, OSError):
-        return []  # a shell waits for words, and has no place for an error
-    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
-
-
-_CHANGE: dict[str, Any] = {"shell_complete": _complete_change, "metavar": "CHANGE"}
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 _SPEC = click.option("--spec", metavar="FORMAT", help="The format, or the Markdown file, that holds the change.")
 
@@ -151,7 +142,7 @@ def _overview(root: str, place: Place) -> terminal.Overview:
 
 
 @cli.command()
-@click.argument("change", **_CHANGE)
+@click.argument("change", **changes.ARGUMENT)
 @_SPEC
 @_JSON
 def show(change: str, spec: str | None, as_json: bool) -> None:
@@ -204,7 +195,7 @@ def _story(story: specs.Story) -> dict[str, Any]:
 
 
 @cli.command("learnings")
-@click.argument("change", required=False, **_CHANGE)
+@click.argument("change", required=False, **changes.ARGUMENT)
 @_JSON
 def show_learnings(change: str | None, as_json: bool) -> None:
     """Show the learnings file of a change: where it is, and what agents wrote in it.
@@ -216,7 +207,7 @@ def show_learnings(change: str | None, as_json: bool) -> None:
       ralphtool learnings
       $EDITOR "$(ralphtool learnings add-login | head -1)"
     """
-    change = change or _only_change()
+    change = change or changes.only(project.find())
     path, content = learnings.path_of(change), learnings.read(change)
     if not learnings.exists(path):
         _check_known(change)
@@ -228,21 +219,12 @@ def show_learnings(change: str | None, as_json: bool) -> None:
 
 
 def _check_known(change: str) -> None:
-    if change not in {place.change for place in specs.find_all(project.find())}:
+    if change not in changes.names(project.find()):
         raise ChangeNotFound(f"there is no change {change} here: `ralphtool list` shows the changes")
 
 
-def _only_change() -> str:
-    names = sorted({place.change for place in specs.find_all(project.find())})
-    if len(names) == 1:
-        return names[0]
-    if not names:
-        raise ChangeNotFound("there is no change here: `ralphtool list` tells where ralphtool looks for them")
-    raise UsageError(f"there are several changes, so name one: {', '.join(names)}")
-
-
 @cli.command()
-@click.argument("change", **_CHANGE)
+@click.argument("change", **changes.ARGUMENT)
 @click.option("--force", is_flag=True, help="Even if the process that holds it is alive.")
 def unlock(change: str, force: bool) -> None:
     """Give a change free that a dead session still holds.

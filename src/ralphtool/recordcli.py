@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ralphtool import events, finish, lifecycle, locks, process, project, quickjson, specs, workspace
+from ralphtool import changes, events, finish, lifecycle, locks, process, project, quickjson, specs, workspace
 from ralphtool.branch import BRANCHES
 from ralphtool.errors import ChangeNotFound, InvalidValue, UsageError, shorten
 from ralphtool.git import GitError, Repository
@@ -146,7 +146,7 @@ def _section(title: str, lines: list[str]) -> list[str]:
 
 
 @click.command()
-@click.argument("change", required=False)
+@click.argument("change", required=False, **changes.ARGUMENT)
 @_JSON
 def attempts(change: str | None, as_json: bool) -> None:
     """List the attempts that are kept, with the commit of each.
@@ -202,7 +202,7 @@ def diff(entry: str, stat: bool) -> int:
 
 
 @click.command("finish")
-@click.argument("change", required=False)
+@click.argument("change", required=False, **changes.ARGUMENT)
 @click.option(
     "--squash", is_flag=True, help="Put all of its work into your working tree, uncommitted, and end the branch."
 )

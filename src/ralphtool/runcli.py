@@ -15,6 +15,7 @@ from msgspec import structs
 
 from ralphtool import (
     agents,
+    changes,
     events,
     files,
     lifecycle,
@@ -29,7 +30,7 @@ from ralphtool import (
 )
 from ralphtool import settings as settings_module
 from ralphtool.change import Change
-from ralphtool.errors import ChangeNotFound, InvalidValue, RalphError, SpecError, UsageError, shorten
+from ralphtool.errors import InvalidValue, RalphError, SpecError, UsageError, shorten
 from ralphtool.executors.here import Here, Place
 from ralphtool.history import History
 from ralphtool.loop import Loop, Parts, Result
@@ -61,7 +62,7 @@ def _settings_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command()
-@click.argument("change", required=False)
+@click.argument("change", required=False, **changes.ARGUMENT)
 @click.option("--spec", metavar="FORMAT", help="The format, or the Markdown file, that holds the change.")
 @click.option(
     "--agent-command", metavar="COMMAND", help="The agent, as it would be typed: the prompt comes on its stdin."
@@ -84,7 +85,7 @@ def run(change: str | None, spec: str | None, agent_command: str | None, as_json
     root = project.find()
     _recover_ours(root)
     loaded = settings_module.load(root, flags)
-    found = _open_spec(root, change, spec)
+    found = specs.open(root, change or changes.only(root), specs.ref_of(root, spec))
     for agent in loaded.agents.values():
         secrets.know(agent.env)
     runners = _runners(loaded, agent_command)
@@ -107,17 +108,6 @@ def _recover_from(root: str, change: str, session_id: str) -> None:
         click.echo(f"A process that the last run left was ended: {printable(name)}", err=True)
     for found in Ours(root, change, session_id).recover():
         click.echo(f"The agent of the last run had changed {printable(found.path)}: it is put back", err=True)
-
-
-def _open_spec(root: str, change: str | None, spec: str | None) -> Spec:
-    if change is None:
-        names = sorted({place.change for place in specs.find_all(root) if not place.error})
-        if not names:
-            raise ChangeNotFound("there is no change here: `ralphtool list` tells where ralphtool looks for them")
-        if len(names) > 1:
-            raise UsageError(f"there are several changes, so name one: {', '.join(names)}")
-        change = names[0]
-    return specs.open(root, change, specs.ref_of(root, spec))
 
 
 def _runners(settings: Settings, agent_command: str | None) -> list[Runner]:
