@@ -31,7 +31,8 @@ LAYERS = (
     ("guard.coarse", "guard.compare", "guard.configs", "guard.languages", "guard.python"),
     ("agents", "analyzer", "blockers", "events", "git", "guard", "keeper", "memory", "settings", "testresults"),
     ("agents.command", "agents.play", "away", "branch", "changes", "internals", "judge", "prompt", "transcript"),
-    ("agents.scripted", "process", "recovery", "workspace"),
+    ("agents.scripted", "process", "recovery", "tree"),
+    ("workspace",),
     ("standing",),
     ("gates", "ours", "finish"),
     ("change", "executors"),
@@ -97,11 +98,11 @@ THIRD_PARTY = {
     "settings": {"msgspec"},
     "standing": {"msgspec"},
     "testresults": {"msgspec"},
+    "tree": {"msgspec"},
     "ui.live": {"rich"},
     "ui.summary": {"rich"},
     "ui.tables": {"click", "rich"},
     "ui.terminal": {"click"},
-    "workspace": {"msgspec"},
 }
 FACES = {"__main__", "agentcli", "agents.play", "cli", "progresscli", "recordcli", "runcli"}
 VIEWS = {"ui", "ui.live", "ui.summary", "ui.tables", "ui.terminal"}

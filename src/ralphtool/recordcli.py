@@ -16,6 +16,7 @@ from ralphtool.errors import ChangeNotFound, InvalidValue, UsageError, shorten
 from ralphtool.git import GitError, Repository
 from ralphtool.history import History
 from ralphtool.ours import Ours
+from ralphtool.tree import ATTEMPTS
 from ralphtool.ui import tables
 from ralphtool.ui.terminal import printable
 
@@ -157,10 +158,7 @@ def attempts(change: str | None, as_json: bool) -> None:
       ralphtool attempts add-login --json | jq -r '.attempts[] | select(.status == "failed") | .id'
     """
     root = project.find()
-    kept = {
-        name.removeprefix(workspace.ATTEMPTS): commit
-        for name, commit in _repository(root).refs(workspace.ATTEMPTS).items()
-    }
+    kept = {name.removeprefix(ATTEMPTS): commit for name, commit in _repository(root).refs(ATTEMPTS).items()}
     wanted = _prd_ids(root, change) if change else None
     found = [one for one in History(root).entries() if one.id in kept and (wanted is None or one.prd_id in wanted)]
     rows = [{"id": one.id, "status": one.status, "commit": kept[one.id], "summary": one.summary or ""} for one in found]
@@ -190,7 +188,7 @@ def diff(entry: str, stat: bool) -> int:
       ralphtool diff add-login-2-1 --stat
     """
     repository = _repository(project.find())
-    commit = repository.resolve(f"{workspace.ATTEMPTS}{entry}")
+    commit = repository.resolve(f"{ATTEMPTS}{entry}")
     if commit is None:
         raise InvalidValue(f"no attempt {shorten(entry)} is kept: `ralphtool attempts` lists them")
     before = repository.resolve(f"{commit}^") or repository.empty_tree()

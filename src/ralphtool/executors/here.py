@@ -13,7 +13,6 @@ from ralphtool import files, gates, guard, judge, secrets, session, specs
 from ralphtool.agents import End, Event, Failure, Job, Tool, Usage
 from ralphtool.errors import RalphError
 from ralphtool.executors import Assignment, Report
-from ralphtool.workspace import files_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -26,7 +25,8 @@ if TYPE_CHECKING:
     from ralphtool.settings import Settings
     from ralphtool.specs import Spec, Story
     from ralphtool.standing import Baseline
-    from ralphtool.workspace import Taken, Workspace
+    from ralphtool.tree import Taken
+    from ralphtool.workspace import Workspace
 
 _LONGEST_SHOWN = 2000  # characters of an agent's words in an event; the transcript has them all
 _KEPT_BACK = ("RALPH_SESSION", "RALPH_STORY", "RALPH_TOKEN", "RALPH_ATTEMPT", "RALPH_TASK", "RALPH_WORKSPACE")
@@ -159,7 +159,7 @@ class Here:
         """All that the spec says; the file for notes beside it says nothing about what is to be done."""
         return {
             name: data
-            for name, data in files_below(spec.path).items()
+            for name, data in _files_below(spec.path).items()
             if os.path.basename(name) != f"{spec.change}-learnings.md"
         }
 
@@ -372,3 +372,16 @@ def command_folder(run_folder: str) -> str:
     else:
         files.create(target, f'#!/bin/sh\nexec "{sys.executable}" -m ralphtool "$@"\n'.encode(), 0o755)
     return folder
+
+
+def _files_below(path: str) -> dict[str, bytes]:
+    """The files at or below a path, by their names relative to it."""
+    if not os.path.isdir(path):
+        return {os.path.basename(path): files.read(path)} if os.path.exists(path) else {}
+    found = {}
+    for folder, _, names in os.walk(path):
+        for name in names:
+            full = os.path.join(folder, name)
+            if os.path.isfile(full):
+                found[os.path.relpath(full, path)] = files.read(full)
+    return found
