@@ -25,6 +25,7 @@ _QUIET = (
     "gc.auto=0",
     "core.quotePath=false",
     "advice.addEmbeddedRepo=false",
+    "core.fsync=loose-object,reference",
 )
 _OPTIONS = tuple(word for setting in _QUIET for word in ("-c", setting))
 _OURS = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL")
