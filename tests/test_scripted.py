@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 from conftest import COMMAND, Ralph
 from hypothesis import given
 from hypothesis import strategies as st
+from lab import Lab
 
 from ralphtool import agents
 from ralphtool.agents import End, Event, Failure, Job, Message, Tool, Usage, play
@@ -780,15 +782,14 @@ def test_every_step_of_the_docs_exists_and_every_step_is_there(tmp_path: Path) -
     assert {*play.KINDS, *options} - shown == set()
 
 
-def test_the_recipe_of_the_docs_does_what_it_says(stage: Stage) -> None:
+def test_the_recipe_of_the_docs_does_what_it_says(lab: Lab) -> None:
+    """In the real loop: the gate catches the first attempt, and is green for the second."""
     recipe = next(text for text in blocks("toml") if "[[turn]]" in text and "attempt = 2" in text)
-    script = str(stage.ralph.write(".ralph/try.toml", recipe))
-    lazy = stage.play_file(script, 1)
-    assert lazy.end.message.endswith("<promise>COMPLETE:t0k3n</promise>")
-    assert len(boxes(stage)) == 2
-    assert subprocess.run(["sh", "test.sh"], cwd=stage.root, capture_output=True).returncode != 0
-    good = stage.play_file(script, 2)
-    assert good.end.message.endswith("<promise>COMPLETE:t0k3n</promise>")
-    assert subprocess.run(["sh", "test.sh"], cwd=stage.root).returncode == 0
-    assert [one["description"] for one in stage.ralph.session()["learnings"]]
-    assert not stage.play_file(script, 3).end.ok
+    gate = tomllib.loads(next(text for text in blocks("toml") if "[verify]" in text))["verify"]["tests"]
+    lab.script = lab.script.with_suffix(".toml")
+    lab.script.write_text(recipe)
+    lab.write("greet.sh", "echo hello\n")
+    lab.repository("## 1. Greet\n\n- [ ] 1.1 Greet politely\n", tests=gate)
+    assert lab.loop().exit_code == 0
+    assert lab.endings() == [("add-login-1-1", "failed"), ("add-login-1-2", "completed")]
+    assert "newly red" in lab.entries()[0]["summary"]
