@@ -286,7 +286,7 @@ class Away:
     def _move_back(self, note: Note) -> None:
         for path in map(os.fsdecode, note.gone if note.phase == "returning" else ()):
             files.clear(self._at(path))
-            remove_empty_above(self._at(path), self.repository.top)
+            files.remove_empty_above(self._at(path), self.repository.top)
         for path in map(os.fsdecode, note.moved):
             waiting = os.path.join(self._files, path)
             if os.path.lexists(waiting):  # else it is back already
@@ -422,13 +422,3 @@ def _move_across(source: str, target: str) -> None:
         shutil.copy2(source, aside, follow_symlinks=False)
     os.rename(aside, target)
     files.clear(source)
-
-
-def remove_empty_above(path: str, top: str) -> None:
-    folder = os.path.dirname(path)
-    while folder != top and folder.startswith(top):
-        try:
-            os.rmdir(folder)
-        except OSError:
-            return
-        folder = os.path.dirname(folder)

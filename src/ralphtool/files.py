@@ -423,6 +423,17 @@ def _clear_folder(path: str) -> None:
     os.rmdir(path)
 
 
+def remove_empty_above(path: str, top: str) -> None:
+    """Removes the folders that a path lay in, as far as nothing is left in them, up to the top."""
+    folder = os.path.dirname(path)
+    while folder != top and folder.startswith(top):
+        try:
+            os.rmdir(folder)
+        except OSError:
+            return
+        folder = os.path.dirname(folder)
+
+
 def sync_folder(path: str) -> None:
     fd = os.open(folder_of(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

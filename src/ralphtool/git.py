@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from ralphtool import files
 from ralphtool.errors import RalphError
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ class Repository:
             full = os.path.join(self.top, path)
             if not spared.cover(path) and (os.path.islink(full) or os.path.isfile(full)):
                 os.unlink(full)
-                _remove_empty(os.path.dirname(full), self.top)
+                files.remove_empty_above(full, self.top)
         self.run("read-tree", "--empty")
 
     def unknown_files(self) -> list[str]:
@@ -272,12 +273,6 @@ def _environment() -> dict[str, str]:
     """Ours, without what would make git look elsewhere."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in _OURS}
     return kept | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_REPLACE_OBJECTS": "1"}
-
-
-def _remove_empty(folder: str, top: str) -> None:
-    while folder != top and not os.listdir(folder):
-        os.rmdir(folder)
-        folder = os.path.dirname(folder)
 
 
 class Paths:

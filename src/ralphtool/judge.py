@@ -80,11 +80,6 @@ def claim(message: str, token: str) -> Claim:
     return Claim()
 
 
-def needs_gates(evidence: Evidence) -> bool:
-    """Gates decide only where the story could be done, or a part of it kept."""
-    return not evidence.trouble and (evidence.claim.complete or bool(evidence.ticked - evidence.ticked_before))
-
-
 def judge(evidence: Evidence) -> Verdict:
     if evidence.ending == "stopped":
         return Verdict(status="interrupted", summary="interrupted")

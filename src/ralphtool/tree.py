@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ralphtool import files, guard
-from ralphtool.away import remove_empty_above
 from ralphtool.errors import from_os_error
 from ralphtool.git import GitError, Paths, Repository, printable
 
@@ -132,7 +131,7 @@ class Tree:
             if not self._left.cover(path):
                 full = os.path.join(self.repository.top, path.rstrip("/"))
                 files.clear(full)
-                remove_empty_above(full, self.repository.top)
+                files.remove_empty_above(full, self.repository.top)
 
     def _lend_index(self) -> None:
         """The index that people and agents see becomes ours, unless it is already."""
