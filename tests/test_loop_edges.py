@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from typing import Any
 
 import pytest
-from lab import DONE, STORIES, Lab, kill, wait_until
+from lab import DONE, PYTHON, STORIES, Lab, kill, wait_until
 
 TASKS = "openspec/changes/add-login/tasks.md"
 THREE = "## 1. A\n\n- [ ] 1.1 a\n- [ ] 1.2 b\n\n## 2. B\n\n- [ ] 2.1 c\n\n## 3. C\n\n- [ ] 3.1 d\n"
@@ -217,3 +218,104 @@ def test_a_commit_of_the_users_on_the_branch_is_never_dropped(lab: Lab) -> None:
     assert lab.loop().exit_code == 0
     assert lab.git("show", "ralph/add-login:mine.txt") == "mine"
     assert lab.checkpoints() == ["1", "2"]
+
+
+# --- what an agent did before it was cut off --------------------------------------------------------
+
+COMMITS = {"run": f"sed -i 's/\\[ \\]/[x]/' {TASKS}; git add -A; git commit --quiet --message=all-done"}
+
+
+@pytest.mark.parametrize("workspace", ["here", "worktree"])
+def test_an_agents_own_commits_prove_nothing_when_it_is_interrupted(lab: Lab, workspace: str) -> None:
+    lab.repository(workspace=workspace)
+    mark = lab.root.parent / "mark"
+    lab.play(default=[COMMITS, {"run": f"touch {mark}"}, {"hang": True}])
+    process = lab.start()
+    assert wait_until(mark.exists)
+    kill(process, 2)
+    lab.play(default=[{"say": "nothing"}])
+    assert lab.loop("--max-iterations", "1").exit_code == 1
+    assert lab.endings() == [("add-login-1-1", "failed")]
+
+
+def test_an_agents_own_commits_prove_nothing_when_its_run_is_killed(lab: Lab) -> None:
+    lab.repository()
+    mark = lab.root.parent / "mark"
+    lab.play(default=[COMMITS, {"run": f"touch {mark}"}, {"hang": True}])
+    process = lab.start()
+    assert wait_until(mark.exists)
+    kill(process)
+    lab.play(default=[{"say": "nothing"}])
+    assert lab.loop("--max-iterations", "1").exit_code == 1
+    assert lab.endings() == [("add-login-1-1", "failed")]
+
+
+def test_a_second_interrupt_leaves_nothing_of_the_agents_doings(lab: Lab) -> None:
+    lab.repository()
+    mark, before = lab.root.parent / "mark", lab.users_state()
+    config = lab.read(".ralph/config.toml")
+    misdeeds = "git config core.editor evil; echo x > .git/hooks/pre-commit; echo > .ralph/config.toml; "
+    misdeeds += "git branch -f main HEAD~0"
+    lab.play(default=[COMMITS, {"run": misdeeds}, {"run": f"touch {mark}"}, {"hang": True, "ignore_term": True}])
+    process = lab.start()
+    assert wait_until(mark.exists)
+    process.send_signal(2)
+    assert wait_until(lambda: process.poll() is not None, 0.5) is False
+    kill(process, 2)
+    assert process.returncode == 130
+    assert lab.users_state() == before
+    assert lab.read(".ralph/config.toml") == config
+    assert not (lab.root / ".git/hooks/pre-commit").exists()
+    assert "evil" not in (lab.root / ".git/config").read_text()
+    assert lab.git("for-each-ref", "refs/ralph/interrupted")
+
+
+def test_a_commit_that_the_user_makes_after_a_kill_stays(lab: Lab) -> None:
+    lab.repository().play(default=[{"write": "half.txt", "text": "half"}, {"hang": True}])
+    process = lab.start()
+    assert wait_until((lab.root / "half.txt").exists)
+    kill(process)
+    lab.git("checkout", "--quiet", "--force", "main")
+    lab.write("mine.txt", "mine\n")
+    lab.git("add", "mine.txt")
+    lab.git("commit", "--quiet", "--message=mine")
+    lab.git("config", "core.editor", "mine")
+    assert lab.run("back").exit_code == 0
+    assert lab.git("log", "-1", "--format=%s", "main") == "mine"
+    assert lab.read("mine.txt") == "mine\n"
+    assert lab.git("config", "core.editor") == "mine"
+
+
+def test_settings_that_the_user_mends_after_a_kill_stay_mended(lab: Lab) -> None:
+    lab.repository().play(default=[{"write": "half.txt", "text": "half"}, {"hang": True}])
+    process = lab.start()
+    assert wait_until((lab.root / "half.txt").exists)
+    kill(process)
+    time.sleep(3.5)
+    lab.configure(checks=["true"])
+    mended = lab.read(".ralph/config.toml")
+    lab.play(default=DONE)
+    assert lab.loop().exit_code == 0
+    assert lab.read(".ralph/config.toml") == mended
+
+
+def test_the_work_of_every_transient_iteration_is_kept(lab: Lab) -> None:
+    limit = {"error": "rate-limit", "text": "slow down", "reset_in": 0.3}
+    lab.repository().play(default=[{"run": "date +%N > half.txt"}, limit])
+    lab.loop("--max-iterations", "3", "--max-time", "20s")
+    kept = lab.git("for-each-ref", "--format=%(objectname)", "refs/ralph/interrupted").split("\n")
+    assert len(kept) == len(told(lab, "iteration_started", "number")) >= 1
+    assert lab.entries() == []
+
+
+def test_entries_of_another_run_survive_an_agent_that_touches_our_files(lab: Lab) -> None:
+    """The history is put back only where it did not grow in the ordinary way."""
+    lab.repository()
+    other = "import sys; from ralphtool.history import History; from ralphtool.history.records import Entry; "
+    other += 'History(sys.argv[1]).append(Entry(id="other-1", timestamp="2026-01-31T09:30:00Z", prd_id="other", '
+    other += 'iteration=1, status="completed", observations=()))'
+    add = {"run": f"{PYTHON} -c '{other}' \"$PWD\"; echo '# mine' >> .ralph/config.toml"}
+    lab.play(turn("1", add, *DONE, attempt=1), default=DONE)
+    assert lab.loop().exit_code == 0
+    assert [id for id, _ in lab.endings()] == ["other-1", "add-login-1-1", "add-login-1-2", "add-login-2-1"]
+    assert "# mine" not in lab.read(".ralph/config.toml")

@@ -24,7 +24,7 @@ from msgspec import Struct, structs
 
 from ralphtool import files
 from ralphtool.errors import CorruptState, RalphError
-from ralphtool.git import SUBMODULE, Paths
+from ralphtool.git import SUBMODULE, GitError, Paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -272,24 +272,37 @@ class Away:
         note = self.note()
         if note is None:
             return None
+        was_cut_off = note.phase != "away"
         if note.phase == "away":
-            check_out(note)
+            self._check_out(note, check_out)
+            self._remove_gone(note)
             note = self._write(structs.replace(note, phase="returning"))
-        self._move_back(note)
+        self._move_back(note, was_cut_off=was_cut_off)
         self._restore_copies(note)
-        self._restore_index(note)
+        if note.phase == "returning":
+            self._restore_index(note)
         self.repository.set_refs({_STAGED: None} if self.repository.refs(_STAGED) else {})
         files.remove(self._note)
         shutil.rmtree(os.path.dirname(self._files), ignore_errors=True)
         return note
 
-    def _move_back(self, note: Note) -> None:
-        for path in map(os.fsdecode, note.gone if note.phase == "returning" else ()):
+    def _check_out(self, note: Note, check_out: Callable[[Note], None]) -> None:
+        try:
+            check_out(note)
+        except GitError as error:
+            raise GitError(f"{error}; mend that, then `ralphtool back`; your own files are in {self._files}") from None
+
+    def _remove_gone(self, note: Note) -> None:
+        for path in map(os.fsdecode, note.gone):
             files.clear(self._at(path))
             files.remove_empty_above(self._at(path), self.repository.top)
+
+    def _move_back(self, note: Note, *, was_cut_off: bool) -> None:
         for path in map(os.fsdecode, note.moved):
             waiting = os.path.join(self._files, path)
             if os.path.lexists(waiting):  # else it is back already
+                if was_cut_off:  # somebody may have been at work since
+                    self._keep_changed(self._at(path), path, note.run)
                 files.clear(self._at(path))
                 _make_way(self._at(path), self.repository.top)
                 _move(waiting, self._at(path))

@@ -12,7 +12,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
+_VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_[A-Z0-9]*[A-Z][A-Z0-9]*\b")
 _QUOTED = re.compile(r"[`'\"]([^`'\"\n]{1,200})[`'\"]")
 # A slash alone makes no file: and/or, origin/main, /api/login. The last part has to look like a file's name.
 _PATH = re.compile(

@@ -56,7 +56,7 @@ def opened(root: str, change: str, ref: str | None) -> Iterator[Spec | None]:
         yield None
         return
     with tempfile.TemporaryDirectory(prefix="ralph-") as folder:
-        _fill(repository, root, change, folder)
+        write_out(repository, root, change, BRANCHES + change, folder, named_file(root))
         yield _found(root, folder, change, ref)
 
 
@@ -80,15 +80,20 @@ class _Shown:
         return getattr(self._spec, name)
 
 
-def _fill(repository: Repository, root: str, change: str, folder: str) -> None:
-    """Writes out the files of the branch that any format could keep the change in."""
+def write_out(repository: Repository, root: str, change: str, commit: str, folder: str, named: str = "") -> None:
+    """Writes out the files of a commit that any format could keep the change in; `named` is one more."""
     prefix = os.path.relpath(os.path.realpath(root), os.path.realpath(repository.top))
-    told = (config.spec(root) or "").removeprefix("checklist:")
-    places = [f"openspec/changes/{change}", "prd.json", f"specs/{change}", "fix_plan.md", "PLAN.md", "TODO.md", told]
+    places = [f"openspec/changes/{change}", "prd.json", f"specs/{change}", "fix_plan.md", "PLAN.md", "TODO.md", named]
     for place in filter(None, places):
         path = os.path.normpath(os.path.join(prefix, place))
-        for name, data in repository.files_at(BRANCHES + change, path).items():
+        for name, data in repository.files_at(commit, path).items():
             target = os.path.join(folder, os.path.relpath(name, prefix))
             os.makedirs(os.path.dirname(target), exist_ok=True)
             with open(target, "wb") as file:
                 file.write(data)
+
+
+def named_file(project: str) -> str:
+    """The file that the configuration names as a change's, if it does."""
+    told = (config.spec(project) or "").removeprefix("checklist:")
+    return told if os.path.splitext(told)[1] else ""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from ralphtool import session, specs, standing
+from ralphtool.errors import ChangeNotFound, SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -85,12 +87,25 @@ class Change:
     # --- which story ----------------------------------------------------------------------------
 
     def done(self, stories: Sequence[Story]) -> set[str]:
-        """Those with a checkpoint. Ticks alone prove nothing, but for stories that we never tried, or proved once."""
-        proven, ticked = self.workspace.checkpoints(), [story for story in stories if story.done]
+        """Those with a checkpoint. Ticks alone prove nothing, but for those that were there before we began."""
         if self._given is None:
-            self._given = {story.id for story in ticked if self._last_status(story) is None}
-        known = proven.keys() | self._given
-        return {story.id for story in ticked if story.id in known or self._last_status(story) == "completed"}
+            self._given = self._ticked_at_start(stories)
+        known = self.workspace.checkpoints().keys() | self._given
+        return {story.id for story in stories if story.done and (story.id in known or self._was_proven(story))}
+
+    def _ticked_at_start(self, stories: Sequence[Story]) -> set[str]:
+        """What the user had ticked before we began; without git, what is ticked and was never tried."""
+        with tempfile.TemporaryDirectory(prefix="ralph-") as folder:
+            if self.workspace.at_start(folder, self.ref.partition(":")[2]):
+                try:
+                    given = specs.open(folder, self.name, self.ref).stories()
+                except (ChangeNotFound, SpecError):
+                    return set()  # it was not there, or not readable: nothing was ticked
+                return {story.id for story in given if story.done}
+        return {story.id for story in stories if story.done and self._last_status(story) is None}
+
+    def _was_proven(self, story: Story) -> bool:
+        return self.workspace.branch is None and self._last_status(story) == "completed"
 
     def _last_status(self, story: Story) -> str | None:
         last = self.history.last_entry(self.prd_id(story.id)) if story.tasks else None

@@ -411,9 +411,17 @@ def clear(path: str) -> None:
         if os.path.isdir(path) and not os.path.islink(path):
             _clear_folder(path)
         else:
-            os.unlink(path)
+            _unlink(path)
     except (FileNotFoundError, NotADirectoryError):
         pass
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except PermissionError:
+        os.chmod(folder_of(path), 0o700)
+        os.unlink(path)
 
 
 def _clear_folder(path: str) -> None:

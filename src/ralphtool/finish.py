@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ralphtool.git import Changed
 
 _BASE = "refs/ralph/base/"
+_START = "refs/ralph/start/"
 
 
 class Finished(Struct, frozen=True):
@@ -32,6 +33,10 @@ def squash(repository: Repository, root: str, change: str) -> Finished:
     ref = BRANCHES + change
     commit = repository.resolve(ref)
     if commit is None:
+        done = repository.resolve(FINISHED + change)
+        if done and os.path.exists(standing.path_of(root, change)):  # somebody was killed at the very end
+            _forget(root, change)
+            return Finished(f"ralph/{change}", done, ())
         raise ChangeNotFound(f"there is no branch ralph/{change}: `ralphtool run {change}` makes it")
     if repository.head() == ref:
         raise GitError(
@@ -40,12 +45,24 @@ def squash(repository: Repository, root: str, change: str) -> Finished:
     repository.run("update-index", "-q", "--refresh", own_index=False, check=False)
     old, new = _trees(repository, change, commit)
     changed = repository.changed(old, new)
-    _refuse_obstacles(repository, change, changed)
-    with _Room(repository, change, [one.path for one in changed]):
-        _apply(repository, change, old, new)
-    repository.set_refs({FINISHED + change: commit, ref: None, _BASE + change: None})
+    room = _Room(repository, change, [one.path for one in changed])
+    room.tidy()
+    if not _is_applied(repository, changed):
+        _refuse_obstacles(repository, change, changed)
+        with room:
+            _apply(repository, change, old, new)
+    over = (ref, _BASE + change, _START + change)
+    repository.set_refs({FINISHED + change: commit, **dict.fromkeys(over)})
     _forget(root, change)
     return Finished(f"ralph/{change}", commit, tuple(one.path for one in changed))
+
+
+def _is_applied(repository: Repository, changed: Sequence[Changed]) -> bool:
+    """Whether index and files have all of it already: somebody was killed just after that."""
+    lines = repository.listed("ls-files", "-z", "--stage", "--full-name", ":/", own_index=False)
+    index = {line.partition("\t")[2]: line.split(" ")[1] for line in lines}
+    differing = set(repository.listed("diff-files", "-z", "--name-only", own_index=False))
+    return all(index.get(one.path) == one.new_blob and one.path not in differing for one in changed)
 
 
 def _forget(root: str, change: str) -> None:
@@ -103,9 +120,24 @@ class _Room:
     def _is_as_in(self, data: bytes, path: str) -> bool:
         return os.path.isfile(self._at(path)) and files.read(self._at(path)) == data
 
+    def _aside(self, path: str) -> str:
+        return os.path.join(self.repository.gitdir, "ralph", "finish", path)
+
+    def tidy(self) -> None:
+        """What a kill has left aside goes back to where nothing stands now."""
+        top = os.path.join(self.repository.gitdir, "ralph", "finish")
+        for folder, _, names in os.walk(top):
+            for name in names:
+                path = os.path.relpath(os.path.join(folder, name), top)
+                if not os.path.lexists(self._at(path)):
+                    os.makedirs(os.path.dirname(self._at(path)), exist_ok=True)
+                    os.rename(self._aside(path), self._at(path))
+        files.clear(top)
+
     def __enter__(self) -> None:
         for path in self._paths:
-            os.rename(self._at(path), f"{self._at(path)}.ralph-aside")
+            os.makedirs(os.path.dirname(self._aside(path)), exist_ok=True)
+            os.rename(self._at(path), self._aside(path))
         if self._paths:
             spec = [f":(top,literal){path}" for path in self._paths]
             self.repository.run("rm", "-q", "--cached", "--ignore-unmatch", "--", *spec, own_index=False)
@@ -121,11 +153,10 @@ class _Room:
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         for path in self._paths:
-            aside = f"{self._at(path)}.ralph-aside"
             if kind:
-                os.replace(aside, self._at(path))
+                os.replace(self._aside(path), self._at(path))
             else:
-                os.unlink(aside)
+                os.unlink(self._aside(path))
         if kind and self._kept is not None:
             files.replace(self._index, self._kept)
 

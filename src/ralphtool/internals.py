@@ -35,6 +35,7 @@ class _Known(Struct, frozen=True):
     paths: list[str]
     files: dict[str, _File]
     refs: dict[str, str] | None
+    tip: str  # of the branch that a run works on
 
 
 class Internals:
@@ -49,13 +50,14 @@ class Internals:
         self.shared = shared or bool(_listed(os.path.join(repository.common, "worktrees")))
         self._files: dict[str, _File | None] = {}
         self._refs: dict[str, str] | None = None
+        self.tip = ""  # what the branch was on
 
-    def remember(self) -> None:
-        known = self._files, self._refs
-        self._files = self._read()
+    def remember(self, tip: str) -> None:
+        known = self._files, self._refs, self.tip
+        self._files, self.tip = self._read(), tip
         if self._refs is None and not self.shared:
             self._refs = self._read_refs()
-        if known != (self._files, self._refs):
+        if known != (self._files, self._refs, self.tip):
             self._write()
 
     @property
@@ -65,7 +67,7 @@ class Internals:
     def _write(self) -> None:
         """For a run that is killed: the next one has to know what was there."""
         inside = {path: one for path, one in self._files.items() if one}
-        known = _Known(list(self._files), inside, self._refs)
+        known = _Known(list(self._files), inside, self._refs, self.tip)
         files.replace(self._record, msgspec.json.encode(known))
 
     def recover(self) -> list[Finding]:
@@ -74,7 +76,8 @@ class Internals:
             known = msgspec.json.decode(files.read(self._record), type=_Known)
         except (FileNotFoundError, msgspec.DecodeError):
             return []
-        self._files, self._refs = {path: known.files.get(path) for path in known.paths}, known.refs
+        self._files = {path: known.files.get(path) for path in known.paths}
+        self._refs, self.tip = known.refs, known.tip
         return self.touched()
 
     def forget(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ralphtool.session import State
 
 _HISTORY = ("progress.json", "progress.journal")
+_BREATH = 3.0  # seconds: a run that is at work shows it more often
 
 
 class _Copy(Struct, frozen=True):
@@ -52,6 +54,7 @@ class Ours:
         self._known: dict[str, _Copy | None] = {}
         self._copies = files.private_path("ralph", f"kept-{session_id}", "record")
         self._state: State | None = None
+        self._last_sign = _last_sign(os.path.join(self.folder, "runs", session_id))
 
     def remember(self, state: State) -> None:
         self._state = state
@@ -87,8 +90,7 @@ class Ours:
             self._known = msgspec.json.decode(files.read_ours(self._copies), type=_Record).known
         except (FileNotFoundError, msgspec.DecodeError):
             return []
-        # What the run itself wrote last is not the agent's doing: only what nobody but the user changes is put back.
-        self._known = {name: one for name, one in self._known.items() if not name.startswith(("standing/", "locks/"))}
+        self._forget_own()
         found = self.touched(os.path.join(self.folder, "runs", self.session_id, "touched"), (), is_over=True)
         self.forget()
         return found
@@ -97,15 +99,25 @@ class Ours:
 
     def touched(self, keep_in: str, prd_ids: Collection[str], *, is_over: bool = False) -> list[Finding]:
         """What an agent changed. It is put back, and what stood there is kept in a folder."""
-        _make_plain(self.folder)
+        for name in ("", "standing", "questions", "runs", "locks"):
+            make_plain(os.path.join(self.folder, name).rstrip("/"))
         names = {**self._known, **({} if is_over else dict.fromkeys(self._all()))}
         changed = [name for name in names if self._differs(name)]
-        if changed and set(changed) <= set(_HISTORY) and self._grew(prd_ids):
-            return []
+        if set(changed) & set(_HISTORY) and self._grew(prd_ids):
+            changed = [name for name in changed if name not in _HISTORY]
+        if is_over:
+            changed = [name for name in changed if not self._is_newer(name)]
         for name in sorted(changed):
             self._put_back(name, keep_in)
         found = [Finding("ralph-touched", f".ralph/{name}", "changed, and put back") for name in sorted(changed)]
         return found if is_over else found + self._mend_session()
+
+    def _is_newer(self, name: str) -> bool:
+        """Whether somebody changed a file when the run was over already: then it was no agent."""
+        try:
+            return os.lstat(os.path.join(self.folder, name)).st_ctime > self._last_sign + _BREATH
+        except OSError:
+            return False
 
     def _differs(self, name: str) -> bool:
         known = self._known.get(name)
@@ -126,7 +138,7 @@ class Ours:
             shutil.move(path, os.path.join(keep_in, name.replace("/", "-")))
         known = self._known.get(name)
         if known is not None:
-            _make_plain(os.path.dirname(path))
+            make_plain(os.path.dirname(path))
             files.create(path, files.read(self._copy(name)), known.mode)
             self._known[name] = _Copy(_version(path) or (), known.mode)
 
@@ -156,12 +168,28 @@ class Ours:
             return [Finding("ralph-touched", path, "damaged, and put back as it was before the attempt")]
         return []
 
+    def put_right(self) -> None:
+        """The run ends in the middle of an iteration: what its agent has changed is put back."""
+        if self._known:
+            self._forget_own()
+            self.touched(os.path.join(self.folder, "runs", self.session_id, "touched"), (), is_over=True)
+
+    def _forget_own(self) -> None:
+        """What the run itself wrote last is not the agent's doing."""
+        self._known = {name: one for name, one in self._known.items() if not name.startswith(("standing/", "locks/"))}
+
     def forget(self) -> None:
         """Removes the copies."""
         files.clear(os.path.dirname(self._copies))
 
 
-def _make_plain(folder: str) -> None:
+def _last_sign(run: str) -> float:
+    """When a run last showed that it was at work. Without its records nobody can tell, and it may be now."""
+    signs = [os.path.join(run, name) for name in ("processes", "events.jsonl")]
+    return max((os.stat(path).st_mtime for path in signs if os.path.exists(path)), default=time.time())
+
+
+def make_plain(folder: str) -> None:
     """A folder where a folder belongs, whatever an agent put in its place."""
     if os.path.islink(folder) or (os.path.lexists(folder) and not os.path.isdir(folder)):
         os.unlink(folder)

@@ -81,6 +81,7 @@ class _Record:
         if self._fd < 0 or now < self._next:
             return
         if self._next:  # most programs are gone before the first time
+            os.utime(self._fd)  # a sign of life, for whoever has to know later when we were killed
             for each in keeper.descendants(pid):
                 self.note(each)
         self._next = now + _NOTE_EVERY

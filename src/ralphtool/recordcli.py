@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ralphtool import changes, events, finish, lifecycle, locks, process, project, quickjson, specs, workspace
+from ralphtool import changes, events, finish, lifecycle, process, project, quickjson, specs, workspace
 from ralphtool.branch import BRANCHES
 from ralphtool.errors import ChangeNotFound, InvalidValue, UsageError, shorten
 from ralphtool.git import GitError, Repository
@@ -21,6 +21,7 @@ from ralphtool.ui import tables
 from ralphtool.ui.terminal import printable
 
 if TYPE_CHECKING:
+    from ralphtool.away import Note
     from ralphtool.history.records import Entry
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
@@ -263,9 +264,9 @@ def back() -> None:
 
 
 def _give_back(repository: Repository, root: str) -> str:
-    if note := workspace.waiting(repository, root):
-        lock = locks.read_lock(root, note.change)
-        if lock is None or lock.abandoned:
-            process.end_orphans(os.path.join(root, ".ralph", "runs", note.run, "processes"), note.run)
-            Ours(root, note.change, note.run).recover()
-    return workspace.recover(repository, root)
+    def put_right(note: Note) -> None:
+        ours = Ours(root, note.change, note.run)  # which looks for its last sign of life, before we change that
+        process.end_orphans(os.path.join(root, ".ralph", "runs", note.run, "processes"), note.run)
+        ours.recover()
+
+    return workspace.recover(repository, root, put_right)

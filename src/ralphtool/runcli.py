@@ -32,6 +32,7 @@ from ralphtool import settings as settings_module
 from ralphtool.change import Change
 from ralphtool.errors import InvalidValue, RalphError, SpecError, UsageError, shorten
 from ralphtool.executors.here import Here, Place
+from ralphtool.git import Repository
 from ralphtool.history import History
 from ralphtool.loop import Loop, Parts, Result
 from ralphtool.ours import Ours
@@ -95,6 +96,9 @@ def run(change: str | None, spec: str | None, agent_command: str | None, as_json
 
 def _recover_ours(root: str) -> None:
     """After runs that were killed: what their agents did to our files is put back before anybody reads them."""
+    repository = Repository.find(root)
+    if repository and (note := workspace.waiting(repository, root)) and locks.read_lock(root, note.change) is None:
+        _recover_from(root, note.change, note.run)
     for name in sorted(os.listdir(locks.locks_dir(root))) if os.path.isdir(locks.locks_dir(root)) else ():
         change = name.removesuffix(".lock")
         lock = locks.read_lock(root, change) if name.endswith(".lock") and project.is_name(change) else None
@@ -103,10 +107,11 @@ def _recover_ours(root: str) -> None:
 
 
 def _recover_from(root: str, change: str, session_id: str) -> None:
+    ours = Ours(root, change, session_id)  # which looks for its last sign of life, before we change that
     record = os.path.join(root, ".ralph", "runs", session_id, "processes")
     for name in process.end_orphans(record, session_id):
         click.echo(f"A process that the last run left was ended: {printable(name)}", err=True)
-    for found in Ours(root, change, session_id).recover():
+    for found in ours.recover():
         click.echo(f"The agent of the last run had changed {printable(found.path)}: it is put back", err=True)
 
 
@@ -189,6 +194,9 @@ class _Run:
         told = place.open(self.id, [self.spec.path])
         try:
             result = self._loop(history, log, place, gates, told)
+        except BaseException:
+            place.keep_interrupted(self.id)
+            raise
         finally:
             self.is_closing = True
             place.close()
@@ -201,42 +209,54 @@ class _Run:
         spec = specs.open(place.root, self.spec.change, self.spec.ref)
         prd_ids = _prd_ids(spec)
         ours = Ours(self.root, self.spec.change, self.id)
-        with process.Keeper(os.path.join(self.folder, "processes")) as keeper:
-            executor = Here(
-                Place(
-                    workspace=place,
-                    keeper=keeper,
-                    runners=self.runners,
-                    log=log,
-                    ours=ours,
-                    settings=self.settings,
-                    session_id=self.id,
-                    change=self.spec.change,
-                    ref=self.spec.ref,
-                    prd_ids=prd_ids,
-                    folder=self.folder,
-                )
+        self._announce(log, spec, place, gates, told)
+        try:
+            with process.Keeper(os.path.join(self.folder, "processes")) as keeper:
+                executor = self._executor(place, keeper, log, ours, prd_ids)
+                return self._joined(history, log, place, gates, executor).run()
+        except BaseException:
+            ours.put_right()
+            raise
+        finally:
+            ours.forget()
+
+    def _executor(
+        self, place: Workspace, keeper: process.Keeper, log: events.Log, ours: Ours, prd_ids: Sequence[str]
+    ) -> Here:
+        return Here(
+            Place(
+                workspace=place,
+                keeper=keeper,
+                runners=self.runners,
+                log=log,
+                ours=ours,
+                settings=self.settings,
+                session_id=self.id,
+                change=self.spec.change,
+                ref=self.spec.ref,
+                prd_ids=prd_ids,
+                folder=self.folder,
             )
-            loop = Loop(
-                Parts(
-                    change=Change(self.root, self.id, self.spec.change, self.spec.ref, place, history),
-                    folder=self.folder,
-                    settings=self.settings,
-                    gates=gates,
-                    executor=executor,
-                    agents=[runner.name for runner in self.runners],
-                    log=log,
-                    stop=lambda: self.interrupts > 0,
-                )
+        )
+
+    def _joined(
+        self, history: History, log: events.Log, place: Workspace, gates: Sequence[str], executor: Here
+    ) -> Loop:
+        return Loop(
+            Parts(
+                change=Change(self.root, self.id, self.spec.change, self.spec.ref, place, history),
+                folder=self.folder,
+                settings=self.settings,
+                gates=gates,
+                executor=executor,
+                agents=[runner.name for runner in self.runners],
+                log=log,
+                stop=lambda: self.interrupts > 0,
             )
-            self._announce(log, spec, place, gates, told, loop)
-            try:
-                return loop.run()
-            finally:
-                ours.forget()
+        )
 
     def _announce(
-        self, log: events.Log, spec: Spec, place: Workspace, gates: Sequence[str], told: Sequence[str], loop: Loop
+        self, log: events.Log, spec: Spec, place: Workspace, gates: Sequence[str], told: Sequence[str]
     ) -> None:
         run = self.settings.run
         log.add(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+from itertools import count
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ralphtool import files, guard
+from ralphtool import branch, files, guard
 from ralphtool.errors import from_os_error
 from ralphtool.git import GitError, Paths, Repository, printable
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 ATTEMPTS = "refs/ralph/attempts/"
 _BASE = "refs/ralph/base/"
+_START = "refs/ralph/start/"  # the branch's first commit, with the change as its author left it
 _INTERRUPTED = "refs/ralph/interrupted/"
 
 
@@ -70,7 +72,8 @@ class Tree:
         if grown != tree or not start:
             message = f"ralphtool: the change {self.change}\n\nRalph-Change: {self.change}\n"
             first = self.repository.commit(grown, [start] if start else [], message)
-        self.repository.set_refs({self.ref: first, **({_BASE + self.change: start} if start else {})})
+        base = {_BASE + self.change: start} if start else {}
+        self.repository.set_refs({self.ref: first, _START + self.change: first, **base})
         self._advance(str(first), grown)
         return [f"work happens on the branch {self.branch}"]
 
@@ -93,7 +96,7 @@ class Tree:
         self._put(tree)
         self._began_with = tree
         self._lend_index()
-        self.internals.remember()
+        self.internals.remember(self.tip)
         return trouble
 
     def _merged(self, kept: str) -> tuple[str, str | None]:
@@ -151,6 +154,8 @@ class Tree:
 
     def take(self) -> Taken:
         findings = self.internals.touched()
+        if self._branch_now() != self.tip:
+            self.repository.set_refs({self.ref: self.tip})  # an agent's own commits prove nothing
         self._files = None
         try:
             tree, changed = self._snapshot(self._began_with)
@@ -161,6 +166,13 @@ class Tree:
             return Taken(None, findings=tuple(findings), trouble=str(from_os_error(error)))
         paths = dict.fromkeys(printable(path) for one in changed for path in (one.old_path, one.path))
         return Taken(tree, tuple(paths), contents, tuple(findings + self._embedded(changed)))
+
+    def _branch_now(self) -> str | None:
+        """Where the branch is; read without git where it can be, since this is asked in every iteration."""
+        try:
+            return files.read(os.path.join(self.repository.common, self.ref)).decode().strip()
+        except (OSError, UnicodeDecodeError):
+            return self.repository.resolve(self.ref)
 
     def _snapshot(self, before: str) -> tuple[str, list[Changed]]:
         """The tree of all that is there, and what differs. What was there before us, unknown to git, is not in it."""
@@ -208,6 +220,12 @@ class Tree:
         self._files = tree if was_known else None
         return tree
 
+    def at_start(self, folder: str, named: str) -> bool:
+        commit = self.repository.resolve(_START + self.change) or self.repository.resolve(_BASE + self.change)
+        if commit:
+            branch.write_out(self.repository, self.root, self.change, commit, folder, named)
+        return commit is not None
+
     def disturbed(self) -> None:
         self._files = None
 
@@ -252,4 +270,6 @@ class Tree:
             return  # it can't be read, so it can't be kept either
         if changed:
             commit = self.repository.commit(tree, [self.tip], f"ralphtool: {self.change}, interrupted\n")
-            self.repository.set_refs({_INTERRUPTED + run: commit})
+            taken = self.repository.refs(_INTERRUPTED)
+            number = next(number for number in count(1) if f"{_INTERRUPTED}{run}-{number}" not in taken)
+            self.repository.set_refs({f"{_INTERRUPTED}{run}-{number}": commit})

@@ -20,7 +20,7 @@ from ralphtool.internals import Internals
 from ralphtool.tree import Taken, Tree
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ralphtool.away import Note
 
@@ -36,6 +36,13 @@ class Workspace(Protocol):
     @property
     def tree(self) -> str | None:
         """What the iteration began with."""
+        ...
+
+    def at_start(self, folder: str, named: str) -> bool:
+        """Writes the spec as it was when work began into a folder; False where nobody knows.
+
+        `named` is the change's file, where its format has no place of its own.
+        """
         ...
 
     def disturbed(self) -> None:
@@ -98,6 +105,9 @@ class Folder:
     def __init__(self, root: str) -> None:
         self.root = root
 
+    def at_start(self, folder: str, named: str) -> bool:
+        return False
+
     def disturbed(self) -> None:
         pass
 
@@ -151,6 +161,7 @@ class Here(Tree):
         self._lock_tree()
         told = [text for text in [_recover_locked(self.repository, self.root)] if text]
         self.away.refuse_if_busy()
+        self.internals.forget()
         self._prepare_index()
         self.repository.ensure_identity()
         own = [self.relative(path) for path in own_files]
@@ -253,14 +264,17 @@ class Here(Tree):
         self._prepare_index()
         self.repository.ensure_identity()
         known = self.repository.resolve(self.ref)
+        is_ours = self.repository.head() == self.ref  # else the user has been here since
         if not os.path.exists(self.repository.index):
             self.repository.run("read-tree", known or "--empty")
         if known:
             self._advance(known, self.repository.tree_of(known))
             self._know(note)
-            self.internals.recover()
+            if is_ours:
+                self.internals.recover()
             self.keep_interrupted(note.run)
-        is_ours = self.repository.head() == self.ref  # else the user has been here since
+            if is_ours and self.internals.tip:
+                self.repository.set_refs({self.ref: self.internals.tip})
         if is_ours and note.commit and note.head not in (self.ref, note.commit):
             self.repository.set_refs({note.head: note.commit})
 
@@ -268,7 +282,7 @@ class Here(Tree):
         self.away.give_back(self._check_out_theirs)
 
     def _check_out_theirs(self, note: Note) -> None:
-        commit = self.repository.resolve(self.ref) if note.head == self.ref else note.commit
+        commit = self.repository.resolve(note.head) if note.commit else None
         self._know(note)
         self._files = None
         self._put(self.repository.tree_of(commit) if commit else self.repository.empty_tree())
@@ -276,6 +290,7 @@ class Here(Tree):
 
     def close(self) -> None:
         try:
+            self.internals.recover()
             self.internals.unlock()
             self._give_back()
             self.internals.forget()
@@ -297,11 +312,14 @@ class Worktree(Tree):
     def open(self, run: str, own_files: Sequence[str]) -> list[str]:
         told = self._start_at_home(own_files)
         self._use(self._made())
+        self.internals.recover()
         self.internals.unlock()
         _drop_lock(self.repository.index)
         if not os.path.exists(self.repository.index):
             os.makedirs(os.path.dirname(self.repository.index), exist_ok=True)
             self.repository.run("read-tree", "--empty")
+        elif not self.is_new:
+            self.keep_interrupted(self.change)
         self._put(self._tip_tree)
         self.repository.set_head(self.ref)
         return [*told, f"work happens in {self.place}"]
@@ -340,6 +358,7 @@ class Worktree(Tree):
 
     def close(self) -> None:
         """The tree stays for the next run: it is filled, and set up."""
+        self.internals.forget()
 
 
 def waiting(repository: Repository, project: str) -> Note | None:
@@ -347,13 +366,18 @@ def waiting(repository: Repository, project: str) -> Note | None:
     return Here(repository, project, "any").away.note()
 
 
-def recover(repository: Repository, project: str) -> str:
-    """Gives the user's tree back after a run that was killed; tells what was done, if anything was."""
+def recover(repository: Repository, project: str, first: Callable[[Note], None] = lambda note: None) -> str:
+    """Gives the user's tree back after a run that was killed; tells what was done, if anything was.
+
+    `first` is called when it is sure that nobody is at work there.
+    """
     place = Here(repository, project, "any")
     if place.away.note() is None:
         return ""
     place._lock_tree()
     try:
+        if note := place.away.note():
+            first(note)
         return _recover_locked(repository, project)
     finally:
         place._unlock_tree()

@@ -13,6 +13,7 @@ from ralphtool import files, gates, guard, judge, secrets, session, specs
 from ralphtool.agents import End, Event, Failure, Job, Tool, Usage
 from ralphtool.errors import RalphError
 from ralphtool.executors import Assignment, Report
+from ralphtool.ours import make_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -89,6 +90,7 @@ class Here:
 
     def _ensure_folders(self, assignment: Assignment) -> None:
         """An agent, or its `git clean`, may have taken away what is ours."""
+        make_plain(self.place.ours.folder)
         self.place.log.mend()
         os.makedirs(assignment.directory, exist_ok=True)
 
