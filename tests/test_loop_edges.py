@@ -275,6 +275,7 @@ def test_a_commit_that_the_user_makes_after_a_kill_stays(lab: Lab) -> None:
     process = lab.start()
     assert wait_until((lab.root / "half.txt").exists)
     kill(process)
+    time.sleep(3.5)
     lab.git("checkout", "--quiet", "--force", "main")
     lab.write("mine.txt", "mine\n")
     lab.git("add", "mine.txt")

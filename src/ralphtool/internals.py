@@ -60,6 +60,12 @@ class Internals:
         if known != (self._files, self._refs, self.tip):
             self._write()
 
+    def expect(self, tip: str) -> None:
+        """The run itself is about to move its branch."""
+        self.tip = tip
+        if self._files:
+            self._write()
+
     @property
     def _record(self) -> str:
         return os.path.join(self.repository.gitdir, "ralph", "internals.json")

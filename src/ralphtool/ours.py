@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from ralphtool import files, session
+from ralphtool import events, files, session
 from ralphtool.errors import CorruptState, RalphError, SessionNotFound
 from ralphtool.guard import Finding
 from ralphtool.history import History
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ralphtool.session import State
 
 _HISTORY = ("progress.json", "progress.journal")
-_BREATH = 3.0  # seconds: a run that is at work shows it more often
 
 
 class _Copy(Struct, frozen=True):
@@ -54,7 +53,8 @@ class Ours:
         self._known: dict[str, _Copy | None] = {}
         self._copies = files.private_path("ralph", f"kept-{session_id}", "record")
         self._state: State | None = None
-        self._last_sign = _last_sign(os.path.join(self.folder, "runs", session_id))
+        # Without records nobody can tell: then it may have been at work until now.
+        self._last_sign = events.last_sign(os.path.join(self.folder, "runs", session_id)) or time.time()
 
     def remember(self, state: State) -> None:
         self._state = state
@@ -115,7 +115,7 @@ class Ours:
     def _is_newer(self, name: str) -> bool:
         """Whether somebody changed a file when the run was over already: then it was no agent."""
         try:
-            return os.lstat(os.path.join(self.folder, name)).st_ctime > self._last_sign + _BREATH
+            return os.lstat(os.path.join(self.folder, name)).st_ctime > self._last_sign + events.BREATH
         except OSError:
             return False
 
@@ -171,6 +171,7 @@ class Ours:
     def put_right(self) -> None:
         """The run ends in the middle of an iteration: what its agent has changed is put back."""
         if self._known:
+            self._last_sign = time.time()
             self._forget_own()
             self.touched(os.path.join(self.folder, "runs", self.session_id, "touched"), (), is_over=True)
 
@@ -181,12 +182,6 @@ class Ours:
     def forget(self) -> None:
         """Removes the copies."""
         files.clear(os.path.dirname(self._copies))
-
-
-def _last_sign(run: str) -> float:
-    """When a run last showed that it was at work. Without its records nobody can tell, and it may be now."""
-    signs = [os.path.join(run, name) for name in ("processes", "events.jsonl")]
-    return max((os.stat(path).st_mtime for path in signs if os.path.exists(path)), default=time.time())
 
 
 def make_plain(folder: str) -> None:

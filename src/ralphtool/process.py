@@ -111,8 +111,19 @@ def end_orphans(path: str, session_id: str) -> list[str]:
 
     ended = _kill_until_none(find, patience=5.0)
     if noted:
-        os.close(files.open_here(path, os.O_WRONLY | os.O_TRUNC))
+        _empty(path)
     return sorted(ended.values())
+
+
+def _empty(path: str) -> None:
+    """Without changing its time, which tells when the run was last at work."""
+    fd = files.open_here(path, os.O_WRONLY)
+    try:
+        info = os.fstat(fd)
+        os.ftruncate(fd, 0)
+        os.utime(fd, ns=(info.st_atime_ns, info.st_mtime_ns))
+    finally:
+        os.close(fd)
 
 
 def _noted(path: str) -> dict[int, str]:

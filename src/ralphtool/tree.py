@@ -240,6 +240,7 @@ class Tree:
         refs = {f"{ATTEMPTS}{attempt}": str(commit)} if attempt else {}
         if tree:
             self._advance(str(commit), tree)
+            self.internals.expect(self.tip)  # before it is there: after a kill the branch is put to what is expected
         self.repository.set_refs({**refs, self.ref: self.tip})
         if story and self._proven is not None:
             self._proven[story] = str(commit)

@@ -13,7 +13,7 @@ import shutil
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from ralphtool import files, locks
+from ralphtool import events, files, locks
 from ralphtool.away import Away, Busy
 from ralphtool.git import GitError, Paths, Repository, printable
 from ralphtool.internals import Internals
@@ -264,7 +264,7 @@ class Here(Tree):
         self._prepare_index()
         self.repository.ensure_identity()
         known = self.repository.resolve(self.ref)
-        is_ours = self.repository.head() == self.ref  # else the user has been here since
+        is_ours = self._is_as_left(note)  # else the user has been here since
         if not os.path.exists(self.repository.index):
             self.repository.run("read-tree", known or "--empty")
         if known:
@@ -277,6 +277,14 @@ class Here(Tree):
                 self.repository.set_refs({self.ref: self.internals.tip})
         if is_ours and note.commit and note.head not in (self.ref, note.commit):
             self.repository.set_refs({note.head: note.commit})
+
+    def _is_as_left(self, note: Note) -> bool:
+        """Whether nobody has switched branches since the run was killed. Its agent may have, before."""
+        if self.repository.head() == self.ref:
+            return True
+        last = events.last_sign(os.path.join(self.root, ".ralph", "runs", note.run))
+        switched = os.stat(os.path.join(self.repository.gitdir, "HEAD")).st_mtime
+        return last is not None and switched <= last + events.BREATH
 
     def _give_back(self) -> None:
         self.away.give_back(self._check_out_theirs)
