@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from bench_history import Sample
 CHECKOUT = Path(__file__).resolve().parent.parent
 COMMAND = str(Path(sys.executable).with_name("ralphtool"))
 BASH_LOOP = str(CHECKOUT / "scripts/bench_loop.sh")
-FEW, MANY = 5, 30  # iterations: the difference of two runs is free of what starting and ending costs
+FEW, MANY = 5, 30  # iterations; of two runs of the bash loop the difference counts, free of what a start costs
 AGENT = """\
 #!/bin/sh
 token=$(sed -n 's/^token: //p')
@@ -71,9 +72,14 @@ class Lab:
         return spent
 
     def ours(self, entries: int = 0) -> float:
-        """Seconds for an iteration of ralphtool."""
-        command = [COMMAND, "run", "--agent-command", str(self.agent)]
-        return self._per_iteration(lambda stories: self.timed(command, self.project(stories, entries)))
+        """Seconds for an iteration of ralphtool: from the first one's beginning to the last one's, by the record."""
+        root = self.project(MANY, entries)
+        command = [COMMAND, "run", "--json", "--agent-command", str(self.agent)]
+        done = subprocess.run(command, cwd=root, env=self.env, check=True, stdout=subprocess.PIPE)
+        events = [json.loads(line) for line in done.stdout.splitlines()]
+        began = [datetime.fromisoformat(one["at"]) for one in events if one["type"] == "iteration_started"]
+        shutil.rmtree(root)
+        return (began[-1] - began[0]).total_seconds() / (len(began) - 1)
 
     def theirs(self) -> float:
         """Seconds for an iteration of the bash loop."""

@@ -139,6 +139,7 @@ class Loop:
             attempt=state.attempts + 1,
             token=token,
             prompt=built.text,
+            shown=built.shown,
             agent=self.agent,
             kept=state.kept,
             fix=bool(state.decision and state.decision.action == "fix-state"),
@@ -156,7 +157,7 @@ class Loop:
         self, story: Story, before: LookBack, state: StoryStanding, token: str, task: str | None
     ) -> prompt.Prompt:
         change, spec, hidden = self.change, self.change.spec, secrets.values()
-        built = prompt.build(
+        return prompt.build(
             prompt.Material(
                 change=change.name,
                 story=story,
@@ -183,8 +184,6 @@ class Loop:
             ),
             os.path.join(change.root, ".ralph", "prompts"),
         )
-        self.history.count_references(built.shown)
-        return built
 
     def _announce(self, story: Story, assignment: Assignment, built: prompt.Prompt) -> None:
         self.log.add(

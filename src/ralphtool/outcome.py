@@ -62,6 +62,7 @@ def settle(change: Change, iteration: Iteration) -> Outcome:
         story=iteration.story.id,
         entry=drawn.entry,
         learnings=drawn.learnings,
+        shown=iteration.assignment.shown,
         commit=commit,
         tree=tree if iteration.is_done else None,
         question=_question(change, iteration) if iteration.decision.action == "manual" else None,
@@ -80,7 +81,7 @@ def carry_out(change: Change, outcome: Outcome) -> None:
         change.workspace.publish(outcome.entry.id, outcome.commit, tree=outcome.tree, story=story)
     if outcome.question:
         standing.ask(change.root, outcome.question)
-    change.history.append(outcome.entry, outcome.learnings)
+    change.history.append(outcome.entry, outcome.learnings, outcome.shown)
 
 
 def is_pending(change: Change) -> bool:

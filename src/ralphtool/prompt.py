@@ -11,6 +11,7 @@ import os
 import re
 import unicodedata
 from importlib import resources
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -29,6 +30,7 @@ _CHARACTERS = 4  # to a token, roughly
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 _FAILURE = 4000  # characters of a failure or a guidance are enough
 _LONG_RUN = 100
+_SHORTEST = 20  # characters: no learning says anything in less
 _LEAST = 1000  # characters of the story are there, however small the budget
 _MORE = "`ralphtool agent context` has the whole"
 
@@ -211,16 +213,18 @@ def _memory(material: Material, room: _Room) -> tuple[tuple[str, ...], str]:
     """Learnings, the newest ones if not all fit; error workarounds before the others."""
     ordered = sorted(material.learnings, key=lambda one: (one.type == "error-workaround", one.created_at), reverse=True)
     lines = [(None, f"- {' '.join(text.split())}") for text in reversed(material.noted)]
-    every = [*lines, *((one.id, f"- {' '.join(one.content.split())} ({one.source_prd_id})") for one in ordered)]
+    every = chain(lines, ((one.id, f"- {' '.join(one.content.split())} ({one.source_prd_id})") for one in ordered))
     left = min(_memory_room(material), room.left)
     chosen: list[tuple[str | None, str]] = []
     for id, line in every:
         if len(line) <= left:
             chosen.append((id, line))
             left -= len(line) + 1
-    if not every:
+        if left < _SHORTEST:
+            break  # of hundreds of learnings, most need not be looked at
+    if not lines and not ordered:
         return (), ""
-    hidden = len(every) - len(chosen)
+    hidden = len(lines) + len(ordered) - len(chosen)
     notice = [f"[{hidden} more learnings left out here]"] if hidden else []
     room.cut += ["the learnings"] if hidden else []
     text = "\n".join([*(line for _, line in chosen), *notice])

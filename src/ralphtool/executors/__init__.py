@@ -30,6 +30,7 @@ class Assignment(Struct, frozen=True, kw_only=True):
     attempt: int
     token: str
     prompt: str
+    shown: tuple[str, ...]  # the learnings that are in it
     agent: int  # which of the agents, in the order in which they were given
     kept: str | None  # the commit of an earlier attempt to go on from
     fix: bool  # run the set-up commands first

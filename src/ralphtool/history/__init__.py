@@ -77,13 +77,18 @@ class History(Store):
 
     # --- adding ---------------------------------------------------------------------------------
 
-    def append(self, entry: Entry, learnings: Iterable[Learning] = ()) -> Batch:
+    def append(self, entry: Entry, learnings: Iterable[Learning] = (), shown: Iterable[str] = ()) -> Batch:
         """Adds an entry, and what was learnt with it, at once. Tells what was new, with the ids that it got.
 
         The entry has to follow the last one of its PRD. One that is there already is not added again.
+        `shown` are the ids of learnings that were in its prompt: each is counted once more.
         """
-        batch = Batch(entries=(entry,), learnings=tuple(learnings))
-        return self.write(lambda state: batch)
+        learnings, wanted = tuple(learnings), Counter(shown)
+
+        def make(state: State) -> Batch:
+            return Batch(entries=(entry,), learnings=learnings, referenced=_referenced(state, wanted))
+
+        return self.write(make)
 
     def append_next(self, prd_id: str, make: Callable[[int], Entry]) -> Entry:
         """Adds the entry that is made for the next iteration of a PRD, whoever else is adding."""
@@ -126,14 +131,8 @@ class History(Store):
         """Counts that these learnings have been put into a prompt once more."""
         wanted = Counter(ids)
 
-        def make(state: State) -> Batch:
-            found = [learning for id in wanted if (learning := state.catalog.learning(id))]
-            return Batch(
-                referenced=tuple(Reference(_about(one), one.times_referenced + wanted[one.id]) for one in found)
-            )
-
         if wanted:
-            self.write(make)
+            self.write(lambda state: Batch(referenced=_referenced(state, wanted)))
 
     # --- everything -----------------------------------------------------------------------------
 
@@ -245,6 +244,11 @@ class History(Store):
 
     def _rows(self, question: str, *values: str | int) -> list[Any]:
         return self.ask(lambda state: state.catalog.rows(question, *values))
+
+
+def _referenced(state: State, wanted: Counter[str]) -> tuple[Reference, ...]:
+    found = [learning for id in wanted if (learning := state.catalog.learning(id))]
+    return tuple(Reference(_about(one), one.times_referenced + wanted[one.id]) for one in found)
 
 
 def _about(learning: Learning) -> About:
