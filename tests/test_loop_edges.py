@@ -320,3 +320,21 @@ def test_entries_of_another_run_survive_an_agent_that_touches_our_files(lab: Lab
     assert lab.loop().exit_code == 0
     assert [id for id, _ in lab.endings()] == ["other-1", "add-login-1-1", "add-login-1-2", "add-login-2-1"]
     assert "# mine" not in lab.read(".ralph/config.toml")
+
+
+@pytest.mark.parametrize(
+    ("guard", "said"),
+    [("off", "nobody looked at the diff"), ("warn", "only warned"), ("fail", "found nothing dishonest")],
+)
+def test_why_something_is_done_claims_no_more_than_was_looked_at(lab: Lab, guard: str, said: str) -> None:
+    lab.repository(guard=guard)
+    lab.write("tests/test_a.py", "def test_a():\n    assert 1 + 1 == 2\n")
+    lab.git("add", "tests")
+    lab.git("commit", "--quiet", "--message=a test")
+    cheat = [] if guard == "fail" else [{"delete": "tests/test_a.py"}]
+    lab.play(turn("1", *cheat, *DONE))
+    lab.loop("--max-iterations", "1")
+    told = lab.run("explain", "add-login-1-1").stdout
+    assert said in told
+    assert "there is no gate" in told
+    assert "green" not in told

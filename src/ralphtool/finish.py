@@ -11,14 +11,12 @@ from ralphtool import files, standing
 from ralphtool.branch import BRANCHES, FINISHED
 from ralphtool.errors import ChangeNotFound
 from ralphtool.git import GitError, Repository
+from ralphtool.tree import BASE, START
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ralphtool.git import Changed
-
-_BASE = "refs/ralph/base/"
-_START = "refs/ralph/start/"
 
 
 class Finished(Struct, frozen=True):
@@ -51,7 +49,7 @@ def squash(repository: Repository, root: str, change: str) -> Finished:
         _refuse_obstacles(repository, change, changed)
         with room:
             _apply(repository, change, old, new)
-    over = (ref, _BASE + change, _START + change)
+    over = (ref, BASE + change, START + change)
     repository.set_refs({FINISHED + change: commit, **dict.fromkeys(over)})
     _forget(root, change)
     return Finished(f"ralph/{change}", commit, tuple(one.path for one in changed))
@@ -107,7 +105,7 @@ class _Room:
     def __init__(self, repository: Repository, change: str, paths: Sequence[str]) -> None:
         self.repository = repository
         self._index = os.path.join(repository.gitdir, "index")
-        base = repository.resolve(_BASE + change)
+        base = repository.resolve(BASE + change)
         scope = f"{base}..{BRANCHES}{change}" if base else f"{BRANCHES}{change}"
         first = repository.text("rev-list", "--reverse", scope).split("\n")[0]
         known = repository.files_at(first, ".") if first else {}

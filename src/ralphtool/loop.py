@@ -283,6 +283,7 @@ class Loop:
             tasks_total=len(story.tasks),
             files=report.paths[:_SHOWN_FILES],
             findings=report.findings,
+            guard=self.settings.run.guard,
             ended=report.left,
             blocker_check=iteration.check.found if verdict.blocker else None,
             seconds={"agent": round(report.agent_seconds, 3), "gates": round(report.gate_seconds, 3)},

@@ -125,13 +125,22 @@ def _led_here(entry: Entry) -> list[str]:
 def _reasons(entry: Entry, verdict: dict[str, Any]) -> list[str]:
     reasons = [printable(str(one)) for one in verdict.get("reasons") or []]
     if entry.status == "completed":
-        reasons = ["the agent ended well and gave this iteration's promise", "every task is ticked"]
-        reasons += ["no gate is newly red", "nothing in the diff is dishonest"]
+        reasons = ["the agent ended well and gave this iteration's promise", printable(entry.summary or "")]
+        reasons += _of_the_guard(verdict)
     for one in verdict.get("findings") or []:
         reasons.append(printable(f"diff: {one.get('kind')} {one.get('path')} {one.get('detail')}"))
     if verdict.get("blocker_check"):
         reasons.append(printable(f"the blocker was looked into: {verdict['blocker_check']}"))
     return reasons or [printable(entry.summary or entry.status)]
+
+
+def _of_the_guard(verdict: dict[str, Any]) -> list[str]:
+    """What was made of the diff; an attempt whose records are gone does not tell."""
+    if verdict.get("guard") == "off":
+        return ["the guard was off: nobody looked at the diff"]
+    if verdict.get("findings"):
+        return ["the guard only warned about the diff"]
+    return ["the guard found nothing dishonest in the diff"] if verdict.get("guard") else []
 
 
 def _gate(event: dict[str, Any]) -> str:

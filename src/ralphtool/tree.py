@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from ralphtool.internals import Internals
 
 ATTEMPTS = "refs/ralph/attempts/"
-_BASE = "refs/ralph/base/"
-_START = "refs/ralph/start/"  # the branch's first commit, with the change as its author left it
+BASE = "refs/ralph/base/"
+START = "refs/ralph/start/"  # the branch's first commit, with the change as its author left it
 _INTERRUPTED = "refs/ralph/interrupted/"
 
 
@@ -72,8 +72,8 @@ class Tree:
         if grown != tree or not start:
             message = f"ralphtool: the change {self.change}\n\nRalph-Change: {self.change}\n"
             first = self.repository.commit(grown, [start] if start else [], message)
-        base = {_BASE + self.change: start} if start else {}
-        self.repository.set_refs({self.ref: first, _START + self.change: first, **base})
+        base = {BASE + self.change: start} if start else {}
+        self.repository.set_refs({self.ref: first, START + self.change: first, **base})
         self._advance(str(first), grown)
         return [f"work happens on the branch {self.branch}"]
 
@@ -221,7 +221,7 @@ class Tree:
         return tree
 
     def at_start(self, folder: str, named: str) -> bool:
-        commit = self.repository.resolve(_START + self.change) or self.repository.resolve(_BASE + self.change)
+        commit = self.repository.resolve(START + self.change) or self.repository.resolve(BASE + self.change)
         if commit:
             branch.write_out(self.repository, self.root, self.change, commit, folder, named)
         return commit is not None
@@ -251,7 +251,7 @@ class Tree:
         return self._proven
 
     def _read_checkpoints(self) -> dict[str, str]:
-        base = self.repository.resolve(_BASE + self.change)
+        base = self.repository.resolve(BASE + self.change)
         scope = f"{base}..{self.ref}" if base else self.ref
         one_line = "valueonly,separator=%x2C)"
         form = f"%H%x00%(trailers:key=Ralph-Change,{one_line}%x00%(trailers:key=Ralph-Story,{one_line}"
