@@ -90,17 +90,26 @@ def test_replacing_an_object_of_gits_hides_nothing(lab: Lab) -> None:
     lab.write("tests/test_a.py", "def test_a():\n    assert 1 + 1 == 2\n")
     lab.git("add", "tests")
     lab.git("commit", "--quiet", "--message=a test")
-    swap = "git replace $(git rev-parse HEAD:tests/test_a.py) $(git hash-object -w README.md)"
-    lab.play(turn("1", {"run": swap}, {"delete": "tests/test_a.py"}, *DONE[1:]), default=DONE)
+    weaker = {"write": "tests/test_a.py", "text": "def test_a():\n    assert True\n"}
+    swap = "git replace $(git rev-parse HEAD:tests/test_a.py) $(git hash-object -w tests/test_a.py)"
+    lab.play(turn("1", weaker, {"run": swap}, *DONE[1:]), default=DONE)
     lab.loop("--max-iterations", "1")
     assert [entry["status"] for entry in lab.entries()] == ["failed"]
-    assert "test-deleted tests/test_a.py" in lab.entries()[0]["summary"]
+    assert "assertion-weakened tests/test_a.py" in lab.entries()[0]["summary"]
 
 
 def test_ticks_of_other_stories_are_never_done_even_where_the_guard_only_warns(lab: Lab) -> None:
     lab.repository(guard="warn")
     tick_all = {"run": f"sed -i 's/\\[ \\]/[x]/' {TASKS}"}
     lab.play(turn("1", tick_all, {"complete": True}), default=DONE)
+    assert lab.loop().exit_code == 0
+    assert lab.checkpoints() == ["1", "2"]
+
+
+def test_ticks_of_other_stories_are_not_done_in_the_next_run_either(lab: Lab) -> None:
+    lab.repository(guard="warn")
+    lab.play(turn("1", {"run": f"sed -i 's/\\[ \\]/[x]/' {TASKS}"}, {"complete": True}), default=DONE)
+    assert lab.loop("--max-iterations", "1").exit_code == 1
     assert lab.loop().exit_code == 0
     assert lab.checkpoints() == ["1", "2"]
 
@@ -178,6 +187,7 @@ def test_an_answer_survives_a_kill_and_is_not_taken_for_the_next_question(lab: L
     prompts = sorted(lab.root.glob(".ralph/runs/*/*/prompt.md"), key=lambda path: path.stat().st_mtime_ns)
     assert "A human answered: Try harder." in prompts[-1].read_text()
     assert "Try harder." not in lab.question().read_text(), "the new question is not answered yet"
+    assert [id for id, _ in lab.endings() if id.startswith("add-login-1-")] == ["add-login-1-1", "add-login-1-2"]
     assert [path.name for path in lab.root.glob(".ralph/questions/answered/*")] == ["add-login-1-1.md"]
 
 
@@ -233,6 +243,7 @@ def test_an_agents_own_commits_prove_nothing_when_it_is_interrupted(lab: Lab, wo
     process = lab.start()
     assert wait_until(mark.exists)
     kill(process, 2)
+    assert "all-done" not in lab.git("log", "--format=%s", "ralph/add-login")
     lab.play(default=[{"say": "nothing"}])
     assert lab.loop("--max-iterations", "1").exit_code == 1
     assert lab.endings() == [("add-login-1-1", "failed")]
