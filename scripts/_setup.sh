@@ -39,6 +39,32 @@ need_openspec() {
   [ -x .tools/openspec/node_modules/.bin/openspec ] || npm_install .tools/openspec @fission-ai/openspec@1.13.2
 }
 
+# The real agent programs that the tests drive, offline. `need_agents all` brings the slower ones too.
+need_agents() {
+  need_node
+  need_npm_agent claude @anthropic-ai/claude-code@2.1.197
+  need_npm_agent codex @openai/codex@0.166.0
+  [ "${1:-}" = all ] || return 0
+  need_npm_agent gemini @google/gemini-cli@0.61.0
+  need_npm_agent opencode opencode-ai@1.18.18
+  need_python_agent aider aider-chat==0.86.2
+  need_python_agent mini mini-swe-agent==2.4.6 litellm==1.81.10
+}
+
+need_npm_agent() {
+  [ -x ".tools/agents/$1/node_modules/.bin/$1" ] || { say "installing $2"; npm_install ".tools/agents/$1" "$2"; }
+}
+
+# Each in an environment of its own: they pin what they need, and don't agree about it.
+need_python_agent() {
+  local name=$1
+  shift
+  [ ! -x ".tools/agents/$name/bin/$name" ] || return 0
+  say "installing $1"
+  new_venv "$(find_python)" ".tools/agents/$name"
+  quiet ".tools/agents/$name/bin/python" -m pip install --disable-pip-version-check "$@"
+}
+
 find_python() {
   local name
   for name in "${PYTHON:-python3}" python3.14 python3.13 python3.12 python3.11; do

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import bench_agents
 import bench_history
 import bench_loop
 
@@ -304,6 +305,7 @@ def main() -> int:
         os.chdir(CHECKOUT)
         results += bench_history.measure(Path(top), chosen.rounds, chosen.only)
         results += bench_loop.measure(Path(top), chosen.rounds, chosen.only)
+        results += bench_agents.measure(Path(top), chosen.rounds, chosen.only)
     if not results:
         raise SystemExit(f"no row contains {chosen.only!r}")
     if chosen.json:

@@ -76,6 +76,8 @@ class Result:
 class Ralph:
     """A project folder, and the real command run in it. Each has its own HOME and TMPDIR."""
 
+    longest = 60.0  # seconds that a command may take before something must be stuck
+
     def __init__(self, top: Path) -> None:
         self.root = top / "project"
         self.tmp = top / "tmp"
@@ -93,7 +95,12 @@ class Ralph:
         if session is not None:
             environment["RALPH_SESSION"] = session
         done = subprocess.run(
-            [COMMAND, *arguments], input=stdin, cwd=cwd or self.root, env=environment, capture_output=True, timeout=60
+            [COMMAND, *arguments],
+            input=stdin,
+            cwd=cwd or self.root,
+            env=environment,
+            capture_output=True,
+            timeout=self.longest,
         )
         return Result(done)
 

@@ -313,7 +313,13 @@ def test_an_agent_that_got_over_its_trouble_is_judged_by_its_work() -> None:
     assert not but(failure=Failure("context", "too long"), claim=Claim()).too_big
 
 
-@pytest.mark.parametrize("ending", ["wall-clock", "silence", "too-much", "no-room", "budget"])
+@pytest.mark.parametrize("ending", ["wall-clock", "silence", "retrying"])
+def test_an_agent_that_did_nothing_but_try_again_when_we_ended_it_is_nobodys_fault(ending: Any) -> None:
+    verdict = but(ending=ending, end=FAILED_END, claim=Claim(), failure=RATE_LIMIT)
+    assert verdict.status == "transient"
+
+
+@pytest.mark.parametrize("ending", ["too-much", "no-room", "budget"])
 def test_an_agent_that_we_ended_had_no_passing_trouble(ending: Any) -> None:
     verdict = but(ending=ending, end=FAILED_END, claim=Claim(), failure=RATE_LIMIT)
     assert verdict.status == "partial"
@@ -363,7 +369,18 @@ def test_reasons_are_single_lines_of_a_bearable_length() -> None:
 # --- done means all of it ---------------------------------------------------------------------------
 
 TASKS = ("1.1", "1.2", "1.3")
-ENDINGS = ["exit", "wall-clock", "silence", "stopped", "too-much", "no-room", "keeper-lost", "not-started", "budget"]
+ENDINGS = [
+    "exit",
+    "wall-clock",
+    "silence",
+    "stopped",
+    "too-much",
+    "no-room",
+    "keeper-lost",
+    "not-started",
+    "budget",
+    "retrying",
+]
 TROUBLES = ["rate-limit", "overload", "network", "login", "context", "other"]
 some_tasks = st.sets(st.sampled_from(TASKS)).map(frozenset)
 evidence = st.builds(
@@ -390,7 +407,11 @@ def expected(one: Evidence) -> str:
     if one.ending == "stopped":
         return "interrupted"
     told = one.failure.trouble if one.failure else None
-    if one.ending == "exit" and not one.end.ok and told in ("rate-limit", "overload", "network", "login"):
+    if (
+        one.ending in ("exit", "wall-clock", "silence", "retrying")
+        and not one.end.ok
+        and told in ("rate-limit", "overload", "network", "login")
+    ):
         return "transient"
     cheated = bool(one.findings) and one.is_guarded
     wanted = [one.task] if one.task else one.tasks

@@ -30,29 +30,46 @@ LAYERS = (
     ("guard.commands", "guard.heads", "guard.pairs", "guard.pythonchecks", "guard.spec", "guard.textchecks"),
     ("guard.coarse", "guard.compare", "guard.configs", "guard.languages", "guard.python"),
     ("agents", "analyzer", "blockers", "events", "git", "guard", "keeper", "memory", "settings", "testresults"),
+    ("agents.lines", "agents.program", "agents.rollout", "agents.trouble"),
+    ("agents.written",),
     ("agents.command", "agents.play", "away", "branch", "changes", "internals", "judge", "prompt", "transcript"),
-    ("agents.scripted", "process", "recovery", "tree"),
+    ("agents.aider", "agents.claude", "agents.codex", "agents.gemini", "agents.mini", "agents.opencode"),
+    ("agents.scripted", "process", "recovery", "roster", "tree"),
     ("workspace",),
     ("standing",),
     ("gates", "ours", "finish"),
     ("change", "executors"),
-    ("limits", "executors.here", "outcome"),
+    ("limits", "executors.meter", "outcome"),
+    ("executors.here",),
     ("loop",),
     ("specs.markdown",),
     ("specs.notes",),
     ("specs.boxed",),
     ("specs.checklist", "specs.openspec", "specs.prd", "specs.speckit"),
+    ("testing.adapters", "testing.homes", "testing.scenario"),
+    ("testing.dialects", "testing.runners"),
+    ("testing.dialects.anthropic", "testing.dialects.chat", "testing.dialects.gemini", "testing.dialects.responses"),
+    ("testing.tools",),
+    ("testing.model",),
     ("agentcli", "testing", "ui", "ui.terminal"),
     ("ui.tables",),
     ("ui.summary",),
     ("ui.live",),
-    ("progresscli", "recordcli", "runcli"),
+    ("mcpserver", "progresscli", "recordcli", "runcli"),
     ("cli",),
     ("__main__",),
 )
 ADAPTERS = {"specs.checklist", "specs.openspec", "specs.prd", "specs.speckit"}
 THIRD_PARTY = {
     "agents": {"msgspec"},
+    "agents.aider": {"msgspec"},
+    "agents.claude": {"msgspec"},
+    "agents.codex": {"msgspec"},
+    "agents.gemini": {"msgspec"},
+    "agents.lines": {"msgspec"},
+    "agents.mini": {"msgspec"},
+    "agents.opencode": {"msgspec"},
+    "agents.rollout": {"msgspec"},
     "agents.scripted": {"msgspec"},
     "analyzer": {"msgspec"},
     "away": {"msgspec"},
@@ -62,6 +79,7 @@ THIRD_PARTY = {
     "events": {"msgspec"},
     "executors": {"msgspec"},
     "executors.here": {"msgspec"},
+    "executors.meter": {"msgspec"},
     "finish": {"msgspec"},
     "gates": {"msgspec"},
     "git": {"msgspec"},
@@ -87,6 +105,7 @@ THIRD_PARTY = {
     "limits": {"msgspec"},
     "locks": {"psutil"},
     "loop": {"msgspec"},
+    "mcpserver": {"anyio", "mcp", "mcp_types"},
     "ours": {"msgspec"},
     "outcome": {"msgspec"},
     "process": {"msgspec", "psutil"},
@@ -94,9 +113,12 @@ THIRD_PARTY = {
     "prompt": {"msgspec"},
     "recordcli": {"click", "msgspec"},
     "recovery": {"msgspec"},
+    "roster": {"msgspec"},
     "runcli": {"click", "msgspec"},
     "settings": {"msgspec"},
     "standing": {"msgspec"},
+    "testing.dialects": {"msgspec"},
+    "testing.scenario": {"msgspec"},
     "testresults": {"msgspec"},
     "tree": {"msgspec"},
     "ui.live": {"rich"},
@@ -106,10 +128,19 @@ THIRD_PARTY = {
 }
 FACES = {"__main__", "agentcli", "agents.play", "cli", "progresscli", "recordcli", "runcli"}
 VIEWS = {"ui", "ui.live", "ui.summary", "ui.tables", "ui.terminal"}
-RUNNERS = {"agents.command", "agents.scripted"}
+RUNNERS = {
+    "agents.aider",
+    "agents.claude",
+    "agents.codex",
+    "agents.command",
+    "agents.gemini",
+    "agents.mini",
+    "agents.opencode",
+    "agents.scripted",
+}
 BANNED_WORDS = ("manager", "handler", "helper", "service", "engine", "util")
 LONGEST_FUNCTION = 60
-LAST_RESORTS = {("agentcli", "main"), ("cli", "main"), ("bugs", "report")}
+LAST_RESORTS = {("agentcli", "_ending"), ("cli", "main"), ("bugs", "report")}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -483,13 +483,13 @@ def test_a_rate_limit_charges_nothing(lab: Lab) -> None:
         {"tick": "1.1"},
         {"run": f"cp {later} {lab.script}", "must": True},
     ]
-    lab.play(default=[*limited, {"error": "rate-limit", "text": "slow down", "reset_in": 0.2}])
+    lab.play(default=[*limited, {"error": "rate-limit", "text": "slow down", "reset_in": 2}])
     assert lab.loop().exit_code == 0
     assert lab.endings() == [("add-login-1-1", "completed"), ("add-login-2-1", "completed")]
     assert told(lab, "verdict", "status") == ["transient", "completed", "completed"]
     assert told(lab, "iteration_started", "attempt") == [1, 1, 1]
     [waited] = told(lab, "waiting", "seconds")
-    assert 0 <= waited <= 0.2
+    assert 0 < waited <= 2
     assert "[ ] 1.1" in prompt(lab, "add-login-1-1")
     assert "# What we know" not in prompt(lab, "add-login-1-1")
     assert "half" not in lab.git("ls-tree", "--name-only", "ralph/add-login").split()
@@ -539,4 +539,4 @@ def test_an_agent_whose_limit_is_over_takes_over_again(lab: Lab, tmp_path: Path)
     (tmp_path / "twin.json").write_text(json.dumps(twin))
     lab.play(turn("1", [limited | {"reset_in": 0.1}]), turn("2", DONE))
     assert lab.loop().exit_code == 0
-    assert told(lab, "iteration_started", "agent") == ["scripted", "twin", "twin", "scripted"]
+    assert told(lab, "iteration_started", "agent") == ["scripted", "twin", "scripted"]

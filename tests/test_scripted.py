@@ -24,7 +24,7 @@ from lab import Lab
 from ralphtool import agents
 from ralphtool.agents import End, Event, Failure, Job, Message, Tool, Usage, play
 from ralphtool.agents.play import script_problems
-from ralphtool.agents.scripted import Lines, Scripted
+from ralphtool.agents.scripted import PlayedLines, Scripted
 from ralphtool.errors import InvalidValue
 
 PROMPT = "# Story 1\n\ntoken: quoted\n\nWrite the promise with this token:\n\n  token: t0k3n\n"
@@ -39,8 +39,8 @@ class Played:
         self.stdout = stdout
         self.stderr = stderr.decode()
         self.exit_code = exit_code
-        reader = Lines()
-        self.events = list(reader.feed(stdout))
+        reader = PlayedLines()
+        self.events = [*reader.feed(stdout), *reader.rest()]
         self.end = reader.end(exit_code)
 
     def tools(self) -> list[tuple[str, str]]:
@@ -696,6 +696,8 @@ EVENTS: list[Event] = [
     Tool("write", "a.py"),
     Tool("hang"),
     Usage(3),
+    Message("\ufffd"),
+    Message("?"),
     Failure("network", "gone"),
 ]
 
@@ -703,47 +705,48 @@ EVENTS: list[Event] = [
 @given(st.lists(st.integers(0, len(STREAM)), max_size=20))
 def test_lines_may_be_cut_anywhere(cuts: list[int]) -> None:
     places = sorted({0, *cuts, len(STREAM)})
-    reader = Lines()
+    reader = PlayedLines()
     events = [event for a, b in itertools.pairwise(places) for event in reader.feed(STREAM[a:b])]
     assert events == EVENTS
     assert reader.end(0) == End(True, "done")
 
 
 def test_bytes_may_come_one_by_one() -> None:
-    reader = Lines()
+    reader = PlayedLines()
     assert [event for byte in STREAM for event in reader.feed(bytes([byte]))] == EVENTS
     assert reader.end(1) == End(True, "done")
 
 
 @given(st.binary(max_size=300))
 def test_no_output_breaks_the_reader(data: bytes) -> None:
-    reader = Lines()
+    reader = PlayedLines()
     assert [event for event in reader.feed(data) if not isinstance(event, Event)] == []
     assert isinstance(reader.end(0), End)
 
 
 def test_deep_nesting_is_no_event() -> None:
-    reader = Lines()
+    reader = PlayedLines()
     deep = b'{"type": "message", "text": "x", "more": ' + b"[" * 200_000 + b"\n"
     assert list(reader.feed(deep + b'{"type": "message", "text": "y"}\n')) == [Message("y")]
 
 
 def test_the_last_final_event_counts_and_needs_no_line_end() -> None:
-    reader = Lines()
+    reader = PlayedLines()
     assert list(reader.feed(b'{"type": "end", "ok": true, "message": "a"}\n')) == []
     assert list(reader.feed(b'{"type": "end", "ok": false, "message": "b", "reason": "c"}')) == []
+    assert list(reader.rest()) == []
     assert reader.end(0) == End(False, "b", "c")
 
 
 def test_a_torn_final_event_is_none() -> None:
-    reader = Lines()
+    reader = PlayedLines()
     reader.feed(b'{"type": "end", "ok": true, "mess')
     assert reader.end(-9) == End(False, reason="ended without a final event (ended by signal 9)")
 
 
 @pytest.mark.parametrize("size", [1 << 10, 1 << 16, 64 << 20])
 def test_a_line_of_fifty_megabytes_is_dropped_and_costs_no_memory(size: int) -> None:
-    reader = Lines()
+    reader = PlayedLines()
     line = b'{"type": "message", "text": "' + b"x" * (50 << 20) + b'"}\n{"type": "message", "text": "next"}\n'
     tracemalloc.start()
     try:
@@ -757,7 +760,7 @@ def test_a_line_of_fifty_megabytes_is_dropped_and_costs_no_memory(size: int) -> 
 
 def test_a_long_line_within_the_limit_is_read() -> None:
     text = "x" * ((1 << 20) - 100)
-    assert list(Lines().feed(json.dumps({"type": "message", "text": text}).encode() + b"\n")) == [Message(text)]
+    assert list(PlayedLines().feed(json.dumps({"type": "message", "text": text}).encode() + b"\n")) == [Message(text)]
 
 
 # --- docs/scripted-agent.md -------------------------------------------------------------------------

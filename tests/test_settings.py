@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ralphtool import settings
 from ralphtool.errors import InvalidValue
-from ralphtool.settings import Agent, Memory, Prompt, Run, Settings, Verify, Wrong
+from ralphtool.settings import Agent, Memory, Price, Prompt, Run, Settings, Verify, Wrong
 
 PAGE = (Path(__file__).parent.parent / "docs/settings.md").read_text()
 
@@ -222,7 +222,7 @@ BAD = {
     # a table that is none
     "\n[runn]\nx = 1": "line 2: there is no table [runn]: did you mean [run]?",
     "[agent.x]": "line 1: there is no table [agent]: did you mean [agents]?",
-    "[xyzzy]": "line 1: there is no table [xyzzy]: there are run, verify, memory, prompt, agents.NAME",
+    "[xyzzy]": "line 1: there is no table [xyzzy]: there are run, verify, memory, prompt, agents.NAME, prices.MODEL",
     "\nrun = 3": "line 2: run must be a table, as in [run]",
     "[[run]]\n[[run]]": "line 1: run must be a table, as in [run]",
     "agents = ['claude']": "line 1: agents must hold tables, as in [agents.claude]: did you mean run.agents?",
@@ -439,7 +439,14 @@ def test_wrong_flags_are_named(tmp_path: Path, flags: dict[str, Any], wanted: st
 
 def test_every_setting_is_described() -> None:
     rows = settings.describe()
-    tables = {"run": Run, "verify": Verify, "memory": Memory, "prompt": Prompt, "agents.NAME": Agent}
+    tables = {
+        "run": Run,
+        "verify": Verify,
+        "memory": Memory,
+        "prompt": Prompt,
+        "agents.NAME": Agent,
+        "prices.MODEL": Price,
+    }
     wanted = [(name, key) for name, table in tables.items() for key in table.__struct_fields__]
     assert [(row.table, row.key) for row in rows] == wanted
     assert [row for row in rows if not row.help.endswith(".") or not row.words] == []
@@ -448,7 +455,7 @@ def test_every_setting_is_described() -> None:
 def test_the_defaults_that_are_told_are_the_defaults() -> None:
     told = [row for row in settings.describe() if row.default]
     lines = "".join(f"{row.table}.{row.key} = {row.default}\n" for row in told)
-    assert parse(lines) == Settings(agents={"NAME": Agent()})
+    assert parse(lines) == Settings(agents={"NAME": Agent()}, prices={"MODEL": Price()})
     assert {row.key: row.default for row in told if row.table == "run"}["timeout"] == '"1h"'
 
 

@@ -68,25 +68,47 @@ Example:
 
 
 def main(arguments: "Sequence[str]") -> int:
-    """Runs one command; every ending becomes one JSON object and an exit code, here."""
+    """Runs one command line; tells the exit code."""
+    arguments = [_utf8(argument) for argument in arguments]
+    answer, exit_code = _ending(lambda: _print(arguments), arguments)
+    if exit_code:
+        _complain(answer)
+    return exit_code
+
+
+def perform(name: str, words: "Sequence[str]", options: "dict[str, str]") -> "tuple[State, int]":
+    """Runs one command in this process, its words and options as they are: its answer, or its error, and the exit code.
+
+    `words` are as many as the command takes: that is the caller's to check.
+    """
+    command = _COMMANDS[name]
+    return _ending(lambda: command.run(_session_id(), Call(command, list(words), options)), [name])
+
+
+def _ending(run: "Callable[[], State]", told: "Sequence[str]") -> "tuple[State, int]":
+    """Every ending of a command becomes one object and an exit code, here."""
     try:
-        arguments = [_utf8(argument) for argument in arguments]
-        if any(argument in ("--help", "-h") for argument in _before_dashes(arguments)):
-            _write(1, HELP)
-            return 0
-        _write(1, quickjson.dumps(_run(arguments)) + "\n")
-        return 0
+        return run(), 0
     except RalphError as error:
-        return _fail(str(error), error.code, error.exit_code)
+        return failure(str(error), error.code), error.exit_code
     except OSError as error:
         wrapped = from_os_error(error)
-        return _fail(str(wrapped), wrapped.code, wrapped.exit_code)
+        return failure(str(wrapped), wrapped.code), wrapped.exit_code
     except KeyboardInterrupt:
-        return _fail("interrupted: run the command again", "INTERRUPTED", 130)
+        return failure("interrupted: run the command again", "INTERRUPTED"), 130
     except Exception as error:
         from ralphtool import bugs
 
-        return _fail(bugs.report(error, ["agent", *arguments]), "INTERNAL", 3)
+        return failure(bugs.report(error, ["agent", *told]), "INTERNAL"), 3
+
+
+def _print(arguments: "Sequence[str]") -> "State":
+    if any(argument in ("--help", "-h") for argument in _before_dashes(arguments)):
+        _write(1, HELP)
+        return {}
+    answer = _run(arguments)
+    _write(1, quickjson.dumps(answer) + "\n")
+    return answer
 
 
 def _utf8(argument: str) -> str:
@@ -107,12 +129,15 @@ def _write(fd: int, text: str) -> None:
         rest = rest[os.write(fd, rest) :]
 
 
-def _fail(message: str, code: str, exit_code: int) -> int:
+def failure(message: str, code: str) -> "State":
+    return {"success": False, "error": message, "code": code}
+
+
+def _complain(error: "State") -> None:
     try:
-        _write(2, quickjson.dumps({"success": False, "error": message, "code": code}) + "\n")
+        _write(2, quickjson.dumps(error) + "\n")
     except OSError:
         pass  # stderr is closed: the exit code is all that is left to tell
-    return exit_code
 
 
 class Call:
@@ -151,7 +176,10 @@ class Command:
 
 def _run(arguments: "Sequence[str]") -> "State":
     call = _parse(arguments)
-    return call.command.run(_session_id(), call)
+    session_id = _session_id()
+    named = zip(call.command.words, call.words, strict=True)
+    call.words = [_from_stdin() if word == "-" and name in _TEXTS else word for name, word in named]
+    return call.command.run(session_id, call)
 
 
 def _parse(arguments: "Sequence[str]") -> Call:
@@ -210,9 +238,7 @@ def _session_id() -> str:
     return session_id
 
 
-def _text_or_stdin(word: str) -> str:
-    if word != "-":
-        return word
+def _from_stdin() -> str:
     from ralphtool import files
 
     try:
@@ -428,7 +454,7 @@ def _check_in_scope(task_id: str, story: "Story", stories: "Sequence[Story]") ->
 
 
 def _learn(session_id: str, call: Call) -> "State":
-    text = _text_or_stdin(call.words[0])
+    [text] = call.words
     with session.Held(session_id) as held:
         state = held.state
         learning = session.learning(
@@ -440,7 +466,7 @@ def _learn(session_id: str, call: Call) -> "State":
 
 
 def _pattern(session_id: str, call: Call) -> "State":
-    name, description = call.words[0], _text_or_stdin(call.words[1])
+    name, description = call.words
     with session.Held(session_id) as held:
         pattern = session.pattern(name, description, call.options.get("type"))
         held.state["patterns"].append(pattern)
@@ -461,6 +487,7 @@ def _observe(session_id: str, call: Call) -> "State":
     return {"success": True, "observation": observation, "total_observations": total}
 
 
+_TEXTS = ("TEXT", "DESCRIPTION")  # may be long, so on a command line `-` stands for stdin
 _COMMANDS = {
     command.name: command
     for command in (

@@ -49,6 +49,17 @@ def check(text: str, root: str, environ: Mapping[str, str]) -> Check:
     return Check(False, f"{_and(list(named))} there")
 
 
+def answer(message: str, token: str) -> Check | None:
+    """What an agent that looked into a blocker found, by the last line of its final message."""
+    line = message.rstrip().rpartition("\n")[2].strip()
+    for word, is_real in (("REAL", True), ("UNREAL", False)):
+        start = f"<promise>{word}:{token}:"
+        if line.startswith(start) and line.endswith("</promise>"):
+            why = line[len(start) : -len("</promise>")].strip()
+            return Check(is_real, f"an agent looked into it: {why or 'it gave no reason'}")
+    return None
+
+
 def _and(things: list[str]) -> str:
     return f"{', '.join(things[:5])} {'is' if len(things) == 1 else 'are'}"
 

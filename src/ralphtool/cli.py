@@ -11,7 +11,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from ralphtool import __version__, branch, changes, learnings, lifecycle, locks, project, quickjson, specs
-from ralphtool.errors import ChangeNotFound, RalphError, from_os_error
+from ralphtool.errors import ChangeNotFound, RalphError, UsageError, from_os_error
 from ralphtool.ui import terminal
 
 if TYPE_CHECKING:
@@ -263,3 +263,29 @@ def agent(arguments: tuple[str, ...]) -> int:
     from ralphtool import agentcli
 
     return agentcli.main(arguments)
+
+
+@cli.command("mcp")
+def serve_tools() -> None:
+    """Serve the agent's commands as MCP tools, over stdin and stdout.
+
+    An agent starts this by itself once it knows of it. Its tools are context, task_done, learn, pattern, observe and
+    status; like the commands they need RALPH_SESSION (and use RALPH_STORY, RALPH_TOKEN and TMPDIR) in the environment
+    in which the agent starts this server.
+
+    \b
+    Examples:
+      claude mcp add ralphtool -- ralphtool mcp
+      codex mcp add ralphtool --env RALPH_SESSION="$RALPH_SESSION" -- ralphtool mcp
+
+    \b
+    Or, in the file where your agent lists its servers:
+      {"mcpServers": {"ralphtool": {"command": "ralphtool", "args": ["mcp"]}}}
+    """
+    try:
+        from ralphtool import mcpserver
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f'the MCP server needs a package that is not installed ({error.name}): pip install "ralphtool[mcp]"'
+        ) from None
+    mcpserver.serve()

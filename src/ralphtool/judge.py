@@ -14,7 +14,16 @@ if TYPE_CHECKING:
 
 Status = Literal["completed", "failed", "blocked", "partial", "interrupted", "transient"]
 Ending = Literal[
-    "exit", "wall-clock", "silence", "stopped", "too-much", "no-room", "keeper-lost", "not-started", "budget"
+    "exit",
+    "wall-clock",
+    "silence",
+    "stopped",
+    "too-much",
+    "no-room",
+    "keeper-lost",
+    "not-started",
+    "budget",
+    "retrying",
 ]
 _SHOWN = 5
 
@@ -125,9 +134,13 @@ def _gates(evidence: Evidence) -> str:
 def _transient(evidence: Evidence) -> Verdict | None:
     """A limit, an overload, the network, a login: nobody's fault, and no attempt."""
     failure = evidence.failure
-    if failure is None or failure.trouble not in TRANSIENT or evidence.end.ok or evidence.ending != "exit":
+    if failure is None or failure.trouble not in TRANSIENT or evidence.end.ok or evidence.ending not in _BY_ITSELF:
         return None
     return Verdict(status="transient", summary=f"{failure.trouble}: {_line(failure.text)}", retry_at=failure.reset_at)
+
+
+# Ways in which an agent ends that can do nothing but try again. A clock ran out over the same trouble.
+_BY_ITSELF = ("exit", "retrying", "silence", "wall-clock")
 
 
 def _ran_out(evidence: Evidence) -> bool:
@@ -142,6 +155,7 @@ _ENDINGS: dict[str, str] = {
     "keeper-lost": "the process that watches over the agent was killed",
     "not-started": "the agent could not be started",
     "budget": "the budget was used up and the agent was ended",
+    "retrying": "the agent only tried again, and was ended",
 }
 
 

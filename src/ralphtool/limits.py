@@ -26,7 +26,7 @@ class Sum:
     def add(self, report: Report) -> None:
         self.agent_seconds += report.agent_seconds
         self.gate_seconds += report.gate_seconds
-        self.cost += report.usage.cost
+        self.cost += report.usage.cost or 0.0
         self.input_tokens += report.usage.input_tokens
         self.output_tokens += report.usage.output_tokens
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import time
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ralphtool import analyzer, blockers, judge, learnings, lifecycle, outcome, prompt, recovery, secrets, specs
 from ralphtool.executors import Assignment, Report
 from ralphtool.history import notes
 from ralphtool.limits import Budget
 from ralphtool.outcome import Iteration
+from ralphtool.roster import Roster
 from ralphtool.standing import path_of_question
 
 if TYPE_CHECKING:
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
     from ralphtool.specs import Story
     from ralphtool.standing import Outcome, StoryStanding
 
-_FIRST_WAIT = 30.0  # seconds, then twice as long each time
-_LONGEST_WAIT = 900.0
 _RECENT = 500  # entries in which a solved blocker is looked for
 _SHOWN_FILES = 200
 
@@ -67,9 +67,8 @@ class Loop:
         self.settings = parts.settings
         self.log = parts.log
         self.budget = Budget(parts.settings.run)
+        self.roster = Roster(parts.agents, [_stop_at(parts.settings, name) for name in parts.agents])
         self.agent = 0  # whose turn it is
-        self.waits = 0
-        self.free_at = [0.0] * len(parts.agents)  # when each can go on
         self.reason = ""  # why there is no next iteration
 
     def run(self) -> Result:
@@ -115,14 +114,31 @@ class Loop:
         self.change.done(self.change.stories())  # what is done before we begin
 
     def _next_story(self) -> Story | None:
-        self.reason = "interrupted" if self.parts.stop() else self.budget.reached()
-        if self.reason:
+        if self._is_over():
             return None
         run = self.settings.run
         story = self.change.next_story(strict_order=run.strict_order, is_spent=self.budget.is_spent)
         if story is None:
             self.reason = "nothing is left that could be worked on now"
-        return story
+        return story if story and self._agent_is_free() else None
+
+    def _is_over(self) -> bool:
+        self.reason = "interrupted" if self.parts.stop() else self.budget.reached()
+        return bool(self.reason)
+
+    def _agent_is_free(self) -> bool:
+        """Waits for an agent, if all of them have to rest. Tells whether there is still something to be done then."""
+        turn = self.roster.next()
+        if turn.agent != self.agent:
+            names = {"from": self.roster.name(self.agent), "to": self.roster.name(turn.agent)}
+            self.log.note("handed_over", **names, why=self.roster.why_not(self.agent) or "it can go on")
+        self.agent = turn.agent
+        if turn.seconds > 0:
+            self.log.add("waiting", seconds=turn.seconds, until=_from_now(turn.seconds), why=turn.why)
+            end = time.monotonic() + turn.seconds
+            while time.monotonic() < end and not self._is_over():
+                time.sleep(min(0.2, max(0.0, end - time.monotonic())))
+        return not self._is_over()
 
     def _assignment(self, story: Story, before: LookBack) -> Assignment:
         self.budget.iterations += 1
@@ -230,7 +246,7 @@ class Loop:
         self, story: Story, assignment: Assignment, verdict: Verdict, before: LookBack
     ) -> tuple[Decision, blockers.Check]:
         state = self.change.standing.story(story.id)
-        check = blockers.check(verdict.blocker or "", self.change.root, os.environ)
+        check = self._checked(story, assignment, verdict)
         is_done_chunk = verdict.status == "partial" and assignment.task in verdict.ticked
         counts = verdict.status in ("failed", "blocked", "partial") and not is_done_chunk
         known = self._workaround(verdict) if counts and not verdict.is_dishonest else None
@@ -249,6 +265,20 @@ class Loop:
             workaround_from=known.source if known else "",
         )
         return recovery.decide(verdict, past, recovery.Policy(self.settings.run.attempts)), check
+
+    def _checked(self, story: Story, assignment: Assignment, verdict: Verdict) -> blockers.Check:
+        """Looks into a claimed blocker: ourselves, and then, where that is wanted, by an agent that changes nothing."""
+        check = blockers.check(verdict.blocker or "", self.change.root, os.environ)
+        if not (self.settings.run.check_blockers and verdict.status == "blocked" and check.is_real is None):
+            return check
+        token = os.urandom(16).hex()
+        text = prompt.blocker(story, verdict.blocker or "", token, os.path.join(self.change.root, ".ralph", "prompts"))
+        report = self.parts.executor.examine(structs.replace(assignment, prompt=text, token=token), self.parts.stop)
+        self.budget.add(story.id, report)
+        found = blockers.answer(report.end.message, token) if report.end.ok else None
+        check = found or blockers.Check(None, f"{check.found}, and an agent could not tell: {_why_not(report)}")
+        self.log.note("blocker_checked", entry=assignment.entry, story=story.id, real=check.is_real, found=check.found)
+        return check
 
     def _workaround(self, verdict: Verdict) -> recovery.Workaround | None:
         fresh = [one for one in self.change.state()["learnings"] if one.get("type") == "error-workaround"]
@@ -307,9 +337,9 @@ class Loop:
             self.change.take_back_ticks()
             self.change.workspace.keep_interrupted(self.change.run)
             if iteration.verdict.status == "transient":
-                self._wait(iteration.verdict)
+                self.roster.could_not(self.agent, iteration.verdict.summary, iteration.verdict.retry_at)
             return
-        self.waits = 0
+        self.roster.could(self.agent, iteration.report.quota)
         self._carry_out(outcome.settle(self.change, iteration), iteration.story.title)
 
     def _carry_out(self, made: Outcome, title: str = "") -> None:
@@ -319,23 +349,6 @@ class Loop:
         if made.question:
             path, prd_id = path_of_question(self.change.root, made.question), made.entry.prd_id
             self.log.note("question", story=made.story, prd_id=prd_id, path=path, missing=made.entry.summary)
-
-    def _wait(self, verdict: Verdict) -> None:
-        """Nothing is wrong with the work: the next agent takes over, or we wait."""
-        self.waits += 1
-        backing_off = min(_FIRST_WAIT * 2 ** ((self.waits - 1) // len(self.parts.agents)), _LONGEST_WAIT)
-        now = time.time()
-        told = verdict.retry_at or 0.0  # a time that is over tells nothing
-        self.free_at[self.agent] = told if told > now else now + backing_off
-        following = [(self.agent + step) % len(self.free_at) for step in range(1, len(self.free_at) + 1)]
-        self.agent = min(following, key=lambda one: max(self.free_at[one], now))
-        seconds = max(0.0, self.free_at[self.agent] - now)
-        if len(self.free_at) > 1 and not seconds:
-            return
-        self.log.add("waiting", seconds=seconds, until=time.time() + seconds, why=verdict.summary)
-        end = time.monotonic() + seconds
-        while time.monotonic() < end and not self.parts.stop() and not self.budget.reached():
-            time.sleep(min(0.2, max(0.0, end - time.monotonic())))
 
     # --- the end --------------------------------------------------------------------------------
 
@@ -403,6 +416,19 @@ class Loop:
             advice.append({"say": "look at the work", "run": f"git log -p {branch}"})
             advice.append({"say": "take it into your working tree", "run": f"ralphtool finish {name} --squash"})
         return advice
+
+
+def _from_now(seconds: float) -> datetime:
+    return datetime.now(UTC) + timedelta(seconds=seconds)
+
+
+def _why_not(report: Report) -> str:
+    return report.failure.text if report.failure else report.end.reason or report.ending
+
+
+def _stop_at(settings: Settings, name: str) -> float | None:
+    agent = settings.agents.get(name)
+    return agent.stop_at if agent else None
 
 
 def _state(state: StoryStanding) -> str:

@@ -419,8 +419,11 @@ class Keeper:
         stop: Callable[[], bool] = lambda: False,
         grace: float = 5.0,
         limit: int | None = None,
+        complaints: bool = False,
     ) -> Generator[bytes, None, Ended]:
         """Runs a program; yields its standard output as it comes, and returns how it ended.
+
+        With `complaints`, standard error is yielded too, as pieces of the type Complaint.
 
         `stdin` is the path of what it reads, `into` of its transcript; standard error goes to `<into>.err`. Of the
         times 0 is no limit; `grace` is for ending itself when it is asked to. `limit` is in bytes.
@@ -428,7 +431,7 @@ class Keeper:
         with ExitStack() as stack:
             try:
                 request = _request(argv, cwd, env)
-                output = Output(stack, into, secrets, limit)
+                output = Output(stack, into, secrets, limit, complaints=complaints)
                 record = stack.enter_context(_Record(self._record))
             except ValueError as error:
                 return Ended(exit_code=_NOT_STARTED, why="not-started", detail=str(error), seconds=0.0)

@@ -84,6 +84,18 @@ def build(material: Material, folder: str | None = None) -> Prompt:
     return Prompt(text, tuple(room.cut), shown)
 
 
+def blocker(story: Story, told: str, token: str, folder: str | None = None) -> str:
+    """The prompt for an agent that looks into a claimed blocker."""
+    tasks = "\n".join(f"{task.id} {task.text}" for task in story.tasks)
+    about = f"Story {story.id}: {story.title}\n\n{tasks}\n\n{story.description or ''}"
+    parts = {
+        "story": _titled("Story", fenced(about[:_FAILURE])),
+        "blocker": fenced(told[:_FAILURE]),
+        "token": token,
+    }
+    return _filled(_template("blocker", folder), parts, "blocker")
+
+
 class _Room:
     """The characters that are left, and what had to be cut."""
 

@@ -287,8 +287,27 @@ class _Run:
             gates={"commands": list(gates)},
         )
         no_gate = ["there is no gate: that a story is done rests on its ticks and its diff alone; set [verify]"]
-        for text in [*told, *([] if gates else no_gate)]:
+        for text in [*told, *([] if gates else no_gate), *self._about_agents()]:
             log.note("notice", text=text)
+
+    def _about_agents(self) -> list[str]:
+        """What each of the agents may do, and limits that can't hold for it."""
+        run = self.settings.run
+        told = [text for runner in self.runners for text in runner.traits.notices]
+        unknown = [(runner.name, _no_cost(runner, self.settings)) for runner in self.runners]
+        if run.max_cost or run.story_cost:
+            told += [f"the limit of cost can't hold for {name}: {why}" for name, why in unknown if why]
+        return told
+
+
+def _no_cost(runner: Runner, settings: Settings) -> str:
+    """Why nobody knows what an agent costs; empty if somebody does."""
+    if runner.traits.cost == "none":
+        return "it tells nothing of what it uses"
+    names = (runner.name, _options(settings, runner.name).get("model"))
+    if runner.traits.cost == "tokens" and not any(name in settings.prices for name in names):
+        return f"it tells its tokens only, and there is no price for them; set [prices.{runner.name}]"
+    return ""
 
 
 def _prd_ids(spec: Spec) -> list[str]:

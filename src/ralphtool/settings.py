@@ -107,6 +107,13 @@ def _whole(least: int, value: object) -> int:
     return number
 
 
+def _share(value: object) -> float:
+    found = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%", value.strip()) if isinstance(value, str) else None
+    if found is None or not 0 < float(found[1]) <= 100:
+        raise _Unfit
+    return float(found[1]) / 100
+
+
 def _number_of(text: str) -> object:
     """The number that a flag's text is, as TOML would have it; else the text, which is then unfit."""
     try:
@@ -184,6 +191,7 @@ def _one_of(literal: object) -> _Kind:
 
 
 Guard = Literal["off", "warn", "fail"]
+Permissions = Literal["edit", "all"]
 Workspace = Literal["here", "worktree"]
 
 Seconds = Annotated[float, _Kind("a duration", '"30m"', _seconds)]
@@ -191,6 +199,7 @@ Attempts = Annotated[int, _whole_from(1, "3")]
 Budget = Annotated[int, _whole_from(1, "20000")]
 Count = Annotated[int, _whole_from(0, "20")]
 Dollars = Annotated[float, _Kind("a number of 0 or more", "2.50", _dollars, _number_of)]
+Share = Annotated[float | None, _Kind("a share", '"80%"', _share)]
 Switch = Annotated[bool, _Kind("true or false", "true", _switch, _truth_of)]
 Names = Annotated[tuple[str, ...], _list_of("names", '["claude", "codex"]')]
 Commands = Annotated[tuple[str, ...], _list_of("commands", '["npm ci"]')]
@@ -221,6 +230,10 @@ class Run(Struct, frozen=True, kw_only=True):
     """How long an iteration may take; 0 is no limit."""
     silence: Seconds = 900
     """How long an agent may put out nothing before it is ended; 0 is no limit."""
+    patience: Seconds = 300
+    """How long an agent may try again by itself, against a limit or an outage, before it is ended; 0 is no limit."""
+    check_blockers: Switch = False
+    """Whether an agent in its read-only mode looks into a claimed blocker that we can't look up ourselves."""
     strict_order: Switch = False
     """Whether every story waits for all before it."""
     setup: Commands = ()
@@ -267,6 +280,8 @@ class Prompt(Struct, frozen=True, kw_only=True):
 class Agent(Struct, frozen=True, kw_only=True):
     """`[agents.NAME]`: how one agent is called."""
 
+    kind: Annotated[str | None, _text_as("claude")] = None
+    """Which kind of agent it is, if its name does not say that: so there can be two of a kind."""
     command: Annotated[tuple[str, ...], _list_of("texts, none of them empty", '["my-agent", "--quiet"]')] = ()
     """The program and its arguments, if they are not the usual ones."""
     model: Annotated[str | None, _text_as("opus")] = None
@@ -275,6 +290,26 @@ class Agent(Struct, frozen=True, kw_only=True):
     """Arguments that are added to the command."""
     env: Environment = {}
     """Variables that are added to the environment."""
+    permissions: Annotated[Permissions, _one_of(Permissions)] = "edit"
+    """What it may do unasked: edit files and use our own commands, or all that you can."""
+    stop_at: Share = None
+    """How much of its quota may be used before it has to rest until the quota is reset, where it tells that."""
+    mcp: Annotated[bool | None, _Kind("true or false", "true", _switch, _truth_of)] = None
+    """Whether it gets our commands as MCP tools too; if not given, only where it may not run any command it likes."""
+
+
+class Price(Struct, frozen=True, kw_only=True):
+    """`[prices.MODEL]`: what a model costs, for agents that tell their tokens only; dollars for a million of them.
+
+    MODEL is the model's name as the agent tells it or as `[agents.NAME]` has it, or the name of the agent.
+    """
+
+    input: Dollars = 0.0
+    """What it reads."""
+    output: Dollars = 0.0
+    """What it writes."""
+    cached: Annotated[float | None, _Kind("a number of 0 or more", "0.25", _dollars, _number_of)] = None
+    """What it reads from its cache; as other input if not given."""
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -285,10 +320,12 @@ class Settings(Struct, frozen=True, kw_only=True):
     memory: Memory = Memory()
     prompt: Prompt = Prompt()
     agents: dict[str, Agent] = {}
+    prices: dict[str, Price] = {}
 
 
 _TABLES: dict[str, type[Struct]] = {"run": Run, "verify": Verify, "memory": Memory, "prompt": Prompt}
-_SECTIONS: dict[str, type[Struct]] = {**_TABLES, "agents.NAME": Agent}
+_NAMED: dict[str, type[Struct]] = {"agents": Agent, "prices": Price}  # tables of tables, whose names anybody chooses
+_SECTIONS: dict[str, type[Struct]] = {**_TABLES, "agents.NAME": Agent, "prices.MODEL": Price}
 _NO_FLAGS = ("spec", "agents", "setup")  # the first is a flag of most commands; lists are for the file
 
 _Table = TypeVar("_Table", bound=Struct)
@@ -363,8 +400,8 @@ def _read_whole(given: dict[str, Any]) -> tuple[Settings, list[_Problem]]:
     for name, table in given.items():
         if name in _TABLES:
             read[name] = _read_table(_TABLES[name], table, (name,), problems)
-        elif name == "agents" and isinstance(table, dict):
-            read[name] = {key: _read_table(Agent, one, (name, key), problems) for key, one in table.items()}
+        elif name in _NAMED and isinstance(table, dict):
+            read[name] = {key: _read_table(_NAMED[name], one, (name, key), problems) for key, one in table.items()}
         else:
             problems.append(_Problem((name,), _no_table(name, table)))
     return Settings(**read), problems
@@ -417,9 +454,11 @@ def _unfit(name: str, assigned: str, kind: _Kind, error: _Unfit) -> str:
 def _no_table(name: str, given: object) -> str:
     if name == "agents":
         return "agents must hold tables, as in [agents.claude]: did you mean run.agents?"
+    if name == "prices":
+        return "prices must hold tables, as in [prices.gpt-5]"
     if not isinstance(given, dict):
         return f"there is no setting {_dotted((name,))}: {_elsewhere(name) or 'settings stand in tables, as in [run]'}"
-    near = _nearest(name, (*_TABLES, "agents"))
+    near = _nearest(name, (*_TABLES, *_NAMED))
     advice = f"did you mean [{near}]?" if near else f"there are {', '.join(_SECTIONS)}"
     return f"there is no table [{_dotted((name,))}]: {advice}"
 

@@ -70,6 +70,10 @@ class Redactor:
         return first
 
 
+class Complaint(bytes):
+    """A piece of standard error, among pieces of standard output."""
+
+
 class _Stream:
     """One of a program's two outputs: out of a pipe, redacted, into a file."""
 
@@ -104,7 +108,10 @@ class _Stream:
 class Output:
     """Both outputs of a program, together with the socket on which the keeper speaks."""
 
-    def __init__(self, stack: ExitStack, into: str, secrets: Sequence[str], limit: int | None) -> None:
+    def __init__(
+        self, stack: ExitStack, into: str, secrets: Sequence[str], limit: int | None, *, complaints: bool = False
+    ) -> None:
+        self._tells_complaints = complaints
         self._out = _Stream(stack, into, secrets)
         self._err = _Stream(stack, f"{into}.err", secrets)
         self._open = {stream.pipe.fileno(): stream for stream in (self._out, self._err)}
@@ -141,19 +148,23 @@ class Output:
                     yield data
         for stream in (self._out, self._err):
             data = b"" if self.trouble == "no-room" else self._guarded(stream.finish)
-            if data and stream is self._out:
-                yield data
+            if told := self._for_readers(stream, data):
+                yield told
+
+    def _for_readers(self, stream: _Stream, told: bytes) -> bytes:
+        if stream is self._out:
+            return told
+        return Complaint(told) if self._tells_complaints else b""
 
     def _take(self, stream: _Stream) -> bytes:
-        """Reads and keeps a piece; returns what a reader of standard output shall see of it."""
+        """Reads and keeps a piece; returns what a reader shall see of it."""
         if stream.pipe.fileno() not in self._open or (data := stream.read()) is None:
             return b""
         self.heard, self.quiet = time.monotonic(), False
         if not data:
             self._close(stream)
         elif self.trouble is None:
-            told = self._keep(stream, data)
-            return told if stream is self._out else b""
+            return self._for_readers(stream, self._keep(stream, data))
         return b""
 
     def _keep(self, stream: _Stream, data: bytes) -> bytes:

@@ -17,7 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 BUILT_IN = {
+    "aider": "ralphtool.agents.aider:Aider",
+    "claude": "ralphtool.agents.claude:Claude",
+    "codex": "ralphtool.agents.codex:Codex",
     "command": "ralphtool.agents.command:Command",
+    "gemini": "ralphtool.agents.gemini:Gemini",
+    "mini": "ralphtool.agents.mini:Mini",
+    "opencode": "ralphtool.agents.opencode:OpenCode",
     "scripted": "ralphtool.agents.scripted:Scripted",
 }
 ENTRY_POINTS = "ralphtool.agents"
@@ -53,15 +59,26 @@ class Tool(Event, frozen=True):
 
 
 class Usage(Event, frozen=True):
-    """What has been used up since the last report; `cost` in dollars, where the agent tells it."""
+    """What has been used up since the last report. `cost` is in dollars, None where the agent does not tell it; once
+    told, it covers what was reported without one before."""
 
-    input_tokens: int = 0
+    input_tokens: int = 0  # all that was read, what came from a cache included
     output_tokens: int = 0
-    cost: float = 0.0
+    cost: float | None = None
+    cached_tokens: int = 0  # of the input
+    model: str = ""
+
+
+class Quota(Event, frozen=True):
+    """How much of what a subscription allows in a time is used up."""
+
+    used: float  # 1.0 is all of it
+    reset_at: float | None = None
+    name: str = ""
 
 
 class Failure(Event, frozen=True):
-    """Something went wrong on the agent's side; the agent may go on."""
+    """Something went wrong on the agent's side; the agent may go on, and often tries again by itself."""
 
     trouble: Trouble
     text: str
@@ -84,8 +101,18 @@ class Job(Struct, frozen=True, kw_only=True):
 
     prompt: str  # the path of the file that holds it
     root: str  # where it works
+    folder: str = ""  # of the iteration's records: a runner may put files for its agent there
     attempt: int = 1
-    read_only: bool = False
+    read_only: bool = False  # look at everything, change nothing
+    cost: float = 0.0  # how many dollars it may still cost; 0 is no limit
+    mcp: Mcp | None = None
+
+
+class Mcp(Struct, frozen=True):
+    """How an agent starts our MCP server, `ralphtool mcp`."""
+
+    command: tuple[str, ...]
+    env: dict[str, str]
 
 
 class Start(Struct, frozen=True, kw_only=True):
@@ -96,15 +123,32 @@ class Start(Struct, frozen=True, kw_only=True):
     env: dict[str, str] = {}
 
 
+class Traits(Struct, frozen=True, kw_only=True):
+    """What can be expected of a runner's agent."""
+
+    cost: Literal["told", "tokens", "none"] = "none"  # what it tells about what it uses up
+    read_only: bool = False  # it has a mode in which it changes nothing
+    mcp: bool = False  # it takes our MCP server
+    notices: tuple[str, ...] = ()  # what its user should know before it is let loose
+
+
 class Reader(Protocol):
-    """Makes events of one agent's standard output."""
+    """Makes events of what one agent prints, in one iteration."""
 
     def feed(self, chunk: bytes) -> Iterable[Event]:
-        """Takes what has come, in pieces of any size."""
+        """Takes what has come on standard output, in pieces of any size."""
+        ...
+
+    def feed_errors(self, chunk: bytes) -> Iterable[Event]:
+        """The same for standard error."""
+        ...
+
+    def rest(self) -> Iterable[Event]:
+        """The program is gone: what could not be told before."""
         ...
 
     def end(self, exit_code: int) -> End:
-        """The program is gone; a negative code is the signal that ended it."""
+        """The last word, after `rest`; a negative code is the signal that ended the program."""
         ...
 
 
@@ -112,6 +156,7 @@ class Runner(Protocol):
     """Drives one kind of agent."""
 
     name: str
+    traits: Traits
 
     def check(self) -> None:
         """Raises InvalidValue, with what to do, if the program can't be started at all."""
@@ -119,13 +164,14 @@ class Runner(Protocol):
 
     def start(self, job: Job) -> Start: ...
 
-    def reader(self) -> Reader: ...
+    def reader(self, job: Job) -> Reader: ...
 
 
 def make(name: str, options: Mapping[str, Any]) -> Runner:
-    """The runner of that name. `options` is its table `[agents.NAME]`; one with a `command` can have any name."""
-    kind = name if name in BUILT_IN else "command" if options.get("command") else None
-    target = BUILT_IN[kind] if kind else _stranger(name)
+    """The runner of that name. `options` is its table `[agents.NAME]`: one with a `kind` or a `command` can have any
+    name."""
+    kind = options.get("kind") or (name if name in BUILT_IN or not options.get("command") else "command")
+    target = BUILT_IN.get(kind) or _stranger(kind)
     module, _, attribute = target.partition(":")
     found: Runner = getattr(importlib.import_module(module), attribute)(name, options)
     return found

@@ -6,7 +6,7 @@ import shutil
 import time
 from typing import TYPE_CHECKING, Any
 
-from ralphtool.agents import End, Job, Output, Start, texts
+from ralphtool.agents import End, Event, Job, Output, Start, Traits, texts
 from ralphtool.errors import InvalidValue, shorten
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ _PAUSE = 0.2  # seconds between two pieces of output that are shown
 
 
 class Command:
+    traits = Traits()
+
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         self.name = name
         self._argv = (*texts(options, "command"), *texts(options, "args"))
@@ -31,7 +33,7 @@ class Command:
     def start(self, job: Job) -> Start:
         return Start(argv=self._argv, stdin=job.prompt, env=self._env)
 
-    def reader(self) -> Tail:
+    def reader(self, job: Job) -> Tail:
         return Tail()
 
 
@@ -49,6 +51,12 @@ class Tail:
             return ()
         self._shown = now
         return [Output(line)] if (line := _last_line(self._kept)) else ()
+
+    def feed_errors(self, chunk: bytes) -> Iterable[Event]:
+        return ()
+
+    def rest(self) -> Iterable[Event]:
+        return ()
 
     def end(self, exit_code: int) -> End:
         message = self._kept.decode("utf-8", "replace")

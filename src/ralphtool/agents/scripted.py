@@ -8,22 +8,23 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta, Struct
 from msgspec.json import Decoder
 
-from ralphtool.agents import End, Event, Failure, Job, Message, Start, Tool, Trouble, Usage, play, texts
+from ralphtool.agents import End, Event, Failure, Job, Message, Start, Tool, Traits, Trouble, Usage, play, texts
+from ralphtool.agents.lines import Lines
 from ralphtool.errors import InvalidValue, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-_LONGEST_LINE = 1 << 20  # bytes; no event of ours is longer, and a flood without an end shall fill no memory
-
 
 class Scripted:
     """`args` holds the script's path."""
+
+    traits = Traits(cost="told")
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         self.name = name
@@ -41,8 +42,8 @@ class Scripted:
         argv = (sys.executable, "-P", os.path.abspath(play.__file__), self._script())
         return Start(argv=argv, stdin=job.prompt, env={"RALPH_ATTEMPT": str(job.attempt), **self._env})
 
-    def reader(self) -> Lines:
-        return Lines()
+    def reader(self, job: Job) -> PlayedLines:
+        return PlayedLines()
 
     def _script(self) -> str:
         if len(self._args) != 1:
@@ -76,7 +77,7 @@ class ToolLine(Line, frozen=True, tag="tool"):
 class UsageLine(Line, frozen=True, tag="usage"):
     input_tokens: Count = 0
     output_tokens: Count = 0
-    cost: Amount = 0.0
+    cost: Amount | None = None
 
 
 class ErrorLine(Line, frozen=True, tag="error"):
@@ -92,59 +93,28 @@ class EndLine(Line, frozen=True, tag="end"):
 
 
 AnyLine = MessageLine | ToolLine | UsageLine | ErrorLine | EndLine
-_DECODER: Decoder[AnyLine] = Decoder(AnyLine)
 
 
-def _decoded(line: bytes | bytearray) -> AnyLine | None:
-    try:
-        return _DECODER.decode(line)
-    except (ValueError, RecursionError):  # DecodeError and UnicodeDecodeError are ValueErrors
-        return None  # not an event: it stands in the transcript for whoever wants to know
+class PlayedLines(Lines[AnyLine]):
+    """Makes events of the player's lines."""
 
-
-class Lines:
-    """Makes events of the player's lines; those that are too long are dropped, whatever they hold."""
+    decoder: ClassVar[Decoder[Any]] = Decoder(AnyLine)
+    longest = 1 << 20
 
     def __init__(self) -> None:
-        self._begun = bytearray()  # the line that has not ended yet
-        self._too_long = False
+        super().__init__()
         self._end: EndLine | None = None
 
-    def feed(self, chunk: bytes) -> Iterable[Event]:
-        """Keeps the terminal event for `end`: nothing is over before the program is."""
-        start = 0
-        events: list[Event] = []
-        while (stop := chunk.find(b"\n", start)) >= 0:
-            self._add(chunk, start, stop)
-            if event := self._take():
-                events.append(event)
-            start = stop + 1
-        self._add(chunk, start, len(chunk))
-        return events
-
-    def end(self, exit_code: int) -> End:
-        self._take()
-        if self._end:
-            return End(self._end.ok, self._end.message, self._end.reason)
-        ending = f"exit status {exit_code}" if exit_code >= 0 else f"ended by signal {-exit_code}"
-        return End(False, reason=f"ended without a final event ({ending})")
-
-    def _add(self, chunk: bytes, start: int, stop: int) -> None:
-        if self._too_long or len(self._begun) + stop - start > _LONGEST_LINE:
-            self._too_long = True
-            self._begun.clear()
-        else:
-            self._begun += chunk[start:stop]
-
-    def _take(self) -> Event | None:
-        """The line that has just ended, as an event."""
-        line = None if self._too_long or not self._begun else _decoded(self._begun)
-        self._begun.clear()
-        self._too_long = False
+    def take(self, line: AnyLine) -> Iterable[Event]:
         if isinstance(line, EndLine):
             self._end = line
-            return None
-        return _event(line) if line else None
+            return ()
+        return (_event(line),)
+
+    def end(self, exit_code: int) -> End:
+        if self._end:
+            return End(self._end.ok, self._end.message, self._end.reason)
+        return self.without_an_end(exit_code)
 
 
 def _event(line: MessageLine | ToolLine | UsageLine | ErrorLine) -> Event:

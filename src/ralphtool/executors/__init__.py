@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from ralphtool.agents import End, Failure, Usage
+from ralphtool.agents import End, Failure, Quota, Usage
 from ralphtool.gates import Result
 from ralphtool.guard import Finding
 from ralphtool.judge import Ending, Red
@@ -50,6 +50,7 @@ class Report(Struct, frozen=True, kw_only=True):
     detail: str = ""
     failure: Failure | None = None
     usage: Usage = Usage()
+    quota: Quota | None = None
     ticked_before: frozenset[str] = frozenset()
     ticked: frozenset[str] = frozenset()
     tree: str | None = None
@@ -67,3 +68,7 @@ class Report(Struct, frozen=True, kw_only=True):
 
 class Executor(Protocol):
     def execute(self, assignment: Assignment, stop: Callable[[], bool]) -> Report: ...
+
+    def examine(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
+        """Lets the agent look at the tree as it is, with another prompt, in the mode in which it changes nothing."""
+        ...

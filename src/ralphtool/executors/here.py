@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 import time
@@ -10,17 +11,19 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, structs
 
 from ralphtool import files, gates, guard, judge, secrets, session, specs
-from ralphtool.agents import End, Event, Failure, Job, Tool, Usage
+from ralphtool.agents import End, Event, Job, Mcp
 from ralphtool.errors import RalphError
 from ralphtool.executors import Assignment, Report
+from ralphtool.executors.meter import Limits, Meter, Prices
 from ralphtool.ours import make_plain
+from ralphtool.settings import Agent
+from ralphtool.transcript import Complaint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from ralphtool.agents import Reader, Runner
     from ralphtool.events import Log
-    from ralphtool.judge import Ending
     from ralphtool.ours import Ours
     from ralphtool.process import Ended, Keeper
     from ralphtool.settings import Settings
@@ -87,6 +90,26 @@ class Here:
         return self._examined(
             structs.replace(report, baseline=baseline, gate_seconds=before_seconds), assignment, before, stop
         )
+
+    def examine(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
+        runner = self.place.runners[assignment.agent]
+        if not runner.traits.read_only:
+            return Report(ending="not-started", end=End(False, reason=f"{runner.name} has no read-only mode"))
+        self._ensure_folders(assignment)
+        self.place.ours.remember(session.load(self.place.session_id))
+        job = Job(
+            prompt=_written(assignment.directory, "check.md", assignment.prompt),
+            root=self.place.workspace.root,
+            folder=assignment.directory,
+            attempt=assignment.attempt,
+            read_only=True,
+            cost=assignment.cost,
+        )
+        # A session that is not there: whoever only looks has nothing to tick, and nothing to record.
+        env = self._environment(assignment) | {"RALPH_SESSION": f"{self.place.session_id}-check"}
+        report = self._driven(assignment, job, env, self.place.settings.run.timeout, stop)
+        self.place.ours.touched(os.path.join(assignment.directory, "touched"), self.place.prd_ids)
+        return report
 
     def _ensure_folders(self, assignment: Assignment) -> None:
         """An agent, or its `git clean`, may have taken away what is ours."""
@@ -168,72 +191,106 @@ class Here:
     # --- the agent ------------------------------------------------------------------------------
 
     def _run_agent(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
-        runner = self.place.runners[assignment.agent]
-        prompt = os.path.join(assignment.directory, "prompt.md")
-        with open(prompt, "wb") as file:
-            file.write(assignment.prompt.encode("utf-8", "replace"))
-        start = runner.start(Job(prompt=prompt, root=self.place.workspace.root, attempt=assignment.attempt))
+        job = Job(
+            prompt=_written(assignment.directory, "prompt.md", assignment.prompt),
+            root=self.place.workspace.root,
+            folder=assignment.directory,
+            attempt=assignment.attempt,
+            cost=assignment.cost,
+            mcp=self._mcp(assignment),
+        )
         wall = _shorter(self.place.settings.run.timeout, assignment.seconds)
+        report = self._driven(assignment, job, self._environment(assignment), wall, stop)
+        if report.ending == "wall-clock" and assignment.seconds and wall == assignment.seconds:
+            return structs.replace(report, ending="stopped")  # it was the run's time that was up
+        return report
+
+    def _driven(
+        self, assignment: Assignment, job: Job, env: dict[str, str], wall: float, stop: Callable[[], bool]
+    ) -> Report:
+        """Starts the agent, and follows it to its end."""
+        runner = self.place.runners[assignment.agent]
+        meter = self._meter(assignment, runner)
+        start = runner.start(job)
         running = self.place.keeper.run(
             start.argv,
-            cwd=self.place.workspace.root,
-            env=self._environment(assignment) | start.env,
+            cwd=job.root,
+            env=env | start.env,
             stdin=start.stdin,
-            into=os.path.join(assignment.directory, "transcript.log"),
+            into=os.path.join(job.folder, "check.log" if job.read_only else "transcript.log"),
             wall=wall,
             silence=self.place.settings.run.silence,
             secrets=self._secrets,
-            stop=stop,
+            stop=lambda: stop() or meter.is_stuck,
+            complaints=True,
         )
-        return self._followed(
-            running, runner.reader(), assignment, is_last=bool(assignment.seconds) and wall == assignment.seconds
-        )
+        report = self._followed(running, runner.reader(job), meter)
+        is_ours = report.ending == "stopped" and meter.is_stuck and not stop()
+        return structs.replace(report, ending="retrying") if is_ours else report
+
+    def _meter(self, assignment: Assignment, runner: Runner) -> Meter:
+        settings = self.place.settings
+        configured = settings.agents.get(runner.name)
+        names = (configured.model or "" if configured else "", runner.name)
+        return Meter(Limits(assignment.tokens, assignment.cost, settings.run.patience), Prices(settings.prices, names))
+
+    def _mcp(self, assignment: Assignment) -> Mcp | None:
+        """Our commands as tools. Whoever has a free shell needs none, and a server that starts keeps him waiting."""
+        runner = self.place.runners[assignment.agent]
+        configured = self.place.settings.agents.get(runner.name) or Agent()
+        is_wanted = configured.permissions != "all" if configured.mcp is None else configured.mcp
+        if not (runner.traits.mcp and is_wanted and importlib.util.find_spec("mcp")):
+            return None
+        env = self._own(assignment)
+        env |= {name: os.environ[name] for name in ("TMPDIR", "HOME") if name in os.environ}
+        return Mcp((os.path.join(command_folder(self.place.folder), "ralphtool"), "mcp"), env)
 
     def _environment(self, assignment: Assignment) -> dict[str, str]:
-        env = {name: value for name, value in os.environ.items() if name not in _KEPT_BACK}
+        return {name: value for name, value in os.environ.items() if name not in _KEPT_BACK} | self._own(assignment)
+
+    def _own(self, assignment: Assignment) -> dict[str, str]:
+        """The session's variables."""
         own = {
             "RALPH_SESSION": self.place.session_id,
             "RALPH_STORY": assignment.story,
             "RALPH_TOKEN": assignment.token,
             "RALPH_ATTEMPT": str(assignment.attempt),
             "RALPH_WORKSPACE": self.place.workspace.root,
-            "PATH": f"{command_folder(self.place.folder)}{os.pathsep}{env.get('PATH', os.defpath)}",
+            "PATH": f"{command_folder(self.place.folder)}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         }
-        return env | own | ({"RALPH_TASK": assignment.task} if assignment.task else {})
+        return own | ({"RALPH_TASK": assignment.task} if assignment.task else {})
 
-    def _followed(
-        self, running: Generator[bytes, None, Ended], reader: Reader, assignment: Assignment, *, is_last: bool
-    ) -> Report:
+    def _followed(self, running: Generator[bytes, None, Ended], reader: Reader, meter: Meter) -> Report:
         """Reads the agent's events until it ends, or has used up what it may."""
-        spent = _Spent(assignment)
         ended: Ended | None = None
         began = time.monotonic()
-        while ended is None:
+        while not meter.is_over:
             try:
                 chunk = next(running)
             except StopIteration as end:
                 ended = end.value
                 break
-            for event in reader.feed(chunk):
-                self._note(event)
-                spent.count(event)
-            if spent.is_over:
-                running.close()
-                break
+            read = reader.feed_errors if isinstance(chunk, Complaint) else reader.feed
+            self._take(read(chunk), meter)
+        running.close()
+        self._take(reader.rest(), meter)
         end_event = reader.end(ended.exit_code if ended else -15)
         self._note(end_event)
-        ending: Ending = ended.why if ended else "budget"
-        if ending == "wall-clock" and is_last:
-            ending = "stopped"
         return Report(
-            ending=ending,
+            ending=ended.why if ended else "budget",
             end=end_event,
             detail=ended.detail if ended else "",
-            failure=spent.failure,
-            usage=spent.usage,
+            failure=meter.failure if meter.is_retrying or (ended and ended.why == "exit") else None,
+            quota=meter.quota,
+            usage=meter.usage,
             left=ended.left if ended else (),
             agent_seconds=time.monotonic() - began,
         )
+
+    def _take(self, events: Iterable[Event], meter: Meter) -> None:
+        for event in events:
+            self._note(event)
+            meter.count(event)
 
     def _note(self, event: Event) -> None:
         shown = {name: _short(value) for name, value in structs.asdict(event).items() if value is not None}
@@ -314,30 +371,11 @@ class Here:
         )
 
 
-class _Spent:
-    """What an agent has used up so far, and the last error that it told."""
-
-    def __init__(self, assignment: Assignment) -> None:
-        self.tokens, self.cost = assignment.tokens, assignment.cost
-        self.usage = Usage()
-        self.failure: Failure | None = None
-
-    def count(self, event: Event) -> None:
-        if isinstance(event, Usage):
-            self.usage = Usage(
-                self.usage.input_tokens + event.input_tokens,
-                self.usage.output_tokens + event.output_tokens,
-                self.usage.cost + event.cost,
-            )
-        elif isinstance(event, Failure):
-            self.failure = event
-        elif isinstance(event, Tool):
-            self.failure = None  # it has got over it
-
-    @property
-    def is_over(self) -> bool:
-        used = self.usage.input_tokens + self.usage.output_tokens
-        return bool(self.tokens and used >= self.tokens) or bool(self.cost and self.usage.cost >= self.cost)
+def _written(folder: str, name: str, text: str) -> str:
+    path = os.path.join(folder, name)
+    with open(path, "wb") as file:
+        file.write(text.encode("utf-8", "replace"))
+    return path
 
 
 def _shorter(one: float, other: float) -> float:

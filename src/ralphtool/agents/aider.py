@@ -1,0 +1,302 @@
+"""aider. It has no tools, prints for people, and exits with 0 whatever happens; its logs tell what did.
+
+Three files of its own are read. The log that it keeps for its makers (it stays here) says which requests were answered,
+and that the end was reached. The log of the model says word by word what the model said, and the history of the
+chat holds aider's own lines between that: neither the model nor a command can put words into aider's mouth.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+from msgspec import DecodeError, Struct
+from msgspec.json import Decoder
+
+from ralphtool.agents import End, Event, Failure, Job, Message, Start, Tool, Traits, Usage, trouble, written
+from ralphtool.agents.program import Program
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+_EVENTS, _MODEL_LOG, _HISTORY = "aider.jsonl", "aider-model.log", "aider-chat.md"
+
+# Nobody is there to answer, to look at a terminal, or to read about news; and what it does stays here.
+_UNATTENDED = (
+    *("--no-pretty", "--no-fancy-input", "--no-show-release-notes", "--no-show-model-warnings"),
+    *("--no-check-update", "--no-analytics", "--no-detect-urls", "--disable-playwright"),
+    *("--no-gitignore", "--no-auto-commits", "--no-dirty-commits"),
+)
+
+_ALL = """\
+You have no tools here. Put all that the text below asks for into one answer: the edits, and the commands (such as
+`ralphtool agent …`) in ```bash blocks. The commands are run once, after your edits were made, and you will not see what
+they print.
+"""
+_EDITS = """\
+You have no tools here and can't run commands. Where the text below asks for `ralphtool agent task done ID`, tick the
+box of that task in the spec's own file instead: `[ ]` becomes `[x]`. What else you would record
+belongs into your answer.
+"""
+_LOOKS = """\
+You have no tools here and can change nothing: your answer is all that is wanted.
+"""
+
+
+class Aider(Program):
+    program = "aider"
+    package = "python -m pip install aider-chat"
+    oldest = (0, 86, 0)
+    skips = "it can change any file of the project, and runs every command that its model suggests"
+    kept_to = "edits the files of the project, and ticks tasks in the spec's own file, but runs no command"
+
+    def __init__(self, name: str, options: Mapping[str, Any]) -> None:
+        super().__init__(name, options)
+        self.traits = Traits(cost="told", read_only=True, notices=self.notices())
+
+    def start(self, job: Job) -> Start:
+        for name in (_EVENTS, _MODEL_LOG, _HISTORY):
+            _remove(os.path.join(job.folder, name))  # it would add to what an earlier iteration left
+        argv = [*self.command, *_UNATTENDED, *_log_flags(job.folder), "--message-file", self._message(job)]
+        if self.model:
+            argv += ["--model", self.model]
+        # Whole answers come with true counts of tokens, and never as half of one.
+        argv += [*self.args, "--no-stream", *self._permissions(job)]
+        env = {"BROWSER": "true"} | self.env  # it opens the addresses in error messages
+        if _top(job.root):
+            env |= _identity(job.root, os.environ | self.env)
+        else:
+            argv.append("--no-git")  # it would make a repository
+        return Start(argv=tuple(argv), env=env)
+
+    def reader(self, job: Job) -> AiderText:
+        return AiderText(job.folder, _top(job.root) or job.root)
+
+    def _permissions(self, job: Job) -> list[str]:
+        """A command needs an explicit yes, which `--yes-always` is not; the end of its standard input is one."""
+        if job.read_only:
+            return ["--chat-mode", "ask", "--dry-run", "--no-suggest-shell-commands", "--yes-always"]
+        return [] if self.may_do_all else ["--yes-always", "--no-suggest-shell-commands"]
+
+    def _message(self, job: Job) -> str:
+        """The prompt, behind what an agent without tools has to know. It must not begin with the slash of a command."""
+        path = os.path.join(job.folder, f"{os.path.basename(job.prompt)}.aider")
+        with open(job.prompt, encoding="utf-8", errors="replace") as file:
+            text = file.read()
+        note = _LOOKS if job.read_only else _ALL if self.may_do_all else _EDITS
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(f"{note}\n{text}")
+        return path
+
+
+def _log_flags(folder: str) -> list[str]:
+    return [
+        *("--analytics-log", os.path.join(folder, _EVENTS)),
+        *("--llm-history-file", os.path.join(folder, _MODEL_LOG)),
+        *("--chat-history-file", os.path.join(folder, _HISTORY)),
+        *("--input-history-file", os.path.join(folder, "aider-input.log")),
+    ]
+
+
+def _remove(path: str) -> None:
+    if os.path.lexists(path):
+        os.remove(path)
+
+
+def _top(root: str) -> str:
+    """Where the repository is that the folder belongs to; empty if it belongs to none."""
+    return _git(root, os.environ, "rev-parse", "--show-toplevel")
+
+
+def _git(root: str, env: Mapping[str, str], *arguments: str) -> str:
+    command = ["git", "-C", root, *arguments]
+    try:
+        done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    except OSError:
+        return ""
+    return os.fsdecode(done.stdout).strip() if done.returncode == 0 else ""
+
+
+def _identity(root: str, env: Mapping[str, str]) -> dict[str, str]:
+    """Without a git identity it would write one into the project's configuration: it gets one for its time instead."""
+    wanted = {"user.name": "aider", "user.email": "aider@localhost"}
+    missing = [item for item in wanted.items() if not _git(root, env, "config", "--get", item[0])]
+    before = env.get("GIT_CONFIG_COUNT", "")
+    first = int(before) if before.isdecimal() else 0
+    found = {"GIT_CONFIG_COUNT": str(first + len(missing))} if missing else {}
+    for number, (key, value) in enumerate(missing, first):
+        found |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return found
+
+
+class _Caches:
+    """Where its map of the repository lies, in the midst of the user's files. What it made in our time goes with it."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._known = self._names()
+
+    def _names(self) -> set[str]:
+        return {name for name in os.listdir(self._root) if name.startswith(".aider.tags.cache")}
+
+    def remove_new(self) -> None:
+        for name in self._names() - self._known:
+            shutil.rmtree(os.path.join(self._root, name), ignore_errors=True)
+
+
+# --- what it wrote ----------------------------------------------------------------------------------
+
+
+class Properties(Struct, frozen=True):
+    reason: str | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cost: float | None = None
+    main_model: str | None = None
+    exception: str | None = None
+
+
+class Logged(Struct, frozen=True):
+    event: str
+    properties: Properties = Properties()
+
+
+_LOGGED = Decoder(Logged)
+_HEAD = re.compile(r"(?:TO LLM|LLM RESPONSE) \d{4}-\d\d-\d\dT[\d:]+")
+_COMPLETED = "Completed --message-file"
+_GAVE_UP = re.compile(r"Only \d+ reflections allowed, stopping\.")
+_TOO_LONG = re.compile(r"Model .{0,300} has hit a token limit!")
+
+
+class AiderText(written.Written):
+    def __init__(self, folder: str, root: str) -> None:
+        super().__init__()
+        self._folder = folder
+        self._caches = _Caches(root)
+        self._logged: list[Logged] = []
+        self._answers: list[str] = []
+        self._spent: list[Usage] = []
+        self._told: list[Event] = []
+
+    def feed(self, chunk: bytes) -> Iterable[Event]:
+        """It prints little, and notes before what it prints: a good moment to look."""
+        shown = super().feed(chunk)
+        return [*shown, *self._look()] if shown else ()
+
+    def rest(self) -> Iterable[Event]:
+        self._caches.remove_new()
+        return self._look()
+
+    def _look(self) -> list[Event]:
+        """What its files tell beyond what they told before."""
+        spent, told = len(self._spent), len(self._told)
+        self._logged = list(_logged(self._read(_EVENTS)))
+        self._answers = _answers(self._read(_MODEL_LOG).decode("utf-8", "replace"))
+        history = "\n".join([*self._read(_HISTORY).decode("utf-8", "replace").splitlines(), ""])
+        self._spent = list(_spent(self._logged))
+        self._told = [*_told(history, self._answers), *_broken(self._logged)]
+        return [*self._spent[spent:], *self._told[told:]]
+
+    def end(self, exit_code: int) -> End:
+        problem = self._problem(exit_code)
+        message = self._answers[-1] if self._answers else ""
+        return End(not problem, message[-written.TAIL :], problem or "completed")
+
+    def _read(self, name: str) -> bytes:
+        return written.content(os.path.join(self._folder, name))
+
+    def _problem(self, exit_code: int) -> str:
+        """Why that was no success: anything but a whole answer, taken to the end, is none."""
+        last = self._told[-1] if self._told else None
+        wrong = last.text if isinstance(last, Failure) else ""
+        if exit_code or not self._logged or self._logged[-1].properties.reason != _COMPLETED:
+            said = wrong or self.complaint()
+            return f"ended without its final event ({written.ending(exit_code)}){': ' if said else ''}{said[:300]}"
+        names = [one.event for one in self._logged if one.event.startswith("message_send")]
+        if wrong or names[-2:] != ["message_send_starting", "message_send"] or not "".join(self._answers[-1:]):
+            return wrong[:300] or "its last request got no answer"
+        if sum(isinstance(event, Message) for event in self._told) != sum(map(bool, self._answers)):
+            return "its history does not have what its model said"
+        return ""
+
+
+def _logged(data: bytes) -> Iterator[Logged]:
+    for line in data.splitlines():
+        try:
+            yield _LOGGED.decode(line)
+        except (DecodeError, UnicodeDecodeError):
+            continue  # half of a line, or one with other properties
+
+
+def _spent(logged: list[Logged]) -> Iterator[Usage]:
+    for told in (one.properties for one in logged if one.event == "message_send"):
+        model = told.main_model or ""
+        if told.completion_tokens:  # it counts what was refused because of its length, too
+            yield Usage(
+                told.prompt_tokens or 0,
+                told.completion_tokens,
+                told.cost or None,  # 0 where it does not know the prices
+                model="" if model == "None" or model.endswith("/REDACTED") else model,
+            )
+
+
+def _broken(logged: list[Logged]) -> Iterator[Failure]:
+    """What it could make nothing of: it sends nothing more after that."""
+    for one in logged:
+        if one.event == "message_send_exception":
+            yield trouble.failure(one.properties.exception or "a request broke")
+
+
+def _answers(log: str) -> list[str]:
+    """What the model said, each time that it was asked: nothing, if there was an error instead.
+
+    Every line of it has its speaker in front.
+    """
+    answers: list[list[str]] = []
+    is_answer = False
+    for line in log.split("\n"):
+        if _HEAD.fullmatch(line):
+            is_answer = line.startswith("LLM RESPONSE")
+            answers += [[]] if is_answer else []
+        elif is_answer and line.startswith("ASSISTANT "):
+            answers[-1].append(line.removeprefix("ASSISTANT "))
+    return ["\n".join(lines).strip() for lines in answers]
+
+
+def _told(history: str, answers: list[str]) -> Iterator[Event]:
+    """The history in its order: what the model said, and what aider's own lines between that mean."""
+    place = errors = 0
+    for answer in answers:
+        if not answer:
+            errors += 1
+            continue
+        start = history.find(f"\n{answer}\n\n", place)
+        if start < 0:
+            return  # it has not been written yet
+        yield from _own_lines(history[place:start], errors)
+        yield Message(answer)
+        place, errors = start + len(answer) + 1, 0
+    yield from _own_lines(history[place:], errors)
+
+
+def _own_lines(text: str, errors: int) -> Iterator[Event]:
+    """So many requests failed here. The model can put other lines before theirs: commands are shown before they run."""
+    lines = [line[2:].strip() for line in text.split("\n") if line.startswith("> ")]
+    places = [place for place, line in enumerate(lines) if line.startswith("litellm.")]
+    true_errors = places[len(places) - errors :] if errors < len(places) else places if errors else []
+    for place, line in enumerate(lines):
+        yield from (written.failure(line),) if place in true_errors else _own_line(line)
+
+
+def _own_line(line: str) -> Iterator[Event]:
+    if _TOO_LONG.fullmatch(line):
+        yield Failure("context", line)
+    elif _GAVE_UP.fullmatch(line):
+        yield Failure("other", line)
+    elif line.startswith("Applied edit to "):
+        yield Tool("edit", line.removeprefix("Applied edit to ")[:200])
+    elif line.startswith("Running "):
+        yield Tool("shell", line.removeprefix("Running ")[:200])

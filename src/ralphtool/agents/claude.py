@@ -1,0 +1,241 @@
+"""Claude Code. Its exit code tells nothing; its `result` event does."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from msgspec import Raw, Struct
+from msgspec.json import Decoder
+
+from ralphtool.agents import End, Event, Failure, Job, Mcp, Message, Quota, Start, Tool, Traits, Usage, trouble
+from ralphtool.agents.lines import Lines
+from ralphtool.agents.program import Program
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+_OURS = ("Bash(ralphtool agent:*)", "mcp__ralphtool")
+_LEAST_BUDGET = 0.01  # dollars; it takes no less
+_LONGEST_INPUT = 64 << 10  # bytes of a tool's input that are looked at
+
+
+class Claude(Program):
+    program = "claude"
+    package = "npm install -g @anthropic-ai/claude-code"
+    oldest = (2, 0, 0)
+    skips = "it can run any command and change any file that you can"
+    kept_to = "edits files and ticks tasks, but runs no other command"
+
+    def __init__(self, name: str, options: Mapping[str, Any]) -> None:
+        super().__init__(name, options)
+        self.traits = Traits(cost="told", read_only=True, mcp=True, notices=self.notices())
+
+    def start(self, job: Job) -> Start:
+        argv = [*self.command, "-p", "--output-format", "stream-json", "--verbose", *self._permissions(job)]
+        if self.model:
+            argv += ["--model", self.model]
+        if job.mcp:
+            argv += ["--mcp-config", _mcp_config(job.mcp, job.folder)]
+        if job.cost:
+            argv += ["--max-budget-usd", f"{max(job.cost, _LEAST_BUDGET):.2f}"]
+        return Start(argv=(*argv, *self.args), stdin=job.prompt, env=_ENVIRONMENT | _sandbox() | self.env)
+
+    def reader(self, job: Job) -> ClaudeLines:
+        return ClaudeLines()
+
+    def _permissions(self, job: Job) -> list[str]:
+        if job.read_only:
+            return ["--permission-mode", "plan"]
+        if self.may_do_all:
+            return ["--dangerously-skip-permissions"]
+        return ["--permission-mode", "acceptEdits", "--allowedTools", *_OURS]
+
+
+# Its own reports home would only delay it.
+_ENVIRONMENT = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "ENABLE_TOOL_SEARCH": "false"}
+
+
+def _sandbox() -> dict[str, str]:
+    """It refuses to skip permissions as root, unless it is told that nothing can be broken."""
+    return {"IS_SANDBOX": "1"} if os.geteuid() == 0 else {}
+
+
+def _mcp_config(mcp: Mcp, folder: str) -> str:
+    server = {"command": mcp.command[0], "args": list(mcp.command[1:]), "env": mcp.env}
+    path = os.path.join(folder, "mcp.json")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"mcpServers": {"ralphtool": server}}, file)
+    return path
+
+
+# --- what it prints ---------------------------------------------------------------------------------
+
+
+class Tokens(Struct, frozen=True):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+
+    @property
+    def cached(self) -> int:
+        return self.cache_read_input_tokens or 0
+
+    @property
+    def read(self) -> int:
+        return (self.input_tokens or 0) + (self.cache_creation_input_tokens or 0) + self.cached
+
+
+class Block(Struct, frozen=True):
+    """A piece of a message: a text, a tool that is used, and others that don't matter."""
+
+    type: str = ""
+    text: str | None = None
+    name: str | None = None
+    input: Raw | None = None
+
+
+class Said(Struct, frozen=True):
+    content: list[Block] = []
+    id: str | None = None
+    model: str | None = None
+    usage: Tokens | None = None
+
+
+class AssistantLine(Struct, frozen=True, tag="assistant", tag_field="type"):
+    message: Said
+    parent_tool_use_id: str | None = None  # of an agent below the agent
+
+
+class SystemLine(Struct, frozen=True, tag="system", tag_field="type"):
+    subtype: str | None = None
+    error: str | None = None
+    error_status: int | None = None
+    attempt: int | None = None
+    max_retries: int | None = None
+
+
+class Limit(Struct, frozen=True, rename="camel"):
+    status: str | None = None
+    resets_at: float | None = None
+    utilization: float | None = None
+    rate_limit_type: str | None = None
+
+
+class LimitLine(Struct, frozen=True, tag="rate_limit_event", tag_field="type"):
+    rate_limit_info: Limit
+
+
+class ResultLine(Struct, frozen=True, tag="result", tag_field="type"):
+    is_error: bool = True
+    subtype: str | None = None
+    result: str | None = None
+    api_error_status: int | None = None
+    total_cost_usd: float | None = None
+    usage: Tokens | None = None
+    errors: list[str] | None = None
+
+
+AnyLine = AssistantLine | SystemLine | LimitLine | ResultLine
+_INPUT = Decoder(dict[str, Any])
+_TELLING = ("command", "file_path", "path", "pattern", "url", "query", "description")
+
+
+class ClaudeLines(Lines[AnyLine]):
+    decoder: ClassVar[Decoder[Any]] = Decoder(AnyLine)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._result: ResultLine | None = None
+        self._counted = ""  # the message whose usage was told; each block of a message repeats it
+        self._told = Usage()
+        self._reset_at: float | None = None
+
+    def take(self, line: AnyLine) -> Iterable[Event]:
+        match line:
+            case AssistantLine():
+                return self._said(line)
+            case SystemLine(subtype="api_retry"):
+                return (self._retried(line),)
+            case LimitLine():
+                return self._limited(line.rate_limit_info)
+            case ResultLine():
+                self._result = line
+        return ()
+
+    def _retried(self, line: SystemLine) -> Failure:
+        again = f" (it tries again, {line.attempt} of {line.max_retries})" if line.attempt else ""
+        if line.error_status is None:  # nobody answered
+            return Failure("network", f"the API can't be reached{again}")
+        return trouble.failure(f"{line.error or 'an error'}{again}", line.error_status, self._reset_at)
+
+    def _said(self, line: AssistantLine) -> Iterator[Event]:
+        said = line.message
+        if said.model == "<synthetic>":
+            return  # it speaks itself; what went wrong comes with the result
+        if said.usage and said.id and said.id != self._counted:
+            self._counted = said.id
+            yield self._more(said.usage.read, said.usage.output_tokens or 0, said.usage.cached, None)
+        for block in said.content:
+            if block.type == "tool_use" and block.name:
+                yield Tool(block.name, _detail(block.input))
+            elif block.type == "text" and block.text and not line.parent_tool_use_id:
+                yield Message(block.text)
+
+    def _more(self, read: int, written: int, cached: int, cost: float | None) -> Usage:
+        told = self._told
+        self._told = Usage(told.input_tokens + read, told.output_tokens + written, None, told.cached_tokens + cached)
+        return Usage(read, written, cost, cached)
+
+    def _limited(self, limit: Limit) -> Iterator[Event]:
+        is_over = limit.status == "rejected"
+        name = (limit.rate_limit_type or "").replace("_", "-")
+        if is_over:
+            self._reset_at = limit.resets_at
+        if is_over or limit.utilization is not None:
+            yield Quota(1.0 if is_over else limit.utilization or 0.0, limit.resets_at, name)
+        if is_over:
+            yield Failure("rate-limit", f"the {name} limit is reached", limit.resets_at)
+
+    def rest(self) -> Iterable[Event]:
+        events = [*super().rest()]
+        if self._result:
+            events += self._summed_up(self._result)
+        return events
+
+    def _summed_up(self, result: ResultLine) -> Iterator[Event]:
+        total, told = result.usage or Tokens(), self._told
+        yield self._more(
+            max(total.read - told.input_tokens, 0),
+            max((total.output_tokens or 0) - told.output_tokens, 0),
+            max(total.cached - told.cached_tokens, 0),
+            result.total_cost_usd,
+        )
+        if result.is_error and result.subtype == "success":  # as it calls failures of the API
+            text = result.result or "; ".join(result.errors or ()) or "an error of the API"
+            yield trouble.failure(text, result.api_error_status, self._reset_at)
+
+    def end(self, exit_code: int) -> End:
+        result = self._result
+        if result is None:
+            return self.without_an_end(exit_code)
+        if not result.is_error:
+            return End(True, result.result or "")
+        why = (
+            result.result if result.subtype == "success" else "; ".join([result.subtype or "", *(result.errors or ())])
+        )
+        return End(False, result.result or "", why or "it tells of an error")
+
+
+def _detail(given: Raw | None) -> str:
+    """What a tool is used on, in a line."""
+    if given is None or len(bytes(given)) > _LONGEST_INPUT:
+        return ""
+    try:
+        values = _INPUT.decode(given)
+    except (ValueError, RecursionError):
+        return ""
+    found = next((values[key] for key in _TELLING if isinstance(values.get(key), str)), "")
+    return found.strip().partition("\n")[0][:200]

@@ -1,0 +1,272 @@
+"""Codex. Its stream tells no cost, its tokens only at the end, and errors only in words.
+
+What else it knows stands in its own record of the conversation, see rollout.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from msgspec import Struct
+from msgspec.json import Decoder
+
+from ralphtool import files
+from ralphtool.agents import End, Event, Failure, Job, Mcp, Message, Output, Start, Tool, Traits, Usage, trouble
+from ralphtool.agents.lines import Lines
+from ralphtool.agents.program import Program
+from ralphtool.agents.rollout import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+_STATUS = re.compile(r"(?:unexpected|last) status:? (\d{3})\b")
+_NO_KEY = "Missing environment variable"  # of whatever name its configuration gives it
+_READING = ": Reading prompt from stdin..."
+_LONG = 10_000  # characters of a command that nobody reads to its end
+
+
+class Codex(Program):
+    program = "codex"
+    package = "npm install -g @openai/codex"
+    oldest = (0, 130, 0)
+    skips = "it can run any command and change any file that you can"
+    kept_to = (
+        "runs commands and edits files in its own sandbox: it can write in the project and the temporary folder only, "
+        "makes no commits, and has no network"
+    )
+
+    def __init__(self, name: str, options: Mapping[str, Any]) -> None:
+        super().__init__(name, options)
+        self.traits = Traits(cost="tokens", read_only=True, mcp=True, notices=self.notices())
+
+    def start(self, job: Job) -> Start:
+        argv = [*self.command, "exec", "--json", "--skip-git-repo-check", *self._permissions(job), *_SETTINGS]
+        if self.model:
+            argv += ["--model", self.model]
+        if job.mcp:
+            argv += ["-c", _PATIENCE, "-c", f"mcp_servers.ralphtool={_server(job.mcp)}"]
+        return Start(argv=(*argv, *self.args), stdin=job.prompt, env=self.env)
+
+    def reader(self, job: Job) -> CodexLines:
+        return CodexLines(self._home(), self.model)
+
+    def _permissions(self, job: Job) -> list[str]:
+        """It never asks when it is run like this: what the sandbox forbids just fails."""
+        if job.read_only:
+            return ["--sandbox", "read-only"]
+        if self.may_do_all:
+            return ["--dangerously-bypass-approvals-and-sandbox"]
+        return ["--sandbox", "workspace-write", *(f"--add-dir={folder}" for folder in _ours(job))]
+
+    def _home(self) -> str:
+        home = self.env.get("HOME") or os.path.expanduser("~")
+        return self.env.get("CODEX_HOME") or os.environ.get("CODEX_HOME") or os.path.join(home, ".codex")
+
+
+# A login shell would take our command out of its PATH.
+_SETTINGS = ("-c", "allow_login_shell=false", "-c", "analytics.enabled=false")
+_PATIENCE = "mcp_optional_startup_grace_ms=15000"  # after a second it would begin without our tools
+
+
+def _ours(job: Job) -> list[str]:
+    """What `ralphtool agent` writes to, besides the working tree: the sessions, and a project that is elsewhere."""
+    parts = job.folder.split(os.sep)
+    records = os.sep.join(parts[: parts.index(".ralph") + 1]) if ".ralph" in parts else ""
+    wanted = [records, *(os.path.join(files.tmp_dir(), name) for name in ("ralph", "ralphtool"))]
+    return [folder for folder in wanted if folder and os.path.isdir(folder)]
+
+
+def _server(mcp: Mcp) -> str:
+    """An inline table of TOML. Whoever can't be asked has to be told that our tools may be used."""
+    command, *args = (_quoted(part) for part in mcp.command)
+    env = ", ".join(f"{_quoted(name)} = {_quoted(value)}" for name, value in mcp.env.items())
+    approved = 'default_tools_approval_mode = "approve"'
+    return f"{{command = {command}, args = [{', '.join(args)}], env = {{{env}}}, {approved}}}"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+# --- what it prints ---------------------------------------------------------------------------------
+
+
+class Item(Struct, frozen=True):
+    """Something that it did or said. Which of the fields are there depends on the type."""
+
+    type: str = ""
+    id: Any = None
+    text: Any = None
+    message: Any = None
+    command: Any = None
+    changes: Any = None
+    server: Any = None
+    tool: Any = None
+    arguments: Any = None
+    query: Any = None
+
+    def use(self) -> Tool | None:
+        match self.type:
+            case "command_execution":
+                return Tool("shell", _line(_unwrapped(str(self.command))))
+            case "file_change":
+                return Tool("edit", _line(", ".join(_paths(self.changes))))
+            case "mcp_tool_call":
+                return Tool(f"{self.server}.{self.tool}", _line(json.dumps(self.arguments)))
+            case "collab_tool_call":
+                return Tool(str(self.tool))
+            case "web_search" if self.query:
+                return Tool("search", _line(str(self.query)))
+        return None
+
+
+class ThreadLine(Struct, frozen=True, tag="thread.started", tag_field="type"):
+    thread_id: str = ""
+
+
+class StartedLine(Struct, frozen=True, tag="item.started", tag_field="type"):
+    item: Item
+
+
+class CompletedLine(Struct, frozen=True, tag="item.completed", tag_field="type"):
+    item: Item
+
+
+class ErrorLine(Struct, frozen=True, tag="error", tag_field="type"):
+    message: Any = None
+
+
+class FailedLine(Struct, frozen=True, tag="turn.failed", tag_field="type"):
+    error: Any = None
+
+
+class DoneLine(Struct, frozen=True, tag="turn.completed", tag_field="type"):
+    usage: Any = None
+
+
+Line = ThreadLine | StartedLine | CompletedLine | ErrorLine | FailedLine | DoneLine
+
+
+class CodexLines(Lines[Line]):
+    decoder: ClassVar[Decoder[Any]] = Decoder(Line)
+
+    def __init__(self, home: str, model: str = "") -> None:
+        super().__init__()
+        self._record = Record(home)
+        self._model = model
+        self._told = Usage()
+        self._shown: set[str] = set()  # tools, by the id of their item
+        self._message = ""
+        self._error = ""
+        self._ending: FailedLine | DoneLine | None = None
+
+    def take(self, line: Line) -> Iterable[Event]:
+        match line:
+            case ThreadLine():
+                self._record.thread = line.thread_id
+            case StartedLine() | CompletedLine():
+                return self._item(line.item)
+            case ErrorLine():
+                self._error = _words(line.message)
+                return (_failure(self._error),)
+            case FailedLine():
+                self._ending = line
+                return self._failed(_words(line.error))
+            case DoneLine():
+                self._ending = line
+                return self._usage(line.usage)
+        return ()
+
+    def rest(self) -> Iterable[Event]:
+        yield from super().rest()
+        if (count := self._record.last_count()) is None:
+            return
+        yield from self._usage(count.total())
+        quotas = count.quotas()
+        yield from quotas
+        used_up = [quota.reset_at for quota in quotas if quota.used >= 1 and quota.reset_at]
+        is_over = not isinstance(self._ending, DoneLine) and _failure(self._error).trouble == "rate-limit"
+        if used_up and is_over:  # its words tell minutes only, on the clock of the place
+            yield _failure(self._error, max(used_up))
+
+    def end(self, exit_code: int) -> End:
+        match self._ending:
+            case DoneLine():
+                return End(True, self._message, "completed")
+            case FailedLine():
+                return End(False, self._message, self._error[:300] or "the turn failed")
+        return self.without_an_end(exit_code)
+
+    def _item(self, item: Item) -> Iterator[Event]:
+        if item.type == "agent_message" and isinstance(item.text, str):
+            self._message = item.text
+            yield Message(item.text)
+        elif item.type == "error":  # a warning: it goes on as if nothing had been
+            yield Output(_line(_words(item.message)))
+        elif str(item.id) not in self._shown and (tool := item.use()):
+            self._shown.add(str(item.id))
+            yield tool
+
+    def _failed(self, text: str) -> Iterator[Event]:
+        """As a rule it has told the same error already."""
+        if text != self._error:
+            self._error = text
+            yield _failure(text)
+
+    def _usage(self, counts: Any) -> list[Event]:
+        """All counts are sums from the beginning."""
+        total, told = _counted(counts), self._told
+        more = [max(now - before, 0) for now, before in zip(_numbers(total), _numbers(told), strict=True)]
+        if not any(more):
+            return []
+        self._told = total
+        return [Usage(more[0], more[1], cached_tokens=more[2], model=self._model)]
+
+    def _complaint(self) -> str:
+        """A backtrace may follow what it has to say, and that it reads its prompt is nothing to complain of."""
+        lines = self._errors.decode("utf-8", "replace").split("\n")
+        errors = [line.strip() for line in lines if line.lower().startswith("error:")]
+        return f": {errors[-1][:300]}" if errors else super()._complaint().replace(_READING, "")
+
+
+def _failure(text: str, reset_at: float | None = None) -> Failure:
+    found = _STATUS.search(text)
+    status = int(found[1]) if found else 401 if _NO_KEY in text else None
+    return trouble.failure(text, status, reset_at)
+
+
+def _words(error: Any) -> str:
+    return str(error.get("message") or error) if isinstance(error, dict) else str(error or "")
+
+
+def _line(text: str) -> str:
+    return " ".join(text[:400].split())[:200]
+
+
+def _paths(changes: Any) -> list[str]:
+    return [str(change["path"]) for change in changes or () if isinstance(change, dict) and "path" in change]
+
+
+def _unwrapped(command: str) -> str:
+    """The command in `/bin/bash -c 'command'`."""
+    try:
+        parts = shlex.split(command) if len(command) < _LONG else []
+    except ValueError:
+        return command
+    return parts[2] if len(parts) == 3 and parts[1] in ("-c", "-lc") else command
+
+
+def _counted(counts: Any) -> Usage:
+    def count(name: str) -> int:
+        value = counts.get(name) if isinstance(counts, dict) else None
+        return value if isinstance(value, int) else 0
+
+    return Usage(count("input_tokens"), count("output_tokens"), cached_tokens=count("cached_input_tokens"))
+
+
+def _numbers(usage: Usage) -> tuple[int, int, int]:
+    return usage.input_tokens, usage.output_tokens, usage.cached_tokens

@@ -1,0 +1,316 @@
+"""Gemini CLI. Its `result` event tells how it ended; the HTTP status of an error, and retries, stand on standard error.
+
+Two of its own modes are not used. Without a terminal, the model may leave plan mode by itself, and then may do
+everything; and where edits are accepted, so is every redirection of a permitted command. What is permitted is said in a
+policy of ours instead, which no rule of the user's or the project's can widen.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from msgspec import Struct, ValidationError, convert
+from msgspec.json import Decoder
+
+from ralphtool.agents import End, Event, Failure, Job, Message, Start, Tool, Traits, Usage, trouble
+from ralphtool.agents.lines import Lines
+from ralphtool.agents.program import Program
+from ralphtool.errors import InvalidValue, shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ralphtool.agents import Mcp
+
+_Kind = TypeVar("_Kind", bound=Struct)
+
+# A folder that it does not know would make it refuse to work, and whoever starts a run trusts the project's.
+_ENVIRONMENT = {"GEMINI_TELEMETRY_ENABLED": "false", "GEMINI_CLI_TRUST_WORKSPACE": "true"}
+# Where an administrator's policies lie. With any there, it takes none of ours.
+_ADMINISTRATED = ("/etc/gemini-cli/policies", "/Library/Application Support/GeminiCli/policies")
+_EDITING = """\
+[[rule]]
+toolName = ["write_file", "replace"]
+decision = "allow"
+priority = 900
+
+[[rule]]
+toolName = "run_shell_command"
+commandPrefix = "ralphtool agent"
+decision = "allow"
+priority = 900
+
+[[rule]]
+toolName = "*"
+mcpName = "ralphtool"
+decision = "allow"
+priority = 900
+
+[[rule]]
+toolName = ["enter_plan_mode", "exit_plan_mode"]
+decision = "deny"
+priority = 900
+"""
+_READING = """\
+[[rule]]
+toolName = ["list_directory", "read_file", "read_many_files", "grep_search", "glob"]
+decision = "allow"
+priority = 901
+
+[[rule]]
+toolName = "*"
+decision = "deny"
+priority = 900
+"""
+
+
+class Gemini(Program):
+    program = "gemini"
+    package = "npm install -g @google/gemini-cli"
+    oldest = (0, 45, 2)
+    skips = "it can run any command and change any file that you can"
+    kept_to = (
+        "edits files below the project's folder, which it takes as trusted, and ticks tasks, but runs no other command"
+    )
+
+    def __init__(self, name: str, options: Mapping[str, Any]) -> None:
+        super().__init__(name, options)
+        takes_policies = not any(map(_has_policies, _ADMINISTRATED))
+        self.traits = Traits(
+            cost="tokens",
+            read_only=takes_policies,
+            mcp=takes_policies or self.may_do_all,
+            notices=self.notices(),
+        )
+
+    def start(self, job: Job) -> Start:
+        argv = [*self.command, "--output-format", "stream-json", *self._permissions(job)]
+        if self.model:
+            argv += ["--model", self.model]
+        env = _ENVIRONMENT | self.env
+        if job.mcp:
+            env["GEMINI_CLI_HOME"] = _home_with(job.mcp, job.folder, _home(self.env))
+        return Start(argv=(*argv, *self.args), stdin=job.prompt, env=env)
+
+    def reader(self, job: Job) -> GeminiLines:
+        return GeminiLines()
+
+    def _permissions(self, job: Job) -> list[str]:
+        if self.may_do_all and not job.read_only:
+            return ["--approval-mode", "yolo"]
+        name, rules = ("reading", _READING) if job.read_only else ("editing", _EDITING)
+        return ["--approval-mode", "default", "--admin-policy", _policy(job, f"gemini-{name}.toml", rules)]
+
+
+def _has_policies(folder: str) -> bool:
+    return os.path.isdir(folder) and any(name.endswith(".toml") for name in os.listdir(folder))
+
+
+def _policy(job: Job, name: str, rules: str) -> str:
+    path = os.path.join(job.folder, name)
+    if "," in path:  # it would look for two files, find none, and work without them
+        raise InvalidValue(f"gemini takes no policy from {shorten(path)}: move the project to a path without a comma")
+    return _written(path, rules)
+
+
+def _written(path: str, text: str) -> str:
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    return path
+
+
+# --- our MCP server ---------------------------------------------------------------------------------
+
+
+def _home(env: Mapping[str, str]) -> str:
+    variables = os.environ | env
+    return variables.get("GEMINI_CLI_HOME") or variables.get("HOME") or os.path.expanduser("~")
+
+
+def _home_with(mcp: Mcp, folder: str, home: str) -> str:
+    """The user's home in links, with one more extension in it: the only way to add a server for one run.
+
+    Its settings of a system would do as well, but it takes them only from files that root owns.
+    """
+    ours = os.path.join(folder, "gemini-home")
+    place = ""
+    for name in (".gemini", "extensions", "ralphtool"):
+        _link_all(os.path.join(home, place), os.path.join(ours, place), but=name)
+        place = os.path.join(place, name)
+    extension = os.path.join(ours, place)
+    os.makedirs(extension, exist_ok=True)
+    server = {"command": mcp.command[0], "args": list(mcp.command[1:]), "env": mcp.env}
+    described = {"name": "ralphtool", "version": "1.0.0", "mcpServers": {"ralphtool": server}}
+    _written(os.path.join(extension, "gemini-extension.json"), json.dumps(described))
+    # Where extensions have to be allowed, one that does not say where it is from ends the program.
+    origin = {"source": extension, "type": "local"}
+    _written(os.path.join(extension, ".gemini-extension-install.json"), json.dumps(origin))
+    return ours
+
+
+def _link_all(source: str, target: str, *, but: str) -> None:
+    os.makedirs(target, exist_ok=True)
+    for name in os.listdir(source) if os.path.isdir(source) else ():
+        link = os.path.join(target, name)
+        if name != but and not os.path.lexists(link):
+            os.symlink(os.path.join(source, name), link)
+
+
+# --- what it prints ---------------------------------------------------------------------------------
+
+
+class InitLine(Struct, frozen=True, tag="init", tag_field="type"):
+    pass
+
+
+class MessageLine(Struct, frozen=True, tag="message", tag_field="type"):
+    role: str
+    content: str
+
+
+class ToolLine(Struct, frozen=True, tag="tool_use", tag_field="type"):
+    tool_name: str
+    parameters: Any = None
+
+
+class ErrorLine(Struct, frozen=True, tag="error", tag_field="type"):
+    message: str
+
+
+class ResultLine(Struct, frozen=True, tag="result", tag_field="type"):
+    status: str
+    error: Any = None  # these two are looked into only after the status is safe
+    stats: Any = None
+
+
+class Tokens(Struct, frozen=True):
+    total_tokens: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached: int = 0
+
+
+class Stats(Struct, frozen=True):
+    models: dict[str, Tokens] = {}
+
+
+class Problem(Struct, frozen=True):
+    message: str = ""
+
+
+_KEPT = 64 << 10  # of a message: more than enough for a promise
+_HALF = 64 << 10  # of a line on standard error
+_DETAILS = ("command", "file_path", "dir_path", "path", "pattern", "query", "prompt")
+_RETRY = re.compile(r"Attempt \d+ failed(?: with status (\d{3})|(:))?")
+_LAST_TRY = "Max attempts reached"
+_NO_LOGIN = re.compile(r"^.*(?:GEMINI_API_KEY|auth method|authenticat).*$", re.MULTILINE | re.IGNORECASE)
+_STATUS = re.compile(r'"code": ?(\d{3})|^ *status: (\d{3})', re.MULTILINE)
+_CAUSE = re.compile(r"\[cause\]: (.+)")
+_RESET = re.compile(r"Suggested retry after ([\d.]+)s\b")
+
+Line = InitLine | MessageLine | ToolLine | ErrorLine | ResultLine
+
+
+class GeminiLines(Lines[Line]):
+    decoder: ClassVar[Decoder[Any]] = Decoder(Line)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._has_begun = False
+        self._half = b""  # of the last line on standard error
+        self._message = ""  # what it has said since it last used a tool
+        self._problem = ""
+        self._result: ResultLine | None = None
+
+    def take(self, line: Line) -> Iterable[Event]:
+        match line:
+            case InitLine():
+                self._has_begun = True
+            case MessageLine(role="assistant"):
+                self._message = (self._message + line.content)[-_KEPT:]
+            case ToolLine():
+                return [*self._said(is_over=False), Tool(line.tool_name, _detail(line.parameters))]
+            case ErrorLine():
+                self._problem = line.message
+                return [trouble.failure(line.message)]
+            case ResultLine():
+                self._result = line
+                self._problem = _read(line.error, Problem).message or self._problem
+        return ()
+
+    def feed_errors(self, chunk: bytes) -> Iterable[Event]:
+        super().feed_errors(chunk)
+        *lines, half = (self._half + chunk).split(b"\n")
+        self._half = half[-_HALF:]
+        return [event for line in lines for event in _retry(line.decode("utf-8", "replace"))]
+
+    def rest(self) -> Iterable[Event]:
+        events = [*super().rest(), *self._said()]
+        if self._result is None:
+            return events + self._refusal()
+        events += _usage(self._result)
+        return events if self._result.status == "success" else [*events, self._failure()]
+
+    def end(self, exit_code: int) -> End:
+        if self._result is None:
+            return self.without_an_end(exit_code)
+        if self._result.status == "success":
+            return End(True, self._message, "success")
+        return End(False, self._message, " ".join(self._problem.split())[:300] or self._result.status)
+
+    def _said(self, *, is_over: bool = True) -> list[Event]:
+        text = self._message
+        self._message = text if is_over else ""
+        return [Message(text)] if text.strip() else []
+
+    def _failure(self) -> Failure:
+        """What ended it. Where the words don't tell the HTTP status or the cause, its report on standard error does."""
+        told = self._errors.decode("utf-8", "replace")
+        found = _STATUS.findall(self._problem) or _STATUS.findall(told)
+        cause = _CAUSE.search(told)
+        text = f"{self._problem} ({cause[1].strip()})" if cause else self._problem
+        return _classed(text, int("".join(found[-1])) if found else None)
+
+    def _refusal(self) -> list[Event]:
+        """It ended before it began: nobody is logged in, most often."""
+        found = None if self._has_begun else _NO_LOGIN.search(self._errors.decode("utf-8", "replace"))
+        return [trouble.failure(found[0], 401)] if found else []
+
+
+def _read(value: Any, kind: type[_Kind]) -> _Kind:
+    try:
+        return convert(value, kind)
+    except ValidationError:
+        return kind()
+
+
+def _usage(line: ResultLine) -> Iterable[Usage]:
+    for model, told in _read(line.stats, Stats).models.items():
+        # What it thought is in the total alone.
+        written = max(told.output_tokens, told.total_tokens - told.input_tokens)
+        if told.input_tokens or written:
+            yield Usage(told.input_tokens, written, cached_tokens=told.cached, model=model)
+
+
+def _retry(line: str) -> Iterable[Failure]:
+    found = _RETRY.match(line)
+    if found and _LAST_TRY not in line:
+        is_quota = found[2] and trouble.of_words(line) == "other"  # only those are told with a colon
+        status = 429 if is_quota else found[1]
+        yield _classed(line[:1000], int(status) if status else None)
+
+
+def _classed(text: str, status: int | None) -> Failure:
+    reset = _RESET.search(text)
+    return trouble.failure(text, status, time.time() + float(reset[1]) if reset else None)
+
+
+def _detail(parameters: Any) -> str:
+    if not isinstance(parameters, dict):
+        return ""
+    told = next((parameters[name] for name in _DETAILS if isinstance(parameters.get(name), str)), "")
+    return next(iter(told.strip().splitlines()), "")[:200]

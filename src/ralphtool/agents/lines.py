@@ -1,0 +1,107 @@
+"""Agents that tell what they do as JSON, one object a line.
+
+A reader names the lines that matter as types, and makes events of them in `take`. What else an agent prints, whole
+lines that are no JSON, half of one at the end, or one without an end, stands in the transcript and is passed over.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+
+from msgspec import DecodeError, ValidationError
+
+from ralphtool.agents import End, Event
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from msgspec.json import Decoder
+
+_PIECE = 1 << 20  # bytes that are looked at together
+_KEPT = 4 << 10  # bytes of the end of standard error, which says why a program did not even begin
+
+Line = TypeVar("Line")
+
+
+class Lines(Generic[Line]):
+    """What the readers of such agents share. `decoder` decodes the lines that matter, and refuses all others."""
+
+    decoder: ClassVar[Decoder[object]]
+    longest: ClassVar[int] = 16 << 20  # bytes; nothing that we look for is longer, and a flood shall fill no memory
+
+    def __init__(self) -> None:
+        self._begun: list[bytes] = []  # pieces of the line that has not ended yet
+        self._size = 0
+        self._errors = b""
+
+    def take(self, line: Line) -> Iterable[Event]:
+        """What one line tells."""
+        raise NotImplementedError
+
+    def feed(self, chunk: bytes) -> Iterable[Event]:
+        """The terminal event is kept for `end`, and what it tells for `rest`: nothing is over before the program is."""
+        events: list[Event] = []
+        for start in range(0, len(chunk), _PIECE):
+            first, *others = chunk[start : start + _PIECE].split(b"\n")
+            if not others:
+                self._begin(first)
+                continue
+            last = others.pop()
+            for line in (self._whole(first), *others):
+                events += self._events(line)
+            self._begin(last)
+        return events
+
+    def feed_errors(self, chunk: bytes) -> Iterable[Event]:
+        self._errors = (self._errors + chunk[-_KEPT:])[-_KEPT:]
+        return ()
+
+    def rest(self) -> Iterable[Event]:
+        return list(self._events(self._whole(b"")))
+
+    def without_an_end(self, exit_code: int) -> End:
+        """There was no terminal event: whatever the exit code is, that is no success."""
+        ending = f"exit status {exit_code}" if exit_code >= 0 else f"ended by signal {-exit_code}"
+        return End(False, reason=f"ended without a final event ({ending}){self._complaint()}")
+
+    def _complaint(self) -> str:
+        lines = self._errors.decode("utf-8", "replace").split("\n")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return f": {last[:300]}" if last else ""
+
+    def _begin(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size > self.longest:
+            self._begun.clear()
+        elif piece:
+            self._begun.append(piece)
+
+    def _whole(self, piece: bytes) -> bytes:
+        """The line that ends with a piece; an empty one if it was too long."""
+        self._begin(piece)
+        line = b"".join(self._begun) if self._size <= self.longest else b""
+        self._begun.clear()
+        self._size = 0
+        return line
+
+    def _events(self, line: bytes) -> Iterator[Event]:
+        if line and (decoded := self._decoded(line)) is not None:
+            yield from self.take(decoded)
+
+    def _decoded(self, line: bytes) -> Line | None:
+        try:
+            return self.decoder.decode(line)  # type: ignore[return-value]
+        except ValidationError:
+            return None  # a line that we don't look for
+        except (DecodeError, UnicodeDecodeError, RecursionError):
+            return self._mended(line)
+
+    def _mended(self, line: bytes) -> Line | None:
+        """Programs cut characters in half: their lines are JSON, but not all of it can be decoded."""
+        try:
+            given = json.loads(line.decode("utf-8", "replace"))
+            text = json.dumps(given, ensure_ascii=False).encode("utf-8", "replace")
+            return self.decoder.decode(text)  # type: ignore[return-value]
+        except (ValueError, RecursionError):
+            return None

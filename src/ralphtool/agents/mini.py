@@ -1,0 +1,257 @@
+"""mini-swe-agent. It prints for people, and writes what it did into a trajectory: one file of JSON, after each step."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+from msgspec import DecodeError, Raw, Struct
+from msgspec.json import Decoder
+
+from ralphtool.agents import End, Event, Failure, Job, Message, Start, Tool, Traits, Usage, written
+from ralphtool.agents.program import Program
+from ralphtool.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+_TRAJECTORY = "mini.traj.json"
+_NOTE = """\
+Your final message is the text that you write beside the command that submits your work: the promise that you are asked
+for belongs there, as its last line.
+"""
+
+
+class Mini(Program):
+    program = "mini"
+    package = "python -m pip install mini-swe-agent"
+    oldest = (2, 4, 0)
+    skips = "it runs every command that its model asks for"
+    kept_to = "can do nothing but run commands, and asks before each"
+
+    def __init__(self, name: str, options: Mapping[str, Any]) -> None:
+        super().__init__(name, options)
+        self.traits = Traits(cost="told", notices=self.notices())
+
+    def check(self) -> None:
+        if not self.may_do_all:
+            raise InvalidValue(
+                f"{self.name} {self.kept_to}, so nothing is done while nobody is there: set "
+                f'permissions = "all" in [agents.{self.name}] if it may run any command without being asked'
+            )
+        super().check()
+
+    def start(self, job: Job) -> Start:
+        trajectory = os.path.join(job.folder, _TRAJECTORY)
+        if os.path.lexists(trajectory):
+            os.remove(trajectory)  # of an iteration that was interrupted
+        argv = [*self.command, "--yolo", "--exit-immediately", "--output", trajectory]
+        if self.model:
+            argv += ["--model", self.model]
+        if job.cost:
+            argv += ["--cost-limit", f"{job.cost:.4f}"]
+        argv += [*self._base(), *self.args, "--config", _task(job)]
+        return Start(argv=tuple(argv), env=self._defaults() | self.env)
+
+    def reader(self, job: Job) -> MiniTrajectory:
+        return MiniTrajectory(job.folder)
+
+    def _version(self) -> tuple[int, int, int]:
+        """It has no flag for that, but begins with it whatever it is asked, unless it is told to be silent."""
+        env = {name: value for name, value in os.environ.items() if name != "MSWEA_SILENT_STARTUP"}
+        command = [*self.command, "--help"]
+        try:
+            done = subprocess.run(
+                command, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise self._broken(str(error)) from None
+        found = re.search(rb"version (\d+)\.(\d+)\.(\d+)", done.stdout)
+        if done.returncode or not found:
+            raise self._broken(written.last_line(done.stderr or done.stdout) or "it says nothing")
+        major, minor, patch = map(int, found.groups())
+        return major, minor, patch
+
+    def _base(self) -> list[str]:
+        """Its default configuration, which it drops when it is given another: ours has nothing but the task."""
+        if any(one in ("-c", "--config") or one.startswith("--config=") for one in self.args):
+            return []
+        return ["--config", self._setting("MSWEA_MINI_CONFIG_PATH") or "mini.yaml"]
+
+    def _defaults(self) -> dict[str, str]:
+        """So that it asks nothing when it is first started, and takes models whose price it does not know."""
+        wanted = {"MSWEA_CONFIGURED": "true", "MSWEA_COST_TRACKING": "ignore_errors", "MSWEA_SILENT_STARTUP": "1"}
+        return {name: value for name, value in wanted.items() if not self._setting(name)}
+
+    def _setting(self, name: str) -> str:
+        """What the user has set, in the environment or in its own file."""
+        return self.env.get(name) or os.environ.get(name) or _own_settings(os.environ | self.env).get(name, "")
+
+
+def _own_settings(env: Mapping[str, str]) -> dict[str, str]:
+    """What stands in the file in which it keeps its settings."""
+    home = env.get("HOME", "")
+    usual = (
+        env.get("XDG_CONFIG_HOME") or os.path.join(home, ".config"),
+        os.path.join(home, "Library/Application Support"),
+    )
+    folders = [env.get("MSWEA_GLOBAL_CONFIG_DIR") or "", *(os.path.join(one, "mini-swe-agent") for one in usual)]
+    path = next((path for one in folders if one and os.path.isfile(path := os.path.join(one, ".env"))), None)
+    text = written.content(path).decode("utf-8", "replace") if path else ""
+    pairs = (line.removeprefix("export ").partition("=") for line in text.splitlines() if line.startswith(_OURS))
+    return {name.strip(): value.strip().strip("'\"") for name, _, value in pairs}
+
+
+_OURS = ("MSWEA_", "export MSWEA_")
+
+
+def _task(job: Job) -> str:
+    """The path of a configuration that holds the prompt: an argument could not hold a long one."""
+    with open(job.prompt, encoding="utf-8", errors="replace") as file:
+        text = f"{_NOTE}\n{file.read()}"
+    path = os.path.join(job.folder, f"{os.path.basename(job.prompt)}.mini.yaml")
+    with open(path, "w", encoding="ascii") as file:
+        file.write(f'{{"run": {{"task": {_quoted(text)}}}}}\n')
+    return path
+
+
+def _quoted(text: str) -> str:
+    """A text in YAML: as in JSON, but a character that JSON would write in two halves is written as one."""
+    return re.sub(r"[^ -~]", lambda found: f"\\U{ord(found[0]):08x}", json.dumps(text, ensure_ascii=False))
+
+
+# --- what it wrote ----------------------------------------------------------------------------------
+
+
+class Stats(Struct, frozen=True):
+    instance_cost: float | None = None
+
+
+class Info(Struct, frozen=True):
+    exit_status: str | None = None
+    submission: str | None = None
+    model_stats: Stats | None = None
+
+
+class Trajectory(Struct, frozen=True):
+    info: Info
+    messages: list[Raw] = []
+
+
+class Details(Struct, frozen=True):
+    cached_tokens: int | None = None
+
+
+class Tokens(Struct, frozen=True):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: Details | None = None
+
+
+class Response(Struct, frozen=True):
+    model: str | None = None
+    usage: Tokens | None = None
+
+
+class Action(Struct, frozen=True):
+    command: str = ""
+
+
+class Extra(Struct, frozen=True):
+    actions: list[Action] = []
+    response: Response | None = None
+    exception_str: str | None = None
+
+
+class Said(Struct, frozen=True):
+    role: str | None = None
+    content: str | None = None
+    extra: Extra = Extra()
+
+
+_LONGEST_LINE = 64 << 10
+_TRAJECTORIES, _MESSAGES = Decoder(Trajectory), Decoder(Said)
+_RETRY = re.compile(rb"Retrying \S{1,300} in [\d.]+ seconds as it raised (.+)")
+
+
+class MiniTrajectory(written.Written):
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+        self._path = os.path.join(folder, _TRAJECTORY)
+        self._info: Info | None = None
+        self._begun = b""  # a line of standard error that has not ended
+        self._error = ""
+        self._message = ""
+
+    def feed_errors(self, chunk: bytes) -> Iterable[Event]:
+        """What models and commands say goes to standard output: a line here is its own, at least where it begins."""
+        super().feed_errors(chunk)
+        *lines, last = (self._begun + chunk).split(b"\n")
+        self._begun = last[-_LONGEST_LINE:]
+        found = filter(None, map(_RETRY.match, lines))
+        return [written.failure(one[1].decode("utf-8", "replace")) for one in found]
+
+    def rest(self) -> Iterable[Event]:
+        trajectory = _decoded(written.content(self._path))
+        if trajectory is None:
+            return ()
+        self._info = trajectory.info
+        said = [one for raw in trajectory.messages if (one := _said(raw)) is not None]
+        self._message = next((one.content or "" for one in reversed(said) if one.role == "assistant"), "")
+        return [*_told(said), *_spent(said, trajectory.info), *self._failed(said)]
+
+    def end(self, exit_code: int) -> End:
+        status = self._info.exit_status if self._info else None
+        message = "\n\n".join(filter(None, (self._message, self._info.submission if self._info else "")))
+        if status == "Submitted" and exit_code == 0:
+            return End(True, message[-written.TAIL :], status)
+        said = self._error or status or self.complaint()
+        reason = f"it did not submit its work ({written.ending(exit_code)}){': ' if said else ''}{said[:300]}"
+        return End(False, message[-written.TAIL :], reason)
+
+    def _failed(self, said: list[Said]) -> Iterator[Failure]:
+        """An error ends it, and stands in the last message."""
+        last = said[-1] if said else Said()
+        if last.role == "exit" and last.extra.exception_str is not None:
+            kind = f"{self._info.exit_status if self._info else ''}: "
+            self._error = kind + last.extra.exception_str.removeprefix("litellm.").removeprefix(kind)
+            yield written.failure(self._error)
+
+
+def _decoded(data: bytes) -> Trajectory | None:
+    try:
+        return _TRAJECTORIES.decode(data)
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        return None  # there is none, only half of one, or something else
+
+
+def _said(raw: Raw) -> Said | None:
+    try:
+        return _MESSAGES.decode(raw)
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _told(said: list[Said]) -> Iterator[Event]:
+    for one in said:
+        if one.role == "assistant" and one.content:
+            yield Message(one.content)
+        for action in one.extra.actions if one.role == "assistant" else ():
+            yield Tool("bash", action.command.partition("\n")[0][:200])
+
+
+def _spent(said: list[Said], info: Info) -> Iterator[Usage]:
+    responses = [one.extra.response for one in said if one.extra.response]
+    tokens = [one.usage for one in responses if one.usage]
+    if not tokens:
+        return
+    yield Usage(
+        sum(one.prompt_tokens or 0 for one in tokens),
+        sum(one.completion_tokens or 0 for one in tokens),
+        (info.model_stats.instance_cost or None) if info.model_stats else None,  # 0 where it does not know the prices
+        sum(one.prompt_tokens_details.cached_tokens or 0 for one in tokens if one.prompt_tokens_details),
+        next((one.model or "" for one in responses), ""),
+    )

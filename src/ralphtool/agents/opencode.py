@@ -1,0 +1,328 @@
+"""opencode. It has no final event: its work is done if its last step ended with "stop", and no error came after that.
+
+When it tries again, it says so in its log alone. So that is asked for, on standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from msgspec import Struct, field
+from msgspec.json import Decoder
+
+from ralphtool.agents import End, Event, Failure, Job, Message, Start, Tool, Traits, Trouble, Usage, trouble
+from ralphtool.agents.lines import Lines
+from ralphtool.agents.program import Program
+from ralphtool.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_CONTENT = "OPENCODE_CONFIG_CONTENT"  # it merges this with the user's own files
+_ENVIRONMENT = {"OPENCODE_DISABLE_AUTOUPDATE": "1"}
+_READER = "ralphtool-reader"
+
+# The last rule that fits decides. Rules of an agent come after all others. Output must not go to files anywhere.
+_EDITING = {
+    "edit": "allow",
+    "bash": {"*": "deny", "ralphtool agent *": "allow", "ralphtool agent *>*": "deny"},
+    "webfetch": "deny",
+    "websearch": "deny",
+    "ralphtool_*": "allow",
+}
+_LOOKING = {
+    "*": "deny",
+    "read": {"*": "allow", "*.env": "deny", "*.env.*": "deny", "*.env.example": "allow"},
+    "glob": "allow",
+    "grep": "allow",
+    "list": "allow",
+    "ralphtool_*": "allow",
+}
+
+
+class OpenCode(Program):
+    program = "opencode"
+    package = "npm install -g opencode-ai"
+    oldest = (1, 18, 0)
+    skips = "it can run any command and change any file that you can, except what its own configuration denies"
+    kept_to = "edits files of the project and ticks tasks, but runs no other command"
+
+    def __init__(self, name: str, options: Mapping[str, Any]) -> None:
+        super().__init__(name, options)
+        self.traits = Traits(cost="told", read_only=True, mcp=True, notices=self.notices())
+
+    def start(self, job: Job) -> Start:
+        """`--dir`, because it believes PWD more than where it stands. With a title it asks the model for none."""
+        argv = [*self.command, "run", "--format", "json", "--print-logs", "--log-level", "ERROR"]
+        argv += ["--dir", os.path.abspath(job.root), "--title", "ralphtool"]
+        if self.model:
+            argv += ["--model", self.model]
+        argv += self._mode(job)
+        return Start(argv=tuple(argv), stdin=job.prompt, env=_ENVIRONMENT | self.env | {_CONTENT: self._content(job)})
+
+    def reader(self, job: Job) -> OpenCodeLines:
+        return OpenCodeLines()
+
+    def _mode(self, job: Job) -> list[str]:
+        if job.read_only:
+            return [*_without_agent(self.args), "--agent", _READER]
+        return [*(["--auto"] if self.may_do_all else []), *self.args]
+
+    def _content(self, job: Job) -> str:
+        given = self.env.get(_CONTENT) or os.environ.get(_CONTENT) or "{}"
+        try:
+            theirs = json.loads(given)
+        except ValueError as error:
+            raise InvalidValue(f"{_CONTENT} is no JSON ({error}): correct it, or unset it") from None
+        if not isinstance(theirs, dict):
+            raise InvalidValue(f"{_CONTENT} is no JSON object: correct it, or unset it")
+        return json.dumps(_joined(theirs, self._config(job)))
+
+    def _config(self, job: Job) -> dict[str, Any]:
+        """What is refused shall be told to the model, and not end the run."""
+        config: dict[str, Any] = {"experimental": {"continue_loop_on_deny": True}}
+        if job.read_only:
+            config["agent"] = {_READER: {"mode": "primary", "permission": _LOOKING}}
+        elif not self.may_do_all:
+            config["permission"] = _EDITING
+        if job.mcp:
+            server = {"type": "local", "command": list(job.mcp.command), "environment": job.mcp.env, "enabled": True}
+            config["mcp"] = {"ralphtool": server}
+        return config
+
+
+def _joined(theirs: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
+    """Ours over theirs, key by key."""
+    both = {key: _joined(theirs[key], value) for key, value in ours.items() if _are_tables(theirs.get(key), value)}
+    return theirs | ours | both
+
+
+def _are_tables(*values: object) -> bool:
+    return all(isinstance(value, dict) for value in values)
+
+
+def _without_agent(args: Sequence[str]) -> list[str]:
+    """Asked for two agents it takes its usual one, which may change everything."""
+    kept: list[str] = []
+    rest = iter(args)
+    for one in rest:
+        if one == "--agent":
+            next(rest, None)
+        elif not one.startswith("--agent="):
+            kept.append(one)
+    return kept
+
+
+# --- what it prints ---------------------------------------------------------------------------------
+
+
+class Text(Struct, frozen=True):
+    text: str = ""
+    message_id: str | None = field(name="messageID", default=None)
+    synthetic: bool | None = None  # said in the user's name, by the program itself
+
+
+class TextLine(Struct, frozen=True, tag="text", tag_field="type"):
+    part: Text
+
+
+class StartLine(Struct, frozen=True, tag="step_start", tag_field="type"):
+    part: Text
+
+
+class ToolState(Struct, frozen=True):
+    input: dict[str, Any] | None = None
+
+
+class ToolPart(Struct, frozen=True):
+    tool: str
+    state: ToolState | None = None
+
+
+class ToolLine(Struct, frozen=True, tag="tool_use", tag_field="type"):
+    part: ToolPart
+
+
+class Cache(Struct, frozen=True):
+    read: int | None = None
+    write: int | None = None
+
+
+class Tokens(Struct, frozen=True):
+    input: int | None = None
+    output: int | None = None
+    reasoning: int | None = None
+    cache: Cache | None = None
+
+    def usage(self, cost: float | None) -> Usage:
+        """A cost of nothing means that it knows no price."""
+        cache = self.cache or Cache()
+        cached = cache.read or 0
+        read = (self.input or 0) + (cache.write or 0) + cached
+        return Usage(read, (self.output or 0) + (self.reasoning or 0), cost or None, cached)
+
+
+class Finish(Struct, frozen=True):
+    reason: str | None = None
+    message_id: str | None = field(name="messageID", default=None)
+    tokens: Tokens | None = None
+    cost: float | None = None
+
+
+class FinishLine(Struct, frozen=True, tag="step_finish", tag_field="type"):
+    part: Finish
+
+
+class ErrorData(Struct, frozen=True, rename="camel"):
+    message: str | None = None
+    ref: str | None = None  # of what its log says about a fault of its own
+    status_code: int | None = None
+    response_headers: dict[str, Any] | None = None
+
+
+class Error(Struct, frozen=True):
+    name: str | None = None
+    data: ErrorData | None = None
+
+
+class ErrorLine(Struct, frozen=True, tag="error", tag_field="type"):
+    error: Error
+
+
+_NAMES: dict[str | None, Trouble] = {"ContextOverflowError": "context", "ProviderAuthError": "login"}
+_VALUE = rb'("(?:[^"\\]|\\.)*"|\S+)'
+_LOGGED = re.compile(rb'message="stream error" .*?\berror\.error=' + _VALUE)
+_FAULT = re.compile(rb"message=failed ref=\S+ error=" + _VALUE)
+_SMALL = re.compile(rb"\bsmall=true\b")  # what it asks for beside the work, such as titles
+_CLASS = re.compile(r"\A\w*Error: ")
+_CUT = "the model's answer broke off"
+_LONGEST = 64 << 10  # bytes of a line of the log
+
+
+class OpenCodeLines(Lines["StartLine | TextLine | ToolLine | FinishLine | ErrorLine"]):
+    decoder: ClassVar[Decoder[Any]] = Decoder(StartLine | TextLine | ToolLine | FinishLine | ErrorLine)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._log = b""  # the line that has not ended yet
+        self._logged = ""  # the last error of the log
+        self._fault = ""  # of the program's own, such as a model that it does not know
+        self._told: Failure | None = None  # the last error that it told as an event
+        self._begun_by: str | None = None  # the message of a step that has not ended
+        self._finish: Finish | None = None
+        self._error: Failure | None = None  # that came after the last step
+        self._speaker: str | None = None
+        self._said: list[str] = []
+
+    def take(self, line: StartLine | TextLine | ToolLine | FinishLine | ErrorLine) -> Iterable[Event]:
+        match line:
+            case StartLine():
+                return self._begin_step(line.part.message_id)
+            case TextLine():
+                return self._say(line.part)
+            case ToolLine():
+                return (Tool(line.part.tool, _detail(line.part)),)
+            case FinishLine():
+                return self._step(line.part)
+            case ErrorLine():
+                self._told = self._error = _failure(line.error)
+                return () if self._fault else (self._error,)
+
+    def feed_errors(self, chunk: bytes) -> Iterable[Event]:
+        super().feed_errors(chunk)
+        *lines, last = (self._log + chunk).split(b"\n")
+        self._log = last[:_LONGEST]
+        return [event for line in lines for event in self._read_log(line)]
+
+    def end(self, exit_code: int) -> End:
+        """It exits with 1 for an error that it got over, too."""
+        if self._error is not None:
+            return End(False, self._message(), self._fault or self._error.text)
+        if self._finish is None:
+            return self.without_an_end(exit_code)
+        expected = 0 if self._told is None else 1
+        if self._finish.reason == "stop" and exit_code == expected:
+            return End(True, self._message(), "stop")
+        ended = f"its last step ended with {self._finish.reason}, exit status {exit_code}"
+        return End(False, self._message(), ended + self._complaint())
+
+    def _say(self, part: Text) -> Iterable[Event]:
+        if part.synthetic:
+            return ()
+        if part.message_id != self._speaker:
+            self._speaker = part.message_id
+            self._said.clear()
+        self._said.append(part.text)
+        return (Message(part.text),)
+
+    def _message(self) -> str:
+        is_last = self._finish is None or self._finish.message_id in (self._speaker, None)
+        return "\n".join(self._said) if is_last else ""
+
+    def _begin_step(self, message_id: str | None) -> Iterable[Event]:
+        """The same step again, in the same message: its first answer broke off, of which even the log says nothing."""
+        is_again = message_id is not None and message_id == self._begun_by
+        self._begun_by = message_id
+        return (Failure("network", _CUT),) if is_again else ()
+
+    def _step(self, part: Finish) -> Iterable[Event]:
+        self._begun_by = None
+        self._finish, self._error, self._logged = part, None, ""
+        usage = (part.tokens or Tokens()).usage(part.cost)
+        if part.reason == "unknown" and not usage.output_tokens:
+            self._error = Failure("network", _CUT)
+            return (usage, self._error)
+        return (usage,)
+
+    def _read_log(self, line: bytes) -> Iterable[Event]:
+        if fault := _FAULT.search(line):
+            self._fault = _plain(fault[1])
+            return (trouble.failure(self._fault),)
+        found = _LOGGED.search(line)
+        return self._retry(_CLASS.sub("", _plain(found[1]))) if found and not _SMALL.search(line) else ()
+
+    def _retry(self, text: str) -> Iterable[Event]:
+        """An error in words alone. If they mean nothing to us, and it tries again, it was one of the server's."""
+        if self._told is not None and self._told.text == text:
+            return ()  # told already, with its status
+        failure = trouble.failure(text)
+        if failure.trouble == "other" and text == self._logged:
+            failure = Failure("overload", text)
+        self._logged = text
+        return (failure,)
+
+
+def _plain(value: bytes) -> str:
+    text = value.decode("utf-8", "replace")
+    try:
+        return str(json.loads(text)) if text.startswith('"') else text
+    except ValueError:
+        return text.strip('"')
+
+
+def _detail(part: ToolPart) -> str:
+    given = (part.state.input if part.state else None) or {}
+    values = (given.get(key) for key in ("command", "filePath", "path", "pattern", "url", "description", "name"))
+    text = next((value for value in values if isinstance(value, str) and value), "")
+    return " ".join(text.split())[:200]
+
+
+def _failure(error: Error) -> Failure:
+    data = error.data or ErrorData()
+    text = data.message or error.name or "an error without words"
+    if error.name in _NAMES or data.ref:
+        return Failure(_NAMES.get(error.name, "other"), text[:4000])
+    return trouble.failure(text, data.status_code, _reset_at(data.response_headers or {}))
+
+
+def _reset_at(headers: dict[str, Any]) -> float | None:
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            return time.time() + float(headers[name]) * unit
+        except (KeyError, TypeError, ValueError):
+            continue
+    return None

@@ -1,0 +1,88 @@
+"""What the runners of well-known programs share: their options, and whether the program is there and new enough."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ralphtool.agents import Traits, texts
+from ralphtool.errors import InvalidValue, shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+_PATIENCE = 60.0  # seconds for a program to tell its version, on however busy a machine
+
+
+class Program:
+    """A program that somebody else makes. A subclass says what it is called, and how it is got."""
+
+    program: ClassVar[str]
+    package: ClassVar[str]  # the command that installs it
+    oldest: ClassVar[tuple[int, int, int]]
+    skips: ClassVar[str]  # what it does without asking when all is permitted
+    kept_to: ClassVar[str]  # what it can do when not
+
+    def __init__(self, name: str, options: Mapping[str, Any]) -> None:
+        self.name = name
+        self.command = tuple(texts(options, "command")) or (self.program,)
+        self.model: str = options.get("model") or ""
+        self.args = tuple(texts(options, "args"))
+        self.env = dict(options.get("env") or {})
+        self.may_do_all = options.get("permissions") == "all"
+
+    traits: Traits
+
+    def notices(self) -> tuple[str, ...]:
+        """What the user has allowed, in plain words."""
+        if self.may_do_all:
+            return (f'{self.name} runs without asking: {self.skips} (permissions = "all" in [agents.{self.name}])',)
+        return (
+            f'{self.name} {self.kept_to}; to let it do all without asking, set permissions = "all" in '
+            f"[agents.{self.name}]",
+        )
+
+    def check(self) -> None:
+        if shutil.which(self.command[0]) is None:
+            raise InvalidValue(
+                f"the program {shorten(self.command[0])} of the agent {self.name} is not there: install it with "
+                f'`{self.package}`, or name it in .ralph/config.toml as [agents.{self.name}] with command = ["…"]'
+            )
+        told = self._version()
+        if told < self.oldest:
+            raise InvalidValue(
+                f"{self.command[0]} {_dotted(told)} is too old for us, {_dotted(self.oldest)} is the oldest that is "
+                f"known to work: update it with `{self.package}`"
+            )
+
+    def _version(self) -> tuple[int, int, int]:
+        try:
+            done = subprocess.run(
+                [*self.command, "--version"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_PATIENCE,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise self._broken(str(error)) from None
+        text = done.stdout.decode("utf-8", "replace")
+        found = _VERSION.search(text)
+        if done.returncode or not found:
+            lines = (done.stderr.decode("utf-8", "replace").strip() or text.strip() or "it says nothing").splitlines()
+            raise self._broken(lines[-1])
+        major, minor, patch = map(int, found.groups())
+        return major, minor, patch
+
+    def _broken(self, why: str) -> InvalidValue:
+        return InvalidValue(
+            f"`{' '.join(self.command)} --version` tells no version ({shorten(why)}): install the program again with "
+            f"`{self.package}`"
+        )
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))

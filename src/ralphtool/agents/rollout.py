@@ -1,0 +1,90 @@
+"""What Codex writes down of a conversation, for itself.
+
+Only the end of it is looked at, for two things that its output does not tell: the tokens of a turn that failed, and how
+much of the subscription is used up. If there is no such record, or it looks different by now, nothing is told.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from msgspec import DecodeError, Struct
+from msgspec.json import Decoder
+
+from ralphtool.agents import Quota
+
+_TAIL = 256 << 10  # bytes of its end
+
+
+class Window(Struct, frozen=True):
+    used_percent: float
+    window_minutes: float | None = None
+    resets_at: float | None = None
+
+    def quota(self) -> Quota:
+        hours = (self.window_minutes or 0) / 60
+        name = f"{hours / 24:.0f} days" if hours >= 48 else f"{hours:.0f} hours" if hours else ""
+        return Quota(self.used_percent / 100, self.resets_at, name)
+
+
+class Limits(Struct, frozen=True):
+    primary: Window | None = None
+    secondary: Window | None = None
+
+
+class Count(Struct, frozen=True, tag="token_count", tag_field="type"):
+    info: Any = None
+    rate_limits: Limits | None = None
+
+    def total(self) -> Any:
+        return self.info.get("total_token_usage") if isinstance(self.info, dict) else None
+
+    def quotas(self) -> list[Quota]:
+        limits = self.rate_limits or Limits()
+        return [window.quota() for window in (limits.primary, limits.secondary) if window]
+
+
+class CountLine(Struct, frozen=True, tag="event_msg", tag_field="type"):
+    payload: Count
+
+
+_COUNTS = Decoder(CountLine)
+_CLOCKS = (time.localtime, time.gmtime)  # whichever names the day
+
+
+class Record:
+    """What it writes down of one conversation, in a folder of the day on which that began."""
+
+    def __init__(self, home: str) -> None:
+        self._sessions = os.path.join(home, "sessions")
+        self._began = time.time()
+        self.thread = ""
+
+    def last_count(self) -> Count | None:
+        try:
+            lines = self._tail().split(b"\n") if self.thread else []
+        except OSError:
+            return None
+        for line in reversed(lines):
+            try:
+                return _COUNTS.decode(line).payload
+            except (DecodeError, UnicodeDecodeError, RecursionError):  # another kind of line, or half of one
+                continue
+        return None
+
+    def _tail(self) -> bytes:
+        # The agent may have put something else there, and nobody shall wait for it.
+        fd = os.open(self._path(), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, "rb") as file:
+            file.seek(max(os.fstat(fd).st_size - _TAIL, 0))
+            return file.read(_TAIL)
+
+    def _path(self) -> str:
+        days = {time.strftime("%Y/%m/%d", clock(at)) for clock in _CLOCKS for at in (self._began, time.time())}
+        for folder in (os.path.join(self._sessions, day) for day in days):
+            for name in os.listdir(folder) if os.path.isdir(folder) else ():
+                if name.endswith(f"-{self.thread}.jsonl"):
+                    return os.path.join(folder, name)
+        raise FileNotFoundError(self._sessions)

@@ -1,0 +1,58 @@
+"""How the models of different makers are spoken to."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from ralphtool.testing.scenario import Fail, Request, TooLong
+
+INPUT_TOKENS, OUTPUT_TOKENS = 1000, 50  # that every answer reports
+
+
+class ToolCall(Struct, frozen=True):
+    name: str
+    arguments: dict[str, Any]
+
+
+class Answer(Struct, frozen=True):
+    """What the model says, and the tool that it calls, if it does."""
+
+    text: str = ""
+    call: ToolCall | None = None
+
+
+class Dialect(Protocol):
+    """One maker's way."""
+
+    name: str
+    content_type: str  # of what is streamed
+
+    def serves(self, path: str) -> bool: ...
+
+    def request(self, path: str, body: dict[str, Any], headers: dict[str, str]) -> Request: ...
+
+    def stream(self, answer: Answer, request: Request) -> list[bytes]:
+        """The answer in pieces, as they are sent."""
+        ...
+
+    def whole(self, answer: Answer, request: Request) -> bytes: ...
+
+    def error(self, turn: Fail | TooLong) -> tuple[int, dict[str, str], bytes]:
+        """Status, headers and body."""
+        ...
+
+
+def event(data: dict[str, Any], name: str = "") -> bytes:
+    """One server-sent event."""
+    head = f"event: {name}\n" if name else ""
+    return f"{head}data: {json.dumps(data)}\n\n".encode()
+
+
+def words(text: str) -> list[str]:
+    """A text in pieces, as models stream it."""
+    found = text.split(" ")
+    return [word + " " for word in found[:-1]] + found[-1:]

@@ -1,0 +1,146 @@
+"""What a scripted model does, turn by turn, whichever agent asks.
+
+A scenario chooses a turn for a request. `script` makes one of a list: which turn it is, is told by how often the model
+has spoken in the conversation, so that a fresh conversation begins at the first, and a repeated request gets the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+_TOKEN = re.compile(r"^token: ([0-9a-f]{32})\s*$", re.MULTILINE)
+_TITLE = re.compile(r"title generator|generate .{0,60}\btitle\b", re.IGNORECASE)
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """What an agent asked."""
+
+    dialect: str
+    model: str = ""
+    system: str = ""
+    prompt: str  # all that the user's side said, tool results not included
+    step: int  # how often the model has spoken before
+    tools: tuple[str, ...] = ()  # that it may call
+    results: tuple[str, ...] = ()  # what the tools told, the last one last
+    stream: bool = True
+    headers: dict[str, str] = {}
+    body: dict[str, Any] = {}
+
+    @property
+    def promise(self) -> str:
+        """The promise that the prompt of a `ralphtool run` asks for; empty in other prompts."""
+        found = _TOKEN.search(self.prompt)
+        return f"<promise>COMPLETE:{found[1]}</promise>" if found else ""
+
+    @property
+    def asks_for_title(self) -> bool:
+        """Agents have their conversations named, beside the work, and at any moment of it."""
+        return not self.tools and _TITLE.search(self.system) is not None
+
+
+class Turn(Struct, frozen=True):
+    """What the model does when it is asked."""
+
+
+class Say(Turn, frozen=True):
+    """It says something, and is done. `{promise}` stands for the promise that the prompt asks for."""
+
+    text: str
+
+
+class Write(Turn, frozen=True):
+    """It writes a file, with whatever the agent has for that."""
+
+    path: str
+    content: str
+
+
+class Run(Turn, frozen=True):
+    """It runs a command, with whatever the agent has for that."""
+
+    command: str
+
+
+class Mcp(Turn, frozen=True):
+    """It calls a tool of an MCP server, under whatever name the agent offers that."""
+
+    tool: str
+    arguments: dict[str, Any] = {}
+
+
+class Call(Turn, frozen=True):
+    """It calls a tool by its very name."""
+
+    tool: str
+    arguments: dict[str, Any] = {}
+
+
+class All(Turn, frozen=True):
+    """What several turns do, in one answer: agents without tools of their own ask only once."""
+
+    turns: tuple[Turn, ...]
+
+
+class Hindrance(Turn, frozen=True, kw_only=True):
+    """Something that goes wrong, so often, or for ever, before the turn after it comes."""
+
+    times: int | None = None
+
+
+class Fail(Hindrance, frozen=True, kw_only=True):
+    """The server answers with an error. `reset_in` is told in the dialect's own way, in seconds."""
+
+    status: int
+    message: str = ""
+    reset_in: float | None = None
+    headers: dict[str, str] = {}
+
+
+class TooLong(Hindrance, frozen=True, kw_only=True):
+    """The server answers that the conversation does not fit into the model's context."""
+
+
+class Cut(Hindrance, frozen=True, kw_only=True):
+    """The connection breaks in the middle of the answer."""
+
+    text: str = "I was about to say something of some length, but"
+
+
+class Silence(Hindrance, frozen=True, kw_only=True):
+    """The server takes the request and says nothing, until the other side, or the test, gives up."""
+
+
+class Drip(Turn, frozen=True):
+    """It says something, word by word, with a pause in seconds before each."""
+
+    text: str
+    pause: float = 0.2
+
+
+Scenario = Callable[[Request], Turn]
+
+
+def script(*turns: Turn) -> Scenario:
+    """The turns, one after the other, in every conversation; a hindrance comes before the turn that follows it."""
+    used = [0] * len(turns)
+
+    def choose(request: Request) -> Turn:
+        if request.asks_for_title:
+            return Say("A title")
+        place = 0
+        for number, turn in enumerate(turns):
+            if place == request.step and _is_left(turn, used[number]):
+                used[number] += 1
+                return turn
+            place += not isinstance(turn, Hindrance)
+        return Say("I have nothing more to say.")
+
+    return choose
+
+
+def _is_left(turn: Turn, used: int) -> bool:
+    return not isinstance(turn, Hindrance) or turn.times is None or used < turn.times

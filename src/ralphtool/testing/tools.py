@@ -1,0 +1,78 @@
+"""From what a scenario wants done to the tool that the agent at hand has for it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import Any
+
+from ralphtool.testing.dialects import Answer, ToolCall
+from ralphtool.testing.scenario import All, Call, Mcp, Request, Run, Say, Turn, Write
+
+# The names of the arguments for the path and the content.
+_WRITERS = {"Write": ("file_path", "content"), "write_file": ("file_path", "content"), "write": ("filePath", "content")}
+# The name of the argument for the command, and what else is asked for.
+_SHELLS: dict[str, tuple[str, dict[str, Any]]] = {
+    "Bash": ("command", {"description": "a command of the script"}),
+    "exec_command": ("cmd", {}),
+    "run_shell_command": ("command", {"description": "a command of the script"}),
+    "bash": ("command", {"description": "a command of the script"}),
+}
+
+
+# What mini-swe-agent wants to see printed at the end; it takes no answer without a command.
+_SUBMITS = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
+
+
+def answer(turn: Turn, request: Request, root: str) -> Answer:
+    match turn:
+        case Say():
+            text = turn.text.replace("{promise}", request.promise)
+            return Answer(text, _run(f"echo {_SUBMITS}", request).call if _SUBMITS in request.prompt else None)
+        case All():
+            answers = [answer(one, request, root) for one in turn.turns]
+            call = next((one.call for one in answers if one.call), None)
+            return Answer("\n".join(one.text for one in answers if one.text), call)
+        case Call():
+            return Answer(call=ToolCall(turn.tool, turn.arguments))
+        case Mcp():
+            return Answer(call=ToolCall(_mcp_name(turn.tool, request), turn.arguments))
+        case Run():
+            return _run(turn.command, request)
+        case Write():
+            return _write(turn, request, root)
+    raise AssertionError(f"no answer to {turn}")
+
+
+def _mcp_name(tool: str, request: Request) -> str:
+    found = [name for name in request.tools if name.endswith(f"_{tool}") or name == tool]
+    return found[0] if found else tool
+
+
+def _run(command: str, request: Request) -> Answer:
+    name = next((one for one in _SHELLS if one in request.tools), None)
+    if name is None:
+        return Answer(text=f"```bash\n{command}\n```\n")
+    argument, more = _SHELLS[name]
+    return Answer(call=ToolCall(name, {argument: command, **more}))
+
+
+def _write(turn: Write, request: Request, root: str) -> Answer:
+    path = os.path.join(root, turn.path)
+    name = next((one for one in _WRITERS if one in request.tools), None)
+    if name is not None:
+        place, content = _WRITERS[name]
+        return Answer(call=ToolCall(name, {place: path, content: turn.content}))
+    if not request.tools and "SEARCH/REPLACE" in request.system:
+        return Answer(_edit_block(turn, path))
+    quoted = shlex.quote(path)
+    return _run(f"mkdir -p $(dirname {quoted}) && printf %s {shlex.quote(turn.content)} > {quoted}", request)
+
+
+def _edit_block(turn: Write, path: str) -> str:
+    """As aider reads it: what stands there now, and what shall."""
+    before = ""
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            before = file.read()
+    return f"{turn.path}\n```\n<<<<<<< SEARCH\n{before}=======\n{turn.content}>>>>>>> REPLACE\n```\n"
