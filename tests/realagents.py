@@ -11,16 +11,30 @@ import pytest
 from conftest import Result
 from lab import Lab, processes_with
 
-from ralphtool.testing import All, Fail, ModelServer, Request, Run, Say, Scenario, Turn, Write, script
+from ralphtool.testing import All, ModelServer, Request, Run, Say, Scenario, Turn, Write, script
 
 TOOLS = Path(__file__).parent.parent / ".tools/agents"
 PROGRAMS = {name: TOOLS / name / "node_modules/.bin" / name for name in ("claude", "codex", "gemini", "opencode")}
 PROGRAMS |= {name: TOOLS / name / "bin" / name for name in ("aider", "mini")}
 QUICK = ("claude", "codex")
 SLOW = ("gemini", "opencode", "aider", "mini")
-MODELS = {"aider": "openai/gpt-4o", "mini": "openai/gpt-4o", "opencode": "scripted/x", "gemini": "gemini-2.5-pro"}
-AGENTS = [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
-EVERY_AGENT = pytest.mark.parametrize("agent", AGENTS)
+# What each needs to be told besides. The sandbox of Codex makes folders for a moment wherever it may write, and in the
+# folder of all temporary files they would be in the way of other tests.
+_OWN: dict[str, dict[str, Any]] = {
+    "aider": {"model": "openai/gpt-4o"},
+    "codex": {"args": ["-c", "sandbox_workspace_write.exclude_slash_tmp=true"]},
+    "gemini": {"model": "gemini-2.5-pro"},
+    "mini": {"model": "openai/gpt-4o"},
+    "opencode": {"model": "scripted/x"},
+}
+
+
+def some(*names: str) -> pytest.MarkDecorator:
+    chosen = [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in names]
+    return pytest.mark.parametrize("agent", chosen)
+
+
+EVERY_AGENT = some(*QUICK, *SLOW)
 
 # One story is enough where it is about how an agent ends.
 ONE_STORY = "## 1. First\n\n- [ ] 1.1 Make a\n"
@@ -53,39 +67,31 @@ def by_story(**turns: list[Turn]) -> Scenario:
 
 
 class RealLab(Lab):
-    """A project whose agent is a real program. `model` serves what it is told to do."""
+    """A project whose agents are real programs. `model` serves what they are told to do."""
 
     longest = 240.0
 
-    def prepare(self, name: str, model: ModelServer, tasks: str = ONE_STORY, **run: Any) -> RealLab:
-        """A repository, with settings in which the agent may do all."""
+    def prepare(
+        self, agents: str, model: ModelServer, tasks: str = ONE_STORY, *, more: dict[str, Any] | None = None, **run: Any
+    ) -> RealLab:
+        """A repository, and the settings of a run with these agents (`claude codex`); `more` is for `[agents.NAME]`."""
+        names = agents.split()
         model.root = str(self.root)
-        self.env |= model.environment(name, str(self.root.parent / "home"))
-        settings = {"agent": name, "permissions": "all", "max_iterations": 4, "timeout": "100s", **run}
+        for name in names:
+            self.env |= model.environment(name, str(self.root.parent / "home"))
         self.repository(tasks)
-        self.use(name, **settings)
-        return self
-
-    def use(self, name: str, *, permissions: str = "all", gate: str = "true", agents: Any = (), **run: Any) -> None:
-        lines = ["[run]", *(f"{key} = {json.dumps(value)}" for key, value in run.items())]
-        lines += [f"agents = {json.dumps(list(agents))}"] if agents else []
+        gate = run.pop("gate", "true")
+        settings = {"agents": names, "max_iterations": 4, "timeout": "100s", **run}
+        lines = ["[run]", *(f"{key} = {json.dumps(value)}" for key, value in settings.items())]
         lines += ["[verify]", "checks = []", f"tests = {json.dumps([gate])}"]
-        for each in {name, *agents}:
-            lines += [f"[agents.{each}]", f'command = ["{PROGRAMS[each]}"]', f'permissions = "{permissions}"']
-            lines += [f'model = "{MODELS[each]}"'] if each in MODELS else []
+        for name in names:
+            own = {"command": [str(PROGRAMS[name])], "permissions": "all", **_OWN.get(name, {}), **(more or {})}
+            lines += [f"[agents.{name}]", *(f"{key} = {json.dumps(value)}" for key, value in own.items())]
         self.write(".ralph/config.toml", "\n".join(lines) + "\n")
+        return self
 
     def told(self, result: Result, kind: str, field: str) -> list[Any]:
         return [event[field] for event in self.events(result) if event["type"] == kind]
 
-    def emitted(self, result: Result, kind: str) -> list[dict[str, Any]]:
-        """The events of the agent itself."""
-        found = [event["event"] for event in self.events(result) if event["type"] == "agent"]
-        return [event for event in found if event["kind"] == kind]
-
     def nobody_is_left(self) -> None:
         assert processes_with(str(self.root.parent)) == []
-
-
-def limited(**more: Any) -> Scenario:
-    return script(Fail(status=429, **more))

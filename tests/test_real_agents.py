@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from lab import kill, processes_with, wait_until
-from realagents import EVERY_AGENT, RealLab, by_story, turns, work
+from realagents import EVERY_AGENT, RealLab, by_story, some, turns, work
 
-from ralphtool.testing import Cut, Fail, ModelServer, Run, Say, Silence, TooLong, Write, script
+from ralphtool.testing import (
+    Call,
+    Cut,
+    Fail,
+    Mcp,
+    ModelServer,
+    Request,
+    Run,
+    Say,
+    Silence,
+    TooLong,
+    Turn,
+    Write,
+    script,
+)
 
 TWO_STORIES = "## 1. First\n\n- [ ] 1.1 Make a\n- [ ] 1.2 Make b\n\n## 2. Second\n\n- [ ] 2.1 Make c\n"
 
@@ -100,3 +116,181 @@ def test_a_promise_without_work_is_not_believed(lab: RealLab, agent: str) -> Non
         result = lab.loop()
     assert lab.told(result, "verdict", "status") == ["failed"]
     assert "not ticked: 1.1" in lab.told(result, "verdict", "summary")[0]
+
+
+# --- permissions ------------------------------------------------------------------------------------
+
+
+@some("claude", "codex", "gemini", "opencode")
+def test_without_a_free_shell_it_works_by_our_tools(lab: RealLab, agent: str) -> None:
+    """What its user has not allowed it can't do; ticks and learnings go over MCP."""
+    forbidden = lab.root.parent / "outside.txt"
+    doing = [
+        Run(f"touch {forbidden}"),
+        Write("1.txt", "work on 1\n"),
+        Mcp("task_done", {"id": "1.1"}),
+        Mcp("learn", {"text": "Tools need no shell"}),
+        Say("{promise}"),
+    ]
+    with ModelServer(script(*doing)) as model:
+        lab.prepare(agent, model, more={"permissions": "edit"})
+        result = lab.loop()
+    assert result.exit_code == 0, result.stdout[-3000:]
+    assert any(f"{agent} " in text and 'permissions = "all"' in text for text in lab.told(result, "notice", "text"))
+    assert not forbidden.exists()
+    assert lab.checkpoints() == ["1"]
+    assert "Tools need no shell" in lab.git("show", "ralph/add-login:openspec/changes/add-login/design.md")
+    assert any(name.endswith("task_done") for request in model.requests for name in request.tools)
+
+
+def test_what_is_allowed_is_said_once(lab: RealLab) -> None:
+    with ModelServer(by_story(story_1=work("claude", "1", "1.1", "1.2"), story_2=work("claude", "2", "2.1"))) as model:
+        lab.prepare("claude", model, TWO_STORIES)
+        result = lab.loop()
+    [said] = [text for text in lab.told(result, "notice", "text") if "without asking" in text]
+    assert "it can run any command and change any file that you can" in said
+
+
+BLOCKED = "ralphtool agent observe blocker 'Nobody told me the colour' --description 'The design names none'"
+
+
+def planting(agent: str, path: str) -> list[Turn]:
+    """Two ways to make a file; some agents don't even offer them when they only look, but a model may still try."""
+    if agent == "gemini":
+        return [
+            Call("write_file", {"file_path": path, "content": "x"}),
+            Call("run_shell_command", {"command": f"touch {path}"}),
+        ]
+    if agent == "opencode":
+        return [Call("write", {"filePath": path, "content": "x"}), Call("bash", {"command": f"touch {path}"})]
+    return [Write(path, "x"), Run(f"touch {path}")]
+
+
+@some("claude", "codex", "gemini", "opencode", "aider")
+def test_a_blocker_is_looked_into_by_one_who_changes_nothing(lab: RealLab, agent: str) -> None:
+    planted = lab.root / "planted.txt"
+    blocked = script(*turns(agent, Run(BLOCKED), Say("<promise>BLOCKED:{token}:nobody told me the colour</promise>")))
+    say = Say("<promise>UNREAL:{token}:the README has it</promise>")
+    looking = script(*turns(agent, *planting(agent, str(planted)), say))
+    working = script(*work(agent, "1", "1.1"))
+    was_there = []
+
+    def choose(request: Request) -> Turn:
+        if "UNREAL" in request.prompt:
+            was_there.append(planted.exists())
+            return looking(request)
+        return (working if "the README has it" in request.prompt else blocked)(request)
+
+    with ModelServer(choose) as model:
+        lab.prepare(agent, model, check_blockers=True)
+        result = lab.loop()
+    assert result.exit_code == 0, result.stdout[-3000:]
+    assert lab.endings() == [("add-login-1-1", "blocked"), ("add-login-1-2", "completed")]
+    assert lab.told(result, "blocker_checked", "real") == [False]
+    assert lab.told(result, "decision", "action")[0] == "retry"
+    assert was_there
+    assert not any(was_there)
+    assert not lab.git("ls-tree", "--name-only", "ralph/add-login", "planted.txt")
+
+
+# --- limits -----------------------------------------------------------------------------------------
+
+
+def test_when_one_meets_its_limit_the_next_takes_over(lab: RealLab) -> None:
+    limited, working = script(Fail(status=429, message="Slow down")), script(*work("codex", "1", "1.1"))
+    with ModelServer(lambda request: (limited if request.dialect == "anthropic" else working)(request)) as model:
+        lab.prepare("claude codex", model, patience="4s")
+        result = lab.loop()
+    assert result.exit_code == 0
+    assert lab.told(result, "iteration_started", "agent") == ["claude", "codex"]
+    assert lab.told(result, "iteration_started", "attempt") == [1, 1]
+    assert lab.told(result, "handed_over", "to") == ["codex"]
+
+
+def subscribed(lab: RealLab) -> None:
+    """Only to its subscribers Claude tells their quota."""
+    del lab.env["ANTHROPIC_API_KEY"]
+    lab.env["CLAUDE_CODE_OAUTH_TOKEN"] = "no-token-is-needed-here"
+
+
+def test_a_reserve_of_the_quota_is_left_to_its_user(lab: RealLab) -> None:
+    doing = by_story(story_1=work("claude", "1", "1.1", "1.2"), story_2=work("codex", "2", "2.1"))
+    headers = {
+        "anthropic-ratelimit-unified-status": "allowed_warning",
+        "anthropic-ratelimit-unified-reset": str(int(time.time()) + 3600),
+        "anthropic-ratelimit-unified-representative-claim": "five_hour",
+        "anthropic-ratelimit-unified-5h-utilization": "0.83",
+        "anthropic-ratelimit-unified-5h-reset": str(int(time.time()) + 3600),
+        "anthropic-ratelimit-unified-5h-surpassed-threshold": "0.8",
+    }
+    with ModelServer(doing, headers=headers) as model:
+        lab.prepare("claude codex", model, TWO_STORIES, more={"stop_at": "80%"})
+        subscribed(lab)
+        result = lab.loop()
+    assert result.exit_code == 0, result.stdout[-3000:]
+    assert lab.told(result, "iteration_started", "agent") == ["claude", "codex"]
+    assert lab.told(result, "handed_over", "why") == ["claude has used 83% of its five-hour quota, and stops at 80%"]
+
+
+def test_a_told_time_is_waited_for(lab: RealLab) -> None:
+    over = {"anthropic-ratelimit-unified-representative-claim": "five_hour"}
+    limit = Fail(status=429, reset_in=3, headers=over, message="limit", times=1)
+    with ModelServer(script(limit, *work("claude", "1", "1.1"))) as model:
+        lab.prepare("claude", model)
+        subscribed(lab)
+        result = lab.loop()
+    assert result.exit_code == 0, result.stdout[-3000:]
+    assert lab.told(result, "verdict", "status") == ["transient", "completed"]
+    [seconds] = lab.told(result, "waiting", "seconds")
+    assert 0 < seconds < 5
+    assert lab.endings() == [("add-login-1-1", "completed")]
+
+
+# --- money ------------------------------------------------------------------------------------------
+
+
+def test_claude_keeps_to_what_is_left_of_a_budget(lab: RealLab) -> None:
+    many = [Run(f"echo {number}") for number in range(20)]
+    with ModelServer(script(*many, Say("{promise}"))) as model:
+        lab.prepare("claude", model, max_cost=0.02)
+        result = lab.loop()
+    assert result.exit_code == 1
+    assert len(model.requests) < 20
+    assert "error_max_budget_usd" in lab.told(result, "verdict", "summary")[0]
+    assert lab.told(result, "run_ended", "reason") == ["the limit of $0.02 is reached (--max-cost)"]
+    assert lab.told(result, "run_ended", "spent")[0]["cost"] >= 0.02
+
+
+def test_tokens_are_counted_and_priced(lab: RealLab) -> None:
+    with ModelServer(script(*work("codex", "1", "1.1"))) as model:
+        lab.prepare("codex", model)
+        with (lab.root / ".ralph/config.toml").open("a") as config:
+            config.write("[prices.codex]\ninput = 10\noutput = 100\n")
+        result = lab.loop()
+    assert result.exit_code == 0
+    [read], [written], [cost] = (
+        lab.told(result, "verdict", field) for field in ("input_tokens", "output_tokens", "cost")
+    )
+    assert (read, written) == (1000 * len(model.requests), 50 * len(model.requests))
+    assert cost == pytest.approx(read * 10e-6 + written * 100e-6)
+
+
+# --- chunks -----------------------------------------------------------------------------------------
+
+
+def test_what_is_too_big_is_done_task_by_task(lab: RealLab) -> None:
+    """The whole story does not fit into the context; each of its tasks does."""
+    whole = script(TooLong())
+    tasks = {task: script(*work("claude", "1", task)) for task in ("1.1", "1.2")}
+
+    def choose(request: Request) -> Turn:
+        found = re.search(r"do only the task (\S+),", request.prompt)
+        return tasks[found[1]](request) if found else whole(request)
+
+    with ModelServer(choose) as model:
+        lab.prepare("claude", model, "## 1. First\n\n- [ ] 1.1 Make a\n- [ ] 1.2 Make b\n")
+        result = lab.loop()
+    assert result.exit_code == 0, result.stdout[-3000:]
+    assert lab.told(result, "iteration_started", "task") == [None, "1.1", "1.2"]
+    assert [status for _, status in lab.endings()] == ["failed", "partial", "completed"]
+    assert lab.checkpoints() == ["1"]

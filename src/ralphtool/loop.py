@@ -423,6 +423,8 @@ def _from_now(seconds: float) -> datetime:
 
 
 def _why_not(report: Report) -> str:
+    if report.end.ok:
+        return "it ended without an answer"
     return report.failure.text if report.failure else report.end.reason or report.ending
 
 

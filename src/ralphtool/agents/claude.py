@@ -40,7 +40,8 @@ class Claude(Program):
             argv += ["--mcp-config", _mcp_config(job.mcp, job.folder)]
         if job.cost:
             argv += ["--max-budget-usd", f"{max(job.cost, _LEAST_BUDGET):.2f}"]
-        return Start(argv=(*argv, *self.args), stdin=job.prompt, env=_ENVIRONMENT | _sandbox() | self.env)
+        env = _ENVIRONMENT | (_WITH_TOOLS if job.mcp else {}) | _sandbox() | self.env
+        return Start(argv=(*argv, *self.args), stdin=job.prompt, env=env)
 
     def reader(self, job: Job) -> ClaudeLines:
         return ClaudeLines()
@@ -54,7 +55,9 @@ class Claude(Program):
 
 
 # Its own reports home would only delay it.
-_ENVIRONMENT = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "ENABLE_TOOL_SEARCH": "false"}
+_ENVIRONMENT = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
+# Our tools are there from the first request on: not hidden behind a search, and waited for on a busy machine too.
+_WITH_TOOLS = {"ENABLE_TOOL_SEARCH": "false", "MCP_CONNECT_TIMEOUT_MS": "30000"}
 
 
 def _sandbox() -> dict[str, str]:
@@ -63,7 +66,8 @@ def _sandbox() -> dict[str, str]:
 
 
 def _mcp_config(mcp: Mcp, folder: str) -> str:
-    server = {"command": mcp.command[0], "args": list(mcp.command[1:]), "env": mcp.env}
+    """It does not wait for servers that it need not always have."""
+    server = {"command": mcp.command[0], "args": list(mcp.command[1:]), "env": mcp.env, "alwaysLoad": True}
     path = os.path.join(folder, "mcp.json")
     with open(path, "w", encoding="utf-8") as file:
         json.dump({"mcpServers": {"ralphtool": server}}, file)

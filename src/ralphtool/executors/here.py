@@ -97,10 +97,12 @@ class Here:
             return Report(ending="not-started", end=End(False, reason=f"{runner.name} has no read-only mode"))
         self._ensure_folders(assignment)
         self.place.ours.remember(session.load(self.place.session_id))
+        folder = os.path.join(assignment.directory, "check")
+        os.makedirs(folder, exist_ok=True)
         job = Job(
-            prompt=_written(assignment.directory, "check.md", assignment.prompt),
+            prompt=_written(folder, "prompt.md", assignment.prompt),
             root=self.place.workspace.root,
-            folder=assignment.directory,
+            folder=folder,
             attempt=assignment.attempt,
             read_only=True,
             cost=assignment.cost,
@@ -217,7 +219,7 @@ class Here:
             cwd=job.root,
             env=env | start.env,
             stdin=start.stdin,
-            into=os.path.join(job.folder, "check.log" if job.read_only else "transcript.log"),
+            into=os.path.join(job.folder, "transcript.log"),
             wall=wall,
             silence=self.place.settings.run.silence,
             secrets=self._secrets,

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ralphtool.agents import End, Event, Job, Runner, Start, Traits
+import msgspec
+
+from ralphtool.agents import End, Event, Failure, Job, Mcp, Output, Quota, Runner, Start, Traits
+from ralphtool.errors import RalphError
 from ralphtool.testing.adapters import ContractBroken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-_PROMPT = "Do this, and nothing else. The prompt of a story can be longer than an argument may be.\n"
+_MARK = "no-word-of-any-command-line"
+_PROMPT = f"Do this, and nothing else: {_MARK}.\nThe prompt of a story can be longer than an argument may be.\n"
 _PIECES = (1, 7, 4096)
-_RUBBISH = (
+_CUTS = 30  # places at which a recording is cut off
+_SHORT_RUBBISH = (
     b"",
     b"\n\n\n",
     b"plain words\n",
@@ -24,9 +30,13 @@ _RUBBISH = (
     b'{"type": "message", "text": "half a li',
     b'[]\n{}\nnull\n5\n"x"\n',
     b'{"type": 5}\n{"type": null, "message": [[]]}\n{"type": {"a": 1}}\n',
+    b'{"type": "message", "text": "\\ud800", "role": "assistant", "content": "\\udfff"}\n',
+    b'{"type": "message", "text": "cut: \xc3", "role": "assistant", "content": "\xf0\x9f"}\n',
     b'{"a": ' * 5000 + b"\n",
-    b'{"type": "message", "text": "' + b"x" * (20 << 20) + b'"}\n',
 )
+_RUBBISH = (*_SHORT_RUBBISH, b'{"type": "message", "text": "' + b"x" * (20 << 20) + b'"}\n')
+_ODD: tuple[Any, ...] = (None, True, 5, -1, 1e300, 10**30, "", "x", "\ud800", [], [5], [None], {}, {"type": 5})
+_MISTAKES = (RalphError, ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
 
 
 def check_runner(
@@ -44,10 +54,13 @@ def check_runner(
     """
     job = _job(folder)
     _check_start(runner, job)
+    _check_modes(runner, job)
     _check_reading(runner, job, recording, prepare)
     _check_rubbish(runner, _job(os.path.join(folder, "rubbish")), believes_exit_code=believes_exit_code)
     if not believes_exit_code:
         _check_cut(runner, _job(os.path.join(folder, "cut")), recording)
+        _check_odd_values(runner, job, recording)
+        _check_amid_rubbish(runner, job, recording)
 
 
 def _require(holds: bool, promise: str) -> None:
@@ -65,59 +78,185 @@ def _job(folder: str) -> Job:
     return Job(prompt=path, root=root, folder=records)
 
 
+# --- how it starts its agent ------------------------------------------------------------------------
+
+
 def _check_start(runner: Runner, job: Job) -> None:
     _require(bool(runner.name) and isinstance(runner.traits, Traits), "a runner has a name and traits")
+    start = _started(runner, job)
+    _require(_started(runner, job) == start, "the same job is started the same way again")
+
+
+def _check_modes(runner: Runner, job: Job) -> None:
+    """What its traits promise, it does."""
+    usual = _started(runner, job)
+    if runner.traits.read_only:
+        looking = _started(runner, msgspec.structs.replace(job, read_only=True))
+        _require(looking != usual, "an agent that shall change nothing is started in another way")
+    if runner.traits.mcp:
+        server = Mcp(("/usr/bin/ralphtool", "mcp"), {"RALPH_SESSION": "a-session"})
+        _require(_started(runner, msgspec.structs.replace(job, mcp=server)) != usual, "our MCP server is passed on")
+    _started(runner, msgspec.structs.replace(job, cost=1.5))
+
+
+def _started(runner: Runner, job: Job) -> Start:
     start = runner.start(job)
     _require(isinstance(start, Start) and bool(start.argv), "`start` tells the program and its arguments")
     words = [*start.argv, *start.env, *start.env.values()]
     _require(not any("\0" in word for word in words), "no argument and no variable has a zero byte in it")
-    _require(not any(_PROMPT.strip() in word for word in words), "the prompt is no argument: it could be too long")
-    is_given = start.stdin == job.prompt or any(job.prompt in word for word in words)
-    _require(is_given, "the prompt is given on standard input, or by its path")
+    _require(all(name and "=" not in name for name in start.env), "every variable has a name, without a = in it")
+    _require(not any(_MARK in word for word in words), "the prompt is no argument: it could be too long")
+    _require(_gives_prompt(start, job, words), "the prompt is given on standard input, or by its path")
     _require(os.listdir(job.root) == [], "`start` writes nothing into the tree that the agent works in")
-    _require(runner.start(job) == start, "the same job is started the same way again")
+    return start
+
+
+def _gives_prompt(start: Start, job: Job, words: Sequence[str]) -> bool:
+    """In its own file, or in one of the runner's that holds it too."""
+    records = [os.path.join(job.folder, name) for name in os.listdir(job.folder)]
+    named = [path for path in records if path == start.stdin or any(path in word for word in words)]
+    return any(_MARK.encode() in _content(path) for path in named if os.path.isfile(path))
+
+
+def _content(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+# --- what it makes of what its agent prints ---------------------------------------------------------
 
 
 def _read(runner: Runner, job: Job, pieces: Iterable[bytes], exit_code: int = 0) -> tuple[list[Event], End]:
     reader = runner.reader(job)
     events = [event for piece in pieces for event in reader.feed(piece)]
     events += reader.rest()
-    end = reader.end(exit_code)
+    return events, _checked(events, reader.end(exit_code))
+
+
+def _checked(events: Sequence[Event], end: End) -> End:
     _require(all(isinstance(event, Event) for event in events), "a reader tells events")
     _require(not any(isinstance(event, End) for event in events), "the end is told by `end`, and nowhere else")
     _require(isinstance(end, End), "`end` tells the end")
-    return events, end
+    _require(all(_can_be_written(event) for event in (*events, end)), "every event can be written down as JSON")
+    return end
+
+
+def _can_be_written(event: Event) -> bool:
+    try:
+        msgspec.json.encode(event)
+    except (TypeError, ValueError):  # half a character, an object of its own
+        return False
+    return True
 
 
 def _check_reading(runner: Runner, job: Job, recording: bytes, prepare: Callable[[Job], object]) -> None:
     prepare(job)
-    _, end = _read(runner, job, [recording])
+    before = _names(job.root)
+    events, end = _read(runner, job, [recording])
     _require(end.ok, f"a run that ended well is a success (it was: {end.reason})")
     for size in _PIECES:
         pieces = [recording[at : at + size] for at in range(0, len(recording), size)]
-        _require(_read(runner, job, pieces)[1] == end, f"in pieces of {size} bytes it ends the same")
-    _require(_read(runner, job, _at_random(recording))[1] == end, "in pieces of any size it ends the same")
+        _check_same(runner, job, pieces, (events, end), f"in pieces of {size} bytes")
+    _check_same(runner, job, _at_random(recording), (events, end), "in pieces of any size")
+    _require(_names(job.root) == before, "a reader writes nothing into the tree that the agent works in")
+
+
+def _check_same(runner: Runner, job: Job, pieces: Iterable[bytes], whole: tuple[list[Event], End], how: str) -> None:
+    events, end = _read(runner, job, pieces)
+    _require(end == whole[1], f"{how} it ends the same")
+    _require(_lasting(events) == _lasting(whole[0]), f"{how} it tells the same events")
+
+
+def _lasting(events: Iterable[Event]) -> list[Event]:
+    """Without what is only shown now and then, and without moments, which may be counted from now."""
+    return [
+        msgspec.structs.replace(event, reset_at=None) if isinstance(event, Failure | Quota) else event
+        for event in events
+        if not isinstance(event, Output)
+    ]
+
+
+def _names(folder: str) -> list[str]:
+    return sorted(os.path.join(at, name) for at, folders, names in os.walk(folder) for name in (*folders, *names))
 
 
 def _at_random(recording: bytes) -> list[bytes]:
+    places = _places(recording, 50)
+    return [recording[a:b] for a, b in pairwise([0, *places, len(recording)])]
+
+
+def _places(recording: bytes, count: int) -> list[int]:
     chance = random.Random(1)  # noqa: S311
-    places = sorted({0, len(recording), *(chance.randrange(len(recording) + 1) for _ in range(50))})
-    return [recording[a:b] for a, b in pairwise(places)]
+    return sorted({chance.randrange(len(recording) + 1) for _ in range(count)})
+
+
+# --- what no agent should print, and some do --------------------------------------------------------
 
 
 def _check_rubbish(runner: Runner, job: Job, *, believes_exit_code: bool) -> None:
     for rubbish in _RUBBISH:
+        end = _survived(runner, job, rubbish)
+        _require(believes_exit_code or not end.ok, "without its own final word an agent did not end well")
+    for exit_code in (1, -15):
+        _, failed = _read(runner, job, [], exit_code)
+        _require(not failed.ok, "an agent that failed, or was killed, and said nothing did not end well")
+
+
+def _survived(runner: Runner, job: Job, rubbish: bytes) -> End:
+    promise = "whatever an agent prints, a reader tells events"
+    try:
         reader = runner.reader(job)
         events = [*reader.feed(rubbish), *reader.feed_errors(rubbish), *reader.rest()]
-        _require(all(isinstance(event, Event) for event in events), "whatever an agent prints, a reader tells events")
-        end = reader.end(0)
-        _require(believes_exit_code or not end.ok, "without its own final word an agent did not end well")
-    _, killed = _read(runner, job, [], -15)
-    _require(not killed.ok, "an agent that was killed did not end well")
+        return _checked(events, reader.end(0))
+    except _MISTAKES as error:
+        raise ContractBroken(f"{promise}, and does not raise {type(error).__name__}: {error}") from error
+
+
+def _check_amid_rubbish(runner: Runner, job: Job, recording: bytes) -> None:
+    """Programs print warnings between their lines, and anything at all on standard error."""
+    _, expected = _read(runner, job, [recording])
+    whole_lines = [each if each.endswith(b"\n") else each + b"\n" for each in _SHORT_RUBBISH]
+    for rubbish in whole_lines:
+        reader = runner.reader(job)
+        events = [*reader.feed(rubbish), *reader.feed_errors(rubbish), *reader.feed(recording)]
+        events += [*reader.feed_errors(rubbish), *reader.rest()]
+        _require(_checked(events, reader.end(0)).ok == expected.ok, "rubbish before a run that ended well hides no end")
+
+
+def _check_odd_values(runner: Runner, job: Job, recording: bytes) -> None:
+    """The next version of a program prints other values in the same places."""
+    for line in recording.splitlines():
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue
+        for changed in _changed(value):
+            _survived(runner, job, json.dumps(changed).encode() + b"\n")
+
+
+def _changed(value: Any) -> Iterator[Any]:
+    """The same value with an odd one in each of its places in turn, and without it."""
+    if isinstance(value, dict):
+        for name, inside in value.items():
+            others = {key: other for key, other in value.items() if key != name}
+            yield others
+            for changed in (*_ODD, *_changed(inside)):
+                yield {**others, name: changed}
+    elif isinstance(value, list):
+        for inside in value[:1]:
+            for changed in (*_ODD, *_changed(inside)):
+                yield [changed, *value[1:]]
 
 
 def _check_cut(runner: Runner, job: Job, recording: bytes) -> None:
     """A terminal event that did not come whole is none."""
     lines = recording.rstrip().split(b"\n")
-    _, end = _read(runner, job, [b"\n".join(lines[:1])])
-    _require(not end.ok, "the first line of a run is no success")
+    _, end = _read(runner, job, [lines[0]])
+    _require(not end.ok or len(lines) == 1, "the first line of a run is no success")
+    last = len(recording.rstrip()) - 1  # without its last character no line is whole
+    for place in (*_places(recording[:last], _CUTS), last):
+        if recording[place : place + 1] == b"\n":
+            continue  # nothing is missing but the end of the line
+        whole_lines = recording[: recording.rfind(b"\n", 0, place) + 1]
+        expected, cut = (_read(runner, job, [data])[1] for data in (whole_lines, recording[:place]))
+        _require(cut.ok == expected.ok, "half of a line is no terminal event")

@@ -31,10 +31,15 @@ class Request(Struct, frozen=True, kw_only=True):
     body: dict[str, Any] = {}
 
     @property
-    def promise(self) -> str:
-        """The promise that the prompt of a `ralphtool run` asks for; empty in other prompts."""
+    def token(self) -> str:
+        """The token in the prompt of a `ralphtool run`; empty in other prompts."""
         found = _TOKEN.search(self.prompt)
-        return f"<promise>COMPLETE:{found[1]}</promise>" if found else ""
+        return found[1] if found else ""
+
+    @property
+    def promise(self) -> str:
+        """The promise that such a prompt asks for."""
+        return f"<promise>COMPLETE:{self.token}</promise>" if self.token else ""
 
     @property
     def asks_for_title(self) -> bool:
@@ -47,7 +52,7 @@ class Turn(Struct, frozen=True):
 
 
 class Say(Turn, frozen=True):
-    """It says something, and is done. `{promise}` stands for the promise that the prompt asks for."""
+    """It says something, and is done. `{promise}` and `{token}` stand for what the prompt asks for."""
 
     text: str
 

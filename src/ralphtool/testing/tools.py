@@ -27,7 +27,7 @@ _SUBMITS = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 def answer(turn: Turn, request: Request, root: str) -> Answer:
     match turn:
         case Say():
-            text = turn.text.replace("{promise}", request.promise)
+            text = turn.text.replace("{promise}", request.promise).replace("{token}", request.token)
             return Answer(text, _run(f"echo {_SUBMITS}", request).call if _SUBMITS in request.prompt else None)
         case All():
             answers = [answer(one, request, root) for one in turn.turns]
