@@ -491,7 +491,10 @@ def test_a_rate_limit_charges_nothing(lab: Lab) -> None:
     [waited] = told(lab, "waiting", "seconds")
     assert 0 < waited <= 2
     assert "[ ] 1.1" in prompt(lab, "add-login-1-1")
-    assert "# What we know" not in prompt(lab, "add-login-1-1")
+    [ref] = lab.git("for-each-ref", "--format=%(refname)", "refs/ralph/interrupted").split()
+    assert f"git checkout {ref} -- PATH" in prompt(lab, "add-login-1-1"), "what was cut off can be taken up"
+    assert lab.git("ls-tree", "--name-only", ref, "half") == "half"
+    assert ref not in prompt(lab, "add-login-2-1")
     assert "half" not in lab.git("ls-tree", "--name-only", "ralph/add-login").split()
 
 

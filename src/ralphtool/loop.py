@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from ralphtool.specs import Story
     from ralphtool.standing import Outcome, StoryStanding
 
+_CUT_OFF = """\
+The last iteration of this story was cut off from outside; nothing was wrong with it. What it had done by then is kept
+as the commit {ref}: look at it with `git diff HEAD {ref}`, and take over what is good, with
+`git checkout {ref} -- PATH` for instance. Nobody has proven any of it."""
 _RECENT = 500  # entries in which a solved blocker is looked for
 _SHOWN_FILES = 200
 
@@ -69,6 +73,7 @@ class Loop:
         self.budget = Budget(parts.settings.run)
         self.roster = Roster(parts.agents, [_stop_at(parts.settings, name) for name in parts.agents])
         self.agent = 0  # whose turn it is
+        self.cut_off: dict[str, str] = {}  # the ref of what a story's iteration had done when a limit ended it
         self.reason = ""  # why there is no next iteration
 
     def run(self) -> Result:
@@ -185,9 +190,7 @@ class Loop:
                 design=spec.design(),
                 scenarios=spec.scenarios(story),
                 failure=before.previous_failure,
-                guidance="\n\n".join(
-                    filter(None, [state.answer and f"A human answered: {state.answer}", state.guidance])
-                ),
+                guidance=self._guidance(story, state),
                 warnings=before.warnings,
                 learnings=before.learnings,
                 noted=[secrets.masked(one["description"], hidden) for one in change.state()["learnings"]],
@@ -200,6 +203,11 @@ class Loop:
             ),
             os.path.join(change.root, ".ralph", "prompts"),
         )
+
+    def _guidance(self, story: Story, state: StoryStanding) -> str:
+        answer = state.answer and f"A human answered: {state.answer}"
+        ref = self.cut_off.get(story.id)
+        return "\n\n".join(filter(None, [answer, state.guidance, ref and _CUT_OFF.format(ref=ref)]))
 
     def _announce(self, story: Story, assignment: Assignment, built: prompt.Prompt) -> None:
         self.log.add(
@@ -335,10 +343,12 @@ class Loop:
     def _act(self, iteration: Iteration) -> None:
         if iteration.verdict.status in ("interrupted", "transient"):
             self.change.take_back_ticks()
-            self.change.workspace.keep_interrupted(self.change.run)
+            ref = self.change.workspace.keep_interrupted(self.change.run)
             if iteration.verdict.status == "transient":
+                self.cut_off |= {iteration.story.id: ref} if ref else {}
                 self.roster.could_not(self.agent, iteration.verdict.summary, iteration.verdict.retry_at)
             return
+        self.cut_off.pop(iteration.story.id, None)
         self.roster.could(self.agent, iteration.report.quota)
         self._carry_out(outcome.settle(self.change, iteration), iteration.story.title)
 

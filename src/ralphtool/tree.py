@@ -263,14 +263,16 @@ class Tree:
         parent = self.repository.text("rev-parse", "--verify", "--quiet", f"{commit}^", check=False)
         return self.tip in (commit, parent)
 
-    def keep_interrupted(self, run: str) -> None:
+    def keep_interrupted(self, run: str) -> str | None:
         """What an iteration that was cut off had done is no attempt, but it is somebody's work: a ref keeps it."""
         try:
             tree, changed = self._snapshot(self._tip_tree)
         except (GitError, OSError):
-            return  # it can't be read, so it can't be kept either
-        if changed:
-            commit = self.repository.commit(tree, [self.tip], f"ralphtool: {self.change}, interrupted\n")
-            taken = self.repository.refs(_INTERRUPTED)
-            number = next(number for number in count(1) if f"{_INTERRUPTED}{run}-{number}" not in taken)
-            self.repository.set_refs({f"{_INTERRUPTED}{run}-{number}": commit})
+            return None  # it can't be read, so it can't be kept either
+        if not changed:
+            return None
+        commit = self.repository.commit(tree, [self.tip], f"ralphtool: {self.change}, interrupted\n")
+        taken = self.repository.refs(_INTERRUPTED)
+        number = next(number for number in count(1) if f"{_INTERRUPTED}{run}-{number}" not in taken)
+        self.repository.set_refs({f"{_INTERRUPTED}{run}-{number}": commit})
+        return f"{_INTERRUPTED}{run}-{number}"

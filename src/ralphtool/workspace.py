@@ -88,8 +88,8 @@ class Workspace(Protocol):
         """Whether a commit is the last checkpoint, or was made upon it."""
         ...
 
-    def keep_interrupted(self, run: str) -> None:
-        """Keeps the work of an iteration that is no attempt."""
+    def keep_interrupted(self, run: str) -> str | None:
+        """Keeps the work of an iteration that is no attempt; tells the ref, if there is any work."""
         ...
 
 
@@ -141,8 +141,8 @@ class Folder:
     def follows(self, commit: str) -> bool:
         return True
 
-    def keep_interrupted(self, run: str) -> None:
-        pass
+    def keep_interrupted(self, run: str) -> str | None:
+        return None
 
 
 # --- with git ---------------------------------------------------------------------------------------

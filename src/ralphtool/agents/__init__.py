@@ -129,6 +129,7 @@ class Traits(Struct, frozen=True, kw_only=True):
     cost: Literal["told", "tokens", "none"] = "none"  # what it tells about what it uses up
     read_only: bool = False  # it has a mode in which it changes nothing
     mcp: bool = False  # it takes our MCP server
+    login: str = ""  # how its user gets it to know him
     notices: tuple[str, ...] = ()  # what its user should know before it is let loose
 
 

@@ -55,7 +55,12 @@ class Aider(Program):
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         super().__init__(name, options)
-        self.traits = Traits(cost="told", read_only=True, notices=self.notices())
+        self.traits = Traits(
+            cost="told",
+            read_only=True,
+            login="set the key of your model's maker, such as OPENAI_API_KEY",
+            notices=self.notices(),
+        )
 
     def start(self, job: Job) -> Start:
         for name in (_EVENTS, _MODEL_LOG, _HISTORY):

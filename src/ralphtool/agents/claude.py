@@ -30,7 +30,13 @@ class Claude(Program):
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         super().__init__(name, options)
-        self.traits = Traits(cost="told", read_only=True, mcp=True, notices=self.notices())
+        self.traits = Traits(
+            cost="told",
+            read_only=True,
+            mcp=True,
+            login="start `claude` and type /login, or set ANTHROPIC_API_KEY",
+            notices=self.notices(),
+        )
 
     def start(self, job: Job) -> Start:
         argv = [*self.command, "-p", "--output-format", "stream-json", "--verbose", *self._permissions(job)]

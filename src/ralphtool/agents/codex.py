@@ -41,7 +41,13 @@ class Codex(Program):
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         super().__init__(name, options)
-        self.traits = Traits(cost="tokens", read_only=True, mcp=True, notices=self.notices())
+        self.traits = Traits(
+            cost="tokens",
+            read_only=True,
+            mcp=True,
+            login="run `codex login`, or set OPENAI_API_KEY",
+            notices=self.notices(),
+        )
 
     def start(self, job: Job) -> Start:
         argv = [*self.command, "exec", "--json", "--skip-git-repo-check", *self._permissions(job), *_SETTINGS]

@@ -84,6 +84,7 @@ class Gemini(Program):
             cost="tokens",
             read_only=takes_policies,
             mcp=takes_policies or self.may_do_all,
+            login="start `gemini` once and log in, or set GEMINI_API_KEY",
             notices=self.notices(),
         )
 

@@ -34,7 +34,11 @@ class Mini(Program):
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         super().__init__(name, options)
-        self.traits = Traits(cost="told", notices=self.notices())
+        self.traits = Traits(
+            cost="told",
+            login="run `mini-extra config setup`, or set the key of your model's maker",
+            notices=self.notices(),
+        )
 
     def check(self) -> None:
         if not self.may_do_all:

@@ -53,7 +53,9 @@ class OpenCode(Program):
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         super().__init__(name, options)
-        self.traits = Traits(cost="told", read_only=True, mcp=True, notices=self.notices())
+        self.traits = Traits(
+            cost="told", read_only=True, mcp=True, login="run `opencode auth login`", notices=self.notices()
+        )
 
     def start(self, job: Job) -> Start:
         """`--dir`, because it believes PWD more than where it stands. With a title it asks the model for none."""

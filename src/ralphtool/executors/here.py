@@ -226,7 +226,7 @@ class Here:
             stop=lambda: stop() or meter.is_stuck,
             complaints=True,
         )
-        report = self._followed(running, runner.reader(job), meter)
+        report = _advised(self._followed(running, runner.reader(job), meter), runner)
         is_ours = report.ending == "stopped" and meter.is_stuck and not stop()
         return structs.replace(report, ending="retrying") if is_ours else report
 
@@ -371,6 +371,14 @@ class Here:
             gate_seconds=report.gate_seconds + sum(one.seconds for one in results),
             ending="stopped" if stop() else report.ending,
         )
+
+
+def _advised(report: Report, runner: Runner) -> Report:
+    """Who is not logged in can't be helped by waiting: the one who reads this has to know what to do."""
+    failure = report.failure
+    if failure is None or failure.trouble != "login" or not runner.traits.login:
+        return report
+    return structs.replace(report, failure=structs.replace(failure, text=f"{runner.traits.login} ({failure.text})"))
 
 
 def _written(folder: str, name: str, text: str) -> str:
