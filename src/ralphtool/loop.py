@@ -74,6 +74,7 @@ class Loop:
         self.roster = Roster(parts.agents, [_stop_at(parts.settings, name) for name in parts.agents])
         self.agent = 0  # whose turn it is
         self.cut_off: dict[str, str] = {}  # the ref of what a story's iteration had done when a limit ended it
+        self.unpriced: set[str] = set()  # agents of which nobody knows what they cost
         self.reason = ""  # why there is no next iteration
 
     def run(self) -> Result:
@@ -307,6 +308,7 @@ class Loop:
         report, verdict, decision = iteration.report, iteration.verdict, iteration.decision
         story, entry = iteration.story, iteration.assignment.entry
         self.budget.add(story.id, report)
+        self._mention_unknown_cost(report)
         self.log.note(
             "verdict",
             entry=entry,
@@ -337,6 +339,16 @@ class Loop:
             guidance=decision.guidance,
             reason=decision.reason,
         )
+
+    def _mention_unknown_cost(self, report: Report) -> None:
+        """A limit that can't hold is worse than none, if nobody says so; once for each agent is enough."""
+        run, usage, name = self.settings.run, report.usage, self.roster.name(self.agent)
+        is_unknown = usage.input_tokens + usage.output_tokens > 0 and not usage.cost
+        if (run.max_cost or run.story_cost) and is_unknown and name not in self.unpriced:
+            self.unpriced.add(name)
+            model = usage.model or name
+            text = f"nobody knows what {name} costs, so the limit of cost can't hold for it: set [prices.{model}]"
+            self.log.note("notice", text=text)
 
     # --- acting ---------------------------------------------------------------------------------
 

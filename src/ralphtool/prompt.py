@@ -77,10 +77,7 @@ def build(material: Material, folder: str | None = None) -> Prompt:
     parts = _parts(material, room, memory) | {"story": story}
     sections = [_filled(templates[name], parts, name) for name in SECTIONS]
     text = "\n".join(section for section in sections if section)
-    if "token: {{token}}" not in templates["finish"].splitlines():
-        raise InvalidValue(
-            "the prompt's section finish has no line `token: {{token}}`: without it nothing can be finished"
-        )
+    _require_token("finish", templates["finish"])
     return Prompt(text, tuple(room.cut), shown)
 
 
@@ -93,7 +90,16 @@ def blocker(story: Story, told: str, token: str, folder: str | None = None) -> s
         "blocker": fenced(told[:_FAILURE]),
         "token": token,
     }
-    return _filled(_template("blocker", folder), parts, "blocker")
+    template = _template("blocker", folder)
+    _require_token("blocker", template)
+    return _filled(template, parts, "blocker")
+
+
+def _require_token(name: str, template: str) -> None:
+    if "token: {{token}}" not in template.splitlines():
+        raise InvalidValue(
+            f"the prompt's section {name} has no line `token: {{{{token}}}}`: without it nothing can be finished"
+        )
 
 
 class _Room:

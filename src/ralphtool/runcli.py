@@ -301,11 +301,10 @@ class _Run:
 
 
 def _no_cost(runner: Runner, settings: Settings) -> str:
-    """Why nobody knows what an agent costs; empty if somebody does."""
+    """Why nobody can know what an agent costs; empty if somebody may."""
     if runner.traits.cost == "none":
         return "it tells nothing of what it uses"
-    names = (runner.name, _options(settings, runner.name).get("model"))
-    if runner.traits.cost == "tokens" and not any(name in settings.prices for name in names):
+    if runner.traits.cost == "tokens" and not settings.prices:
         return f"it tells its tokens only, and there is no price for them; set [prices.{runner.name}]"
     return ""
 

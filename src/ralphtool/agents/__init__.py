@@ -174,7 +174,13 @@ def make(name: str, options: Mapping[str, Any]) -> Runner:
     kind = options.get("kind") or (name if name in BUILT_IN or not options.get("command") else "command")
     target = BUILT_IN.get(kind) or _stranger(kind)
     module, _, attribute = target.partition(":")
-    found: Runner = getattr(importlib.import_module(module), attribute)(name, options)
+    try:
+        made = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise InvalidValue(
+            f"the agent {shorten(name)} can't be loaded from {target} ({error}): mend its package"
+        ) from None
+    found: Runner = made(name, options)
     return found
 
 

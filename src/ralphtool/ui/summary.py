@@ -277,6 +277,15 @@ def _tell_wait(fields: Fields, name: str) -> Text:
     return Text(f"waiting {duration(fields.number('seconds'))}: {fields.text('why')}")
 
 
+def _tell_hand_over(fields: Fields, name: str) -> Text:
+    names = f"{fields.text('from', 40)} hands over to {fields.text('to', 40)}"
+    return Text(f"{names}: {fields.text('why')}", style="yellow")
+
+
+def _tell_blocker_check(fields: Fields, name: str) -> Text:
+    return Text(f"{name}: the blocker was looked into: {fields.text('found')}")
+
+
 def _tell_end(fields: Fields, name: str) -> Text:
     return Text(verdict(fields), style="bold")
 
@@ -298,6 +307,8 @@ _TELLS: dict[str, Callable[[Fields, str], Text | None]] = {
     "checkpoint": _tell_checkpoint,
     "question": _tell_question,
     "notice": _tell_notice,
+    "handed_over": _tell_hand_over,
+    "blocker_checked": _tell_blocker_check,
     "waiting": _tell_wait,
     "run_ended": _tell_end,
 }
