@@ -8,10 +8,12 @@ import shlex
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -30,6 +32,32 @@ CHANGING = frozenset(
         *("mkdir", "mkdirat", "rmdir", "chmod", "fchmod", "fchmodat", "chown", "fchown", "fchownat"),
     )
 )
+
+# --- where --------------------------------------------------------------------------------------------
+
+_MEMORY = Path("/dev/shm")
+_ROOM = 256 << 20
+
+
+@contextmanager
+def in_memory(otherwise: Path) -> Iterator[Path]:
+    """A folder whose files are in memory, where there is such a place: thousands of commands sync each of theirs.
+
+    Killed is not switched off: what a process has written is there after its death, on whatever medium.
+    """
+    if not _has_room(_MEMORY):
+        yield otherwise
+        return
+    with tempfile.TemporaryDirectory(prefix="ralph-faults-", dir=_MEMORY) as folder:
+        yield Path(folder)
+
+
+def _has_room(place: Path) -> bool:
+    try:
+        return os.access(place, os.W_OK) and shutil.disk_usage(place).free > _ROOM
+    except OSError:
+        return False
+
 
 # --- states -----------------------------------------------------------------------------------------
 
@@ -101,6 +129,16 @@ class Scene:
     def files(self) -> Files:
         return comparable(raw_files(self.top), self.top, dict(self._times))
 
+    def whole(self) -> Hashable:
+        """All that a command can find here: the files, the folders, what is in them and who may do what."""
+        return frozenset(self.files().items()), self.modes()
+
+    def modes(self) -> Hashable:
+        """Of every file and folder its kind and mode, and how many names it has."""
+        found = {str(path.relative_to(self.top)): path.lstat() for path in self.top.rglob("*")}
+        named = {_TIME.sub("<moment>", _ASIDE.sub(r"\1", path)): info for path, info in found.items()}
+        return frozenset((path, info.st_mode, info.st_nlink) for path, info in named.items())
+
 
 # --- strace -----------------------------------------------------------------------------------------
 
@@ -147,6 +185,10 @@ def ended(process: subprocess.Popen[bytes], timeout: float = 20) -> Result:
     return Result(subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr))
 
 
+# strace stops at the calls in question only. Signals get lost that way, errors don't.
+FILTERED = "--seccomp-bpf"
+
+
 def traced(ralph: Ralph, command: Command, *options: str, log: str = os.devnull) -> Result:
     """Runs a command under strace. Killed by a signal, strace ends by the same signal."""
     return ended(command.start(ralph, "strace", "-f", "-qq", "-y", "-o", log, *options))
@@ -156,7 +198,7 @@ def injected(name: str, number: int, fault: str) -> list[str]:
     """The options that give the command's `number`-th call of a system call a fault.
 
     strace counts each system call by itself: `inject=all:…:when=5` would strike only the first one that
-    comes to five. And with its filter (--seccomp-bpf) it loses signals.
+    comes to five.
     """
     return ["-e", f"trace={name}", "-e", f"inject={name}:{fault}:when={number}"]
 
@@ -237,6 +279,7 @@ class Trial:
     calls: list[Call]
     struck: set[tuple[str, int]] = field(default_factory=set)
     states: list[Files] = field(default_factory=list)
+    judged: set[Hashable] = field(default_factory=set)
     failures: list[str] = field(default_factory=list)
     guard: Lock = field(default_factory=Lock)
 
@@ -257,6 +300,17 @@ class Trial:
             if files in self.states:
                 return False
             self.states.append(files)
+            return True
+
+    def is_new(self, outcome: Hashable) -> bool:
+        """Whether nothing has ended like this yet. A judge that depends on nothing else has said already what it says.
+
+        What two faults leave alike is as good or as bad after the one as after the other.
+        """
+        with self.guard:
+            if outcome in self.judged:
+                return False
+            self.judged.add(outcome)
             return True
 
     def try_each(self, calls: Iterable[Call], attempt: Callable[[Scene, Call], None]) -> None:
@@ -305,7 +359,7 @@ class Trial:
         def attempt(scene: Scene, call: Call) -> None:
             log = scene.top.parent / "failed.log"
             options = injected(call.name, call.number, f"error={error}")
-            result = traced(scene.ralph, self.command, *options, log=str(log))
+            result = traced(scene.ralph, self.command, FILTERED, *options, log=str(log))
             struck = [one for one in calls_in(log) if "(INJECTED)" in one.text]
             assert [(one.name, one.number) for one in struck] == [(call.name, call.number)]
             self.struck.add((call.name, call.number))

@@ -15,13 +15,16 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import COMMAND
-from faults import CHANGING, Call, calls_in, need_strace
+from faults import CHANGING, Call, calls_in, in_memory, need_strace
 from lab import DONE, Lab, kill, processes_with, wait_until
+
+from ralphtool.history import History
 
 STORM = bool(os.environ.get("RALPH_STORM"))
 STORIES = 10
@@ -311,6 +314,28 @@ def _turning_points(calls: list[Call]) -> set[int]:
     }
 
 
+def recorded(lab: Lab) -> tuple[list[tuple[str, str]], list[str]]:
+    """The entries and the learnings of the history. To ask a command for them would take longer than all the rest."""
+    with closing(History(str(lab.root))) as history:
+        progress = history.load()
+    return [(one.id, one.status) for one in progress.entries], [one.content for one in progress.learnings]
+
+
+def check_killed_at(call: Call, top: Path) -> None:
+    lab, before = one_story(top)
+    fault = ("-e", f"trace={call.name}", "-e", f"inject={call.name}:signal=KILL:when={call.number}")
+    under_strace(lab, "-o", os.devnull, *fault)
+    told = lab.run("back")
+    assert (told.exit_code, lab.users_state()) == (0, before), f"after {call}: {told.stderr}"
+    done = lab.loop()
+    assert done.exit_code == 0, f"after {call}: {done.stderr}"
+    assert recorded(lab) == ([("add-login-1-1", "completed")], ["learnt once"]), str(call)
+    assert lab.checkpoints() == ["1"], str(call)
+    assert lab.users_state() == before, str(call)
+    assert wait_until(lambda: not processes_with(str(lab.home))), str(call)
+    shutil.rmtree(lab.root.parent)
+
+
 def test_killed_at_its_own_system_calls(tmp_path: Path) -> None:
     """Only the loop itself is traced: what it started goes on for as long as it likes."""
     need_strace()
@@ -324,21 +349,9 @@ def test_killed_at_its_own_system_calls(tmp_path: Path) -> None:
     step = len(calls) // 10
     sample = range(random.Random(7).randrange(step), len(calls), step)
     chosen = [calls[place] for place in (range(len(calls)) if STORM else sorted({*sample, *_turning_points(calls)}))]
-    for number, call in enumerate(chosen):
-        lab, before = one_story(tmp_path / str(number))
-        fault = ("-e", f"trace={call.name}", "-e", f"inject={call.name}:signal=KILL:when={call.number}")
-        under_strace(lab, "-o", os.devnull, *fault)
-        told = lab.run("back")
-        assert (told.exit_code, lab.users_state()) == (0, before), f"after {call}: {told.stderr}"
-        done = lab.loop()
-        assert done.exit_code == 0, f"after {call}: {done.stderr}"
-        assert lab.endings() == [("add-login-1-1", "completed")], str(call)
-        assert lab.checkpoints() == ["1"], str(call)
-        assert lab.users_state() == before, str(call)
-        known = [one["content"] for one in lab.run("progress", "learnings", "--json").json["learnings"]]
-        assert known == ["learnt once"], str(call)
-        assert wait_until(lambda lab=lab: not processes_with(str(lab.home))), str(call)
-        shutil.rmtree(lab.root.parent)
+    with in_memory(tmp_path) as top:
+        for number, call in enumerate(chosen):
+            check_killed_at(call, top / str(number))
 
 
 # --- what a killed loop leaves running --------------------------------------------------------------
