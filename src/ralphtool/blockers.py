@@ -26,6 +26,7 @@ _COMMAND = re.compile(
     re.IGNORECASE,
 )
 _LONGEST = 10_000
+_LONGEST_ANSWER = 500
 
 
 class Check(Struct, frozen=True):
@@ -55,9 +56,15 @@ def answer(message: str, token: str) -> Check | None:
     for word, is_real in (("REAL", True), ("UNREAL", False)):
         start = f"<promise>{word}:{token}:"
         if line.startswith(start) and line.endswith("</promise>"):
-            why = line[len(start) : -len("</promise>")].strip()
+            why = _plain(line[len(start) : -len("</promise>")])
             return Check(is_real, f"an agent looked into it: {why or 'it gave no reason'}")
     return None
+
+
+def _plain(text: str) -> str:
+    """What somebody else wrote, as a line that does nothing to a terminal or a page."""
+    words = "".join(mark if mark.isprintable() else " " for mark in text[:_LONGEST_ANSWER]).split()
+    return " ".join(words).replace("<", "(").replace(">", ")")
 
 
 def _and(things: list[str]) -> str:

@@ -58,6 +58,9 @@ class Change:
 
     def begin(self, story: str) -> None:
         """An iteration begins: what is recorded from here on is its own."""
+        if self.workspace.branch is None and not self.standing.story(story).is_tried:
+            self.standing.story(story).is_tried = True  # without git nothing else would tell its ticks from the user's
+            self.save()
         with session.Held(self.run) as held:
             held.state["current_story_id"] = story
             held.state["iteration"] += 1
@@ -102,7 +105,8 @@ class Change:
                 except (ChangeNotFound, SpecError):
                     return set()  # it was not there, or not readable: nothing was ticked
                 return {story.id for story in given if story.done}
-        return {story.id for story in stories if story.done and self._last_status(story) is None}
+        untried = [story for story in stories if not self.standing.story(story.id).is_tried]
+        return {story.id for story in untried if story.done and self._last_status(story) is None}
 
     def _was_proven(self, story: Story) -> bool:
         return self.workspace.branch is None and self._last_status(story) == "completed"
@@ -115,9 +119,10 @@ class Change:
         """The first that can be worked on, as the tree has it that its next attempt begins with."""
         self.workspace.begin(None)  # what the last attempt did to the spec is not the spec
         story = self._first_ready(strict_order=strict_order, is_spent=is_spent)
-        if story is None or (kept := self.standing.story(story.id).kept) is None:
+        state = self.standing.story(story.id) if story else None
+        if story is None or state is None or not (state.kept or state.cut_off):
             return story
-        self.workspace.begin(kept)
+        self.workspace.begin(state.kept, state.cut_off)
         return specs.story_by_id(self.stories(), story.id)
 
     def _first_ready(self, *, strict_order: bool, is_spent: Callable[[str], bool]) -> Story | None:

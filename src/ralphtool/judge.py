@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
 
@@ -131,10 +131,27 @@ def _gates(evidence: Evidence) -> str:
     return f"no gate is newly red, but red as before: {', '.join(f'`{_line(one, 80)}`' for one in evidence.still_red)}"
 
 
-def _transient(evidence: Evidence) -> Verdict | None:
+class Ended(Protocol):
+    """How an agent's program came to its end."""
+
+    @property
+    def ending(self) -> Ending: ...
+    @property
+    def end(self) -> End: ...
+    @property
+    def failure(self) -> Failure | None: ...
+
+
+def is_transient(ended: Ended) -> bool:
     """A limit, an overload, the network, a login: nobody's fault, and no attempt."""
+    failure = ended.failure
+    is_passing = failure is not None and failure.trouble in TRANSIENT
+    return is_passing and not ended.end.ok and ended.ending in _BY_ITSELF
+
+
+def _transient(evidence: Evidence) -> Verdict | None:
     failure = evidence.failure
-    if failure is None or failure.trouble not in TRANSIENT or evidence.end.ok or evidence.ending not in _BY_ITSELF:
+    if failure is None or not is_transient(evidence):
         return None
     return Verdict(status="transient", summary=f"{failure.trouble}: {_line(failure.text)}", retry_at=failure.reset_at)
 

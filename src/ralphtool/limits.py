@@ -83,6 +83,17 @@ class Budget:
             return f"the limit of ${limits.max_cost:g} is reached (--max-cost)"
         return ""
 
+    @property
+    def is_used_up(self) -> bool:
+        """Whether the run has no tokens or no money left."""
+        limits = self._limits
+        return bool(limits.max_tokens and self.total.tokens >= limits.max_tokens) or bool(
+            limits.max_cost and self.total.cost >= limits.max_cost
+        )
+
+    def has_time_for(self, seconds: float) -> bool:
+        return not self._limits.max_time or self.seconds + seconds < self._limits.max_time
+
     def is_spent(self, story: str) -> bool:
         """Whether a story has used up what it may."""
         limits, used = self._limits, self.on(story)

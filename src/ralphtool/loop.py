@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, structs
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from ralphtool.history.records import Entry, Observation
     from ralphtool.judge import Verdict
     from ralphtool.recovery import Decision
+    from ralphtool.roster import Turn
     from ralphtool.session import State
     from ralphtool.settings import Settings
     from ralphtool.specs import Story
     from ralphtool.standing import Outcome, StoryStanding
 
 _CUT_OFF = """\
-The last iteration of this story was cut off from outside; nothing was wrong with it. What it had done by then is kept
-as the commit {ref}: look at it with `git diff HEAD {ref}`, and take over what is good, with
-`git checkout {ref} -- PATH` for instance. Nobody has proven any of it."""
+The last iteration of this story was cut off from outside; nothing was wrong with it. What it had done by then is in the
+tree, and in no commit. Nobody has proven any of it: look at it, and go on from there."""
 _RECENT = 500  # entries in which a solved blocker is looked for
 _SHOWN_FILES = 200
 
@@ -73,7 +73,6 @@ class Loop:
         self.budget = Budget(parts.settings.run)
         self.roster = Roster(parts.agents, [_stop_at(parts.settings, name) for name in parts.agents])
         self.agent = 0  # whose turn it is
-        self.cut_off: dict[str, str] = {}  # the ref of what a story's iteration had done when a limit ended it
         self.unpriced: set[str] = set()  # agents of which nobody knows what they cost
         self.reason = ""  # why there is no next iteration
 
@@ -84,7 +83,7 @@ class Loop:
             before = analyzer.look_back(self.history, self.change.prd_id(story.id))
             dependencies = [self.change.prd_id(id) for id in story.depends_on]
             assignment = self._assignment(story, before)
-            report = self.parts.executor.execute(assignment, self.parts.stop)
+            report = self._executed(assignment)
             observations = tuple(outcome.observation(one) for one in self.change.observed())
             verdict = self._judge(story, assignment, report, observations)
             decision, check = self._decide(story, assignment, verdict, before)
@@ -139,12 +138,20 @@ class Loop:
             names = {"from": self.roster.name(self.agent), "to": self.roster.name(turn.agent)}
             self.log.note("handed_over", **names, why=self.roster.why_not(self.agent) or "it can go on")
         self.agent = turn.agent
-        if turn.seconds > 0:
-            self.log.add("waiting", seconds=turn.seconds, until=_from_now(turn.seconds), why=turn.why)
-            end = time.monotonic() + turn.seconds
-            while time.monotonic() < end and not self._is_over():
-                time.sleep(min(0.2, max(0.0, end - time.monotonic())))
+        if turn.seconds > 0 and self.budget.has_time_for(turn.seconds):
+            self._wait(turn)
+        elif turn.seconds > 0:
+            self.reason = f"{turn.why}: that would be over only after the limit of time (--max-time)"
+            return False
         return not self._is_over()
+
+    def _wait(self, turn: Turn) -> None:
+        """By the clock on the wall, which goes on while a machine sleeps."""
+        until = time.time() + turn.seconds
+        moment = datetime.fromtimestamp(until, UTC)
+        self.log.add("waiting", seconds=turn.seconds, until=moment, why=turn.why)
+        while (left := until - time.time()) > 0 and not self._is_over():
+            time.sleep(min(0.2, left))
 
     def _assignment(self, story: Story, before: LookBack) -> Assignment:
         self.budget.iterations += 1
@@ -164,6 +171,7 @@ class Loop:
             shown=built.shown,
             agent=self.agent,
             kept=state.kept,
+            cut_off=state.cut_off,
             fix=bool(state.decision and state.decision.action == "fix-state"),
             gates=tuple(self.parts.gates),
             baseline=self.change.standing.baseline,
@@ -191,7 +199,7 @@ class Loop:
                 design=spec.design(),
                 scenarios=spec.scenarios(story),
                 failure=before.previous_failure,
-                guidance=self._guidance(story, state),
+                guidance=self._guidance(state),
                 warnings=before.warnings,
                 learnings=before.learnings,
                 noted=[secrets.masked(one["description"], hidden) for one in change.state()["learnings"]],
@@ -205,10 +213,9 @@ class Loop:
             os.path.join(change.root, ".ralph", "prompts"),
         )
 
-    def _guidance(self, story: Story, state: StoryStanding) -> str:
+    def _guidance(self, state: StoryStanding) -> str:
         answer = state.answer and f"A human answered: {state.answer}"
-        ref = self.cut_off.get(story.id)
-        return "\n\n".join(filter(None, [answer, state.guidance, ref and _CUT_OFF.format(ref=ref)]))
+        return "\n\n".join(filter(None, [answer, state.guidance, state.cut_off and _CUT_OFF]))
 
     def _announce(self, story: Story, assignment: Assignment, built: prompt.Prompt) -> None:
         self.log.add(
@@ -224,6 +231,16 @@ class Loop:
             agent=self.parts.agents[assignment.agent],
             cut=list(built.cut),
         )
+
+    def _executed(self, assignment: Assignment) -> Report:
+        """The iteration. One that ended because the run's own budget is used up is the run's end, not the story's."""
+        report = self.parts.executor.execute(assignment, self.parts.stop)
+        self.budget.add(assignment.story, report)
+        self._mention_unknown_cost(report)
+        is_cut_off = report.ending == "budget" or (report.ending == "exit" and not report.end.ok)
+        if is_cut_off and not judge.is_transient(report) and self.budget.is_used_up:
+            return structs.replace(report, ending="stopped")
+        return report
 
     # --- judging and deciding -------------------------------------------------------------------
 
@@ -282,7 +299,11 @@ class Loop:
             return check
         token = os.urandom(16).hex()
         text = prompt.blocker(story, verdict.blocker or "", token, os.path.join(self.change.root, ".ralph", "prompts"))
-        report = self.parts.executor.examine(structs.replace(assignment, prompt=text, token=token), self.parts.stop)
+        left = self.budget.left(story.id)
+        looking = structs.replace(
+            assignment, prompt=text, token=token, seconds=left.seconds, tokens=left.tokens, cost=left.cost
+        )
+        report = self.parts.executor.examine(looking, self.parts.stop)
         self.budget.add(story.id, report)
         found = blockers.answer(report.end.message, token) if report.end.ok else None
         check = found or blockers.Check(None, f"{check.found}, and an agent could not tell: {_why_not(report)}")
@@ -307,8 +328,6 @@ class Loop:
     def _tell(self, iteration: Iteration) -> None:
         report, verdict, decision = iteration.report, iteration.verdict, iteration.decision
         story, entry = iteration.story, iteration.assignment.entry
-        self.budget.add(story.id, report)
-        self._mention_unknown_cost(report)
         self.log.note(
             "verdict",
             entry=entry,
@@ -329,7 +348,7 @@ class Loop:
             seconds={"agent": round(report.agent_seconds, 3), "gates": round(report.gate_seconds, 3)},
             input_tokens=report.usage.input_tokens,
             output_tokens=report.usage.output_tokens,
-            cost=report.usage.cost,
+            cost=report.usage.cost or 0.0,
         )
         self.log.add(
             "decision",
@@ -343,7 +362,7 @@ class Loop:
     def _mention_unknown_cost(self, report: Report) -> None:
         """A limit that can't hold is worse than none, if nobody says so; once for each agent is enough."""
         run, usage, name = self.settings.run, report.usage, self.roster.name(self.agent)
-        is_unknown = usage.input_tokens + usage.output_tokens > 0 and not usage.cost
+        is_unknown = usage.input_tokens + usage.output_tokens > 0 and usage.cost is None
         if (run.max_cost or run.story_cost) and is_unknown and name not in self.unpriced:
             self.unpriced.add(name)
             model = usage.model or name
@@ -354,15 +373,25 @@ class Loop:
 
     def _act(self, iteration: Iteration) -> None:
         if iteration.verdict.status in ("interrupted", "transient"):
-            self.change.take_back_ticks()
-            ref = self.change.workspace.keep_interrupted(self.change.run)
-            if iteration.verdict.status == "transient":
-                self.cut_off |= {iteration.story.id: ref} if ref else {}
-                self.roster.could_not(self.agent, iteration.verdict.summary, iteration.verdict.retry_at)
+            self._put_off(iteration)
             return
-        self.cut_off.pop(iteration.story.id, None)
-        self.roster.could(self.agent, iteration.report.quota)
+        self.change.standing.story(iteration.story.id).cut_off = None  # it was taken up, for good or ill
+        self.roster.could(self.agent, iteration.report.quotas)
         self._carry_out(outcome.settle(self.change, iteration), iteration.story.title)
+
+    def _put_off(self, iteration: Iteration) -> None:
+        """Nothing is wrong with the work: it is kept, and taken up when an agent can go on."""
+        report, verdict = iteration.report, iteration.verdict
+        state = self.change.standing.story(iteration.story.id)
+        self.change.take_back_ticks()
+        ref = self.change.workspace.keep_interrupted(self.change.run, state.cut_off)
+        if verdict.status == "interrupted" and self._is_over():
+            return
+        self.roster.could_not(self.agent, verdict.summary, verdict.retry_at)
+        if not report.findings and not report.trouble:
+            state.cut_off = ref
+        self.change.standing.baseline = report.baseline or self.change.standing.baseline
+        self.change.save()
 
     def _carry_out(self, made: Outcome, title: str = "") -> None:
         outcome.carry_out(self.change, made)
@@ -438,10 +467,6 @@ class Loop:
             advice.append({"say": "look at the work", "run": f"git log -p {branch}"})
             advice.append({"say": "take it into your working tree", "run": f"ralphtool finish {name} --squash"})
         return advice
-
-
-def _from_now(seconds: float) -> datetime:
-    return datetime.now(UTC) + timedelta(seconds=seconds)
 
 
 def _why_not(report: Report) -> str:

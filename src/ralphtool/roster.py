@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 _FIRST_WAIT = 30.0  # seconds, then twice as long each time
 _LONGEST_WAIT = 900.0
-_FOR_EVER = 366 * 24 * 3600.0  # whoever tells a later time has made a mistake
+_WITHOUT_A_TIME = 3600.0  # for a quota of which nobody tells when it is reset
+_LATEST = 35 * 24 * 3600.0  # whoever tells a later time has made a mistake
+_BELIEVED = 2  # times in a row
 
 
 class Turn(Struct, frozen=True):
@@ -47,21 +49,23 @@ class Roster:
     def could_not(self, agent: int, why: str, reset_at: float | None) -> None:
         """An agent met a limit, or could not be reached: it rests until the time that it told, or longer each time."""
         one, now = self._agents[agent], time.time()
-        backing_off = min(_FIRST_WAIT * 2**one.failures, _LONGEST_WAIT)
+        backing_off = min(_FIRST_WAIT * 2 ** min(one.failures, 10), _LONGEST_WAIT)
         one.failures += 1
-        # A time that is over tells nothing.
-        told = min(reset_at or 0.0, now + _FOR_EVER)
-        one.free_at = told if told > now else now + backing_off
+        told = _sensible(reset_at, now)
+        # What it tells again and again is not true.
+        is_believed = told is not None and one.failures <= _BELIEVED
+        one.free_at = told if told is not None and is_believed else max(told or 0.0, now + backing_off)
         one.why = why
 
-    def could(self, agent: int, quota: Quota | None) -> None:
-        """An agent did its work; if it has used up more of its quota than it may, it rests as well."""
+    def could(self, agent: int, quotas: Sequence[Quota] = ()) -> None:
+        """An agent did its work; if it has used up more of a quota than it may, it rests as well."""
         one, now = self._agents[agent], time.time()
         one.failures = 0
-        if quota is None or one.stop_at is None or quota.used < one.stop_at:
+        over = [quota for quota in quotas if one.stop_at is not None and quota.used >= one.stop_at]
+        if not over or one.stop_at is None:
             return
-        told = min(quota.reset_at or 0.0, now + _FOR_EVER)
-        one.free_at = told if told > now else now + _LONGEST_WAIT
+        until = [(_sensible(quota.reset_at, now) or now + _WITHOUT_A_TIME, quota) for quota in over]
+        one.free_at, quota = max(until, key=lambda each: each[0])
         named = f"its {quota.name} quota" if quota.name else "its quota"
         one.why = f"{one.name} has used {quota.used:.0%} of {named}, and stops at {one.stop_at:.0%}"
 
@@ -79,3 +83,8 @@ class Roster:
         """What keeps an agent from working now; empty when nothing does."""
         one = self._agents[agent]
         return one.why if one.free_at > time.time() else ""
+
+
+def _sensible(moment: float | None, now: float) -> float | None:
+    """A time to wait for; None if it is over, or absurd."""
+    return moment if moment is not None and now < moment <= now + _LATEST else None

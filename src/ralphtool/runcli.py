@@ -32,6 +32,7 @@ from ralphtool import settings as settings_module
 from ralphtool.change import Change
 from ralphtool.errors import InvalidValue, RalphError, SpecError, UsageError, shorten
 from ralphtool.executors.here import Here, Place
+from ralphtool.executors.surroundings import session_of_check
 from ralphtool.git import Repository
 from ralphtool.history import History
 from ralphtool.loop import Loop, Parts, Result
@@ -109,7 +110,8 @@ def _recover_ours(root: str) -> None:
 def _recover_from(root: str, change: str, session_id: str) -> None:
     ours = Ours(root, change, session_id)  # which looks for its last sign of life, before we change that
     record = os.path.join(root, ".ralph", "runs", session_id, "processes")
-    for name in process.end_orphans(record, session_id):
+    check = session_of_check(session_id)
+    for name in [*process.end_orphans(record, session_id), *process.end_orphans(record, check)]:
         click.echo(f"A process that the last run left was ended: {printable(name)}", err=True)
     for found in ours.recover():
         click.echo(f"The agent of the last run had changed {printable(found.path)}: it is put back", err=True)

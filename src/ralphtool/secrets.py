@@ -30,7 +30,17 @@ def values(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
         and any(part in name.upper() for part in _NAMES)
         and not any("\ud800" <= character <= "\udfff" for character in value)  # which no text of ours can hold
     }
-    return tuple(sorted(found, key=len, reverse=True))
+    spelled = {form for value in found for form in _in_json(value)}
+    return tuple(sorted(found | spelled, key=len, reverse=True))
+
+
+def _in_json(value: str) -> tuple[str, ...]:
+    """How programs that print JSON write it, where that differs."""
+    if value.isascii() and value.isprintable() and '"' not in value and "\\" not in value:
+        return ()
+    import json
+
+    return json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]
 
 
 def masked(value: Any, secrets: tuple[str, ...], *, except_for: Collection[str] = ()) -> Any:

@@ -91,10 +91,12 @@ class Tree:
 
     # --- an iteration ---------------------------------------------------------------------------
 
-    def begin(self, kept: str | None) -> str | None:
+    def begin(self, kept: str | None, cut_off: str | None = None) -> str | None:
         tree, trouble = self._merged(kept) if kept else (self._tip_tree, None)
+        self._began_with = tree  # also for what was cut off: nobody has looked at that yet
+        if cut_off:
+            tree, trouble = self._merged(cut_off)
         self._put(tree)
-        self._began_with = tree
         self._lend_index()
         self.internals.remember(self.tip)
         return trouble
@@ -263,13 +265,15 @@ class Tree:
         parent = self.repository.text("rev-parse", "--verify", "--quiet", f"{commit}^", check=False)
         return self.tip in (commit, parent)
 
-    def keep_interrupted(self, run: str) -> str | None:
+    def keep_interrupted(self, run: str, known: str | None = None) -> str | None:
         """What an iteration that was cut off had done is no attempt, but it is somebody's work: a ref keeps it."""
         try:
-            tree, changed = self._snapshot(self._tip_tree)
+            tree, _ = self._snapshot(self._tip_tree)
         except (GitError, OSError):
-            return None  # it can't be read, so it can't be kept either
-        if not changed:
+            return known  # it can't be read, so it can't be kept either
+        if known and self.repository.resolve(known) and self.repository.tree_of(known) == tree:
+            return known
+        if tree in (self._tip_tree, self._began_with):
             return None
         commit = self.repository.commit(tree, [self.tip], f"ralphtool: {self.change}, interrupted\n")
         taken = self.repository.refs(_INTERRUPTED)

@@ -57,8 +57,11 @@ class Workspace(Protocol):
         """Gives it back as it was."""
         ...
 
-    def begin(self, kept: str | None) -> str | None:
-        """Puts it into the state to work on: the last checkpoint, and what was `kept` on top. Tells what went wrong."""
+    def begin(self, kept: str | None, cut_off: str | None = None) -> str | None:
+        """Puts it into the state to work on: the last checkpoint, and what was `kept` on top. Tells what went wrong.
+
+        What was `cut_off` is put on top too, but counts as done in this iteration: nobody has looked at it yet.
+        """
         ...
 
     def take(self) -> Taken:
@@ -88,8 +91,9 @@ class Workspace(Protocol):
         """Whether a commit is the last checkpoint, or was made upon it."""
         ...
 
-    def keep_interrupted(self, run: str) -> str | None:
-        """Keeps the work of an iteration that is no attempt; tells the ref, if there is any work."""
+    def keep_interrupted(self, run: str, known: str | None = None) -> str | None:
+        """Keeps the work of an iteration that is no attempt; tells the ref, if there is any work. `known` is the ref of
+        what was there when the iteration began, if that was cut off as well."""
         ...
 
 
@@ -120,7 +124,7 @@ class Folder:
     def close(self) -> None:
         pass
 
-    def begin(self, kept: str | None) -> str | None:
+    def begin(self, kept: str | None, cut_off: str | None = None) -> str | None:
         return None
 
     def take(self) -> Taken:
@@ -141,7 +145,7 @@ class Folder:
     def follows(self, commit: str) -> bool:
         return True
 
-    def keep_interrupted(self, run: str) -> str | None:
+    def keep_interrupted(self, run: str, known: str | None = None) -> str | None:
         return None
 
 

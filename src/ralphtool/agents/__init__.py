@@ -129,12 +129,15 @@ class Traits(Struct, frozen=True, kw_only=True):
     cost: Literal["told", "tokens", "none"] = "none"  # what it tells about what it uses up
     read_only: bool = False  # it has a mode in which it changes nothing
     mcp: bool = False  # it takes our MCP server
+    is_kept: bool = False  # it may not do all that its user can
     login: str = ""  # how its user gets it to know him
     notices: tuple[str, ...] = ()  # what its user should know before it is let loose
 
 
 class Reader(Protocol):
     """Makes events of what one agent prints, in one iteration."""
+
+    is_over: bool  # its own last word has come: it has nothing more to do but to end
 
     def feed(self, chunk: bytes) -> Iterable[Event]:
         """Takes what has come on standard output, in pieces of any size."""

@@ -56,6 +56,7 @@ class Aider(Program):
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         super().__init__(name, options)
         self.traits = Traits(
+            is_kept=not self.may_do_all,
             cost="told",
             read_only=True,
             login="set the key of your model's maker, such as OPENAI_API_KEY",
@@ -84,7 +85,8 @@ class Aider(Program):
         """A command needs an explicit yes, which `--yes-always` is not; the end of its standard input is one."""
         if job.read_only:
             return ["--chat-mode", "ask", "--dry-run", "--no-suggest-shell-commands", "--yes-always"]
-        return [] if self.may_do_all else ["--yes-always", "--no-suggest-shell-commands"]
+        no_commands = ["--yes-always", "--no-suggest-shell-commands", "--no-auto-lint", "--no-auto-test"]
+        return [] if self.may_do_all else no_commands
 
     def _message(self, job: Job) -> str:
         """The prompt, behind what an agent without tools has to know. It must not begin with the slash of a command."""
@@ -145,6 +147,8 @@ class _Caches:
         self._known = self._names()
 
     def _names(self) -> set[str]:
+        if not os.path.isdir(self._root):
+            return set()
         return {name for name in os.listdir(self._root) if name.startswith(".aider.tags.cache")}
 
     def remove_new(self) -> None:

@@ -6,7 +6,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, ValidationError, convert, field
 from msgspec.json import Decoder
 
 from ralphtool.agents import End, Event, Failure, Job, Mcp, Message, Quota, Start, Tool, Traits, Usage, trouble
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 _OURS = ("Bash(ralphtool agent:*)", "mcp__ralphtool")
+_READING = "Read,Grep,Glob"
 _LEAST_BUDGET = 0.01  # dollars; it takes no less
 _LONGEST_INPUT = 64 << 10  # bytes of a tool's input that are looked at
 
@@ -26,11 +27,12 @@ class Claude(Program):
     package = "npm install -g @anthropic-ai/claude-code"
     oldest = (2, 0, 0)
     skips = "it can run any command and change any file that you can"
-    kept_to = "edits files and ticks tasks, but runs no other command"
+    kept_to = "edits, moves and removes files of the project, and ticks tasks, but runs no other command"
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         super().__init__(name, options)
         self.traits = Traits(
+            is_kept=not self.may_do_all,
             cost="told",
             read_only=True,
             mcp=True,
@@ -47,21 +49,28 @@ class Claude(Program):
         if job.cost:
             argv += ["--max-budget-usd", f"{max(job.cost, _LEAST_BUDGET):.2f}"]
         env = _ENVIRONMENT | (_WITH_TOOLS if job.mcp else {}) | _sandbox() | self.env
-        return Start(argv=(*argv, *self.args), stdin=job.prompt, env=env)
+        # Among the user's own arguments may be one that permits everything.
+        return Start(argv=(*argv, *(() if job.read_only else self.args)), stdin=job.prompt, env=env)
 
     def reader(self, job: Job) -> ClaudeLines:
         return ClaudeLines()
 
     def _permissions(self, job: Job) -> list[str]:
         if job.read_only:
-            return ["--permission-mode", "plan"]
+            return ["--permission-mode", "plan", "--tools", _READING, "--strict-mcp-config"]
         if self.may_do_all:
             return ["--dangerously-skip-permissions"]
         return ["--permission-mode", "acceptEdits", "--allowedTools", *_OURS]
 
 
 # Its own reports home would only delay it.
-_ENVIRONMENT = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
+# Without attachments, a file that a text merely names (@~/.netrc) is not sent along. A command in the background would
+# make it speak again after its last word.
+_ENVIRONMENT = {
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "CLAUDE_CODE_DISABLE_ATTACHMENTS": "1",
+    "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
+}
 # Our tools are there from the first request on: not hidden behind a search, and waited for on a busy machine too.
 _WITH_TOOLS = {"ENABLE_TOOL_SEARCH": "false", "MCP_CONNECT_TIMEOUT_MS": "30000"}
 
@@ -104,7 +113,7 @@ class Block(Struct, frozen=True):
     type: str = ""
     text: str | None = None
     name: str | None = None
-    input: Raw | None = None
+    input: Raw = Raw()
 
 
 class Said(Struct, frozen=True):
@@ -132,20 +141,63 @@ class Limit(Struct, frozen=True, rename="camel"):
     resets_at: float | None = None
     utilization: float | None = None
     rate_limit_type: str | None = None
+    is_using_overage: bool | None = None  # it works on, for money
 
 
 class LimitLine(Struct, frozen=True, tag="rate_limit_event", tag_field="type"):
     rate_limit_info: Limit
 
 
+class Spent(Struct, frozen=True, rename="camel"):
+    """What one model used up, in all."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_input_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+
+
 class ResultLine(Struct, frozen=True, tag="result", tag_field="type"):
+    """How it ended. Whatever it says besides, in whatever shape, must not hide that."""
+
     is_error: bool = True
-    subtype: str | None = None
-    result: str | None = None
-    api_error_status: int | None = None
-    total_cost_usd: float | None = None
-    usage: Tokens | None = None
-    errors: list[str] | None = None
+    subtype: Any = None
+    result: Any = None
+    api_error_status: Any = None
+    total_cost_usd: Any = None
+    usage: Any = None
+    model_usage: Any = field(default=None, name="modelUsage")
+    errors: Any = None
+
+    @property
+    def text(self) -> str:
+        return self.result if isinstance(self.result, str) else ""
+
+    @property
+    def status(self) -> int | None:
+        return self.api_error_status if type(self.api_error_status) is int else None
+
+    @property
+    def cost(self) -> float | None:
+        told = self.total_cost_usd
+        return float(told) if type(told) in (int, float) and told >= 0 else None
+
+    @property
+    def complaints(self) -> list[str]:
+        return [str(error)[:1000] for error in self.errors] if isinstance(self.errors, list) else []
+
+    def total(self) -> Usage:
+        """By model, since its own sum leaves out what agents below the agent used."""
+        try:
+            spent = convert(self.model_usage or {}, dict[str, Spent]).values()
+            whole = convert(self.usage or {}, Tokens)
+        except ValidationError:
+            return Usage()
+        if not spent:
+            return Usage(whole.read, whole.output_tokens or 0, None, whole.cached)
+        cached = sum(one.cache_read_input_tokens for one in spent)
+        fresh = sum(one.input_tokens + one.cache_creation_input_tokens for one in spent)
+        return Usage(fresh + cached, sum(one.output_tokens for one in spent), None, cached)
 
 
 AnyLine = AssistantLine | SystemLine | LimitLine | ResultLine
@@ -159,20 +211,21 @@ class ClaudeLines(Lines[AnyLine]):
     def __init__(self) -> None:
         super().__init__()
         self._result: ResultLine | None = None
-        self._counted = ""  # the message whose usage was told; each block of a message repeats it
+        self._counted: set[str] = set()  # messages whose usage was told; each block of a message repeats it
         self._told = Usage()
         self._reset_at: float | None = None
 
     def take(self, line: AnyLine) -> Iterable[Event]:
         match line:
             case AssistantLine():
+                self.is_over = False
                 return self._said(line)
             case SystemLine(subtype="api_retry"):
                 return (self._retried(line),)
             case LimitLine():
                 return self._limited(line.rate_limit_info)
             case ResultLine():
-                self._result = line
+                self._result, self.is_over = line, True
         return ()
 
     def _retried(self, line: SystemLine) -> Failure:
@@ -185,8 +238,8 @@ class ClaudeLines(Lines[AnyLine]):
         said = line.message
         if said.model == "<synthetic>":
             return  # it speaks itself; what went wrong comes with the result
-        if said.usage and said.id and said.id != self._counted:
-            self._counted = said.id
+        if said.usage and said.id and said.id not in self._counted:
+            self._counted.add(said.id)
             yield self._more(said.usage.read, said.usage.output_tokens or 0, said.usage.cached, None)
         for block in said.content:
             if block.type == "tool_use" and block.name:
@@ -202,11 +255,11 @@ class ClaudeLines(Lines[AnyLine]):
     def _limited(self, limit: Limit) -> Iterator[Event]:
         is_over = limit.status == "rejected"
         name = (limit.rate_limit_type or "").replace("_", "-")
-        if is_over:
+        if is_over and not limit.is_using_overage:
             self._reset_at = limit.resets_at
         if is_over or limit.utilization is not None:
             yield Quota(1.0 if is_over else limit.utilization or 0.0, limit.resets_at, name)
-        if is_over:
+        if is_over and not limit.is_using_overage:
             yield Failure("rate-limit", f"the {name} limit is reached", limit.resets_at)
 
     def rest(self) -> Iterable[Event]:
@@ -216,32 +269,30 @@ class ClaudeLines(Lines[AnyLine]):
         return events
 
     def _summed_up(self, result: ResultLine) -> Iterator[Event]:
-        total, told = result.usage or Tokens(), self._told
+        total, told = result.total(), self._told
         yield self._more(
-            max(total.read - told.input_tokens, 0),
-            max((total.output_tokens or 0) - told.output_tokens, 0),
-            max(total.cached - told.cached_tokens, 0),
-            result.total_cost_usd,
+            max(total.input_tokens - told.input_tokens, 0),
+            max(total.output_tokens - told.output_tokens, 0),
+            max(total.cached_tokens - told.cached_tokens, 0),
+            result.cost,
         )
         if result.is_error and result.subtype == "success":  # as it calls failures of the API
-            text = result.result or "; ".join(result.errors or ()) or "an error of the API"
-            yield trouble.failure(text, result.api_error_status, self._reset_at)
+            text = result.text or "; ".join(result.complaints) or "an error of the API"
+            yield trouble.failure(text, result.status, self._reset_at)
 
     def end(self, exit_code: int) -> End:
         result = self._result
         if result is None:
             return self.without_an_end(exit_code)
         if not result.is_error:
-            return End(True, result.result or "")
-        why = (
-            result.result if result.subtype == "success" else "; ".join([result.subtype or "", *(result.errors or ())])
-        )
-        return End(False, result.result or "", why or "it tells of an error")
+            return End(True, result.text)
+        named = [] if result.subtype in ("success", None) else [str(result.subtype), *result.complaints]
+        return End(False, result.text, "; ".join(named) or result.text or "it tells of an error")
 
 
-def _detail(given: Raw | None) -> str:
+def _detail(given: Raw) -> str:
     """What a tool is used on, in a line."""
-    if given is None or len(bytes(given)) > _LONGEST_INPUT:
+    if len(bytes(given)) > _LONGEST_INPUT:
         return ""
     try:
         values = _INPUT.decode(given)

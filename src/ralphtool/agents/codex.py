@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shlex
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec import Struct
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 _STATUS = re.compile(r"(?:unexpected|last) status:? (\d{3})\b")
 _NO_KEY = "Missing environment variable"  # of whatever name its configuration gives it
-_READING = ": Reading prompt from stdin..."
+_READING = "Reading prompt from stdin..."
 _LONG = 10_000  # characters of a command that nobody reads to its end
 
 
@@ -35,13 +36,14 @@ class Codex(Program):
     oldest = (0, 130, 0)
     skips = "it can run any command and change any file that you can"
     kept_to = (
-        "runs commands and edits files in its own sandbox: it can write in the project and the temporary folder only, "
-        "makes no commits, and has no network"
+        "runs commands and edits files in its own sandbox: unless its own configuration says otherwise, it can write "
+        "in the project and the temporary folder only, makes no commits, and has no network"
     )
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         super().__init__(name, options)
         self.traits = Traits(
+            is_kept=not self.may_do_all,
             cost="tokens",
             read_only=True,
             mcp=True,
@@ -55,7 +57,8 @@ class Codex(Program):
             argv += ["--model", self.model]
         if job.mcp:
             argv += ["-c", _PATIENCE, "-c", f"mcp_servers.ralphtool={_server(job.mcp)}"]
-        return Start(argv=(*argv, *self.args), stdin=job.prompt, env=self.env)
+        args = _harmless(self.args) if job.read_only else self.args
+        return Start(argv=(*argv, *args), stdin=job.prompt, env=self.env)
 
     def reader(self, job: Job) -> CodexLines:
         return CodexLines(self._home(), self.model)
@@ -76,6 +79,16 @@ class Codex(Program):
 # A login shell would take our command out of its PATH.
 _SETTINGS = ("-c", "allow_login_shell=false", "-c", "analytics.enabled=false")
 _PATIENCE = "mcp_optional_startup_grace_ms=15000"  # after a second it would begin without our tools
+
+
+def _harmless(args: tuple[str, ...]) -> list[str]:
+    """Of the user's own arguments those that say which model is asked, and how: no others, which might permit more."""
+    found: list[str] = []
+    for flag, value in pairwise(args):
+        is_setting = flag in ("-c", "--config") and not value.startswith(("sandbox", "approval", "mcp_servers"))
+        if is_setting or flag in ("-m", "--model", "-p", "--profile"):
+            found += [flag, value]
+    return found
 
 
 def _ours(job: Job) -> list[str]:
@@ -180,15 +193,16 @@ class CodexLines(Lines[Line]):
                 self._error = _words(line.message)
                 return (_failure(self._error),)
             case FailedLine():
-                self._ending = line
+                self._ending, self.is_over = line, True
                 return self._failed(_words(line.error))
             case DoneLine():
-                self._ending = line
-                return self._usage(line.usage)
+                self._ending, self.is_over = line, True
         return ()
 
     def rest(self) -> Iterable[Event]:
         yield from super().rest()
+        if isinstance(self._ending, DoneLine):
+            yield from self._usage(self._ending.usage)
         if (count := self._record.last_count()) is None:
             return
         yield from self._usage(count.total())
@@ -215,6 +229,7 @@ class CodexLines(Lines[Line]):
             yield Output(_line(_words(item.message)))
         elif str(item.id) not in self._shown and (tool := item.use()):
             self._shown.add(str(item.id))
+            self._message = ""  # what it said before is not its last word
             yield tool
 
     def _failed(self, text: str) -> Iterator[Event]:
@@ -236,7 +251,8 @@ class CodexLines(Lines[Line]):
         """A backtrace may follow what it has to say, and that it reads its prompt is nothing to complain of."""
         lines = self._errors.decode("utf-8", "replace").split("\n")
         errors = [line.strip() for line in lines if line.lower().startswith("error:")]
-        return f": {errors[-1][:300]}" if errors else super()._complaint().replace(_READING, "")
+        last = errors[-1][:300] if errors else super()._complaint()
+        return "" if last == _READING else last
 
 
 def _failure(text: str, reset_at: float | None = None) -> Failure:
@@ -254,7 +270,8 @@ def _line(text: str) -> str:
 
 
 def _paths(changes: Any) -> list[str]:
-    return [str(change["path"]) for change in changes or () if isinstance(change, dict) and "path" in change]
+    given = changes if isinstance(changes, list) else ()
+    return [str(change["path"]) for change in given if isinstance(change, dict) and "path" in change]
 
 
 def _unwrapped(command: str) -> str:

@@ -40,6 +40,8 @@ class Command:
 class Tail:
     """Keeps the end of the output, and shows its last line now and then."""
 
+    is_over = False  # only its end tells that
+
     def __init__(self) -> None:
         self._kept = b""
         self._shown = 0.0

@@ -2,11 +2,12 @@
 
 Two of its own modes are not used. Without a terminal, the model may leave plan mode by itself, and then may do
 everything; and where edits are accepted, so is every redirection of a permitted command. What is permitted is said in a
-policy of ours instead, which no rule of the user's or the project's can widen.
+policy of ours instead, and it ends with a refusal, so that no rule of the user's or the project's can widen it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from msgspec import Struct, ValidationError, convert
 from msgspec.json import Decoder
 
+from ralphtool import files
 from ralphtool.agents import End, Event, Failure, Job, Message, Start, Tool, Traits, Usage, trouble
 from ralphtool.agents.lines import Lines
 from ralphtool.agents.program import Program
@@ -59,12 +61,12 @@ _READING = """\
 [[rule]]
 toolName = ["list_directory", "read_file", "read_many_files", "grep_search", "glob"]
 decision = "allow"
-priority = 901
+priority = 890
 
 [[rule]]
 toolName = "*"
 decision = "deny"
-priority = 900
+priority = 880
 """
 
 
@@ -81,6 +83,7 @@ class Gemini(Program):
         super().__init__(name, options)
         takes_policies = not any(map(_has_policies, _ADMINISTRATED))
         self.traits = Traits(
+            is_kept=not self.may_do_all,
             cost="tokens",
             read_only=takes_policies,
             mcp=takes_policies or self.may_do_all,
@@ -94,16 +97,18 @@ class Gemini(Program):
             argv += ["--model", self.model]
         env = _ENVIRONMENT | self.env
         if job.mcp:
-            env["GEMINI_CLI_HOME"] = _home_with(job.mcp, job.folder, _home(self.env))
-        return Start(argv=(*argv, *self.args), stdin=job.prompt, env=env)
+            env["GEMINI_CLI_HOME"] = _home_with(job.mcp, _linked_home(job), _home(self.env))
+        # Among the user's own arguments may be one that permits everything.
+        args = () if job.read_only else self.args
+        return Start(argv=(*argv, *args), stdin=_prompt(job), env=env)
 
     def reader(self, job: Job) -> GeminiLines:
-        return GeminiLines()
+        return GeminiLines(_linked_home(job))
 
     def _permissions(self, job: Job) -> list[str]:
         if self.may_do_all and not job.read_only:
             return ["--approval-mode", "yolo"]
-        name, rules = ("reading", _READING) if job.read_only else ("editing", _EDITING)
+        name, rules = ("reading", _READING) if job.read_only else ("editing", f"{_EDITING}\n{_READING}")
         return ["--approval-mode", "default", "--admin-policy", _policy(job, f"gemini-{name}.toml", rules)]
 
 
@@ -124,6 +129,12 @@ def _written(path: str, text: str) -> str:
     return path
 
 
+def _prompt(job: Job) -> str:
+    """Without the marks by which it would send along every file that is merely named: npm's `@types`, `@~/.netrc`."""
+    with open(job.prompt, encoding="utf-8", errors="replace") as file:
+        return _written(os.path.join(job.folder, "gemini-prompt.md"), file.read().replace("@", "\\@"))
+
+
 # --- our MCP server ---------------------------------------------------------------------------------
 
 
@@ -132,14 +143,21 @@ def _home(env: Mapping[str, str]) -> str:
     return variables.get("GEMINI_CLI_HOME") or variables.get("HOME") or os.path.expanduser("~")
 
 
-def _home_with(mcp: Mcp, folder: str, home: str) -> str:
-    """The user's home in links, with one more extension in it: the only way to add a server for one run.
+def _linked_home(job: Job) -> str:
+    """Outside of the project, where neither a search nor another agent comes upon what it links to."""
+    name = hashlib.sha256(os.path.abspath(job.folder).encode()).hexdigest()[:16]
+    return files.private_path("ralph", "gemini", name)
+
+
+def _home_with(mcp: Mcp, ours: str, home: str) -> str:
+    """The user's settings in links, with one more extension among them: the only way to add a server for one run.
 
     Its settings of a system would do as well, but it takes them only from files that root owns.
     """
-    ours = os.path.join(folder, "gemini-home")
-    place = ""
-    for name in (".gemini", "extensions", "ralphtool"):
+    files.clear(ours)
+    files.make_private_folders(ours)
+    place = ".gemini"
+    for name in ("extensions", "ralphtool"):
         _link_all(os.path.join(home, place), os.path.join(ours, place), but=name)
         place = os.path.join(place, name)
     extension = os.path.join(ours, place)
@@ -219,8 +237,9 @@ Line = InitLine | MessageLine | ToolLine | ErrorLine | ResultLine
 class GeminiLines(Lines[Line]):
     decoder: ClassVar[Decoder[Any]] = Decoder(Line)
 
-    def __init__(self) -> None:
+    def __init__(self, home: str = "") -> None:
         super().__init__()
+        self._home = home  # of links, which goes with it
         self._has_begun = False
         self._half = b""  # of the last line on standard error
         self._message = ""  # what it has said since it last used a tool
@@ -239,7 +258,7 @@ class GeminiLines(Lines[Line]):
                 self._problem = line.message
                 return [trouble.failure(line.message)]
             case ResultLine():
-                self._result = line
+                self._result, self.is_over = line, True
                 self._problem = _read(line.error, Problem).message or self._problem
         return ()
 
@@ -250,6 +269,8 @@ class GeminiLines(Lines[Line]):
         return [event for line in lines for event in _retry(line.decode("utf-8", "replace"))]
 
     def rest(self) -> Iterable[Event]:
+        if self._home:
+            files.clear(self._home)
         events = [*super().rest(), *self._said()]
         if self._result is None:
             return events + self._refusal()

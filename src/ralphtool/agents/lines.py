@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from msgspec import DecodeError, ValidationError
 
-from ralphtool.agents import End, Event
+from ralphtool.agents import TRANSIENT, End, Event, trouble
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -34,6 +34,8 @@ class Lines(Generic[Line]):
         self._begun: list[bytes] = []  # pieces of the line that has not ended yet
         self._size = 0
         self._errors = b""
+        self._began = False
+        self.is_over = False  # its terminal event has come
 
     def take(self, line: Line) -> Iterable[Event]:
         """What one line tells."""
@@ -58,17 +60,21 @@ class Lines(Generic[Line]):
         return ()
 
     def rest(self) -> Iterable[Event]:
-        return list(self._events(self._whole(b"")))
+        events = list(self._events(self._whole(b"")))
+        if not self._began and (complaint := self._complaint()):  # all that a program said that did not even begin
+            failure = trouble.failure(complaint)
+            events += [failure] if failure.trouble in TRANSIENT else []
+        return events
 
     def without_an_end(self, exit_code: int) -> End:
         """There was no terminal event: whatever the exit code is, that is no success."""
         ending = f"exit status {exit_code}" if exit_code >= 0 else f"ended by signal {-exit_code}"
-        return End(False, reason=f"ended without a final event ({ending}){self._complaint()}")
+        complaint = self._complaint()
+        return End(False, reason=f"ended without a final event ({ending}){f': {complaint}' if complaint else ''}")
 
     def _complaint(self) -> str:
         lines = self._errors.decode("utf-8", "replace").split("\n")
-        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-        return f": {last[:300]}" if last else ""
+        return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
 
     def _begin(self, piece: bytes) -> None:
         self._size += len(piece)
@@ -87,6 +93,7 @@ class Lines(Generic[Line]):
 
     def _events(self, line: bytes) -> Iterator[Event]:
         if line and (decoded := self._decoded(line)) is not None:
+            self._began = True
             yield from self.take(decoded)
 
     def _decoded(self, line: bytes) -> Line | None:

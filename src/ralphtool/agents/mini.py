@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec import DecodeError, Raw, Struct
 from msgspec.json import Decoder
@@ -29,12 +28,15 @@ class Mini(Program):
     program = "mini"
     package = "python -m pip install mini-swe-agent"
     oldest = (2, 4, 0)
+    asks_version = "--help"  # it has no flag for that, but begins with it, unless it is told to be silent
+    when_asked: ClassVar[dict[str, str]] = {"MSWEA_SILENT_STARTUP": ""}
     skips = "it runs every command that its model asks for"
     kept_to = "can do nothing but run commands, and asks before each"
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         super().__init__(name, options)
         self.traits = Traits(
+            is_kept=not self.may_do_all,
             cost="told",
             login="run `mini-extra config setup`, or set the key of your model's maker",
             notices=self.notices(),
@@ -62,22 +64,6 @@ class Mini(Program):
 
     def reader(self, job: Job) -> MiniTrajectory:
         return MiniTrajectory(job.folder)
-
-    def _version(self) -> tuple[int, int, int]:
-        """It has no flag for that, but begins with it whatever it is asked, unless it is told to be silent."""
-        env = {name: value for name, value in os.environ.items() if name != "MSWEA_SILENT_STARTUP"}
-        command = [*self.command, "--help"]
-        try:
-            done = subprocess.run(
-                command, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise self._broken(str(error)) from None
-        found = re.search(rb"version (\d+)\.(\d+)\.(\d+)", done.stdout)
-        if done.returncode or not found:
-            raise self._broken(written.last_line(done.stderr or done.stdout) or "it says nothing")
-        major, minor, patch = map(int, found.groups())
-        return major, minor, patch
 
     def _base(self) -> list[str]:
         """Its default configuration, which it drops when it is given another: ours has nothing but the task."""
@@ -209,7 +195,7 @@ class MiniTrajectory(written.Written):
 
     def end(self, exit_code: int) -> End:
         status = self._info.exit_status if self._info else None
-        message = "\n\n".join(filter(None, (self._message, self._info.submission if self._info else "")))
+        message = self._message  # what it submits is only what a command printed
         if status == "Submitted" and exit_code == 0:
             return End(True, message[-written.TAIL :], status)
         said = self._error or status or self.complaint()

@@ -27,9 +27,13 @@ _ENVIRONMENT = {"OPENCODE_DISABLE_AUTOUPDATE": "1"}
 _READER = "ralphtool-reader"
 
 # The last rule that fits decides. Rules of an agent come after all others. Output must not go to files anywhere.
+# Its rules look at a command's text only: what could make another one of it is refused.
+_COMMANDS = {"*": "deny", "ralphtool agent *": "allow"} | {
+    f"ralphtool agent *{trick}*": "deny" for trick in (">", "`", "$(", "${")
+}
 _EDITING = {
     "edit": "allow",
-    "bash": {"*": "deny", "ralphtool agent *": "allow", "ralphtool agent *>*": "deny"},
+    "bash": _COMMANDS,
     "webfetch": "deny",
     "websearch": "deny",
     "ralphtool_*": "allow",
@@ -44,6 +48,10 @@ _LOOKING = {
 }
 
 
+# What the project says, plugins included, it could have written itself; and these rules would come before ours.
+_CLOSED = {"OPENCODE_DISABLE_PROJECT_CONFIG": "1", "OPENCODE_PERMISSION": ""}
+
+
 class OpenCode(Program):
     program = "opencode"
     package = "npm install -g opencode-ai"
@@ -54,7 +62,12 @@ class OpenCode(Program):
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         super().__init__(name, options)
         self.traits = Traits(
-            cost="told", read_only=True, mcp=True, login="run `opencode auth login`", notices=self.notices()
+            is_kept=not self.may_do_all,
+            cost="told",
+            read_only=True,
+            mcp=True,
+            login="run `opencode auth login`",
+            notices=self.notices(),
         )
 
     def start(self, job: Job) -> Start:
@@ -64,7 +77,10 @@ class OpenCode(Program):
         if self.model:
             argv += ["--model", self.model]
         argv += self._mode(job)
-        return Start(argv=tuple(argv), stdin=job.prompt, env=_ENVIRONMENT | self.env | {_CONTENT: self._content(job)})
+        env = _ENVIRONMENT | self.env | {_CONTENT: self._content(job)}
+        if job.read_only or not self.may_do_all:
+            env |= _CLOSED
+        return Start(argv=tuple(argv), stdin=job.prompt, env=env)
 
     def reader(self, job: Job) -> OpenCodeLines:
         return OpenCodeLines()
@@ -90,7 +106,7 @@ class OpenCode(Program):
         if job.read_only:
             config["agent"] = {_READER: {"mode": "primary", "permission": _LOOKING}}
         elif not self.may_do_all:
-            config["permission"] = _EDITING
+            config["permission"] = _EDITING | ({"bash": "deny"} if job.mcp else {})
         if job.mcp:
             server = {"type": "local", "command": list(job.mcp.command), "environment": job.mcp.env, "enabled": True}
             config["mcp"] = {"ralphtool": server}
@@ -223,12 +239,14 @@ class OpenCodeLines(Lines["StartLine | TextLine | ToolLine | FinishLine | ErrorL
     def take(self, line: StartLine | TextLine | ToolLine | FinishLine | ErrorLine) -> Iterable[Event]:
         match line:
             case StartLine():
+                self.is_over = False
                 return self._begin_step(line.part.message_id)
             case TextLine():
                 return self._say(line.part)
             case ToolLine():
                 return (Tool(line.part.tool, _detail(line.part)),)
             case FinishLine():
+                self.is_over = line.part.reason == "stop"
                 return self._step(line.part)
             case ErrorLine():
                 self._told = self._error = _failure(line.error)
@@ -250,7 +268,8 @@ class OpenCodeLines(Lines["StartLine | TextLine | ToolLine | FinishLine | ErrorL
         if self._finish.reason == "stop" and exit_code == expected:
             return End(True, self._message(), "stop")
         ended = f"its last step ended with {self._finish.reason}, exit status {exit_code}"
-        return End(False, self._message(), ended + self._complaint())
+        complaint = self._complaint()
+        return End(False, self._message(), f"{ended}: {complaint}" if complaint else ended)
 
     def _say(self, part: Text) -> Iterable[Event]:
         if part.synthetic:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import signal
 import subprocess
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,6 +25,8 @@ class Program:
     program: ClassVar[str]
     package: ClassVar[str]  # the command that installs it
     oldest: ClassVar[tuple[int, int, int]]
+    asks_version: ClassVar[str] = "--version"
+    when_asked: ClassVar[dict[str, str]] = {}  # variables that it needs for that
     skips: ClassVar[str]  # what it does without asking when all is permitted
     kept_to: ClassVar[str]  # what it can do when not
 
@@ -46,7 +50,7 @@ class Program:
         )
 
     def check(self) -> None:
-        if shutil.which(self.command[0]) is None:
+        if shutil.which(self.command[0], path=self.env.get("PATH")) is None:
             raise InvalidValue(
                 f"the program {shorten(self.command[0])} of the agent {self.name} is not there: install it with "
                 f'`{self.package}`, or name it in .ralph/config.toml as [agents.{self.name}] with command = ["…"]'
@@ -59,16 +63,7 @@ class Program:
             )
 
     def _version(self) -> tuple[int, int, int]:
-        try:
-            done = subprocess.run(
-                [*self.command, "--version"],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=_PATIENCE,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise self._broken(str(error)) from None
+        done = self._asked(self.asks_version)
         text = done.stdout.decode("utf-8", "replace")
         found = _VERSION.search(text)
         if done.returncode or not found:
@@ -77,10 +72,32 @@ class Program:
         major, minor, patch = map(int, found.groups())
         return major, minor, patch
 
+    def _asked(self, argument: str) -> subprocess.CompletedProcess[bytes]:
+        """What it answers; all of its processes are ended if it does not."""
+        command, pipe = [*self.command, argument], subprocess.PIPE
+        try:
+            process = subprocess.Popen(
+                command,
+                env=os.environ | self.env | self.when_asked,
+                stdin=subprocess.DEVNULL,
+                stdout=pipe,
+                stderr=pipe,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise self._broken(error.strerror or str(error)) from None
+        try:
+            out, err = process.communicate(timeout=_PATIENCE)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            raise self._broken(f"no answer within {_PATIENCE:g} seconds") from None
+        return subprocess.CompletedProcess(command, process.returncode, out, err)
+
     def _broken(self, why: str) -> InvalidValue:
         return InvalidValue(
-            f"`{' '.join(self.command)} --version` tells no version ({shorten(why)}): install the program again with "
-            f"`{self.package}`"
+            f"`{' '.join(self.command)} {self.asks_version}` tells no version ({shorten(why)}): see that it works, or "
+            f"install the program again with `{self.package}`"
         )
 
 

@@ -107,7 +107,7 @@ class PlayedLines(Lines[AnyLine]):
 
     def take(self, line: AnyLine) -> Iterable[Event]:
         if isinstance(line, EndLine):
-            self._end = line
+            self._end, self.is_over = line, True
             return ()
         return (_event(line),)
 

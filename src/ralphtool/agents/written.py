@@ -38,6 +38,8 @@ _STATUSES = {
 class Written:
     """Shows the last line of what the agent prints, now and then."""
 
+    is_over = False  # only its end tells that
+
     def __init__(self) -> None:
         self._printed = b""
         self._errors = b""

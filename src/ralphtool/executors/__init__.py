@@ -33,6 +33,7 @@ class Assignment(Struct, frozen=True, kw_only=True):
     shown: tuple[str, ...]  # the learnings that are in it
     agent: int  # which of the agents, in the order in which they were given
     kept: str | None  # the commit of an earlier attempt to go on from
+    cut_off: str | None  # what an earlier iteration had done when a limit ended it
     fix: bool  # run the set-up commands first
     gates: tuple[str, ...]
     baseline: Baseline | None
@@ -50,7 +51,7 @@ class Report(Struct, frozen=True, kw_only=True):
     detail: str = ""
     failure: Failure | None = None
     usage: Usage = Usage()
-    quota: Quota | None = None
+    quotas: tuple[Quota, ...] = ()
     ticked_before: frozenset[str] = frozenset()
     ticked: frozenset[str] = frozenset()
     tree: str | None = None

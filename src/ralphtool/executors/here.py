@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct, structs
 
@@ -14,7 +15,9 @@ from ralphtool import files, gates, guard, judge, secrets, session, specs
 from ralphtool.agents import End, Event, Job, Mcp
 from ralphtool.errors import RalphError
 from ralphtool.executors import Assignment, Report
+from ralphtool.executors.ending import Watch
 from ralphtool.executors.meter import Limits, Meter, Prices
+from ralphtool.executors.surroundings import path_with_us, redact, session_of_check
 from ralphtool.ours import make_plain
 from ralphtool.settings import Agent
 from ralphtool.transcript import Complaint
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
     from ralphtool.tree import Taken
     from ralphtool.workspace import Workspace
 
+_Event = TypeVar("_Event", bound=Event)
+_RULES = re.compile(r"(?:^|/)(?:\.(?:claude|codex|gemini|opencode)/|\.mcp\.json$|opencode\.jsonc?$|\.aider[^/]*$)")
 _LONGEST_SHOWN = 2000  # characters of an agent's words in an event; the transcript has them all
 _KEPT_BACK = ("RALPH_SESSION", "RALPH_STORY", "RALPH_TOKEN", "RALPH_ATTEMPT", "RALPH_TASK", "RALPH_WORKSPACE")
 
@@ -73,6 +78,7 @@ class Here:
     def __init__(self, place: Place) -> None:
         self.place = place
         self._secrets = secrets.values()
+        self._rates: dict[str, float | None] = {}  # dollars for a token, as each agent told them last
         self._is_set_up = not getattr(place.workspace, "is_new", False)
 
     def execute(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
@@ -82,6 +88,8 @@ class Here:
         if assignment.fix or not self._is_set_up:
             self._set_up(assignment, stop)
         baseline, before_seconds = self._baseline(assignment, stop)
+        if assignment.cut_off and (trouble := self.place.workspace.begin(assignment.kept, assignment.cut_off)):
+            self.place.log.note("notice", text=trouble)
         before = self._read_spec(assignment.story)
         if stop():
             return Report(ending="stopped", end=End(False), baseline=baseline)
@@ -107,11 +115,21 @@ class Here:
             read_only=True,
             cost=assignment.cost,
         )
+        before = self._read_spec(assignment.story)
         # A session that is not there: whoever only looks has nothing to tick, and nothing to record.
-        env = self._environment(assignment) | {"RALPH_SESSION": f"{self.place.session_id}-check"}
-        report = self._driven(assignment, job, env, self.place.settings.run.timeout, stop)
-        self.place.ours.touched(os.path.join(assignment.directory, "touched"), self.place.prd_ids)
+        env = self._environment(assignment) | {"RALPH_SESSION": session_of_check(self.place.session_id)}
+        wall = _shorter(self.place.settings.run.timeout, assignment.seconds)
+        report = self._driven(assignment, job, env, wall, stop)
+        self._take_back(before, folder)
         return report
+
+    def _take_back(self, before: _Spec, folder: str) -> None:
+        """Whatever it was not kept from changing is not there any more when the next one begins."""
+        self.place.ours.touched(os.path.join(folder, "touched"), self.place.prd_ids)
+        self.place.workspace.take()  # which puts right what git itself keeps
+        self._disturbed()
+        if self.place.workspace.branch is None:
+            self._put_spec_back(before)
 
     def _ensure_folders(self, assignment: Assignment) -> None:
         """An agent, or its `git clean`, may have taken away what is ours."""
@@ -212,7 +230,8 @@ class Here:
     ) -> Report:
         """Starts the agent, and follows it to its end."""
         runner = self.place.runners[assignment.agent]
-        meter = self._meter(assignment, runner)
+        meter, reader = self._meter(assignment, runner), runner.reader(job)
+        watch = Watch(reader, meter, stop)
         start = runner.start(job)
         running = self.place.keeper.run(
             start.argv,
@@ -223,12 +242,13 @@ class Here:
             wall=wall,
             silence=self.place.settings.run.silence,
             secrets=self._secrets,
-            stop=lambda: stop() or meter.is_stuck,
+            stop=watch.has_to_end,
             complaints=True,
         )
-        report = _advised(self._followed(running, runner.reader(job), meter), runner)
-        is_ours = report.ending == "stopped" and meter.is_stuck and not stop()
-        return structs.replace(report, ending="retrying") if is_ours else report
+        report = watch.explained(self._followed(running, reader, meter))
+        self._rates[runner.name] = meter.rate or self._rates.get(runner.name)
+        redact(job.folder, self._secrets)
+        return _advised(report, runner)
 
     def _meter(self, assignment: Assignment, runner: Runner) -> Meter:
         settings = self.place.settings
@@ -245,7 +265,8 @@ class Here:
             return None
         env = self._own(assignment)
         env |= {name: os.environ[name] for name in ("TMPDIR", "HOME") if name in os.environ}
-        return Mcp((os.path.join(command_folder(self.place.folder), "ralphtool"), "mcp"), env)
+        # Not the command that is on its PATH: an agent may have put another one in its place.
+        return Mcp((sys.executable, "-I", "-m", "ralphtool", "mcp"), env)
 
     def _environment(self, assignment: Assignment) -> dict[str, str]:
         return {name: value for name, value in os.environ.items() if name not in _KEPT_BACK} | self._own(assignment)
@@ -258,7 +279,7 @@ class Here:
             "RALPH_TOKEN": assignment.token,
             "RALPH_ATTEMPT": str(assignment.attempt),
             "RALPH_WORKSPACE": self.place.workspace.root,
-            "PATH": f"{command_folder(self.place.folder)}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+            "PATH": path_with_us(self.place.folder),
         }
         return own | ({"RALPH_TASK": assignment.task} if assignment.task else {})
 
@@ -266,7 +287,7 @@ class Here:
         """Reads the agent's events until it ends, or has used up what it may."""
         ended: Ended | None = None
         began = time.monotonic()
-        while not meter.is_over:
+        while reader.is_over or not meter.is_over:
             try:
                 chunk = next(running)
             except StopIteration as end:
@@ -275,15 +296,17 @@ class Here:
             read = reader.feed_errors if isinstance(chunk, Complaint) else reader.feed
             self._take(read(chunk), meter)
         running.close()
+        failure = meter.failure if meter.is_retrying else None
         self._take(reader.rest(), meter)
-        end_event = reader.end(ended.exit_code if ended else -15)
+        end_event = self._masked(reader.end(ended.exit_code if ended else -15))
         self._note(end_event)
         return Report(
             ending=ended.why if ended else "budget",
             end=end_event,
             detail=ended.detail if ended else "",
-            failure=meter.failure if meter.is_retrying or (ended and ended.why == "exit") else None,
-            quota=meter.quota,
+            # What an agent tells of its past when it is gone changes nothing in how we had to end it.
+            failure=meter.failure if ended and ended.why == "exit" else failure,
+            quotas=meter.quotas,
             usage=meter.usage,
             left=ended.left if ended else (),
             agent_seconds=time.monotonic() - began,
@@ -291,8 +314,16 @@ class Here:
 
     def _take(self, events: Iterable[Event], meter: Meter) -> None:
         for event in events:
+            event = self._masked(event)
             self._note(event)
             meter.count(event)
+
+    def _masked(self, event: _Event) -> _Event:
+        """Some agents are read from files of their own, which nobody has redacted."""
+        if not self._secrets:
+            return event
+        texts = {name: value for name, value in structs.asdict(event).items() if isinstance(value, str)}
+        return structs.replace(event, **secrets.masked(texts, self._secrets))
 
     def _note(self, event: Event) -> None:
         shown = {name: _short(value) for name, value in structs.asdict(event).items() if value is not None}
@@ -309,7 +340,7 @@ class Here:
         if edited and self.place.workspace.branch is None:
             self._put_spec_back(before)
         story = specs.story_by_id(before.stories, assignment.story)
-        findings = [*touched, *taken.findings, *edited, *self._cheats(taken, story)]
+        findings = [*touched, *taken.findings, *edited, *self._cheats(taken, story), *self._freed(taken, assignment)]
         report = structs.replace(
             report,
             ticked_before=before.ticked,
@@ -345,6 +376,13 @@ class Here:
         found = guard.look([one for one in taken.changes if f"/{own}" not in f"/{one.path}"])
         return [] if guard.may_change_tests(story) else found
 
+    def _freed(self, taken: Taken, assignment: Assignment) -> list[guard.Finding]:
+        """What agents are told in the project's own files holds from their next start on, commands to run included."""
+        if not self.place.runners[assignment.agent].traits.is_kept:
+            return []
+        told = "agents would be allowed more by it than you have allowed"
+        return [guard.Finding("agent-config", path, told) for path in taken.paths if _RULES.search(path)]
+
     def _spec_path(self) -> str:
         try:
             return self._spec().path
@@ -352,7 +390,7 @@ class Here:
             return os.path.join(self.place.workspace.root, self.place.change)
 
     def _worth_proving(self, report: Report, assignment: Assignment) -> bool:
-        if report.ending == "stopped" or report.trouble or not assignment.gates:
+        if report.ending == "stopped" or report.trouble or not assignment.gates or judge.is_transient(report):
             return False
         if report.findings and self.place.settings.run.guard == "fail":
             return False
@@ -407,21 +445,6 @@ def _shown(result: gates.Result) -> dict[str, Any]:
         "tally": result.tally,
         "log": result.log,
     }
-
-
-def command_folder(run_folder: str) -> str:
-    """A folder that holds nothing but `ralphtool`, so that an agent's PATH gets nothing else of ours."""
-    folder = os.path.join(run_folder, "bin")
-    os.makedirs(folder, exist_ok=True)
-    script = os.path.join(os.path.dirname(sys.executable), "ralphtool")
-    target = os.path.join(folder, "ralphtool")
-    if os.path.lexists(target):
-        return folder
-    if os.path.exists(script):
-        os.symlink(script, target)
-    else:
-        files.create(target, f'#!/bin/sh\nexec "{sys.executable}" -m ralphtool "$@"\n'.encode(), 0o755)
-    return folder
 
 
 def _files_below(path: str) -> dict[str, bytes]:

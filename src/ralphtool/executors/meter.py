@@ -31,11 +31,12 @@ class Prices(Struct, frozen=True):
 
     table: Mapping[str, Price]
     names: tuple[str, ...] = ()  # the model that it was told to use, and its own name
+    rate: float | None = None  # dollars for a token, as it told them in earlier iterations
 
-    def estimate(self, usage: Usage) -> float:
+    def estimate(self, usage: Usage) -> float | None:
         price = next((self.table[name] for name in (usage.model, *self.names) if name in self.table), None)
         if price is None:
-            return 0.0
+            return None if self.rate is None else self.rate * (usage.input_tokens + usage.output_tokens)
         cached = price.input if price.cached is None else price.cached
         fresh = max(usage.input_tokens - usage.cached_tokens, 0)
         return (fresh * price.input + usage.cached_tokens * cached + usage.output_tokens * price.output) / _MILLION
@@ -45,40 +46,53 @@ class Meter:
     def __init__(self, limits: Limits, prices: Prices) -> None:
         self._limits = limits
         self._prices = prices
-        self._retrying_since: float | None = None
-        self._told_cost = 0.0
-        self._estimate = 0.0  # of what came after the last cost that was told
-        self.usage = Usage(cost=0.0)
+        self._first_retry: float | None = None  # of a row that nothing has broken yet
+        self._last_retry = 0.0
+        self._told_cost: float | None = None
+        self._estimate: float | None = None  # of what came after the last cost that was told
+        self._quotas: dict[str, Quota] = {}  # the last word on each
+        self.usage = Usage()
         self.failure: Failure | None = None  # the last one, unless the agent has got over it
-        self.quota: Quota | None = None  # of several the one that is used up most
 
     def count(self, event: Event) -> None:
         match event:
             case Usage():
                 self.usage = self._sum(event)
             case Failure():
-                self._retrying_since = self._retrying_since or time.monotonic()
+                self._last_retry = time.monotonic()
+                self._first_retry = self._first_retry or self._last_retry
                 self.failure = event
             case Quota():
-                self.quota = max(filter(None, (self.quota, event)), key=lambda one: one.used)
+                self._quotas[event.name] = event
             case Tool():
-                self.failure = self._retrying_since = None
+                self.failure = self._first_retry = None
             case Message():  # which may be nothing but the failure in other words
-                self._retrying_since = None
+                self._first_retry = None
 
     def _sum(self, more: Usage) -> Usage:
-        if more.cost is None:
-            self._estimate += self._prices.estimate(more)
-        else:
-            self._told_cost, self._estimate = self._told_cost + more.cost, 0.0
+        if more.cost is not None:
+            self._told_cost, self._estimate = (self._told_cost or 0.0) + more.cost, None
+        elif (estimate := self._prices.estimate(more)) is not None:
+            self._estimate = (self._estimate or 0.0) + estimate
+        known = [cost for cost in (self._told_cost, self._estimate) if cost is not None]
         used = self.usage
         return Usage(
             used.input_tokens + more.input_tokens,
             used.output_tokens + more.output_tokens,
-            self._told_cost + self._estimate,
+            sum(known) if known else None,
             used.cached_tokens + more.cached_tokens,
             more.model or used.model,
         )
+
+    @property
+    def quotas(self) -> tuple[Quota, ...]:
+        return tuple(self._quotas.values())
+
+    @property
+    def rate(self) -> float | None:
+        """What a token cost, if all of that was told."""
+        tokens = self.usage.input_tokens + self.usage.output_tokens
+        return self._told_cost / tokens if self._told_cost is not None and self._estimate is None and tokens else None
 
     @property
     def is_over(self) -> bool:
@@ -89,14 +103,17 @@ class Meter:
     @property
     def is_retrying(self) -> bool:
         """Whether a failure is the last that was heard of it."""
-        return self._retrying_since is not None
+        return self._first_retry is not None
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it has done nothing but try again for too long, or would have to."""
+        """Whether it has done nothing but fail again for too long, or would have to.
+
+        One that has failed once and is quiet since may well be at work: the clock of silence is for that.
+        """
         failure, patience = self.failure, self._limits.patience
-        if failure is None or self._retrying_since is None or failure.trouble not in TRANSIENT or not patience:
+        if failure is None or self._first_retry is None or failure.trouble not in TRANSIENT or not patience:
             return False
-        retrying = time.monotonic() - self._retrying_since
         is_hopeless = failure.reset_at is not None and failure.reset_at - time.time() > patience
-        return retrying > patience or (is_hopeless and retrying > _FAREWELL)
+        has_waited = time.monotonic() - self._last_retry > _FAREWELL
+        return self._last_retry - self._first_retry > patience or (is_hopeless and has_waited)

@@ -20,6 +20,7 @@ Kind = Literal[
     "assertion-weakened",
     "test-config",
     "spec-edited",
+    "agent-config",
     "passes-flipped",
     "other-story-ticked",
     "unticked",

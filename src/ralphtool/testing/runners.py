@@ -8,9 +8,7 @@ import random
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from ralphtool.agents import End, Event, Failure, Job, Mcp, Output, Quota, Runner, Start, Traits
+from ralphtool.agents import End, Event, Job, Mcp, Output, Runner, Start, Traits
 from ralphtool.errors import RalphError
 from ralphtool.testing.adapters import ContractBroken
 
@@ -54,7 +52,7 @@ def check_runner(
     """
     job = _job(folder)
     _check_start(runner, job)
-    _check_modes(runner, job)
+    _check_modes(runner, folder)
     _check_reading(runner, job, recording, prepare)
     _check_rubbish(runner, _job(os.path.join(folder, "rubbish")), believes_exit_code=believes_exit_code)
     if not believes_exit_code:
@@ -68,14 +66,14 @@ def _require(holds: bool, promise: str) -> None:
         raise ContractBroken(promise)
 
 
-def _job(folder: str) -> Job:
+def _job(folder: str, **more: Any) -> Job:
     root, records = os.path.join(folder, "project"), os.path.join(folder, "records")
     for each in (root, records):
         os.makedirs(each, exist_ok=True)
     path = os.path.join(records, "prompt.md")
     with open(path, "w", encoding="utf-8") as file:
         file.write(_PROMPT)
-    return Job(prompt=path, root=root, folder=records)
+    return Job(prompt=path, root=root, folder=records, **more)
 
 
 # --- how it starts its agent ------------------------------------------------------------------------
@@ -87,16 +85,16 @@ def _check_start(runner: Runner, job: Job) -> None:
     _require(_started(runner, job) == start, "the same job is started the same way again")
 
 
-def _check_modes(runner: Runner, job: Job) -> None:
+def _check_modes(runner: Runner, folder: str) -> None:
     """What its traits promise, it does."""
-    usual = _started(runner, job)
+    usual = _started(runner, _job(folder))
     if runner.traits.read_only:
-        looking = _started(runner, msgspec.structs.replace(job, read_only=True))
+        looking = _started(runner, _job(folder, read_only=True))
         _require(looking != usual, "an agent that shall change nothing is started in another way")
     if runner.traits.mcp:
         server = Mcp(("/usr/bin/ralphtool", "mcp"), {"RALPH_SESSION": "a-session"})
-        _require(_started(runner, msgspec.structs.replace(job, mcp=server)) != usual, "our MCP server is passed on")
-    _started(runner, msgspec.structs.replace(job, cost=1.5))
+        _require(_started(runner, _job(folder, mcp=server)) != usual, "our MCP server is passed on")
+    _started(runner, _job(folder, cost=1.5))
 
 
 def _started(runner: Runner, job: Job) -> Start:
@@ -141,10 +139,14 @@ def _checked(events: Sequence[Event], end: End) -> End:
     return end
 
 
+def _fields(event: Event) -> dict[str, Any]:
+    return {name: getattr(event, name) for name in event.__struct_fields__}
+
+
 def _can_be_written(event: Event) -> bool:
     try:
-        msgspec.json.encode(event)
-    except (TypeError, ValueError):  # half a character, an object of its own
+        json.dumps(_fields(event), ensure_ascii=False).encode()
+    except (TypeError, ValueError):  # an object of its own, half a character
         return False
     return True
 
@@ -167,13 +169,10 @@ def _check_same(runner: Runner, job: Job, pieces: Iterable[bytes], whole: tuple[
     _require(_lasting(events) == _lasting(whole[0]), f"{how} it tells the same events")
 
 
-def _lasting(events: Iterable[Event]) -> list[Event]:
+def _lasting(events: Iterable[Event]) -> list[tuple[type[Event], dict[str, Any]]]:
     """Without what is only shown now and then, and without moments, which may be counted from now."""
-    return [
-        msgspec.structs.replace(event, reset_at=None) if isinstance(event, Failure | Quota) else event
-        for event in events
-        if not isinstance(event, Output)
-    ]
+    told = [event for event in events if not isinstance(event, Output)]
+    return [(type(event), {**_fields(event), "reset_at": None}) for event in told]
 
 
 def _names(folder: str) -> list[str]:

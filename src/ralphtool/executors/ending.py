@@ -1,0 +1,50 @@
+"""When an agent has to be ended before its time, and what is to be said about that."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ralphtool.agents import Failure, Reader
+    from ralphtool.executors import Report
+    from ralphtool.executors.meter import Meter
+
+_FAREWELL = 30.0  # seconds between an agent's last word and its end
+
+
+class Watch:
+    """Watches one agent."""
+
+    def __init__(self, reader: Reader, meter: Meter, stop: Callable[[], bool]) -> None:
+        self._reader = reader
+        self._meter = meter
+        self._stop = stop
+        self._over_since: float | None = None
+        self._stuck: Failure | None = None  # what it could not get over, when we had enough of that
+
+    def has_to_end(self) -> bool:
+        if self._stop():
+            return True
+        if self._meter.is_stuck:
+            self._stuck = self._meter.failure
+        return self._stuck is not None or self._lingers()
+
+    def _lingers(self) -> bool:
+        """A program that has said its last word may still be there: with a server that it started, perhaps."""
+        if not self._reader.is_over:
+            self._over_since = None
+            return False
+        self._over_since = self._over_since or time.monotonic()
+        return time.monotonic() - self._over_since > _FAREWELL
+
+    def explained(self, report: Report) -> Report:
+        """What it says while it is ended does not change why it was."""
+        if self._stuck and report.ending == "stopped":
+            return structs.replace(report, ending="retrying", failure=self._stuck)
+        is_over = self._reader.is_over and report.ending in ("stopped", "silence")
+        return structs.replace(report, ending="exit") if is_over and not self._stop() else report
