@@ -100,7 +100,7 @@ def test_a_killed_run_leaves_nobody_and_charges_nothing(lab: RealLab, agent: str
     assert lab.entries() == []
 
 
-@EVERY_AGENT
+@some("claude", "codex")
 def test_a_context_that_is_too_small_makes_the_story_smaller(lab: RealLab, agent: str) -> None:
     with ModelServer(script(TooLong())) as model:
         lab.prepare(agent, model, TWO_STORIES, max_iterations=1, patience="4s")
@@ -109,7 +109,7 @@ def test_a_context_that_is_too_small_makes_the_story_smaller(lab: RealLab, agent
     assert lab.told(result, "decision", "action") == ["break-chunks"]
 
 
-@EVERY_AGENT
+@some("claude", "codex")
 def test_a_promise_without_work_is_not_believed(lab: RealLab, agent: str) -> None:
     with ModelServer(script(*turns(agent, Write("x.txt", "x\n"), Say("{promise}")))) as model:
         lab.prepare(agent, model, max_iterations=1)
@@ -121,12 +121,28 @@ def test_a_promise_without_work_is_not_believed(lab: RealLab, agent: str) -> Non
 # --- permissions ------------------------------------------------------------------------------------
 
 
+CALLS = {  # by which a file can be made
+    "claude": [("Write", "file_path", "content"), ("Bash", "command")],
+    "gemini": [("write_file", "file_path", "content"), ("run_shell_command", "command")],
+    "opencode": [("write", "filePath", "content"), ("bash", "command")],
+}
+
+
+def planting(agent: str, path: str) -> list[Turn]:
+    """Two ways to make a file. Where an agent does not even offer a tool for that, a model may still call it."""
+    if agent not in CALLS:
+        return [Write(path, "x"), Run(f"touch {path}")]
+    (write, place, content), (shell, command) = CALLS[agent]
+    about = {"description": "a command of the script"}
+    return [Call(write, {place: path, content: "x"}), Call(shell, {command: f"touch {path}", **about})]
+
+
 @some("claude", "codex", "gemini", "opencode")
 def test_without_a_free_shell_it_works_by_our_tools(lab: RealLab, agent: str) -> None:
     """What its user has not allowed it can't do; ticks and learnings go over MCP."""
     forbidden = lab.root.parent / "outside.txt"
     doing = [
-        Run(f"touch {forbidden}"),
+        planting(agent, str(forbidden))[1],
         Write("1.txt", "work on 1\n"),
         Mcp("task_done", {"id": "1.1"}),
         Mcp("learn", {"text": "Tools need no shell"}),
@@ -152,18 +168,6 @@ def test_what_is_allowed_is_said_once(lab: RealLab) -> None:
 
 
 BLOCKED = "ralphtool agent observe blocker 'Nobody told me the colour' --description 'The design names none'"
-
-
-def planting(agent: str, path: str) -> list[Turn]:
-    """Two ways to make a file; some agents don't even offer them when they only look, but a model may still try."""
-    if agent == "gemini":
-        return [
-            Call("write_file", {"file_path": path, "content": "x"}),
-            Call("run_shell_command", {"command": f"touch {path}"}),
-        ]
-    if agent == "opencode":
-        return [Call("write", {"filePath": path, "content": "x"}), Call("bash", {"command": f"touch {path}"})]
-    return [Write(path, "x"), Run(f"touch {path}")]
 
 
 @some("claude", "codex", "gemini", "opencode", "aider")
@@ -256,7 +260,8 @@ def test_claude_keeps_to_what_is_left_of_a_budget(lab: RealLab) -> None:
         result = lab.loop()
     assert result.exit_code == 1
     assert len(model.requests) < 20
-    assert "error_max_budget_usd" in lab.told(result, "verdict", "summary")[0]
+    assert lab.told(result, "verdict", "status") == ["interrupted"], "the run's money is no fault of the story's"
+    assert lab.entries() == []
     assert lab.told(result, "run_ended", "reason") == ["the limit of $0.02 is reached (--max-cost)"]
     assert lab.told(result, "run_ended", "spent")[0]["cost"] >= 0.02
 
