@@ -17,7 +17,7 @@ from ralphtool.git import GitError, Repository
 from ralphtool.history import History
 from ralphtool.ours import Ours
 from ralphtool.tree import ATTEMPTS
-from ralphtool.ui import tables
+from ralphtool.ui import summary, tables
 from ralphtool.ui.terminal import printable
 
 if TYPE_CHECKING:
@@ -105,6 +105,7 @@ def _explained(entry: Entry, record: dict[str, Any], later: Entry | None) -> lis
     decided = f"{decision.get('action')}: {printable(str(decision.get('reason', '')))}" if decision else ""
     guidance = f"told the next attempt: {printable(str(decision['guidance']))}" if decision.get("guidance") else ""
     lines += _section("What was decided, and why", [one for one in (decided, guidance) if one])
+    lines += _section("What it used", _used(verdict))
     if not verdict:
         lines += _section("Records", ["the records of the run are gone: this is all that the history tells"])
     if later:
@@ -112,6 +113,13 @@ def _explained(entry: Entry, record: dict[str, Any], later: Entry | None) -> lis
     if record["directory"]:
         lines += _section("More", [f"prompt and transcript: {record['directory']}", f"diff: ralphtool diff {entry.id}"])
     return lines
+
+
+def _used(verdict: dict[str, Any]) -> list[str]:
+    read, written = verdict.get("input_tokens") or 0, verdict.get("output_tokens") or 0
+    cost = summary.money(verdict.get("cost") or 0.0)
+    tokens = f"{summary.tokens(read)} tokens read, {summary.tokens(written)} written" if read or written else ""
+    return [", ".join(filter(None, (tokens, cost)))] if tokens or cost else []
 
 
 def _led_here(entry: Entry) -> list[str]:
