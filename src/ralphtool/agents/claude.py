@@ -6,7 +6,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from msgspec import Raw, Struct, ValidationError, convert, field
+from msgspec import Raw, Struct, ValidationError, convert, field, structs
 from msgspec.json import Decoder
 
 from ralphtool.agents import End, Event, Failure, Job, Mcp, Message, Quota, Start, Tool, Traits, Usage, trouble
@@ -201,12 +201,26 @@ class ResultLine(Struct, frozen=True, tag="result", tag_field="type"):
 
 
 AnyLine = AssistantLine | SystemLine | LimitLine | ResultLine
-_INPUT = Decoder(dict[str, Any])
-_TELLING = ("command", "file_path", "path", "pattern", "url", "query", "description")
+
+
+class Input(Struct, frozen=True):
+    """What tells most about the use of a tool; the rest, which may be a whole file, is not even read."""
+
+    command: Any = None
+    file_path: Any = None
+    path: Any = None
+    pattern: Any = None
+    url: Any = None
+    query: Any = None
+    description: Any = None
+
+
+_INPUT = Decoder(Input)
 
 
 class ClaudeLines(Lines[AnyLine]):
     decoder: ClassVar[Decoder[Any]] = Decoder(AnyLine)
+    passed_over = (b'{"type":"user",',)  # what tools told, which is most of it
 
     def __init__(self) -> None:
         super().__init__()
@@ -292,11 +306,13 @@ class ClaudeLines(Lines[AnyLine]):
 
 def _detail(given: Raw) -> str:
     """What a tool is used on, in a line."""
-    if len(bytes(given)) > _LONGEST_INPUT:
+    if memoryview(given).nbytes > _LONGEST_INPUT:
         return ""
     try:
         values = _INPUT.decode(given)
     except (ValueError, RecursionError):
         return ""
-    found = next((values[key] for key in _TELLING if isinstance(values.get(key), str)), "")
-    return found.strip().partition("\n")[0][:200]
+    for text in structs.astuple(values):
+        if isinstance(text, str):
+            return text.strip().partition("\n")[0][:200]
+    return ""

@@ -14,7 +14,7 @@ from msgspec import DecodeError, ValidationError
 from ralphtool.agents import TRANSIENT, End, Event, trouble
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from msgspec.json import Decoder
 
@@ -28,6 +28,7 @@ class Lines(Generic[Line]):
     """What the readers of such agents share. `decoder` decodes the lines that matter, and refuses all others."""
 
     decoder: ClassVar[Decoder[object]]
+    passed_over: ClassVar[tuple[bytes, ...]] = ()  # beginnings of lines that need not be decoded to know them
     longest: ClassVar[int] = 16 << 20  # bytes; nothing that we look for is longer, and a flood shall fill no memory
 
     def __init__(self) -> None:
@@ -51,7 +52,8 @@ class Lines(Generic[Line]):
                 continue
             last = others.pop()
             for line in (self._whole(first), *others):
-                events += self._events(line)
+                if line and not line.startswith(self.passed_over):
+                    events += self._events(line)
             self._begin(last)
         return events
 
@@ -60,7 +62,8 @@ class Lines(Generic[Line]):
         return ()
 
     def rest(self) -> Iterable[Event]:
-        events = list(self._events(self._whole(b"")))
+        last = self._whole(b"")
+        events = list(self._events(last)) if last else []
         if not self._began and (complaint := self._complaint()):  # all that a program said that did not even begin
             failure = trouble.failure(complaint)
             events += [failure] if failure.trouble in TRANSIENT else []
@@ -91,10 +94,12 @@ class Lines(Generic[Line]):
         self._size = 0
         return line
 
-    def _events(self, line: bytes) -> Iterator[Event]:
-        if line and (decoded := self._decoded(line)) is not None:
-            self._began = True
-            yield from self.take(decoded)
+    def _events(self, line: bytes) -> Iterable[Event]:
+        decoded = self._decoded(line)
+        if decoded is None:
+            return ()
+        self._began = True
+        return self.take(decoded)
 
     def _decoded(self, line: bytes) -> Line | None:
         try:
