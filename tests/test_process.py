@@ -727,7 +727,7 @@ def test_descendants_are_noted_while_a_program_runs(bench: Bench) -> None:
 
 def test_descendants_of_orphans_are_ended_too(tmp_path: Path) -> None:
     parent = subprocess.Popen(["sh", "-c", "sleep 600; true"], start_new_session=True)
-    assert eventually(lambda: len(psutil.Process(parent.pid).children()) == 1)
+    assert eventually(lambda: [one.name() for one in psutil.Process(parent.pid).children()] == ["sleep"])
     child = psutil.Process(parent.pid).children()[0]
     record = tmp_path / "processes"
     record.write_text(f"{parent.pid} {start_time_of(parent.pid)}\n")
