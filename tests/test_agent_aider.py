@@ -267,6 +267,15 @@ def test_only_a_new_cache_is_taken_away(folder: Folder) -> None:
     assert os.listdir(folder.root) == [".aider.tags.cache.v3"]
 
 
+def test_a_root_that_was_taken_away_hinders_nobody(folder: Folder) -> None:
+    folder.complete()
+    reader = folder.reader()
+    folder.root.rmdir()
+    assert Message(ANSWER) in list(reader.rest())
+    assert reader.end(0).ok
+    assert folder.read()[1].ok
+
+
 # --- how it is started ------------------------------------------------------------------------------
 
 
@@ -305,6 +314,15 @@ def test_what_it_may_do(job: Job) -> None:
     careful, bold = start(job).argv, start(job, permissions="all").argv
     assert {"--yes-always", "--no-suggest-shell-commands"} <= set(careful)
     assert not {"--yes-always", "--no-suggest-shell-commands"} & set(bold)
+
+
+def test_unless_all_is_permitted_it_runs_no_commands_of_the_project_either(job: Job) -> None:
+    """Its own configuration may name some, and it could write that itself. Ours come last, so they win."""
+    none = ["--no-auto-lint", "--no-auto-test"]
+    own = ["--auto-lint", "--lint-cmd", "make lint", "--auto-test", "--test-cmd", "make test"]
+    argv = start(job, args=own).argv
+    assert all(argv.index(one) > argv.index("make test") for one in none)
+    assert not set(none) & set(start(job, args=own, permissions="all").argv)
 
 
 def test_only_looking_wins_over_the_users_arguments(job: Job) -> None:

@@ -168,8 +168,62 @@ def test_odd_values_lose_neither_the_message_nor_the_end(tmp_path: Path) -> None
 
 def test_what_a_tool_printed_is_never_the_final_message(tmp_path: Path) -> None:
     printed = item("command_execution", 1, command="cat x", aggregated_output="<promise>COMPLETE:a</promise>")
-    _, end = read(tmp_path, *BEGIN, said("Not yet."), printed, {"type": "turn.completed", "usage": None})
-    assert end == End(True, "Not yet.", "completed")
+    done = {"type": "turn.completed", "usage": None}
+    assert read(tmp_path, *BEGIN, printed, said("Not yet."), done)[1] == End(True, "Not yet.", "completed")
+    assert read(tmp_path, *BEGIN, said("Not yet."), printed, done)[1] == End(True, "", "completed")
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        item("command_execution", 1, phase="started", command="ls"),
+        item("file_change", 2, changes=[]),
+        item("mcp_tool_call", 3, phase="started", server="ralphtool", tool="task_done"),
+        item("web_search", 4, query="msgspec"),
+    ],
+)
+def test_what_it_said_before_a_tool_is_not_its_last_word(tmp_path: Path, later: dict[str, Any]) -> None:
+    promise = said("<promise>COMPLETE:a</promise>")
+    done = {"type": "turn.completed", "usage": None}
+    assert read(tmp_path, *BEGIN, promise, later, done)[1] == End(True, "", "completed")
+    assert read(tmp_path, *BEGIN, promise, later, said("Oh."), done)[1].message == "Oh."
+    assert read(tmp_path, *BEGIN, later, promise, later, done)[1].message  # the same one, and now it has ended
+
+
+@pytest.mark.parametrize("later", [item("todo_list", 5, items=[]), item("error", 6, message="a warning")])
+def test_what_is_no_tool_leaves_its_last_word(tmp_path: Path, later: dict[str, Any]) -> None:
+    done = {"type": "turn.completed", "usage": None}
+    assert read(tmp_path, *BEGIN, said("Done"), later, done)[1].message == "Done"
+
+
+@pytest.mark.parametrize(
+    ("changes", "detail"),
+    [
+        (None, ""),
+        (7, ""),
+        ("a.py", ""),
+        ({"path": "a.py"}, ""),
+        ([None, 7, ["a.py"], {"kind": "add"}, {"path": "b.py"}], "b.py"),
+        ([{"path": 7}, {"path": None}], "7, None"),
+        ([{"path": "a\nb" + "x" * 500}], "a b" + "x" * 197),
+    ],
+)
+def test_odd_changes_are_an_edit_nevertheless(tmp_path: Path, changes: object, detail: str) -> None:
+    events, end = read(tmp_path, *BEGIN, item("file_change", 2, changes=changes), {"type": "turn.completed"})
+    assert events == [Tool("edit", detail)]
+    assert end.ok
+
+
+@pytest.mark.parametrize("ending", [{"type": "turn.completed", "usage": USAGE}, failed("no")[1]])
+def test_what_it_used_is_told_when_it_is_gone(tmp_path: Path, ending: dict[str, Any]) -> None:
+    """A run that has ended well shall not be cut off for what its last word says."""
+    write_record(tmp_path, count(info={"total_token_usage": USAGE}))
+    reader = CodexLines(str(tmp_path))
+    lines = [*BEGIN, said("Done"), ending]
+    fed = [event for line in lines for event in reader.feed(json.dumps(line).encode() + b"\n")]
+    assert not [event for event in fed if isinstance(event, Usage)]
+    assert reader.is_over
+    assert [*reader.rest()] == [Usage(3000, 150, cached_tokens=800)]
 
 
 def test_a_long_command_is_one_short_line(tmp_path: Path) -> None:
@@ -277,6 +331,28 @@ def test_read_only_wins_over_all_permissions() -> None:
     reading = runner.start(Job(prompt="p", root="/w", read_only=True)).argv
     assert pairs(reading, "--sandbox") == ["read-only"]
     assert bypass not in reading
+
+
+@pytest.mark.parametrize(
+    ("args", "kept"),
+    [
+        (["--search", "--add-dir", "/", "--dangerously-bypass-approvals-and-sandbox"], []),
+        (["-c", "model_provider=mine", "--yolo"], ["-c", "model_provider=mine"]),
+        (["--full-auto", "-m", "gpt-5.5", "--profile", "work"], ["-m", "gpt-5.5", "--profile", "work"]),
+        (["-c", "sandbox_mode=danger-full-access", "--config", "a=b"], ["--config", "a=b"]),
+        (["-c", "approval_policy=never", "-c", "mcp_servers.x.command=y"], []),
+        (["-c", "sandbox_workspace_write.network_access=true", "-s", "danger-full-access"], []),
+        (["--sandbox", "danger-full-access", "-c"], []),
+        (["-c", "a=b", "-c", "c=d"], ["-c", "a=b", "-c", "c=d"]),
+    ],
+)
+def test_of_the_users_arguments_only_the_harmless_ones_are_left_to_who_only_looks(
+    args: list[str], kept: list[str]
+) -> None:
+    runner = Codex("codex", {"permissions": "all", "args": args})
+    plain = Codex("codex", {}).start(Job(prompt="p", root="/w", read_only=True)).argv
+    assert runner.start(Job(prompt="p", root="/w", read_only=True)).argv == (*plain, *kept)
+    assert runner.start(Job(prompt="p", root="/w")).argv[-len(args) :] == tuple(args)
 
 
 def test_our_mcp_server_is_one_more_setting() -> None:

@@ -215,10 +215,11 @@ def test_words_of_the_agent_are_no_errors() -> None:
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
-    for name in ("root", "folder", "home"):
+    for name in ("root", "folder", "home", "tmp"):
         (tmp_path / name).mkdir()
     (tmp_path / "prompt.md").write_text("do it")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     monkeypatch.delenv("GEMINI_CLI_HOME", raising=False)
     monkeypatch.setattr(gemini, "_ADMINISTRATED", (str(tmp_path / "policies"),))
     return Job(prompt=str(tmp_path / "prompt.md"), root=str(tmp_path / "root"), folder=str(tmp_path / "folder"))
@@ -241,10 +242,21 @@ def mode(start: Start) -> str:
 def test_the_prompt_comes_on_standard_input_and_the_options_are_passed_on(job: Job) -> None:
     options = {"model": "gemini-3-pro", "args": ["--debug"], "env": {"GEMINI_CLI_TRUST_WORKSPACE": "false"}}
     start = make("gemini", options).start(job)
-    assert start.stdin == job.prompt
+    assert start.stdin is not None
+    assert Path(start.stdin).read_text() == "do it"
     assert start.argv[:3] == ("gemini", "--output-format", "stream-json")
     assert start.argv[-3:] == ("--model", "gemini-3-pro", "--debug")
     assert start.env == {"GEMINI_TELEMETRY_ENABLED": "false", "GEMINI_CLI_TRUST_WORKSPACE": "false"}
+
+
+def test_files_that_the_prompt_merely_names_are_not_sent_along(job: Job) -> None:
+    text = "Install @types/node, see @~/.netrc, mail a@b.c: é\n"
+    Path(job.prompt).write_text(text)
+    stdin = Gemini("gemini", {}).start(job).stdin
+    assert stdin is not None
+    assert os.path.dirname(stdin) == job.folder
+    assert Path(stdin).read_text() == r"Install \@types/node, see \@~/.netrc, mail a\@b.c: é" + "\n"
+    assert Path(job.prompt).read_text() == text
 
 
 def test_it_may_edit_and_tick_and_never_leave_these_bounds(job: Job) -> None:
@@ -255,9 +267,18 @@ def test_it_may_edit_and_tick_and_never_leave_these_bounds(job: Job) -> None:
         ["write_file", "replace"],
         "ralphtool agent",
         "ralphtool",
+        ["list_directory", "read_file", "read_many_files", "grep_search", "glob"],
     ]
     denied = [rule["toolName"] for rule in rules(start) if rule["decision"] == "deny"]
-    assert denied == [["enter_plan_mode", "exit_plan_mode"]]
+    assert denied == [["enter_plan_mode", "exit_plan_mode"], "*"]
+
+
+def test_its_policy_ends_with_a_refusal_of_all_else(job: Job) -> None:
+    """No rule of the user's, or the project's, comes below it: theirs are those of another tier."""
+    *others, last = rules(Gemini("gemini", {}).start(job))
+    assert (last["toolName"], last["decision"]) == ("*", "deny")
+    assert last.keys() == {"toolName", "decision", "priority"}
+    assert last["priority"] < min(rule["priority"] for rule in others)
 
 
 def test_all_is_permitted_only_when_that_is_said(job: Job) -> None:
@@ -276,6 +297,14 @@ def test_reading_only_is_all_that_is_left(job: Job, permissions: str) -> None:
     assert (denied["toolName"], denied["decision"]) == ("*", "deny")
     assert allowed["priority"] > denied["priority"]
     assert not {"write_file", "replace", "run_shell_command", "exit_plan_mode", "*"} & set(allowed["toolName"])
+
+
+def test_who_only_looks_gets_none_of_the_users_arguments(job: Job) -> None:
+    runner = Gemini("gemini", {"model": "gemini-3-pro", "args": ["--yolo", "--allowed-tools", "run_shell_command"]})
+    assert runner.start(job).argv[-3:] == ("--yolo", "--allowed-tools", "run_shell_command")
+    argv = runner.start(with_fields(job, read_only=True)).argv
+    assert argv[-2:] == ("--model", "gemini-3-pro")
+    assert not {"--yolo", "--allowed-tools"} & set(argv)
 
 
 def test_a_policy_that_it_would_not_find_is_refused(job: Job, tmp_path: Path) -> None:
@@ -314,8 +343,9 @@ def test_our_server_comes_as_one_more_extension(job: Job, tmp_path: Path) -> Non
         "ralphtool": {"command": "/opt/ralphtool", "args": ["mcp"], "env": {"RALPH_SESSION": "s1"}}
     }
     home = Path(start.env["GEMINI_CLI_HOME"])
-    assert str(home).startswith(job.folder)
-    for name in (".env", ".gemini/settings.json", ".gemini/extensions/mine"):
+    assert home.parent == tmp_path / "tmp" / "ralph" / "gemini"
+    assert os.listdir(home) == [".gemini"]
+    for name in (".gemini/settings.json", ".gemini/extensions/mine"):
         assert os.path.samefile(home / name, tmp_path / "home" / name)
     assert sorted(os.listdir(theirs)) == ["extensions", "settings.json"]
     assert os.listdir(theirs / "extensions") == ["mine"]
@@ -327,6 +357,59 @@ def test_a_home_without_settings_will_do_and_so_will_a_second_start(job: Job, tm
     first = runner.start(with_fields(job, mcp=SERVER))
     assert runner.start(with_fields(job, mcp=SERVER)) == first
     assert os.listdir(Path(first.env["GEMINI_CLI_HOME"]) / ".gemini" / "extensions") == ["ralphtool"]
+
+
+def everything_below(folder: Path) -> dict[str, bytes | None]:
+    return {str(path): path.read_bytes() if path.is_file() else None for path in sorted(folder.rglob("*"))}
+
+
+def test_its_home_goes_with_it_and_nothing_that_it_links_to(job: Job, tmp_path: Path) -> None:
+    """Neither what the user has, nor what the agent has linked to from there."""
+    theirs = tmp_path / "home" / ".gemini"
+    (theirs / "extensions" / "mine").mkdir(parents=True)
+    (theirs / "extensions" / "mine" / "code.js").write_text("1")
+    (theirs / "history").mkdir()
+    (theirs / "history" / "old").write_text("2")
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "file").write_text("3")
+    before = [everything_below(tmp_path / "home"), everything_below(tmp_path / "precious")]
+    one = with_fields(job, mcp=SERVER)
+    home = Path(Gemini("gemini", {}).start(one).env["GEMINI_CLI_HOME"])
+    assert os.path.samefile(home / ".gemini" / "history", theirs / "history")
+    (home / "link").symlink_to(tmp_path / "precious")
+    (home / ".gemini" / "tmp").mkdir()
+    (home / ".gemini" / "tmp" / "link").symlink_to(tmp_path / "precious")
+    (home / ".gemini" / "tmp").chmod(0o500)
+
+    reader = Gemini("gemini", {}).reader(one)
+    assert home.is_dir()
+    list(reader.rest())
+    assert not os.path.lexists(home)
+    assert [everything_below(tmp_path / "home"), everything_below(tmp_path / "precious")] == before
+
+
+def test_a_link_in_the_place_of_its_home_is_taken_away_and_not_followed(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "file").write_text("3")
+    one = with_fields(job, mcp=SERVER)
+    home = Path(Gemini("gemini", {}).start(one).env["GEMINI_CLI_HOME"])
+    list(Gemini("gemini", {}).reader(one).rest())
+    home.symlink_to(tmp_path / "precious")
+    assert Gemini("gemini", {}).start(one).env["GEMINI_CLI_HOME"] == str(home)
+    assert not home.is_symlink()
+    list(Gemini("gemini", {}).reader(one).rest())
+    home.symlink_to(tmp_path / "precious")
+    list(Gemini("gemini", {}).reader(one).rest())
+    assert not os.path.lexists(home)
+    assert os.listdir(tmp_path / "precious") == ["file"]
+
+
+def test_two_iterations_have_a_home_each(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    one, other = with_fields(job, mcp=SERVER), with_fields(job, mcp=SERVER, folder=str(tmp_path / "other"))
+    homes = [Path(Gemini("gemini", {}).start(each).env["GEMINI_CLI_HOME"]) for each in (one, other)]
+    list(Gemini("gemini", {}).reader(one).rest())
+    assert [home.is_dir() for home in homes] == [False, True]
 
 
 def test_the_home_that_the_user_chose_for_it_is_the_one(job: Job, tmp_path: Path) -> None:

@@ -86,9 +86,12 @@ def test_a_whole_run(folder: Folder) -> None:
     assert end == End(True, f"Done.\n{PROMISE}", "Submitted")
 
 
-def test_what_it_submits_belongs_to_its_final_message(folder: Folder) -> None:
-    folder.save(said("Done.", f"{SUBMIT} && echo …"), ended("Submitted", f"{PROMISE}\n"))
-    assert folder.read()[1].message == f"Done.\n\n{PROMISE}\n"
+def test_what_it_submits_is_not_its_final_message(folder: Folder) -> None:
+    """It is only what a command printed, such as a file that somebody else has written."""
+    folder.save(said("Done.", f"{SUBMIT} && cat notes.md"), ended("Submitted", f"{PROMISE}\n"))
+    assert folder.read()[1] == End(True, "Done.", "Submitted")
+    folder.save(said(None, f"{SUBMIT} && cat notes.md"), ended("Submitted", f"{PROMISE}\n"))
+    assert folder.read()[1] == End(True, "", "Submitted")
 
 
 def test_unknown_prices_are_not_told(folder: Folder) -> None:

@@ -103,9 +103,37 @@ def test_unless_all_is_permitted_it_runs_our_commands_only(tmp_path: Path) -> No
         ("*", "deny"),
         ("ralphtool agent *", "allow"),
         ("ralphtool agent *>*", "deny"),
+        ("ralphtool agent *`*", "deny"),
+        ("ralphtool agent *$(*", "deny"),
+        ("ralphtool agent *${*", "deny"),
     ]
     assert "--auto" not in runner.start(job(tmp_path)).argv
     assert "no other command" in runner.traits.notices[0]
+
+
+def test_with_our_server_it_needs_no_command_at_all(tmp_path: Path) -> None:
+    server = Mcp(("ralphtool", "mcp"), {})
+    rules = config(OpenCode("opencode", {}), job(tmp_path, mcp=server))["permission"]
+    assert (rules["bash"], rules["edit"], rules["ralphtool_*"]) == ("deny", "allow", "allow")
+    assert "permission" not in config(OpenCode("opencode", {"permissions": "all"}), job(tmp_path, mcp=server))
+
+
+@pytest.mark.parametrize(
+    ("permissions", "read_only", "is_closed"),
+    [("edit", False, True), ("edit", True, True), ("all", True, True), ("all", False, False)],
+)
+def test_unless_all_is_permitted_the_project_has_no_say(
+    tmp_path: Path, permissions: str, read_only: bool, is_closed: bool
+) -> None:
+    """Not even if the user's own table says so: what is there would come before our rules."""
+    theirs = {"OPENCODE_DISABLE_PROJECT_CONFIG": "0", "OPENCODE_PERMISSION": '{"*": "allow"}'}
+    runner = OpenCode("opencode", {"permissions": permissions, "env": theirs})
+    env = runner.start(job(tmp_path, read_only=read_only)).env
+    closed = {"OPENCODE_DISABLE_PROJECT_CONFIG": "1", "OPENCODE_PERMISSION": ""}
+    assert {name: env[name] for name in closed} == (closed if is_closed else theirs)
+    plain = OpenCode("opencode", {"permissions": permissions}).start(job(tmp_path, read_only=read_only)).env
+    assert (closed.items() <= plain.items()) == is_closed
+    assert is_closed or not closed.keys() & plain.keys()
 
 
 def test_when_all_is_permitted_the_users_own_rules_are_left_alone(tmp_path: Path) -> None:
@@ -200,7 +228,25 @@ def test_the_message_is_the_last_steps_alone() -> None:
     assert (end.ok, end.message) == (True, "")
 
 
-@pytest.mark.parametrize(("reason", "code"), [("tool-calls", 0), ("length", 0), ("stop", 1), ("stop", -15)])
+def test_it_is_over_with_a_stop_until_a_new_step_begins() -> None:
+    reader = OpenCodeLines()
+    seen = []
+    for one in (
+        start(),
+        text("x"),
+        finish("tool-calls"),
+        start("msg_2"),
+        finish(),
+        text("y"),
+        start("msg_3"),
+        finish(),
+    ):
+        list(reader.feed(one))
+        seen.append(reader.is_over)
+    assert seen == [False, False, False, False, True, True, False, True]
+
+
+@pytest.mark.parametrize(("reason", "code"), [("tool-calls", 0), ("length", 0), ("stop", 1), ("stop", -9)])
 def test_another_end_is_no_success(reason: str, code: int) -> None:
     reader, _ = read(text("Done."), finish(reason))
     reader.feed_errors(b"! permission requested: bash (ls); auto-rejecting\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from msgspec import Raw, Struct, ValidationError, convert, field, structs
 from msgspec.json import Decoder
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _OURS = ("Bash(ralphtool agent:*)", "mcp__ralphtool")
 _READING = "Read,Grep,Glob"
+_Kind = TypeVar("_Kind")
+_MOST = 1e9  # dollars; whoever tells more has made a mistake
 _LEAST_BUDGET = 0.01  # dollars; it takes no less
 _LONGEST_INPUT = 64 << 10  # bytes of a tool's input that are looked at
 
@@ -180,7 +182,7 @@ class ResultLine(Struct, frozen=True, tag="result", tag_field="type"):
     @property
     def cost(self) -> float | None:
         told = self.total_cost_usd
-        return float(told) if type(told) in (int, float) and told >= 0 else None
+        return float(told) if type(told) in (int, float) and 0 <= told < _MOST else None
 
     @property
     def complaints(self) -> list[str]:
@@ -188,16 +190,20 @@ class ResultLine(Struct, frozen=True, tag="result", tag_field="type"):
 
     def total(self) -> Usage:
         """By model, since its own sum leaves out what agents below the agent used."""
-        try:
-            spent = convert(self.model_usage or {}, dict[str, Spent]).values()
-            whole = convert(self.usage or {}, Tokens)
-        except ValidationError:
-            return Usage()
+        spent = list(_converted(self.model_usage, dict[str, Spent], {}).values())
         if not spent:
+            whole = _converted(self.usage, Tokens, Tokens())
             return Usage(whole.read, whole.output_tokens or 0, None, whole.cached)
         cached = sum(one.cache_read_input_tokens for one in spent)
         fresh = sum(one.input_tokens + one.cache_creation_input_tokens for one in spent)
         return Usage(fresh + cached, sum(one.output_tokens for one in spent), None, cached)
+
+
+def _converted(given: Any, kind: type[_Kind], otherwise: _Kind) -> _Kind:
+    try:
+        return convert(given, kind)
+    except ValidationError:
+        return otherwise
 
 
 AnyLine = AssistantLine | SystemLine | LimitLine | ResultLine

@@ -85,7 +85,7 @@ def _harmless(args: tuple[str, ...]) -> list[str]:
     """Of the user's own arguments those that say which model is asked, and how: no others, which might permit more."""
     found: list[str] = []
     for flag, value in pairwise(args):
-        is_setting = flag in ("-c", "--config") and not value.startswith(("sandbox", "approval", "mcp_servers"))
+        is_setting = flag in ("-c", "--config") and not value.strip().startswith(("sandbox", "approval", "mcp_servers"))
         if is_setting or flag in ("-m", "--model", "-p", "--profile"):
             found += [flag, value]
     return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -265,7 +266,8 @@ class OpenCodeLines(Lines["StartLine | TextLine | ToolLine | FinishLine | ErrorL
         if self._finish is None:
             return self.without_an_end(exit_code)
         expected = 0 if self._told is None else 1
-        if self._finish.reason == "stop" and exit_code == expected:
+        # It has no last word of its own: if it lingers after its last step, we end it ourselves.
+        if self._finish.reason == "stop" and exit_code in (expected, -signal.SIGTERM, 128 + signal.SIGTERM):
             return End(True, self._message(), "stop")
         ended = f"its last step ended with {self._finish.reason}, exit status {exit_code}"
         complaint = self._complaint()

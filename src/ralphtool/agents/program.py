@@ -90,7 +90,9 @@ class Program:
             out, err = process.communicate(timeout=_PATIENCE)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+            process.wait()
+            for each in (process.stdout, process.stderr):
+                each.close() if each else None  # somebody else may still hold the other end
             raise self._broken(f"no answer within {_PATIENCE:g} seconds") from None
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
