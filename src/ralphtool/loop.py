@@ -385,13 +385,13 @@ class Loop:
         state = self.change.standing.story(iteration.story.id)
         self.change.take_back_ticks()
         ref = self.change.workspace.keep_interrupted(self.change.run, state.cut_off)
-        if verdict.status == "interrupted" and self._is_over():
-            return
-        self.roster.could_not(self.agent, verdict.summary, verdict.retry_at)
-        if not report.findings and not report.trouble:
-            state.cut_off = ref
+        # What was red before the work is known only now, where there is no git to go back to that.
         self.change.standing.baseline = report.baseline or self.change.standing.baseline
+        if verdict.status == "transient" and not report.findings and not report.trouble:
+            state.cut_off = ref
         self.change.save()
+        if verdict.status == "transient" or not self._is_over():
+            self.roster.could_not(self.agent, verdict.summary, verdict.retry_at)
 
     def _carry_out(self, made: Outcome, title: str = "") -> None:
         outcome.carry_out(self.change, made)

@@ -78,7 +78,7 @@ class Here:
     def __init__(self, place: Place) -> None:
         self.place = place
         self._secrets = secrets.values()
-        self._rates: dict[str, float | None] = {}  # dollars for a token, as each agent told them last
+        self._rates: dict[str, float] = {}  # dollars for a token, as each agent told them last
         self._is_set_up = not getattr(place.workspace, "is_new", False)
 
     def execute(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
@@ -88,9 +88,9 @@ class Here:
         if assignment.fix or not self._is_set_up:
             self._set_up(assignment, stop)
         baseline, before_seconds = self._baseline(assignment, stop)
+        before = self._read_spec(assignment.story)
         if assignment.cut_off and (trouble := self.place.workspace.begin(assignment.kept, assignment.cut_off)):
             self.place.log.note("notice", text=trouble)
-        before = self._read_spec(assignment.story)
         if stop():
             return Report(ending="stopped", end=End(False), baseline=baseline)
         self.place.ours.remember(session.load(self.place.session_id))
@@ -246,7 +246,8 @@ class Here:
             complaints=True,
         )
         report = watch.explained(self._followed(running, reader, meter))
-        self._rates[runner.name] = meter.rate or self._rates.get(runner.name)
+        if meter.rate is not None:
+            self._rates[runner.name] = meter.rate
         redact(job.folder, self._secrets)
         return _advised(report, runner)
 
@@ -254,7 +255,8 @@ class Here:
         settings = self.place.settings
         configured = settings.agents.get(runner.name)
         names = (configured.model or "" if configured else "", runner.name)
-        return Meter(Limits(assignment.tokens, assignment.cost, settings.run.patience), Prices(settings.prices, names))
+        limits = Limits(assignment.tokens, assignment.cost, settings.run.patience)
+        return Meter(limits, Prices(settings.prices, names, self._rates.get(runner.name)))
 
     def _mcp(self, assignment: Assignment) -> Mcp | None:
         """Our commands as tools. Whoever has a free shell needs none, and a server that starts keeps him waiting."""

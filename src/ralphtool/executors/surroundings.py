@@ -31,7 +31,7 @@ def _command_folder(run_folder: str, script: str) -> str:
     """Made anew for every iteration: agents can write there."""
     folder = os.path.join(run_folder, "bin")
     target = os.path.join(folder, "ralphtool")
-    if os.path.islink(target) and os.readlink(target) == script:
+    if os.path.islink(target) and os.readlink(target) == script and os.listdir(folder) == ["ralphtool"]:
         return folder
     files.clear(folder)
     os.makedirs(folder)
