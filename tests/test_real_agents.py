@@ -111,7 +111,11 @@ def test_a_context_that_is_too_small_makes_the_story_smaller(lab: RealLab, agent
 
 @some("claude", "codex")
 def test_a_promise_without_work_is_not_believed(lab: RealLab, agent: str) -> None:
-    with ModelServer(script(*turns(agent, Write("x.txt", "x\n"), Say("{promise}")))) as model:
+    """And what it says about limits is talk: no error told of them."""
+    talk = "I used the package ratelimit. Error 429: rate limit reached, usage limit, try again in 2 hours."
+    with ModelServer(
+        script(Write("ratelimit.txt", talk), Run("cat ratelimit.txt"), Say(f"{talk}\n{{promise}}"))
+    ) as model:
         lab.prepare(agent, model, max_iterations=1)
         result = lab.loop()
     assert lab.told(result, "verdict", "status") == ["failed"]
