@@ -80,6 +80,7 @@ class ModelServer:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
+    request_queue_size = 128
     model: ModelServer
 
     def __init__(self, address: tuple[str, int], exchange: type[BaseHTTPRequestHandler]) -> None:
@@ -97,9 +98,15 @@ class _Exchange(BaseHTTPRequestHandler):
 
     server: _Server
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def log_message(self, format: str, *args: Any) -> None:
         """Tests look at `requests` instead."""
+
+    def parse_request(self) -> bool:
+        """Also on connections that were kept, nobody is served when the server has closed."""
+        self.close_connection = self.server.model.closing.is_set()
+        return not self.close_connection and super().parse_request()
 
     def do_HEAD(self) -> None:
         self._plain(200, b"")
@@ -120,12 +127,16 @@ class _Exchange(BaseHTTPRequestHandler):
             self._plain(400, b'{"error": {"message": "this is no JSON", "type": "invalid_request_error"}}')
             return
         request = dialect.request(self.path, body, {name.lower(): value for name, value in self.headers.items()})
-        self._answer(dialect, request, self.server.model.turn(request))
+        try:
+            turn = self.server.model.turn(request)
+        except OSError as error:  # of the scenario; others are those of agents that have gone
+            raise RuntimeError(f"the scenario failed: {error}") from error
+        self._answer(dialect, request, turn)
 
     def _answer(self, dialect: Dialect, request: Request, turn: Turn) -> None:
         match turn:
             case Fail() | TooLong():
-                status, headers, body = dialect.error(turn)
+                status, headers, body = dialect.error(turn, request)
                 self._plain(status, body, headers)
             case Silence():
                 self._say_nothing()
@@ -166,7 +177,8 @@ class _Exchange(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         for piece in pieces:
-            if self.server.model.closing.wait(pause) if pause else False:
+            if pause and self.server.model.closing.wait(pause):
+                is_whole = False
                 break
             self._send(b"%x\r\n%b\r\n" % (len(piece), piece))
         if is_whole:

@@ -30,9 +30,7 @@ def answer(turn: Turn, request: Request, root: str) -> Answer:
             text = turn.text.replace("{promise}", request.promise).replace("{token}", request.token)
             return Answer(text, _run(f"echo {_SUBMITS}", request).call if _SUBMITS in request.prompt else None)
         case All():
-            answers = [answer(one, request, root) for one in turn.turns]
-            call = next((one.call for one in answers if one.call), None)
-            return Answer("\n".join(one.text for one in answers if one.text), call)
+            return _joined([answer(one, request, root) for one in turn.turns])
         case Call():
             return Answer(call=ToolCall(turn.tool, turn.arguments))
         case Mcp():
@@ -44,9 +42,17 @@ def answer(turn: Turn, request: Request, root: str) -> Answer:
     raise AssertionError(f"no answer to {turn}")
 
 
+def _joined(answers: list[Answer]) -> Answer:
+    calls = [one.call for one in answers if one.call]
+    if len(calls) > 1:
+        raise ValueError("an answer can call one tool only: take the turns one after the other")
+    return Answer("\n".join(one.text for one in answers if one.text), calls[0] if calls else None)
+
+
 def _mcp_name(tool: str, request: Request) -> str:
-    found = [name for name in request.tools if name.endswith(f"_{tool}") or name == tool]
-    return found[0] if found else tool
+    """The name that fits best: agents put the server's before the tool's, with one line or two between them."""
+    found = [name for end in (f"__{tool}", f"_{tool}") for name in request.tools if name.endswith(end)]
+    return tool if tool in request.tools or not found else found[0]
 
 
 def _run(command: str, request: Request) -> Answer:
@@ -66,7 +72,7 @@ def _write(turn: Write, request: Request, root: str) -> Answer:
     if not request.tools and "SEARCH/REPLACE" in request.system:
         return Answer(_edit_block(turn, path))
     quoted = shlex.quote(path)
-    return _run(f"mkdir -p $(dirname {quoted}) && printf %s {shlex.quote(turn.content)} > {quoted}", request)
+    return _run(f'mkdir -p "$(dirname {quoted})" && printf %s {shlex.quote(turn.content)} > {quoted}', request)
 
 
 def _edit_block(turn: Write, path: str) -> str:
@@ -75,4 +81,8 @@ def _edit_block(turn: Write, path: str) -> str:
     if os.path.exists(path):
         with open(path, encoding="utf-8") as file:
             before = file.read()
-    return f"{turn.path}\n```\n<<<<<<< SEARCH\n{before}=======\n{turn.content}>>>>>>> REPLACE\n```\n"
+    return f"{turn.path}\n```\n<<<<<<< SEARCH\n{_ended(before)}=======\n{_ended(turn.content)}>>>>>>> REPLACE\n```\n"
+
+
+def _ended(text: str) -> str:
+    return text if not text or text.endswith("\n") else f"{text}\n"

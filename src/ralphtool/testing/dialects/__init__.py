@@ -41,7 +41,7 @@ class Dialect(Protocol):
 
     def whole(self, answer: Answer, request: Request) -> bytes: ...
 
-    def error(self, turn: Fail | TooLong) -> tuple[int, dict[str, str], bytes]:
+    def error(self, turn: Fail | TooLong, request: Request) -> tuple[int, dict[str, str], bytes]:
         """Status, headers and body."""
         ...
 

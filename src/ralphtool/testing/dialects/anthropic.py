@@ -61,7 +61,7 @@ class Anthropic:
         message = _message(_content(answer, request), request)
         return json.dumps(message | {"stop_reason": _reason(answer)}).encode()
 
-    def error(self, turn: Fail | TooLong) -> tuple[int, dict[str, str], bytes]:
+    def error(self, turn: Fail | TooLong, request: Request) -> tuple[int, dict[str, str], bytes]:
         if isinstance(turn, TooLong):
             return 400, {}, _error("invalid_request_error", "prompt is too long: 208310 tokens > 200000 maximum")
         kind = _TYPES.get(turn.status, "api_error" if turn.status >= 500 else "invalid_request_error")

@@ -71,14 +71,14 @@ class Chat:
         choices = [_choice(_reason(answer), message=message)]
         return json.dumps(_head("chat.completion", request) | {"choices": choices, "usage": _usage()}).encode()
 
-    def error(self, turn: Fail | TooLong) -> tuple[int, dict[str, str], bytes]:
+    def error(self, turn: Fail | TooLong, request: Request) -> tuple[int, dict[str, str], bytes]:
         if isinstance(turn, TooLong):
             return 400, {}, _error("invalid_request_error", "context_length_exceeded", _TOO_LONG, "messages")
         kind, code, text = _ERRORS.get(turn.status, _ERRORS[500] if turn.status >= 500 else _OTHER)
         text, headers = turn.message or text, dict(turn.headers)
         if turn.reset_in is not None:
             headers |= _reset(turn.reset_in)
-            text += "" if turn.message else f" Please try again in {turn.reset_in:g}s."
+            text += "" if turn.message else f" Please try again in {turn.reset_in:.10g}s."
         return turn.status, headers, _error(kind, code, text or f"the script says {turn.status}")
 
 
@@ -88,6 +88,8 @@ _ASKS_AGAIN = "I added these files to the chat"  # aider does, before it looks a
 
 
 def _step(messages: list[dict[str, Any]]) -> int:
+    if not any("SEARCH/REPLACE" in text for text in _said(messages, "system")):
+        return sum(one["role"] == "assistant" for one in messages)
     talk: list[tuple[str, str]] = [
         (one["role"], _text(one.get("content"))) for one in messages if one["role"] in ("assistant", "user")
     ]
@@ -144,7 +146,7 @@ def _reset(seconds: float) -> dict[str, str]:
         "retry-after-ms": str(round(seconds * 1000)),
         "x-ratelimit-limit-requests": "3",
         "x-ratelimit-remaining-requests": "0",
-        "x-ratelimit-reset-requests": f"{seconds:g}s",
+        "x-ratelimit-reset-requests": f"{seconds:.10g}s",
     }
 
 

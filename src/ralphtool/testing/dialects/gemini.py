@@ -53,14 +53,14 @@ class Gemini:
         said = [{"text": answer.text}] if answer.text else []
         return json.dumps(_last([*said, *_calls(answer, request)], request)).encode()
 
-    def error(self, turn: Fail | TooLong) -> tuple[int, dict[str, str], bytes]:
+    def error(self, turn: Fail | TooLong, request: Request) -> tuple[int, dict[str, str], bytes]:
         if isinstance(turn, TooLong):
             return 400, {}, _error(400, _TOO_LONG)
         status = 503 if turn.status == 529 else turn.status  # it has no other word for "too much asked of us"
         message = turn.message or f"the script says {turn.status}"
         if turn.reset_in is None:
             return status, turn.headers, _error(status, message)
-        delay = f"{turn.reset_in:g}s"
+        delay = f"{turn.reset_in:.10g}s"
         return status, turn.headers, _error(status, message, {"@type": _RETRY, "retryDelay": delay})
 
 

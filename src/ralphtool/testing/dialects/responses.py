@@ -52,9 +52,12 @@ class Responses:
     def whole(self, answer: Answer, request: Request) -> bytes:
         return json.dumps(_response(_output(answer, request), request, "completed")).encode()
 
-    def error(self, turn: Fail | TooLong) -> tuple[int, dict[str, str], bytes]:
-        if isinstance(turn, TooLong):
+    def error(self, turn: Fail | TooLong, request: Request) -> tuple[int, dict[str, str], bytes]:
+        if isinstance(turn, TooLong) and request.stream:
             return _too_long()
+        if isinstance(turn, TooLong):
+            told = {"message": _TOO_LONG, "type": "invalid_request_error", "code": "context_length_exceeded"}
+            return 400, {}, json.dumps({"error": told | {"param": "input"}}).encode()
         kind, code = _ERRORS.get(turn.status, ("server_error" if turn.status >= 500 else "invalid_request_error", None))
         error = {"message": turn.message or f"the script says {turn.status}", "type": kind, "param": None, "code": code}
         headers = dict(turn.headers)
