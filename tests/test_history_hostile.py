@@ -280,7 +280,8 @@ def test_which_values_are_secret() -> None:
         "RALPH_TOKEN": "n" * 12,
         "HOME": "/home/somebody",
     }
-    assert secrets.values(environ) == ('with "quotes"\\', "t" * 9, "k" * 8)
+    in_json = r'with \"quotes\"\\'
+    assert secrets.values(environ) == (in_json, 'with "quotes"\\', "t" * 9, "k" * 8)
 
 
 def test_secrets_never_reach_the_history(project: Ralph) -> None:
