@@ -280,7 +280,7 @@ def test_which_values_are_secret() -> None:
         "RALPH_TOKEN": "n" * 12,
         "HOME": "/home/somebody",
     }
-    in_json = r'with \"quotes\"\\'
+    in_json = r"with \"quotes\"\\"
     assert secrets.values(environ) == (in_json, 'with "quotes"\\', "t" * 9, "k" * 8)
 
 
