@@ -83,12 +83,13 @@ class Chat:
 
 
 # aider begins every conversation with one that it has made up, and ends its answers to itself like this.
+_AIDER = ("SEARCH/REPLACE", "Act as an expert code analyst")
 _MADE_UP = ("Ok.", "Ok, based on your requests", "Ok, I won't try", "Ok, any changes I propose", "Ok, I will use th")
 _ASKS_AGAIN = "I added these files to the chat"  # aider does, before it looks at an answer that names new ones
 
 
 def _step(messages: list[dict[str, Any]]) -> int:
-    if not any("SEARCH/REPLACE" in text for text in _said(messages, "system")):
+    if not any(mark in text for text in _said(messages, "system") for mark in _AIDER):
         return sum(one["role"] == "assistant" for one in messages)
     talk: list[tuple[str, str]] = [
         (one["role"], _text(one.get("content"))) for one in messages if one["role"] in ("assistant", "user")
