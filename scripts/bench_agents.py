@@ -9,12 +9,11 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from bench_loop import COMMAND
+from bench_loop import COMMAND, Rows, measured
 
 from ralphtool.testing import Call, ModelServer, Run, Say, Turn, script
 
@@ -167,7 +166,7 @@ def _moment(events: list[dict[str, Any]], kind: str) -> float:
     return datetime.fromisoformat(next(one["at"] for one in events if one["type"] == kind)).timestamp()
 
 
-ROWS: dict[str, tuple[Callable[[Path, int], float], float]] = {
+ROWS: Rows = {
     "agents: CPU to read 100 MB of Claude's stream / json.loads": (reading, 0.35),
     "agents: start to first request in the loop / by hand": (starting, 1.1),
     "agents: an agent's end to its verdict / python -I -c pass": (ending, 2.0),
@@ -175,16 +174,7 @@ ROWS: dict[str, tuple[Callable[[Path, int], float], float]] = {
 
 
 def measure(top: Path, rounds: int, word: str) -> list[dict[str, Any]]:
-    results = []
-    for number, (what, (work, at_most)) in enumerate(ROWS.items()):
-        if word not in what:
-            continue
-        folder = top / f"agents-{number}"
-        folder.mkdir()
-        ratio = work(folder, min(rounds, 5))
-        ok = ratio <= at_most
-        results.append({"what": what, "measure": "time", "measured": round(ratio, 3), "at_most": at_most, "ok": ok})
-    return results
+    return measured(ROWS, "agents", top, rounds, word)
 
 
 if __name__ == "__main__":

@@ -182,7 +182,8 @@ def _resident(pid: int) -> float:
     return float(next(line for line in lines if line.startswith("VmRSS")).split()[1])
 
 
-ROWS: dict[str, tuple[Callable[[Path, int], float], float]] = {
+Rows = dict[str, tuple[Callable[[Path, int], float], float]]
+ROWS: Rows = {
     "loop: an iteration / bash, jq and git": (against_bash, 1.0),
     "loop: an iteration at 10,000 entries / at none": (with_history, 1.2),
     "loop: CPU for 100 MB of output / cat and json.loads": (streaming, 0.5),
@@ -191,11 +192,16 @@ ROWS: dict[str, tuple[Callable[[Path, int], float], float]] = {
 
 
 def measure(top: Path, rounds: int, word: str) -> list[dict[str, Any]]:
+    return measured(ROWS, "loop", top, rounds, word)
+
+
+def measured(rows: Rows, part: str, top: Path, rounds: int, word: str) -> list[dict[str, Any]]:
+    """The rows of a part of the bench that have a word in their names."""
     results = []
-    for number, (what, (work, at_most)) in enumerate(ROWS.items()):
+    for number, (what, (work, at_most)) in enumerate(rows.items()):
         if word not in what:
             continue
-        folder = top / f"loop-{number}"
+        folder = top / f"{part}-{number}"
         folder.mkdir()
         ratio = work(folder, min(rounds, 5))
         ok = ratio <= at_most

@@ -102,7 +102,7 @@ def totals(events: list[Event]) -> tuple[int, int, int]:
 def test_a_run_that_ends_well() -> None:
     events, end = read(
         INIT,
-        assistant(tool("Write", {"file_path": "/work/hello.txt", "content": "hi\n"})),
+        assistant(tool("Write", {"file_path": "/project/hello.txt", "content": "hi\n"})),
         WRITTEN,
         assistant(tool("Bash", {"command": "cat hello.txt", "description": "looks"}), number=1),
         assistant(text("Done"), number=2),
@@ -110,7 +110,7 @@ def test_a_run_that_ends_well() -> None:
     )
     assert events == [
         Usage(1000, 50),
-        Tool("Write", "/work/hello.txt"),
+        Tool("Write", "/project/hello.txt"),
         Usage(1000, 50),
         Tool("Bash", "cat hello.txt"),
         Usage(1000, 50),
@@ -246,7 +246,7 @@ def test_a_limit_that_is_paid_for_is_no_failure() -> None:
 )
 def test_an_end_before_the_work_was_done_is_no_failure_of_the_api(subtype: str, error: str) -> None:
     ending = result(subtype=subtype, is_error=True, result=None, errors=error.split("; "))
-    events, end = read(INIT, assistant(tool("Write", {"file_path": "/work/a"})), ending, exit_code=1)
+    events, end = read(INIT, assistant(tool("Write", {"file_path": "/project/a"})), ending, exit_code=1)
     assert failures(events) == []
     assert end == End(False, "", f"{subtype}; {error}")
 
@@ -552,7 +552,7 @@ def test_its_budget_is_ours(cost: float, told: str) -> None:
 
 
 def test_our_mcp_server_is_a_file(tmp_path: Path) -> None:
-    server = Mcp(("/a b/ralphtool", "mcp"), {"RALPH_SESSION": 'a"b', "HOME": "/home/é"})
+    server = Mcp(("/a b/ralphtool", "mcp"), {"RALPH_SESSION": 'a"b', "HOME": "/é"})
     argv = start(mcp=server, folder=str(tmp_path)).argv
     path = after(argv, "--mcp-config")
     assert os.path.dirname(path) == str(tmp_path)

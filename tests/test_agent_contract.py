@@ -83,7 +83,7 @@ CLAUDE = lines(
         "message": {
             "id": "msg_0000",
             "model": "claude-opus-4-8",
-            "content": [{"type": "tool_use", "id": "t", "name": "Write", "input": {"file_path": "/work/hello.txt"}}],
+            "content": [{"type": "tool_use", "id": "t", "name": "Write", "input": {"file_path": "/project/hello.txt"}}],
             "usage": {"input_tokens": 1000, "output_tokens": 50},
         },
         "parent_tool_use_id": None,
@@ -114,7 +114,10 @@ CLAUDE = lines(
 CODEX = lines(
     {"type": "thread.started", "thread_id": "01a1e14e-63f1-7553-8cd9-a62b3378098f"},
     {"type": "turn.started"},
-    {"type": "item.completed", "item": {"id": "item_0", "type": "file_change", "changes": [{"path": "/work/hello"}]}},
+    {
+        "type": "item.completed",
+        "item": {"id": "item_0", "type": "file_change", "changes": [{"path": "/project/hello"}]},
+    },
     {"type": "item.started", "item": {"id": "item_2", "type": "command_execution", "command": "/bin/sh -c 'ls'"}},
     {"type": "item.started", "item": {"id": "item_3", "type": "mcp_tool_call", "server": "a", "tool": "b"}},
     {"type": "item.completed", "item": {"id": "item_4", "type": "error", "message": "no metadata"}},
@@ -125,7 +128,7 @@ CODEX = lines(
 GEMINI = lines(
     {"type": "init", "session_id": "c421", "model": "gemini-2.5-pro"},
     {"type": "message", "role": "user", "content": "do it"},
-    {"type": "tool_use", "tool_name": "write_file", "tool_id": "1", "parameters": {"file_path": "/work/hello.txt"}},
+    {"type": "tool_use", "tool_name": "write_file", "tool_id": "1", "parameters": {"file_path": "/project/hello.txt"}},
     {"type": "tool_result", "tool_id": "1", "status": "success", "output": "ok"},
     {"type": "error", "severity": "warning", "message": "Loop detected"},
     {"type": "message", "role": "assistant", "content": "Fertig ", "delta": True},
@@ -136,7 +139,7 @@ OPENCODE = lines(
     part("step_start"),
     {
         **part("tool_use"),
-        "part": {"type": "tool", "tool": "write", "state": {"input": {"filePath": "/work/hello.txt"}}},
+        "part": {"type": "tool", "tool": "write", "state": {"input": {"filePath": "/project/hello.txt"}}},
     },
     part("text", text="Fertig – ü"),
     part("step_finish", reason="stop", cost=0.25, tokens={"input": 100, "output": 40}),
@@ -156,7 +159,7 @@ RECORDED = {
     "gemini": Recorded(GEMINI),
     "mini": Recorded(b"mini-swe-agent (step 1)\nDone.\n", {"permissions": "all"}, leave_mini),
     "opencode": Recorded(OPENCODE),
-    "scripted": Recorded(SCRIPTED, {"args": ["/work/script.toml"]}),
+    "scripted": Recorded(SCRIPTED, {"args": ["/project/script.toml"]}),
 }
 
 

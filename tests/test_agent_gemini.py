@@ -19,7 +19,7 @@ INIT = '{"type":"init","timestamp":"2026-11-15T22:25:57.351Z","session_id":"c421
 PROMPT = '{"type":"message","role":"user","content":"do it <promise>COMPLETE:aa</promise>"}'
 WRITE = (
     '{"type":"tool_use","tool_name":"write_file","tool_id":"write_file__1",'
-    '"parameters":{"file_path":"/work/hello.txt","content":"hi\\n"}}'
+    '"parameters":{"file_path":"/project/hello.txt","content":"hi\\n"}}'
 )
 WRITTEN = '{"type":"tool_result","tool_id":"write_file__1","status":"success","output":"<promise>no</promise>"}'
 STATS = {"total_tokens": 3170, "input_tokens": 3000, "output_tokens": 150, "cached": 200, "input": 2800}
@@ -48,7 +48,7 @@ def test_a_run_that_ends_well() -> None:
     events, end = read(INIT, PROMPT, said("I "), said("write."), WRITE, WRITTEN, said("Done "), said("<p>"), WELL)
     assert events == [
         Message("I write."),
-        Tool("write_file", "/work/hello.txt"),
+        Tool("write_file", "/project/hello.txt"),
         Message("Done <p>"),
         Usage(3000, 170, cached_tokens=200, model="gemini-2.5-pro"),
     ]

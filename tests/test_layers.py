@@ -70,6 +70,7 @@ THIRD_PARTY = {
     "agents.lines": {"msgspec"},
     "agents.mini": {"msgspec"},
     "agents.opencode": {"msgspec"},
+    "agents.program": {"msgspec"},
     "agents.rollout": {"msgspec"},
     "agents.scripted": {"msgspec"},
     "analyzer": {"msgspec"},

@@ -163,6 +163,17 @@ def test_without_a_free_shell_it_works_by_our_tools(lab: RealLab, agent: str) ->
     assert any(name.endswith("task_done") for request in model.requests for name in request.tools)
 
 
+@some("claude", "codex")
+def test_without_our_tools_it_works_by_our_command(lab: RealLab, agent: str) -> None:
+    """As where `ralphtool[mcp]` is not installed: that one command is allowed."""
+    with ModelServer(script(*work(agent, "1", "1.1"))) as model:
+        lab.prepare(agent, model, more={"permissions": "edit", "mcp": False})
+        result = lab.loop()
+    assert result.exit_code == 0, result.stdout[-3000:]
+    assert lab.checkpoints() == ["1"]
+    assert not any(name.endswith("task_done") for request in model.requests for name in request.tools)
+
+
 def test_what_is_allowed_is_said_once(lab: RealLab) -> None:
     with ModelServer(by_story(story_1=work("claude", "1", "1.1", "1.2"), story_2=work("claude", "2", "2.1"))) as model:
         lab.prepare("claude", model, TWO_STORIES)

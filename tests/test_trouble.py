@@ -146,7 +146,7 @@ LOGINS = [
     "Missing environment variable: `OPENAI_API_KEY`.",
     "Your access token could not be refreshed because your refresh token was already used. Please sign in again.",
     "Not signed in",
-    "Please set an Auth method in your /root/.gemini/settings.json or specify one of the following variables",
+    "Please set an Auth method in your ~/.gemini/settings.json or specify one of the following variables",
     "When using Gemini API, you must specify the GEMINI_API_KEY environment variable.",
     '{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT"}}',
     "Request had invalid authentication credentials.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from msgspec import Struct
@@ -18,9 +18,7 @@ class Plodder(Program):
     skips = "it can run any command and change any file that you can"
     kept_to = "edits files and ticks tasks, but runs no other command"
 
-    def __init__(self, name: str, options: Mapping[str, Any]) -> None:
-        super().__init__(name, options)
-        self.traits = Traits(cost="tokens", read_only=True, notices=self.notices())
+    tells = Traits(cost="tokens", read_only=True)
 
     def start(self, job: Job) -> Start:
         may = "look" if job.read_only else "all" if self.may_do_all else "edit"

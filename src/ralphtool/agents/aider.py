@@ -11,12 +11,12 @@ import os
 import re
 import shutil
 import subprocess
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import DecodeError, Struct
 from msgspec.json import Decoder
 
-from ralphtool.agents import End, Event, Failure, Job, Message, Start, Tool, Traits, Usage, trouble, written
+from ralphtool.agents import End, Event, Failure, Job, Message, Start, Tool, Traits, Usage, program, trouble, written
 from ralphtool.agents.program import Program
 
 if TYPE_CHECKING:
@@ -52,16 +52,7 @@ class Aider(Program):
     oldest = (0, 86, 0)
     skips = "it can change any file of the project, and runs every command that its model suggests"
     kept_to = "edits the files of the project, and ticks tasks in the spec's own file, but runs no command"
-
-    def __init__(self, name: str, options: Mapping[str, Any]) -> None:
-        super().__init__(name, options)
-        self.traits = Traits(
-            is_kept=not self.may_do_all,
-            cost="told",
-            read_only=True,
-            login="set the key of your model's maker, such as OPENAI_API_KEY",
-            notices=self.notices(),
-        )
+    tells = Traits(cost="told", read_only=True, login="set the key of your model's maker, such as OPENAI_API_KEY")
 
     def start(self, job: Job) -> Start:
         for name in (_EVENTS, _MODEL_LOG, _HISTORY):
@@ -94,9 +85,7 @@ class Aider(Program):
         with open(job.prompt, encoding="utf-8", errors="replace") as file:
             text = file.read()
         note = _LOOKS if job.read_only else _ALL if self.may_do_all else _EDITS
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(f"{note}\n{text}")
-        return path
+        return program.written(path, f"{note}\n{text}")
 
 
 def _log_flags(folder: str) -> list[str]:

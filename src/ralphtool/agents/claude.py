@@ -11,10 +11,10 @@ from msgspec.json import Decoder
 
 from ralphtool.agents import End, Event, Failure, Job, Mcp, Message, Quota, Start, Tool, Traits, Usage, trouble
 from ralphtool.agents.lines import Lines
-from ralphtool.agents.program import Program
+from ralphtool.agents.program import Program, written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
 _OURS = ("Bash(ralphtool agent:*)", "mcp__ralphtool")
 _READING = "Read,Grep,Glob"
@@ -30,17 +30,9 @@ class Claude(Program):
     oldest = (2, 0, 0)
     skips = "it can run any command and change any file that you can"
     kept_to = "edits, moves and removes files of the project, and ticks tasks, but runs no other command"
-
-    def __init__(self, name: str, options: Mapping[str, Any]) -> None:
-        super().__init__(name, options)
-        self.traits = Traits(
-            is_kept=not self.may_do_all,
-            cost="told",
-            read_only=True,
-            mcp=True,
-            login="start `claude` and type /login, or set ANTHROPIC_API_KEY",
-            notices=self.notices(),
-        )
+    tells = Traits(
+        cost="told", read_only=True, mcp=True, login="start `claude` and type /login, or set ANTHROPIC_API_KEY"
+    )
 
     def start(self, job: Job) -> Start:
         argv = [*self.command, "-p", "--output-format", "stream-json", "--verbose", *self._permissions(job)]
@@ -85,10 +77,7 @@ def _sandbox() -> dict[str, str]:
 def _mcp_config(mcp: Mcp, folder: str) -> str:
     """It does not wait for servers that it need not always have."""
     server = {"command": mcp.command[0], "args": list(mcp.command[1:]), "env": mcp.env, "alwaysLoad": True}
-    path = os.path.join(folder, "mcp.json")
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump({"mcpServers": {"ralphtool": server}}, file)
-    return path
+    return written(os.path.join(folder, "mcp.json"), json.dumps({"mcpServers": {"ralphtool": server}}))
 
 
 # --- what it prints ---------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from ralphtool.agents.program import Program
 from ralphtool.agents.rollout import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
 _STATUS = re.compile(r"(?:unexpected|last) status:? (\d{3})\b")
 _NO_KEY = "Missing environment variable"  # of whatever name its configuration gives it
@@ -39,17 +39,7 @@ class Codex(Program):
         "runs commands and edits files in its own sandbox: unless its own configuration says otherwise, it can write "
         "in the project and the temporary folder only, makes no commits, and has no network"
     )
-
-    def __init__(self, name: str, options: Mapping[str, Any]) -> None:
-        super().__init__(name, options)
-        self.traits = Traits(
-            is_kept=not self.may_do_all,
-            cost="tokens",
-            read_only=True,
-            mcp=True,
-            login="run `codex login`, or set OPENAI_API_KEY",
-            notices=self.notices(),
-        )
+    tells = Traits(cost="tokens", read_only=True, mcp=True, login="run `codex login`, or set OPENAI_API_KEY")
 
     def start(self, job: Job) -> Start:
         argv = [*self.command, "exec", "--json", "--skip-git-repo-check", *self._permissions(job), *_SETTINGS]

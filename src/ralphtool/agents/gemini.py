@@ -14,13 +14,13 @@ import re
 import time
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from msgspec import Struct, ValidationError, convert
+from msgspec import Struct, ValidationError, convert, structs
 from msgspec.json import Decoder
 
 from ralphtool import files
 from ralphtool.agents import End, Event, Failure, Job, Message, Start, Tool, Traits, Usage, trouble
 from ralphtool.agents.lines import Lines
-from ralphtool.agents.program import Program
+from ralphtool.agents.program import Program, written
 from ralphtool.errors import InvalidValue, shorten
 
 if TYPE_CHECKING:
@@ -78,18 +78,12 @@ class Gemini(Program):
     kept_to = (
         "edits files below the project's folder, which it takes as trusted, and ticks tasks, but runs no other command"
     )
+    tells = Traits(cost="tokens", login="start `gemini` once and log in, or set GEMINI_API_KEY")
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         super().__init__(name, options)
         takes_policies = not any(map(_has_policies, _ADMINISTRATED))
-        self.traits = Traits(
-            is_kept=not self.may_do_all,
-            cost="tokens",
-            read_only=takes_policies,
-            mcp=takes_policies or self.may_do_all,
-            login="start `gemini` once and log in, or set GEMINI_API_KEY",
-            notices=self.notices(),
-        )
+        self.traits = structs.replace(self.traits, read_only=takes_policies, mcp=takes_policies or self.may_do_all)
 
     def start(self, job: Job) -> Start:
         argv = [*self.command, "--output-format", "stream-json", *self._permissions(job)]
@@ -120,19 +114,13 @@ def _policy(job: Job, name: str, rules: str) -> str:
     path = os.path.join(job.folder, name)
     if "," in path:  # it would look for two files, find none, and work without them
         raise InvalidValue(f"gemini takes no policy from {shorten(path)}: move the project to a path without a comma")
-    return _written(path, rules)
-
-
-def _written(path: str, text: str) -> str:
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
-    return path
+    return written(path, rules)
 
 
 def _prompt(job: Job) -> str:
     """Without the marks by which it would send along every file that is merely named: npm's `@types`, `@~/.netrc`."""
     with open(job.prompt, encoding="utf-8", errors="replace") as file:
-        return _written(os.path.join(job.folder, "gemini-prompt.md"), file.read().replace("@", "\\@"))
+        return written(os.path.join(job.folder, "gemini-prompt.md"), file.read().replace("@", "\\@"))
 
 
 # --- our MCP server ---------------------------------------------------------------------------------
@@ -164,10 +152,10 @@ def _home_with(mcp: Mcp, ours: str, home: str) -> str:
     os.makedirs(extension, exist_ok=True)
     server = {"command": mcp.command[0], "args": list(mcp.command[1:]), "env": mcp.env}
     described = {"name": "ralphtool", "version": "1.0.0", "mcpServers": {"ralphtool": server}}
-    _written(os.path.join(extension, "gemini-extension.json"), json.dumps(described))
+    written(os.path.join(extension, "gemini-extension.json"), json.dumps(described))
     # Where extensions have to be allowed, one that does not say where it is from ends the program.
     origin = {"source": extension, "type": "local"}
-    _written(os.path.join(extension, ".gemini-extension-install.json"), json.dumps(origin))
+    written(os.path.join(extension, ".gemini-extension-install.json"), json.dumps(origin))
     return ours
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from msgspec import DecodeError, Raw, Struct
 from msgspec.json import Decoder
 
-from ralphtool.agents import End, Event, Failure, Job, Message, Start, Tool, Traits, Usage, written
+from ralphtool.agents import End, Event, Failure, Job, Message, Start, Tool, Traits, Usage, program, written
 from ralphtool.agents.program import Program
 from ralphtool.errors import InvalidValue
 
@@ -32,15 +32,7 @@ class Mini(Program):
     when_asked: ClassVar[dict[str, str]] = {"MSWEA_SILENT_STARTUP": ""}
     skips = "it runs every command that its model asks for"
     kept_to = "can do nothing but run commands, and asks before each"
-
-    def __init__(self, name: str, options: Mapping[str, Any]) -> None:
-        super().__init__(name, options)
-        self.traits = Traits(
-            is_kept=not self.may_do_all,
-            cost="told",
-            login="run `mini-extra config setup`, or set the key of your model's maker",
-            notices=self.notices(),
-        )
+    tells = Traits(cost="told", login="run `mini-extra config setup`, or set the key of your model's maker")
 
     def check(self) -> None:
         if not self.may_do_all:
@@ -103,9 +95,7 @@ def _task(job: Job) -> str:
     with open(job.prompt, encoding="utf-8", errors="replace") as file:
         text = f"{_NOTE}\n{file.read()}"
     path = os.path.join(job.folder, f"{os.path.basename(job.prompt)}.mini.yaml")
-    with open(path, "w", encoding="ascii") as file:
-        file.write(f'{{"run": {{"task": {_quoted(text)}}}}}\n')
-    return path
+    return program.written(path, f'{{"run": {{"task": {_quoted(text)}}}}}\n')
 
 
 def _quoted(text: str) -> str:

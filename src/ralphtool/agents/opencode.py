@@ -21,7 +21,7 @@ from ralphtool.agents.program import Program
 from ralphtool.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
 _CONTENT = "OPENCODE_CONFIG_CONTENT"  # it merges this with the user's own files
 _ENVIRONMENT = {"OPENCODE_DISABLE_AUTOUPDATE": "1"}
@@ -59,17 +59,7 @@ class OpenCode(Program):
     oldest = (1, 18, 0)
     skips = "it can run any command and change any file that you can, except what its own configuration denies"
     kept_to = "edits files of the project and ticks tasks, but runs no other command"
-
-    def __init__(self, name: str, options: Mapping[str, Any]) -> None:
-        super().__init__(name, options)
-        self.traits = Traits(
-            is_kept=not self.may_do_all,
-            cost="told",
-            read_only=True,
-            mcp=True,
-            login="run `opencode auth login`",
-            notices=self.notices(),
-        )
+    tells = Traits(cost="told", read_only=True, mcp=True, login="run `opencode auth login`")
 
     def start(self, job: Job) -> Start:
         """`--dir`, because it believes PWD more than where it stands. With a title it asks the model for none."""

@@ -9,6 +9,8 @@ import signal
 import subprocess
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from msgspec import structs
+
 from ralphtool.agents import Traits, texts
 from ralphtool.errors import InvalidValue, shorten
 
@@ -29,6 +31,7 @@ class Program:
     when_asked: ClassVar[dict[str, str]] = {}  # variables that it needs for that
     skips: ClassVar[str]  # what it does without asking when all is permitted
     kept_to: ClassVar[str]  # what it can do when not
+    tells: ClassVar[Traits] = Traits()  # its traits, but for what depends on the options
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         self.name = name
@@ -37,8 +40,7 @@ class Program:
         self.args = tuple(texts(options, "args"))
         self.env = dict(options.get("env") or {})
         self.may_do_all = options.get("permissions") == "all"
-
-    traits: Traits
+        self.traits = structs.replace(self.tells, is_kept=not self.may_do_all, notices=self.notices())
 
     def notices(self) -> tuple[str, ...]:
         """What the user has allowed, in plain words."""
@@ -101,6 +103,13 @@ class Program:
             f"`{' '.join(self.command)} {self.asks_version}` tells no version ({shorten(why)}): see that it works, or "
             f"install the program again with `{self.package}`"
         )
+
+
+def written(path: str, text: str) -> str:
+    """Puts a file there that the program is to read; its path again."""
+    with open(path, "w", encoding="utf-8", errors="replace") as file:
+        file.write(text)
+    return path
 
 
 def _dotted(version: tuple[int, ...]) -> str:

@@ -13,6 +13,7 @@ from msgspec import Struct, structs
 
 from ralphtool import files, gates, guard, judge, secrets, session, specs
 from ralphtool.agents import End, Event, Job, Mcp
+from ralphtool.agents.program import written
 from ralphtool.errors import RalphError
 from ralphtool.executors import Assignment, Report
 from ralphtool.executors.ending import Watch
@@ -108,7 +109,7 @@ class Here:
         folder = os.path.join(assignment.directory, "check")
         os.makedirs(folder, exist_ok=True)
         job = Job(
-            prompt=_written(folder, "prompt.md", assignment.prompt),
+            prompt=written(os.path.join(folder, "prompt.md"), assignment.prompt),
             root=self.place.workspace.root,
             folder=folder,
             attempt=assignment.attempt,
@@ -212,7 +213,7 @@ class Here:
 
     def _run_agent(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
         job = Job(
-            prompt=_written(assignment.directory, "prompt.md", assignment.prompt),
+            prompt=written(os.path.join(assignment.directory, "prompt.md"), assignment.prompt),
             root=self.place.workspace.root,
             folder=assignment.directory,
             attempt=assignment.attempt,
@@ -419,13 +420,6 @@ def _advised(report: Report, runner: Runner) -> Report:
     if failure is None or failure.trouble != "login" or not runner.traits.login:
         return report
     return structs.replace(report, failure=structs.replace(failure, text=f"{runner.traits.login} ({failure.text})"))
-
-
-def _written(folder: str, name: str, text: str) -> str:
-    path = os.path.join(folder, name)
-    with open(path, "wb") as file:
-        file.write(text.encode("utf-8", "replace"))
-    return path
 
 
 def _shorter(one: float, other: float) -> float:
