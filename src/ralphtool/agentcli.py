@@ -46,6 +46,7 @@ For the orchestrator:
 For the agent:
   context                                      the story, its tasks, proposal, design, scenarios, learnings
   status                                       how far the story and the change are
+  recall TEXT                                  up to 10 learnings and patterns that match, of all that are known
   task done ID                                 tick a task of the story
   learn TEXT [--task ID] [--type TYPE]         record what the next iteration should know
   pattern NAME DESCRIPTION [--type TYPE]       record a pattern of the code base
@@ -58,6 +59,7 @@ Example:
   export RALPH_SESSION=s1
   ralphtool agent session init --change add-login
   ralphtool agent session next-story
+  ralphtool agent recall "database missing in tests"
   ralphtool agent learn "Run the migrations before the tests" --task 1.2
   ralphtool agent task done 1.2
   ralphtool agent session flush
@@ -403,6 +405,20 @@ def _context(session_id: str, call: Call) -> "State":
     }
 
 
+def _recall(session_id: str, call: Call) -> "State":
+    from ralphtool import locks, recall
+
+    [text] = call.words
+    state = session.load(session_id)
+    root, _ = locks.home_of(state)
+    answer = recall.answer(root, session_id, state["learnings"], text)
+    if answer["learnings"] and os.environ.get("RALPH_TOKEN"):
+        with session.Held(session_id) as held:  # what an agent was shown is held against how it fared
+            held.state["recalled"] = [*held.state.get("recalled", []), *(one["id"] for one in answer["learnings"])]
+            held.save()
+    return answer
+
+
 def _status(session_id: str, call: Call) -> "State":
     from ralphtool import specs
 
@@ -496,6 +512,7 @@ _COMMANDS = {
         Command("session flush", _session_flush),
         Command("context", _context),
         Command("status", _status),
+        Command("recall", _recall, words=("TEXT",)),
         Command("task done", _task_done, words=("ID",)),
         Command("learn", _learn, words=("TEXT",), options=("task", "type")),
         Command("pattern", _pattern, words=("NAME", "DESCRIPTION"), options=("type",)),

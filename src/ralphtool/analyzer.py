@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ralphtool.history.records import Category, LearningType, Pattern, Status
 
 FRICTION = 3  # more tooling friction than this in what failed is worth a warning
+_RECENT = 100  # records of a kind: which of all that are known matter to a story, the memory tells
 _MATTERS: tuple[LearningType, ...] = ("codebase-pattern", "error-workaround")
 
 
@@ -31,9 +32,11 @@ class Past(Protocol):
 
     def last_entry(self, prd_id: str) -> Entry | None: ...
 
-    def learnings(self, types: Sequence[LearningType] = (), *, prd_id: str | None = None) -> list[Learning]: ...
+    def learnings(
+        self, types: Sequence[LearningType] = (), *, prd_id: str | None = None, last: int | None = None
+    ) -> list[Learning]: ...
 
-    def patterns(self) -> list[Pattern]: ...
+    def patterns(self, *, last: int | None = None) -> list[Pattern]: ...
 
     def failures(self) -> dict[Category, int]: ...
 
@@ -61,7 +64,7 @@ def look_back(history: Past, prd_id: str) -> LookBack:
         retry_count=_retries(failed) + 1 if failed else 0,
         previous_failure=_reason(failed) if failed else None,
         learnings=_that_matter(history, prd_id),
-        patterns=tuple(history.patterns()),
+        patterns=tuple(history.patterns(last=_RECENT)),
         warnings=_warnings(history.failures()),
     )
 
@@ -78,7 +81,7 @@ def _reason(entry: Entry) -> str:
 
 def _that_matter(history: Past, prd_id: str) -> tuple[Learning, ...]:
     """How things are done here, what helped against errors, and whatever this PRD's own attempts taught."""
-    found = [*history.learnings(_MATTERS), *history.learnings(prd_id=prd_id)]
+    found = [*history.learnings(_MATTERS, last=_RECENT), *history.learnings(prd_id=prd_id, last=_RECENT)]
     return tuple({learning.id: learning for learning in found}.values())
 
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, structs
 
-from ralphtool import analyzer, blockers, judge, learnings, lifecycle, outcome, prompt, recovery, secrets, specs
+from ralphtool import analyzer, blockers, judge, learnings, lifecycle, outcome, prompt, recovery, secrets, specs, usefulness
 from ralphtool.executors import Assignment, Report
 from ralphtool.history import notes
+from ralphtool.knowledge import Knowledge, Wanted
 from ralphtool.limits import Budget
 from ralphtool.outcome import Iteration
 from ralphtool.roster import Roster
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ralphtool.executors import Executor
     from ralphtool.history.records import Entry, Observation
     from ralphtool.judge import Verdict
+    from ralphtool.knowledge import Remembrance
     from ralphtool.recovery import Decision
     from ralphtool.roster import Turn
     from ralphtool.session import State
@@ -38,6 +40,7 @@ The last iteration of this story was cut off from outside; nothing was wrong wit
 tree, and in no commit. Nobody has proven any of it: look at it, and go on from there."""
 _RECENT = 500  # entries in which a solved blocker is looked for
 _SHOWN_FILES = 200
+_LEARNT = 30  # learnings that are looked through for a way around a failure
 
 
 class Parts(Struct, frozen=True, kw_only=True):
@@ -71,6 +74,7 @@ class Loop:
         self.settings = parts.settings
         self.log = parts.log
         self.budget = Budget(parts.settings.run)
+        self.knowledge = Knowledge(self.history)
         self.roster = Roster(parts.agents, [_stop_at(parts.settings, name) for name in parts.agents])
         self.agent = 0  # whose turn it is
         self.unpriced: set[str] = set()  # agents of which nobody knows what they cost
@@ -168,7 +172,7 @@ class Loop:
             attempt=state.attempts + 1,
             token=token,
             prompt=built.text,
-            shown=built.shown,
+            shown=usefulness.as_shown({one.text: one.id for one in built.shown}),
             agent=self.agent,
             kept=state.kept,
             cut_off=state.cut_off,
@@ -186,7 +190,8 @@ class Loop:
     def _prompt(
         self, story: Story, before: LookBack, state: StoryStanding, token: str, task: str | None
     ) -> prompt.Prompt:
-        change, spec, hidden = self.change, self.change.spec, secrets.values()
+        change, spec = self.change, self.change.spec
+        known = self._remembered(story, before, task)
         return prompt.build(
             prompt.Material(
                 change=change.name,
@@ -201,9 +206,8 @@ class Loop:
                 failure=before.previous_failure,
                 guidance=self._guidance(state),
                 warnings=before.warnings,
-                learnings=before.learnings,
-                noted=[secrets.masked(one["description"], hidden) for one in change.state()["learnings"]],
-                patterns=before.patterns,
+                memory=known.items,
+                known=known.known,
                 notes=learnings.read(change.name),
                 notes_path=learnings.path_of(change.name),
                 gates=self.parts.gates,
@@ -211,6 +215,20 @@ class Loop:
                 memory_tokens=self.settings.memory.budget_tokens,
             ),
             os.path.join(change.root, ".ralph", "prompts"),
+        )
+
+    def _remembered(self, story: Story, before: LookBack, task: str | None) -> Remembrance:
+        """What of all that is known matters to this iteration."""
+        self.knowledge.sync(self.change.run, secrets.masked(self.change.state()["learnings"], secrets.values()))
+        tasks = [one.text for one in story.tasks if task in (None, one.id) and not one.done]
+        last = self.history.last_entry(before.prd_id) if before.previous_failure else None
+        return self.knowledge.for_story(
+            Wanted(
+                prd_id=before.prd_id,
+                story="\n".join([f"{story.title}.", *tasks, story.description or ""]),
+                failure=before.previous_failure or "",
+                files=last.files_modified[:_SHOWN_FILES] if last else (),
+            )
         )
 
     def _guidance(self, state: StoryStanding) -> str:
@@ -287,8 +305,7 @@ class Loop:
             is_optional=story.optional,
             blocker_is_real=check.is_real,
             blocker_check=check.found,
-            workaround=known.text if known else None,
-            workaround_from=known.source if known else "",
+            workaround=known,
         )
         return recovery.decide(verdict, past, recovery.Policy(self.settings.run.attempts)), check
 
@@ -311,13 +328,14 @@ class Loop:
         return check
 
     def _workaround(self, verdict: Verdict) -> recovery.Workaround | None:
-        fresh = [one for one in self.change.state()["learnings"] if one.get("type") == "error-workaround"]
-        known = [(one.content, one.id) for one in self.history.learnings(("error-workaround",))]
+        failure = "\n".join(dict.fromkeys([verdict.summary, verdict.blocker or verdict.summary]))
+        self.knowledge.sync(self.change.run, secrets.masked(self.change.state()["learnings"], secrets.values()))
+        found = [one for one in self.knowledge.search(failure, _LEARNT) if one.type == "error-workaround"]
         return recovery.find_workaround(
-            f"{verdict.summary} {verdict.blocker or ''}",
+            failure,
             self.history.blockers(last=_RECENT),
             self._solution,
-            [*known, *((one["description"], "learnt in this run") for one in fresh)],
+            [(one.text, one.id or "learnt in this run") for one in found],
         )
 
     def _solution(self, blocked: Entry) -> Entry | None:

@@ -90,6 +90,14 @@ _STATUS = Tool(
     "complete. It changes nothing.",
     changes=False,
 )
+_RECALL = Tool(
+    "recall",
+    "recall",
+    "Ask what earlier iterations learnt about something: up to ten learnings and patterns that match, of all that are "
+    "known in this project. Ask when something is odd, fails, or is done in a way you don't understand.",
+    (Argument("text", "What you want to know, or the error message itself."),),
+    changes=False,
+)
 _TASK_DONE = Tool(
     "task_done",
     "task done",
@@ -137,7 +145,7 @@ _OBSERVE = Tool(
     ),
     repeatable=False,
 )
-TOOLS = {tool.name: tool for tool in (_CONTEXT, _TASK_DONE, _LEARN, _PATTERN, _OBSERVE, _STATUS)}
+TOOLS = {tool.name: tool for tool in (_CONTEXT, _RECALL, _TASK_DONE, _LEARN, _PATTERN, _OBSERVE, _STATUS)}
 
 
 def answer(name: str, arguments: dict[str, Any]) -> tuple[dict[str, Any], bool]:

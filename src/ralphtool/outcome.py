@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec import Struct
 
-from ralphtool import analyzer, gates, prompt, secrets, specs, standing
+from ralphtool import analyzer, gates, prompt, secrets, specs, standing, usefulness
 from ralphtool.history.records import Observation, RecoveryAction
 from ralphtool.standing import Outcome, Question
+from ralphtool.usefulness import Showing
 
 if TYPE_CHECKING:
     from ralphtool.analyzer import LookBack
@@ -62,7 +63,7 @@ def settle(change: Change, iteration: Iteration) -> Outcome:
         story=iteration.story.id,
         entry=drawn.entry,
         learnings=drawn.learnings,
-        shown=iteration.assignment.shown,
+        showing=iteration.assignment.shown,
         commit=commit,
         tree=tree if iteration.is_done else None,
         question=_question(change, iteration) if iteration.decision.action == "manual" else None,
@@ -81,7 +82,9 @@ def carry_out(change: Change, outcome: Outcome) -> None:
         change.workspace.publish(outcome.entry.id, outcome.commit, tree=outcome.tree, story=story)
     if outcome.question:
         standing.ask(change.root, outcome.question)
-    change.history.append(outcome.entry, outcome.learnings, outcome.shown)
+    usefulness.note(change.root, Showing(outcome.entry.id, outcome.entry.status, outcome.showing))
+    shown = [id for id in outcome.showing.values() if id]
+    change.history.append(outcome.entry, outcome.learnings, shown)
 
 
 def is_pending(change: Change) -> bool:

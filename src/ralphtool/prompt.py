@@ -11,7 +11,6 @@ import os
 import re
 import unicodedata
 from importlib import resources
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -22,7 +21,7 @@ from ralphtool.errors import InvalidValue
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ralphtool.history.records import Learning, Pattern
+    from ralphtool.knowledge import Remembered
     from ralphtool.specs import Scenario, Story
 
 SECTIONS = ("task", "known", "verify", "finish")
@@ -30,6 +29,9 @@ _CHARACTERS = 4  # to a token, roughly
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 _FAILURE = 4000  # characters of a failure or a guidance are enough
 _LONG_RUN = 100
+_LONGEST_LEARNING = 800
+_SOURCES = 3
+_RECALL = '[{} more left out here: `ralphtool agent recall "what you want to know"` finds up to 10 of them]'
 _SHORTEST = 20  # characters: no learning says anything in less
 _LEAST = 1000  # characters of the story are there, however small the budget
 _MORE = "`ralphtool agent context` has the whole"
@@ -50,9 +52,8 @@ class Material(Struct, frozen=True, kw_only=True):
     failure: str | None = None
     guidance: str = ""
     warnings: Sequence[str] = ()
-    learnings: Sequence[Learning] = ()
-    noted: Sequence[str] = ()  # learnings of this run, not written out yet
-    patterns: Sequence[Pattern] = ()
+    memory: Sequence[Remembered] = ()  # what matters of what was learnt, the most first
+    known: int = 0  # how much was learnt in all
     notes: str | None = None  # what stands in the learnings file
     notes_path: str = ""
     gates: Sequence[str] = ()
@@ -63,7 +64,7 @@ class Material(Struct, frozen=True, kw_only=True):
 class Prompt(Struct, frozen=True):
     text: str
     cut: tuple[str, ...]  # what was shortened
-    shown: tuple[str, ...]  # the ids of the learnings that are in it
+    shown: tuple[Remembered, ...]  # what of the memory is in it
 
 
 def build(material: Material, folder: str | None = None) -> Prompt:
@@ -176,7 +177,7 @@ def _is_empty(line: str, parts: dict[str, str]) -> bool:
 # --- the parts --------------------------------------------------------------------------------------
 
 
-def _parts(material: Material, room: _Room, memory: str) -> dict[str, str]:
+def _parts(material: Material, room: _Room, memory: dict[str, str]) -> dict[str, str]:
     """Every place of the templates. What matters most takes its room first."""
     return {
         "change": material.change,
@@ -189,10 +190,7 @@ def _parts(material: Material, room: _Room, memory: str) -> dict[str, str]:
         "guidance": _optional(room, "the guidance", "Do this first", material.guidance, _FAILURE),
         "gates": room.fit("the commands", "\n".join(material.gates)) if material.gates else "(there are no commands)",
         "warnings": _optional(room, "the warnings", "Beware", "\n".join(material.warnings), _FAILURE),
-        "learnings": memory,
-        "patterns": _optional(
-            room, "the patterns", "Patterns of this code base", _patterns(material), _memory_room(material)
-        ),
+        **memory,
         "notes": _notes(material, room),
         "scenarios": _optional(room, "the scenarios", "Scenarios that have to hold", _scenarios(material.scenarios)),
         "design": _optional(room, "the design", "Design", material.design),
@@ -223,35 +221,41 @@ def _chunk(task: str | None) -> str:
     return f"This time do only the task {id}, and tick it. The others come later, each on its own.\n"
 
 
-def _memory_room(material: Material) -> int:
-    return material.memory_tokens * _CHARACTERS
-
-
-def _memory(material: Material, room: _Room) -> tuple[tuple[str, ...], str]:
-    """Learnings, the newest ones if not all fit; error workarounds before the others."""
-    ordered = sorted(material.learnings, key=lambda one: (one.type == "error-workaround", one.created_at), reverse=True)
-    lines = [(None, f"- {' '.join(text.split())}") for text in reversed(material.noted)]
-    every = chain(lines, ((one.id, f"- {' '.join(one.content.split())} ({one.source_prd_id})") for one in ordered))
-    left = min(_memory_room(material), room.left)
-    chosen: list[tuple[str | None, str]] = []
-    for id, line in every:
-        if len(line) <= left:
-            chosen.append((id, line))
+def _memory(material: Material, room: _Room) -> tuple[tuple[Remembered, ...], dict[str, str]]:
+    """As much of what is remembered as its budget holds, the first ones first; what is left out is told."""
+    left = min(material.memory_tokens * _CHARACTERS, room.left) - len(_RECALL)
+    shown: list[tuple[Remembered, str]] = []
+    for one in material.memory:
+        line = _line(one)
+        if len(line) < left:
+            shown.append((one, line))
             left -= len(line) + 1
         if left < _SHORTEST:
-            break  # of hundreds of learnings, most need not be looked at
-    if not lines and not ordered:
-        return (), ""
-    hidden = len(lines) + len(ordered) - len(chosen)
-    notice = [f"[{hidden} more learnings left out here]"] if hidden else []
-    room.cut += ["the learnings"] if hidden else []
-    text = "\n".join([*(line for _, line in chosen), *notice])
-    room.take(len(text))
-    return tuple(id for id, _ in chosen if id), _titled("What was learnt before", fenced(text))
+            break
+    hidden = max(material.known, len(material.memory)) - len(shown)
+    room.cut += ["the memory"] if hidden > 0 else []
+    notice = [_RECALL.format(hidden)] if hidden > 0 else []
+    learnt = [line for one, line in shown if one.kind == "learning"]
+    found = [line for one, line in shown if one.kind != "learning"]
+    parts = {
+        "learnings": _listed("What was learnt before", [*learnt, *notice]),
+        "patterns": _listed("Patterns of this code base", found),
+    }
+    room.take(sum(map(len, parts.values())))
+    return tuple(one for one, _ in shown), parts
 
 
-def _patterns(material: Material) -> str:
-    return "\n".join(f"- {one.name}: {' '.join((one.description or '').split())}" for one in material.patterns)
+def _listed(title: str, lines: Sequence[str]) -> str:
+    return _titled(title, fenced("\n".join(lines))) if lines else ""
+
+
+def _line(one: Remembered) -> str:
+    """One thing that is known, and where from; a long one is cut, since others want to be known too."""
+    text = visible(" ".join(one.text.split()))
+    if len(text) > _LONGEST_LEARNING:
+        text = f"{text[:_LONGEST_LEARNING]} … [{len(text) - _LONGEST_LEARNING} characters more]"
+    sources = ", ".join(one.sources[:_SOURCES])
+    return f"- {text} ({sources})" if sources else f"- {text}"
 
 
 def _notes(material: Material, room: _Room) -> str:

@@ -5,11 +5,11 @@ The table in `decide` is read from top to bottom; the first row that fits decide
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from msgspec import UNSET, Struct
 
-from ralphtool import memory
+from ralphtool.memory import masking, profile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -18,11 +18,20 @@ if TYPE_CHECKING:
     from ralphtool.history.records import Entry
     from ralphtool.judge import Verdict
 
+Item = TypeVar("Item")
 Action = Literal["next", "manual", "skip", "break-chunks", "fix-state", "retry", "wait", "stop"]
 
 
 class Policy(Struct, frozen=True):
     attempts: int = 3
+
+
+class Workaround(Struct, frozen=True):
+    """What helped before, and where that is known from."""
+
+    text: str
+    source: str
+    is_certain: bool = False  # it helped against the same error, and not only against one in like words
 
 
 class Past(Struct, frozen=True, kw_only=True):
@@ -36,8 +45,7 @@ class Past(Struct, frozen=True, kw_only=True):
     is_optional: bool = False
     blocker_is_real: bool | None = None  # None: nobody could tell
     blocker_check: str = ""
-    workaround: str | None = None  # what helped against something like it
-    workaround_from: str = ""
+    workaround: Workaround | None = None  # what helped against the same, or something like it
 
 
 class Decision(Struct, frozen=True):
@@ -95,7 +103,7 @@ def _chunks(verdict: Verdict, past: Past, policy: Policy) -> Decision | None:
 def _fix(verdict: Verdict, past: Past, policy: Policy) -> Decision | None:
     if verdict.is_broken:
         return Decision("fix-state", verdict.summary, "the tree or the environment is broken: back to the checkpoint")
-    if verdict.status != "partial" and past.last_failure and memory.same(verdict.summary, past.last_failure):
+    if verdict.status != "partial" and past.last_failure and _same(verdict.summary, past.last_failure):
         return Decision("fix-state", _otherwise(verdict), "the same failure came twice: back to the checkpoint")
     return None
 
@@ -109,19 +117,25 @@ def _retry(verdict: Verdict, past: Past, policy: Policy) -> Decision:
         return Decision(
             "retry", f"You are not blocked: {past.blocker_check}", f"the blocker is none: {past.blocker_check}"
         )
-    if past.workaround:
-        return Decision("retry", past.workaround, f"something like it was solved before ({past.workaround_from})")
+    known = past.workaround
+    if known and known.is_certain:
+        return Decision("retry", known.text, f"the same was solved before ({known.source})")
     left = policy.attempts - past.attempts
     again = f"{left} attempt{'' if left == 1 else 's'} left"
+    if known:
+        guidance = f"{verdict.summary}\n\nPerhaps this helps, it is about something like it: {known.text}"
+        return Decision("retry", guidance, f"{again}, and something like it was met before ({known.source})")
     return Decision("retry", verdict.summary, f"{again}, and nothing speaks against trying again")
+
+
+def _same(one: str, other: str) -> bool:
+    return masking.fingerprint(one) == masking.fingerprint(other)
 
 
 # --- what helped before -----------------------------------------------------------------------------
 
 
-class Workaround(Struct, frozen=True):
-    text: str
-    source: str
+_ENOUGH = 0.4  # so much of the shorter text's words has to be shared
 
 
 def find_workaround(
@@ -130,19 +144,36 @@ def find_workaround(
     solution: Callable[[Entry], Entry | None],
     learnings: Iterable[tuple[str, str]],
 ) -> Workaround | None:
-    """A blocker like this one that was solved later, else a learning about an error like this one.
+    """How the same blocker was solved later, else one like it, else a learning about an error like this one.
 
     `solution` gives the entry that completed what another one was blocked at; a learning is its text and its source.
     """
-    for seen in memory.alike(failure, blockers, _words):
+    for likeness, seen in _alike(failure, blockers, _words):
         if (solved := solution(seen.entry)) and (text := _how(solved)):
-            return Workaround(text, f"{seen.entry.id} was blocked by it, {solved.id} was not")
-    learning = memory.closest(failure, learnings, lambda one: one[0])
-    return Workaround(*learning) if learning else None
+            source = f"{seen.entry.id} was blocked by it, {solved.id} was not"
+            return Workaround(text, source, is_certain=likeness >= _THE_SAME)
+    learning = next(iter(_alike(failure, learnings, lambda one: one[0])), None)
+    return Workaround(*learning[1]) if learning else None
+
+
+_THE_SAME = 2.0  # more than any share
+
+
+def _alike(text: str, items: Iterable[Item], words: Callable[[Item], str]) -> list[tuple[float, Item]]:
+    """The items that are like a text, the most alike first; of equals, the last."""
+    prints = {masking.fingerprint(part) for part in (text, *text.splitlines()) if part.strip()}
+    scored = [(_likeness(text, prints, words(item)), place, item) for place, item in enumerate(items)]
+    ranked = sorted(scored, key=lambda one: one[:2], reverse=True)
+    return [(score, item) for score, _, item in ranked if score >= _ENOUGH]
+
+
+def _likeness(text: str, prints: set[str], other: str) -> float:
+    return _THE_SAME if masking.fingerprint(other) in prints else profile.shared(text, other)
 
 
 def _words(seen: Seen) -> str:
-    return f"{seen.observation.title} {seen.observation.description or ''}"
+    one = seen.observation
+    return f"{one.title}: {one.description}" if one.description else one.title
 
 
 def _how(entry: Entry) -> str:

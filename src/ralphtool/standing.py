@@ -35,7 +35,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     story: str
     entry: Entry
     learnings: tuple[Learning, ...] = ()
-    shown: tuple[str, ...] = ()  # the learnings that were in its prompt
+    showing: dict[str, str | None] = {}  # what was learnt and was in its prompt: digests of the words, and ids
     commit: str | None = None
     tree: str | None = None  # of the checkpoint, if it is one
     question: Question | None = None

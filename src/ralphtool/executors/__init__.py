@@ -30,7 +30,7 @@ class Assignment(Struct, frozen=True, kw_only=True):
     attempt: int
     token: str
     prompt: str
-    shown: tuple[str, ...]  # the learnings that are in it
+    shown: dict[str, str | None]  # what was learnt and is in it: digests of the words, and ids
     agent: int  # which of the agents, in the order in which they were given
     kept: str | None  # the commit of an earlier attempt to go on from
     cut_off: str | None  # what an earlier iteration had done when a limit ended it

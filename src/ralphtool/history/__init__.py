@@ -40,6 +40,28 @@ class Seen(Struct, frozen=True):
     observation: Observation
 
 
+class Learnt(Struct, frozen=True):
+    """What there is to know, or what has come and gone since a mark."""
+
+    mark: str  # to ask again from here
+    is_whole: bool  # whether this is all that there is, and not only what has changed
+    learnings: list[Learning]  # the valid ones
+    patterns: list[Pattern]
+    gone: list[str]  # ids of learnings that hold no longer
+
+
+class _Mark(Struct, frozen=True):
+    """How much of which document and journal somebody has seen."""
+
+    identity: tuple[int, ...] | None
+    head: str
+    last: int
+    last_check: str
+    read_to: int
+    learnings: int
+    patterns: int
+
+
 class Tally(Struct, frozen=True):
     """How the attempts of one PRD, or of all of them, ended."""
 
@@ -196,20 +218,43 @@ class History(Store):
         return [seen for seen in _seen(found) if seen.observation.type == "blocker"]
 
     def learnings(
-        self, types: Sequence[LearningType] = (), *, prd_id: str | None = None, valid_only: bool = True
+        self,
+        types: Sequence[LearningType] = (),
+        *,
+        prd_id: str | None = None,
+        valid_only: bool = True,
+        last: int | None = None,
     ) -> list[Learning]:
-        """Learnings, in the order in which they were recorded; of some types, or from one PRD."""
+        """Learnings, in the order in which they were recorded; of some types, or from one PRD; the last ones only."""
         conditions, values = _conditions(types, prd_id)
         if valid_only:
             conditions.append("valid")
-        rows = self._rows(f"SELECT text FROM learnings{_where(conditions)} ORDER BY seq", *values)
+        return [_LEARNING.decode(text) for text in self._texts("learnings", conditions, values, last)]
+
+    def patterns(
+        self, types: Sequence[PatternType] = (), *, prd_id: str | None = None, last: int | None = None
+    ) -> list[Pattern]:
+        """Patterns, likewise."""
+        return [_PATTERN.decode(text) for text in self._texts("patterns", *_conditions(types, prd_id), last)]
+
+    def _texts(self, table: str, conditions: list[str], values: list[str], last: int | None) -> list[bytes]:
+        limit = _ALL if last is None else min(max(last, 0), _MOST)
+        question = f"SELECT text FROM {table}{_where(conditions)} ORDER BY seq DESC LIMIT ?"
+        return [text for (text,) in self._rows(question, *values, limit)][::-1]
+
+    def learnings_of(self, ids: Sequence[str]) -> list[Learning]:
+        """The learnings with these ids that are valid, in no order."""
+        places = ", ".join("?" * len(ids))
+        rows = self._rows(f"SELECT text FROM learnings WHERE valid AND id IN ({places})", *ids)
         return [_LEARNING.decode(text) for (text,) in rows]
 
-    def patterns(self, types: Sequence[PatternType] = (), *, prd_id: str | None = None) -> list[Pattern]:
-        """Patterns, likewise."""
-        conditions, values = _conditions(types, prd_id)
-        rows = self._rows(f"SELECT text FROM patterns{_where(conditions)} ORDER BY seq", *values)
+    def patterns_of(self, ids: Sequence[str]) -> list[Pattern]:
+        rows = self._rows(f"SELECT text FROM patterns WHERE id IN ({', '.join('?' * len(ids))})", *ids)
         return [_PATTERN.decode(text) for (text,) in rows]
+
+    def learnt(self, since: str = "") -> Learnt:
+        """What is known, or what has changed since the mark of an earlier answer. The latter costs what it tells."""
+        return self.ask(lambda state: _learnt(state, since))
 
     def failures(self, *, last: int | None = None, prd_id: str | None = None) -> dict[Category, int]:
         """How often each category was observed in entries that failed or were blocked; the most frequent first."""
@@ -253,6 +298,33 @@ def _referenced(state: State, wanted: Counter[str]) -> tuple[Reference, ...]:
 
 def _about(learning: Learning) -> About:
     return About(learning.id, learning.created_at, words_of(learning.content).hex())
+
+
+def _learnt(state: State, since: str) -> Learnt:
+    facts, rows = state.catalog.facts, state.catalog.rows
+    # Of what has grown only in its journal, what is new stands at the end.
+    known = _mark(since)
+    is_whole = known is None or (known.identity, known.head) != (facts.identity, facts.head)
+    after = (0, 0) if is_whole or known is None else (known.learnings, known.patterns)
+    learnings = rows("SELECT seq, text FROM learnings WHERE seq > ? AND valid ORDER BY seq", after[0])
+    patterns = rows("SELECT seq, text FROM patterns WHERE seq > ? ORDER BY seq", after[1])
+    gone = rows("SELECT id FROM learnings WHERE state <> 'folded' AND NOT valid") if not is_whole else []
+    read = (facts.identity, facts.head, facts.last, facts.last_check, facts.read_to)
+    ends = (rows("SELECT max(seq) FROM learnings")[0][0] or 0, rows("SELECT max(seq) FROM patterns")[0][0] or 0)
+    return Learnt(
+        msgspec.json.encode(_Mark(*read, *ends)).decode(),
+        is_whole,
+        [_LEARNING.decode(text) for _, text in learnings],
+        [_PATTERN.decode(text) for _, text in patterns],
+        [id for (id,) in gone],
+    )
+
+
+def _mark(text: str) -> _Mark | None:
+    try:
+        return msgspec.json.decode(text, type=_Mark)
+    except msgspec.DecodeError:
+        return None
 
 
 def _exported(state: State) -> bytes:

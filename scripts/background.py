@@ -1,0 +1,88 @@
+"""Makes the background table: how many paragraphs of documentation have a word, for the memory's cold start.
+
+    .venv/bin/python scripts/background.py FOLDER … > src/ralphtool/memory/background.txt
+
+Any folders with documentation in them will do: Markdown, reStructuredText, man pages, Python's doc strings. What is
+shipped was made of the manual pages, READMEs and doc strings of some hundred free programs and libraries, at most 80
+files of each, clouds left out because there are so many pages of theirs. Only counts leave this script, no text.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import os
+import re
+import sys
+import textwrap
+from collections import Counter
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from ralphtool.memory import words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FEWEST = 4  # paragraphs: what stands in fewer is rare enough to be told by its absence
+STEP = 1.15  # counts are rounded to powers of this: nobody needs them exactly
+MOST_FILES, MOST_CHARACTERS = 80, 20_000
+DOCSTRING = re.compile(r'"""(.*?)"""', re.DOTALL)
+LEFT_OUT = ("gcloud", "google-cloud", "awscli", "boto", "azure")
+
+
+def main() -> None:
+    counts: Counter[str] = Counter()
+    paragraphs = set(prose(sys.argv[1:]))
+    for paragraph in paragraphs:
+        counts.update(set(words.tokens(paragraph)))
+    print(len(paragraphs))
+    # A name with dots in it is somebody's address or file: it tells nothing about other people's text.
+    kept = {word: count for word, count in counts.items() if count >= FEWEST and "." not in word}
+    rounded = {word: round(STEP ** round(math.log(count, STEP))) for word, count in kept.items()}
+    by_count = sorted(rounded, key=lambda word: (-rounded[word], word))
+    for count, group in groupby(by_count, rounded.__getitem__):
+        print(*textwrap.wrap(" ".join(group), 110, initial_indent=f"{count} ", subsequent_indent=f"{count} "), sep="\n")
+
+
+def prose(folders: list[str]) -> Iterator[str]:
+    taken: Counter[str] = Counter()
+    for folder in folders:
+        for place, _, names in os.walk(folder):
+            for name in sorted(names):
+                path = os.path.join(place, name)
+                package = "/".join(path[len(folder) :].split("/")[:3])
+                if taken[package] < MOST_FILES and not any(word in path.lower() for word in LEFT_OUT):
+                    found = list(paragraphs_of(path))
+                    taken[package] += bool(found)
+                    yield from found
+
+
+def paragraphs_of(path: str) -> Iterator[str]:
+    for block in re.split(r"\n[ \t]*\n", text_of(path)[:MOST_CHARACTERS]):
+        paragraph = block.strip()
+        letters = sum(mark.isalpha() or mark == " " for mark in paragraph)
+        if 80 <= len(paragraph) <= 1500 and letters >= 0.75 * len(paragraph):
+            yield paragraph
+
+
+def text_of(path: str) -> str:
+    if not os.path.isfile(path):
+        return ""
+    if path.endswith((".md", ".rst")):
+        return read(path)
+    if path.endswith(".py"):
+        return "\n\n".join(re.sub(r"\n +", "\n", one) for one in DOCSTRING.findall(read(path)))
+    if re.search(r"\.[1-8]\.gz$", path):
+        with gzip.open(path, "rt", encoding="utf-8", errors="replace") as page:
+            return re.sub(r"\\f.|\\", "", re.sub(r"(?m)^\..*$", "", page.read()))
+    return ""
+
+
+def read(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,249 @@
+"""The memory: texts that are found again by what they say, and what says the same.
+
+    memory = Memory(".ralph/memory.index")
+    memory.add("learning-0001", "The tests need `make db` first")
+    memory.search("database missing in tests")
+
+The standard library is all that it needs. With the extra `semantic` it also compares sentences by their meaning.
+"""
+
+from __future__ import annotations
+
+import math
+from heapq import nlargest
+
+from ralphtool.memory import background, likeness, masking
+from ralphtool.memory.cache import Cache
+from ralphtool.memory.likeness import Match
+from ralphtool.memory.profile import Profile, Query, damped
+
+__all__ = ["Match", "Memory"]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from ralphtool.memory.meaning import Meaning
+
+_MOST_WORDS = 48  # of a query: the rarest ones
+_MOST_OF_A_WORD = 800  # texts with one word, the newest first
+_MOST_READ = 8_000  # texts for all the words of a query
+_CANDIDATES = 120  # which are compared word by word,
+_BY_LETTERS = 40  # and of these the best, letter by letter
+_NEAREST = 60  # candidates by their meaning
+_STRETCH = 3.0
+_REPEATS = 12  # of the texts that are most like another, which are compared with it sentence by sentence
+_PRIOR = 250  # the background counts as much as so many texts
+
+
+class Memory:
+    """Texts under ids. With a path they are there after reopening; the file is a cache that can be made anew."""
+
+    def __init__(self, path: str | None = None, *, by_meaning: bool | None = None) -> None:
+        """`by_meaning` says whether sentences are compared by their meaning too; unsaid, where that is installed."""
+        self.cache = Cache(path)
+        self._meaning = _meaning(self.cache) if by_meaning or by_meaning is None else None
+
+    def close(self) -> None:
+        self.cache.close()
+
+    def __enter__(self) -> Memory:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    # --- adding -----------------------------------------------------------------------------------
+
+    def add(self, id: str, text: str, label: str = "") -> None:
+        """Adds a text; what was there under this id is replaced. A label is kept with it, and not looked at."""
+        self.add_all([(id, text)], [label])
+
+    def add_all(self, texts: Iterable[tuple[str, str]], labels: Iterable[str] = ()) -> None:
+        """Adds texts in one step."""
+        texts = list(texts)
+        labels = list(labels) or [""] * len(texts)
+        vectors = self._meaning.stored([text for _, text in texts]) if self._meaning else [None] * len(texts)
+        rows = [
+            (_key(id), text, label, Profile.of(text), vector)
+            for (id, text), label, vector in zip(texts, labels, vectors, strict=True)
+        ]
+
+        def work(db: sqlite3.Connection) -> None:
+            for key, text, label, profile, vector in rows:
+                _remove(db, key)
+                _insert(db, key, text, label, profile, vector)
+
+        self.cache.change(work)
+
+    def remove(self, *ids: str) -> None:
+        """Removes texts, as far as they are there."""
+
+        def work(db: sqlite3.Connection) -> None:
+            for id in ids:
+                _remove(db, _key(id))
+
+        self.cache.change(work)
+
+    def __len__(self) -> int:
+        return int(self.cache.ask("SELECT count FROM totals")[0][0])
+
+    def held(self, prefix: str = "") -> dict[str, tuple[str, str]]:
+        """Every id that begins so, with its text and its label."""
+        start = _key(prefix)
+        rows = self.cache.ask("SELECT id, text, label FROM texts WHERE substr(id, 1, ?) = ?", len(start), start)
+        return {_id(key): (_text(text), label) for key, text, label in rows}
+
+    def get(self, ids: Iterable[str]) -> dict[str, tuple[str, str]]:
+        """These texts with their labels, as far as they are there."""
+        keys = [_key(id) for id in ids]
+        places = ", ".join("?" * len(keys))
+        rows = self.cache.ask(f"SELECT id, text, label FROM texts WHERE id IN ({places})", *keys)
+        return {_id(key): (_text(text), label) for key, text, label in rows}
+
+    def fact(self, name: str) -> str:
+        """Something that was noted about the texts; nothing if the cache was made anew since."""
+        rows = self.cache.ask("SELECT value FROM facts WHERE name = ?", name)
+        return str(rows[0][0]) if rows else ""
+
+    def note(self, **facts: str) -> None:
+        self.cache.change(lambda db: db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items()))
+
+    # --- asking -----------------------------------------------------------------------------------
+
+    def search(self, text: str, limit: int = 10) -> list[tuple[str, float]]:
+        """The texts that are most like this one, with a score from 0 to 1, the best first."""
+        meant = self._meaning.asked(text) if self._meaning else None
+        found = self._by_words(text, meant.nearest(_NEAREST) if meant else ())
+        if meant and found:
+            found = _mixed(found, meant.cosines(found))
+        ranked = sorted(found.items(), key=lambda one: (-one[1], one[0]))[: max(0, limit)]
+        ids = dict(self._rows("num, id", [number for number, _ in ranked]))
+        return [(_id(ids[number]), min(1.0, score)) for number, score in ranked]
+
+    def _by_words(self, text: str, near: Iterable[int]) -> dict[int, float]:
+        """Scores of the texts that share words with this one, and of those that are near to it otherwise."""
+        profile = Profile.of(text)
+        [(count, length)] = self.cache.ask("SELECT count, length FROM totals")
+        weights, candidates = self._candidates(profile, count)
+        query = Query(profile, weights, length / count if count else 0.0)
+        profiles = self._profiles([*dict.fromkeys([*candidates, *near])])
+        scores = {number: query.by_words(other) for number, other in profiles.items()}
+        for number in nlargest(_BY_LETTERS, scores, key=scores.__getitem__):
+            scores[number] += query.by_letters(profiles[number])
+        return scores
+
+    def fingerprint(self, text: str) -> str:
+        """The same for two error messages that differ only in what differs from time to time: paths, ids, times."""
+        return masking.fingerprint(text)
+
+    def same(self, one: str, other: str) -> Match:
+        """Whether two texts say the same: `same`, `likely`, `related` or `new`, and a score from 0 to 1."""
+        is_one = masking.fingerprint(one) == masking.fingerprint(other)
+        return likeness.match(one, other, background.weight, same_fingerprint=is_one)
+
+    def repeat_of(self, text: str) -> str | None:
+        """The id of a text that says the same already."""
+        found = self.get(id for id, _ in self.search(text, _REPEATS))
+        matches = {id: self.same(text, other) for id, (other, _) in found.items()}
+        same = [id for id, match in matches.items() if match.level == "same"]
+        return max(same, key=lambda id: matches[id].score, default=None)
+
+    def _candidates(self, profile: Profile, count: int) -> tuple[dict[str, float], list[int]]:
+        """The words that matter with their weights, and the texts which share the most of them."""
+        by_weight = nlargest(
+            _MOST_WORDS, profile.counts, key=lambda word: damped(profile.counts[word]) * background.weight(word)
+        )
+        weights: dict[str, float] = {}
+        scores: dict[int, float] = {}
+        left = _MOST_READ
+        for word in by_weight:
+            texts = self._texts_with(word, min(left, _MOST_OF_A_WORD)) if left else []
+            left -= len(texts)
+            weights[word] = _weight(word, texts, count)
+            worth = weights[word] * damped(profile.counts[word])
+            for number in texts:
+                scores[number] = scores.get(number, 0.0) + worth
+        return weights, nlargest(_CANDIDATES, scores, key=scores.__getitem__)
+
+    def _texts_with(self, word: str, limit: int) -> list[int]:
+        rows = self.cache.ask(
+            "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT ?", f'"{word}"', limit
+        )
+        return [number for (number,) in rows]
+
+    def _profiles(self, numbers: Sequence[int]) -> dict[int, Profile]:
+        rows = self._rows("num, text, terms, times, length, norm", numbers)
+        return {
+            number: Profile(_text(text), dict(zip(terms.split(), times, strict=True)), length, norm)
+            for number, text, terms, times, length, norm in rows
+        }
+
+    def _rows(self, columns: str, numbers: Sequence[int]) -> list[Any]:
+        places = ", ".join("?" * len(numbers))
+        return self.cache.ask(f"SELECT {columns} FROM texts WHERE num IN ({places})", *numbers)
+
+
+def _mixed(by_words: dict[int, float], near: dict[int, float]) -> dict[int, float]:
+    """Half by words, half by meaning: what is the same problem in other words has about a third as score by words."""
+    return {
+        number: (_STRETCH * score + max(0.0, near.get(number, 0.0))) / (_STRETCH + 1)
+        for number, score in by_words.items()
+    }
+
+
+def _weight(word: str, texts: Sequence[int], count: int) -> float:
+    """How much a word tells in this memory; while that is small, the background has the greater say.
+
+    Of a word that is in very many texts only the newest were read: how densely they stand tells about the others.
+    """
+    having = float(len(texts))
+    if len(texts) >= _MOST_OF_A_WORD:
+        having = count * len(texts) / max(1, texts[0] - texts[-1] + 1)
+    having = min(having, count) + _PRIOR * background.share(word)
+    return math.log(1 + (count + _PRIOR - having + 0.5) / (having + 0.5))
+
+
+def _insert(
+    db: sqlite3.Connection, key: bytes, text: str, label: str, profile: Profile, vector: bytes | None
+) -> None:
+    terms = " ".join(profile.counts)
+    times = bytes(min(255, count) for count in profile.counts.values())
+    values = (key, text.encode("utf-8", "surrogatepass"), label, terms, times, profile.length, profile.norm, vector)
+    made = db.execute("INSERT INTO texts VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+    db.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (made.lastrowid, terms))
+    db.execute("UPDATE totals SET count = count + 1, length = length + ?", (profile.length,))
+
+
+def _remove(db: sqlite3.Connection, key: bytes) -> None:
+    found = db.execute("SELECT num, terms, length FROM texts WHERE id = ?", (key,)).fetchone()
+    if found is None:
+        return
+    number, terms, length = found
+    db.execute("DELETE FROM texts WHERE num = ?", (number,))
+    db.execute("INSERT INTO words (words, rowid, terms) VALUES ('delete', ?, ?)", (number, terms))
+    db.execute("UPDATE totals SET count = count - 1, length = length - ?", (length,))
+
+
+def _meaning(cache: Cache) -> Meaning | None:
+    from ralphtool.memory import vectors
+
+    if not vectors.is_there():
+        return None
+    from ralphtool.memory.meaning import Meaning
+
+    return Meaning(cache)
+
+
+def _key(id: str) -> bytes:
+    return id.encode("utf-8", "surrogatepass")
+
+
+def _id(key: bytes) -> str:
+    return key.decode("utf-8", "surrogatepass")
+
+
+def _text(stored: bytes) -> str:
+    return stored.decode("utf-8", "surrogatepass")

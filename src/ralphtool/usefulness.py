@@ -1,0 +1,149 @@
+"""Which learnings were shown, and how the attempt ended that they were shown to: `.ralph/usefulness.jsonl`.
+
+One line for each attempt, only ever added to. A learning is known by its words: it may be shown before it has an id.
+The sums stand in the memory's cache, which reads on where it had stopped.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from ralphtool import files
+from ralphtool.history.catalog import words_of
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Mapping
+
+    from ralphtool.memory.cache import Cache
+
+_AT_ONCE = 1 << 20  # bytes
+_CAUTION = 4  # so many showings without a result are believed in beforehand
+_LEAST = 0.6  # what never helped still counts so much: it may be needed for once
+STALE = 8  # showings without help
+
+
+class Showing(Struct, frozen=True):
+    """What an attempt was shown: the digests of the words, with the ids as far as there are any."""
+
+    entry: str
+    status: str
+    shown: dict[str, str | None]
+
+
+class Use(Struct, frozen=True):
+    shown: int = 0
+    helped: int = 0  # attempts that completed
+
+    @property
+    def is_stale(self) -> bool:
+        return self.shown >= STALE and not self.helped
+
+    def factor(self, usual: float) -> float:
+        """What a score is multiplied by. Who was hardly shown yet has the most: nothing new is buried under the old."""
+        expected = max(usual, 0.1)
+        rate = (self.helped + _CAUTION * expected) / (self.shown + _CAUTION)
+        return max(_LEAST, min(1.0, rate / expected))
+
+
+def path_of(root: str) -> str:
+    return os.path.join(root, ".ralph", "usefulness.jsonl")
+
+
+def digest(text: str) -> str:
+    return words_of(text).hex()
+
+
+def note(root: str, showing: Showing) -> None:
+    """Adds a line. The same attempt may be noted twice: it counts once."""
+    if showing.shown:
+        files.append(path_of(root), msgspec.json.encode(showing) + b"\n")
+
+
+class Uses:
+    """The sums, as a cache holds them."""
+
+    def __init__(self, root: str, cache: Cache) -> None:
+        self._path = path_of(root)
+        self._cache = cache
+
+    def read_on(self) -> None:
+        """Takes in what has been noted since."""
+        known = self._cache.ask("SELECT value FROM facts WHERE name = 'uses'")
+        made, start = msgspec.json.decode(known[0][0], type=tuple[int, int]) if known else (0, 0)
+        try:
+            fd = files.open_here(self._path)
+        except FileNotFoundError:
+            return
+        try:
+            info = os.fstat(fd)
+            if made != info.st_ino or start > info.st_size:
+                start = 0  # another file than the one that was read: what is known of it already counts once
+            while start < info.st_size:
+                read = self._take(files.read_at(fd, start, start + _AT_ONCE), info.st_ino, start)
+                if read == start:
+                    break  # a line that is being written, or one that nobody of us wrote
+                start = read
+        finally:
+            os.close(fd)
+
+    def _take(self, data: bytes, file: int, start: int) -> int:
+        whole = data[: data.rfind(b"\n") + 1] or (data if len(data) == _AT_ONCE else b"")
+        showings = [showing for line in whole.splitlines() if (showing := _parsed(line))]
+
+        def work(db: sqlite3.Connection) -> None:
+            for showing in showings:
+                _count(db, showing)
+            value = msgspec.json.encode((file, start + len(whole))).decode()
+            db.execute("INSERT OR REPLACE INTO facts VALUES ('uses', ?)", (value,))
+
+        if whole:
+            self._cache.change(work)
+        return start + len(whole)
+
+    def of(self, digests: Iterable[str]) -> dict[str, Use]:
+        wanted = list(digests)
+        places = ", ".join("?" * len(wanted))
+        rows = self._cache.ask(f"SELECT digest, shown, helped FROM uses WHERE digest IN ({places})", *wanted)
+        return {digest: Use(shown, helped) for digest, shown, helped in rows}
+
+    def usual(self) -> float:
+        """The part of all attempts that completed."""
+        [(not_done,), (done,)] = self._cache.ask("SELECT count FROM endings ORDER BY is_done")
+        return (int(done) + 1) / (int(done) + int(not_done) + 2)
+
+    def most_helpful(self, limit: int) -> list[str]:
+        """The ids of what was shown most often to attempts that completed."""
+        rows = self._cache.ask(
+            "SELECT id, shown, helped FROM uses WHERE helped > 1 ORDER BY helped DESC LIMIT ?", 4 * limit
+        )
+        ranked = sorted(rows, key=lambda row: row[2] / (row[1] + 2), reverse=True)
+        return [id for id, _, _ in ranked if id][:limit]
+
+
+def _parsed(line: bytes) -> Showing | None:
+    try:
+        return msgspec.json.decode(line, type=Showing)
+    except msgspec.DecodeError:
+        return None  # torn, or not ours: it is no record of a showing
+
+
+def _count(db: sqlite3.Connection, showing: Showing) -> None:
+    helped = showing.status == "completed"
+    if not db.execute("INSERT OR IGNORE INTO attempts VALUES (?)", (showing.entry,)).rowcount:
+        return
+    db.execute("UPDATE endings SET count = count + 1 WHERE is_done = ?", (helped,))
+    db.executemany(
+        """INSERT INTO uses VALUES (?, ?, 1, ?)
+        ON CONFLICT DO UPDATE SET id = coalesce(excluded.id, id), shown = shown + 1, helped = helped + excluded.helped""",
+        [(digest, id, helped) for digest, id in showing.shown.items()],
+    )
+
+
+def as_shown(texts: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Texts and their ids as a showing has them."""
+    return {digest(text): id for text, id in texts.items()}
