@@ -178,7 +178,7 @@ def test_nothing_is_no_repeat_of_nothing(text: str) -> None:
         "/" * 1_000_000,
         "not " * 250_000,
         "データ" * 300_000,
-    ],  # fmt: skip
+    ],
     ids=lambda text: repr(text[:6]),
 )
 def test_any_text_is_answered(text: str) -> None:

@@ -62,6 +62,7 @@ def test_the_labelled_lines_are_many_and_no_text_has_two_labels() -> None:
         ("/tmp/tmpab12cd/x.py:3: boom", "/tmp/tmpzz99/x.py:77:1: boom"),
         ("src/a/auth.py:12: boom", r"C:\Users\me\src\a\auth.py:9: boom"),
         ("open '/Users/Ann Lee/My Project/a.json'", "open '/srv/a.json'"),
+        ("at file:///home/me/a.mjs:3:1", "at file:///srv/x/a.mjs:14:2"),
         ("bad object 3f2a1bc", "bad object " + "0a1b2c3d" * 5),
         ("<Cart object at 0x7f3a2b1c0d>", "<Cart object at 0x10aF>"),
         ("task 6e0c1f9e-0d8a-4b7e-9d7b-0f3f4c2b1a00 died", "task 00000000-1111-4222-8333-444455556666 died"),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+    from typing import Any
 
 _NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 _SHORTEST = 8  # shorter ones are words like any others

@@ -12,12 +12,9 @@ from __future__ import annotations
 import math
 from heapq import nlargest
 
-from ralphtool.memory import background, likeness, masking
+from ralphtool.memory import background
 from ralphtool.memory.cache import Cache
-from ralphtool.memory.likeness import Match
 from ralphtool.memory.profile import Profile, Query, damped
-
-__all__ = ["Match", "Memory"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
+    from ralphtool.memory.likeness import Match
     from ralphtool.memory.meaning import Meaning
 
 _MOST_WORDS = 48  # of a query: the rarest ones
@@ -137,10 +135,14 @@ class Memory:
 
     def fingerprint(self, text: str) -> str:
         """The same for two error messages that differ only in what differs from time to time: paths, ids, times."""
+        from ralphtool.memory import masking  # searching needs neither this nor likeness
+
         return masking.fingerprint(text)
 
     def same(self, one: str, other: str) -> Match:
         """Whether two texts say the same: `same`, `likely`, `related` or `new`, and a score from 0 to 1."""
+        from ralphtool.memory import likeness, masking
+
         is_one = masking.fingerprint(one) == masking.fingerprint(other)
         return likeness.match(one, other, background.weight, same_fingerprint=is_one)
 
@@ -232,6 +234,7 @@ def _meaning(cache: Cache) -> Meaning | None:
 
     if not vectors.is_there():
         return None
+    from ralphtool.memory.likeness import Match
     from ralphtool.memory.meaning import Meaning
 
     return Meaning(cache)
