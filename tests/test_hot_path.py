@@ -43,6 +43,8 @@ COMMANDS: dict[str, tuple[list[str], set[str]]] = {
     "next-story": (["session", "next-story"], OPENSPEC),
     "context": (["context"], OPENSPEC | {"config", "verify"}),
 }
+# Asking the memory costs more: SQLite and regular expressions. Neither the history nor anything else comes with them.
+MEMORY = {"memory", "memory.background", "memory.cache", "memory.labels", "memory.profile", "memory.words"}
 FORMATS: dict[str, tuple[str, str, str, set[str]]] = {
     "prd": (
         "prd.json",
@@ -101,6 +103,14 @@ def test_a_command_imports_these_modules_and_no_other(project: Ralph, name: str)
     added = Recorded(project.begin()).added("agent", *arguments)
     assert ours(added) == wanted
     assert others(added) <= STANDARD
+
+
+def test_recall_imports_the_memory_and_not_the_history(project: Ralph) -> None:
+    assert project.begin().agent("learn", "The tests need make db first").exit_code == 0
+    assert project.agent("recall", "tests").json["learnings"]  # the index is made now
+    added = Recorded(project).added("agent", "recall", "tests")
+    assert ours(added) == EVERY | MEMORY | {"locks", "recall", "secrets"}
+    assert not {"typing", "msgspec", "json", "hashlib", "subprocess", "numpy"} & added
 
 
 @pytest.mark.parametrize("name", FORMATS)

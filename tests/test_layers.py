@@ -17,6 +17,12 @@ LAYERS = (
     ("files", "project"),
     ("bugs", "config", "learnings", "session"),
     ("locks", "specs", "verify"),
+    ("memory.background", "memory.cache", "memory.labels", "memory.masking", "memory.wordpiece", "memory.words"),
+    ("memory.likeness", "memory.minilm", "memory.profile"),
+    ("memory.vectors",),
+    ("memory.shelf",),
+    ("memory.meaning",),
+    ("memory",),
     ("lifecycle", "history.records"),
     ("history.schema", "history.kinds"),
     ("history.document", "history.journal"),
@@ -29,7 +35,9 @@ LAYERS = (
     ("guard.model", "guard.names", "guard.source"),
     ("guard.commands", "guard.heads", "guard.pairs", "guard.pythonchecks", "guard.spec", "guard.textchecks"),
     ("guard.coarse", "guard.compare", "guard.configs", "guard.languages", "guard.python"),
-    ("agents", "analyzer", "blockers", "events", "git", "guard", "keeper", "memory", "settings", "testresults"),
+    ("agents", "analyzer", "blockers", "events", "git", "guard", "keeper", "settings", "testresults", "usefulness"),
+    ("knowledge",),
+    ("recall", "review"),
     ("agents.program", "agents.rollout", "agents.trouble"),
     ("agents.lines", "agents.written"),
     ("agents.command", "agents.play", "away", "branch", "changes", "internals", "judge", "prompt", "transcript"),
@@ -56,7 +64,7 @@ LAYERS = (
     ("ui.tables",),
     ("ui.summary",),
     ("ui.live",),
-    ("mcpserver", "progresscli", "recordcli", "runcli"),
+    ("mcpserver", "memorycli", "progresscli", "recordcli", "runcli"),
     ("cli",),
     ("__main__",),
 )
@@ -108,6 +116,13 @@ THIRD_PARTY = {
     "limits": {"msgspec"},
     "locks": {"psutil"},
     "loop": {"msgspec"},
+    "knowledge": {"msgspec"},
+    "memorycli": {"click"},
+    "memory.meaning": {"numpy"},
+    "memory.minilm": {"numpy"},
+    "memory.shelf": {"numpy"},
+    "memory.vectors": {"numpy"},
+    "usefulness": {"msgspec"},
     "mcpserver": {"anyio", "mcp", "mcp_types"},
     "ours": {"msgspec"},
     "outcome": {"msgspec"},
@@ -116,6 +131,7 @@ THIRD_PARTY = {
     "prompt": {"msgspec"},
     "recordcli": {"click", "msgspec"},
     "recovery": {"msgspec"},
+    "review": {"msgspec"},
     "roster": {"msgspec"},
     "runcli": {"click", "msgspec"},
     "settings": {"msgspec"},
@@ -129,7 +145,7 @@ THIRD_PARTY = {
     "ui.tables": {"click", "rich"},
     "ui.terminal": {"click"},
 }
-FACES = {"__main__", "agentcli", "agents.play", "cli", "progresscli", "recordcli", "runcli"}
+FACES = {"__main__", "agentcli", "agents.play", "cli", "memorycli", "progresscli", "recordcli", "runcli"}
 VIEWS = {"ui", "ui.live", "ui.summary", "ui.tables", "ui.terminal"}
 RUNNERS = {
     "agents.aider",

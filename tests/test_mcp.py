@@ -29,6 +29,7 @@ PATIENCE = 60  # seconds; only what hangs needs them
 COMMANDS = {
     "context": "context",
     "status": "status",
+    "recall": "recall",
     "task_done": "task done",
     "learn": "learn",
     "pattern": "pattern",
@@ -174,7 +175,7 @@ def test_a_model_is_told_what_the_tools_are_and_take(ralph: Ralph) -> None:
             check_schema(name, tool.input_schema)
             assert tool.description
             assert tool.annotations
-            assert tool.annotations.read_only_hint is (name in ("context", "status"))
+            assert tool.annotations.read_only_hint is (name in ("context", "recall", "status"))
             assert tool.annotations.destructive_hint is False
         choices = {
             name: choices_in(tool.input_schema) for name, tool in listed.items() if choices_in(tool.input_schema)

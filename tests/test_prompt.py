@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from ralphtool.errors import InvalidValue
-from ralphtool.history.records import Learning, Pattern
 from ralphtool.judge import Claim, claim
+from ralphtool.knowledge import Remembered
 from ralphtool.prompt import Material, Prompt, build, fenced
 from ralphtool.specs import Scenario, Story, Task
 
@@ -27,9 +27,9 @@ def story(text: str = "Make a", description: str | None = None, title: str = "Fi
     return Story("1", title, tasks, description)
 
 
-def learnt(number: int, content: str, **more: Any) -> Learning:
-    fields: dict[str, Any] = {"type": "codebase-pattern", "source_prd_id": "add-login-1", "created_at": NOW, **more}
-    return Learning(id=f"learning-{number:04}", content=content, **fields)
+def learnt(number: int, text: str, **more: Any) -> Remembered:
+    fields: dict[str, Any] = {"type": "codebase-pattern", "sources": ("add-login-1",), "created_at": NOW, **more}
+    return Remembered(**{"id": f"learning-{number:04}", "kind": "learning", "text": text, **fields})
 
 
 def scenario(text: str) -> Scenario:
@@ -51,9 +51,7 @@ def full(text: str) -> dict[str, Any]:
         "failure": text,
         "guidance": text,
         "warnings": [text],
-        "learnings": [learnt(1, text)],
-        "noted": [text],
-        "patterns": [Pattern(id="pattern-0001", name=text, type="api-pattern", description=text, discovered_at=NOW)],
+        "memory": [learnt(1, text, sources=(text,)), learnt(2, text, id=None), learnt(3, text, kind="pattern")],
         "notes": text,
         "gates": [text],
     }
@@ -137,16 +135,25 @@ def test_a_chunk_names_its_task_alone() -> None:
     assert "Make a" not in text
 
 
-def test_workarounds_come_first_and_the_newest_of_each() -> None:
+def test_what_is_remembered_stands_in_its_order_and_tells_where_it_comes_from() -> None:
     known = [
-        learnt(1, "old pattern"),
-        learnt(2, "new pattern", created_at="2025-06-01T00:00:00Z"),
-        learnt(3, "workaround", type="error-workaround", created_at="2024-01-01T00:00:00Z"),
+        learnt(3, "- a way around"),
+        learnt(1, "a note", id=None, sources=("story 2",)),
+        learnt(2, "a fact", sources=("add-login-1", "add-login-4")),
+        learnt(1, "Names: all small", kind="pattern", id="pattern-0001", sources=()),
     ]
-    prompt = made(learnings=known, noted=["earlier in this run", "just now"])
-    order = positions(prompt.text, "just now", "earlier in this run", "- workaround", "new pattern", "old pattern")
+    prompt = made(memory=known)
+    order = positions(
+        prompt.text,
+        "\n- - a way around (add-login-1)\n",
+        "\n- a note (story 2)\n",
+        "\n- a fact (add-login-1, add-login-4)\n",
+        "\n## Patterns of this code base\n",
+        "\n- Names: all small\n",
+    )
     assert order == sorted(order)
-    assert prompt.shown == ("learning-0003", "learning-0002", "learning-0001")
+    assert prompt.shown == tuple(known)
+    assert "left out" not in prompt.text
 
 
 # --- nothing that others wrote passes for ours ------------------------------------------------------
@@ -224,10 +231,16 @@ def test_nothing_breaks_out_of_its_fence(text: str, budget: int) -> None:
     check_hostile(f"{text}x", budget)
 
 
+def without_memory(lines: list[str]) -> str:
+    """Where the budget is small there is no room for what was learnt: its titles may be missing."""
+    text = "\n".join(filter(None, lines))
+    return re.sub(r"(?m)^## (Patterns of this code base|What was learnt before)\nfence\n", "", text)
+
+
 def check_hostile(text: str, budget: int) -> None:
     prompt = made(**full(text), budget_tokens=budget).text
     harmless = made(**full("harmless")).text
-    assert outside(prompt) == outside(harmless)
+    assert without_memory(outside(prompt)) == without_memory(outside(harmless))
     tokens = [line for line in prompt.splitlines() if line.startswith("token:")]
     assert tokens[-1] == f"token: {TOKEN}"
     assert prompt.count(TOKEN) == 1
@@ -290,11 +303,27 @@ def test_what_was_left_out_says_so_in_its_place() -> None:
 
 def test_learnings_that_do_not_fit_are_counted() -> None:
     known = [learnt(number, f"learning number {number} " + "x" * 400) for number in range(1, 101)]
-    prompt = made(learnings=known, memory_tokens=1_000)
+    prompt = made(memory=known, known=5_000, memory_tokens=1_000)
     assert 5 <= len(prompt.shown) <= 10
-    assert f"[{100 - len(prompt.shown)} more learnings left out here]" in prompt.text
-    assert "the learnings" in prompt.cut
-    assert all(f"learning number {int(id[-4:])} " in prompt.text for id in prompt.shown)
+    assert f"[{5_000 - len(prompt.shown)} more left out here: `ralphtool agent recall " in prompt.text
+    assert "the memory" in prompt.cut
+    assert list(prompt.shown) == known[: len(prompt.shown)]
+    assert len(prompt.text) - len(made().text) <= 4_000 + 100, "the budget holds, but for a title and its fence"
+
+
+def test_without_a_budget_nothing_is_shown_and_that_is_told() -> None:
+    prompt = made(memory=[learnt(1, "a fact")], known=1, memory_tokens=0)
+    assert prompt.shown == ()
+    assert "a fact" not in prompt.text
+    assert "[1 more left out here" in prompt.text
+
+
+def test_a_long_learning_leaves_room_for_others() -> None:
+    prompt = made(memory=[learnt(1, "x" * 50_000), learnt(2, "a fact")], known=2, memory_tokens=400)
+    assert len(prompt.shown) == 2
+    assert "x… " not in prompt.text
+    assert f"{'x' * 800} … [49200 characters more]" in prompt.text
+    assert "- a fact" in prompt.text
 
 
 def test_the_newest_notes_are_kept() -> None:
@@ -311,9 +340,9 @@ def test_the_tasks_are_there_however_small_the_budget(what: str, budget: int) ->
     many = [learnt(number, "word") for number in range(1, 2_000)]
     changed: dict[str, dict[str, Any]] = {
         "description": {"story": story(description=long)},
-        "learnings": {"learnings": many},
+        "learnings": {"memory": many, "known": 2_000},
     }
-    everything = full(long) | {"story": story(description=long), "learnings": many}
+    everything = full(long) | {"story": story(description=long), "memory": many}
     prompt = made(**changed.get(what, everything if what == "everything" else {what: long}), budget_tokens=budget).text
     for task in ("[ ] 1.1 Make a\n", "[ ] 1.2 Make b\n"):
         assert task in prompt

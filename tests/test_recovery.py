@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from ralphtool import blockers, memory
+from ralphtool import blockers
 from ralphtool.history import Seen
 from ralphtool.history.records import Entry, IterationContext, Observation
 from ralphtool.judge import Verdict
+from ralphtool.memory import masking, profile
 from ralphtool.recovery import Past, Policy, Workaround, decide, find_workaround
 
 NOW = "2025-01-15T10:30:00Z"
@@ -28,7 +29,9 @@ TOO_BIG = structs.replace(FAILED, too_big=True)
 BROKEN = structs.replace(FAILED, is_broken=True)
 FIRST = Past(attempts=1, open_tasks=3)
 REAL: dict[str, Any] = {"blocker_is_real": True, "blocker_check": "the variable API_KEY is missing"}
-KNOWN: dict[str, Any] = {"workaround": "run make clean first", "workaround_from": "learning-0001"}
+LIKE = Workaround("run make clean first", "learning-0001")
+KNOWN: dict[str, Any] = {"workaround": LIKE}
+SURE: dict[str, Any] = {"workaround": structs.replace(LIKE, is_certain=True)}
 SAME: dict[str, Any] = {"attempts": 2, "last_status": "failed", "last_failure": FAILED.summary}
 PART: dict[str, Any] = {"attempts": 2, "last_status": "partial", "last_failure": "something else"}
 
@@ -80,7 +83,7 @@ TABLE: list[tuple[str, Verdict, dict[str, Any], int, str]] = [
     ("the same failure in chunks", FAILED, SAME | {"in_chunks": True}, 3, "fix-state"),
     ("the same failure, a workaround is known", FAILED, SAME | KNOWN, 3, "fix-state"),
     ("another failure", FAILED, SAME | {"last_failure": "`make lint` is newly red: exit status 2"}, 3, "retry"),
-    ("the same with another number", FAILED, SAME | {"last_failure": FAILED.summary + "77"}, 3, "fix-state"),
+    ("the same with another number", FAILED, SAME | {"last_failure": FAILED.summary + " (77.1s)"}, 3, "fix-state"),
     ("no failure before", FAILED, {"last_failure": None}, 3, "retry"),
     # Every part is progress, and is kept: going back to the checkpoint would throw it away.
     ("a part like the last part", PARTIAL, PART | {"open_tasks": 1, "last_failure": PARTIAL.summary}, 3, "retry"),
@@ -108,13 +111,19 @@ def test_what_was_no_failure_needs_no_recovery(status: Any, action: str) -> None
     assert (decision.action, decision.guidance) == (action, "")
 
 
+def failed_with(summary: str) -> Verdict:
+    return structs.replace(FAILED, summary=summary)
+
+
 def guided(verdict: Verdict, **past: Any) -> str:
     return decide(verdict, structs.replace(FIRST, **past), Policy()).guidance
 
 
 def test_the_guidance_is_what_helps_most() -> None:
     assert guided(FAILED) == FAILED.summary
-    assert guided(FAILED, **KNOWN) == "run make clean first"
+    assert guided(FAILED, **SURE) == "run make clean first"
+    assert guided(FAILED, **KNOWN).startswith(FAILED.summary), "what is only like it is a suggestion"
+    assert guided(FAILED, **KNOWN).endswith("run make clean first")
     none = {"blocker_is_real": False, "blocker_check": "the file a.txt is there"}
     assert "the file a.txt is there" in guided(BLOCKED, **none)
     assert "another way" in guided(FAILED, **SAME)
@@ -126,6 +135,10 @@ def test_the_reason_names_what_decided() -> None:
     assert "the variable API_KEY is missing" in decide(BLOCKED, structs.replace(FIRST, **REAL), Policy()).reason
     assert "3 attempts" in decide(FAILED, structs.replace(FIRST, attempts=3), Policy()).reason
     assert "learning-0001" in decide(FAILED, structs.replace(FIRST, **KNOWN), Policy()).reason
+    assert "the same was solved" not in decide(FAILED, structs.replace(FIRST, **KNOWN), Policy()).reason
+    assert (
+        "the same was solved before (learning-0001)" in decide(FAILED, structs.replace(FIRST, **SURE), Policy()).reason
+    )
     assert "1 attempt left" in decide(FAILED, structs.replace(FIRST, attempts=2), Policy()).reason
     assert "2 attempts left" in decide(FAILED, FIRST, Policy()).reason
 
@@ -151,8 +164,7 @@ pasts = st.builds(
     is_optional=st.booleans(),
     blocker_is_real=st.sampled_from([True, False, None]),
     blocker_check=words,
-    workaround=st.none() | words,
-    workaround_from=words,
+    workaround=st.none() | st.builds(Workaround, words, words, st.booleans()),
 )
 
 
@@ -380,7 +392,7 @@ def test_any_text_can_be_checked(text: str) -> None:
 @pytest.mark.parametrize(
     ("one", "other", "are_same"),
     [
-        ("exit status 2", "exit status 3", True),
+        ("exit status 2", "exit status 3", False),
         ("took 0.31s at 0xdeadbeef", "took 12.5s at 0x00c0ffee", True),
         ("Red:  make\n", "red: make", True),
         ("", "", True),
@@ -389,31 +401,39 @@ def test_any_text_can_be_checked(text: str) -> None:
         ("failed", "", False),
     ],
 )
-def test_two_failures_are_the_same_but_for_numbers(one: str, other: str, are_same: bool) -> None:
-    assert memory.same(one, other) is are_same
-    assert memory.same(other, one) is are_same
+def test_two_failures_are_the_same_but_for_what_is_volatile(one: str, other: str, are_same: bool) -> None:
+    assert (masking.fingerprint(one) == masking.fingerprint(other)) is are_same
+    again = decide(failed_with(one), structs.replace(FIRST, last_failure=other), Policy())
+    assert (again.action == "fix-state") is (are_same and bool(other))
 
 
 @settings(deadline=None)
 @given(st.text(), st.text())
 def test_likeness_is_a_share_and_the_same_from_both_sides(one: str, other: str) -> None:
-    assert 0.0 <= memory.overlap(one, other) <= 1.0
-    assert memory.overlap(one, other) == memory.overlap(other, one)
-    assert memory.same(one, one)
+    assert 0.0 <= profile.shared(one, other) <= 1.0 + 1e-9
+    assert profile.shared(one, other) == pytest.approx(profile.shared(other, one))
 
 
 def test_likeness_is_about_words() -> None:
-    assert memory.overlap("database connection refused", "Connection refused: DATABASE!") == 1.0
-    assert memory.overlap("database connection refused", "the database is slow") == 0.5
-    assert memory.overlap("the database is a database", "database") == 0.0  # one word is not enough to tell
-    assert memory.overlap("it is not for the", "it is not for the") == 0.0
-    assert memory.overlap("tests ticked", "entirely different words") == 0.0
-    assert memory.overlap("", "") == 0.0
+    assert profile.shared("database connection refused", "Connection refused: DATABASE!") == pytest.approx(1.0)
+    assert 0.4 < profile.shared("database connection pool exhausted", "the pool of database connections is slow") < 1.0
+    assert profile.shared("the database is slow", "database is slow today") == 0.0  # two words are not enough to tell
+    assert profile.shared("it is not for the", "it is not for the") == 0.0
+    assert profile.shared("", "") == 0.0
 
 
-def test_the_closest_is_the_most_alike_and_of_equals_the_last() -> None:
-    items = ["red green blue", "red green blue black", "red green blue", "white"]
-    assert memory.closest("red green blue black", items, str) == "red green blue"
-    assert memory.closest("red green blue black", items[:2], str) == "red green blue black"
-    assert memory.closest("yellow purple", items, str) is None
-    assert memory.closest("red", [], str) is None
+def test_the_most_alike_is_taken_and_of_equals_the_last() -> None:
+    learnings = [("red green blue", "first"), ("red green blue black", "second"), ("red green blue black", "third")]
+    for known, source in ((learnings, "third"), (learnings[:2], "second"), (learnings[:1], "first")):
+        assert find_workaround("red green blue black", [], solved_by(), known) == Workaround(known[-1][0], source)
+
+
+def test_only_the_same_error_is_certain() -> None:
+    port = "connect ECONNREFUSED 127.0.0.1:5432 (pid 4711)"
+    seen = [blocked("storage", "connect ECONNREFUSED 127.0.0.1:5432 (pid 99)")]
+    found = find_workaround(f"blocked: {port}\n{port}", seen, solved_by(SOLVED), [])
+    assert found
+    assert found.is_certain
+    found = find_workaround(PORT, [blocked("storage", "database refuses connections")], solved_by(SOLVED), [])
+    assert found
+    assert not found.is_certain

@@ -35,6 +35,7 @@ class Change:
         self.standing: Standing = standing.load(root, name)
         self._completed: list[str] = []
         self._observed = 0
+        self._recalled = 0
         self._answers: Counter[str] = Counter()
         self._given: set[str] | None = None  # stories that were ticked before anybody tried them
 
@@ -67,11 +68,16 @@ class Change:
             held.save()
             self._completed = list(held.state["completed_tasks"])
             self._observed = len(held.state["observations"])
+            self._recalled = len(_recalled(held.state))
 
     def observed(self) -> list[State]:
         """What the agent of this iteration observed."""
         found: list[State] = self.state()["observations"][self._observed :]
         return found
+
+    def recalled(self) -> list[str]:
+        """The ids of what the agent of this iteration asked the memory for, and was told."""
+        return _recalled(self.state())[self._recalled :]
 
     def take_back_ticks(self) -> None:
         """The work of this iteration is not kept, so what it ticked is open again."""
@@ -156,3 +162,8 @@ class Change:
         self.save()
         standing.put_away(path)
         return False
+
+
+def _recalled(state: State) -> list[str]:
+    found = state.get("recalled")
+    return [id for id in found if isinstance(id, str)] if isinstance(found, list) else []

@@ -61,6 +61,7 @@ class _Commands(click.Group):
 
     elsewhere: ClassVar = {
         "progress": "ralphtool.progresscli:progress",
+        "memory": "ralphtool.memorycli:memory",
         "migrate": "ralphtool.progresscli:migrate_command",
         "run": "ralphtool.runcli:run",
         "explain": "ralphtool.recordcli:explain",

@@ -15,7 +15,7 @@ from msgspec import Struct
 from ralphtool import session, usefulness
 from ralphtool.history import kinds
 from ralphtool.memory import Memory
-from ralphtool.recall import INDEX, NOTE, label, note_id, note_label
+from ralphtool.memory.labels import INDEX, NOTE, label, note_id, note_label
 from ralphtool.usefulness import Use, Uses
 
 if TYPE_CHECKING:

@@ -9,11 +9,24 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, structs
 
-from ralphtool import analyzer, blockers, judge, learnings, lifecycle, outcome, prompt, recovery, secrets, specs, usefulness
+from ralphtool import (
+    analyzer,
+    blockers,
+    judge,
+    learnings,
+    lifecycle,
+    outcome,
+    prompt,
+    recovery,
+    secrets,
+    specs,
+    usefulness,
+)
 from ralphtool.executors import Assignment, Report
 from ralphtool.history import notes
 from ralphtool.knowledge import Knowledge, Wanted
 from ralphtool.limits import Budget
+from ralphtool.memory.labels import NOTE
 from ralphtool.outcome import Iteration
 from ralphtool.roster import Roster
 from ralphtool.standing import path_of_question
@@ -88,6 +101,7 @@ class Loop:
             dependencies = [self.change.prd_id(id) for id in story.depends_on]
             assignment = self._assignment(story, before)
             report = self._executed(assignment)
+            assignment = self._with_recalled(assignment)
             observations = tuple(outcome.observation(one) for one in self.change.observed())
             verdict = self._judge(story, assignment, report, observations)
             decision, check = self._decide(story, assignment, verdict, before)
@@ -259,6 +273,12 @@ class Loop:
         if is_cut_off and not judge.is_transient(report) and self.budget.is_used_up:
             return structs.replace(report, ending="stopped")
         return report
+
+    def _with_recalled(self, assignment: Assignment) -> Assignment:
+        """What an agent asked for and was told counts as shown, like what its prompt had."""
+        told = self.knowledge.memory.get(self.change.recalled())
+        shown = usefulness.as_shown({text: _history_id(id) for id, (text, _) in told.items()})
+        return structs.replace(assignment, shown={**shown, **assignment.shown})
 
     # --- judging and deciding -------------------------------------------------------------------
 
@@ -485,6 +505,10 @@ class Loop:
             advice.append({"say": "look at the work", "run": f"git log -p {branch}"})
             advice.append({"say": "take it into your working tree", "run": f"ralphtool finish {name} --squash"})
         return advice
+
+
+def _history_id(id: str) -> str | None:
+    return None if id.startswith(NOTE) else id
 
 
 def _why_not(report: Report) -> str:

@@ -10,6 +10,7 @@ import os
 
 from ralphtool import files, quickjson, secrets
 from ralphtool.memory import Memory
+from ralphtool.memory.labels import INDEX, note_id, note_label
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
     from ralphtool.session import State
 
-INDEX = "memory.index"
-NOTE = "note/"  # ids of what a session has recorded and not written out yet: note/SESSION/NUMBER
 MOST = 10
 
 
@@ -90,20 +89,6 @@ def _add_notes(memory: Memory, session_id: str, notes: Sequence[State]) -> None:
     }
     if fresh:
         memory.add_all([(id, one["description"]) for id, one in fresh.items()], map(note_label, fresh.values()))
-
-
-def note_id(session_id: str, number: int) -> str:
-    return f"{NOTE}{session_id}/{number}"
-
-
-def note_label(note: State) -> str:
-    source = f"story {note['story_id']}" if note.get("story_id") else ""
-    return label("learning", str(note.get("type") or ""), source, str(note.get("timestamp") or ""))
-
-
-def label(kind: str, type: str, source: str, created_at: str) -> str:
-    """What is kept with a text in the index."""
-    return quickjson.dumps({"kind": kind, "type": type, "source": source, "created_at": created_at})
 
 
 def _read(label: str) -> State:

@@ -106,9 +106,7 @@ class Uses:
         return start + len(whole)
 
     def of(self, digests: Iterable[str]) -> dict[str, Use]:
-        wanted = list(digests)
-        places = ", ".join("?" * len(wanted))
-        rows = self._cache.ask(f"SELECT digest, shown, helped FROM uses WHERE digest IN ({places})", *wanted)
+        rows = self._cache.select("digest, shown, helped", "uses", "digest", list(digests))
         return {digest: Use(shown, helped) for digest, shown, helped in rows}
 
     def usual(self) -> float:
@@ -138,8 +136,8 @@ def _count(db: sqlite3.Connection, showing: Showing) -> None:
         return
     db.execute("UPDATE endings SET count = count + 1 WHERE is_done = ?", (helped,))
     db.executemany(
-        """INSERT INTO uses VALUES (?, ?, 1, ?)
-        ON CONFLICT DO UPDATE SET id = coalesce(excluded.id, id), shown = shown + 1, helped = helped + excluded.helped""",
+        """INSERT INTO uses VALUES (?, ?, 1, ?) ON CONFLICT DO UPDATE
+        SET id = coalesce(excluded.id, id), shown = shown + 1, helped = helped + excluded.helped""",
         [(digest, id, helped) for digest, id in showing.shown.items()],
     )
 

@@ -149,6 +149,21 @@ class History(Store):
         self.write(make)
         return found[-1]
 
+    def forget(self, ids: Iterable[str], why: str, besides: str | None = None) -> None:
+        """Marks learnings as ones that hold no longer, all at once or none. `besides` has to be there and hold."""
+        wanted = list(ids)
+
+        def make(state: State) -> Batch:
+            found = {id: state.catalog.learning(id) for id in [*wanted, *([besides] if besides else [])]}
+            for id, learning in found.items():
+                if learning is None or not learning.still_valid:
+                    is_old = "holds no longer already" if learning else "is not there"
+                    raise InvalidValue(f"{shorten(id)} {is_old}: `ralphtool memory` lists the learnings that hold")
+            gone = [learning for id, learning in found.items() if learning and id != besides]
+            return Batch(invalidated=tuple(Invalidation(_about(one), why) for one in gone))
+
+        self.write(make)
+
     def count_references(self, ids: Iterable[str]) -> None:
         """Counts that these learnings have been put into a prompt once more."""
         wanted = Counter(ids)

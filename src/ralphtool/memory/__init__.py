@@ -96,9 +96,7 @@ class Memory:
 
     def get(self, ids: Iterable[str]) -> dict[str, tuple[str, str]]:
         """These texts with their labels, as far as they are there."""
-        keys = [_key(id) for id in ids]
-        places = ", ".join("?" * len(keys))
-        rows = self.cache.ask(f"SELECT id, text, label FROM texts WHERE id IN ({places})", *keys)
+        rows = self.cache.select("id, text, label", "texts", "id", [_key(id) for id in ids])
         return {_id(key): (_text(text), label) for key, text, label in rows}
 
     def fact(self, name: str) -> str:
@@ -151,7 +149,7 @@ class Memory:
         found = self.get(id for id, _ in self.search(text, _REPEATS))
         matches = {id: self.same(text, other) for id, (other, _) in found.items()}
         same = [id for id, match in matches.items() if match.level == "same"]
-        return max(same, key=lambda id: matches[id].score, default=None)
+        return max(same, key=lambda one: matches[one].score, default=None)
 
     def _candidates(self, profile: Profile, count: int) -> tuple[dict[str, float], list[int]]:
         """The words that matter with their weights, and the texts which share the most of them."""
@@ -184,8 +182,7 @@ class Memory:
         }
 
     def _rows(self, columns: str, numbers: Sequence[int]) -> list[Any]:
-        places = ", ".join("?" * len(numbers))
-        return self.cache.ask(f"SELECT {columns} FROM texts WHERE num IN ({places})", *numbers)
+        return self.cache.select(columns, "texts", "num", numbers)
 
 
 def _mixed(by_words: dict[int, float], near: dict[int, float]) -> dict[int, float]:
@@ -208,9 +205,7 @@ def _weight(word: str, texts: Sequence[int], count: int) -> float:
     return math.log(1 + (count + _PRIOR - having + 0.5) / (having + 0.5))
 
 
-def _insert(
-    db: sqlite3.Connection, key: bytes, text: str, label: str, profile: Profile, vector: bytes | None
-) -> None:
+def _insert(db: sqlite3.Connection, key: bytes, text: str, label: str, profile: Profile, vector: bytes | None) -> None:
     terms = " ".join(profile.counts)
     times = bytes(min(255, count) for count in profile.counts.values())
     values = (key, text.encode("utf-8", "surrogatepass"), label, terms, times, profile.length, profile.norm, vector)
@@ -234,7 +229,6 @@ def _meaning(cache: Cache) -> Meaning | None:
 
     if not vectors.is_there():
         return None
-    from ralphtool.memory.likeness import Match
     from ralphtool.memory.meaning import Meaning
 
     return Meaning(cache)

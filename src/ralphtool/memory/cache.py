@@ -12,7 +12,7 @@ import stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any, TypeVar
 
     Result = TypeVar("Result")
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _OURS = 0x52414C50  # in the head of the file: RALP
 _FORMAT = 1  # another one is made anew; to be raised when words are found otherwise than before
 _PATIENCE = 2.0  # seconds for somebody else's writing
+_AT_ONCE = 500  # values in one question: SQLite has a limit
 _TABLES = """\
 CREATE TABLE texts (num INTEGER PRIMARY KEY, id BLOB UNIQUE, text BLOB, label TEXT, terms TEXT, times BLOB,
   length INTEGER, norm REAL, vector BLOB);
@@ -55,6 +56,15 @@ class Cache:
 
     def ask(self, question: str, *values: Any) -> list[Any]:
         return self._patiently(lambda db: db.execute(question, values).fetchall())
+
+    def select(self, columns: str, table: str, key: str, values: Sequence[Any]) -> list[Any]:
+        """The rows whose key is one of these, of which there may be any number."""
+        rows: list[Any] = []
+        for start in range(0, len(values), _AT_ONCE):
+            part = values[start : start + _AT_ONCE]
+            places = ", ".join("?" * len(part))
+            rows += self.ask(f"SELECT {columns} FROM {table} WHERE {key} IN ({places})", *part)
+        return rows
 
     def change(self, work: Callable[[sqlite3.Connection], object]) -> None:
         """Does something as one step: after a kill all of it is there, or nothing."""

@@ -115,7 +115,7 @@ _QUOTES = dict.fromkeys([*b"\"'`", 0xB4, *range(0x2018, 0x2020)])
 _BULLETS = dict.fromkeys([0x2022, 0x203A, 0xD7, *range(0x2190, 0x21FF), *range(0x23AF, 0x23B0)], " ")
 _BOXES = dict.fromkeys([*range(0x2500, 0x2600), *range(0x2713, 0x2719), *range(0x276C, 0x2772), 0x27A4], " ")
 _DECORATION: dict[int, str | None] = {**_QUOTES, **_BULLETS, **_BOXES}
-# Not \x00, which a text can have: what is left of it is dropped as well.
+# Private, and neither a letter nor a blank: where a text has it, it goes as the placeholders do.
 _MARK = "\ue000"
 _PADDED = rf"\[\s++(?={_MARK})"
 # Both begin with a character of their own, which the search can look for quickly, and only then look behind it.
@@ -241,7 +241,7 @@ def _is_code(match: re.Match[str]) -> bool:
     if not number.lstrip("+-").isdigit() and not (number.startswith("0x") and len(number) == 10):
         return False
     word = _compiled(_LAST_WORD).search(before)
-    if word and _counts_as_code(word, before, number, text[match.end() : match.end() + 4]):
+    if word and _counts_as_code(word, before, text[match.end() : match.end() + 4]):
         return True
     return _compiled(_STATUS).fullmatch(number) is not None and _is_status(word, match)
 
@@ -252,13 +252,12 @@ def _is_numbered(name: str) -> bool:
     return (len(word) > 1 and word.isupper()) or word.lower().endswith(_NUMBERED)
 
 
-def _counts_as_code(word: re.Match[str], before: str, number: str, after: str) -> bool:
+def _counts_as_code(word: re.Match[str], before: str, after: str) -> bool:
     name = word[1].lower()
     if name in ("with", "value", "of", "returned"):
         return "exit" in before.lower() or after == " exi"
-    if (
-        name == "error"
-    ):  # with a colon it begins a sentence, with a bracket it is a level; before a rule stands a process's number
+    if name == "error":
+        # with a colon it begins a sentence, with a bracket it is a level; before a rule stands a process's number
         return not set(word[2]) & {":", "["} and after != " ---"
     return name in _CODES or word[1].endswith(("Code", "Status"))
 

@@ -50,8 +50,10 @@ class Meaning:
         """A vector for each text, as it is stored."""
         return [packed(row) for row in vectors.of([text[:_COMPARED] for text in texts])] if texts else []
 
-    def asked(self, text: str) -> Asked:
+    def asked(self, text: str) -> Asked | None:
         self._read_on()
+        if not len(self._shelf):
+            return None  # the model need not even be loaded
         return Asked(self._shelf, vectors.of([text[:_COMPARED]])[0])
 
     def _read_on(self) -> None:

@@ -122,7 +122,7 @@ def stem(word: str) -> str:
     if len(word) <= 3 or not (word.isascii() and word.isalpha()):
         return word
     word = _without_derivation(_without_inflection(_singular(word)))
-    return word[:-1] if word.endswith("e") and len(word) > 4 else word
+    return word[:-1] if word.endswith("e") and len(word) > 3 else word
 
 
 def _singular(word: str) -> str:
@@ -137,7 +137,7 @@ def _without_inflection(word: str) -> str:
     for ending in ("ing", "ed"):
         if word.endswith(ending) and len(word) - len(ending) >= 3:
             word = word[: -len(ending)]
-            return word[:-1] if word[-1] == word[-2] and word[-1] not in "lsz" else word
+            return word[:-1] if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz" else word
     return word
 
 
@@ -171,7 +171,7 @@ def _words(chunk: str) -> list[str]:
     parts = _PART.findall(chunk[: _LONGEST * 8])
     if len(parts) == 1:
         return _known(parts[0].lower())
-    found = [chunk.lower()[:_LONGEST]]
+    found = [stem(chunk.lower()[:_LONGEST])]
     runs = _RUN.findall(chunk[: _LONGEST * 8])
     if len(runs) > 1:
         found += [run.lower()[:_LONGEST] for run in runs if len(_PART.findall(run)) > 1]
