@@ -18,6 +18,7 @@ from ralphtool.memory.profile import Profile, Query, damped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import os
     import sqlite3
     from collections.abc import Iterable, Sequence
     from typing import Any
@@ -39,7 +40,7 @@ _PRIOR = 250  # the background counts as much as so many texts
 class Memory:
     """Texts under ids. With a path they are there after reopening; the file is a cache that can be made anew."""
 
-    def __init__(self, path: str | None = None, *, by_meaning: bool | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str] | None = None, *, by_meaning: bool | None = None) -> None:
         """`by_meaning` says whether sentences are compared by their meaning too; unsaid, where that is installed."""
         self.cache = Cache(path)
         self._meaning = _meaning(self.cache) if by_meaning or by_meaning is None else None

@@ -42,9 +42,9 @@ INSERT INTO words (words, rank) VALUES ('automerge', 16);
 class Cache:
     """One connection to the file, or to a database in memory that stands in for it."""
 
-    def __init__(self, path: str | None) -> None:
-        self.path = path
-        self._db = (_opened(path) if path and _is_free(path) else None) or _in_memory()
+    def __init__(self, path: str | os.PathLike[str] | None) -> None:
+        self.path = os.fspath(path) if path is not None else None
+        self._db = (_opened(self.path) if self.path and _is_free(self.path) else None) or _in_memory()
 
     def close(self) -> None:
         self._db.close()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     Weight = Callable[[str], float]
 
-COSINE, BM25, GRAMS = 0.3, 0.55, 0.15  # how much each way to compare counts
+COSINE, BM25, GRAMS = 0.3, 0.5, 0.2  # how much each way to compare counts
 _SATURATION, _LENGTH_MATTERS = 1.5, 0.75  # BM25's k1 and b
 _LONG, _FEWEST_SHARED = 10_000, 3
 _COMPARED = 600  # characters by which texts are compared letter by letter
