@@ -27,6 +27,7 @@ from typing import Any
 import bench_agents
 import bench_history
 import bench_loop
+import bench_memory
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 OPENSPEC = CHECKOUT / ".tools/openspec/node_modules/.bin/openspec"
@@ -60,6 +61,7 @@ ROWS = (
     Row("agent status / python -I -c pass", INSTRUCTIONS, "status", "python", 2.1),
     Row("agent context, 500 tasks, configured / python -I -c pass", TIME, "context", "python", 2.8),
     Row("agent context, 500 tasks, inferred / python -I -c pass", TIME, "context inferred", "python", 2.8),
+    Row("agent recall, 1,000 learnings in the memory / python -I -c pass", TIME, "recall", "python", 4.0),
     Row("agent learn / bash with flock, jq and sync", TIME, "learn", "bash", 1.0),
     Row("agent learn / openspec status --json", TIME, "learn", "openspec", 0.1),
     Row("agent learn, 1000 buffered / 10 buffered", TIME, "learn 1000", "learn", 1.3),
@@ -109,6 +111,11 @@ def contenders(top: Path) -> dict[str, Contender]:
         "context": big.session(top / "context", learnings=10, configured=True).agent("context"),
         "context inferred": big.session(top / "inferred", learnings=10).agent("context"),
     }
+    knowing = small.session(top / "recall", learnings=10)
+    bench_memory.Bench(top).teach(knowing.root, 1_000)
+    ralph["recall"] = knowing.agent(
+        "recall", TEXT
+    )  # which brings its index up to date before anybody looks at the clock
     bash = small.session(top / "bash", learnings=10)
     openspec = small.session(top / "openspec", learnings=10)
     return {
@@ -283,6 +290,10 @@ def show(results: list[dict[str, Any]]) -> None:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench", description="Measures the agent's commands.")
+    parser.add_argument(
+        "part", nargs="?", choices=["memory"], help="`memory`: does it help? (without it: all that is timed)"
+    )
+    parser.add_argument("--meaning", action="store_true", help="with `memory`: by meaning too, which takes much longer")
     parser.add_argument("--rounds", type=int, default=60, metavar="N", help="rounds of timing (default: 60)")
     parser.add_argument("--only", default="", metavar="WORD", help="rows that contain WORD; `import` shows imports")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -298,6 +309,8 @@ def picked(word: str) -> list[Row]:
 
 def main() -> int:
     chosen = arguments()
+    if chosen.part == "memory":
+        return bench_memory.helps(as_json=chosen.json, by_meaning=chosen.meaning)
     rows = picked(chosen.only)
     with tempfile.TemporaryDirectory(prefix="ralphtool-bench-") as top:
         print("installing ralphtool as a wheel, then measuring: about ten minutes …", file=sys.stderr)
@@ -306,6 +319,7 @@ def main() -> int:
         results += bench_history.measure(Path(top), chosen.rounds, chosen.only)
         results += bench_loop.measure(Path(top), chosen.rounds, chosen.only)
         results += bench_agents.measure(Path(top), chosen.rounds, chosen.only)
+        results += bench_memory.measure(Path(top), chosen.rounds, chosen.only)
     if not results:
         raise SystemExit(f"no row contains {chosen.only!r}")
     if chosen.json:

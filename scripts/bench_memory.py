@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import random
 import re
@@ -21,10 +20,10 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property, partial
 from itertools import accumulate, count
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,7 @@ from ralphtool.knowledge import Knowledge, Remembered, Remembrance, Wanted
 from ralphtool.memory import Memory
 from ralphtool.specs import Story, Task
 
-SEEDS = (1, 2, 3, 4, 5)
+SEEDS = (1, 2, 3, 4, 5, 6)
 KNOWN = 400  # learnings in the history that don't matter
 NOTED = 3  # and of each story
 LEARNING, NEEDING = 3, 8  # stories that learn a fact, and that need one
@@ -47,7 +46,20 @@ FROM_BEFORE = 3  # facts that stand in the history when a run begins
 BUDGET = 600  # tokens of the prompt's memory section
 WORDINGS = ("near", "long", "other", "far")
 WEIGHTS = Path(__file__).resolve().parent.parent / ".tools/weights"
-CODES = ("quartz", "heron", "maple", "cobalt", "ember", "willow", "onyx", "falcon", "saffron", "tundra", "velvet", "zephyr")
+CODES = (
+    "quartz",
+    "heron",
+    "maple",
+    "cobalt",
+    "ember",
+    "willow",
+    "onyx",
+    "falcon",
+    "saffron",
+    "tundra",
+    "velvet",
+    "zephyr",
+)
 
 
 # --- what fills the memory section ------------------------------------------------------------------
@@ -100,7 +112,7 @@ def run_in_this_way(way: str) -> int:
     """`ralphtool run --json`, in a process of its own."""
     if WAYS[way] is ByMeaning:
         sys.path.append(str(WEIGHTS))
-    loop.Knowledge = WAYS[way]  # type: ignore[misc]
+    setattr(loop, "Knowledge", WAYS[way])  # noqa: B010 - what a module imports is not its to give, say the types
     return cli.main(["run", "--json"])
 
 
@@ -157,7 +169,9 @@ class Project:
     def _useless(self, number: int) -> list[str]:
         found: set[str] = set()
         while len(found) < number:
-            words = {name: self._random.choice(self._noise[name]) for name in ("things", "module", "place", "tool", "file")}
+            words = {
+                name: self._random.choice(self._noise[name]) for name in ("things", "module", "place", "tool", "file")
+            }
             template = self._random.choice(self._noise["templates"])
             text = template.format(number=self._random.randrange(2, 90), **words)
             found.add(text[0].upper() + text[1:])
@@ -277,16 +291,18 @@ def _environment(top: Path) -> dict[str, str]:
     return {**names, "PATH": path, "LANG": "C.UTF-8", "HOME": str(top), "TMPDIR": str(top / "tmp")}
 
 
-_SECTION = re.compile(r"^## (?:What was learnt before|Patterns of this code base)\n\n(`{3,})text\n.*?\n\1$", re.S | re.M)
+_SECTION = re.compile(
+    r"^## (?:What was learnt before|Patterns of this code base)\n\n(`{3,})text\n.*?\n\1$", re.S | re.M
+)
 
 
 def _memory_tokens(text: str) -> float:
     return sum(len(found[0]) for found in _SECTION.finditer(text)) / 4
 
 
-def compare(top: Path) -> list[Played]:
+def compare(top: Path, *, by_meaning: bool) -> list[Played]:
     """Every way with every seed, two at a time: nobody looks at the clock."""
-    ways = [way for way in WAYS if WAYS[way] is not ByMeaning or WEIGHTS.exists()]
+    ways = [way for way in WAYS if by_meaning or WAYS[way] is not ByMeaning]
     runs = [(top / f"{number}-{seed}", way, seed) for number, way in enumerate(ways) for seed in SEEDS]
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(lambda one: play(*one), runs))
@@ -296,7 +312,9 @@ def summed_up(played: list[Played]) -> list[dict[str, Any]]:
     table = []
     for way in dict.fromkeys(one.way for one in played):
         mine = [one for one in played if one.way == way]
-        found = {word: sum(one.found[word] for one in mine) / (NEEDING // len(WORDINGS) * len(mine)) for word in WORDINGS}
+        found = {
+            word: sum(one.found[word] for one in mine) / (NEEDING // len(WORDINGS) * len(mine)) for word in WORDINGS
+        }
         row = {"way": way, "iterations": statistics.mean(one.iterations for one in mine)}
         row |= {"per_seed": {one.seed: one.iterations for one in mine}}
         row |= {"done_at_first": statistics.mean(one.at_first for one in mine)}
@@ -305,11 +323,13 @@ def summed_up(played: list[Played]) -> list[dict[str, Any]]:
     return table
 
 
-def helps(*, as_json: bool) -> int:
+def helps(*, as_json: bool, by_meaning: bool) -> int:
     """`scripts/bench memory`: fails if ours is not the best."""
+    if by_meaning and not WEIGHTS.exists():
+        raise SystemExit("the model's weights are not in .tools/weights: `scripts/bench` puts them there")
     with tempfile.TemporaryDirectory(prefix="ralphtool-bench-") as top:
         print(f"{len(SEEDS)} projects, each worked through in every way: about three minutes …", file=sys.stderr)
-        table = summed_up(compare(Path(top)))
+        table = summed_up(compare(Path(top), by_meaning=by_meaning))
     if as_json:
         print(json.dumps({"stories": LEARNING + NEEDING, "budget_tokens": BUDGET, "rows": table}, indent=2))
     else:
@@ -321,7 +341,8 @@ def helps(*, as_json: bool) -> int:
 def show(table: list[dict[str, Any]]) -> None:
     stories = LEARNING + NEEDING
     print(f"{stories} stories, {NEEDING} of which need a fact; {KNOWN} learnings that don't matter; {BUDGET} tokens\n")
-    print(f"{'':22}{'iterations':>10}  {'per seed':24}{'at first':>8}  {'tokens':>6}   found at first: {', '.join(WORDINGS)}")
+    head = f"{'':22}{'iterations':>10}  {'per seed':24}{'at first':>8}  {'tokens':>6}"
+    print(f"{head}   found at first: {', '.join(WORDINGS)}")
     for row in table:
         seeds = " ".join(map(str, row["per_seed"].values()))
         found = "  ".join(f"{row['found_at_first'][word]:4.0%}" for word in WORDINGS)
@@ -334,7 +355,7 @@ def show(table: list[dict[str, Any]]) -> None:
 COMMON = """\
 the of to and in a is that it for was on are with as be by this which or from at not have an but if when can has they
 we all there one only after before into so then than must does no more run needs file test error value instead"""
-SYLLABLES = "ba co de fi gra hel in ju ka lo men no pro qui re sta ti un ver wo xy zen tor lis mat".split()
+SYLLABLES = "ba co de fi gra hel in ju ka lo men no pro qui re sta ti un ver wo xy zen tor lis mat"
 VOCABULARY = 40_000
 FEW, SOME, MANY = 100, 1_000, 100_000
 ASKED = 300  # texts that are looked for
@@ -347,6 +368,7 @@ class Texts:
 
     def __init__(self, seed: int = 11) -> None:
         self._random = random.Random(seed)
+        self._syllables = SYLLABLES.split()
         made: dict[str, None] = dict.fromkeys(COMMON.split())
         while len(made) < VOCABULARY:
             made[self._word()] = None
@@ -354,7 +376,7 @@ class Texts:
         self._weights = list(accumulate(1 / (rank + 2.7) for rank in range(VOCABULARY)))
 
     def _word(self) -> str:
-        parts = self._random.choices(SYLLABLES, k=self._random.choice((2, 2, 3, 3, 4)))
+        parts = self._random.choices(self._syllables, k=self._random.choice((2, 2, 3, 3, 4)))
         shape = self._random.random()
         if shape < 0.05:
             return f"{parts[0]}_{''.join(parts[1:])}"
@@ -405,6 +427,10 @@ class Bench:
     def _entry(self) -> Any:
         return Sample().entry(900_000 + next(self._numbers), 1)
 
+    def teach(self, root: Path, learnings: int) -> None:
+        """Gives a project a history with so many learnings."""
+        History(str(root)).add([self._learning() for _ in range(learnings)])
+
     # --- rows ---
 
     @cached_property
@@ -415,7 +441,7 @@ class Bench:
         for number in range(ASKED + 20):
             text = self.texts.one()
             for memory, took in zip(memories, spent, strict=True):
-                took.append(_cpu(lambda: memory.search(text)))  # noqa: B023
+                took.append(_cpu(partial(memory.search, text)))
             if number == 19:  # by now everybody is warm
                 spent[0].clear()
                 spent[1].clear()
@@ -433,18 +459,17 @@ class Bench:
         """Of a few hundred adds in all; the small memory is a new one in each round, else it would not stay small."""
         shutil.copy(_index(self.project(MANY)), self.top / "many.index")
         many = Memory(str(self.top / "many.index"), by_meaning=False)
-        spent = [0.0, 0.0]
+        spent = {"many": 0.0, "few": 0.0}
         for number in range(ADD_ROUNDS):
-            few_path = self.top / f"few-{number}.index"
-            shutil.copy(_index(self.project(FEW)), few_path)
-            few = Memory(str(few_path), by_meaning=False)
-            texts = [self.texts.one() for _ in range(ADDED)]
-            for place, memory in enumerate((many, few) if number % 2 else (few, many)):
-                place = (place + number + 1) % 2  # noqa: PLW2901
-                spent[place] += _cpu(lambda: [memory.add(f"new-{number}-{n}", text) for n, text in enumerate(texts)])  # noqa: B023
+            shutil.copy(_index(self.project(FEW)), self.top / f"few-{number}.index")
+            few = Memory(str(self.top / f"few-{number}.index"), by_meaning=False)
+            texts = [(f"new-{number}-{place}", self.texts.one()) for place in range(ADDED)]
+            turns = [("many", many), ("few", few)]
+            for name, memory in turns if number % 2 else turns[::-1]:
+                spent[name] += _cpu(partial(_add_each, memory, texts))
             few.close()
         many.close()
-        return spent[0] / spent[1]
+        return spent["many"] / spent["few"]
 
     def section(self, rounds: int) -> float:
         """What the loop does for it in an iteration: the last one has left an entry, a learning, and a note."""
@@ -452,14 +477,19 @@ class Bench:
         pairs = [[next(room) for room in rooms] for _ in range(rounds + 3)][3:]
         return statistics.median(many / few for many, few in pairs)
 
-    def _section_of(self, size: int) -> Any:
+    def _section_of(self, size: int) -> Iterator[float]:
         knowledge = Knowledge(History(str(self.project(size))), by_meaning=False)
         notes: list[dict[str, str]] = []
         while True:
             knowledge.history.append(self._entry(), [self._learning()])
             notes.append({"description": self.texts.one(), "story_id": "1", "timestamp": MOMENT})
             story, failure = self.texts.one(), self.texts.one()
-            yield _cpu(lambda: _section(knowledge, notes, story, failure))  # noqa: B023
+            yield _cpu(partial(_section, knowledge, notes, story, failure))
+
+
+def _add_each(memory: Memory, texts: list[tuple[str, str]]) -> None:
+    for id, text in texts:
+        memory.add(id, text)
 
 
 def _section(knowledge: Knowledge, notes: list[dict[str, str]], story: str, failure: str) -> None:
@@ -501,10 +531,12 @@ def measure(top: Path, rounds: int, word: str) -> list[dict[str, Any]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Use scripts/bench, or scripts/bench memory.")
-    parser.add_argument("--way", choices=list(WAYS), help=argparse.SUPPRESS)
+    parser = argparse.ArgumentParser(description="Runs the change of the folder that it is called in.")
+    parser.add_argument("--way", choices=list(WAYS), help="what fills the memory section, in a process of the bench")
     chosen = parser.parse_args()
-    return run_in_this_way(chosen.way) if chosen.way else helps(as_json=False)
+    if not chosen.way:
+        parser.error("use scripts/bench, or scripts/bench memory")
+    return run_in_this_way(chosen.way)
 
 
 if __name__ == "__main__":

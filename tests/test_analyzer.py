@@ -74,24 +74,21 @@ def files_in(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    ("prd_id", "attempt", "retries", "failure", "own"),
+    ("prd_id", "attempt", "retries", "failure"),
     [
-        ("auth-login", 2, 0, None, ["learning-0001"]),
-        ("auth-oauth", 3, 0, None, ["learning-0002"]),
-        ("user-profile", 2, 1, "the bucket refuses", []),
-        ("never-tried", 1, 0, None, []),
-        ("auth", 1, 0, None, []),
+        ("auth-login", 2, 0, None),
+        ("auth-oauth", 3, 0, None),
+        ("user-profile", 2, 1, "the bucket refuses"),
+        ("never-tried", 1, 0, None),
+        ("auth", 1, 0, None),
     ],
 )
 def test_looking_back_on_the_example(
-    tmp_path: Path, prd_id: str, attempt: int, retries: int, failure: str | None, own: list[str]
+    tmp_path: Path, prd_id: str, attempt: int, retries: int, failure: str | None
 ) -> None:
     found = look_back(opened(tmp_path, EXAMPLE), prd_id)
     assert (found.prd_id, found.attempt, found.iteration) == (prd_id, attempt, attempt)
     assert (found.retry_count, found.previous_failure) == (retries, failure)
-    # How things are done here and what helps against errors, for everybody; the rest where it was learnt.
-    assert [one.id for one in found.learnings] == ["learning-0003", "learning-0004", *own]
-    assert [one.id for one in found.patterns] == ["pattern-0001", "pattern-0002"]
     assert found.warnings == ()
 
 
@@ -365,7 +362,7 @@ def test_an_invalidated_learning_may_be_drawn_and_appended_again(tmp_path: Path)
 def test_references_are_counted_each_time(tmp_path: Path) -> None:
     history = opened(tmp_path, EXAMPLE)
     for _ in range(3):
-        history.count_references(one.id for one in look_back(history, "user-profile").learnings)
+        history.count_references(["learning-0003", "learning-0004"])
     opened(tmp_path).count_references(["learning-0001", "learning-0099", "learning-0005"])
     found = {one.id[-1]: one.times_referenced for one in opened(tmp_path).learnings(valid_only=False)}
     assert found == {"1": 3, "2": 0, "3": 4, "4": 3, "5": 1}

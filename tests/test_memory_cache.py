@@ -6,6 +6,7 @@ alone. As long as it can be used, what was acknowledged is in it.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
@@ -15,7 +16,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -24,12 +25,24 @@ from typing import Any
 
 import pytest
 from conftest import Ralph, Result
-from faults import CHANGING, KILLED, Call, Command, Scene, Trial, calls_of, ended, in_memory, injected, need_strace
-from faults import raw_files, traced
+from faults import (
+    CHANGING,
+    KILLED,
+    Call,
+    Command,
+    Scene,
+    Trial,
+    calls_of,
+    in_memory,
+    injected,
+    need_strace,
+    raw_files,
+    traced,
+)
 from test_bad_input import bound_by_permissions
 
 import ralphtool
-from ralphtool.memory import Memory
+from ralphtool.memory import Memory, cache
 
 SOURCE = str(Path(ralphtool.__file__).parent.parent)
 OLD = {
@@ -125,7 +138,9 @@ def held(path: Path, how: str) -> Iterator[subprocess.Popen[str]]:
         assert process.stdout
         assert process.stdout.readline() == '"held"\n'
         yield process
-        process.communicate("\n", timeout=60)
+        assert process.stdin
+        process.stdin.close()
+        assert process.wait(60) == 0
 
 
 def opened(path: Path) -> Memory:
@@ -134,8 +149,7 @@ def opened(path: Path) -> Memory:
 
 def fill(path: Path) -> None:
     with opened(path) as memory:
-        memory.add_all(OLD.items())
-        memory.note(mark="up to date")
+        assert memory.update({id: (text, "") for id, text in OLD.items()}, mark="up to date")
         assert memory.cache.is_kept
 
 
@@ -175,8 +189,8 @@ def answers(path: Path) -> bool:
         assert len(memory) == len(memory.held())
         memory.add("new", f"{ZEBRA} again")
         memory.remove("old-1")
-        memory.note(seen="yes")
-        assert (memory.fact("seen"), memory.get(["old-1"])) == ("yes", {})
+        assert memory.update({}, since=memory.fact("mark"), mark="seen")
+        assert (memory.fact("mark"), memory.get(["old-1"])) == ("seen", {})
         assert memory.search("zebra again")[0][0] == "new"
         return memory.cache.is_kept
 
@@ -186,7 +200,7 @@ def check_kept(path: Path) -> None:
         assert memory.cache.is_kept
         assert memory.get(["new"]) == {"new": (f"{ZEBRA} again", "")}
         assert memory.search("zebra")[0][0] == "new"
-        assert (memory.fact("seen"), len(memory)) == ("yes", len(memory.held()))
+        assert (memory.fact("mark"), len(memory)) == ("seen", len(memory.held()))
     check_whole(path)
 
 
@@ -226,7 +240,7 @@ def test_a_file_is_made_for_us_alone(path: Path) -> None:
     assert sorted(os.listdir(path.parent)) == ["memory.index", "memory.index.bak", "progress.json"]
 
 
-@pytest.mark.parametrize("version", [0, 2, 77, -1, 2**31 - 1])
+@pytest.mark.parametrize("version", [0, cache._FORMAT + 1, 77_777, -1, 2**31 - 1])
 def test_a_file_of_another_version_is_made_anew(version: int, full: Path) -> None:
     with closing(sqlite3.connect(full)) as db:
         db.execute(f"PRAGMA user_version = {version}")
@@ -263,11 +277,7 @@ def test_a_file_that_is_not_as_we_made_it(change: str, full: Path) -> None:
     with closing(sqlite3.connect(full)) as db:
         db.executescript(change)
     before = others(full)
-    answers(full)
-    answers(full)
-    with opened(full) as memory:
-        assert memory.get(["new"])["new"][0] == f"{ZEBRA} again"
-        assert memory.search("zebra")[0][0] == "new"
+    check_damaged(full)
     assert others(full) == before
 
 
@@ -292,6 +302,27 @@ def test_another_programs_database_is_left_as_it_is(content: str, end: str, path
             db.executescript(content)
     assert path.exists()
     check_left_alone(path, lambda: raw_files(path.parent))
+
+
+def test_another_programs_database_is_not_thrown_away_when_ours_is(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(FOREIGN["without a mark"])
+    before = raw_files(path.parent)
+    with opened(path) as memory:
+        memory.add("new", ZEBRA)
+        memory.cache.renew()
+        assert (len(memory), memory.cache.is_kept) == (0, False)
+    assert raw_files(path.parent) == before
+
+
+def test_what_is_of_no_use_is_thrown_away(full: Path) -> None:
+    with opened(full) as memory:
+        memory.cache.renew()
+        assert (memory.held(), memory.fact("mark"), memory.cache.is_kept) == ({}, "", True)
+        memory.add("new", ZEBRA)
+    with opened(full) as memory:
+        assert list(memory.held()) == ["new"]
+    check_made_anew(full)
 
 
 def test_another_programs_database_may_be_in_use(path: Path) -> None:
@@ -334,34 +365,40 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
             for animal in ("lion", "tiger")
         ]
         memory.add_all([*OLD.items(), *texts])
-        memory.note(mark="up to date")
+        memory.update({}, mark="up to date")
     return path.read_bytes()
 
 
-def check_damaged(path: Path, content: bytes) -> None:
-    """There is an answer each time, also for who opens it next; then what is added is kept."""
-    for part in ("", "-wal", "-shm", "-journal"):
-        Path(f"{path}{part}").unlink(missing_ok=True)
-    path.write_bytes(content)
+def check_damaged(path: Path) -> None:
+    """There is an answer to everything, also for who opens it next, and what is added is kept."""
     for _ in range(2):
         with opened(path) as memory:
             memory.search("lion database migration 7919")
-            memory.add("new", ZEBRA)
-            assert "new" in dict(memory.search(ZEBRA))
-            memory.held()
-            memory.get(OLD)
-            memory.remove("id-1", "id-2")
+            memory.repeat_of(OLD["old-0"])
             assert len(memory) >= 0
-            assert memory.fact("mark") in ("up to date", "") or True
+            assert set(memory.get(OLD)) <= set(OLD)
+            memory.held()
+            memory.remove("id-1", "old-1")
+            memory.update({}, since=memory.fact("mark"), mark="seen")
+            memory.add("new", ZEBRA)
+            assert "new" in dict(memory.search("zebra"))
     with opened(path) as memory:
         assert memory.cache.is_kept
+        assert memory.get(["new"]) == {"new": (ZEBRA, "")}
+
+
+def replace(path: Path, content: bytes) -> None:
+    for part in ("", "-wal", "-shm", "-journal"):
+        Path(f"{path}{part}").unlink(missing_ok=True)
+    path.write_bytes(content)
 
 
 def damages(path: Path, contents: Iterator[tuple[str, bytes]]) -> list[str]:
     wrong = []
     for name, content in contents:
         try:
-            check_damaged(path, content)
+            replace(path, content)
+            check_damaged(path)
         except Exception as error:  # a sweep tells all that it found
             wrong.append(f"{name}: {type(error).__name__}: {error}")
     return wrong
@@ -377,7 +414,7 @@ def test_a_file_that_was_cut_off_anywhere(path: Path, sound: bytes) -> None:
 def test_a_file_that_was_cut_off_is_never_taken_for_whole(path: Path, sound: bytes) -> None:
     """Whoever brings the memory up to date goes by its mark: what is lost must not be hidden by it."""
     for place in range(4096, len(sound), 4096):
-        path.write_bytes(sound[:place])
+        replace(path, sound[:place])
         with opened(path) as memory:
             count = len(memory.held())
             assert (memory.fact("mark") == "") == (count < 83), f"{count} texts of a file cut off at {place}"
@@ -393,7 +430,7 @@ def flipped(sound: bytes, seed: int) -> bytes:
 
 def test_a_file_with_flipped_bits(path: Path, sound: bytes) -> None:
     before = others(path)
-    assert damages(path, ((f"seed {seed}", flipped(sound, seed)) for seed in range(300))) == []
+    assert damages(path, ((f"seed {seed}", flipped(sound, seed)) for seed in range(200))) == []
     assert others(path) == before
 
 
@@ -499,22 +536,25 @@ def modes(**paths: tuple[Path, int]) -> Iterator[None]:
                 path.chmod(mode)
 
 
+def contents(path: Path) -> dict[str, bytes]:
+    """What tells something: a log may be empty, and who reads it marks that in its index."""
+    return {name: data for name, data in raw_files(path.parent).items() if data and not name.endswith("-shm")}
+
+
 @pytest.mark.parametrize("state", ["closed", "with a log"])
 @pytest.mark.parametrize(("file", "folder"), [(0o444, 0o755), (0o644, 0o555), (0o444, 0o555)])
 def test_a_file_that_may_only_be_read(file: int, folder: int, state: str, full: Path) -> None:
     """It answers what it can; what is added stays in the process, and the file as it is."""
     if state == "with a log":
         said("add_and_die", full, "late", "An ocelot came late")
-    before = {name: data for name, data in raw_files(full.parent).items() if not name.endswith("-shm")}
+    before = contents(full)
     with modes(file=(full, file), folder=(full.parent, folder)):
         bound = tuple(bound_by_permissions())
         seen = said("look", full, "lion", "tiger", before=bound)
         added = said("add", full, "new", ZEBRA, before=bound)
         assert seen["found"] == [["old-0"], ["old-1"]]
         assert {"new", *OLD} <= set(added["held"])
-    after = {name: data for name, data in raw_files(full.parent).items() if not name.endswith("-shm")}
-    if not added["kept"]:
-        assert after == before
+    assert added["kept"] or contents(full) == before
     with opened(full) as memory:
         assert set(OLD) <= set(memory.held())
         assert state == "closed" or memory.search("ocelot")[0][0] == "late"
@@ -556,15 +596,14 @@ LOCKS = ["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE", "PRAGMA locking_mode = EXCLUSIVE;
 
 @pytest.mark.parametrize("how", LOCKS)
 def test_a_file_that_is_locked_is_read_and_left_alone(how: str, full: Path) -> None:
-    with held(full, how):
-        with opened(full) as memory:
-            assert memory.search("lion")[0][0] == "old-0"
-            memory.add("new", ZEBRA)
-            assert memory.search("zebra")[0][0] == "new"
-            assert memory.search("lion")[0][0] == "old-0"
-            assert not memory.cache.is_kept
-            memory.add("newer", ZEBRA)
-            assert set(memory.held()) == {*OLD, "new", "newer"}
+    with held(full, how), opened(full) as memory:
+        assert memory.search("lion")[0][0] == "old-0"
+        memory.add("new", ZEBRA)
+        assert memory.search("zebra")[0][0] == "new"
+        assert memory.search("lion")[0][0] == "old-0"
+        assert not memory.cache.is_kept
+        memory.add("newer", ZEBRA)
+        assert set(memory.held()) == {*OLD, "new", "newer"}
     with opened(full) as memory:
         assert (set(memory.held()), memory.fact("mark")) == (set(OLD), "up to date")
     check_made_anew(full)
@@ -575,7 +614,8 @@ def test_a_lock_that_is_soon_given_back_is_waited_for(full: Path) -> None:
         added = pool.submit(said, "add", full, "new", ZEBRA)
         time.sleep(0.5)
         assert not added.done()
-        holder.communicate("\n", timeout=60)
+        assert holder.stdin
+        holder.stdin.close()
         assert added.result()["kept"]
     with opened(full) as memory:
         assert set(memory.held()) == {*OLD, "new"}
@@ -607,7 +647,7 @@ def test_what_many_processes_add_at_once_is_all_there(state: str, rounds: int, p
         fill(path)
     if state == "of another version":
         with closing(sqlite3.connect(path)) as db:
-            db.execute("PRAGMA user_version = 77")
+            db.execute("PRAGMA user_version = 77777")
     outs = run_together(*(command("storm", path, name, "6") for name in "abcd"))
     wanted = {json.loads(line) for out in outs for line in out.splitlines()}
     assert wanted == {f"{name}/{number}" for name in "abcd" for number in range(6)}
@@ -641,7 +681,7 @@ def test_a_file_that_is_removed_while_it_is_open(full: Path) -> None:
 
 
 def test_a_file_that_is_replaced_while_it_is_open(full: Path) -> None:
-    """By one that was made elsewhere: nothing of the old one gets into it."""
+    """By one that was made elsewhere. SQLite may mix the two: what that gives is a damaged file like any other."""
     other = full.parent / "other"
     with opened(other) as memory:
         memory.add("other", "An ocelot")
@@ -649,11 +689,8 @@ def test_a_file_that_is_replaced_while_it_is_open(full: Path) -> None:
         memory.add("new", ZEBRA)
         os.replace(other, full)
         memory.add("newer", ZEBRA)
-        assert memory.search("zebra")[0][0] in ("new", "newer", "other")
-    with opened(full) as memory:
-        assert "old-0" not in memory.held()
-        memory.search("ocelot")
-    check_made_anew(full)
+        assert "newer" in dict(memory.search("zebra"))
+    check_damaged(full)
 
 
 def test_a_file_that_is_damaged_while_it_is_open(full: Path) -> None:
@@ -744,7 +781,7 @@ def a_file_with_a_log(ralph: Ralph) -> None:
 def a_file_of_another_version(ralph: Ralph) -> None:
     a_file(ralph)
     with closing(sqlite3.connect(index_of(ralph))) as db:
-        db.execute("PRAGMA user_version = 77")
+        db.execute("PRAGMA user_version = 77777")
 
 
 def a_damaged_file(ralph: Ralph) -> None:
@@ -771,13 +808,15 @@ def top(tmp_path: Path) -> Iterator[Path]:
 
 def trial_of(top: Path, prepare: Callable[[Ralph], None]) -> Trial:
     scenes = [Scene(top / f"scene{number}", prepare) for number in range(2)]
-    return Trial(Add(()), scenes, {}, {}, calls_of(scenes[0], Add()))
+    return Trial(Add(), scenes, {}, {}, calls_of(scenes[0], Add()))
 
 
 def changes_of(trial: Trial) -> list[Call]:
-    """What changes the file, or one beside it: what comes before is Python, starting."""
+    """What changes the file, or one beside it, but of the many pages that are written one after the other a sample."""
     calls = [call for call in trial.calls if "memory.index" in call.text]
-    return [call for call in calls if call.name in CHANGING or "O_CREAT" in call.text]
+    changes = [call for call in calls if call.name in CHANGING or "O_CREAT" in call.text]
+    pages = [call for call in changes if call.name == "pwrite64"]
+    return [call for call in changes if call not in pages] + pages[:: max(1, len(pages) // 12)]
 
 
 def judge(ralph: Ralph, there: set[str], *, acknowledged: bool) -> None:
@@ -815,7 +854,10 @@ def test_killed_at_any_change_of_a_file(prepare: Callable[[Ralph], None], there:
 
 # --- errors of the system ---------------------------------------------------------------------------
 
-FAILING = ("pwrite64", "write", "fsync", "fdatasync", "ftruncate", "openat", "unlink", "mmap", "fallocate", "pread64")
+FAILING = {
+    "ENOSPC": ("pwrite64", "fdatasync", "ftruncate", "openat", "mmap"),
+    "EIO": ("pread64", "pwrite64", "fdatasync"),
+}
 
 
 def answered(result: Result) -> dict[str, Any]:
@@ -825,26 +867,26 @@ def answered(result: Result) -> dict[str, Any]:
     return answer
 
 
-@pytest.mark.parametrize("error", ["ENOSPC", "EIO"])
-@each_state
-def test_failed_by_the_system_at_any_call(
-    prepare: Callable[[Ralph], None], there: set[str], error: str, top: Path
-) -> None:
-    """There is an answer. A full disk costs nothing that was there; where reading fails it may be made anew, as a whole."""
+@pytest.mark.parametrize("error", FAILING)
+@pytest.mark.parametrize("state", ["nothing", "a file with a log"])
+def test_failed_by_the_system_at_any_call(state: str, error: str, top: Path) -> None:
+    """There is an answer. A full disk costs nothing that was there; where reading fails, all is made anew."""
+    prepare, there = STATES[state]
     trial = trial_of(top, prepare)
-    calls = [call for call in trial.calls if call.name in FAILING and "memory.index" in call.text]
+    calls = [call for call in trial.calls if call.name in FAILING[error] and "memory.index" in call.text]
+    calls = calls[:: max(1, len(calls) // 20)]
     assert len(calls) >= 3
 
     def check(scene: Scene, call: Call, result: Result) -> None:
         answer = answered(result)
         with opened(index_of(scene.ralph)) as memory:
             held, mark = set(memory.held()), memory.fact("mark")
-        assert not answer["kept"] or "new" in held, "acknowledged, and lost"
         assert (mark == "up to date") == bool(there & held)
         if error == "ENOSPC":
             assert there <= held, "a full disk is no reason to throw away what there is"
+            assert not answer["kept"] or "new" in held, "acknowledged, and lost"
         else:
-            assert there <= held or not there & held
+            assert there <= held or not there & held, "it looks whole, and is not"
         assert json.loads(Add().run(scene.ralph).stdout)["kept"]
         check_whole(index_of(scene.ralph))
         assert (scene.ralph.root / "progress.json").read_text() == "{}"
@@ -877,6 +919,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
     if not shutil.which("mount") or subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("mounting a small disk takes root; the errors that strace makes show the same")
     yield Disk(folder)
+    gc.collect()  # a connection that failed is closed when nobody knows it any more
     subprocess.run(["umount", str(folder)], check=True)
 
 
@@ -901,6 +944,3 @@ def test_a_disk_that_is_full(state: str, but: int, disk: Disk) -> None:
         assert set(memory.held()) >= ({*OLD} if state == "a file" else set())
         assert not is_kept or memory.search("zebra")[0][0] == "new"
     check_made_anew(path)
-
-
-Outcome = Hashable

@@ -22,6 +22,9 @@ NOW = "2025-01-15T10:30:00Z"
 
 # --- the table --------------------------------------------------------------------------------------
 
+TIMED = Verdict(status="failed", summary="`make` is newly red: exit status 2 after 3.1s")
+UNTICKED = Verdict(status="failed", summary="2 tasks not ticked: 1.1, 1.2")
+RED = Verdict(status="failed", summary="`pytest` is newly red: tests/unit/test_views.py::test_list")
 FAILED = Verdict(status="failed", summary="`make` is newly red: exit status 2")
 PARTIAL = Verdict(status="partial", summary="1 task done, but 2 tasks not ticked: 1.2, 1.3", ticked=("1.1",))
 BLOCKED = Verdict(status="blocked", summary="blocked: API_KEY is missing", blocker="API_KEY is missing")
@@ -83,7 +86,9 @@ TABLE: list[tuple[str, Verdict, dict[str, Any], int, str]] = [
     ("the same failure in chunks", FAILED, SAME | {"in_chunks": True}, 3, "fix-state"),
     ("the same failure, a workaround is known", FAILED, SAME | KNOWN, 3, "fix-state"),
     ("another failure", FAILED, SAME | {"last_failure": "`make lint` is newly red: exit status 2"}, 3, "retry"),
-    ("the same with another number", FAILED, SAME | {"last_failure": FAILED.summary + " (77.1s)"}, 3, "fix-state"),
+    ("the same in another time", TIMED, SAME | {"last_failure": TIMED.summary.replace("3.1s", "77s")}, 3, "fix-state"),
+    ("another task", UNTICKED, SAME | {"last_failure": UNTICKED.summary.replace("1.2", "1.3")}, 3, "retry"),
+    ("another test", RED, SAME | {"last_failure": RED.summary.replace("unit", "end")}, 3, "retry"),
     ("no failure before", FAILED, {"last_failure": None}, 3, "retry"),
     # Every part is progress, and is kept: going back to the checkpoint would throw it away.
     ("a part like the last part", PARTIAL, PART | {"open_tasks": 1, "last_failure": PARTIAL.summary}, 3, "retry"),

@@ -407,11 +407,12 @@ def _context(session_id: str, call: Call) -> "State":
 
 def _recall(session_id: str, call: Call) -> "State":
     from ralphtool import locks, recall
+    from ralphtool.memory import labels
 
     [text] = call.words
     state = session.load(session_id)
     root, _ = locks.home_of(state)
-    answer = recall.answer(root, session_id, state["learnings"], text)
+    answer = recall.answer(root, session_id, labels.notes_of(state), text)
     if answer["learnings"] and os.environ.get("RALPH_TOKEN"):
         with session.Held(session_id) as held:  # what an agent was shown is held against how it fared
             held.state["recalled"] = [*held.state.get("recalled", []), *(one["id"] for one in answer["learnings"])]

@@ -14,13 +14,11 @@ from ralphtool.history import kinds
 from ralphtool.history.records import Entry, IterationContext, Learning, Observation, learning_id, number_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from ralphtool.history.records import Category, LearningType, Pattern, Status
+    from ralphtool.history.records import Category, Status
 
 FRICTION = 3  # more tooling friction than this in what failed is worth a warning
-_RECENT = 100  # records of a kind: which of all that are known matter to a story, the memory tells
-_MATTERS: tuple[LearningType, ...] = ("codebase-pattern", "error-workaround")
 
 
 class Past(Protocol):
@@ -32,25 +30,17 @@ class Past(Protocol):
 
     def last_entry(self, prd_id: str) -> Entry | None: ...
 
-    def learnings(
-        self, types: Sequence[LearningType] = (), *, prd_id: str | None = None, last: int | None = None
-    ) -> list[Learning]: ...
-
-    def patterns(self, *, last: int | None = None) -> list[Pattern]: ...
-
     def failures(self) -> dict[Category, int]: ...
 
 
 class LookBack(Struct, frozen=True, kw_only=True):
-    """What is known before an iteration of a PRD begins."""
+    """How a PRD stands before an iteration of it begins. What was learnt that matters, `knowledge` tells."""
 
     prd_id: str
     attempt: int  # the number of the attempt that comes now
     iteration: int  # the number of its entry: the same, unless a merge has left gaps
     retry_count: int  # how many attempts since the last one that completed, this one included; 0 for a first one
     previous_failure: str | None
-    learnings: tuple[Learning, ...]
-    patterns: tuple[Pattern, ...]
     warnings: tuple[str, ...]
 
 
@@ -63,8 +53,6 @@ def look_back(history: Past, prd_id: str) -> LookBack:
         iteration=history.next_iteration(prd_id),
         retry_count=_retries(failed) + 1 if failed else 0,
         previous_failure=_reason(failed) if failed else None,
-        learnings=_that_matter(history, prd_id),
-        patterns=tuple(history.patterns(last=_RECENT)),
         warnings=_warnings(history.failures()),
     )
 
@@ -77,12 +65,6 @@ def _reason(entry: Entry) -> str:
     """Why an attempt did not complete: its summary, else its first blocker, else how it ended."""
     blockers = (one.title for one in entry.observations if one.type == "blocker")
     return entry.summary or next(blockers, "") or f"the last attempt ended as {entry.status}"
-
-
-def _that_matter(history: Past, prd_id: str) -> tuple[Learning, ...]:
-    """How things are done here, what helped against errors, and whatever this PRD's own attempts taught."""
-    found = [*history.learnings(_MATTERS, last=_RECENT), *history.learnings(prd_id=prd_id, last=_RECENT)]
-    return tuple({learning.id: learning for learning in found}.values())
 
 
 def _warnings(failures: dict[Category, int]) -> tuple[str, ...]:

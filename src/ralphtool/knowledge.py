@@ -7,41 +7,60 @@ The history decides what is known; the memory only tells what of it matters here
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from ralphtool import session, usefulness
+from ralphtool import usefulness
 from ralphtool.history import kinds
+from ralphtool.history.records import number_of
 from ralphtool.memory import Memory
-from ralphtool.memory.labels import INDEX, NOTE, label, note_id, note_label
+from ralphtool.memory.labels import (
+    INDEX,
+    NOTE,
+    label,
+    note_id,
+    note_label,
+    note_source,
+    of_sessions_that_are_over,
+    session_of,
+)
 from ralphtool.usefulness import Use, Uses
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ralphtool.history import History
     from ralphtool.history.records import Learning, Pattern
     from ralphtool.session import State
 
+Result = TypeVar("Result")
+_PATIENCE = 20  # so often do we begin anew when others bring the index up to date at the same time
 _FOUND = 60  # for each thing that is looked for
 _RELEVANT = 0.06  # below this score only chance words are shared
-_OWN = 0.2  # what a story's own attempts taught matters, whatever its words
+_LIKE_THE_FAILURE = 0.2  # from this score on, a way around an error is one around this error
+_OWN, _OWNED = 0.2, 3  # what a story's own attempts taught last matters, whatever its words
+_TASKS = 6  # that are looked for one by one
+_AFTER_ALL = 1 << 60  # notes are newer than all that is in the history
 _HELPFUL, _NEWEST = 10, 10  # which are shown where there is room, whatever they are about
 _LONGEST = 4000  # characters of what is looked for
+_MOST, _COMPARED = 80, 2000  # texts that may come into a prompt, and characters of them that are compared
+_MOST_COMPARED = 200
 _ALIKE = 0.5  # of two texts' words that are shared: only then it is worth comparing them closely
 
 
 class Remembered(Struct, frozen=True, kw_only=True):
     """Something that is known."""
 
-    id: str | None  # None for what is not in the history yet
+    id: str | None  # None for what is not in the history yet,
+    note: str = ""  # which has this id in the index
     kind: str  # learning or pattern
     type: str
     text: str
     sources: tuple[str, ...]  # the PRDs that it comes from
     created_at: str = ""
+    order: int = 0  # when it was recorded, among others: clocks may be wrong
     score: float = 0.0
     is_workaround: bool = False  # for a failure like the last one
 
@@ -51,6 +70,8 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
     prd_id: str
     story: str
+    story_id: str = ""
+    tasks: Sequence[str] = ()  # each is looked for by itself as well: among many one word is lost
     failure: str = ""
     files: Sequence[str] = ()
 
@@ -68,6 +89,7 @@ class Knowledge:
         folder = history.folder if os.path.isdir(history.folder) else None
         self.memory = Memory(os.path.join(folder, INDEX) if folder else None, by_meaning=by_meaning)
         self.uses = Uses(history.root, self.memory.cache)
+        self._notes: dict[str, tuple[str, str]] = {}  # what the session has noted, with labels
 
     def close(self) -> None:
         self.memory.close()
@@ -76,55 +98,88 @@ class Knowledge:
 
     def sync(self, session_id: str = "", notes: Sequence[State] = ()) -> None:
         """Brings the memory up to date with the history, and with what a session has noted."""
-        learnt = self.history.learnt(self.memory.fact("mark"))
-        fresh = {one.id: (one.content, label_of(one)) for one in learnt.learnings}
+        self._answered(lambda: self._sync(session_id, notes))
+
+    def _answered(self, work: Callable[[], Result]) -> Result:
+        """With a new index, if what stands in the one that is there makes no sense."""
+        try:
+            return work()
+        except (ValueError, LookupError, TypeError, AttributeError):
+            self.memory.cache.renew()
+            self._sync_history()
+            return work()
+
+    def _sync(self, session_id: str, notes: Sequence[State]) -> None:
+        self.memory.cache.try_again()
+        self._sync_history()
+        self._sync_notes(session_id, notes)
+        self.uses.read_on()
+
+    def _sync_history(self) -> None:
+        for _ in range(_PATIENCE):
+            if self._keep_up():
+                return
+
+    def _keep_up(self) -> bool:
+        """Takes in what has changed; tells whether nobody else was quicker."""
+        since = self.memory.fact("mark")
+        learnt = self.history.learnt(since)
+        fresh = {one.id: (one.content, _learning_label(one)) for one in learnt.learnings}
         fresh |= {one.id: (_pattern_text(one), _pattern_label(one)) for one in learnt.patterns}
         gone = learnt.gone
         if learnt.is_whole:
             held = self.memory.held()
             gone = [id for id in held if id not in fresh and not id.startswith(NOTE)]
             fresh = {id: one for id, one in fresh.items() if held.get(id) != one}
-        self._change(fresh, gone)
-        self.memory.note(mark=learnt.mark)
-        self._sync_notes(session_id, notes)
-        self.uses.read_on()
+        return since == learnt.mark or self.memory.update(fresh, gone, since=since, mark=learnt.mark)
 
     def _sync_notes(self, session_id: str, notes: Sequence[State]) -> None:
-        """Notes of sessions that are over stand in the history by now."""
-        wanted = {
-            note_id(session_id, number): (one["description"], note_label({"type": _type(one), **one}))
+        """What a session has noted; notes of sessions that are over stand in the history by now."""
+        self._notes = {
+            note_id(session_id, number): (one["description"], note_label({**one, "type": _type(one)}))
             for number, one in enumerate(notes)
         }
         held = self.memory.held(NOTE)
-        over = {session for session in map(_session_of, held) if session == session_id or not _is_open(session)}
-        old = [id for id in held if id not in wanted and _session_of(id) in over]
-        self._change({id: one for id, one in wanted.items() if held.get(id) != one}, old)
-
-    def _change(self, fresh: Mapping[str, tuple[str, str]], gone: Sequence[str]) -> None:
-        if gone:
-            self.memory.remove(*gone)
-        if fresh:
+        old = [id for id in held if session_of(id) == session_id and id not in self._notes]
+        if old := [*old, *of_sessions_that_are_over(held.keys() - set(old))]:
+            self.memory.remove(*old)
+        if fresh := {id: one for id, one in self._notes.items() if held.get(id) != one}:
             self.memory.add_all([(id, text) for id, (text, _) in fresh.items()], [label for _, label in fresh.values()])
 
     # --- asking -----------------------------------------------------------------------------------
 
     def search(self, text: str, limit: int = 10) -> list[Remembered]:
-        """What is known about something, the best first."""
-        found = dict(self.memory.search(text, limit))
-        return self._told(found)
+        """What is known about something, the best first; also what sessions have noted that are still open."""
+        return self._answered(lambda: self._told(dict(self.memory.search(text, limit)), self.memory.held(NOTE)))
 
     def for_story(self, wanted: Wanted) -> Remembrance:
         """What matters to a story. Ways around a failure like its last one come first."""
-        failed = dict(self.memory.search(wanted.failure[:_LONGEST], _FOUND)) if wanted.failure.strip() else {}
-        scores = dict(self.memory.search(wanted.story[:_LONGEST], _FOUND))
-        about_files = self.memory.search(" ".join(wanted.files)[:_LONGEST], _FOUND) if wanted.files else []
-        for id, score in (*failed.items(), *((id, 0.6 * score) for id, score in about_files)):
-            scores[id] = max(score, scores.get(id, 0.0))
+        return self._answered(lambda: self._for_story(wanted))
+
+    def _for_story(self, wanted: Wanted) -> Remembrance:
+        failed = self._found(wanted.failure)
+        scores = self._found("\n".join([wanted.story, *wanted.tasks]))
+        others = [*map(self._found, (wanted.story, *wanted.tasks[:_TASKS])), failed]
+        about_files = {id: 0.6 * score for id, score in self._found(" ".join(wanted.files)).items()}
+        for found in (*others, about_files):
+            for id, score in found.items():
+                scores[id] = max(score, scores.get(id, 0.0))
         scores = {id: score for id, score in scores.items() if score >= _RELEVANT}
-        for one in self.history.learnings(prd_id=wanted.prd_id, last=_NEWEST):
-            scores[one.id] = scores.get(one.id, 0.0) + _OWN
+        for id in self._own(wanted):
+            scores[id] = scores.get(id, 0.0) + _OWN
         items = self._weighed(self._told(scores), failed)
-        return Remembrance(tuple(_merged(self.memory, [*items, *self._others(scores)])), len(self.memory))
+        told, repeats = _merged(self.memory, [*items, *self._others(scores)])
+        return Remembrance(tuple(told), len(self.memory) - repeats)
+
+    def _found(self, text: str) -> dict[str, float]:
+        return dict(self.memory.search(text[:_LONGEST], _FOUND)) if text.strip() else {}
+
+    def _own(self, wanted: Wanted) -> list[str]:
+        """What the story's own attempts taught last."""
+        known = [one.id for one in self.history.learnings(prd_id=wanted.prd_id, last=_OWNED)]
+        source = note_source(wanted.story_id)
+        noted = [id for id, (_, about) in self._notes.items() if msgspec.json.decode(about)["source"] == source]
+        return [*known, *(noted if source else ())][-_OWNED:]
 
     def _weighed(self, items: Sequence[Remembered], failed: Mapping[str, float]) -> list[Remembered]:
         """By how much they matter, and how much they helped before."""
@@ -134,55 +189,78 @@ class Knowledge:
             msgspec.structs.replace(
                 one,
                 score=one.score * uses.get(usefulness.digest(one.text), Use()).factor(usual),
-                is_workaround=one.type == "error-workaround" and failed.get(one.id or "", 0.0) >= _RELEVANT,
+                is_workaround=one.type == "error-workaround" and failed.get(_id_of(one), 0.0) >= _LIKE_THE_FAILURE,
             )
             for one in items
         ]
-        return sorted(weighed, key=lambda one: (one.is_workaround, one.score, one.created_at), reverse=True)
+        return sorted(weighed, key=lambda one: (one.is_workaround, one.score, one.order), reverse=True)
 
     def _others(self, scores: Mapping[str, float]) -> list[Remembered]:
         """What helped often, and what is new: for the room that is left."""
-        newest = [one.id for one in self.history.learnings(last=_NEWEST)][::-1]
+        newest = [*reversed(self._notes), *(one.id for one in reversed(self.history.learnings(last=_NEWEST)))][:_NEWEST]
         ids = [id for id in dict.fromkeys([*self.uses.most_helpful(_HELPFUL), *newest]) if id not in scores]
-        told = {one.id: one for one in self._told(dict.fromkeys(ids, 0.0))}
+        told = {_id_of(one): one for one in self._told(dict.fromkeys(ids, 0.0))}
         return [told[id] for id in ids if id in told]
 
-    def _told(self, scores: Mapping[str, float]) -> list[Remembered]:
-        """What is known under these ids, in the history's own words: the index is only a cache."""
+    def _told(
+        self, scores: Mapping[str, float], notes: Mapping[str, tuple[str, str]] | None = None
+    ) -> list[Remembered]:
+        """What is known under these ids, in the history's own words, or the session's: the index is only a cache."""
         found = {one.id: _learning(one) for one in self.history.learnings_of(_of(scores, "learning-"))}
         found |= {one.id: _pattern(one) for one in self.history.patterns_of(_of(scores, "pattern-"))}
-        notes = self.memory.get(id for id in scores if id.startswith(NOTE))
-        found |= {id: _note(text, label) for id, (text, label) in notes.items()}
+        notes = self._notes if notes is None else notes
+        found |= {id: _note(id, *notes[id]) for id in scores if id in notes}
         return [msgspec.structs.replace(found[id], score=score) for id, score in scores.items() if id in found]
 
 
-def _merged(memory: Memory, items: Iterable[Remembered]) -> list[Remembered]:
-    """Each thing once: what says the same is told once, and of two that contradict each other the later one."""
-    kept: list[Remembered] = []
+def _merged(memory: Memory, items: Iterable[Remembered]) -> tuple[list[Remembered], int]:
+    """Each thing once, and how many are told with another one that says the same.
+
+    Of two that contradict each other it is the later one.
+    """
+    kept: list[tuple[Remembered, set[str]]] = []
+    repeats, close = 0, _Close(memory)
     for one in items:
-        twin = next((place for place, other in enumerate(kept) if _is_twin(memory, one, other)), None)
+        words = set(one.text[:_COMPARED].lower().split())
+        twin, is_opposite = close.twin(one, words, kept)
         if twin is None:
-            kept.append(one)
-        elif memory.same(one.text, kept[twin].text).is_opposite:
-            kept[twin] = max(kept[twin], one, key=lambda other: other.created_at)
+            kept.append((one, words))
+        elif is_opposite:
+            kept[twin] = max(kept[twin], (one, words), key=lambda other: other[0].order)
         else:
-            sources = tuple(dict.fromkeys([*kept[twin].sources, *one.sources]))
-            kept[twin] = msgspec.structs.replace(kept[twin], sources=sources)
-    return kept
+            other, known = kept[twin]
+            sources = tuple(dict.fromkeys([*other.sources, *one.sources]))
+            kept[twin] = msgspec.structs.replace(other, sources=sources), known
+            repeats += 1
+        if len(kept) >= _MOST:
+            break  # no prompt has room for more
+    return [one for one, _ in kept], repeats
 
 
-def _is_twin(memory: Memory, one: Remembered, other: Remembered) -> bool:
-    left, right = set(one.text.lower().split()), set(other.text.lower().split())
-    if len(left & right) < _ALIKE * min(len(left), len(right)):
-        return False
-    match = memory.same(one.text, other.text)
-    return match.level == "same" or match.is_opposite
+class _Close:
+    """Compares texts closely, as often as it may: where hundreds are much alike, the first ones matter."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._left = _MOST_COMPARED
+
+    def twin(
+        self, one: Remembered, words: set[str], kept: Sequence[tuple[Remembered, set[str]]]
+    ) -> tuple[int | None, bool]:
+        """Where something stands that says the same, or the opposite. Only what shares many words is looked at."""
+        for place, (other, known) in enumerate(kept):
+            if self._left and len(words & known) >= _ALIKE * min(len(words), len(known)):
+                self._left -= 1
+                match = self._memory.same(one.text[:_COMPARED], other.text[:_COMPARED])
+                if match.level == "same" or match.is_opposite:
+                    return place, match.is_opposite
+        return None, False
 
 
 # --- records, and what is kept of them with the index ------------------------------------------------
 
 
-def label_of(one: Learning) -> str:
+def _learning_label(one: Learning) -> str:
     return label("learning", one.type, one.source_prd_id, one.created_at)
 
 
@@ -202,6 +280,7 @@ def _learning(one: Learning) -> Remembered:
         text=one.content,
         sources=(one.source_prd_id,),
         created_at=one.created_at,
+        order=number_of(one.id),
     )
 
 
@@ -216,16 +295,22 @@ def _pattern(one: Pattern) -> Remembered:
     )
 
 
-def _note(text: str, about: str) -> Remembered:
+def _note(id: str, text: str, about: str) -> Remembered:
     told: dict[str, Any] = msgspec.json.decode(about)
     return Remembered(
         id=None,
-        kind="learning",
+        note=id,
+        kind=told["kind"],
         type=told["type"],
         text=text,
+        order=_AFTER_ALL + int(id.rpartition("/")[2]),
         sources=(told["source"],) if told["source"] else (),
         created_at=told["created_at"],
     )
+
+
+def _id_of(one: Remembered) -> str:
+    return one.id or one.note
 
 
 def _pattern_text(one: Pattern) -> str:
@@ -234,11 +319,3 @@ def _pattern_text(one: Pattern) -> str:
 
 def _of(ids: Iterable[str], prefix: str) -> list[str]:
     return [id for id in ids if id.startswith(prefix)]
-
-
-def _session_of(note: str) -> str:
-    return note.removeprefix(NOTE).rpartition("/")[0]
-
-
-def _is_open(session_id: str) -> bool:
-    return os.path.exists(session.path_of(session_id))

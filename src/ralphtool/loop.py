@@ -26,7 +26,7 @@ from ralphtool.executors import Assignment, Report
 from ralphtool.history import notes
 from ralphtool.knowledge import Knowledge, Wanted
 from ralphtool.limits import Budget
-from ralphtool.memory.labels import NOTE
+from ralphtool.memory.labels import NOTE, notes_of
 from ralphtool.outcome import Iteration
 from ralphtool.roster import Roster
 from ralphtool.standing import path_of_question
@@ -121,6 +121,7 @@ class Loop:
         self.change.workspace.begin(None)
         lifecycle.drain(self.change.run, self._write_out)
         self.history.fold()
+        self.knowledge.close()
         return self._result()
 
     # --- before an iteration --------------------------------------------------------------------
@@ -233,17 +234,22 @@ class Loop:
 
     def _remembered(self, story: Story, before: LookBack, task: str | None) -> Remembrance:
         """What of all that is known matters to this iteration."""
-        self.knowledge.sync(self.change.run, secrets.masked(self.change.state()["learnings"], secrets.values()))
+        self._keep_up()
         tasks = [one.text for one in story.tasks if task in (None, one.id) and not one.done]
         last = self.history.last_entry(before.prd_id) if before.previous_failure else None
         return self.knowledge.for_story(
             Wanted(
                 prd_id=before.prd_id,
-                story="\n".join([f"{story.title}.", *tasks, story.description or ""]),
+                story=f"{story.title}.\n{story.description or ''}",
+                story_id=story.id,
+                tasks=tasks,
                 failure=before.previous_failure or "",
                 files=last.files_modified[:_SHOWN_FILES] if last else (),
             )
         )
+
+    def _keep_up(self) -> None:
+        self.knowledge.sync(self.change.run, secrets.masked(notes_of(self.change.state()), secrets.values()))
 
     def _guidance(self, state: StoryStanding) -> str:
         answer = state.answer and f"A human answered: {state.answer}"
@@ -349,7 +355,7 @@ class Loop:
 
     def _workaround(self, verdict: Verdict) -> recovery.Workaround | None:
         failure = "\n".join(dict.fromkeys([verdict.summary, verdict.blocker or verdict.summary]))
-        self.knowledge.sync(self.change.run, secrets.masked(self.change.state()["learnings"], secrets.values()))
+        self._keep_up()
         found = [one for one in self.knowledge.search(failure, _LEARNT) if one.type == "error-workaround"]
         return recovery.find_workaround(
             failure,
@@ -432,7 +438,8 @@ class Loop:
             self.roster.could_not(self.agent, verdict.summary, verdict.retry_at)
 
     def _carry_out(self, made: Outcome, title: str = "") -> None:
-        outcome.carry_out(self.change, made)
+        if trouble := outcome.carry_out(self.change, made):
+            self.log.note("notice", text=trouble)
         if made.tree:
             self.log.note("checkpoint", story=made.story, commit=made.commit, subject=title)
         if made.question:

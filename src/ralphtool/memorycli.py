@@ -37,6 +37,10 @@ def _text(context: click.Context, parameter: click.Parameter, value: str) -> str
     return value
 
 
+def _ids(context: click.Context, parameter: click.Parameter, value: Sequence[str]) -> list[str]:
+    return [_text(context, parameter, id) for id in value]
+
+
 @click.group(invoke_without_command=True)
 @click.option("--all", "everything", is_flag=True, help=f"Look through all of them, not the newest {_LOOKED_THROUGH}.")
 @_JSON
@@ -146,7 +150,7 @@ def _told(one: Remembered) -> dict[str, Any]:
 
 @memory.command()
 @click.argument("keep", callback=_text)
-@click.argument("others", nargs=-1, required=True)
+@click.argument("others", nargs=-1, required=True, callback=_ids)
 @_JSON
 def merge(keep: str, others: Sequence[str], as_json: bool) -> None:
     """Keep one learning; the others, which say the same, hold no longer.
@@ -163,7 +167,7 @@ def merge(keep: str, others: Sequence[str], as_json: bool) -> None:
 
 
 @memory.command()
-@click.argument("ids", nargs=-1, required=True)
+@click.argument("ids", nargs=-1, required=True, callback=_ids)
 @click.option(
     "--why", default="forgotten by hand", show_default=True, callback=_text, metavar="TEXT", help="The reason."
 )
@@ -177,8 +181,9 @@ def forget(ids: Sequence[str], why: str, as_json: bool) -> None:
     """
     if not why.strip():
         raise UsageError("--why can't be empty: say why, or leave it out")
-    History(project.find()).forget(dict.fromkeys(ids), why)
-    _say(as_json, f"{printable(', '.join(ids))}: no prompt shows that again", forgotten=list(ids))
+    ids = list(dict.fromkeys(ids))
+    History(project.find()).forget(ids, why)
+    _say(as_json, f"{printable(', '.join(ids))}: no prompt shows that again", forgotten=ids)
 
 
 @memory.command("install")

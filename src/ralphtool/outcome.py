@@ -75,16 +75,21 @@ def settle(change: Change, iteration: Iteration) -> Outcome:
     return made
 
 
-def carry_out(change: Change, outcome: Outcome) -> None:
-    """Every step may be done twice. The entry comes last, and says that all were done."""
+def carry_out(change: Change, outcome: Outcome) -> str:
+    """Every step may be done twice. The entry comes last, and says that all were done.
+
+    Tells what else went wrong, if anything did.
+    """
     if outcome.commit:
         story = outcome.story if outcome.tree else ""
         change.workspace.publish(outcome.entry.id, outcome.commit, tree=outcome.tree, story=story)
     if outcome.question:
         standing.ask(change.root, outcome.question)
-    usefulness.note(change.root, Showing(outcome.entry.id, outcome.entry.status, outcome.showing))
+    entry = outcome.entry
+    trouble = usefulness.note(change.root, Showing(entry.id, entry.status, outcome.showing, entry.timestamp))
     shown = [id for id in outcome.showing.values() if id]
     change.history.append(outcome.entry, outcome.learnings, shown)
+    return trouble
 
 
 def is_pending(change: Change) -> bool:

@@ -31,6 +31,7 @@ _FAILURE = 4000  # characters of a failure or a guidance are enough
 _LONG_RUN = 100
 _LONGEST_LEARNING = 800
 _SOURCES = 3
+_TICKS = re.compile("`{7,}")
 _RECALL = '[{} more left out here: `ralphtool agent recall "what you want to know"` finds up to 10 of them]'
 _SHORTEST = 20  # characters: no learning says anything in less
 _LEAST = 1000  # characters of the story are there, however small the budget
@@ -224,6 +225,8 @@ def _chunk(task: str | None) -> str:
 def _memory(material: Material, room: _Room) -> tuple[tuple[Remembered, ...], dict[str, str]]:
     """As much of what is remembered as its budget holds, the first ones first; what is left out is told."""
     left = min(material.memory_tokens * _CHARACTERS, room.left) - len(_RECALL)
+    if not material.memory_tokens:
+        return (), {"learnings": "", "patterns": ""}
     shown: list[tuple[Remembered, str]] = []
     for one in material.memory:
         line = _line(one)
@@ -251,10 +254,10 @@ def _listed(title: str, lines: Sequence[str]) -> str:
 
 def _line(one: Remembered) -> str:
     """One thing that is known, and where from; a long one is cut, since others want to be known too."""
-    text = visible(" ".join(one.text.split()))
+    text = _TICKS.sub("`" * 6, visible(" ".join(one.text.split())))  # a fence around it would be as long, twice
     if len(text) > _LONGEST_LEARNING:
         text = f"{text[:_LONGEST_LEARNING]} … [{len(text) - _LONGEST_LEARNING} characters more]"
-    sources = ", ".join(one.sources[:_SOURCES])
+    sources = _TICKS.sub("", ", ".join(one.sources[:_SOURCES]))
     return f"- {text} ({sources})" if sources else f"- {text}"
 
 

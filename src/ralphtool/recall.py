@@ -10,7 +10,7 @@ import os
 
 from ralphtool import files, quickjson, secrets
 from ralphtool.memory import Memory
-from ralphtool.memory.labels import INDEX, note_id, note_label
+from ralphtool.memory.labels import INDEX, NOTE, note_id, note_label, of_sessions_that_are_over
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,13 +30,22 @@ def answer(root: str, session_id: str, notes: Sequence[State], text: str) -> Sta
         if not _is_current(memory.fact("mark"), folder):
             memory.close()
             memory = _brought_up_to_date(root)
-        _add_notes(memory, session_id, notes)
-        scores = dict(memory.search(text, MOST))
-        found = memory.get(scores)
-        told = [{"id": id, "text": found[id][0], **_read(found[id][1]), "score": round(scores[id], 4)} for id in scores]
-        return {"success": True, "learnings": told, "known": len(memory)}
+        return _told(memory, session_id, notes, text)
+    except (ValueError, LookupError, TypeError, AttributeError):  # an index that makes no sense is made anew
+        memory.cache.renew()
+        memory.close()
+        memory = _brought_up_to_date(root)
+        return _told(memory, session_id, notes, text)
     finally:
         memory.close()
+
+
+def _told(memory: Memory, session_id: str, notes: Sequence[State], text: str) -> State:
+    _keep_notes(memory, session_id, notes)
+    scores = dict(memory.search(text, MOST))
+    found = memory.get(scores)
+    told = [{"id": id, "text": found[id][0], **_read(found[id][1]), "score": round(scores[id], 4)} for id in scores]
+    return {"success": True, "learnings": told, "known": len(memory)}
 
 
 def _brought_up_to_date(root: str) -> Memory:
@@ -79,14 +88,13 @@ def _ends_at(journal: str, last: int, check: str, end: int) -> bool:
     return end > 0 and tail[:8] == check.encode() and tail[end - last :] in (b"", b"\0")
 
 
-def _add_notes(memory: Memory, session_id: str, notes: Sequence[State]) -> None:
+def _keep_notes(memory: Memory, session_id: str, notes: Sequence[State]) -> None:
     """What was noted since the index was brought up to date: mostly by this very agent."""
-    known = memory.get(note_id(session_id, number) for number in range(len(notes)))
-    fresh = {
-        id: one
-        for number, one in enumerate(notes)
-        if (id := note_id(session_id, number)) not in known or known[id][0] != one["description"]
-    }
+    held = memory.held(NOTE)
+    if old := of_sessions_that_are_over(held):
+        memory.remove(*old)
+    ids = [note_id(session_id, number) for number in range(len(notes))]
+    fresh = {id: one for id, one in zip(ids, notes, strict=True) if held.get(id, ("",))[0] != one["description"]}
     if fresh:
         memory.add_all([(id, one["description"]) for id, one in fresh.items()], map(note_label, fresh.values()))
 

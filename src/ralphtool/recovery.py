@@ -5,6 +5,7 @@ The table in `decide` is read from top to bottom; the first row that fits decide
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from msgspec import UNSET, Struct
@@ -128,8 +129,33 @@ def _retry(verdict: Verdict, past: Past, policy: Policy) -> Decision:
     return Decision("retry", verdict.summary, f"{again}, and nothing speaks against trying again")
 
 
+# What differs from time to time and tells nothing: an address, an id, how long it took, when, where on this machine.
+_VOLATILE = re.compile(
+    r"\W*(?:0x[0-9a-f]+|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=[a-f]*\d)[0-9a-f]{12,}"
+    r"|\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h|sec|secs|seconds|min|minutes)|\d{4}-\d\d-\d\d(?:t[\d:.,+z-]*)?|\d\d?:\d\d(?::[\d.,]+)?)\W*"
+)
+_COUNTED = ("pid", "tid", "line")  # the number behind these tells nothing either
+
+
 def _same(one: str, other: str) -> bool:
-    return masking.fingerprint(one) == masking.fingerprint(other)
+    """Whether two failures are one and the same. Other tests, tasks, ports or files are other failures.
+
+    Work is thrown away by this answer, so it is stricter than a fingerprint, which is for finding.
+    """
+    left, right = one.lower().split(), other.lower().split()
+    if len(left) != len(right) or masking.fingerprint(one) != masking.fingerprint(other):
+        return False
+    return all(
+        _stable(word, before) == _stable(also, before)
+        for before, word, also in zip(["", *left], left, right, strict=False)
+    )
+
+
+def _stable(word: str, before: str) -> str:
+    if _VOLATILE.fullmatch(word) or (before.strip("([#:") in _COUNTED and word.strip("()[],.:;#").isdecimal()):
+        return ""
+    is_place = word.lstrip("([\"'`").startswith("/")
+    return word.rpartition("/")[2] if is_place else word
 
 
 # --- what helped before -----------------------------------------------------------------------------
@@ -149,7 +175,7 @@ def find_workaround(
     `solution` gives the entry that completed what another one was blocked at; a learning is its text and its source.
     """
     for likeness, seen in _alike(failure, blockers, _words):
-        if (solved := solution(seen.entry)) and (text := _how(solved)):
+        if (solved := solution(seen.entry)) and (text := _how(solved, seen.entry)):
             source = f"{seen.entry.id} was blocked by it, {solved.id} was not"
             return Workaround(text, source, is_certain=likeness >= _THE_SAME)
     learning = next(iter(_alike(failure, learnings, lambda one: one[0])), None)
@@ -161,14 +187,15 @@ _THE_SAME = 2.0  # more than any share
 
 def _alike(text: str, items: Iterable[Item], words: Callable[[Item], str]) -> list[tuple[float, Item]]:
     """The items that are like a text, the most alike first; of equals, the last."""
-    prints = {masking.fingerprint(part) for part in (text, *text.splitlines()) if part.strip()}
-    scored = [(_likeness(text, prints, words(item)), place, item) for place, item in enumerate(items)]
+    scored = [(_likeness(text, words(item)), place, item) for place, item in enumerate(items)]
     ranked = sorted(scored, key=lambda one: one[:2], reverse=True)
     return [(score, item) for score, _, item in ranked if score >= _ENOUGH]
 
 
-def _likeness(text: str, prints: set[str], other: str) -> float:
-    return _THE_SAME if masking.fingerprint(other) in prints else profile.shared(text, other)
+def _likeness(text: str, other: str) -> float:
+    shared = profile.shared(text, other)
+    # Said in a few words, many things are the same.
+    return _THE_SAME if shared and any(_same(part, other) for part in (text, *text.splitlines())) else shared
 
 
 def _words(seen: Seen) -> str:
@@ -176,8 +203,10 @@ def _words(seen: Seen) -> str:
     return f"{one.title}: {one.description}" if one.description else one.title
 
 
-def _how(entry: Entry) -> str:
-    """What an entry that completed tells about how it came to that."""
+def _how(entry: Entry, blocked: Entry) -> str:
+    """What an entry that completed tells about how it came to that. To be told only what had failed is no guidance."""
     guidance = entry.context.recovery_guidance if entry.context is not UNSET else UNSET
+    if guidance and _same(guidance, blocked.summary or ""):
+        guidance = ""
     noted = [one.description or one.title for one in entry.observations if one.type != "blocker"]
     return guidance or next(iter(noted), "") or entry.summary or ""

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ralphtool import usefulness
-from ralphtool.usefulness import STALE, Use
+from ralphtool.history.records import number_of
+from ralphtool.usefulness import Use
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from ralphtool.history.records import Learning
     from ralphtool.knowledge import Knowledge
 
+_COMPARED = 2000  # characters
+_NEAR = 0.25  # below this score nothing says the same
 _NEIGHBOURS = 8  # texts that are most like another, among which a repeat of it would be
 
 
@@ -22,8 +25,16 @@ class Row(Struct, frozen=True):
     """A learning, and how it fared."""
 
     learning: Learning
-    shown: int
-    helped: int
+    use: Use
+
+    @property
+    def shown(self) -> int:
+        """What was shown elsewhere, or before this was noted, is counted in the history alone."""
+        return max(self.use.shown, self.learning.times_referenced)
+
+    @property
+    def helped(self) -> int:
+        return self.use.helped
 
 
 class Stale(Struct, frozen=True):
@@ -47,11 +58,11 @@ class Review(Struct, frozen=True):
 def review(knowledge: Knowledge, learnings: Sequence[Learning]) -> Review:
     """Looks through learnings; each is compared with what is most like it among all that is known."""
     rows = _rows(knowledge, learnings)
-    stale = [Stale(row.learning.id, _never_helped(row)) for row in rows if Use(row.shown, row.helped).is_stale]
+    stale = [Stale(row.learning.id, _never_helped(row)) for row in rows if row.use.is_stale]
     repeats: list[Repeat] = []
     for one in learnings:
         for other in _neighbours(knowledge, one):
-            match = knowledge.memory.same(one.content, other.content)
+            match = knowledge.memory.same(one.content[:_COMPARED], other.content[:_COMPARED])
             if match.is_opposite:
                 stale.append(Stale(other.id, f"{one.id}, which came later, says the opposite"))
             elif match.level == "same":
@@ -62,17 +73,16 @@ def review(knowledge: Knowledge, learnings: Sequence[Learning]) -> Review:
 def _rows(knowledge: Knowledge, learnings: Sequence[Learning]) -> list[Row]:
     digests = {one.id: usefulness.digest(one.content) for one in learnings}
     uses = knowledge.uses.of(digests.values())
-    found = [(one, uses.get(digests[one.id], Use())) for one in learnings]
-    # What was shown elsewhere, or before this was counted, stands in the history alone.
-    return [Row(one, max(use.shown, one.times_referenced), use.helped) for one, use in found]
+    return [Row(one, uses.get(digests[one.id], Use())) for one in learnings]
 
 
 def _never_helped(row: Row) -> str:
-    return f"shown {row.shown} times, {STALE} or more, and no attempt completed with it"
+    return f"shown {row.use.shown} times, and no attempt completed with it"
 
 
 def _neighbours(knowledge: Knowledge, one: Learning) -> list[Learning]:
     """The earlier ones that are most like it."""
-    ids = [id for id, _ in knowledge.memory.search(one.content, _NEIGHBOURS) if id != one.id]
+    near = knowledge.memory.search(one.content[:_COMPARED], _NEIGHBOURS)
+    ids = [id for id, score in near if score >= _NEAR and id != one.id]
     found = knowledge.history.learnings_of([id for id in ids if id.startswith("learning-")])
-    return [other for other in found if (other.created_at, other.id) < (one.created_at, one.id)]
+    return [other for other in found if number_of(other.id) < number_of(one.id)]

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from ralphtool import files
+from ralphtool.errors import UnsafePath
 from ralphtool.history.catalog import words_of
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from ralphtool.memory.cache import Cache
 
-_AT_ONCE = 1 << 20  # bytes
+_AT_ONCE, _TAIL = 1 << 20, 48  # bytes: read at once, and remembered of what was read last
 _CAUTION = 4  # so many showings without a result are believed in beforehand
 _LEAST = 0.6  # what never helped still counts so much: it may be needed for once
 STALE = 8  # showings without help
@@ -33,6 +34,7 @@ class Showing(Struct, frozen=True):
     entry: str
     status: str
     shown: dict[str, str | None]
+    at: str = ""  # when: a history that was put back uses the numbers of entries again
 
 
 class Use(Struct, frozen=True):
@@ -58,10 +60,29 @@ def digest(text: str) -> str:
     return words_of(text).hex()
 
 
-def note(root: str, showing: Showing) -> None:
-    """Adds a line. The same attempt may be noted twice: it counts once."""
-    if showing.shown:
-        files.append(path_of(root), msgspec.json.encode(showing) + b"\n")
+def note(root: str, showing: Showing) -> str:
+    """Adds a line; tells what is wrong if that can't be. The same attempt may be noted twice: it counts once."""
+    if not showing.shown:
+        return ""
+    path = path_of(root)
+    try:
+        torn = b"" if _last_byte(path) in (b"", b"\n") else b"\n"  # by a kill, or by whoever wrote here besides us
+        files.append(path, torn + msgspec.json.encode(showing) + b"\n")
+    except (OSError, UnsafePath) as error:  # a hint is lost, and no work: nobody should stop for it
+        return f"what helped can't be noted: {error}"
+    return ""
+
+
+def _last_byte(path: str) -> bytes:
+    try:
+        fd = files.open_here(path)
+    except FileNotFoundError:
+        return b""
+    try:
+        size = os.fstat(fd).st_size
+        return files.read_at(fd, max(0, size - 1), size)
+    finally:
+        os.close(fd)
 
 
 class Uses:
@@ -72,33 +93,35 @@ class Uses:
         self._cache = cache
 
     def read_on(self) -> None:
-        """Takes in what has been noted since."""
-        known = self._cache.ask("SELECT value FROM facts WHERE name = 'uses'")
-        made, start = msgspec.json.decode(known[0][0], type=tuple[int, int]) if known else (0, 0)
+        """Takes in what has been noted since. What can't be read is done without: `note` says so."""
         try:
             fd = files.open_here(self._path)
-        except FileNotFoundError:
+        except (OSError, UnsafePath):
             return
         try:
-            info = os.fstat(fd)
-            if made != info.st_ino or start > info.st_size:
-                start = 0  # another file than the one that was read: what is known of it already counts once
-            while start < info.st_size:
-                read = self._take(files.read_at(fd, start, start + _AT_ONCE), info.st_ino, start)
+            start = self._read_to(fd)
+            while data := files.read_at(fd, start, start + _AT_ONCE):
+                read = self._take(data, start)
                 if read == start:
-                    break  # a line that is being written, or one that nobody of us wrote
+                    break  # a line that is being written
                 start = read
         finally:
             os.close(fd)
 
-    def _take(self, data: bytes, file: int, start: int) -> int:
+    def _read_to(self, fd: int) -> int:
+        """Where reading had stopped. In another file than that, at its beginning: what is known counts once."""
+        known = self._cache.ask("SELECT value FROM facts WHERE name = 'uses'")
+        start, tail = msgspec.json.decode(known[0][0], type=tuple[int, bytes]) if known else (0, b"")
+        return start if files.read_at(fd, max(0, start - len(tail)), start) == tail else 0
+
+    def _take(self, data: bytes, start: int) -> int:
         whole = data[: data.rfind(b"\n") + 1] or (data if len(data) == _AT_ONCE else b"")
         showings = [showing for line in whole.splitlines() if (showing := _parsed(line))]
 
         def work(db: sqlite3.Connection) -> None:
             for showing in showings:
                 _count(db, showing)
-            value = msgspec.json.encode((file, start + len(whole))).decode()
+            value = msgspec.json.encode((start + len(whole), whole[-_TAIL:])).decode()
             db.execute("INSERT OR REPLACE INTO facts VALUES ('uses', ?)", (value,))
 
         if whole:
@@ -126,13 +149,13 @@ class Uses:
 def _parsed(line: bytes) -> Showing | None:
     try:
         return msgspec.json.decode(line, type=Showing)
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):  # also of msgspec, and of what is not UTF-8
         return None  # torn, or not ours: it is no record of a showing
 
 
 def _count(db: sqlite3.Connection, showing: Showing) -> None:
     helped = showing.status == "completed"
-    if not db.execute("INSERT OR IGNORE INTO attempts VALUES (?)", (showing.entry,)).rowcount:
+    if not db.execute("INSERT OR IGNORE INTO attempts VALUES (?)", (f"{showing.entry} {showing.at}",)).rowcount:
         return
     db.execute("UPDATE endings SET count = count + 1 WHERE is_done = ?", (helped,))
     db.executemany(

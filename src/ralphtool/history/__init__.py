@@ -154,7 +154,7 @@ class History(Store):
         wanted = list(ids)
 
         def make(state: State) -> Batch:
-            found = {id: state.catalog.learning(id) for id in [*wanted, *([besides] if besides else [])]}
+            found = {id: state.catalog.learning(id) for id in [*wanted, *([besides] if besides is not None else [])]}
             for id, learning in found.items():
                 if learning is None or not learning.still_valid:
                     is_old = "holds no longer already" if learning else "is not there"
@@ -319,7 +319,7 @@ def _learnt(state: State, since: str) -> Learnt:
     facts, rows = state.catalog.facts, state.catalog.rows
     # Of what has grown only in its journal, what is new stands at the end.
     known = _mark(since)
-    is_whole = known is None or (known.identity, known.head) != (facts.identity, facts.head)
+    is_whole = known is None or not _has_only_grown(state, known)
     after = (0, 0) if is_whole or known is None else (known.learnings, known.patterns)
     learnings = rows("SELECT seq, text FROM learnings WHERE seq > ? AND valid ORDER BY seq", after[0])
     patterns = rows("SELECT seq, text FROM patterns WHERE seq > ? ORDER BY seq", after[1])
@@ -333,6 +333,14 @@ def _learnt(state: State, since: str) -> Learnt:
         [_PATTERN.decode(text) for _, text in patterns],
         [id for (id,) in gone],
     )
+
+
+def _has_only_grown(state: State, known: _Mark) -> bool:
+    """Whether there is the same document, and the same journal up to where it was read."""
+    facts = state.catalog.facts
+    if (known.identity, known.head) != (facts.identity, facts.head) or known.read_to > facts.read_to:
+        return False
+    return not known.read_to or state.read_journal(known.last, known.last + 8) == known.last_check.encode()
 
 
 def _mark(text: str) -> _Mark | None:

@@ -44,6 +44,7 @@ CREATE TABLE learnings (seq INTEGER PRIMARY KEY, id TEXT UNIQUE, number INTEGER,
   prd_id TEXT, words BLOB, created_at TEXT, text BLOB, state TEXT);
 CREATE INDEX learnings_by_number ON learnings (number);
 CREATE INDEX learnings_by_words ON learnings (words);
+CREATE INDEX learnings_by_prd ON learnings (prd_id);
 CREATE INDEX learnings_by_type ON learnings (valid, type);
 CREATE INDEX learnings_to_fold ON learnings (seq) WHERE state <> 'folded';
 CREATE TABLE patterns (seq INTEGER PRIMARY KEY, id TEXT UNIQUE, number INTEGER, type TEXT, prd_id TEXT, words BLOB,

@@ -232,7 +232,8 @@ class Store:
         self._catalog = None
 
     def _remove_index(self) -> None:
-        for path in (f"{self.index_path}-journal", self.index_path, f"{self.index_path}.aside"):
+        aside = f"{self.index_path}.aside"
+        for path in (f"{self.index_path}-journal", self.index_path, aside, f"{aside}-journal"):
             try:
                 os.unlink(path)
             except OSError:

@@ -13,18 +13,20 @@ import math
 from heapq import nlargest
 
 from ralphtool.memory import background
-from ralphtool.memory.cache import Cache
+from ralphtool.memory.cache import Cache, forget_words, index_words
 from ralphtool.memory.profile import Profile, Query, damped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
     import sqlite3
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
     from ralphtool.memory.likeness import Match
     from ralphtool.memory.meaning import Meaning
+
+    Row = tuple[bytes, str, str, Profile, bytes | None]
 
 _MOST_WORDS = 48  # of a query: the rarest ones
 _MOST_OF_A_WORD = 800  # texts with one word, the newest first
@@ -63,19 +65,39 @@ class Memory:
     def add_all(self, texts: Iterable[tuple[str, str]], labels: Iterable[str] = ()) -> None:
         """Adds texts in one step."""
         texts = list(texts)
-        labels = list(labels) or [""] * len(texts)
+        rows = self._made(texts, list(labels) or [""] * len(texts))
+        self.cache.change(lambda db: _replace(db, rows))
+
+    def update(
+        self, texts: Mapping[str, tuple[str, str]], gone: Iterable[str] = (), *, since: str = "", mark: str = ""
+    ) -> bool:
+        """Adds texts with their labels, and removes others, in one step, if the fact `mark` still is what it was.
+
+        Then it becomes the new one. Otherwise somebody else was quicker, and nothing is changed.
+        """
+        rows = self._made([(id, text) for id, (text, _) in texts.items()], [label for _, label in texts.values()])
+        keys = [_key(id) for id in gone]
+        is_done: list[bool] = []
+
+        def work(db: sqlite3.Connection) -> None:
+            found = db.execute("SELECT value FROM facts WHERE name = 'mark'").fetchone()
+            is_done.append((found[0] if found else "") == since)
+            if is_done[-1]:
+                for key in keys:
+                    _remove(db, key)
+                _replace(db, rows)
+                db.execute("INSERT OR REPLACE INTO facts VALUES ('mark', ?)", (mark,))
+
+        self.cache.change(work)
+        return is_done[-1]
+
+    def _made(self, texts: Sequence[tuple[str, str]], labels: Sequence[str]) -> list[Row]:
+        """All that is to be stored, which takes a while: nobody should have to wait for us meanwhile."""
         vectors = self._meaning.stored([text for _, text in texts]) if self._meaning else [None] * len(texts)
-        rows = [
+        return [
             (_key(id), text, label, Profile.of(text), vector)
             for (id, text), label, vector in zip(texts, labels, vectors, strict=True)
         ]
-
-        def work(db: sqlite3.Connection) -> None:
-            for key, text, label, profile, vector in rows:
-                _remove(db, key)
-                _insert(db, key, text, label, profile, vector)
-
-        self.cache.change(work)
 
     def remove(self, *ids: str) -> None:
         """Removes texts, as far as they are there."""
@@ -92,7 +114,7 @@ class Memory:
     def held(self, prefix: str = "") -> dict[str, tuple[str, str]]:
         """Every id that begins so, with its text and its label."""
         start = _key(prefix)
-        rows = self.cache.ask("SELECT id, text, label FROM texts WHERE substr(id, 1, ?) = ?", len(start), start)
+        rows = self.cache.ask("SELECT id, text, label FROM texts WHERE id >= ? AND id < ?", start, start + b"\xff")
         return {_id(key): (_text(text), label) for key, text, label in rows}
 
     def get(self, ids: Iterable[str]) -> dict[str, tuple[str, str]]:
@@ -104,9 +126,6 @@ class Memory:
         """Something that was noted about the texts; nothing if the cache was made anew since."""
         rows = self.cache.ask("SELECT value FROM facts WHERE name = ?", name)
         return str(rows[0][0]) if rows else ""
-
-    def note(self, **facts: str) -> None:
-        self.cache.change(lambda db: db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items()))
 
     # --- asking -----------------------------------------------------------------------------------
 
@@ -127,6 +146,8 @@ class Memory:
         weights, candidates = self._candidates(profile, count)
         query = Query(profile, weights, length / count if count else 0.0)
         profiles = self._profiles([*dict.fromkeys([*candidates, *near])])
+        if self._meaning:
+            self._meaning.forget([number for number in near if number not in profiles])  # removed meanwhile
         scores = {number: query.by_words(other) for number, other in profiles.items()}
         for number in nlargest(_BY_LETTERS, scores, key=scores.__getitem__):
             scores[number] += query.by_letters(profiles[number])
@@ -161,19 +182,13 @@ class Memory:
         scores: dict[int, float] = {}
         left = _MOST_READ
         for word in by_weight:
-            texts = self._texts_with(word, min(left, _MOST_OF_A_WORD)) if left else []
+            texts = self.cache.texts_with(word, min(left, _MOST_OF_A_WORD)) if left else []
             left -= len(texts)
             weights[word] = _weight(word, texts, count)
             worth = weights[word] * damped(profile.counts[word])
             for number in texts:
                 scores[number] = scores.get(number, 0.0) + worth
         return weights, nlargest(_CANDIDATES, scores, key=scores.__getitem__)
-
-    def _texts_with(self, word: str, limit: int) -> list[int]:
-        rows = self.cache.ask(
-            "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT ?", f'"{word}"', limit
-        )
-        return [number for (number,) in rows]
 
     def _profiles(self, numbers: Sequence[int]) -> dict[int, Profile]:
         rows = self._rows("num, text, terms, times, length, norm", numbers)
@@ -206,12 +221,18 @@ def _weight(word: str, texts: Sequence[int], count: int) -> float:
     return math.log(1 + (count + _PRIOR - having + 0.5) / (having + 0.5))
 
 
+def _replace(db: sqlite3.Connection, rows: Iterable[Row]) -> None:
+    for key, text, label, profile, vector in rows:
+        _remove(db, key)
+        _insert(db, key, text, label, profile, vector)
+
+
 def _insert(db: sqlite3.Connection, key: bytes, text: str, label: str, profile: Profile, vector: bytes | None) -> None:
     terms = " ".join(profile.counts)
     times = bytes(min(255, count) for count in profile.counts.values())
     values = (key, text.encode("utf-8", "surrogatepass"), label, terms, times, profile.length, profile.norm, vector)
     made = db.execute("INSERT INTO texts VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)", values)
-    db.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (made.lastrowid, terms))
+    index_words(db, made.lastrowid or 0, terms)
     db.execute("UPDATE totals SET count = count + 1, length = length + ?", (profile.length,))
 
 
@@ -221,7 +242,7 @@ def _remove(db: sqlite3.Connection, key: bytes) -> None:
         return
     number, terms, length = found
     db.execute("DELETE FROM texts WHERE num = ?", (number,))
-    db.execute("INSERT INTO words (words, rowid, terms) VALUES ('delete', ?, ?)", (number, terms))
+    forget_words(db, number, terms)
     db.execute("UPDATE totals SET count = count - 1, length = length - ?", (length,))
 
 
@@ -240,8 +261,8 @@ def _key(id: str) -> bytes:
 
 
 def _id(key: bytes) -> str:
-    return key.decode("utf-8", "surrogatepass")
+    return bytes(key).decode("utf-8", "surrogatepass")
 
 
 def _text(stored: bytes) -> str:
-    return stored.decode("utf-8", "surrogatepass")
+    return bytes(stored).decode("utf-8", "surrogatepass")

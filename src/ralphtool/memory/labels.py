@@ -2,23 +2,49 @@
 
 from __future__ import annotations
 
-from ralphtool import quickjson
+import os
+
+from ralphtool import project, quickjson, session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from ralphtool.session import State
 
 INDEX = "memory.index"
 NOTE = "note/"  # ids of what a session has recorded and not written out yet: note/SESSION/NUMBER
 
 
+def notes_of(state: State) -> list[State]:
+    """The learnings and patterns that a session has recorded, as one kind of thing."""
+    patterns = [{**one, "description": f"{one['name']}: {one['description']}"} for one in state["patterns"]]
+    return [*state["learnings"], *patterns]
+
+
 def note_id(session_id: str, number: int) -> str:
     return f"{NOTE}{session_id}/{number}"
 
 
+def of_sessions_that_are_over(ids: Collection[str]) -> list[str]:
+    """The notes among these that stand in the history by now, or nowhere."""
+    names = set(map(session_of, ids))
+    is_open = {name for name in names if project.is_name(name) and os.path.exists(session.path_of(name))}
+    return [id for id in ids if id.startswith(NOTE) and session_of(id) not in is_open]
+
+
+def session_of(note: str) -> str:
+    return note.removeprefix(NOTE).rpartition("/")[0]
+
+
 def note_label(note: State) -> str:
-    source = f"story {note['story_id']}" if note.get("story_id") else ""
-    return label("learning", str(note.get("type") or ""), source, str(note.get("timestamp") or ""))
+    source = note_source(note.get("story_id"))
+    kind = "pattern" if "name" in note else "learning"
+    return label(kind, str(note.get("type") or ""), source, str(note.get("timestamp") or ""))
+
+
+def note_source(story: str | None) -> str:
+    return f"story {story}" if story else ""
 
 
 def label(kind: str, type: str, source: str, created_at: str) -> str:

@@ -56,10 +56,14 @@ class Meaning:
             return None  # the model need not even be loaded
         return Asked(self._shelf, vectors.of([text[:_COMPARED]])[0])
 
+    def forget(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            self._shelf.remove(number)
+
     def _read_on(self) -> None:
         self._catch_up()
         rows = self._cache.ask(
-            "SELECT num, vector FROM texts WHERE num > ? AND vector IS NOT NULL ORDER BY num", self._read_to
+            "SELECT num, vector FROM texts WHERE num > ? AND length(vector) = 384 ORDER BY num", self._read_to
         )
         if rows:
             self._shelf.extend([number for number, _ in rows], [vector for _, vector in rows])
