@@ -44,7 +44,15 @@ COMMANDS: dict[str, tuple[list[str], set[str]]] = {
     "context": (["context"], OPENSPEC | {"config", "verify"}),
 }
 # Asking the memory costs more: SQLite and regular expressions. Neither the history nor anything else comes with them.
-MEMORY = {"memory", "memory.background", "memory.cache", "memory.labels", "memory.profile", "memory.words"}
+MEMORY = {
+    "memory",
+    "memory.background",
+    "memory.cache",
+    "memory.cachefile",
+    "memory.labels",
+    "memory.profile",
+    "memory.words",
+}
 FORMATS: dict[str, tuple[str, str, str, set[str]]] = {
     "prd": (
         "prd.json",

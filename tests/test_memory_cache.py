@@ -42,7 +42,7 @@ from faults import (
 from test_bad_input import bound_by_permissions
 
 import ralphtool
-from ralphtool.memory import Memory, cache
+from ralphtool.memory import Memory, cachefile
 
 SOURCE = str(Path(ralphtool.__file__).parent.parent)
 OLD = {
@@ -240,7 +240,7 @@ def test_a_file_is_made_for_us_alone(path: Path) -> None:
     assert sorted(os.listdir(path.parent)) == ["memory.index", "memory.index.bak", "progress.json"]
 
 
-@pytest.mark.parametrize("version", [0, cache._FORMAT + 1, 77_777, -1, 2**31 - 1])
+@pytest.mark.parametrize("version", [0, cachefile.FORMAT + 1, 77_777, -1, 2**31 - 1])
 def test_a_file_of_another_version_is_made_anew(version: int, full: Path) -> None:
     with closing(sqlite3.connect(full)) as db:
         db.execute(f"PRAGMA user_version = {version}")

@@ -311,11 +311,16 @@ def test_learnings_that_do_not_fit_are_counted() -> None:
     assert len(prompt.text) - len(made().text) <= 4_000 + 100, "the budget holds, but for a title and its fence"
 
 
-def test_without_a_budget_nothing_is_shown_and_that_is_told() -> None:
+def test_without_a_budget_nothing_is_shown() -> None:
     prompt = made(memory=[learnt(1, "a fact")], known=1, memory_tokens=0)
     assert prompt.shown == ()
-    assert "a fact" not in prompt.text
-    assert "[1 more left out here" in prompt.text
+    assert prompt.text == made().text
+
+
+def test_a_learning_made_of_backticks_keeps_to_the_budget() -> None:
+    prompt = made(memory=[learnt(1, "`" * 800), learnt(2, "a fact")], known=2, memory_tokens=300)
+    assert len(prompt.text) - len(made().text) <= 1_200
+    assert "- a fact" in prompt.text
 
 
 def test_a_long_learning_leaves_room_for_others() -> None:

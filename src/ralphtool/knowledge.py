@@ -39,7 +39,8 @@ Result = TypeVar("Result")
 _PATIENCE = 20  # so often do we begin anew when others bring the index up to date at the same time
 _FOUND = 60  # for each thing that is looked for
 _RELEVANT = 0.06  # below this score only chance words are shared
-_LIKE_THE_FAILURE = 0.2  # from this score on, a way around an error is one around this error
+_LIKE_THE_FAILURE = 0.12  # from this score on, a way around an error may be one around this error;
+_AROUND = 3  # so many of them come before all else
 _OWN, _OWNED = 0.2, 3  # what a story's own attempts taught last matters, whatever its words
 _TASKS = 6  # that are looked for one by one
 _AFTER_ALL = 1 << 60  # notes are newer than all that is in the history
@@ -193,7 +194,9 @@ class Knowledge:
             )
             for one in items
         ]
-        return sorted(weighed, key=lambda one: (one.is_workaround, one.score, one.order), reverse=True)
+        ranked = sorted(weighed, key=lambda one: (one.score, one.order), reverse=True)
+        first = sorted((one for one in ranked if one.is_workaround), key=lambda one: -failed[_id_of(one)])[:_AROUND]
+        return [*first, *(one for one in ranked if one not in first)]
 
     def _others(self, scores: Mapping[str, float]) -> list[Remembered]:
         """What helped often, and what is new: for the room that is left."""

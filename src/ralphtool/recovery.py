@@ -134,6 +134,8 @@ _VOLATILE = re.compile(
     r"\W*(?:0x[0-9a-f]+|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=[a-f]*\d)[0-9a-f]{12,}"
     r"|\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h|sec|secs|seconds|min|minutes)|\d{4}-\d\d-\d\d(?:t[\d:.,+z-]*)?|\d\d?:\d\d(?::[\d.,]+)?)\W*"
 )
+_ADDRESS = re.compile(r"\W*\d{1,3}(?:\.\d{1,3}){3}(?::(\d+))?\W*")
+_PASSING = 32768  # ports from here on are given out by chance
 _COUNTED = ("pid", "tid", "line")  # the number behind these tells nothing either
 
 
@@ -154,6 +156,8 @@ def _same(one: str, other: str) -> bool:
 def _stable(word: str, before: str) -> str:
     if _VOLATILE.fullmatch(word) or (before.strip("([#:") in _COUNTED and word.strip("()[],.:;#").isdecimal()):
         return ""
+    if address := _ADDRESS.fullmatch(word):  # what is there is told by its port
+        return address[1] if address[1] and int(address[1][:9]) < _PASSING else ""
     is_place = word.lstrip("([\"'`").startswith("/")
     return word.rpartition("/")[2] if is_place else word
 

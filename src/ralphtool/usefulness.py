@@ -121,7 +121,7 @@ class Uses:
         def work(db: sqlite3.Connection) -> None:
             for showing in showings:
                 _count(db, showing)
-            value = msgspec.json.encode((start + len(whole), whole[-_TAIL:])).decode()
+            value = msgspec.json.encode((start + len(whole), whole[-_TAIL:]))
             db.execute("INSERT OR REPLACE INTO facts VALUES ('uses', ?)", (value,))
 
         if whole:

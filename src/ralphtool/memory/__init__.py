@@ -81,12 +81,12 @@ class Memory:
 
         def work(db: sqlite3.Connection) -> None:
             found = db.execute("SELECT value FROM facts WHERE name = 'mark'").fetchone()
-            is_done.append((found[0] if found else "") == since)
+            is_done.append((found[0] if found else b"") == _key(since))
             if is_done[-1]:
                 for key in keys:
                     _remove(db, key)
                 _replace(db, rows)
-                db.execute("INSERT OR REPLACE INTO facts VALUES ('mark', ?)", (mark,))
+                db.execute("INSERT OR REPLACE INTO facts VALUES ('mark', ?)", (_key(mark),))
 
         self.cache.change(work)
         return is_done[-1]
@@ -109,23 +109,27 @@ class Memory:
         self.cache.change(work)
 
     def __len__(self) -> int:
-        return int(self.cache.ask("SELECT count FROM totals")[0][0])
+        return self._totals()[0]
+
+    def _totals(self) -> tuple[int, int]:
+        """How many texts there are, and how long they are together."""
+        found: tuple[int, int] = self.cache.ask("SELECT count, length FROM totals", read=_read_totals)
+        return found
 
     def held(self, prefix: str = "") -> dict[str, tuple[str, str]]:
         """Every id that begins so, with its text and its label."""
         start = _key(prefix)
-        rows = self.cache.ask("SELECT id, text, label FROM texts WHERE id >= ? AND id < ?", start, start + b"\xff")
-        return {_id(key): (_text(text), label) for key, text, label in rows}
+        question = "SELECT id, text, label FROM texts WHERE id >= ? AND id < ?"
+        return dict(self.cache.ask(question, start, start + b"\xff", read=_read_texts))
 
     def get(self, ids: Iterable[str]) -> dict[str, tuple[str, str]]:
         """These texts with their labels, as far as they are there."""
-        rows = self.cache.select("id, text, label", "texts", "id", [_key(id) for id in ids])
-        return {_id(key): (_text(text), label) for key, text, label in rows}
+        return dict(self.cache.select("id, text, label", "texts", "id", [_key(id) for id in ids], _read_texts))
 
     def fact(self, name: str) -> str:
         """Something that was noted about the texts; nothing if the cache was made anew since."""
-        rows = self.cache.ask("SELECT value FROM facts WHERE name = ?", name)
-        return str(rows[0][0]) if rows else ""
+        values: list[str] = self.cache.ask("SELECT value FROM facts WHERE name = ?", name, read=_read_values)
+        return values[0] if values else ""
 
     # --- asking -----------------------------------------------------------------------------------
 
@@ -136,18 +140,17 @@ class Memory:
         if meant and found:
             found = _mixed(found, meant.cosines(found))
         ranked = sorted(found.items(), key=lambda one: (-one[1], one[0]))[: max(0, limit)]
-        ids = dict(self._rows("num, id", [number for number, _ in ranked]))
-        return [(_id(ids[number]), min(1.0, score)) for number, score in ranked]
+        ids = dict(self.cache.select("num, id", "texts", "num", [number for number, _ in ranked], _read_ids))
+        # What another process has removed meanwhile is not there any more.
+        return [(ids[number], min(1.0, score)) for number, score in ranked if number in ids]
 
     def _by_words(self, text: str, near: Iterable[int]) -> dict[int, float]:
         """Scores of the texts that share words with this one, and of those that are near to it otherwise."""
         profile = Profile.of(text)
-        [(count, length)] = self.cache.ask("SELECT count, length FROM totals")
+        count, length = self._totals()
         weights, candidates = self._candidates(profile, count)
         query = Query(profile, weights, length / count if count else 0.0)
         profiles = self._profiles([*dict.fromkeys([*candidates, *near])])
-        if self._meaning:
-            self._meaning.forget([number for number in near if number not in profiles])  # removed meanwhile
         scores = {number: query.by_words(other) for number, other in profiles.items()}
         for number in nlargest(_BY_LETTERS, scores, key=scores.__getitem__):
             scores[number] += query.by_letters(profiles[number])
@@ -178,27 +181,57 @@ class Memory:
         by_weight = nlargest(
             _MOST_WORDS, profile.counts, key=lambda word: damped(profile.counts[word]) * background.weight(word)
         )
+        each = min(_MOST_OF_A_WORD, _MOST_READ // max(1, len(by_weight)))  # so that no common word uses up all
         weights: dict[str, float] = {}
         scores: dict[int, float] = {}
-        left = _MOST_READ
+        rare: dict[int, float] = {}  # by the words of which all texts were read
         for word in by_weight:
-            texts = self.cache.texts_with(word, min(left, _MOST_OF_A_WORD)) if left else []
-            left -= len(texts)
-            weights[word] = _weight(word, texts, count)
+            texts = self.cache.texts_with(word, each)
+            weights[word] = _weight(word, texts, count, each)
             worth = weights[word] * damped(profile.counts[word])
             for number in texts:
                 scores[number] = scores.get(number, 0.0) + worth
-        return weights, nlargest(_CANDIDATES, scores, key=scores.__getitem__)
+                if len(texts) < each:
+                    rare[number] = rare.get(number, 0.0) + worth
+        best = nlargest(_CANDIDATES // 2, rare, key=rare.__getitem__)
+        more = nlargest(_CANDIDATES, scores, key=scores.__getitem__)
+        return weights, [*dict.fromkeys([*best, *more])][:_CANDIDATES]
 
     def _profiles(self, numbers: Sequence[int]) -> dict[int, Profile]:
-        rows = self._rows("num, text, terms, times, length, norm", numbers)
-        return {
-            number: Profile(_text(text), dict(zip(terms.split(), times, strict=True)), length, norm)
-            for number, text, terms, times, length, norm in rows
-        }
+        columns = "num, text, terms, times, length, norm"
+        return dict(self.cache.select(columns, "texts", "num", numbers, _read_profiles))
 
-    def _rows(self, columns: str, numbers: Sequence[int]) -> list[Any]:
-        return self.cache.select(columns, "texts", "num", numbers)
+
+# --- rows, and what they mean: an error here is one of the file ---------------------------------------
+
+
+def _read_texts(rows: list[Any]) -> list[tuple[str, tuple[str, str]]]:
+    return [(_id(key), (_text(text), _text(label))) for key, text, label in rows]
+
+
+def _read_ids(rows: list[Any]) -> list[tuple[int, str]]:
+    return [(number, _id(key)) for number, key in rows]
+
+
+def _read_values(rows: list[Any]) -> list[str]:
+    return [_text(value) for (value,) in rows]
+
+
+def _read_totals(rows: list[Any]) -> tuple[int, int]:
+    [(count, length)] = rows
+    if int(count) < 0 or int(length) < 0:
+        raise ValueError("there can't be fewer than no texts")
+    return int(count), int(length)
+
+
+def _read_profiles(rows: list[Any]) -> list[tuple[int, Profile]]:
+    return [
+        (number, Profile(_text(text), dict(zip(terms.split(), times, strict=True)), abs(int(length)), abs(float(norm))))
+        for number, text, terms, times, length, norm in rows
+    ]
+
+
+# --- scores -----------------------------------------------------------------------------------------
 
 
 def _mixed(by_words: dict[int, float], near: dict[int, float]) -> dict[int, float]:
@@ -209,16 +242,19 @@ def _mixed(by_words: dict[int, float], near: dict[int, float]) -> dict[int, floa
     }
 
 
-def _weight(word: str, texts: Sequence[int], count: int) -> float:
+def _weight(word: str, texts: Sequence[int], count: int, limit: int) -> float:
     """How much a word tells in this memory; while that is small, the background has the greater say.
 
     Of a word that is in very many texts only the newest were read: how densely they stand tells about the others.
     """
     having = float(len(texts))
-    if len(texts) >= _MOST_OF_A_WORD:
+    if len(texts) >= limit:
         having = count * len(texts) / max(1, texts[0] - texts[-1] + 1)
     having = min(having, count) + _PRIOR * background.share(word)
     return math.log(1 + (count + _PRIOR - having + 0.5) / (having + 0.5))
+
+
+# --- storing ----------------------------------------------------------------------------------------
 
 
 def _replace(db: sqlite3.Connection, rows: Iterable[Row]) -> None:
@@ -230,7 +266,7 @@ def _replace(db: sqlite3.Connection, rows: Iterable[Row]) -> None:
 def _insert(db: sqlite3.Connection, key: bytes, text: str, label: str, profile: Profile, vector: bytes | None) -> None:
     terms = " ".join(profile.counts)
     times = bytes(min(255, count) for count in profile.counts.values())
-    values = (key, text.encode("utf-8", "surrogatepass"), label, terms, times, profile.length, profile.norm, vector)
+    values = (key, _key(text), _key(label), terms, times, profile.length, profile.norm, vector)
     made = db.execute("INSERT INTO texts VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)", values)
     index_words(db, made.lastrowid or 0, terms)
     db.execute("UPDATE totals SET count = count + 1, length = length + ?", (profile.length,))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ralphtool.memory.shelf import Shelf, packed
-from ralphtool.memory.vectors import Vectors
+from ralphtool.memory.vectors import SIZE, Vectors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ralphtool.memory.cache import Cache
 
 _COMPARED = 4000  # characters: more than the model reads
+_NEAREST = 60  # texts that are looked at closely
 _AT_ONCE = 64  # texts that got no vector when they were added, caught up with at each question
 
 vectors = Vectors()  # one model for the process
@@ -44,6 +45,7 @@ class Meaning:
         self._cache = cache
         self._shelf: Shelf[int] = Shelf()
         self._read_to = 0
+        self._times_made = cache.times_made
 
     @staticmethod
     def stored(texts: Sequence[str]) -> list[bytes]:
@@ -54,16 +56,26 @@ class Meaning:
         self._read_on()
         if not len(self._shelf):
             return None  # the model need not even be loaded
-        return Asked(self._shelf, vectors.of([text[:_COMPARED]])[0])
+        asked = Asked(self._shelf, vectors.of([text[:_COMPARED]])[0])
+        self._forget_gone(asked)
+        return asked
 
-    def forget(self, numbers: Iterable[int]) -> None:
-        for number in numbers:
-            self._shelf.remove(number)
+    def _forget_gone(self, asked: Asked) -> None:
+        """What was removed since is no candidate."""
+        while near := asked.nearest(_NEAREST):
+            there = {number for (number,) in self._cache.select("num", "texts", "num", near)}
+            for number in near:
+                if number not in there:
+                    self._shelf.remove(number)
+            if len(there) == len(near):
+                return
 
     def _read_on(self) -> None:
+        if self._times_made != self._cache.times_made:  # other texts than those that were read
+            self._shelf, self._read_to, self._times_made = Shelf(), 0, self._cache.times_made
         self._catch_up()
         rows = self._cache.ask(
-            "SELECT num, vector FROM texts WHERE num > ? AND length(vector) = 384 ORDER BY num", self._read_to
+            "SELECT num, vector FROM texts WHERE num > ? AND length(vector) = ? ORDER BY num", self._read_to, SIZE
         )
         if rows:
             self._shelf.extend([number for number, _ in rows], [vector for _, vector in rows])

@@ -10,7 +10,7 @@ import re
 
 _CHUNK = re.compile(r"[^\W_]+(?:[_.\-]+[^\W_]+)*")
 _RUN = re.compile(r"[^\W_]+")
-_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_]+|\d+")
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_a-zA-Z]+|\d+")
 _SENTENCE_END = re.compile(r"[.!?:;][\s]|\n")
 _LONGEST = 64  # characters of a word that count: nobody asks for more
 _LONGEST_SENTENCE = 300
@@ -186,8 +186,8 @@ def _known(word: str) -> list[str]:
     if word.isascii():
         stemmed = stem(word[:_LONGEST])
         return [_SAME.get(stemmed, stemmed)]
-    word = word.casefold()[:_LONGEST]
-    return [word, *_pairs(word), *_without_ending(word)]
+    word = word.casefold()
+    return [word[:_LONGEST], *_pairs(word), *_without_ending(word[:_LONGEST])]
 
 
 def _without_ending(word: str) -> list[str]:
@@ -211,9 +211,15 @@ def _plain(text: str) -> str:
     """One spelling for letters that look alike: without accents, of usual width."""
     import unicodedata
 
-    apart = unicodedata.normalize("NFKD", text)
-    kept = "".join(letter for letter in apart if letter.isascii() or not unicodedata.category(letter).startswith("M"))
-    return unicodedata.normalize("NFC", kept)
+    # Without the marks first: a long run of them would be sorted, in quadratic time.
+    apart = unicodedata.normalize("NFKD", _without_marks(text))
+    return unicodedata.normalize("NFC", _without_marks(apart))
+
+
+def _without_marks(text: str) -> str:
+    import unicodedata
+
+    return "".join(letter for letter in text if letter.isascii() or not unicodedata.category(letter).startswith("M"))
 
 
 _SAME = {stem(word): stem(line.split()[0]) for line in _ONE_WORD.splitlines() for word in line.split()}

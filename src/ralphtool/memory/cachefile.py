@@ -1,0 +1,249 @@
+"""The file of a memory's cache: opened if it is ours and of use, made anew if it is not, left alone if it is another's.
+
+Only one process at a time makes it or removes it. What is at fault decides what is done: a file that is damaged is
+replaced; one that is locked, that we may not write, or whose disk is full is not touched.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+
+OURS = 0x52414C50  # in the head of the file: RALP
+FORMAT = 1  # another one is made anew; to be raised when words are found otherwise than before
+# An error that quotes a damaged schema can't even be put into words.
+TROUBLE = (sqlite3.Error, UnicodeDecodeError)
+_PATIENCE = 1.0  # seconds for somebody else's writing
+_NOT_ITS_FAULT = ("BUSY", "LOCKED", "READONLY", "CANTOPEN", "PERM", "FULL", "IOERR", "NOMEM", "PROTOCOL")
+_TABLES = """\
+CREATE TABLE texts (num INTEGER PRIMARY KEY AUTOINCREMENT, id BLOB UNIQUE, text BLOB, label BLOB, terms TEXT,
+  times BLOB, length INTEGER, norm REAL, vector BLOB);
+CREATE INDEX texts_without_vector ON texts (num) WHERE vector IS NULL;
+CREATE TABLE totals (count INTEGER, length INTEGER);
+CREATE TABLE facts (name TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
+CREATE TABLE uses (digest TEXT PRIMARY KEY, id TEXT, shown INTEGER, helped INTEGER) WITHOUT ROWID;
+CREATE INDEX uses_by_help ON uses (helped) WHERE helped > 1;
+CREATE TABLE attempts (entry TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE endings (is_done INTEGER PRIMARY KEY, count INTEGER);
+INSERT INTO totals VALUES (0, 0);
+INSERT INTO endings VALUES (0, 0), (1, 0);
+"""
+_WORDS = """\
+CREATE VIRTUAL TABLE words USING fts5(terms, content='', detail='none', columnsize=0,
+  tokenize="ascii tokenchars '._-'");
+INSERT INTO words (words, rank) VALUES ('automerge', 16);
+"""
+# Where SQLite was built without FTS5. It does the same; adding costs more.
+_PLAIN_WORDS = "CREATE TABLE plain_words (word TEXT, num INTEGER, PRIMARY KEY (word, num)) WITHOUT ROWID;"
+
+
+class Kept(sqlite3.Connection):
+    """A connection to a file."""
+
+
+Identity = tuple[int, int]
+
+
+def opened(path: str, broken: Identity | None = None) -> sqlite3.Connection | None:
+    """The file as it is, or made anew; None if it is somebody else's, or can't be used. A broken one is replaced."""
+    if not _is_free(path):
+        return None
+    try:
+        if broken is None and (db := _as_it_is(path)):
+            return db
+        folder = _locked_folder(path)
+        if folder is None:
+            return None
+        try:
+            return _made(path, broken)
+        finally:
+            os.close(folder)
+    except TROUBLE:
+        return _read_only(path)
+    except OSError:
+        return None
+
+
+def in_memory() -> sqlite3.Connection:
+    db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    _make_tables(db)
+    return db
+
+
+def copied(db: sqlite3.Connection) -> sqlite3.Connection:
+    """What can still be read of it, in memory."""
+    fresh = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    try:
+        db.backup(fresh)
+        fresh.execute("SELECT count(*) FROM texts, totals")
+        return fresh
+    except TROUBLE:
+        fresh.close()
+        return in_memory()
+
+
+def identity(path: str) -> Identity | None:
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return None
+    return info.st_dev, info.st_ino
+
+
+def is_of_no_use(error: Exception) -> bool:
+    """Whether it is the file that is wrong; not, where it is locked, may not be written, or the disk is full."""
+    name = getattr(error, "sqlite_errorname", "") or ""
+    return not name.removeprefix("SQLITE_").startswith(_NOT_ITS_FAULT)
+
+
+# --- making it --------------------------------------------------------------------------------------
+
+
+def _as_it_is(path: str) -> sqlite3.Connection | None:
+    """The file if it is ours and current. Where it is locked, this tells so by an error."""
+    head = _head(path)
+    if not _is_database(head) or _owner(head) != OURS:
+        return None
+    db = None
+    try:
+        db = _connect(path)
+        if _is_current(db) and not _has_strange_things(db):
+            return db
+    except TROUBLE as error:
+        if not is_of_no_use(error):
+            raise
+    if db:
+        db.close()
+    return None
+
+
+def _made(path: str, broken: Identity | None) -> sqlite3.Connection | None:
+    """While nobody else makes or removes it: another process may have made it meanwhile."""
+    if (broken is None or broken != identity(path)) and (db := _as_it_is(path)):
+        return db
+    head = _head(path)
+    if _is_database(head) and _owner(head) != OURS:
+        return None
+    _remove(path)
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    db = _connect(path)
+    try:
+        _make_tables(db)  # before there is a log: a file with our mark in it is ours at once
+        db.execute("PRAGMA journal_mode = WAL")  # who reads does not wait for who writes, and a commit needs no sync
+    except TROUBLE:
+        db.close()
+        _remove(path)
+        raise
+    return db
+
+
+def _make_tables(db: sqlite3.Connection) -> None:
+    words = _WORDS if _knows_fts(db) else _PLAIN_WORDS
+    head = f"PRAGMA application_id = {OURS}; PRAGMA user_version = {FORMAT};"
+    db.executescript(f"BEGIN; {_TABLES} {words} {head} COMMIT;")
+
+
+def _knows_fts(db: sqlite3.Connection) -> bool:
+    return bool(db.execute("SELECT 1 FROM pragma_module_list WHERE name = 'fts5'").fetchone())
+
+
+def _connect(path: str, *, is_fixed: bool = False) -> sqlite3.Connection:
+    if is_fixed:
+        from urllib.parse import quote
+
+        path = f"file:{quote(os.fsencode(os.path.abspath(path)))}?immutable=1"
+    db = sqlite3.connect(
+        path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, uri=is_fixed, factory=Kept
+    )
+    db.execute("PRAGMA trusted_schema = OFF")
+    db.execute("PRAGMA synchronous = NORMAL")
+    db.execute("PRAGMA cache_size = -16000")
+    return db
+
+
+def _is_current(db: sqlite3.Connection) -> bool:
+    head = [db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
+    return head == [OURS, FORMAT]
+
+
+def _has_strange_things(db: sqlite3.Connection) -> bool:
+    """Views and triggers could do things when asked, or take for ever: none of them is ours."""
+    return bool(db.execute("SELECT 1 FROM sqlite_master WHERE type IN ('view', 'trigger')").fetchone())
+
+
+def _read_only(path: str) -> sqlite3.Connection | None:
+    """One that we may only read, in a copy of our own."""
+    fresh = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    try:
+        there = _connect(path, is_fixed=True)
+        there.backup(fresh)
+        there.close()
+        if _is_current(fresh) and not _has_strange_things(fresh):
+            return fresh
+    except TROUBLE:
+        pass  # then without
+    fresh.close()
+    return None
+
+
+# --- as a file --------------------------------------------------------------------------------------
+
+
+def _is_free(path: str) -> bool:
+    """Whether files of ours may lie there: nothing does, or plain ones."""
+    try:
+        return all(stat.S_ISREG(os.lstat(name).st_mode) for name in _names(path) if os.path.lexists(name))
+    except OSError:
+        return False
+
+
+def _names(path: str) -> tuple[str, ...]:
+    return path, f"{path}-wal", f"{path}-shm", f"{path}-journal"
+
+
+def _remove(path: str) -> None:
+    for name in _names(path):
+        try:
+            os.unlink(name)
+        except OSError:
+            pass  # what can't be removed can't be opened as ours either
+
+
+def _head(path: str) -> bytes:
+    """What the file is known by, read without SQLite, which would change files of others."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return b""
+    try:
+        return os.read(fd, 100)
+    finally:
+        os.close(fd)
+
+
+def _owner(head: bytes) -> int:
+    return int.from_bytes(head[68:72], "big")
+
+
+def _is_database(head: bytes) -> bool:
+    """A head that SQLite could have written: what is only called a database belongs to nobody."""
+    size = int.from_bytes(head[16:18], "big")
+    is_size = size == 1 or (size >= 512 and size & (size - 1) == 0)
+    return len(head) == 100 and head.startswith(b"SQLite format 3\0") and is_size and set(head[18:20]) <= {1, 2}
+
+
+def _locked_folder(path: str) -> int | None:
+    """The folder of the file, locked: there only one process at a time makes a file or removes one."""
+    import fcntl
+    import time
+
+    folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for _ in range(int(_PATIENCE / 0.01)):
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return folder
+        except BlockingIOError:
+            time.sleep(0.01)
+    os.close(folder)
+    return None
