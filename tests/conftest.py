@@ -162,6 +162,17 @@ class Ralph:
         return seen
 
 
+WEIGHTS = Path(__file__).parent.parent / ".tools/weights"  # of the sentence model, beside .venv: most tests do without
+
+
+@pytest.fixture
+def weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sentence model, as if it were installed."""
+    if not WEIGHTS.is_dir():
+        pytest.skip("the sentence model is not installed: scripts/test does that")
+    monkeypatch.syspath_prepend(str(WEIGHTS))
+
+
 @pytest.fixture
 def ralph(tmp_path: Path) -> Ralph:
     """An empty project."""

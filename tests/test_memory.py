@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import ralphtool
-from ralphtool.memory import Memory, vectors, words
+from ralphtool.memory import Memory, words
 from ralphtool.memory.profile import Profile
 
 SOURCE = str(Path(ralphtool.__file__).parent.parent)
@@ -788,7 +788,7 @@ def test_a_repeat_is_found_and_an_opposite_is_none() -> None:
 
 # --- by meaning -------------------------------------------------------------------------------------
 
-needs_weights = pytest.mark.skipif(not vectors.is_there(), reason="the sentence model is not installed")
+needs_weights = pytest.mark.usefixtures("weights")
 CAT, PODS, ROSES = "A cat sleeps on the sofa.", "Kubernetes pods restart after a failed probe.", "Roses bloom in June."
 
 

@@ -25,17 +25,8 @@ if HAS_NUMPY or TYPE_CHECKING:
     from ralphtool.memory import minilm, shelf
 
 SOURCE = Path(__file__).parent.parent / "src"
-WEIGHTS = Path(__file__).parent.parent / ".tools/weights"  # beside the other tests' packages, which do without them
 needs_numpy = pytest.mark.skipif(not HAS_NUMPY, reason="numpy is not installed: pip install numpy")
-needs_weights = pytest.mark.skipif(
-    not (HAS_NUMPY and WEIGHTS.is_dir()), reason="the sentence model is not installed: scripts/test does that"
-)
-
-
-@pytest.fixture(autouse=True)
-def weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(WEIGHTS))
-
+needs_weights = pytest.mark.usefixtures("weights")
 
 # From the makers' own program (sentence-transformers on torch): the first pieces after the mark, how many there are
 # with both marks, and the first numbers of the vector.
