@@ -7,6 +7,7 @@ The history decides what is known; the memory only tells what of it matters here
 from __future__ import annotations
 
 import os
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -15,7 +16,7 @@ from msgspec import Struct
 from ralphtool import usefulness
 from ralphtool.history import kinds
 from ralphtool.history.records import number_of
-from ralphtool.memory import Memory
+from ralphtool.memory import Memory, words
 from ralphtool.memory.labels import (
     INDEX,
     NOTE,
@@ -42,7 +43,9 @@ _RELEVANT = 0.06  # below this score only chance words are shared
 _LIKE_THE_FAILURE = 0.12  # from this score on, a way around an error may be one around this error;
 _AROUND = 3  # so many of them come before all else
 _OWN, _OWNED = 0.2, 3  # what a story's own attempts taught last matters, whatever its words
-_TASKS = 6  # that are looked for one by one
+_FRESH, _FADING = 0.1, 0.9  # what was found out in this run does too, the last the most
+_BY_FILES = 0.6  # names of files tell less than what is to be done
+_TASKS, _TELLING = 6, 3  # that are looked for one by one, and words that make one worth it
 _AFTER_ALL = 1 << 60  # notes are newer than all that is in the history
 _HELPFUL, _NEWEST = 10, 10  # which are shown where there is room, whatever they are about
 _LONGEST = 4000  # characters of what is looked for
@@ -159,18 +162,29 @@ class Knowledge:
 
     def _for_story(self, wanted: Wanted) -> Remembrance:
         failed = self._found(wanted.failure)
-        scores = self._found("\n".join([wanted.story, *wanted.tasks]))
-        others = [*map(self._found, (wanted.story, *wanted.tasks[:_TASKS])), failed]
-        about_files = {id: 0.6 * score for id, score in self._found(" ".join(wanted.files)).items()}
-        for found in (*others, about_files):
-            for id, score in found.items():
-                scores[id] = max(score, scores.get(id, 0.0))
-        scores = {id: score for id, score in scores.items() if score >= _RELEVANT}
-        for id in self._own(wanted):
-            scores[id] = scores.get(id, 0.0) + _OWN
+        scores = self._relevant(wanted, failed)
+        for id, worth in self._favoured(wanted):
+            scores[id] = scores.get(id, 0.0) + worth
         items = self._weighed(self._told(scores), failed)
         told, repeats = _merged(self.memory, [*items, *self._others(scores)])
         return Remembrance(tuple(told), len(self.memory) - repeats)
+
+    def _relevant(self, wanted: Wanted, failed: Mapping[str, float]) -> dict[str, float]:
+        """What has to do with the story as a whole, with one of its tasks, the last failure, or its files."""
+        tasks = [one for one in wanted.tasks if len(set(words.tokens(one))) >= _TELLING][:_TASKS]
+        found = [*map(self._found, ("\n".join([wanted.story, *wanted.tasks]), wanted.story, *tasks)), failed]
+        found.append({id: _BY_FILES * score for id, score in self._found(" ".join(wanted.files)).items()})
+        scores: dict[str, float] = {}
+        for id, score in (one for part in found for one in part.items()):
+            scores[id] = max(score, scores.get(id, 0.0))
+        # The more is asked for at once, the smaller are the scores: the best ones count in any case.
+        least = min(_RELEVANT, max(scores.values(), default=0.0) / 2)
+        return {id: score for id, score in scores.items() if score >= least}
+
+    def _favoured(self, wanted: Wanted) -> list[tuple[str, float]]:
+        """What the story's own attempts taught last, and what this run has found out: it is about this change."""
+        own = [(id, _OWN) for id in self._own(wanted)]
+        return own + [(id, _FRESH * _FADING**age) for age, id in enumerate(islice(reversed(self._notes), _NEWEST))]
 
     def _found(self, text: str) -> dict[str, float]:
         return dict(self.memory.search(text[:_LONGEST], _FOUND)) if text.strip() else {}
@@ -224,12 +238,12 @@ def _merged(memory: Memory, items: Iterable[Remembered]) -> tuple[list[Remembere
     kept: list[tuple[Remembered, set[str]]] = []
     repeats, close = 0, _Close(memory)
     for one in items:
-        words = set(one.text[:_COMPARED].lower().split())
-        twin, is_opposite = close.twin(one, words, kept)
+        spelled = set(one.text[:_COMPARED].lower().split())
+        twin, is_opposite = close.twin(one, spelled, kept)
         if twin is None:
-            kept.append((one, words))
+            kept.append((one, spelled))
         elif is_opposite:
-            kept[twin] = max(kept[twin], (one, words), key=lambda other: other[0].order)
+            kept[twin] = max(kept[twin], (one, spelled), key=lambda other: other[0].order)
         else:
             other, known = kept[twin]
             sources = tuple(dict.fromkeys([*other.sources, *one.sources]))
@@ -248,11 +262,11 @@ class _Close:
         self._left = _MOST_COMPARED
 
     def twin(
-        self, one: Remembered, words: set[str], kept: Sequence[tuple[Remembered, set[str]]]
+        self, one: Remembered, spelled: set[str], kept: Sequence[tuple[Remembered, set[str]]]
     ) -> tuple[int | None, bool]:
         """Where something stands that says the same, or the opposite. Only what shares many words is looked at."""
         for place, (other, known) in enumerate(kept):
-            if self._left and len(words & known) >= _ALIKE * min(len(words), len(known)):
+            if self._left and len(spelled & known) >= _ALIKE * min(len(spelled), len(known)):
                 self._left -= 1
                 match = self._memory.same(one.text[:_COMPARED], other.text[:_COMPARED])
                 if match.level == "same" or match.is_opposite:

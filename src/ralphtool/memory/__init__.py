@@ -13,7 +13,7 @@ import math
 from heapq import nlargest
 
 from ralphtool.memory import background
-from ralphtool.memory.cache import Cache, forget_words, index_words
+from ralphtool.memory.cache import Cache, forget_words, index_words, merge_words
 from ralphtool.memory.profile import Profile, Query, damped
 
 TYPE_CHECKING = False
@@ -36,6 +36,7 @@ _BY_LETTERS = 40  # and of these the best, letter by letter
 _NEAREST = 60  # candidates by their meaning
 _STRETCH = 3.0
 _REPEATS = 12  # of the texts that are most like another, which are compared with it sentence by sentence
+_MANY = 1_000  # texts that are added at once
 _PRIOR = 250  # the background counts as much as so many texts
 
 
@@ -257,10 +258,12 @@ def _weight(word: str, texts: Sequence[int], count: int, limit: int) -> float:
 # --- storing ----------------------------------------------------------------------------------------
 
 
-def _replace(db: sqlite3.Connection, rows: Iterable[Row]) -> None:
+def _replace(db: sqlite3.Connection, rows: Sequence[Row]) -> None:
     for key, text, label, profile, vector in rows:
         _remove(db, key)
         _insert(db, key, text, label, profile, vector)
+    if len(rows) >= _MANY:
+        merge_words(db)
 
 
 def _insert(db: sqlite3.Connection, key: bytes, text: str, label: str, profile: Profile, vector: bytes | None) -> None:

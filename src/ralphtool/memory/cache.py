@@ -131,6 +131,12 @@ def index_words(db: sqlite3.Connection, number: int, terms: str) -> None:
         db.executemany("INSERT INTO plain_words VALUES (?, ?)", [(word, number) for word in terms.split()])
 
 
+def merge_words(db: sqlite3.Connection) -> None:
+    """After many texts at once: otherwise one of the next pays for putting their words together."""
+    if _has_fts(db):
+        db.execute("INSERT INTO words (words) VALUES ('optimize')")
+
+
 def forget_words(db: sqlite3.Connection, number: int, terms: str) -> None:
     if _has_fts(db):
         db.execute("INSERT INTO words (words, rowid, terms) VALUES ('delete', ?, ?)", (number, terms))

@@ -10,6 +10,7 @@ How a text is taken apart stands in `reading`, the last question in `sense`.
 
 from __future__ import annotations
 
+from ralphtool.memory import words
 from ralphtool.memory.reading import MOST_READ, Reading, Unit, compiled, without_colour
 from ralphtool.memory.sense import are_opposite, opposite_words
 
@@ -35,6 +36,8 @@ _OUTPUT = (
     r"(?i:error|exception|fail(?:ed|ure)|fatal|panic|traceback|cannot|could not|timed out|invalid|exceeded|refused|"
     r"denied|not found|elapsed|exited|retry after|\berr\b)|\w\.\w+:\d|^\s*at |=="
 )
+_SMALL_WORDS = 0.25  # of all words: output has fewer of them
+_NAMED = r"^\W*[\w./-]+(?:\[\d+\])?: \S"  # a program tells its name first
 _ADVICE = (
     r"(?i)\b(?:must|should|needs?|always|never|since|so|use|set|run|keep|limit|raise|add|don't|avoid|means|instead|"
     r"unless|otherwise)\b(?=\s+[\w`'\"])"
@@ -82,7 +85,7 @@ def match(one: str, other: str, weight: Weight, same_fingerprint: bool = False) 
         return Match("same", 1.0) if is_alike else Match("new", 0.0)
     flips = opposite_words(left, right)
     pair = _Pair(left, right, weight, flips)
-    if same_fingerprint and (_is_output(one) or pair.has_same_numbers()):
+    if same_fingerprint and (_is_output(one) or not _is_prose(one) or pair.has_same_numbers()):
         return Match("same", 1.0)
     score = pair.score()
     if score < _SAME_OUTPUT and _is_surely_output(one) and _is_surely_output(other):
@@ -106,6 +109,15 @@ def _bare(text: str) -> str:
 
 def _is_output(text: str) -> bool:
     return _has_pattern(_OUTPUT, text) and not _has_pattern(_ADVICE, text)
+
+
+def _is_prose(text: str) -> bool:
+    """Whether somebody wrote this to be read: small words between the others, and no name of a program before it."""
+    found = words.plain_words(text[:MOST_READ])
+    if not found or _has_pattern(_ADVICE, text):
+        return True
+    small = sum(word in words.COMMON for word in found) / len(found)
+    return small >= _SMALL_WORDS and not _has_pattern(_NAMED, text)
 
 
 def _is_surely_output(text: str) -> bool:

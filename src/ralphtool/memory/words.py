@@ -104,6 +104,11 @@ def tokens(text: str) -> list[str]:
     return found
 
 
+def plain_words(text: str) -> list[str]:
+    """All words as they are, in small letters."""
+    return _RUN.findall(text.lower())
+
+
 def first_sentence(text: str) -> str:
     """Where a text says what it is about."""
     text = text.lstrip()[:_LONGEST_SENTENCE]
