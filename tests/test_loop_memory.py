@@ -439,6 +439,19 @@ def test_the_workaround_for_the_last_failure_is_the_first_in_the_prompt(lab: Lab
     assert [line.partition(" (")[0] for line in learnt(lab, "add-login-1-2")[:2]] == [around, INVOICES]
 
 
+def test_what_a_red_gate_printed_is_looked_for(lab: Lab) -> None:
+    """The verdict says only which command is red: what is known is known about the error that it printed."""
+    around = "zlint panics over its cache: delete .zlint-cache"
+    gate = "test ! -e broken || { echo 'zlint: panic: cache version 7 is not 9' >&2; exit 1; }"
+    learnings = [learning(1, around, type="error-workaround"), learning(2, INVOICES), *map(_other, range(3, 90))]
+    fill(lab.repository(ONE, checks=[gate]), learnings)
+    lab.play(turn("1", [{"run": "touch broken"}, *DONE], attempt=1), default=DONE)
+    assert lab.loop().exit_code == 0
+    assert learnt(lab, "add-login-1-1")[0].startswith(INVOICES)
+    assert learnt(lab, "add-login-1-2")[0].startswith(around)
+    assert around in section(prompt(lab, "add-login-1-2"), "Do this first"), "as a suggestion"
+
+
 def _other(number: int) -> dict[str, Any]:
     return learning(number, others(90)[number])
 

@@ -539,8 +539,8 @@ def test_an_agent_whose_limit_is_over_takes_over_again(lab: Lab, tmp_path: Path)
     with (lab.root / ".ralph/config.toml").open("a") as config:
         config.write(f'[agents.twin]\nargs = ["{tmp_path}/twin.json"]\n')
     limited: dict[str, Any] = {"error": "rate-limit", "text": "slow down"}
-    twin = {"turn": [turn("1", DONE), turn("2", [limited | {"reset_in": 3600}])]}
+    twin = {"turn": [turn("1", [{"run": "sleep 2"}, *DONE]), turn("2", [limited | {"reset_in": 3600}])]}
     (tmp_path / "twin.json").write_text(json.dumps(twin))
-    lab.play(turn("1", [limited | {"reset_in": 0.1}]), turn("2", DONE))
+    lab.play(turn("1", [limited | {"reset_in": 1}]), turn("2", DONE))
     assert lab.loop().exit_code == 0
     assert told(lab, "iteration_started", "agent") == ["scripted", "twin", "scripted"]

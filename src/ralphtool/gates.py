@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ralphtool.process import Ended, Keeper
 
+_MOST_WORDS = 1500  # characters
 _READ = 4 << 20  # so much of the end of an output is read for results
 _MOST_OUTPUT = 1 << 30
 
@@ -143,6 +144,16 @@ def _new(result: Result, before: Baseline) -> Red | None:
         return Red(result.command, (), f"{len(known)} of its tests failed before; now it fails as a whole")
     fresh = tuple(test for test in tests if test not in known)
     return Red(result.command, fresh) if fresh else None
+
+
+def last_words(results: Sequence[Result]) -> str:
+    """What the red ones of these printed last: there the error stands, and what is known about it is found by that."""
+    return "\n".join(_last_words(one.log) for one in results if not one.ok)[-_MOST_WORDS:]
+
+
+def _last_words(log: str) -> str:
+    output = (_end_of(log) + _end_of(f"{log}.err"))[-_MOST_WORDS:].decode("utf-8", "replace")
+    return "\n".join(line for line in output.splitlines() if line.strip())
 
 
 def _why(result: Result) -> str:

@@ -12,6 +12,7 @@ from msgspec import Struct, structs
 from ralphtool import (
     analyzer,
     blockers,
+    gates,
     judge,
     learnings,
     lifecycle,
@@ -104,7 +105,7 @@ class Loop:
             assignment = self._with_recalled(assignment)
             observations = tuple(outcome.observation(one) for one in self.change.observed())
             verdict = self._judge(story, assignment, report, observations)
-            decision, check = self._decide(story, assignment, verdict, before)
+            decision, check = self._decide(story, assignment, report, verdict, before)
             iteration = Iteration(
                 story=story,
                 assignment=assignment,
@@ -206,7 +207,7 @@ class Loop:
         self, story: Story, before: LookBack, state: StoryStanding, token: str, task: str | None
     ) -> prompt.Prompt:
         change, spec = self.change, self.change.spec
-        known = self._remembered(story, before, task)
+        known = self._remembered(story, before, state, task)
         return prompt.build(
             prompt.Material(
                 change=change.name,
@@ -232,7 +233,7 @@ class Loop:
             os.path.join(change.root, ".ralph", "prompts"),
         )
 
-    def _remembered(self, story: Story, before: LookBack, task: str | None) -> Remembrance:
+    def _remembered(self, story: Story, before: LookBack, state: StoryStanding, task: str | None) -> Remembrance:
         """What of all that is known matters to this iteration."""
         self._keep_up()
         tasks = [one.text for one in story.tasks if task in (None, one.id) and not one.done]
@@ -243,7 +244,7 @@ class Loop:
                 story=f"{story.title}.\n{story.description or ''}",
                 story_id=story.id,
                 tasks=tasks,
-                failure=before.previous_failure or "",
+                failure=f"{before.previous_failure}\n{state.error}" if before.previous_failure else "",
                 files=last.files_modified[:_SHOWN_FILES] if last else (),
             )
         )
@@ -313,13 +314,13 @@ class Loop:
         )
 
     def _decide(
-        self, story: Story, assignment: Assignment, verdict: Verdict, before: LookBack
+        self, story: Story, assignment: Assignment, report: Report, verdict: Verdict, before: LookBack
     ) -> tuple[Decision, blockers.Check]:
         state = self.change.standing.story(story.id)
         check = self._checked(story, assignment, verdict)
         is_done_chunk = verdict.status == "partial" and assignment.task in verdict.ticked
         counts = verdict.status in ("failed", "blocked", "partial") and not is_done_chunk
-        known = self._workaround(verdict) if counts and not verdict.is_dishonest else None
+        known = self._workaround(verdict, report) if counts and not verdict.is_dishonest else None
         past = recovery.Past(
             attempts=state.attempts + counts,
             last_status=state.status if state.attempts else None,
@@ -353,8 +354,9 @@ class Loop:
         self.log.note("blocker_checked", entry=assignment.entry, story=story.id, real=check.is_real, found=check.found)
         return check
 
-    def _workaround(self, verdict: Verdict) -> recovery.Workaround | None:
-        failure = "\n".join(dict.fromkeys([verdict.summary, verdict.blocker or verdict.summary]))
+    def _workaround(self, verdict: Verdict, report: Report) -> recovery.Workaround | None:
+        told = [verdict.summary, verdict.blocker or "", gates.last_words(report.results)]
+        failure = "\n".join(filter(None, told))
         self._keep_up()
         found = [one for one in self.knowledge.search(failure, _LEARNT) if one.type == "error-workaround"]
         return recovery.find_workaround(

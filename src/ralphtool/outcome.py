@@ -192,6 +192,7 @@ def _stand(change: Change, iteration: Iteration, made: Outcome) -> None:
     state.attempts += not (iteration.is_done or iteration.is_done_chunk)
     state.status, state.entry, state.decision = iteration.verdict.status, made.entry.id, decision
     state.guidance = decision.guidance
+    state.error = "" if iteration.is_done else gates.last_words(iteration.report.results)
     state.in_chunks = decision.action == "break-chunks" or (state.in_chunks and not iteration.is_done)
     state.question = made.question
     if iteration.is_kept:

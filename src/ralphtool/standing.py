@@ -55,6 +55,7 @@ class StoryStanding(Struct, kw_only=True):
     status: str | None = None
     question: Question | None = None  # that waits for a human
     guidance: str = ""  # for the next attempt
+    error: str = ""  # what the gates printed last that the last attempt left red
     answer: str = ""  # what a human told; it holds for every attempt that follows
 
 
