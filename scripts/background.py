@@ -42,7 +42,8 @@ def main() -> None:
     rounded = {word: round(STEP ** round(math.log(count, STEP))) for word, count in kept.items()}
     by_count = sorted(rounded, key=lambda word: (-rounded[word], word))
     for count, group in groupby(by_count, rounded.__getitem__):
-        print(*textwrap.wrap(" ".join(group), 110, initial_indent=f"{count} ", subsequent_indent=f"{count} "), sep="\n")
+        lines = textwrap.wrap(" ".join(group), 100, break_on_hyphens=False, break_long_words=False)
+        print(*(f"{count} {line}" for line in lines), sep="\n")
 
 
 def prose(folders: list[str]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import ralphtool
-from ralphtool.memory import Memory, words
+from ralphtool.memory import Memory, background, words
 from ralphtool.memory.profile import Profile
 
 SOURCE = str(Path(ralphtool.__file__).parent.parent)
@@ -899,3 +899,15 @@ def test_a_profile_is_linear_in_its_words() -> None:
     """What is compared letter by letter is short, however long the text."""
     assert len(Profile.of("zebra giraffe " * 100_000).grams) < 1_000
     assert len(words.tokens("a.b_" * 100_000)) < 2_000
+
+
+def test_a_few_words_have_the_same_weight_as_when_all_are_read() -> None:
+    whole = background._Table()
+    whole._read_all()
+    few = background._Table()
+    known = sorted(whole._shares)
+    assert len(known) > 10_000
+    for word in [*known[:: len(known) // 250], "file return", "no such word", "", " "]:
+        assert few.share(word) == whole.share(word), word
+    assert not few._is_whole
+    assert few.share("the last one") == whole.share("the last one") < min(whole._shares.values())

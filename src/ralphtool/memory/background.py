@@ -9,26 +9,51 @@ from __future__ import annotations
 import math
 import os
 
-_shares: dict[str, float] = {}
-_rarest = 1.0
+_FEW = 300  # words: who asks for more has a long day's work, and the whole table is worth its price
+
+
+class _Table:
+    """The table as text, in which a few words are quickly found; as a dictionary, once many are asked for."""
+
+    def __init__(self) -> None:
+        with open(os.path.join(os.path.dirname(__file__), "background.txt"), encoding="utf-8") as file:
+            self._paragraphs = int(file.readline())
+            self._text = file.read().replace("\n", " \n")
+        self._shares: dict[str, float] = {}
+        self._is_whole = False
+
+    def share(self, word: str) -> float:
+        known = self._shares.get(word)
+        if known is None:
+            known = 1 / self._paragraphs if self._is_whole else self._look_up(word)
+        return known
+
+    def _look_up(self, word: str) -> float:
+        if len(self._shares) >= _FEW:
+            self._read_all()
+            return self._shares.get(word, 1 / self._paragraphs)
+        place = self._text.find(f" {word} ")
+        line = self._text[self._text.rfind("\n", 0, place) + 1 : place] if place >= 0 else "1"
+        self._shares[word] = int(line.split(" ", 1)[0]) / self._paragraphs
+        return self._shares[word]
+
+    def _read_all(self) -> None:
+        for line in self._text.splitlines():
+            count, *words = line.split()
+            self._shares.update(dict.fromkeys(words, int(count) / self._paragraphs))
+        self._is_whole = True
+
+
+_tables: list[_Table] = []  # none before the first word is asked for
 
 
 def share(word: str) -> float:
     """In which part of all paragraphs a word stands; one that is not known is rarer than all that are."""
-    return (_shares or _loaded()).get(word, _rarest)
+    if not _tables:
+        _tables.append(_Table())
+    return _tables[0].share(word)
 
 
 def weight(word: str) -> float:
     """How much a word tells, by itself."""
     return math.log(1 + 1 / share(word))
-
-
-def _loaded() -> dict[str, float]:
-    global _rarest
-    with open(os.path.join(os.path.dirname(__file__), "background.txt"), encoding="utf-8") as file:
-        paragraphs = int(file.readline())
-        for line in file:
-            count, *words = line.split()
-            _shares.update(dict.fromkeys(words, int(count) / paragraphs))
-    _rarest = 1 / paragraphs
-    return _shares

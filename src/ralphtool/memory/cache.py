@@ -34,6 +34,8 @@ class Cache:
         self.times_made = 0  # another number: what was read before is of another database
         self.is_kept = False  # whether what is added will be there after reopening
         self._db = self._open()
+        self._known_db: sqlite3.Connection | None = None  # the one of which we know whether it has FTS5
+        self._knows_fts = True
 
     def close(self) -> None:
         self._db.close()
@@ -81,7 +83,9 @@ class Cache:
         """The texts that have a word, the newest ones first."""
         fts = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT ?", f'"{word}"'
         plain = "SELECT num FROM plain_words WHERE word = ? ORDER BY num DESC LIMIT ?", word
-        question, value = fts if self._patiently(_has_fts) else plain
+        if self._known_db is not self._db:
+            self._knows_fts, self._known_db = self._patiently(_has_fts), self._db
+        question, value = fts if self._knows_fts else plain
         return [number for (number,) in self.ask(question, value, limit)]
 
     def change(self, work: Callable[[sqlite3.Connection], object]) -> None:
