@@ -90,19 +90,46 @@ class Remembrance(Struct, frozen=True):
 class Knowledge:
     def __init__(self, history: History, *, by_meaning: bool | None = None) -> None:
         self.history = history
-        folder = history.folder if os.path.isdir(history.folder) else None
-        self.memory = Memory(os.path.join(folder, INDEX) if folder else None, by_meaning=by_meaning)
-        self.uses = Uses(history.root, self.memory.cache)
+        self._by_meaning = by_meaning
+        self._memory: Memory | None = None  # none before there is something to be known
         self._notes: dict[str, tuple[str, str]] = {}  # what the session has noted, with labels
 
+    @property
+    def memory(self) -> Memory:
+        if self._memory is None:
+            path = self._index if os.path.isdir(self.history.folder) else None
+            self._memory = Memory(path, by_meaning=self._by_meaning)
+        return self._memory
+
+    @property
+    def uses(self) -> Uses:
+        return Uses(self.history.root, self.memory.cache)
+
+    @property
+    def known(self) -> int:
+        """How much there is to be known."""
+        return len(self._memory) if self._memory else 0
+
+    @property
+    def _index(self) -> str:
+        return os.path.join(self.history.folder, INDEX)
+
     def close(self) -> None:
-        self.memory.close()
+        if self._memory:
+            self._memory.close()
 
     # --- keeping up -------------------------------------------------------------------------------
 
     def sync(self, session_id: str = "", notes: Sequence[State] = ()) -> None:
         """Brings the memory up to date with the history, and with what a session has noted."""
-        self._answered(lambda: self._sync(session_id, notes))
+        if not self._is_empty(notes):
+            self._answered(lambda: self._sync(session_id, notes))
+
+    def _is_empty(self, notes: Sequence[State]) -> bool:
+        """Whether there is nothing to be known yet: then no index is made either."""
+        if self._memory or notes or os.path.lexists(self._index):
+            return False
+        return not (self.history.learnings(last=1) or self.history.patterns(last=1))
 
     def _answered(self, work: Callable[[], Result]) -> Result:
         """With a new index, if what stands in the one that is there makes no sense."""
@@ -154,10 +181,14 @@ class Knowledge:
 
     def search(self, text: str, limit: int = 10) -> list[Remembered]:
         """What is known about something, the best first; also what sessions have noted that are still open."""
+        if not self._memory:
+            return []
         return self._answered(lambda: self._told(dict(self.memory.search(text, limit)), self.memory.held(NOTE)))
 
     def for_story(self, wanted: Wanted) -> Remembrance:
         """What matters to a story. Ways around a failure like its last one come first."""
+        if not self._memory:
+            return Remembrance((), 0)
         return self._answered(lambda: self._for_story(wanted))
 
     def _for_story(self, wanted: Wanted) -> Remembrance:

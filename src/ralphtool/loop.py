@@ -283,7 +283,10 @@ class Loop:
 
     def _with_recalled(self, assignment: Assignment) -> Assignment:
         """What an agent asked for and was told counts as shown, like what its prompt had."""
-        told = self.knowledge.memory.get(self.change.recalled())
+        recalled = self.change.recalled()
+        if not recalled:
+            return assignment
+        told = self.knowledge.memory.get(recalled)
         shown = usefulness.as_shown({text: _history_id(id) for id, (text, _) in told.items()})
         return structs.replace(assignment, shown={**shown, **assignment.shown})
 

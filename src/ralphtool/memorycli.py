@@ -65,7 +65,7 @@ def memory(context: click.Context, everything: bool, as_json: bool) -> None:
     learnings = knowledge.history.learnings(last=None if everything else _LOOKED_THROUGH)
     found = review(knowledge, learnings)
     if as_json:
-        _print_json(_as_json(found, len(knowledge.memory)))
+        _print_json(_as_json(found, knowledge.known))
     else:
         _show(found, knowledge.history.counts()["valid_learnings"])
 

@@ -57,6 +57,8 @@ class Review(Struct, frozen=True):
 
 def review(knowledge: Knowledge, learnings: Sequence[Learning]) -> Review:
     """Looks through learnings; each is compared with what is most like it among all that is known."""
+    if not learnings:
+        return Review([], [], [])
     rows = _rows(knowledge, learnings)
     stale = [Stale(row.learning.id, _never_helped(row)) for row in rows if row.use.is_stale]
     repeats: list[Repeat] = []
