@@ -103,7 +103,8 @@ def is_of_no_use(error: Exception) -> bool:
 def _as_it_is(path: str) -> sqlite3.Connection | None:
     """The file if it is ours and current. Where it is locked, this tells so by an error."""
     head = _head(path)
-    if not _is_database(head) or _owner(head) != OURS:
+    # Of another version it is not even opened: whoever makes it anew meanwhile would have SQLite clean up behind us.
+    if not _is_database(head) or (_owner(head), _version(head)) != (OURS, FORMAT):
         return None
     db = None
     try:
@@ -224,6 +225,10 @@ def _head(path: str) -> bytes:
 
 def _owner(head: bytes) -> int:
     return int.from_bytes(head[68:72], "big")
+
+
+def _version(head: bytes) -> int:
+    return int.from_bytes(head[60:64], "big", signed=True)
 
 
 def _is_database(head: bytes) -> bool:
