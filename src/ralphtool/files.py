@@ -382,10 +382,15 @@ def settle(aside: str, path: str) -> None:
     remove(aside)
 
 
-def append(path: str, data: bytes) -> None:
-    """Adds to a file that we keep inside the project: all of it, or nothing if that fails."""
+def append(path: str, data: bytes, *, as_line: bool = False) -> None:
+    """Adds to a file that we keep inside the project: all of it, or nothing if that fails.
+
+    As a line: one that a kill has torn, or that somebody else left without its end, is ended first.
+    """
     with Locked(path, here=True, make=True) as held:
         size = os.lseek(held.fd, 0, os.SEEK_END)
+        if as_line and size and os.pread(held.fd, 1, size - 1) != b"\n":
+            data = b"\n" + data
         try:
             write_fd(held.fd, data)
             os.fsync(held.fd)

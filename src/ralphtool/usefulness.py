@@ -66,23 +66,10 @@ def note(root: str, showing: Showing) -> str:
         return ""
     path = path_of(root)
     try:
-        torn = b"" if _last_byte(path) in (b"", b"\n") else b"\n"  # by a kill, or by whoever wrote here besides us
-        files.append(path, torn + msgspec.json.encode(showing) + b"\n")
+        files.append(path, msgspec.json.encode(showing) + b"\n", as_line=True)
     except (OSError, UnsafePath) as error:  # a hint is lost, and no work: nobody should stop for it
         return f"what helped can't be noted: {error}"
     return ""
-
-
-def _last_byte(path: str) -> bytes:
-    try:
-        fd = files.open_here(path)
-    except FileNotFoundError:
-        return b""
-    try:
-        size = os.fstat(fd).st_size
-        return files.read_at(fd, max(0, size - 1), size)
-    finally:
-        os.close(fd)
 
 
 class Uses:
