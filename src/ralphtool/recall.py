@@ -44,7 +44,11 @@ def _told(memory: Memory, session_id: str, notes: Sequence[State], text: str) ->
     _keep_notes(memory, session_id, notes)
     scores = dict(memory.search(text, MOST))
     found = memory.get(scores)
-    told = [{"id": id, "text": found[id][0], **_read(found[id][1]), "score": round(scores[id], 4)} for id in scores]
+    told = [
+        {"id": id, "text": found[id][0], **_read(found[id][1]), "score": round(score, 4)}
+        for id, score in scores.items()
+        if id in found  # another process may have removed it meanwhile
+    ]
     return {"success": True, "learnings": told, "known": len(memory)}
 
 

@@ -33,7 +33,6 @@ _MOST_OF_A_WORD = 800  # texts with one word, the newest first
 _MOST_READ = 8_000  # texts for all the words of a query
 _CANDIDATES = 120  # which are compared word by word,
 _BY_LETTERS = 40  # and of these the best, letter by letter
-_NEAREST = 60  # candidates by their meaning
 _STRETCH = 3.0
 _REPEATS = 12  # of the texts that are most like another, which are compared with it sentence by sentence
 _MANY = 1_000  # texts that are added at once
@@ -137,7 +136,7 @@ class Memory:
     def search(self, text: str, limit: int = 10) -> list[tuple[str, float]]:
         """The texts that are most like this one, with a score from 0 to 1, the best first."""
         meant = self._meaning.asked(text) if self._meaning else None
-        found = self._by_words(text, meant.nearest(_NEAREST) if meant else ())
+        found = self._by_words(text, meant.nearest if meant else ())
         if meant and found:
             found = _mixed(found, meant.cosines(found))
         ranked = sorted(found.items(), key=lambda one: (-one[1], one[0]))[: max(0, limit)]
@@ -207,11 +206,11 @@ class Memory:
 
 
 def _read_texts(rows: list[Any]) -> list[tuple[str, tuple[str, str]]]:
-    return [(_id(key), (_text(text), _text(label))) for key, text, label in rows]
+    return [(_text(key), (_text(text), _text(label))) for key, text, label in rows]
 
 
 def _read_ids(rows: list[Any]) -> list[tuple[int, str]]:
-    return [(number, _id(key)) for number, key in rows]
+    return [(number, _text(key)) for number, key in rows]
 
 
 def _read_values(rows: list[Any]) -> list[str]:
@@ -295,12 +294,9 @@ def _meaning(cache: Cache) -> Meaning | None:
     return Meaning(cache)
 
 
-def _key(id: str) -> bytes:
-    return id.encode("utf-8", "surrogatepass")
-
-
-def _id(key: bytes) -> str:
-    return bytes(key).decode("utf-8", "surrogatepass")
+def _key(text: str) -> bytes:
+    """A text or an id, whatever is in it, as it is stored."""
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _text(stored: bytes) -> str:

@@ -11,7 +11,8 @@ How a text is taken apart stands in `reading`, the last question in `sense`.
 from __future__ import annotations
 
 from ralphtool.memory import words
-from ralphtool.memory.reading import MOST_READ, Reading, Unit, compiled, without_colour
+from ralphtool.memory.masking import compiled
+from ralphtool.memory.reading import MOST_READ, Reading, Unit, without_colour
 from ralphtool.memory.sense import are_opposite, opposite_words
 
 TYPE_CHECKING = False

@@ -125,7 +125,7 @@ _RULES = r"([=\-_*~.#^+|,:;])(?:\1{2,}+|(?<=[.,:;])(?<![.,:;\s].)[.,:;]*+(?!\S)|
 
 def masked(text: str) -> str:
     """The text without colours, and with a placeholder for whatever changes from run to run."""
-    return _volatile().sub(_replacement, _compiled(_COLOUR).sub("", text))
+    return _volatile().sub(_replacement, compiled(_COLOUR).sub("", text))
 
 
 def fingerprint(text: str) -> str:
@@ -138,13 +138,13 @@ def fingerprint(text: str) -> str:
 def _essence(text: str) -> str:
     """What is left when the placeholders go, with the punctuation that clings to them, and all decoration."""
     text = masked(text).casefold().translate(_DECORATION)
-    marked = _compiled(_PADDED).sub("[", text.replace(f"{PLACE}/", "").replace(PLACE, _MARK))
-    bare = _compiled(_GLUED).sub(" ", marked)
-    return " ".join(_compiled(_RULES).sub(" ", bare).split()) or " ".join(text.split())
+    marked = compiled(_PADDED).sub("[", text.replace(f"{PLACE}/", "").replace(PLACE, _MARK))
+    bare = compiled(_GLUED).sub(" ", marked)
+    return " ".join(compiled(_RULES).sub(" ", bare).split()) or " ".join(text.split())
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def compiled(pattern: str) -> re.Pattern[str]:
     """Compiled when first needed: commands that compare nothing shall not pay."""
     return re.compile(pattern)
 
@@ -180,10 +180,10 @@ def _without_folders(path: str) -> str:
     Without a file's name at the end it can as well be a package, a media type or a test: that stays whole.
     """
     *folders, name = path.replace("\\", "/").rstrip("/").split("/")
-    rooted = _compiled(_ROOTED).match(path)
+    rooted = compiled(_ROOTED).match(path)
     if path.startswith("Test"):  # one of Go's, with its parts
         return path
-    if not rooted and len(folders) < _DEEPEST and not _compiled(_FILE).fullmatch(name):
+    if not rooted and len(folders) < _DEEPEST and not compiled(_FILE).fullmatch(name):
         return "/".join(map(masked, [*folders, name]))
     if folders == [""]:
         return "/" + masked(name)
@@ -216,13 +216,13 @@ def _without_person(match: re.Match[str]) -> str:
     name, _, rest = match[0].rpartition("@")
     if rest in _TAGS:
         return match[0]
-    return f"{name}@{PLACE}" if _compiled(_VERSION).fullmatch(rest) else PLACE
+    return f"{name}@{PLACE}" if compiled(_VERSION).fullmatch(rest) else PLACE
 
 
 def _unless_word(match: re.Match[str]) -> str:
     """Names change from small to capital letters or to digits now and then; what was drawn at random, all the time."""
     run = match[0]
-    changes = len(_compiled(_CHANGE).findall(run))
+    changes = len(compiled(_CHANGE).findall(run))
     most = 2 if run.isupper() or run.islower() else (len(run) - 1) // 4
     return PLACE if changes > most or run.isdigit() else run
 
@@ -234,16 +234,16 @@ def _unless_code(match: re.Match[str]) -> str:
 def _is_code(match: re.Match[str]) -> bool:
     number, text, start = match[0], match.string, match.start()
     before = text[max(0, start - _REACH) : start]
-    if "[" in before and _compiled(_PARAMETERS).search(text, max(0, start - 2 * _LINE), start):
+    if "[" in before and compiled(_PARAMETERS).search(text, max(0, start - 2 * _LINE), start):
         return True
     if before.endswith("-"):
         return _is_numbered(before[:-1])
     if not number.lstrip("+-").isdigit() and not (number.startswith("0x") and len(number) == 10):
         return False
-    word = _compiled(_LAST_WORD).search(before)
+    word = compiled(_LAST_WORD).search(before)
     if word and _counts_as_code(word, before, text[match.end() : match.end() + 4]):
         return True
-    return _compiled(_STATUS).fullmatch(number) is not None and _is_status(word, match)
+    return compiled(_STATUS).fullmatch(number) is not None and _is_status(word, match)
 
 
 def _is_numbered(name: str) -> bool:
@@ -269,7 +269,7 @@ def _is_status(word: re.Match[str] | None, match: re.Match[str]) -> bool:
     after = match.string[match.end() : match.end() + 20]
     if "HTTP/" in before[-12:] or before.endswith("= ") or (before.endswith("(") and after.startswith(")")):
         return True
-    return any((_compiled(_NEXT_TO_STATUS).match(after), _compiled(_REQUESTED).search(before)))
+    return any((compiled(_NEXT_TO_STATUS).match(after), compiled(_REQUESTED).search(before)))
 
 
 _REPLACEMENTS: dict[str, Callable[[re.Match[str]], str]] = {

@@ -29,9 +29,10 @@ class Asked:
         self._shelf = shelf
         self._vector = vector
 
-    def nearest(self, limit: int) -> list[int]:
+    @property
+    def nearest(self) -> list[int]:
         """The numbers of the texts that mean the most like it."""
-        return [number for number, _ in self._shelf.nearest(self._vector, limit)]
+        return [number for number, _ in self._shelf.nearest(self._vector, _NEAREST)]
 
     def cosines(self, numbers: Iterable[int]) -> dict[int, float]:
         """How near these are to it."""
@@ -62,7 +63,7 @@ class Meaning:
 
     def _forget_gone(self, asked: Asked) -> None:
         """What was removed since is no candidate."""
-        while near := asked.nearest(_NEAREST):
+        while near := asked.nearest:
             there = {number for (number,) in self._cache.select("num", "texts", "num", near)}
             for number in near:
                 if number not in there:

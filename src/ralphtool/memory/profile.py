@@ -6,12 +6,6 @@ import math
 
 from ralphtool.memory import background, words
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Weight = Callable[[str], float]
-
 COSINE, BM25, GRAMS = 0.3, 0.5, 0.2  # how much each way to compare counts
 _SATURATION, _LENGTH_MATTERS = 1.5, 0.75  # BM25's k1 and b
 _LONG, _FEWEST_SHARED = 10_000, 3

@@ -7,10 +7,12 @@ times and ids, where a path begins.
 
 from __future__ import annotations
 
-import re
-from functools import cache
-
 from ralphtool.memory import words
+from ralphtool.memory.masking import compiled
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import re
 
 MOST_READ = 4_000  # characters: a learning is a few sentences, and what is the same so far is the same
 _MOST_UNITS = 400
@@ -161,12 +163,6 @@ def key_of(word: str) -> str:
 
 def without_colour(text: str) -> str:
     return compiled(_COLOUR).sub("", text)
-
-
-@cache
-def compiled(pattern: str) -> re.Pattern[str]:
-    """A pattern when it is needed first: to compile them all would be most of what the import takes."""
-    return re.compile(pattern)
 
 
 class _Reader:
