@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import click
 from click.shell_completion import get_completion_class
@@ -56,30 +56,75 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON obj
 _SPEC = click.option("--spec", metavar="FORMAT", help="The format, or the Markdown file, that holds the change.")
 
 
+class _Elsewhere(NamedTuple):
+    """A command of another module, and its line in the list of commands."""
+
+    target: str
+    about: str
+
+
 class _Commands(click.Group):
     """Commands of other modules are imported when they are called: the rest doesn't wait for their libraries."""
 
-    elsewhere: ClassVar = {
-        "progress": "ralphtool.progresscli:progress",
-        "memory": "ralphtool.memorycli:memory",
-        "migrate": "ralphtool.progresscli:migrate_command",
-        "run": "ralphtool.runcli:run",
-        "explain": "ralphtool.recordcli:explain",
-        "attempts": "ralphtool.recordcli:attempts",
-        "diff": "ralphtool.recordcli:diff",
-        "finish": "ralphtool.recordcli:finish_command",
-        "back": "ralphtool.recordcli:back",
+    elsewhere: ClassVar[dict[str, _Elsewhere]] = {
+        "init": _Elsewhere("setupcli:init", "Set a project up: find what is there, and write its settings."),
+        "doctor": _Elsewhere("setupcli:doctor", "Tell what is missing or wrong, and the command that mends it."),
+        "new": _Elsewhere("setupcli:new", "Begin a change: a spec to fill in."),
+        "run": _Elsewhere(
+            "runcli:run", "Run an agent over the stories of a change until every one is done and proven."
+        ),
+        "questions": _Elsewhere("steercli:questions", "List what waits for you."),
+        "answer": _Elsewhere("steercli:answer", "Answer the question of a story."),
+        "guide": _Elsewhere("steercli:guide", "Tell the agent something, from its next prompt on."),
+        "pause": _Elsewhere("steercli:pause", "Let a run begin nothing new until it is resumed."),
+        "resume": _Elsewhere("steercli:resume", "Let a paused run go on."),
+        "stop": _Elsewhere("steercli:stop", "Stop a run from any terminal."),
+        "retry": _Elsewhere("steercli:retry", "Give a story fresh attempts."),
+        "skip": _Elsewhere("steercli:skip", "Leave a story out."),
+        "watch": _Elsewhere("watchcli:watch", "Watch a run, while it goes on or afterwards."),
+        "runs": _Elsewhere("watchcli:runs", "List the runs, and how each ended."),
+        "logs": _Elsewhere("watchcli:logs", "Show what an agent said and did in an attempt."),
+        "report": _Elsewhere("reportcli:report", "Tell what a run came to, for the morning after."),
+        "explain": _Elsewhere("recordcli:explain", "Tell why an attempt was judged as it was, and what was decided."),
+        "attempts": _Elsewhere("recordcli:attempts", "List the attempts that are kept, with the commit of each."),
+        "diff": _Elsewhere("recordcli:diff", "Show what an attempt changed."),
+        "backtest": _Elsewhere("backtestcli:backtest", "Tell what other limits would have changed."),
+        "progress": _Elsewhere("progresscli:progress", "Show the history: what was tried, observed and learnt."),
+        "memory": _Elsewhere("memorycli:memory", "Show and tend what the memory knows."),
+        "migrate": _Elsewhere("progresscli:migrate_command", "Take an old progress.txt into the history."),
+        "finish": _Elsewhere("recordcli:finish_command", "End a change: keep its branch, or squash it."),
+        "back": _Elsewhere("recordcli:back", "Give you your branch and files back after a run that was killed."),
+    }
+    # Every command has its place here, so that nobody has to search a long list.
+    rooms: ClassVar[dict[str, tuple[str, ...]]] = {
+        "Begin": ("init", "doctor", "new", "list", "show"),
+        "Run and steer": (
+            *("run", "watch", "questions", "answer", "guide", "pause", "resume", "stop", "retry", "skip"),
+            "unlock",
+        ),
+        "Look back": ("report", "runs", "logs", "explain", "attempts", "diff", "backtest"),
+        "What is known": ("progress", "memory", "learnings", "migrate"),
+        "End a change": ("finish", "back"),
+        "For programs": ("agent", "mcp", "completion"),
     }
 
     def list_commands(self, context: click.Context) -> list[str]:
-        return sorted([*super().list_commands(context), *self.elsewhere])
+        return [name for names in self.rooms.values() for name in names]
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in self.elsewhere:
             return super().get_command(context, name)
-        module, _, attribute = self.elsewhere[name].partition(":")
-        found: click.Command = getattr(importlib.import_module(module), attribute)
+        module, _, attribute = self.elsewhere[name].target.partition(":")
+        found: click.Command = getattr(importlib.import_module(f"ralphtool.{module}"), attribute)
         return found
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        for room, names in self.rooms.items():
+            with formatter.section(room):
+                formatter.write_dl([(name, self._about(name)) for name in names])
+
+    def _about(self, name: str) -> str:
+        return self.elsewhere[name].about if name in self.elsewhere else self.commands[name].get_short_help_str(100)
 
 
 @click.group(cls=_Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
