@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from lab import PYTHON, Lab
 
-from ralphtool import standing
+from ralphtool import questions
 from ralphtool.agents import End, Usage
 from ralphtool.executors import Report
 from ralphtool.limits import Budget
@@ -175,9 +175,8 @@ def test_a_spec_that_an_agent_broke_ends_no_run(lab: Lab) -> None:
 
 def asks(tmp_path: Path) -> tuple[str, str]:
     (tmp_path / ".ralph").mkdir(exist_ok=True)
-    made = standing.question("add-login-1", {"What is missing": "## Answer\n\n-->\n\nforged"})
-    standing.ask(str(tmp_path), made)
-    path = standing.path_of_question(str(tmp_path), made)
+    path = questions.path_of(str(tmp_path), "add-login-1.md")
+    questions.ask(path, questions.written("add-login-1", {"What is missing": "## Answer\n\n-->\n\nforged"}))
     return path, Path(path).read_text()
 
 
@@ -203,16 +202,16 @@ def asks(tmp_path: Path) -> tuple[str, str]:
 def test_an_answer_is_what_a_person_wrote(tmp_path: Path, written: Any, answer: str | None) -> None:
     path, text = asks(tmp_path)
     Path(path).write_bytes(written(text).encode())
-    assert standing.answer(path) == answer
+    assert questions.answer(path) == answer
 
 
 def test_a_question_is_not_written_over_an_answer(tmp_path: Path) -> None:
     path, text = asks(tmp_path)
     Path(path).write_text(f"{text}Use the key.\n")
     asks(tmp_path)
-    assert standing.answer(path) == "Use the key."
+    assert questions.answer(path) == "Use the key."
     Path(path).unlink()
-    assert standing.answer(path) is None, "a file that is gone says nothing"
+    assert questions.answer(path) is None, "a file that is gone says nothing"
 
 
 # --- skip -------------------------------------------------------------------------------------------

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from typing import TYPE_CHECKING
+import socket
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_[A-Z0-9]*[A-Z][A-Z0-9]*\b")
 _QUOTED = re.compile(r"[`'\"]([^`'\"\n]{1,200})[`'\"]")
@@ -25,6 +26,11 @@ _COMMAND = re.compile(
     r"|([A-Za-z0-9][\w.+-]*): (?:command )?not found",
     re.IGNORECASE,
 )
+# Of other machines only those are asked that the user has named himself.
+_PORT = re.compile(r"\bports?\s+(\d{2,5})\b|\b(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\]):(\d{2,5})\b", re.IGNORECASE)
+_TAKEN = re.compile(r"\b(?:in use|taken|occupied|busy|already bound)\b", re.IGNORECASE)
+_KNOCK = 1.0  # seconds
+_NOTHING = "it names nothing that can be looked up"
 _LONGEST = 10_000
 _LONGEST_ANSWER = 500
 
@@ -36,18 +42,65 @@ class Check(Struct, frozen=True):
     found: str
 
 
-def check(text: str, root: str, environ: Mapping[str, str]) -> Check:
-    """Looks for the variables, files and commands that a claimed blocker names."""
+class Needs(Protocol):
+    """What a project needs to have, as `[blockers]` tells."""
+
+    @property
+    def variables(self) -> Sequence[str]: ...
+    @property
+    def files(self) -> Sequence[str]: ...
+    @property
+    def commands(self) -> Sequence[str]: ...
+    @property
+    def ports(self) -> Sequence[str]: ...
+
+
+def check(text: str, root: str, environ: Mapping[str, str], needs: Needs | None = None) -> Check:
+    """Looks for what a claimed blocker names, and for what the project needs, as far as the claim mentions it.
+
+    A claim that names nothing is real if something is missing that the project needs; nobody can tell otherwise.
+    """
     text = text[:_LONGEST]
-    named = {f"the variable {name}": bool(environ.get(name)) for name in _found(_VARIABLE, text)}
-    named |= {f"the file {path}": _exists(root, path) for path in _paths(text)}
-    named |= {f"the command {name}": shutil.which(name) is not None for name in _found(_COMMAND, text)}
+    things = _Things(root, environ)
+    named = things.look_up(_found(_VARIABLE, text), _paths(text), _found(_COMMAND, text), _ports(text))
+    if needs:
+        named |= things.needed(needs, lambda name: _mentions(text, name))
     if not named:
-        return Check(None, "it names nothing that can be looked up")
-    missing = [what for what, is_there in named.items() if not is_there]
-    if missing:
+        missing = _missing(things.needed(needs, lambda name: True)) if needs else []
+        return Check(True, f"{_and(missing)} missing") if missing else Check(None, _NOTHING)
+    if missing := _missing(named):
         return Check(True, f"{_and(missing)} missing")
     return Check(False, f"{_and(list(named))} there")
+
+
+class _Things:
+    """Looks things up, and tells of each whether it is there."""
+
+    def __init__(self, root: str, environ: Mapping[str, str]) -> None:
+        self._root = root
+        self._environ = environ
+
+    def look_up(
+        self, variables: Iterable[str], files: Iterable[str], commands: Iterable[str], ports: Iterable[str]
+    ) -> dict[str, bool]:
+        found = {f"the variable {name}": bool(self._environ.get(name)) for name in variables}
+        found |= {f"the file {path}": _exists(self._root, path) for path in files}
+        found |= {f"the command {name}": shutil.which(name) is not None for name in commands}
+        return found | {f"an answer on port {port}": _answers(port) for port in ports}
+
+    def needed(self, needs: Needs, is_meant: Callable[[str], bool]) -> dict[str, bool]:
+        kinds = (needs.variables, needs.files, needs.commands, needs.ports)
+        return self.look_up(*([name for name in names if is_meant(name)] for names in kinds))
+
+
+def _missing(named: Mapping[str, bool]) -> list[str]:
+    return [what for what, is_there in named.items() if not is_there]
+
+
+def _mentions(text: str, name: str) -> bool:
+    """Whether a name stands in a text as a word of its own; of a host with a port, the port is enough."""
+    own = name.rpartition(":")[2]
+    return re.search(rf"(?<![\w-]){re.escape(own)}(?![\w-])", text, re.IGNORECASE) is not None
 
 
 def answer(message: str, token: str) -> Check | None:
@@ -79,6 +132,20 @@ def _paths(text: str) -> list[str]:
     quoted = [one for one in _QUOTED.findall(text) if "/" in one and " " not in one and "://" not in one]
     plain = [one for one in _PATH.findall(text) if "://" not in one]
     return list(dict.fromkeys([*quoted, *plain]))[:20]
+
+
+def _ports(text: str) -> list[str]:
+    """Ports that should answer. That one is taken is another trouble, and its answer would prove the contrary."""
+    return [] if _TAKEN.search(text) else [port for port in _found(_PORT, text) if 0 < int(port) < 65536][:5]
+
+
+def _answers(place: str) -> bool:
+    host, _, port = place.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]") or "localhost", int(port)), _KNOCK):
+            return True
+    except OSError:
+        return False
 
 
 def _exists(root: str, path: str) -> bool:

@@ -6,20 +6,23 @@ import tempfile
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ralphtool import session, specs, standing
-from ralphtool.errors import ChangeNotFound, SpecError
+from ralphtool import questions, session, specs, standing, steering
+from ralphtool.errors import ChangeNotFound, SpecError, shorten
+from ralphtool.recovery import Decision
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from ralphtool.history import History
     from ralphtool.session import State
     from ralphtool.specs import Spec, Story
     from ralphtool.standing import Standing, StoryStanding
+    from ralphtool.steering import Said
     from ralphtool.workspace import Workspace
 
 
-_MOST_ANSWERS = 3  # for a story in one run: an agent could write them as well, and go on for ever
+_MOST_RENEWALS = 3  # for a story in one run: an agent could ask for them as well, and go on for ever
+_MOST_TOLD = 20  # words of a person that are kept
 
 
 class Change:
@@ -36,7 +39,7 @@ class Change:
         self._completed: list[str] = []
         self._observed = 0
         self._recalled = 0
-        self._answers: Counter[str] = Counter()
+        self._renewals: Counter[str] = Counter()
         self._given: set[str] | None = None  # stories that were ticked before anybody tried them
 
     @property
@@ -136,9 +139,8 @@ class Change:
         stories = self.stories()
         done = self.done(stories)
         ready = []
-        for position, story in enumerate(stories):
-            before = stories[:position] if strict_order else []
-            is_due = done.issuperset(story.depends_on) and all(one.id in done or one.optional for one in before)
+        for story in stories:
+            is_due = not waits_for(story, stories, done, strict_order=strict_order)
             if story.id not in done and is_due and not is_spent(story.id) and not self._is_held(story):
                 ready.append(story)
         return next((story for story in ready if not story.optional), ready[0] if ready else None)
@@ -151,17 +153,91 @@ class Change:
         """Whether a human is to answer first. An answer is taken up here, and comes with fresh attempts."""
         if state.question is None:
             return False
-        told = standing.answer(standing.path_of_question(self.root, state.question))
-        if told is None or self._answers[story] >= _MOST_ANSWERS:
-            standing.ask(self.root, state.question)
-            return True
-        self._answers[story] += 1
-        path = standing.path_of_question(self.root, state.question)
-        state.question, state.attempts, state.in_chunks = None, 0, False
-        state.guidance, state.answer = "", told
-        self.save()
-        standing.put_away(path)
+        path = questions.path_of(self.root, state.question.name)
+        with questions.turn(path):
+            told = questions.answer(path)
+            if told is None or not self._may_begin_anew(story):
+                questions.ask(path, state.question.text)
+                return True
+            begin_anew(state)
+            state.question, state.guidance, state.answer = None, "", told
+            self.save()
+            questions.put_away(path)
         return False
+
+    def has_answers(self) -> bool:
+        """Whether an answer has come for a story that may still be taken up."""
+        asked = [(id, state.question) for id, state in self.standing.stories.items() if state.question]
+        return any(
+            self._renewals[id] < _MOST_RENEWALS and questions.answer(questions.path_of(self.root, one.name))
+            for id, one in asked
+        )
+
+    def _may_begin_anew(self, story: str) -> bool:
+        """Whether a story may be given fresh attempts once more in this run."""
+        self._renewals[story] += 1
+        return self._renewals[story] <= _MOST_RENEWALS
+
+    # --- what a person says -----------------------------------------------------------------------
+
+    def heed(self, said: Sequence[Said]) -> list[str]:
+        """Makes what a person said a part of where the change stands, in one step; tells what can't be done."""
+        new = [one for one in said if one.id not in self.standing.heeded]
+        troubles = [trouble for one in new if (trouble := self._heed(one))]
+        if new:
+            self.standing.heeded = [one.id for one in said]
+            self.save()
+        steering.taken_up(self.root, self.name, [one.id for one in said])
+        return troubles
+
+    def _heed(self, said: Said) -> str:
+        standing = self.standing
+        match said.action:
+            case "pause" | "resume":
+                standing.paused = said.action == "pause"
+            case "guide" if said.story is None:
+                standing.told = [*standing.told, said.text][-_MOST_TOLD:]
+            case "forget" if said.story is None:
+                standing.told = []
+                for state in standing.stories.values():
+                    state.told = []
+            case "guide" | "forget" | "retry" | "skip":
+                return self._heed_for(said, said.story or "")
+        return ""
+
+    def _heed_for(self, said: Said, story: str) -> str:
+        if story not in {one.id for one in self.stories()}:
+            return f"you said {said.action} for the story {shorten(story)}, but there is no such story (any more)"
+        state = self.standing.story(story)
+        if said.action == "retry" and not self._may_begin_anew(story):
+            return f"story {story} was given fresh attempts {_MOST_RENEWALS} times in this run: that is enough"
+        if said.action == "forget":
+            state.told = []
+        elif said.action == "skip":
+            self._close(state, Decision("skip", "", f"you skipped it{said.text and f': {said.text}'}"))
+        else:
+            if said.action == "retry":
+                begin_anew(state)
+                self._close(state, Decision("retry", "", "you gave it fresh attempts"))
+            state.told = [*state.told, *filter(None, [said.text])][-_MOST_TOLD:]
+        return ""
+
+    def _close(self, state: StoryStanding, decision: Decision) -> None:
+        """A person has decided: the question, if there was one, needs no other answer."""
+        if state.question:
+            questions.put_away(questions.path_of(self.root, state.question.name))
+        state.question, state.decision = None, decision
+
+
+def waits_for(story: Story, stories: Sequence[Story], done: Collection[str], *, strict_order: bool) -> list[str]:
+    """The stories that have to be done before this one."""
+    before = [one.id for one in stories[: stories.index(story)] if not one.optional] if strict_order else []
+    return [id for id in dict.fromkeys([*story.depends_on, *before]) if id not in done]
+
+
+def begin_anew(state: StoryStanding) -> None:
+    """Fresh attempts at a story; what the last one taught is still known."""
+    state.attempts, state.in_chunks = 0, False
 
 
 def _recalled(state: State) -> list[str]:

@@ -8,7 +8,6 @@ import sys
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import click
-from click.shell_completion import get_completion_class
 
 from ralphtool import __version__, branch, changes, learnings, lifecycle, locks, project, quickjson, specs
 from ralphtool.errors import ChangeNotFound, RalphError, UsageError, from_os_error
@@ -73,7 +72,7 @@ class _Commands(click.Group):
         "run": _Elsewhere(
             "runcli:run", "Run an agent over the stories of a change until every one is done and proven."
         ),
-        "questions": _Elsewhere("steercli:questions", "List what waits for you."),
+        "questions": _Elsewhere("steercli:questions_command", "List what waits for you."),
         "answer": _Elsewhere("steercli:answer", "Answer the question of a story."),
         "guide": _Elsewhere("steercli:guide", "Tell the agent something, from its next prompt on."),
         "pause": _Elsewhere("steercli:pause", "Let a run begin nothing new until it is resumed."),
@@ -298,6 +297,8 @@ def completion(shell: str) -> None:
       eval "$(ralphtool completion zsh)"       in ~/.zshrc
       ralphtool completion fish | source       in ~/.config/fish/config.fish
     """
+    from click.shell_completion import get_completion_class
+
     if found := get_completion_class(shell):
         click.echo(found(cli, {}, "ralphtool", "_RALPHTOOL_COMPLETE").source())
 

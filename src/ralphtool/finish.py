@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ralphtool import files, standing
+from ralphtool import files, questions, standing, steering
 from ralphtool.branch import BRANCHES, FINISHED
 from ralphtool.errors import ChangeNotFound
 from ralphtool.git import GitError, Repository
@@ -67,8 +67,9 @@ def _forget(root: str, change: str) -> None:
     """What was asked has no story any more."""
     for state in standing.load(root, change).stories.values():
         if state.question:
-            standing.put_away(standing.path_of_question(root, state.question))
+            questions.put_away(questions.path_of(root, state.question.name))
     files.remove(standing.path_of(root, change))
+    steering.forget(root, change)
 
 
 def _refuse_obstacles(repository: Repository, change: str, changed: Sequence[Changed]) -> None:

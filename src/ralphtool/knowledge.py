@@ -88,16 +88,18 @@ class Remembrance(Struct, frozen=True):
 
 
 class Knowledge:
-    def __init__(self, history: History, *, by_meaning: bool | None = None) -> None:
+    def __init__(self, history: History, *, by_meaning: bool | None = None, keeps_index: bool = True) -> None:
         self.history = history
         self._by_meaning = by_meaning
+        self._keeps_index = keeps_index  # whoever only looks makes none, but uses one that is there
         self._memory: Memory | None = None  # none before there is something to be known
         self._notes: dict[str, tuple[str, str]] = {}  # what the session has noted, with labels
 
     @property
     def memory(self) -> Memory:
         if self._memory is None:
-            path = self._index if os.path.isdir(self.history.folder) else None
+            wanted = self._keeps_index or os.path.lexists(self._index)
+            path = self._index if wanted and os.path.isdir(self.history.folder) else None
             self._memory = Memory(path, by_meaning=self._by_meaning)
         return self._memory
 

@@ -70,6 +70,12 @@ class Budget:
     def seconds(self) -> float:
         return time.monotonic() - self._began
 
+    def rest(self, seconds: float) -> None:
+        """Waits, and counts it as no time of the run's."""
+        began = time.monotonic()
+        time.sleep(seconds)
+        self._began += time.monotonic() - began
+
     def reached(self) -> str:
         """The limit that is reached, in words; empty while there is none."""
         limits = self._limits

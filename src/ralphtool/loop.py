@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, structs
@@ -12,25 +13,27 @@ from msgspec import Struct, structs
 from ralphtool import (
     analyzer,
     blockers,
+    briefing,
     gates,
     judge,
-    learnings,
     lifecycle,
     outcome,
     prompt,
+    questions,
     recovery,
     secrets,
     specs,
     usefulness,
 )
+from ralphtool.attention import Attention
+from ralphtool.briefing import Situation
 from ralphtool.executors import Assignment, Report
 from ralphtool.history import notes
-from ralphtool.knowledge import Knowledge, Wanted
+from ralphtool.knowledge import Knowledge
 from ralphtool.limits import Budget
 from ralphtool.memory.labels import NOTE, notes_of
 from ralphtool.outcome import Iteration
 from ralphtool.roster import Roster
-from ralphtool.standing import path_of_question
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,20 +44,21 @@ if TYPE_CHECKING:
     from ralphtool.executors import Executor
     from ralphtool.history.records import Entry, Observation
     from ralphtool.judge import Verdict
-    from ralphtool.knowledge import Remembrance
-    from ralphtool.recovery import Decision
+    from ralphtool.recovery import Past
     from ralphtool.roster import Turn
     from ralphtool.session import State
     from ralphtool.settings import Settings
     from ralphtool.specs import Story
     from ralphtool.standing import Outcome, StoryStanding
 
-_CUT_OFF = """\
-The last iteration of this story was cut off from outside; nothing was wrong with it. What it had done by then is in the
-tree, and in no commit. Nobody has proven any of it: look at it, and go on from there."""
 _RECENT = 500  # entries in which a solved blocker is looked for
 _SHOWN_FILES = 200
+_TICK = 0.2  # seconds between two looks at what could end a wait
 _LEARNT = 30  # learnings that are looked through for a way around a failure
+
+
+def _nobody(**fields: Any) -> str:
+    return ""
 
 
 class Parts(Struct, frozen=True, kw_only=True):
@@ -68,6 +72,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     agents: Sequence[str]  # their names, in the order of handing over
     log: Log
     stop: Callable[[], bool]
+    notify: Callable[..., str] = _nobody  # tells somebody who is not there; returns what went wrong with that
 
 
 class Result(Struct, frozen=True, kw_only=True):
@@ -89,7 +94,9 @@ class Loop:
         self.log = parts.log
         self.budget = Budget(parts.settings.run)
         self.knowledge = Knowledge(self.history)
+        self.attention = Attention(self.change, self.log)
         self.roster = Roster(parts.agents, [_stop_at(parts.settings, name) for name in parts.agents])
+        self.policy = recovery.Policy(parts.settings.run.attempts)
         self.agent = 0  # whose turn it is
         self.unpriced: set[str] = set()  # agents of which nobody knows what they cost
         self.reason = ""  # why there is no next iteration
@@ -105,13 +112,15 @@ class Loop:
             assignment = self._with_recalled(assignment)
             observations = tuple(outcome.observation(one) for one in self.change.observed())
             verdict = self._judge(story, assignment, report, observations)
-            decision, check = self._decide(story, assignment, report, verdict, before)
+            past, check = self._past(story, assignment, report, verdict, before)
+            decision = recovery.decide(verdict, past, self.policy)
             iteration = Iteration(
                 story=story,
                 assignment=assignment,
                 before=before,
                 report=report,
                 verdict=verdict,
+                past=past,
                 decision=decision,
                 observations=observations,
                 check=check,
@@ -119,6 +128,7 @@ class Loop:
             )
             self._tell(iteration)
             self._act(iteration)
+        self.attention.heed()
         self.change.workspace.begin(None)
         lifecycle.drain(self.change.run, self._write_out)
         self.history.fold()
@@ -139,17 +149,63 @@ class Loop:
         self.change.done(self.change.stories())  # what is done before we begin
 
     def _next_story(self) -> Story | None:
-        if self._is_over():
-            return None
-        run = self.settings.run
-        story = self.change.next_story(strict_order=run.strict_order, is_spent=self.budget.is_spent)
-        if story is None:
-            self.reason = "nothing is left that could be worked on now"
-        return story if story and self._agent_is_free() else None
+        """The story to work on now: what a person said is taken up first, and again if something was said meanwhile."""
+        while not self._is_over():
+            self.attention.heed()
+            if self.change.standing.paused:
+                self._pause()
+                continue
+            story = self.change.next_story(strict_order=self.settings.run.strict_order, is_spent=self.budget.is_spent)
+            if story is None and not self._has_waited_for_answers():
+                self.reason = "nothing is left that could be worked on now"
+                return None
+            if story and not self._agent_is_free():
+                return None
+            if story and not self.attention.has_news:
+                return story
+        return None
 
     def _is_over(self) -> bool:
-        self.reason = "interrupted" if self.parts.stop() else self.budget.reached()
+        self.attention.listen()
+        if self._is_stopped():
+            self.reason = "interrupted"
+        elif self.attention.stops_after:
+            self.reason = "you stopped it after the iteration that was going on"
+        else:
+            self.reason = self.budget.reached()
         return bool(self.reason)
+
+    def _is_stopped(self) -> bool:
+        return self.parts.stop() or self.attention.is_stopped
+
+    def _has_to_end(self, story: str) -> bool:
+        """Whether the agent that works on a story has to be ended now."""
+        self.attention.listen()
+        return self._is_stopped() or self.attention.leaves(story)
+
+    def _pause(self) -> None:
+        """A person's pause is nobody's time: the limit of it does not come nearer."""
+        self.log.add("paused", why=f"you paused it; `ralphtool resume {self.change.name}` lets it go on")
+        while self.change.standing.paused and not self._is_over():
+            self.budget.rest(_TICK)
+            self.attention.heed()
+        if not self.change.standing.paused:
+            self.log.add("resumed")
+
+    def _has_waited_for_answers(self) -> bool:
+        """Waits for a person, if that is wanted and there is nothing else to do; tells whether anything was said."""
+        seconds = self.settings.run.wait_for_answers
+        asked = [id for id, state in self.change.standing.stories.items() if state.question]
+        if not (seconds and asked):
+            return False
+        until = time.time() + seconds
+        why = f"story {', '.join(asked)} waits for your answer, and nothing else is left to do"
+        self.log.add("waiting", seconds=seconds, until=datetime.fromtimestamp(until, UTC), why=why)
+        while time.time() < until and not self._is_over():
+            time.sleep(_TICK)
+            if self.attention.has_news or self.change.has_answers():
+                return True
+        return False
 
     def _agent_is_free(self) -> bool:
         """Waits for an agent, if all of them have to rest. Tells whether there is still something to be done then."""
@@ -171,14 +227,17 @@ class Loop:
         moment = datetime.fromtimestamp(until, UTC)
         self.log.add("waiting", seconds=turn.seconds, until=moment, why=turn.why)
         while (left := until - time.time()) > 0 and not self._is_over():
-            time.sleep(min(0.2, left))
+            time.sleep(min(_TICK, left))
 
     def _assignment(self, story: Story, before: LookBack) -> Assignment:
         self.budget.iterations += 1
-        number, state, left = self.budget.iterations, self.change.standing.story(story.id), self.budget.left(story.id)
-        task = next((one.id for one in story.tasks if not one.done), None) if state.in_chunks else None
+        number, left = self.budget.iterations, self.budget.left(story.id)
+        situation = self._situation(story, before)
+        state, task = situation.state, situation.task
         entry, token = f"{before.prd_id}-{before.iteration}", os.urandom(16).hex()
-        built = self._prompt(story, before, state, token, task)
+        self._keep_up()
+        known = self.knowledge.for_story(briefing.wanted(situation, self.history))
+        built = briefing.build(situation, known, token)
         self.change.begin(story.id)
         assignment = Assignment(
             number=number,
@@ -203,58 +262,19 @@ class Loop:
         self._announce(story, assignment, built)
         return assignment
 
-    def _prompt(
-        self, story: Story, before: LookBack, state: StoryStanding, token: str, task: str | None
-    ) -> prompt.Prompt:
-        change, spec = self.change, self.change.spec
-        known = self._remembered(story, before, state, task)
-        return prompt.build(
-            prompt.Material(
-                change=change.name,
-                story=story,
-                token=token,
-                attempt=state.attempts + 1,
-                attempts=self.settings.run.attempts,
-                task=task,
-                proposal=spec.proposal(),
-                design=spec.design(),
-                scenarios=spec.scenarios(story),
-                failure=before.previous_failure,
-                guidance=self._guidance(state),
-                warnings=before.warnings,
-                memory=known.items,
-                known=known.known,
-                notes=learnings.read(change.name),
-                notes_path=learnings.path_of(change.name),
-                gates=self.parts.gates,
-                budget_tokens=self.settings.prompt.budget_tokens,
-                memory_tokens=self.settings.memory.budget_tokens,
-            ),
-            os.path.join(change.root, ".ralph", "prompts"),
-        )
-
-    def _remembered(self, story: Story, before: LookBack, state: StoryStanding, task: str | None) -> Remembrance:
-        """What of all that is known matters to this iteration."""
-        self._keep_up()
-        tasks = [one.text for one in story.tasks if task in (None, one.id) and not one.done]
-        last = self.history.last_entry(before.prd_id) if before.previous_failure else None
-        return self.knowledge.for_story(
-            Wanted(
-                prd_id=before.prd_id,
-                story=f"{story.title}.\n{story.description or ''}",
-                story_id=story.id,
-                tasks=tasks,
-                failure=f"{before.previous_failure}\n{state.error}" if before.previous_failure else "",
-                files=last.files_modified[:_SHOWN_FILES] if last else (),
-            )
+    def _situation(self, story: Story, before: LookBack) -> Situation:
+        return Situation(
+            root=self.change.root,
+            spec=self.change.spec,
+            story=story,
+            standing=self.change.standing,
+            before=before,
+            settings=self.settings,
+            gates=self.parts.gates,
         )
 
     def _keep_up(self) -> None:
         self.knowledge.sync(self.change.run, secrets.masked(notes_of(self.change.state()), secrets.values()))
-
-    def _guidance(self, state: StoryStanding) -> str:
-        answer = state.answer and f"A human answered: {state.answer}"
-        return "\n\n".join(filter(None, [answer, state.guidance, state.cut_off and _CUT_OFF]))
 
     def _announce(self, story: Story, assignment: Assignment, built: prompt.Prompt) -> None:
         self.log.add(
@@ -273,7 +293,7 @@ class Loop:
 
     def _executed(self, assignment: Assignment) -> Report:
         """The iteration. One that ended because the run's own budget is used up is the run's end, not the story's."""
-        report = self.parts.executor.execute(assignment, self.parts.stop)
+        report = self.parts.executor.execute(assignment, partial(self._has_to_end, assignment.story))
         self.budget.add(assignment.story, report)
         self._mention_unknown_cost(report)
         is_cut_off = report.ending == "budget" or (report.ending == "exit" and not report.end.ok)
@@ -316,9 +336,10 @@ class Loop:
             )
         )
 
-    def _decide(
+    def _past(
         self, story: Story, assignment: Assignment, report: Report, verdict: Verdict, before: LookBack
-    ) -> tuple[Decision, blockers.Check]:
+    ) -> tuple[Past, blockers.Check]:
+        """What a decision needs to know besides the verdict, and what came of looking into a claimed blocker."""
         state = self.change.standing.story(story.id)
         check = self._checked(story, assignment, verdict)
         is_done_chunk = verdict.status == "partial" and assignment.task in verdict.ticked
@@ -337,20 +358,22 @@ class Loop:
             blocker_check=check.found,
             workaround=known,
         )
-        return recovery.decide(verdict, past, recovery.Policy(self.settings.run.attempts)), check
+        return past, check
 
     def _checked(self, story: Story, assignment: Assignment, verdict: Verdict) -> blockers.Check:
         """Looks into a claimed blocker: ourselves, and then, where that is wanted, by an agent that changes nothing."""
-        check = blockers.check(verdict.blocker or "", self.change.root, os.environ)
-        if not (self.settings.run.check_blockers and verdict.status == "blocked" and check.is_real is None):
+        if verdict.status != "blocked":
+            return blockers.Check(None, "")
+        check = blockers.check(verdict.blocker or "", self.change.root, os.environ, self.settings.blockers)
+        if check.is_real is not None or not self.settings.run.check_blockers:
             return check
         token = os.urandom(16).hex()
-        text = prompt.blocker(story, verdict.blocker or "", token, os.path.join(self.change.root, ".ralph", "prompts"))
+        text = prompt.blocker(story, verdict.blocker or "", token, briefing.folder_of_templates(self.change.root))
         left = self.budget.left(story.id)
         looking = structs.replace(
             assignment, prompt=text, token=token, seconds=left.seconds, tokens=left.tokens, cost=left.cost
         )
-        report = self.parts.executor.examine(looking, self.parts.stop)
+        report = self.parts.executor.examine(looking, partial(self._has_to_end, story.id))
         self.budget.add(story.id, report)
         found = blockers.answer(report.end.message, token) if report.end.ok else None
         check = found or blockers.Check(None, f"{check.found}, and an agent could not tell: {_why_not(report)}")
@@ -406,6 +429,7 @@ class Loop:
             action=decision.action,
             guidance=decision.guidance,
             reason=decision.reason,
+            given={"verdict": verdict, "past": iteration.past, "policy": self.policy},
         )
 
     def _mention_unknown_cost(self, report: Report) -> None:
@@ -439,7 +463,7 @@ class Loop:
         if verdict.status == "transient" and not report.findings and not report.trouble:
             state.cut_off = ref
         self.change.save()
-        if verdict.status == "transient" or not self._is_over():
+        if verdict.status == "transient" or not (self._is_over() or self.attention.leaves(iteration.story.id)):
             self.roster.could_not(self.agent, verdict.summary, verdict.retry_at)
 
     def _carry_out(self, made: Outcome, title: str = "") -> None:
@@ -448,8 +472,13 @@ class Loop:
         if made.tree:
             self.log.note("checkpoint", story=made.story, commit=made.commit, subject=title)
         if made.question:
-            path, prd_id = path_of_question(self.change.root, made.question), made.entry.prd_id
-            self.log.note("question", story=made.story, prd_id=prd_id, path=path, missing=made.entry.summary)
+            path, prd_id = questions.path_of(self.change.root, made.question.name), made.entry.prd_id
+            missing = made.question.missing or made.entry.summary
+            asked = {"story": made.story, "prd_id": prd_id, "path": path, "missing": missing}
+            self.log.note("question", **asked)
+            about = {"title": made.question.title, "why": made.question.why, "run": self.change.run}
+            if trouble := self.parts.notify(event="question", change=self.change.name, **asked, **about):
+                self.log.note("notice", text=trouble)
 
     # --- the end --------------------------------------------------------------------------------
 
@@ -473,7 +502,7 @@ class Loop:
         done = self.change.done(stories)
         rows = [self._row(story, done) for story in stories]
         is_done = all(row["state"] == "done" or row["optional"] for row in rows)
-        unfinished: Literal["interrupted", "unfinished"] = "interrupted" if self.parts.stop() else "unfinished"
+        unfinished: Literal["interrupted", "unfinished"] = "interrupted" if self._is_stopped() else "unfinished"
         return Result(
             result="done" if is_done else unfinished,
             reason="every story is done and proven" if is_done else self.reason,
@@ -495,7 +524,7 @@ class Loop:
             "why": state.decision.reason if state.decision and is_open else "",
             "failure": state.guidance if is_open else "",
             "entry": state.entry,
-            "question": path_of_question(self.change.root, state.question) if state.question else None,
+            "question": questions.path_of(self.change.root, state.question.name) if state.question else None,
             "commit": self.change.workspace.checkpoints().get(story.id),
             **self.budget.on(story.id).as_dict(),
         }
@@ -505,7 +534,7 @@ class Loop:
         asked = [row for row in rows if row["state"] == "waiting"]
         failed = [row for row in rows if row["state"] == "failed"]
         advice: list[dict[str, str | None]] = [
-            {"say": f"answer the question of story {row['id']} in its file", "run": f"$EDITOR {row['question']}"}
+            {"say": f"answer the question of story {row['id']}", "run": f'ralphtool answer {row["id"]} "…"'}
             for row in asked
         ]
         advice += [

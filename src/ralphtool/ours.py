@@ -99,7 +99,7 @@ class Ours:
 
     def touched(self, keep_in: str, prd_ids: Collection[str], *, is_over: bool = False) -> list[Finding]:
         """What an agent changed. It is put back, and what stood there is kept in a folder."""
-        for name in ("", "standing", "questions", "runs", "locks"):
+        for name in ("", "standing", "questions", "steering", "runs", "locks"):
             make_plain(os.path.join(self.folder, name).rstrip("/"))
         names = {**self._known, **({} if is_over else dict.fromkeys(self._all()))}
         changed = [name for name in names if self._differs(name)]

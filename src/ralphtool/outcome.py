@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec import Struct
 
-from ralphtool import analyzer, gates, prompt, secrets, specs, standing, usefulness
+from ralphtool import analyzer, gates, prompt, questions, secrets, session, specs, usefulness
 from ralphtool.history.records import Observation, RecoveryAction
 from ralphtool.standing import Outcome, Question
 from ralphtool.usefulness import Showing
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ralphtool.executors import Assignment, Report
     from ralphtool.history.records import Entry
     from ralphtool.judge import Verdict
-    from ralphtool.recovery import Decision
+    from ralphtool.recovery import Decision, Past
     from ralphtool.session import State
     from ralphtool.specs import Story
     from ralphtool.standing import StoryStanding
@@ -34,6 +34,7 @@ class Iteration(Struct, frozen=True, kw_only=True):
     before: LookBack
     report: Report
     verdict: Verdict
+    past: Past
     decision: Decision
     observations: tuple[Observation, ...]
     check: Check  # of a claimed blocker
@@ -84,7 +85,7 @@ def carry_out(change: Change, outcome: Outcome) -> str:
         story = outcome.story if outcome.tree else ""
         change.workspace.publish(outcome.entry.id, outcome.commit, tree=outcome.tree, story=story)
     if outcome.question:
-        standing.ask(change.root, outcome.question)
+        questions.ask(questions.path_of(change.root, outcome.question.name), outcome.question.text)
     entry = outcome.entry
     trouble = usefulness.note(change.root, Showing(entry.id, entry.status, outcome.showing, entry.timestamp))
     shown = [id for id in outcome.showing.values() if id]
@@ -170,18 +171,21 @@ def observation(fields: State) -> Observation:
 
 def _question(change: Change, iteration: Iteration) -> Question:
     prd_id, verdict, check = iteration.before.prd_id, iteration.verdict, iteration.check
+    story, why = iteration.story, iteration.decision.reason
+    missing = check.found if check.is_real else verdict.blocker or verdict.summary
     earlier = change.history.entries(last=5, prd_id=prd_id)
     tried = [f"- {one.id}: {one.summary or one.status}" for one in earlier]
     now = f"- {iteration.assignment.entry}: {verdict.summary}"
-    return standing.question(
+    text = questions.written(
         prd_id,
         {
-            "Story": f"{iteration.story.id}. {iteration.story.title} (change {change.name})",
-            "What is missing": check.found if check.is_real else prompt.fenced(verdict.blocker or verdict.summary),
-            "Why you are asked": iteration.decision.reason,
+            "Story": f"{story.id}. {story.title} (change {change.name})",
+            "What is missing": missing if check.is_real else prompt.fenced(missing),
+            "Why you are asked": why,
             "What was tried": prompt.fenced("\n".join([*tried, now])),
         },
     )
+    return Question(f"{prd_id[-200:]}.md", text, story.title, missing, why, session.now())
 
 
 # --- where the story stands -------------------------------------------------------------------------

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 SECTIONS = ("task", "known", "verify", "finish")
 _CHARACTERS = 4  # to a token, roughly
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
-_FAILURE = 4000  # characters of a failure or a guidance are enough
+_FAILURE = 4000  # characters of a failure are enough
+_GUIDANCE = 20_000  # a person's words are among it
 _LONG_RUN = 100
 _LONGEST_LEARNING = 800
 _SOURCES = 3
@@ -188,7 +189,7 @@ def _parts(material: Material, room: _Room, memory: dict[str, str]) -> dict[str,
         "notes_path": material.notes_path,
         "chunk": _chunk(material.task),
         "failure": _optional(room, "the last failure", "How the last attempt ended", material.failure, _FAILURE),
-        "guidance": _optional(room, "the guidance", "Do this first", material.guidance, _FAILURE),
+        "guidance": _optional(room, "the guidance", "Do this first", material.guidance, _GUIDANCE),
         "gates": room.fit("the commands", "\n".join(material.gates)) if material.gates else "(there are no commands)",
         "warnings": _optional(room, "the warnings", "Beware", "\n".join(material.warnings), _FAILURE),
         **memory,

@@ -11,17 +11,19 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec import structs
+from msgspec import structs, to_builtins
 
 from ralphtool import (
     agents,
     changes,
+    dryrun,
     events,
     files,
     lifecycle,
     locks,
     process,
     project,
+    quickjson,
     secrets,
     specs,
     standing,
@@ -36,8 +38,9 @@ from ralphtool.executors.surroundings import session_of_check
 from ralphtool.git import Repository
 from ralphtool.history import History
 from ralphtool.loop import Loop, Parts, Result
+from ralphtool.notify import Notifier
 from ralphtool.ours import Ours
-from ralphtool.ui import live, summary
+from ralphtool.ui import live, plan, summary
 from ralphtool.ui.terminal import printable
 
 if TYPE_CHECKING:
@@ -69,9 +72,12 @@ def _settings_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--agent-command", metavar="COMMAND", help="The agent, as it would be typed: the prompt comes on its stdin."
 )
+@click.option("--dry-run", is_flag=True, help="Show the plan, the gates and the first prompt, and change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print every event as one JSON object a line, for programs.")
 @_settings_flags
-def run(change: str | None, spec: str | None, agent_command: str | None, as_json: bool, **flags: Any) -> int:
+def run(
+    change: str | None, spec: str | None, agent_command: str | None, dry_run: bool, as_json: bool, **flags: Any
+) -> int:
     """Run an agent over the stories of a change until every one is done and proven.
 
     Work happens on the branch ralph/CHANGE; your own files, committed or not, are back as they were at the end. Ctrl-C
@@ -81,18 +87,38 @@ def run(change: str | None, spec: str | None, agent_command: str | None, as_json
     Examples:
       ralphtool run add-login --agent-command "my-agent --headless"
       ralphtool run                                  the only change there is, with the configured agent
+      ralphtool run add-login --dry-run              what it would do, and the first prompt
       ralphtool run add-login --max-time 8h --max-iterations 40
       ralphtool run add-login --json | jq -r 'select(.type == "verdict") | .summary'
     """
     root = project.find()
-    _recover_ours(root)
+    if not dry_run:
+        _recover_ours(root)
     loaded = settings_module.load(root, flags)
     found = specs.open(root, change or changes.only(root), specs.ref_of(root, spec))
     for agent in loaded.agents.values():
         secrets.know(agent.env)
+    if dry_run:
+        return _show_plan(root, found, loaded, agent_command, as_json=as_json)
     runners = _runners(loaded, agent_command)
     result = _Run(root, found, loaded, runners).go(as_json=as_json)
     return {"done": 0, "unfinished": 1, "interrupted": _INTERRUPTED}[result.result]
+
+
+def _show_plan(root: str, spec: Spec, settings: Settings, agent_command: str | None, *, as_json: bool) -> int:
+    """The exit code tells whether a run could begin."""
+    commands = verify.commands(root)
+    made = dryrun.plan(root, spec, settings, [*commands.checks, *commands.tests])
+    trouble = ""
+    try:
+        agents = [runner.name for runner in _runners(settings, agent_command)]
+    except RalphError as error:
+        agents, trouble = [], str(error)
+    if as_json:
+        click.echo(quickjson.dumps({**to_builtins(made), "agents": agents, "trouble": trouble or None}))
+    else:
+        plan.show(made, agents, trouble)
+    return 1 if trouble else 0
 
 
 def _recover_ours(root: str) -> None:
@@ -169,17 +195,24 @@ class _Run:
         lifecycle.begin(self.root, self.id, self.spec.change, self.spec.ref, locks.this_process())
         self._make_folder()
         log = events.Log(os.path.join(self.folder, events.NAME))
-        viewer = _Viewer(log.path, as_json=as_json)
-        with _Signals(self), viewer:
+        notifier = Notifier(self.settings.notify.command, self.root, self.folder)
+        with _Signals(self), _Viewer(log.path, as_json=as_json):
             try:
-                result = self._work(history, log)
+                result = self._work(history, log, notifier)
             except (RalphError, OSError) as error:
-                log.add("run_ended", result="unfinished", reason=str(error), stories=[], spent={}, next=[])
+                self._end(log, notifier, result="unfinished", reason=str(error), stories=[], spent={}, next=[])
                 raise
-            log.add("run_ended", **structs.asdict(result))
+            self._end(log, notifier, **structs.asdict(result))
         if not as_json:
             summary.show({"type": "run_ended", **structs.asdict(result)}, self.spec.change)
         return result
+
+    def _end(self, log: events.Log, notifier: Notifier, **fields: Any) -> None:
+        told = {name: fields[name] for name in ("result", "reason", "stories", "spent")}
+        troubles = [notifier.tell(event="run_ended", run=self.id, change=self.spec.change, **told), notifier.finish()]
+        for trouble in filter(None, troubles):
+            log.note("notice", text=trouble)
+        log.add("run_ended", **fields)
 
     def _make_folder(self) -> None:
         for folder in (os.path.join(self.root, ".ralph", "runs"), os.path.join(self.root, ".ralph", "standing")):
@@ -189,13 +222,13 @@ class _Run:
                 files.create(ignore, b"*\n", 0o644)
         files.own_dir(self.folder)
 
-    def _work(self, history: History, log: events.Log) -> Result:
+    def _work(self, history: History, log: events.Log, notifier: Notifier) -> Result:
         place = workspace.make(self.root, self.spec.change, self.settings.run.workspace)
         commands = verify.commands(self.root)
         gates = [*commands.checks, *commands.tests]
         told = place.open(self.id, [self.spec.path])
         try:
-            result = self._loop(history, log, place, gates, told)
+            result = self._loop(history, log, notifier, place, gates, told)
         except BaseException:
             place.keep_interrupted(self.id)
             raise
@@ -206,7 +239,13 @@ class _Run:
         return result
 
     def _loop(
-        self, history: History, log: events.Log, place: Workspace, gates: Sequence[str], told: Sequence[str]
+        self,
+        history: History,
+        log: events.Log,
+        notifier: Notifier,
+        place: Workspace,
+        gates: Sequence[str],
+        told: Sequence[str],
     ) -> Result:
         spec = specs.open(place.root, self.spec.change, self.spec.ref)
         prd_ids = _prd_ids(spec)
@@ -215,7 +254,7 @@ class _Run:
         try:
             with process.Keeper(os.path.join(self.folder, "processes")) as keeper:
                 executor = self._executor(place, keeper, log, ours, prd_ids)
-                return self._joined(history, log, place, gates, executor).run()
+                return self._joined(history, log, notifier, place, gates, executor).run()
         except BaseException:
             ours.put_right()
             raise
@@ -242,7 +281,13 @@ class _Run:
         )
 
     def _joined(
-        self, history: History, log: events.Log, place: Workspace, gates: Sequence[str], executor: Here
+        self,
+        history: History,
+        log: events.Log,
+        notifier: Notifier,
+        place: Workspace,
+        gates: Sequence[str],
+        executor: Here,
     ) -> Loop:
         return Loop(
             Parts(
@@ -254,6 +299,7 @@ class _Run:
                 agents=[runner.name for runner in self.runners],
                 log=log,
                 stop=lambda: self.interrupts > 0,
+                notify=notifier.tell,
             )
         )
 

@@ -141,6 +141,14 @@ def _says_something(value: object) -> bool:
     return isinstance(value, str) and value.strip() != "" and _can_be_passed_on(value)
 
 
+def _is_port(value: object) -> bool:
+    """A port, or a host and a port."""
+    found = (
+        re.fullmatch(r"(?:[A-Za-z0-9._-]+:|\[[0-9a-f:.]+\]:)?([0-9]{1,5})", value) if isinstance(value, str) else None
+    )
+    return found is not None and 0 < int(found[1]) < 65536
+
+
 def _text(value: object) -> str:
     if not _says_something(value):
         raise _Unfit
@@ -234,6 +242,8 @@ class Run(Struct, frozen=True, kw_only=True):
     """How long an agent may try again by itself, against a limit or an outage, before it is ended; 0 is no limit."""
     check_blockers: Switch = False
     """Whether an agent in its read-only mode looks into a claimed blocker that we can't look up ourselves."""
+    wait_for_answers: Seconds = 0
+    """How long a run with nothing else to do waits for your answers before it ends; 0 is not at all."""
     strict_order: Switch = False
     """Whether every story waits for all before it."""
     setup: Commands = ()
@@ -261,6 +271,26 @@ class Verify(Struct, frozen=True, kw_only=True):
     """Commands that run tests; inferred from the project if not given."""
     timeout: Seconds = 1200
     """How long one of these commands may take; 0 is no limit."""
+
+
+class Blockers(Struct, frozen=True, kw_only=True):
+    """`[blockers]`: what the project needs to have; looked up when an agent says that it is blocked."""
+
+    variables: Annotated[tuple[str, ...], _list_of("names of variables", '["DATABASE_URL"]')] = ()
+    """Variables of the environment."""
+    files: Annotated[tuple[str, ...], _list_of("paths", '["config/local.toml"]')] = ()
+    """Files and folders, from the project's root."""
+    commands: Annotated[tuple[str, ...], _list_of("names of programs", '["psql"]')] = ()
+    """Programs that have to be on the PATH."""
+    ports: Annotated[tuple[str, ...], _list_of("ports or hosts with ports", '["5432", "db.local:5432"]', _is_port)] = ()
+    """Ports that have to answer, here or on a host: `5432`, `db.local:5432`."""
+
+
+class Notify(Struct, frozen=True, kw_only=True):
+    """`[notify]`: who is told when a run ends, or a question waits."""
+
+    command: Annotated[tuple[str, ...], _list_of("texts, none of them empty", '["notify-send", "ralphtool"]')] = ()
+    """A program and its arguments; it gets one JSON object on its standard input."""
 
 
 class Memory(Struct, frozen=True, kw_only=True):
@@ -319,11 +349,20 @@ class Settings(Struct, frozen=True, kw_only=True):
     verify: Verify = Verify()
     memory: Memory = Memory()
     prompt: Prompt = Prompt()
+    blockers: Blockers = Blockers()
+    notify: Notify = Notify()
     agents: dict[str, Agent] = {}
     prices: dict[str, Price] = {}
 
 
-_TABLES: dict[str, type[Struct]] = {"run": Run, "verify": Verify, "memory": Memory, "prompt": Prompt}
+_TABLES: dict[str, type[Struct]] = {
+    "run": Run,
+    "verify": Verify,
+    "memory": Memory,
+    "prompt": Prompt,
+    "blockers": Blockers,
+    "notify": Notify,
+}
 _NAMED: dict[str, type[Struct]] = {"agents": Agent, "prices": Price}  # tables of tables, whose names anybody chooses
 _SECTIONS: dict[str, type[Struct]] = {**_TABLES, "agents.NAME": Agent, "prices.MODEL": Price}
 _NO_FLAGS = ("spec", "agents", "setup")  # the first is a flag of most commands; lists are for the file

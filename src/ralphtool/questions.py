@@ -1,0 +1,170 @@
+"""What waits for a human: one file for each question, in `.ralph/questions/`, that is read and answered in place.
+
+Which questions wait is told by where the change stands (`.ralph/standing/`), never by the files: a `git clean` is no
+answer. Whoever takes an answer up and whoever writes one take turns, so that none falls in between.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ralphtool import files, project, quickjson
+from ralphtool.errors import CorruptState, InvalidValue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+LONGEST = 16_000  # characters of an answer, or of anything else that a person tells an agent
+_ANSWER = "## Answer"
+_HINT = (
+    "<!-- Write below this line what the agent should know or do, and save: the story is taken up with your answer and "
+    "fresh attempts, by a run that goes on, or by the next one. -->"
+)
+
+
+class Waiting:
+    """A question that waits, and what was answered since, if anything was."""
+
+    __slots__ = ("answer", "asked", "change", "missing", "path", "prd_id", "story", "text", "title", "why")
+
+    def __init__(self, root: str, change: str, story: str, fields: Mapping[str, Any]) -> None:
+        self.change = change
+        self.story = story
+        self.text = str(fields.get("text") or "")
+        self.title = str(fields.get("title") or "")
+        self.missing = str(fields.get("missing") or "")
+        self.why = str(fields.get("why") or "")
+        self.asked = str(fields.get("asked") or "")
+        name = os.path.basename(str(fields.get("name") or ""))
+        self.prd_id = name.removesuffix(".md")
+        self.path = path_of(root, name)
+        self.answer = answer(self.path)
+
+    def as_dict(self) -> dict[str, str | None]:
+        names = ("change", "story", "title", "prd_id", "missing", "why", "asked", "path", "answer")
+        return {name: getattr(self, name) for name in names}
+
+
+# --- the files --------------------------------------------------------------------------------------
+
+
+def path_of(root: str, name: str) -> str:
+    return os.path.join(root, ".ralph", "questions", name)
+
+
+def written(prd_id: str, fields: Mapping[str, str]) -> str:
+    """One file that a person can read, and answer in place."""
+    parts = [f"# {prd_id}: a question for you\n\nprd_id: {prd_id}\n"]
+    parts += [f"## {title}\n\n{text.strip()}\n" for title, text in fields.items() if text.strip()]
+    parts.append(f"{_ANSWER}\n\n{_HINT}\n")
+    return "\n".join(parts)
+
+
+def answer(path: str) -> str | None:
+    """What a person answered; None while the question waits."""
+    try:
+        text = files.read(path).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return None  # a `git clean` is no answer
+    before, hint, told = text.replace("\r\n", "\n").rpartition(_HINT)
+    if not hint:  # they have removed it
+        return told.rpartition(_ANSWER)[2].strip() or None
+    return f"{before.rpartition(_ANSWER)[2].strip()}\n{told.strip()}".strip() or None
+
+
+def ask(path: str, text: str) -> None:
+    """Writes the question, unless it is there already and somebody may be answering it."""
+    files.own_dir(os.path.dirname(path))
+    if os.path.lexists(path):
+        asked = text.partition(_ANSWER)[0].encode("utf-8", "replace")
+        if files.read(path).replace(b"\r\n", b"\n").startswith(asked):
+            return
+        put_away(path)  # an earlier one, which was answered
+    files.create(path, text.encode("utf-8", "replace"), 0o644)
+
+
+def put_away(path: str) -> None:
+    """Keeps an answered question among the answered ones."""
+    if not os.path.lexists(path):
+        return
+    folder, name = os.path.split(path)
+    answered = os.path.join(folder, "answered")
+    files.own_dir(answered)
+    number = 1
+    while os.path.lexists(place := os.path.join(answered, f"{name.removesuffix('.md')}-{number}.md")):
+        number += 1
+    os.rename(path, place)
+    files.sync_folder(place)
+
+
+def turn(path: str) -> files.Locked:
+    """Taken by whoever writes an answer, or takes one up, for as long as that takes."""
+    folder = os.path.dirname(path)
+    files.own_dir(folder)
+    lock = os.path.join(folder, ".turn")
+    if os.path.lexists(lock) and (os.path.islink(lock) or not os.path.isfile(lock)):
+        files.clear(lock)  # an agent put it there: nothing of ours is lost with it
+    return files.Locked(lock, here=True, make=True)
+
+
+# --- what waits -------------------------------------------------------------------------------------
+
+
+def waiting(root: str, change: str | None = None) -> list[Waiting]:
+    """The questions that wait, of one change or of all."""
+    return [one for name in ([change] if change else _changes(root)) for one in _of(root, name)]
+
+
+def _changes(root: str) -> list[str]:
+    try:
+        names = sorted(os.listdir(os.path.join(root, ".ralph", "standing")))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [name.removesuffix(".json") for name in names if name.endswith(".json") and project.is_name(name[:-5])]
+
+
+def _of(root: str, change: str) -> Iterator[Waiting]:
+    for story, fields in standing_of(root, change).get("stories", {}).items():
+        if fields.get("question"):
+            yield Waiting(root, change, story, fields["question"])
+
+
+def standing_of(root: str, change: str) -> dict[str, Any]:
+    """Where a change stands, as it is written down: for whoever only looks, and has to be quick. Empty before a run."""
+    path = os.path.join(root, ".ralph", "standing", f"{change}.json")
+    try:
+        fields = quickjson.loads(files.read(path).decode())
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except ValueError:
+        raise _damaged(path) from None
+    stories = fields.get("stories", {}) if isinstance(fields, dict) else None
+    if not isinstance(stories, dict) or not all(isinstance(one, dict) for one in stories.values()):
+        raise _damaged(path)
+    return dict(fields)
+
+
+def _damaged(path: str) -> CorruptState:
+    return CorruptState(f"{path} is damaged: `ralphtool doctor` tells what to do")
+
+
+def reply(root: str, question: Waiting, text: str) -> None:
+    """Writes an answer below the question: the run that goes on takes it up, or else the next one."""
+    told = checked(text)
+    with turn(question.path):
+        if not any(one.path == question.path for one in waiting(root, question.change)):
+            raise InvalidValue(f"story {question.story} does not wait any more: somebody else was quicker")
+        ask(question.path, question.text)
+        files.rewrite(question.path, lambda data: data.rstrip() + b"\n\n" + told.encode() + b"\n")
+
+
+def checked(text: str) -> str:
+    """What a person says to an agent, fit to be kept."""
+    told = text.encode("utf-8", "replace").decode().replace("\0", "").strip()
+    if not told:
+        raise InvalidValue("there is nothing in it: say what the agent should know or do")
+    if len(told) > LONGEST:
+        raise InvalidValue(f"that is too long ({len(told)} characters; {LONGEST} are the most): name a file instead")
+    return told
