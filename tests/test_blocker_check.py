@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from lab import DONE, Lab, processes_with
 
 from ralphtool import blockers
 from ralphtool.blockers import Check
+from ralphtool.settings import Blockers
 
 Steps = list[dict[str, Any]]
 
@@ -20,6 +23,66 @@ TASKS = "openspec/changes/add-login/tasks.md"
 BLOCKED: Steps = [{"blocked": "nobody told me the colour of the button"}]
 REAL = {"forge": "I looked.\n<promise>REAL:{token}: no page names a colour</promise>\n"}
 UNREAL = {"forge": "<promise>UNREAL:{token}: the style guide says blue</promise>"}
+
+
+# --- what we look up ourselves -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port of this machine that answers while the test runs."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def closed_port() -> int:
+    with socket.socket() as own:
+        own.bind(("127.0.0.1", 0))
+        return int(own.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    "claim", ["nothing listens on port {}", "connect to localhost:{}: refused", "127.0.0.1:{} is down"]
+)
+def test_a_port_that_is_named_is_knocked_at(port: int, claim: str) -> None:
+    assert blockers.check(claim.format(port), "/", {}) == Check(False, f"an answer on port {port} is there")
+    closed = closed_port()
+    assert blockers.check(claim.format(closed), "/", {}) == Check(True, f"an answer on port {closed} is missing")
+
+
+def test_that_a_port_is_taken_is_not_disproved_by_its_answer(port: int) -> None:
+    assert blockers.check(f"port {port} is already in use", "/", {}).is_real is None
+
+
+@pytest.mark.parametrize("claim", ["db.example.org:5432 is down", "port 99999 is closed", "at 10:30 nothing worked"])
+def test_no_other_machine_is_asked_because_an_agent_names_it(claim: str) -> None:
+    assert blockers.check(claim, "/", {}).is_real is None
+
+
+def test_what_the_project_needs_is_looked_up_where_it_is_mentioned(tmp_path: Path, port: int) -> None:
+    needs = Blockers(variables=("TOKEN",), files=("Makefile",), commands=("sh",), ports=(f"127.0.0.1:{port}",))
+    (tmp_path / "Makefile").touch()
+
+    def found(claim: str, **environ: str) -> Check:
+        return blockers.check(claim, str(tmp_path), environ, needs)
+
+    assert found("there is no token") == Check(True, "the variable TOKEN is missing")
+    assert found("there is no token", TOKEN="x") == Check(False, "the variable TOKEN is there")
+    assert found("no makefile, and no sh") == Check(False, "the file Makefile, the command sh are there")
+    assert found(f"{port} does not answer") == Check(False, f"an answer on port 127.0.0.1:{port} is there")
+    assert found("I can't get any further") == Check(True, "the variable TOKEN is missing"), "nothing is mentioned"
+    assert found("I can't get any further", TOKEN="x").is_real is None, "nobody can tell"
+
+
+def test_a_need_that_is_missing_asks_a_human_and_is_on_record(lab: Lab) -> None:
+    lab.repository(ONE)
+    config = lab.root / ".ralph/config.toml"
+    config.write_text(f'{config.read_text()}[blockers]\nports = ["{closed_port()}"]\n')
+    lab.play(default=[{"blocked": "the database does not answer"}])
+    assert lab.loop().exit_code == 1
+    [entry] = lab.entries()
+    assert (entry["context"]["blocker_verified"], entry["context"]["blocker_valid"]) == (True, True)
+    assert "an answer on port" in lab.question().read_text()
 
 
 # --- what it answers --------------------------------------------------------------------------------

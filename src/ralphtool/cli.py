@@ -82,7 +82,7 @@ class _Commands(click.Group):
         "skip": _Elsewhere("steercli:skip", "Leave a story out."),
         "watch": _Elsewhere("watchcli:watch", "Watch a run, while it goes on or afterwards."),
         "runs": _Elsewhere("watchcli:runs", "List the runs, and how each ended."),
-        "logs": _Elsewhere("watchcli:logs", "Show what an agent said and did in an attempt."),
+        "logs": _Elsewhere("logscli:logs", "Show what an agent said and did in an attempt."),
         "report": _Elsewhere("reportcli:report", "Tell what a run came to, for the morning after."),
         "explain": _Elsewhere("recordcli:explain", "Tell why an attempt was judged as it was, and what was decided."),
         "attempts": _Elsewhere("recordcli:attempts", "List the attempts that are kept, with the commit of each."),
@@ -132,19 +132,37 @@ class _Commands(click.Group):
 def cli(context: click.Context) -> None:
     """Runs a coding agent over the stories of a written change until every one is done and proven.
 
+    Without a command, in a terminal, the full screen opens: choose a change, read it, run it, watch it.
+
     \b
     Examples:
-      ralphtool list                 the changes of this project, and how far they are
-      ralphtool show add-login       its stories, tasks and scenarios, and who holds it
+      ralphtool init                 sets a project up
+      ralphtool new "Add a login"    begins a change; `ralphtool list` shows them all
       ralphtool run add-login        runs the agent until every story is done and proven
-      ralphtool explain ENTRY        why an attempt was judged so, and why that was decided
-      ralphtool progress show        what has been tried, and how it ended
-      ralphtool agent --help         what an agent calls
+      ralphtool watch                looks on, from any terminal
+      ralphtool questions            what waits for you; `ralphtool answer 4 "…"` answers
+      ralphtool report               what a run came to
     """
     if os.environ.get("NO_COLOR"):
         context.color = False
-    if context.invoked_subcommand is None:
+    if context.invoked_subcommand is None and not _shows_screen():
         click.echo(context.get_help())
+
+
+def _shows_screen() -> bool:
+    """The full screen, where there is one to draw on and what draws it is installed."""
+    is_terminal = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
+    if not is_terminal or os.environ.get("TERM", "dumb") in ("", "dumb", "unknown"):
+        return False
+    try:
+        from ralphtool import screen
+    except ModuleNotFoundError as error:
+        if error.name != "textual":
+            raise
+        click.echo('The full screen needs one more package: pip install "ralphtool[screen]"\n', err=True)
+        return False
+    screen.main(project.find())
+    return True
 
 
 @cli.command("list")

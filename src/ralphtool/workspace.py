@@ -17,7 +17,7 @@ from ralphtool import events, files, locks
 from ralphtool.away import Away, Busy
 from ralphtool.git import GitError, Paths, Repository, printable
 from ralphtool.internals import Internals
-from ralphtool.tree import Taken, Tree
+from ralphtool.tree import START, Taken, Tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -169,7 +169,7 @@ class Here(Tree):
         self._prepare_index()
         self.repository.ensure_identity()
         own = [self.relative(path) for path in own_files]
-        is_known = self.repository.resolve(self.ref) is not None
+        as_begun = None if self.repository.resolve(self.ref) is None else self._as_begun(own)
         told += self.start_branch(own, self.repository.resolve("HEAD"))
         try:
             note = self.away.leave(self.change, run, self._tip_tree)
@@ -177,12 +177,19 @@ class Here(Tree):
         except BaseException:
             self.close()
             raise
-        return told + self._tell(note, own, is_known=is_known)
+        return told + self._tell(note, own, as_begun)
 
-    def _tell(self, note: Note, own: Sequence[str], *, is_known: bool) -> list[str]:
-        told = []
-        mine = Paths(own)
-        if is_known and (edited := [path for path in note.aside() if mine.cover(path)]):
+    def _as_begun(self, own: Sequence[str]) -> set[str]:
+        """The files of the change that are still as they were when its branch began."""
+        start = self.repository.resolve(START + self.change)
+        begun = [one for path in own for one in self.repository.files_at(start, path).items()] if start else []
+        return {name for name, data in begun if _content(os.path.join(self.repository.top, name)) == data}
+
+    def _tell(self, note: Note, own: Sequence[str], as_begun: set[str] | None) -> list[str]:
+        """What the user should know; `as_begun` is None where the branch is new."""
+        told, mine = [], Paths(own)
+        aside = [] if as_begun is None else [path for path in note.aside() if path not in as_begun]
+        if edited := [path for path in aside if mine.cover(path)]:
             told.append(
                 f"the branch has its own version of the change: what you changed in {_some(edited)} is not used; "
                 f"commit it to {self.branch} if it should be"
@@ -406,6 +413,13 @@ def make(project: str, change: str, kind: str) -> Workspace:
     if repository is None:
         return Folder(project)
     return (Worktree if kind == "worktree" else Here)(repository, project, change)
+
+
+def _content(path: str) -> bytes | None:
+    try:
+        return files.read(path)
+    except OSError:
+        return None
 
 
 def _locked(fd: int) -> bool:

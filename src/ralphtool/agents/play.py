@@ -47,6 +47,7 @@ class Turn:
 
     def __init__(self, prompt: str, environment: Mapping[str, str]) -> None:
         attempt = environment.get("RALPH_ATTEMPT", "")
+        self.prompt = prompt
         self.token = _token_in(prompt)
         self.story = environment.get("RALPH_STORY", "")
         self.attempt = int(attempt) if attempt.isdecimal() else 1
@@ -429,7 +430,7 @@ KINDS: dict[str, Kind] = {
 }
 _SCRIPT = {"turn": _TABLES, "defaults": _TABLE}
 _DEFAULTS = {"steps": _TABLES, "delay": _NUMBER}
-_TURN = {"story": _WORD, "attempt": _ATTEMPTS, "task": _WORD, "steps": _TABLES}
+_TURN = {"story": _WORD, "attempt": _ATTEMPTS, "task": _WORD, "told": _WORD, "steps": _TABLES}
 _USED = {"input_tokens": _WHOLE, "output_tokens": _WHOLE, "cost": _NUMBER}
 
 
@@ -533,6 +534,7 @@ def _fits(one: dict[str, Any], turn: Turn) -> bool:
     return (
         one.get("story", turn.story) == turn.story
         and one.get("task", turn.task) == turn.task
+        and one.get("told", "") in turn.prompt
         and turn.attempt in (attempts if isinstance(attempts, list) else [attempts])
     )
 
