@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from ralphtool import questions, session, specs, standing, steering
 from ralphtool.errors import ChangeNotFound, SpecError, shorten
-from ralphtool.recovery import Decision
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 
 _MOST_RENEWALS = 3  # for a story in one run: an agent could ask for them as well, and go on for ever
-_MOST_TOLD = 20  # words of a person that are kept
 
 
 class Change:
@@ -159,8 +157,7 @@ class Change:
             if told is None or not self._may_begin_anew(story):
                 questions.ask(path, state.question.text)
                 return True
-            begin_anew(state)
-            state.question, state.guidance, state.answer = None, "", told
+            standing.take_answer(state, told)
             self.save()
             questions.put_away(path)
         return False
@@ -191,53 +188,22 @@ class Change:
         return troubles
 
     def _heed(self, said: Said) -> str:
-        standing = self.standing
-        match said.action:
-            case "pause" | "resume":
-                standing.paused = said.action == "pause"
-            case "guide" if said.story is None:
-                standing.told = [*standing.told, said.text][-_MOST_TOLD:]
-            case "forget" if said.story is None:
-                standing.told = []
-                for state in standing.stories.values():
-                    state.told = []
-            case "guide" | "forget" | "retry" | "skip":
-                return self._heed_for(said, said.story or "")
-        return ""
-
-    def _heed_for(self, said: Said, story: str) -> str:
-        if story not in {one.id for one in self.stories()}:
+        story = said.story
+        if story is not None and story not in {one.id for one in self.stories()}:
             return f"you said {said.action} for the story {shorten(story)}, but there is no such story (any more)"
-        state = self.standing.story(story)
-        if said.action == "retry" and not self._may_begin_anew(story):
+        if story is not None and said.action == "retry" and not self._may_begin_anew(story):
             return f"story {story} was given fresh attempts {_MOST_RENEWALS} times in this run: that is enough"
-        if said.action == "forget":
-            state.told = []
-        elif said.action == "skip":
-            self._close(state, Decision("skip", "", f"you skipped it{said.text and f': {said.text}'}"))
-        else:
-            if said.action == "retry":
-                begin_anew(state)
-                self._close(state, Decision("retry", "", "you gave it fresh attempts"))
-            state.told = [*state.told, *filter(None, [said.text])][-_MOST_TOLD:]
+        asked = self.standing.story(story).question if story is not None else None
+        standing.heed(self.standing, said)
+        if asked and story is not None and self.standing.story(story).question is None:
+            questions.put_away(questions.path_of(self.root, asked.name))
         return ""
-
-    def _close(self, state: StoryStanding, decision: Decision) -> None:
-        """A person has decided: the question, if there was one, needs no other answer."""
-        if state.question:
-            questions.put_away(questions.path_of(self.root, state.question.name))
-        state.question, state.decision = None, decision
 
 
 def waits_for(story: Story, stories: Sequence[Story], done: Collection[str], *, strict_order: bool) -> list[str]:
     """The stories that have to be done before this one."""
     before = [one.id for one in stories[: stories.index(story)] if not one.optional] if strict_order else []
     return [id for id in dict.fromkeys([*story.depends_on, *before]) if id not in done]
-
-
-def begin_anew(state: StoryStanding) -> None:
-    """Fresh attempts at a story; what the last one taught is still known."""
-    state.attempts, state.in_chunks = 0, False
 
 
 def _recalled(state: State) -> list[str]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import tempfile
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from ralphtool import analyzer, branch, briefing, locks, specs, standing
+from ralphtool import analyzer, branch, briefing, locks, questions, specs, standing, steering
 from ralphtool.briefing import Situation
 from ralphtool.change import waits_for
 from ralphtool.git import Repository
 from ralphtool.history import History
 from ralphtool.knowledge import Knowledge
+from ralphtool.memory.labels import INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
     from ralphtool.specs import Spec, Story
     from ralphtool.standing import Standing
 
-TOKEN = "a-new-token-for-each-iteration"
+TOKEN = "a-new-token-for-each-iteration"  # noqa: S105 (it only stands where one will)
 
 
 class Step(Struct, frozen=True, kw_only=True):
@@ -51,7 +55,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 def plan(root: str, spec: Spec, settings: Settings, gates: Sequence[str]) -> Plan:
-    stands = standing.load(root, spec.change)
+    stands = _as_heeded(root, spec.change)
     holder = locks.holder(root, spec.change)
     with branch.opened(root, spec.change, spec.ref) as on_branch:
         found = on_branch or spec
@@ -69,6 +73,17 @@ def plan(root: str, spec: Spec, settings: Settings, gates: Sequence[str]) -> Pla
         prompt=built.text if built else None,
         cut=list(built.cut) if built else [],
     )
+
+
+def _as_heeded(root: str, change: str) -> Standing:
+    """Where the change will stand when a run has taken up what was said and answered."""
+    stands = standing.load(root, change)
+    for said in steering.heard(root, change, stands.heeded):
+        standing.heed(stands, said)
+    for one in questions.waiting(root, change):
+        if one.answer and stands.story(one.story).question:
+            standing.take_answer(stands.story(one.story), one.answer)
+    return stands
 
 
 def _completed(stands: Standing) -> list[str]:
@@ -109,11 +124,11 @@ def _prompt(root: str, spec: Spec, story: Story, stands: Standing, settings: Set
     history = History(root)
     before = analyzer.look_back(history, specs.prd_id(spec, story.id))
     with tempfile.TemporaryDirectory(prefix="ralph-") as folder:
-        spec, story = _as_kept(root, spec, story, stands, folder)
+        story = _as_kept(root, spec, story, stands, folder)
         situation = Situation(
             root=root, spec=spec, story=story, standing=stands, before=before, settings=settings, gates=gates
         )
-        knowledge = Knowledge(history, keeps_index=False)
+        knowledge = Knowledge(history, index=_copied(os.path.join(history.folder, INDEX), folder))
         knowledge.sync()
         known = knowledge.for_story(briefing.wanted(situation, history))
         built = briefing.build(situation, known, TOKEN)
@@ -121,12 +136,20 @@ def _prompt(root: str, spec: Spec, story: Story, stands: Standing, settings: Set
     return built
 
 
-def _as_kept(root: str, spec: Spec, story: Story, stands: Standing, folder: str) -> tuple[Spec, Story]:
+def _copied(index: str, folder: str) -> str:
+    """The memory's index as a copy: to make it anew would take long, and the real one is not to be changed."""
+    copy = os.path.join(folder, INDEX)
+    with suppress(OSError):  # it can be made from the history
+        shutil.copyfile(index, copy)
+    return copy
+
+
+def _as_kept(root: str, spec: Spec, story: Story, stands: Standing, folder: str) -> Story:
     """The story as the next attempt finds it: a part that was kept has its ticks."""
     kept = stands.story(story.id).kept
     repository = Repository.find(root) if kept else None
     if not kept or repository is None or repository.resolve(kept) is None:
-        return spec, story
+        return story
     branch.write_out(repository, root, spec.change, kept, folder, branch.named_file(root))
-    there = specs.open(folder, spec.change, spec.ref)
-    return there, specs.story_by_id(there.stories(_completed(stands)), story.id)
+    there = specs.open(folder, spec.change, spec.ref).stories(_completed(stands))
+    return specs.story_by_id(there, story.id)

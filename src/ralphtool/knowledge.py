@@ -88,18 +88,17 @@ class Remembrance(Struct, frozen=True):
 
 
 class Knowledge:
-    def __init__(self, history: History, *, by_meaning: bool | None = None, keeps_index: bool = True) -> None:
+    def __init__(self, history: History, *, by_meaning: bool | None = None, index: str | None = None) -> None:
         self.history = history
         self._by_meaning = by_meaning
-        self._keeps_index = keeps_index  # whoever only looks makes none, but uses one that is there
+        self._index = index or os.path.join(history.folder, INDEX)
         self._memory: Memory | None = None  # none before there is something to be known
         self._notes: dict[str, tuple[str, str]] = {}  # what the session has noted, with labels
 
     @property
     def memory(self) -> Memory:
         if self._memory is None:
-            wanted = self._keeps_index or os.path.lexists(self._index)
-            path = self._index if wanted and os.path.isdir(self.history.folder) else None
+            path = self._index if os.path.isdir(os.path.dirname(self._index)) else None
             self._memory = Memory(path, by_meaning=self._by_meaning)
         return self._memory
 
@@ -111,10 +110,6 @@ class Knowledge:
     def known(self) -> int:
         """How much there is to be known."""
         return len(self._memory) if self._memory else 0
-
-    @property
-    def _index(self) -> str:
-        return os.path.join(self.history.folder, INDEX)
 
     def close(self) -> None:
         if self._memory:

@@ -157,7 +157,7 @@ class Loop:
                 continue
             story = self.change.next_story(strict_order=self.settings.run.strict_order, is_spent=self.budget.is_spent)
             if story is None and not self._has_waited_for_answers():
-                self.reason = "nothing is left that could be worked on now"
+                self.reason = self.reason or "nothing is left that could be worked on now"
                 return None
             if story and not self._agent_is_free():
                 return None

@@ -8,6 +8,7 @@ entry is not in the history yet, and carries it out again: every step may be don
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -16,6 +17,9 @@ from ralphtool import files, project
 from ralphtool.errors import CorruptState
 from ralphtool.history.records import Entry, Learning
 from ralphtool.recovery import Decision
+
+if TYPE_CHECKING:
+    from ralphtool.steering import Said
 
 
 class Question(Struct, frozen=True):
@@ -103,3 +107,47 @@ def save(root: str, change: str, standing: Standing) -> None:
     path = path_of(root, change)
     files.own_dir(os.path.dirname(path))
     files.replace(path, msgspec.json.encode(standing))
+
+
+# --- what people say --------------------------------------------------------------------------------
+
+_MOST_TOLD = 20  # words of a person that are kept
+
+
+def heed(standing: Standing, said: Said) -> None:
+    """Makes what a person said a part of where the change stands. What only the run itself can do is not done here."""
+    if said.action in ("pause", "resume"):
+        standing.paused = said.action == "pause"
+    elif said.story is not None:
+        _heed_for(standing.story(said.story), said)
+    elif said.action == "guide":
+        standing.told = [*standing.told, said.text][-_MOST_TOLD:]
+    elif said.action == "forget":
+        standing.told = []
+        for state in standing.stories.values():
+            state.told = []
+
+
+def _heed_for(state: StoryStanding, said: Said) -> None:
+    match said.action:
+        case "forget":
+            state.told = []
+        case "guide":
+            state.told = [*state.told, said.text][-_MOST_TOLD:]
+        case "skip":
+            state.question = None
+            state.decision = Decision("skip", "", f"you skipped it{said.text and f': {said.text}'}")
+        case "retry":
+            begin_anew(state)
+            state.decision = Decision("retry", "", "you gave it fresh attempts")
+            state.told = [*state.told, *filter(None, [said.text])][-_MOST_TOLD:]
+
+
+def take_answer(state: StoryStanding, told: str) -> None:
+    begin_anew(state)
+    state.guidance, state.answer = "", told
+
+
+def begin_anew(state: StoryStanding) -> None:
+    """Fresh attempts at a story; what the last one taught is still known."""
+    state.question, state.attempts, state.in_chunks = None, 0, False

@@ -1,0 +1,101 @@
+"""`ralphtool run --dry-run`: what a run would do, and nothing of it done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from lab import DONE, Lab
+
+from ralphtool.dryrun import TOKEN
+
+STORIES = """\
+## 1. First
+
+- [x] 1.1 Make a
+
+## 2. Second (depends on 3)
+
+- [ ] 2.1 Make b
+
+## 3. Third
+
+- [ ] 3.1 Make c
+- [ ] 3.2 Make d
+
+## 4. Fourth (optional)
+
+- [ ] 4.1 Make e
+"""
+
+
+def everything(root: Path) -> dict[str, bytes]:
+    """Every file of the project, `.ralph` and `.git` included."""
+    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+@pytest.fixture
+def planned(lab: Lab) -> Lab:
+    lab.repository(STORIES, tests=["true"])
+    return lab.play(default=DONE)
+
+
+def test_stories_come_in_the_order_of_a_run_with_what_each_waits_for(planned: Lab) -> None:
+    told = planned.run("run", "--dry-run", "--json").json
+    assert [(one["id"], one["state"], one["waits_for"]) for one in told["steps"]] == [
+        ("1", "done", []),
+        ("3", "ready", []),
+        ("4", "ready", []),
+        ("2", "later", ["3"]),
+    ]
+    assert (told["first"], told["gates"], told["agents"], told["trouble"]) == ("3", ["true"], ["scripted"], None)
+    shown = planned.run("run", "--dry-run").stdout
+    assert "[ ] 3. Third  0/2  (this one first)" in shown
+    assert "[ ] 2. Second (depends on 3)  0/1  (waits for 3)" in shown
+
+
+def test_the_prompt_is_the_one_that_is_sent_then(planned: Lab) -> None:
+    planned.run("guide", "3", "Mind the gap")
+    told = planned.run("run", "--dry-run", "--json").json["prompt"]
+    assert planned.loop("--max-iterations", "1").exit_code == 1
+    [sent] = [path.read_text() for path in planned.root.glob(".ralph/runs/*/001-*/prompt.md")]
+    [token] = [line for line in sent.splitlines() if line.startswith("token: ")]
+    assert f"token: {TOKEN}" in told
+    assert told.replace(f"token: {TOKEN}", token) == sent
+
+
+def test_after_a_part_was_kept_and_something_learnt_too(planned: Lab) -> None:
+    partly = [{"learn": "The tests need a database"}, {"run": "echo c > c.txt"}, {"tick": "3.1"}]
+    planned.play({"story": "3", "attempt": 1, "steps": partly}, default=DONE)
+    assert planned.loop("--max-iterations", "1").exit_code == 1
+    before = everything(planned.root)
+    told = planned.run("run", "--dry-run", "--json").json
+    assert everything(planned.root) == before
+    assert planned.loop("--max-iterations", "1").exit_code == 1
+    sent = max(planned.root.glob(".ralph/runs/*/001-*/prompt.md"), key=lambda path: path.stat().st_mtime_ns).read_text()
+    [token] = [line for line in sent.splitlines() if line.startswith("token: ")]
+    assert "[x] 3.1" in sent
+    assert "The tests need a database" in sent
+    assert told["prompt"].replace(f"token: {TOKEN}", token) == sent
+
+
+def test_nothing_is_changed(planned: Lab) -> None:
+    before, made = everything(planned.root), everything(planned.tmp)
+    assert planned.run("run", "--dry-run").exit_code == 0
+    assert (everything(planned.root), everything(planned.tmp)) == (before, made)
+
+
+def test_what_keeps_a_run_from_beginning_is_told(planned: Lab) -> None:
+    planned.configure(agent="nobody")
+    told = planned.run("run", "--dry-run")
+    assert told.exit_code == 1
+    assert "there is no agent 'nobody'" in told.stdout
+    assert "Make c" in told.stdout, "the plan is shown all the same"
+    planned.begin()
+    assert "held by session s1" in planned.run("run", "--dry-run").stdout
+
+
+def test_nothing_left_to_do(planned: Lab) -> None:
+    assert planned.loop().exit_code == 0
+    told = planned.run("run", "--dry-run")
+    assert (told.exit_code, "Nothing is left" in told.stdout) == (0, True)
