@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 if TYPE_CHECKING:
+    from ralphtool.agents import Runner
     from ralphtool.executors import Report
-    from ralphtool.settings import Run
+    from ralphtool.settings import Run, Settings
 
 
 class Sum:
@@ -120,3 +121,12 @@ def _least(*pairs: tuple[float, float]) -> float:
     """What is left of the limit that comes first; of one that is used up, as good as nothing."""
     left = [max(limit - used, 1e-9) for limit, used in pairs if limit]
     return min(left) if left else 0.0
+
+
+def why_no_cost(runner: Runner, settings: Settings) -> str:
+    """Why nobody can know what an agent costs; empty if somebody may."""
+    if runner.traits.cost == "none":
+        return "it tells nothing of what it uses"
+    if runner.traits.cost == "tokens" and not settings.prices:
+        return f"it tells its tokens only, and there is no price for them; set [prices.{runner.name}]"
+    return ""

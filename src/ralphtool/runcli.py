@@ -20,6 +20,7 @@ from ralphtool import (
     events,
     files,
     lifecycle,
+    limits,
     locks,
     process,
     project,
@@ -343,19 +344,10 @@ class _Run:
         """What each of the agents may do, and limits that can't hold for it."""
         run = self.settings.run
         told = [text for runner in self.runners for text in runner.traits.notices]
-        unknown = [(runner.name, _no_cost(runner, self.settings)) for runner in self.runners]
+        unknown = [(runner.name, limits.why_no_cost(runner, self.settings)) for runner in self.runners]
         if run.max_cost or run.story_cost:
             told += [f"the limit of cost can't hold for {name}: {why}" for name, why in unknown if why]
         return told
-
-
-def _no_cost(runner: Runner, settings: Settings) -> str:
-    """Why nobody can know what an agent costs; empty if somebody may."""
-    if runner.traits.cost == "none":
-        return "it tells nothing of what it uses"
-    if runner.traits.cost == "tokens" and not settings.prices:
-        return f"it tells its tokens only, and there is no price for them; set [prices.{runner.name}]"
-    return ""
 
 
 def _prd_ids(spec: Spec) -> list[str]:
