@@ -65,6 +65,11 @@ need_python_agent() {
   quiet ".tools/agents/$name/bin/python" -m pip install --disable-pip-version-check "$@"
 }
 
+# The browser that the report's page is looked at with. Debian's; the page itself needs none of a certain kind.
+need_browser() {
+  need_command chromium chromium
+}
+
 find_python() {
   local name
   for name in "${PYTHON:-python3}" python3.14 python3.13 python3.12 python3.11; do

@@ -1,0 +1,234 @@
+"""What a report tells about one run: plain, immutable values whose texts are fit to be shown.
+
+Whoever makes one has cut the texts and made visible what is not seen in them; a format only has to escape.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+State = Literal["done", "waiting", "failed", "skipped", "open"]
+STATES: tuple[State, ...] = ("done", "waiting", "failed", "skipped", "open")
+ENDINGS = ("completed", "partial", "failed", "blocked")  # of attempts that count
+
+
+class Used(Struct, frozen=True):
+    """What a piece of work took."""
+
+    seconds: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+
+    def __add__(self, other: Used) -> Used:
+        return Used(
+            self.seconds + other.seconds,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cost + other.cost,
+        )
+
+
+class Gate(Struct, frozen=True, kw_only=True):
+    when: str  # before or after the agent's work
+    command: str
+    ok: bool
+    began: float
+    ended: float
+    told: str  # what it found, in words
+    new: tuple[str, ...]  # the tests that did not fail before
+
+
+class Decision(Struct, frozen=True):
+    action: str = ""
+    reason: str = ""
+    guidance: str = ""
+
+
+class Diff(Struct, frozen=True):
+    """What an attempt changed, as git tells it."""
+
+    lines: tuple[tuple[str, str], ...]  # each with its kind: plus, minus, hunk, head, or none
+    added: int
+    removed: int
+    is_cut: bool
+
+
+class Attempt(Struct, frozen=True, kw_only=True):
+    """One iteration. Times are seconds since the epoch."""
+
+    story: str
+    entry: str
+    number: int  # of the attempt at its story
+    task: str
+    agent: str
+    began: float
+    ended: float
+    status: str  # how it was judged; `running` or `cut off` where it was not
+    summary: str = ""
+    reasons: tuple[str, ...] = ()
+    findings: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    files_changed: int = 0
+    work: Used = Used()  # the agent's part
+    gate_seconds: float = 0.0
+    gates: tuple[Gate, ...] = ()
+    decision: Decision = Decision()
+    commit: str = ""  # of the checkpoint
+
+    @property
+    def counts(self) -> bool:
+        return self.status in ENDINGS
+
+    @property
+    def is_retry(self) -> bool:
+        return self.number > 1
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    """What a person is asked."""
+
+    missing: str
+    why: str = ""
+    text: str = ""  # the whole of it
+    path: str = ""
+    answer: str = ""  # that was given since
+    is_open: bool = True  # whether it still waits
+    change: str = ""  # where a story of that id asks in several changes
+
+
+class Story(Struct, frozen=True, kw_only=True):
+    id: str
+    title: str
+    state: State
+    optional: bool = False
+    was_done: bool = False  # before the run
+    tasks_done: int = 0
+    tasks_total: int = 0
+    depends_on: tuple[str, ...] = ()
+    why: str = ""
+    commit: str = ""
+    attempts: tuple[Attempt, ...] = ()
+    question: Question | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.id}. {self.title}" if self.title else self.id
+
+    @property
+    def first(self) -> Used:
+        """What first attempts took, without their gates."""
+        return total(one.work for one in self.attempts if not one.is_retry)
+
+    @property
+    def retries(self) -> Used:
+        return total(one.work for one in self.attempts if one.is_retry)
+
+    @property
+    def gates(self) -> Used:
+        return Used(sum(one.gate_seconds for one in self.attempts))
+
+    @property
+    def used(self) -> Used:
+        return self.first + self.retries + self.gates
+
+
+class Wait(Struct, frozen=True):
+    """A time in which nothing was done."""
+
+    kind: Literal["wait", "pause"]
+    began: float
+    ended: float
+    why: str
+
+
+class Happening(Struct, frozen=True):
+    """Something else that people should know: a notice, a hand-over, what a person said."""
+
+    kind: str
+    at: float
+    text: str
+    story: str = ""
+
+
+class Learnt(Struct, frozen=True):
+    """Something that was learnt in this run."""
+
+    id: str
+    type: str
+    text: str
+    source: str  # the entry or the PRD that it comes from
+
+
+class Helped(Struct, frozen=True):
+    """Something that was known, and was shown to attempts of this run."""
+
+    id: str
+    text: str
+    shown: int
+    helped: int  # of those attempts, so many completed
+
+
+class Knowledge(Struct, frozen=True):
+    learnt: tuple[Learnt, ...] = ()
+    shown: tuple[Helped, ...] = ()
+    entries: int = 0  # attempts at the change's stories since it began, in all runs,
+    seconds: float = 0.0  # and what they took
+    trouble: str = ""  # why the history tells nothing
+
+
+class Step(Struct, frozen=True):
+    """What people can do now."""
+
+    say: str
+    run: str
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    run: str
+    change: str
+    agent: str
+    adapter: str
+    branch: str
+    workspace: str
+    state: str  # running, paused, done, unfinished, interrupted, died
+    reason: str
+    verdict: str  # how it ended, in one sentence
+    began: float
+    ended: float  # or when it was last heard of
+    stories: tuple[Story, ...]
+    waits: tuple[Wait, ...]
+    happenings: tuple[Happening, ...]
+    limits: tuple[tuple[str, str], ...]
+    gates: tuple[str, ...]  # the commands
+    knowledge: Knowledge
+    next: tuple[Step, ...]
+    left_out: int = 0  # events that there was no room for
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        return sorted((one for story in self.stories for one in story.attempts), key=lambda one: one.began)
+
+    @property
+    def used(self) -> Used:
+        return total(one.used for one in self.stories)
+
+    @property
+    def seconds(self) -> float:
+        return self.ended - self.began
+
+    @property
+    def is_over(self) -> bool:
+        return self.state not in ("running", "paused")
+
+    def of_state(self, state: State) -> list[Story]:
+        return [one for one in self.stories if one.state == state]
+
+
+def total(parts: Iterable[Used]) -> Used:
+    return sum(parts, Used())
