@@ -358,6 +358,14 @@ def test_it_makes_no_repository_and_no_identity(job: Job) -> None:
     assert "GIT_CONFIG_COUNT" not in start(job).env
 
 
+def test_who_reads_its_record_again_takes_nothing_away(job: Job) -> None:
+    """It may still be at work, and make its map of the repository just now."""
+    reader = Aider("aider", {}).reader(Job(prompt=job.prompt, root=job.root, folder=job.folder, is_past=True))
+    (Path(job.root) / ".aider.tags.cache.v4").mkdir()
+    assert [*reader.feed(b"it prints\n"), *reader.rest()] == []
+    assert os.listdir(job.root) == [".aider.tags.cache.v4"]
+
+
 def test_the_user_has_the_last_word_about_the_environment(job: Job) -> None:
     assert start(job).env["BROWSER"] == "true"
     assert start(job, env={"BROWSER": "firefox"}).env["BROWSER"] == "firefox"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ralphtool.agents import End, Event, Failure, Job, Mcp, Message, Quota, Start, Tool, Usage, make
+from ralphtool.agents import End, Event, Failure, Job, Mcp, Message, Quota, Result, Start, Tool, Usage, make
 from ralphtool.agents.claude import Claude, ClaudeLines
 
 if TYPE_CHECKING:
@@ -111,6 +111,7 @@ def test_a_run_that_ends_well() -> None:
     assert events == [
         Usage(1000, 50),
         Tool("Write", "/project/hello.txt"),
+        Result("<promise>no</promise>"),
         Usage(1000, 50),
         Tool("Bash", "cat hello.txt"),
         Usage(1000, 50),
@@ -118,6 +119,27 @@ def test_a_run_that_ends_well() -> None:
         Usage(0, 0, 0.01875),
     ]
     assert end == End(True, "Done")
+
+
+def told(*heard: object, **more: object) -> str:
+    """What tools gave back, as it is told in the user's name."""
+    return json.dumps({"type": "user", "message": {"role": "user", "content": heard}, **more}, separators=(",", ":"))
+
+
+def test_what_tools_gave_back() -> None:
+    picture = {"type": "image", "source": {"type": "base64", "data": "iVBORw0KGgo="}}
+    parts = {"type": "tool_result", "content": [{"type": "text", "text": "a\nb"}, picture]}
+    failed = {"type": "tool_result", "content": "Exit code 3\noops", "is_error": True, "tool_use_id": "toolu_1"}
+    asked = {"type": "text", "text": "what an agent below the agent is asked"}
+    events, _ = read(INIT, told(parts, failed, asked), told({"type": "tool_result"}), told(5), told("x"))
+    assert events == [Result("a\nb\n[image]"), Result("Exit code 3\noops", ok=False), Result("")]
+
+
+def test_while_it_runs_only_short_results_are_read() -> None:
+    """They are most of what it prints, and nobody can look at all of it at once."""
+    lines = "\n".join([INIT, told({"type": "tool_result", "content": "x" * 3000}), WRITTEN, ""]).encode()
+    assert [*ClaudeLines().feed(lines)] == [Result("<promise>no</promise>")]
+    assert [*ClaudeLines(reads_all=True).feed(lines)] == [Result("x" * 3000), Result("<promise>no</promise>")]
 
 
 def test_its_result_counts_and_not_its_exit_code() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ralphtool import agents
-from ralphtool.agents import End, Event, Failure, Job, Mcp, Message, Output, Quota, Tool, Usage
+from ralphtool.agents import End, Event, Failure, Job, Mcp, Message, Output, Quota, Result, Tool, Usage
 from ralphtool.agents.codex import Codex, CodexLines
 from ralphtool.testing.runners import check_runner
 
@@ -87,6 +87,7 @@ def test_a_turn_that_went_well(tmp_path: Path) -> None:
         Output("Model metadata for `x` not found."),
         Message("I will look."),
         Tool("shell", "cat hello.txt"),
+        Result("rate limit 429\n"),
         Tool("edit", "/p/a.py, /p/b.py"),
         Tool("ralphtool.task_done", '{"id": "1.1"}'),
         Tool("search", "msgspec"),
@@ -158,12 +159,36 @@ def test_odd_values_lose_neither_the_message_nor_the_end(tmp_path: Path) -> None
     )
     assert events == [
         Tool("shell", "/bin/bash -c 'it is"),
+        Result(""),
         Tool("edit"),
         Message("Done"),
         Usage(output_tokens=5, model="gpt-5.5"),
     ]
     assert end.ok
     assert read(tmp_path, {"type": "turn.failed", "error": 7})[1] == End(False, "", "7")
+
+
+def mcp(**more: Any) -> dict[str, Any]:
+    return item("mcp_tool_call", 1, server="s", tool="t", arguments={}, **more)
+
+
+@pytest.mark.parametrize(
+    ("over", "result"),
+    [
+        (item("command_execution", 1, command="x", aggregated_output="oops\n", exit_code=3), Result("oops\n", False)),
+        (item("command_execution", 1, command="x", status="declined", exit_code=None), Result("", False)),
+        (item("command_execution", 1, command="x", aggregated_output=["?"], status=[]), Result("", False)),
+        (mcp(result={"content": [{"type": "text", "text": "a"}, 5, {"text": "b"}]}), Result("a\nb")),
+        (mcp(result=7), Result("")),
+        (mcp(result=None, error={"message": "it is gone"}, status="failed"), Result("it is gone", False)),
+        (item("file_change", 1, changes=[], status="failed"), Result("", False)),
+    ],
+)
+def test_what_tools_gave_back(tmp_path: Path, over: dict[str, Any], result: Result) -> None:
+    begun = json.loads(json.dumps(over).replace("item.completed", "item.started"))
+    events, _ = read(tmp_path, *BEGIN, begun, over)
+    assert [event for event in events if isinstance(event, Result)] == [result]
+    assert isinstance(events[0], Tool)
 
 
 def test_what_a_tool_printed_is_never_the_final_message(tmp_path: Path) -> None:
@@ -228,8 +253,9 @@ def test_what_it_used_is_told_when_it_is_gone(tmp_path: Path, ending: dict[str, 
 
 def test_a_long_command_is_one_short_line(tmp_path: Path) -> None:
     events, _ = read(tmp_path, *BEGIN, item("command_execution", 1, command="cat <<E\n" + "line of text\n" * 90_000))
-    (tool,) = events
+    tool, result = events
     assert isinstance(tool, Tool)
+    assert result == Result("")
     assert len(tool.detail) <= 200
     assert "\n" not in tool.detail
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ralphtool.agents import End, Event, Failure, Job, Mcp, Message, Start, Tool, Usage, gemini, make
+from ralphtool.agents import End, Event, Failure, Job, Mcp, Message, Result, Start, Tool, Usage, gemini, make
 from ralphtool.agents.gemini import Gemini, GeminiLines
 from ralphtool.errors import InvalidValue
 
@@ -49,6 +49,7 @@ def test_a_run_that_ends_well() -> None:
     assert events == [
         Message("I write."),
         Tool("write_file", "/project/hello.txt"),
+        Result("<promise>no</promise>"),
         Message("Done <p>"),
         Usage(3000, 170, cached_tokens=200, model="gemini-2.5-pro"),
     ]
@@ -59,8 +60,20 @@ def test_it_does_not_matter_where_the_output_is_cut() -> None:
     reader = GeminiLines()
     data = "".join(f"{line}\n" for line in (INIT, WRITE, WRITTEN, said("Done."), WELL)).encode()
     events = [event for byte in data for event in reader.feed(bytes([byte]))] + [*reader.rest()]
-    assert [type(event) for event in events] == [Tool, Message, Usage]
+    assert [type(event) for event in events] == [Tool, Result, Message, Usage]
     assert reader.end(0).message == "Done."
+
+
+@pytest.mark.parametrize(
+    ("told", "result"),
+    [
+        ({"status": "success"}, Result("")),
+        ({"status": "error", "error": {"type": "denied", "message": "Not allowed"}}, Result("Not allowed", False)),
+        ({"status": "error", "output": "half of it", "error": 7}, Result("half of it", False)),
+    ],
+)
+def test_what_tools_gave_back(told: dict[str, object], result: Result) -> None:
+    assert read(INIT, WRITE, json.dumps({"type": "tool_result", "tool_id": "1", **told}))[0][1:] == [result]
 
 
 def test_what_it_said_before_a_tool_is_not_its_final_message() -> None:
@@ -410,6 +423,13 @@ def test_two_iterations_have_a_home_each(job: Job, tmp_path: Path) -> None:
     homes = [Path(Gemini("gemini", {}).start(each).env["GEMINI_CLI_HOME"]) for each in (one, other)]
     list(Gemini("gemini", {}).reader(one).rest())
     assert [home.is_dir() for home in homes] == [False, True]
+
+
+def test_who_reads_its_record_again_leaves_its_home(job: Job) -> None:
+    """It may still be at work."""
+    home = Path(Gemini("gemini", {}).start(with_fields(job, mcp=SERVER)).env["GEMINI_CLI_HOME"])
+    list(Gemini("gemini", {}).reader(with_fields(job, is_past=True)).rest())
+    assert home.is_dir()
 
 
 def test_the_home_that_the_user_chose_for_it_is_the_one(job: Job, tmp_path: Path) -> None:

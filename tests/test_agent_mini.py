@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ralphtool.agents import End, Event, Failure, Job, Message, Start, Tool, Usage
+from ralphtool.agents import End, Event, Failure, Job, Message, Result, Start, Tool, Usage
 from ralphtool.agents.mini import Mini, MiniTrajectory
 from ralphtool.errors import InvalidValue
 
@@ -71,7 +71,8 @@ def folder(tmp_path: Path) -> Folder:
 
 
 RESULT = {"role": "tool", "content": f"<output>{PROMISE}", "extra": {"raw_output": PROMISE, "returncode": 0}}
-DONE = (said(None, "make test\nls"), RESULT, said(f"Done.\n{PROMISE}", SUBMIT), RESULT, ended("Submitted"))
+NOT_RUN = {"role": "tool", "content": "", "extra": {"raw_output": "", "exception_info": "action was not executed"}}
+DONE = (said(None, "make test\nls"), RESULT, said(f"Done.\n{PROMISE}", SUBMIT), NOT_RUN, ended("Submitted"))
 
 
 def test_a_whole_run(folder: Folder) -> None:
@@ -79,11 +80,25 @@ def test_a_whole_run(folder: Folder) -> None:
     events, end = folder.read()
     assert events == [
         Tool("bash", "make test"),
+        Result(PROMISE),
         Message(f"Done.\n{PROMISE}"),
         Tool("bash", SUBMIT),
         Usage(2000, 100, 0.02, 800, "gpt-4o"),
     ]
     assert end == End(True, f"Done.\n{PROMISE}", "Submitted")
+
+
+@pytest.mark.parametrize(
+    ("extra", "result"),
+    [
+        ({"raw_output": "oops\n", "returncode": 3, "exception_info": ""}, Result("oops\n", False)),
+        ({"raw_output": "", "returncode": -1, "exception_info": "it took too long"}, Result("it took too long", False)),
+        ({"raw_output": "fine", "returncode": None, "exception_info": 7}, Result("fine")),
+    ],
+)
+def test_what_commands_gave_back(folder: Folder, extra: dict[str, Any], result: Result) -> None:
+    folder.save(said(None, "make"), {"role": "user", "content": "<output>", "extra": extra}, ended("Submitted"))
+    assert folder.read()[0][1] == result
 
 
 def test_what_it_submits_is_not_its_final_message(folder: Folder) -> None:

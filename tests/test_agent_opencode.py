@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ralphtool.agents import Event, Failure, Job, Mcp, Message, Tool, Usage, make
+from ralphtool.agents import Event, Failure, Job, Mcp, Message, Result, Tool, Usage, make
 from ralphtool.agents.opencode import OpenCode, OpenCodeLines
 from ralphtool.errors import InvalidValue
 from ralphtool.testing import Request, Say, Silence, script
@@ -199,8 +199,10 @@ def test_a_run_from_its_first_step_to_its_last() -> None:
     assert events == [
         Message("I look."),
         Tool("bash", "make test"),
+        Result("<promise>no</promise>"),
         used,
         Tool("write", "/p/a.py"),
+        Result("<promise>no</promise>"),
         used,
         Message("All done."),
         Message("Really."),
@@ -208,6 +210,22 @@ def test_a_run_from_its_first_step_to_its_last() -> None:
     ]
     end = reader.end(0)
     assert (end.ok, end.message) == (True, "All done.\nReally.")
+
+
+@pytest.mark.parametrize(
+    ("state", "result"),
+    [
+        (
+            {"status": "completed", "output": "oops\n", "metadata": {"exit": 3, "output": "oops\n"}},
+            Result("oops\n", False),
+        ),
+        ({"status": "completed", "output": "fine", "metadata": {"exit": "?"}}, Result("fine")),
+        ({"status": "error", "error": "The user rejected that"}, Result("The user rejected that", False)),
+        ({"status": 7, "output": {}, "metadata": 5}, Result("")),
+    ],
+)
+def test_what_tools_gave_back(state: dict[str, Any], result: Result) -> None:
+    assert read(line("tool_use", part={"tool": "bash", "state": state}))[1] == [Tool("bash"), result]
 
 
 def test_a_cost_of_nothing_is_an_unknown_one() -> None:

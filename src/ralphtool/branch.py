@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ralphtool import config, specs
 from ralphtool.errors import ChangeNotFound
-from ralphtool.git import Repository
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ralphtool.git import Repository
     from ralphtool.specs import Spec
 
 BRANCHES = "refs/heads/ralph/"
 FINISHED = "refs/ralph/finished/"
-
-
-def names(root: str) -> list[str]:
-    """The changes that have a branch; none without a repository."""
-    repository = _repository(root)
-    if repository is None:
-        return []
-    here = repository.head()
-    return [ref.removeprefix(BRANCHES) for ref in repository.refs(BRANCHES) if ref != here]
 
 
 def _repository(root: str) -> Repository | None:
@@ -36,10 +27,16 @@ def _repository(root: str) -> Repository | None:
         if os.path.isdir(git):
             packed = os.path.join(git, "packed-refs")
             loose = os.path.isdir(os.path.join(git, BRANCHES))
-            return Repository.find(root) if loose or os.path.exists(packed) else None
+            return _found_repository(root) if loose or os.path.exists(packed) else None
         if os.path.exists(git):
-            return Repository.find(root)
+            return _found_repository(root)
     return None
+
+
+def _found_repository(root: str) -> Repository | None:
+    from ralphtool.git import Repository  # which costs more than the rest of a short list
+
+    return Repository.find(root)
 
 
 def _above(folder: str) -> Iterator[str]:
@@ -48,16 +45,38 @@ def _above(folder: str) -> Iterator[str]:
         yield folder
 
 
-@contextmanager
-def opened(root: str, change: str, ref: str | None) -> Iterator[Spec | None]:
+class Branches:
+    """The branches of changes that the tree is not on. Git is asked once, for however many changes are looked at."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+
+    @cached_property
+    def _found(self) -> dict[str, Repository]:
+        """The repository, for each change that has a branch."""
+        repository = _repository(self._root)
+        if repository is None:
+            return {}
+        here, refs = repository.head(), repository.refs(BRANCHES)
+        return {ref.removeprefix(BRANCHES): repository for ref in refs if ref != here}
+
+    @contextmanager
+    def opened(self, change: str, ref: str | None) -> Iterator[Spec | None]:
+        """The spec as its branch has it, while the block runs; None if there is none."""
+        repository = self._found.get(change)
+        if repository is None:
+            yield None
+            return
+        import tempfile
+
+        with tempfile.TemporaryDirectory(prefix="ralph-") as folder:
+            write_out(repository, self._root, change, BRANCHES + change, folder, named_file(self._root))
+            yield _found(self._root, folder, change, ref)
+
+
+def opened(root: str, change: str, ref: str | None) -> AbstractContextManager[Spec | None]:
     """The spec as the branch has it, while the block runs; None if there is no branch, or the tree is on it."""
-    repository = _repository(root)
-    if repository is None or repository.head() == BRANCHES + change or repository.resolve(BRANCHES + change) is None:
-        yield None
-        return
-    with tempfile.TemporaryDirectory(prefix="ralph-") as folder:
-        write_out(repository, root, change, BRANCHES + change, folder, named_file(root))
-        yield _found(root, folder, change, ref)
+    return Branches(root).opened(change, ref)
 
 
 def _found(root: str, folder: str, change: str, ref: str | None) -> Spec | None:
@@ -84,13 +103,12 @@ def write_out(repository: Repository, root: str, change: str, commit: str, folde
     """Writes out the files of a commit that any format could keep the change in; `named` is one more."""
     prefix = os.path.relpath(os.path.realpath(root), os.path.realpath(repository.top))
     places = [f"openspec/changes/{change}", "prd.json", f"specs/{change}", "fix_plan.md", "PLAN.md", "TODO.md", named]
-    for place in filter(None, places):
-        path = os.path.normpath(os.path.join(prefix, place))
-        for name, data in repository.files_at(commit, path).items():
-            target = os.path.join(folder, os.path.relpath(name, prefix))
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            with open(target, "wb") as file:
-                file.write(data)
+    paths = [os.path.normpath(os.path.join(prefix, place)) for place in filter(None, places)]
+    for name, data in repository.files_at(commit, *paths).items():
+        target = os.path.join(folder, os.path.relpath(name, prefix))
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        with open(target, "wb") as file:
+            file.write(data)
 
 
 def named_file(project: str) -> str:

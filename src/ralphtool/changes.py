@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from click.shell_completion import CompletionItem
-
 from ralphtool import project, specs
 from ralphtool.errors import ChangeNotFound, RalphError, UsageError
 
 if TYPE_CHECKING:
     import click
+    from click.shell_completion import CompletionItem
 
 
 def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
     try:
         found = names(project.find())
     except (RalphError, OSError):

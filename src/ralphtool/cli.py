@@ -176,7 +176,8 @@ def list_changes(as_json: bool) -> None:
       ralphtool list --json | jq '.changes[] | select(.tasks_done < .tasks_total) | .name'
     """
     root = project.find()
-    overviews = [_overview(root, place) for place in specs.find_all(root)]
+    branches = branch.Branches(root)
+    overviews = [_overview(root, place, branches) for place in specs.find_all(root)]
     if as_json:
         click.echo(quickjson.dumps({"changes": [one.as_dict() for one in overviews]}))
     else:
@@ -186,7 +187,7 @@ def list_changes(as_json: bool) -> None:
             click.echo(f"Warning: {terminal.printable(one.problem)}", err=True)
 
 
-def _overview(root: str, place: Place) -> terminal.Overview:
+def _overview(root: str, place: Place, branches: branch.Branches) -> terminal.Overview:
     one = terminal.Overview(place.change, place.ref.partition(":")[0], root, None)
     try:
         if place.error:
@@ -195,7 +196,7 @@ def _overview(root: str, place: Place) -> terminal.Overview:
         one.locked_by = lock.session_id if lock else None
         spec = specs.open(root, place.change, place.ref)
         one.path = spec.path
-        with branch.opened(root, place.change, place.ref) as on_branch:
+        with branches.opened(place.change, place.ref) as on_branch:
             one.count((on_branch or spec).stories(locks.completed_tasks(root, place.change)))
     except RalphError as error:
         one.problem = str(error)

@@ -238,9 +238,9 @@ class Repository:
         data = self.run("cat-file", "--batch", input="".join(f"{id}\n" for id in wanted).encode())
         return dict(_batched(data))
 
-    def files_at(self, tree: str, path: str) -> dict[str, bytes]:
-        """The files of a tree at or below a path."""
-        listed = os.fsdecode(self.run("ls-tree", "-r", "-z", "--full-tree", tree, "--", path)).split("\0")
+    def files_at(self, tree: str, *paths: str) -> dict[str, bytes]:
+        """The files of a tree at or below some paths."""
+        listed = os.fsdecode(self.run("ls-tree", "-r", "-z", "--full-tree", tree, "--", *paths)).split("\0")
         rows = [(line.partition("\t")[0].split(" "), line.partition("\t")[2]) for line in listed if line]
         ids = {name: fields[2] for fields, name in rows if fields[1] == "blob"}
         found = self.blobs(ids.values())

@@ -182,8 +182,8 @@ class Here(Tree):
     def _as_begun(self, own: Sequence[str]) -> set[str]:
         """The files of the change that are still as they were when its branch began."""
         start = self.repository.resolve(START + self.change)
-        begun = [one for path in own for one in self.repository.files_at(start, path).items()] if start else []
-        return {name for name, data in begun if _content(os.path.join(self.repository.top, name)) == data}
+        begun = self.repository.files_at(start, *own) if start else {}
+        return {name for name, data in begun.items() if _content(os.path.join(self.repository.top, name)) == data}
 
     def _tell(self, note: Note, own: Sequence[str], as_begun: set[str] | None) -> list[str]:
         """What the user should know; `as_begun` is None where the branch is new."""

@@ -58,6 +58,13 @@ class Tool(Event, frozen=True):
     detail: str = ""
 
 
+class Result(Event, frozen=True):
+    """What a tool gave back. Where several are used at once, results come in any order."""
+
+    text: str
+    ok: bool = True
+
+
 class Usage(Event, frozen=True):
     """What has been used up since the last report. `cost` is in dollars, None where the agent does not tell it; once
     told, it covers what was reported without one before."""
@@ -106,6 +113,7 @@ class Job(Struct, frozen=True, kw_only=True):
     read_only: bool = False  # look at everything, change nothing
     cost: float = 0.0  # how many dollars it may still cost; 0 is no limit
     mcp: Mcp | None = None
+    is_past: bool = False  # its records are only read again, perhaps while it still runs: nothing is tidied up
 
 
 class Mcp(Struct, frozen=True):
@@ -123,6 +131,20 @@ class Start(Struct, frozen=True, kw_only=True):
     env: dict[str, str] = {}
 
 
+class Credentials(Struct, frozen=True, kw_only=True):
+    """What shows that an agent's user is logged in, without asking anybody but the program itself.
+
+    Paths may begin with `~` or with `${VARIABLE:-otherwise}`; others are of the project.
+    """
+
+    variables: tuple[str, ...] = ()  # one that is set is enough
+    files: tuple[str, ...] = ()  # and so is one that is there
+    asks: tuple[str, ...] = ()  # arguments with which the program ends with 0 if he is, with 1 if not
+    asks_since: tuple[int, int, int] = (0, 0, 0)  # an older version might take them for a prompt
+    elsewhere: tuple[tuple[str, str], ...] = ()  # files, and a word in each: then he may be in a way that nobody sees
+    is_all: bool = False  # there is no other way
+
+
 class Traits(Struct, frozen=True, kw_only=True):
     """What can be expected of a runner's agent."""
 
@@ -131,6 +153,7 @@ class Traits(Struct, frozen=True, kw_only=True):
     mcp: bool = False  # it takes our MCP server
     is_kept: bool = False  # it may not do all that its user can
     login: str = ""  # how its user gets it to know him
+    credentials: Credentials = Credentials()
     notices: tuple[str, ...] = ()  # what its user should know before it is let loose
 
 

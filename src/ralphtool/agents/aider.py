@@ -16,8 +16,22 @@ from typing import TYPE_CHECKING
 from msgspec import DecodeError, Struct
 from msgspec.json import Decoder
 
-from ralphtool.agents import End, Event, Failure, Job, Message, Start, Tool, Traits, Usage, program, trouble, written
-from ralphtool.agents.program import Program
+from ralphtool.agents import (
+    Credentials,
+    End,
+    Event,
+    Failure,
+    Job,
+    Message,
+    Start,
+    Tool,
+    Traits,
+    Usage,
+    program,
+    trouble,
+    written,
+)
+from ralphtool.agents.program import KEYS, Program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -52,7 +66,12 @@ class Aider(Program):
     oldest = (0, 86, 0)
     skips = "it can change any file of the project, and runs every command that its model suggests"
     kept_to = "edits the files of the project, and ticks tasks in the spec's own file, but runs no command"
-    tells = Traits(cost="told", read_only=True, login="set the key of your model's maker, such as OPENAI_API_KEY")
+    tells = Traits(
+        cost="told",
+        read_only=True,
+        login="set the key of your model's maker, such as OPENAI_API_KEY",
+        credentials=Credentials(variables=KEYS),
+    )
 
     def start(self, job: Job) -> Start:
         for name in (_EVENTS, _MODEL_LOG, _HISTORY):
@@ -70,6 +89,8 @@ class Aider(Program):
         return Start(argv=tuple(argv), env=env)
 
     def reader(self, job: Job) -> AiderText:
+        if job.is_past:
+            return AiderText(job.folder, "", shows=False)
         return AiderText(job.folder, _top(job.root) or job.root)
 
     def _permissions(self, job: Job) -> list[str]:
@@ -170,8 +191,8 @@ _TOO_LONG = re.compile(r"Model .{0,300} has hit a token limit!")
 
 
 class AiderText(written.Written):
-    def __init__(self, folder: str, root: str) -> None:
-        super().__init__()
+    def __init__(self, folder: str, root: str, *, shows: bool = True) -> None:
+        super().__init__(shows=shows)
         self._folder = folder
         self._caches = _Caches(root)
         self._logged: list[Logged] = []

@@ -9,7 +9,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from msgspec import Raw, Struct, ValidationError, convert, field, structs
 from msgspec.json import Decoder
 
-from ralphtool.agents import End, Event, Failure, Job, Mcp, Message, Quota, Start, Tool, Traits, Usage, trouble
+from ralphtool.agents import (
+    Credentials,
+    End,
+    Event,
+    Failure,
+    Job,
+    Mcp,
+    Message,
+    Quota,
+    Result,
+    Start,
+    Tool,
+    Traits,
+    Usage,
+    trouble,
+)
 from ralphtool.agents.lines import Lines
 from ralphtool.agents.program import Program, written
 
@@ -31,7 +46,16 @@ class Claude(Program):
     skips = "it can run any command and change any file that you can"
     kept_to = "edits, moves and removes files of the project, and ticks tasks, but runs no other command"
     tells = Traits(
-        cost="told", read_only=True, mcp=True, login="start `claude` and type /login, or set ANTHROPIC_API_KEY"
+        cost="told",
+        read_only=True,
+        mcp=True,
+        login="start `claude` and type /login, or set ANTHROPIC_API_KEY",
+        credentials=Credentials(
+            variables=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
+            files=("${CLAUDE_CONFIG_DIR:-~/.claude}/.credentials.json",),
+            asks=("auth", "status"),
+            asks_since=(2, 1, 41),
+        ),
     )
 
     def start(self, job: Job) -> Start:
@@ -47,7 +71,7 @@ class Claude(Program):
         return Start(argv=(*argv, *(() if job.read_only else self.args)), stdin=job.prompt, env=env)
 
     def reader(self, job: Job) -> ClaudeLines:
-        return ClaudeLines()
+        return ClaudeLines(reads_all=job.is_past)
 
     def _permissions(self, job: Job) -> list[str]:
         if job.read_only:
@@ -117,6 +141,35 @@ class Said(Struct, frozen=True):
 class AssistantLine(Struct, frozen=True, tag="assistant", tag_field="type"):
     message: Said
     parent_tool_use_id: str | None = None  # of an agent below the agent
+
+
+class Part(Struct, frozen=True):
+    """A piece of what a tool told: a text, or something that can't be shown."""
+
+    type: str = ""
+    text: str | None = None
+
+
+class Heard(Struct, frozen=True):
+    """A piece of what came back to the agent."""
+
+    type: str = ""
+    content: str | list[Part] | None = None
+    is_error: bool | None = None
+
+    def text(self) -> str:
+        parts = self.content or ""
+        return parts if isinstance(parts, str) else "\n".join(one.text or f"[{one.type[:40]}]" for one in parts)
+
+
+class Back(Struct, frozen=True):
+    content: list[Heard] = []
+
+
+class UserLine(Struct, frozen=True, tag="user", tag_field="type"):
+    """What tools told, in the user's name."""
+
+    message: Back
 
 
 class SystemLine(Struct, frozen=True, tag="system", tag_field="type"):
@@ -195,7 +248,7 @@ def _converted(given: Any, kind: type[_Kind], otherwise: _Kind) -> _Kind:
         return otherwise
 
 
-AnyLine = AssistantLine | SystemLine | LimitLine | ResultLine
+AnyLine = AssistantLine | UserLine | SystemLine | LimitLine | ResultLine
 
 
 class Input(Struct, frozen=True):
@@ -215,10 +268,10 @@ _INPUT = Decoder(Input)
 
 class ClaudeLines(Lines[AnyLine]):
     decoder: ClassVar[Decoder[Any]] = Decoder(AnyLine)
-    passed_over = (b'{"type":"user",',)  # what tools told, which is most of it
+    bulk = b'{"type":"user",'  # what tools told, which is most of it
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, reads_all: bool = False) -> None:
+        super().__init__(reads_all=reads_all)
         self._result: ResultLine | None = None
         self._counted: set[str] = set()  # messages whose usage was told; each block of a message repeats it
         self._told = Usage()
@@ -226,6 +279,9 @@ class ClaudeLines(Lines[AnyLine]):
 
     def take(self, line: AnyLine) -> Iterable[Event]:
         match line:
+            case UserLine():
+                heard = line.message.content
+                return [Result(one.text(), not one.is_error) for one in heard if one.type == "tool_result"]
             case AssistantLine():
                 self.is_over = False
                 return self._said(line)
@@ -243,18 +299,19 @@ class ClaudeLines(Lines[AnyLine]):
             return Failure("network", f"the API can't be reached{again}")
         return trouble.failure(f"{line.error or 'an error'}{again}", line.error_status, self._reset_at)
 
-    def _said(self, line: AssistantLine) -> Iterator[Event]:
-        said = line.message
+    def _said(self, line: AssistantLine) -> list[Event]:
+        said, events = line.message, list[Event]()
         if said.model == "<synthetic>":
-            return  # it speaks itself; what went wrong comes with the result
+            return events  # it speaks itself; what went wrong comes with the result
         if said.usage and said.id and said.id not in self._counted:
             self._counted.add(said.id)
-            yield self._more(said.usage.read, said.usage.output_tokens or 0, said.usage.cached, None)
+            events.append(self._more(said.usage.read, said.usage.output_tokens or 0, said.usage.cached, None))
         for block in said.content:
             if block.type == "tool_use" and block.name:
-                yield Tool(block.name, _detail(block.input))
+                events.append(Tool(block.name, _detail(block.input)))
             elif block.type == "text" and block.text and not line.parent_tool_use_id:
-                yield Message(block.text)
+                events.append(Message(block.text))
+        return events
 
     def _more(self, read: int, written: int, cached: int, cost: float | None) -> Usage:
         told = self._told

@@ -16,7 +16,22 @@ from msgspec import Struct
 from msgspec.json import Decoder
 
 from ralphtool import files
-from ralphtool.agents import End, Event, Failure, Job, Mcp, Message, Output, Start, Tool, Traits, Usage, trouble
+from ralphtool.agents import (
+    Credentials,
+    End,
+    Event,
+    Failure,
+    Job,
+    Mcp,
+    Message,
+    Output,
+    Result,
+    Start,
+    Tool,
+    Traits,
+    Usage,
+    trouble,
+)
 from ralphtool.agents.lines import Lines
 from ralphtool.agents.program import Program
 from ralphtool.agents.rollout import Record
@@ -39,7 +54,17 @@ class Codex(Program):
         "runs commands and edits files in its own sandbox: unless its own configuration says otherwise, it can write "
         "in the project and the temporary folder only, makes no commits, and has no network"
     )
-    tells = Traits(cost="tokens", read_only=True, mcp=True, login="run `codex login`, or set OPENAI_API_KEY")
+    tells = Traits(
+        cost="tokens",
+        read_only=True,
+        mcp=True,
+        login="run `codex login`, or set CODEX_API_KEY",
+        credentials=Credentials(
+            variables=("CODEX_API_KEY",),
+            asks=("login", "status"),
+            elsewhere=(("${CODEX_HOME:-~/.codex}/config.toml", "model_provider"),),
+        ),
+    )
 
     def start(self, job: Job) -> Start:
         argv = [*self.command, "exec", "--json", "--skip-git-repo-check", *self._permissions(job), *_SETTINGS]
@@ -117,6 +142,11 @@ class Item(Struct, frozen=True):
     tool: Any = None
     arguments: Any = None
     query: Any = None
+    status: Any = None
+    exit_code: Any = None
+    aggregated_output: Any = None
+    result: Any = None
+    error: Any = None
 
     def use(self) -> Tool | None:
         match self.type:
@@ -130,6 +160,18 @@ class Item(Struct, frozen=True):
                 return Tool(str(self.tool))
             case "web_search" if self.query:
                 return Tool("search", _line(str(self.query)))
+        return None
+
+    def told(self) -> Result | None:
+        """What came of it, once it is over."""
+        ok = self.status in ("completed", None) and self.exit_code in (0, None) and self.error is None
+        match self.type:
+            case "command_execution":
+                return Result(self.aggregated_output if isinstance(self.aggregated_output, str) else "", ok)
+            case "file_change" if not ok:  # else its paths say all
+                return Result(_words(self.error), ok)
+            case "mcp_tool_call":
+                return Result(_words(self.error) or _content(self.result), ok)
         return None
 
 
@@ -177,8 +219,11 @@ class CodexLines(Lines[Line]):
         match line:
             case ThreadLine():
                 self._record.thread = line.thread_id
-            case StartedLine() | CompletedLine():
+            case StartedLine():
                 return self._item(line.item)
+            case CompletedLine():
+                result = line.item.told()
+                return (*self._item(line.item), result) if result else self._item(line.item)
             case ErrorLine():
                 self._error = _words(line.message)
                 return (_failure(self._error),)
@@ -253,6 +298,13 @@ def _failure(text: str, reset_at: float | None = None) -> Failure:
 
 def _words(error: Any) -> str:
     return str(error.get("message") or error) if isinstance(error, dict) else str(error or "")
+
+
+def _content(result: Any) -> str:
+    """What a tool of an MCP server told."""
+    parts = result.get("content") if isinstance(result, dict) else None
+    found = [one.get("text") for one in parts if isinstance(one, dict)] if isinstance(parts, list) else []
+    return "\n".join(text for text in found if isinstance(text, str))
 
 
 def _line(text: str) -> str:

@@ -18,7 +18,7 @@ from msgspec import Struct, ValidationError, convert, structs
 from msgspec.json import Decoder
 
 from ralphtool import files
-from ralphtool.agents import End, Event, Failure, Job, Message, Start, Tool, Traits, Usage, trouble
+from ralphtool.agents import Credentials, End, Event, Failure, Job, Message, Result, Start, Tool, Traits, Usage, trouble
 from ralphtool.agents.lines import Lines
 from ralphtool.agents.program import Program, written
 from ralphtool.errors import InvalidValue, shorten
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ralphtool.agents import Mcp
 
 _Kind = TypeVar("_Kind", bound=Struct)
+_OWN = "${GEMINI_CLI_HOME:-~}/.gemini"  # where it keeps what is its user's
 
 # A folder that it does not know would make it refuse to work, and whoever starts a run trusts the project's.
 _ENVIRONMENT = {"GEMINI_TELEMETRY_ENABLED": "false", "GEMINI_CLI_TRUST_WORKSPACE": "true"}
@@ -78,7 +79,20 @@ class Gemini(Program):
     kept_to = (
         "edits files below the project's folder, which it takes as trusted, and ticks tasks, but runs no other command"
     )
-    tells = Traits(cost="tokens", login="start `gemini` once and log in, or set GEMINI_API_KEY")
+    tells = Traits(
+        cost="tokens",
+        login="start `gemini` once and log in, or set GEMINI_API_KEY",
+        credentials=Credentials(
+            variables=("GEMINI_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_GCA"),
+            files=(f"{_OWN}/oauth_creds.json", f"{_OWN}/gemini-credentials.json"),
+            elsewhere=(
+                (f"{_OWN}/settings.json", "selectedType"),
+                *((path, "GOOGLE_") for path in (".gemini/.env", ".env", f"{_OWN}/.env", "~/.env")),
+                *((path, "GEMINI_") for path in (".gemini/.env", ".env", f"{_OWN}/.env", "~/.env")),
+            ),
+            is_all=True,
+        ),
+    )
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         super().__init__(name, options)
@@ -97,7 +111,7 @@ class Gemini(Program):
         return Start(argv=(*argv, *args), stdin=_prompt(job), env=env)
 
     def reader(self, job: Job) -> GeminiLines:
-        return GeminiLines(_linked_home(job))
+        return GeminiLines("" if job.is_past else _linked_home(job))
 
     def _permissions(self, job: Job) -> list[str]:
         if self.may_do_all and not job.read_only:
@@ -184,6 +198,12 @@ class ToolLine(Struct, frozen=True, tag="tool_use", tag_field="type"):
     parameters: Any = None
 
 
+class ToldLine(Struct, frozen=True, tag="tool_result", tag_field="type"):
+    status: str
+    output: str | None = None
+    error: Any = None
+
+
 class ErrorLine(Struct, frozen=True, tag="error", tag_field="type"):
     message: str
 
@@ -219,7 +239,7 @@ _STATUS = re.compile(r'"code": ?(\d{3})|^ *status: (\d{3})', re.MULTILINE)
 _CAUSE = re.compile(r"\[cause\]: (.+)")
 _RESET = re.compile(r"Suggested retry after ([\d.]+)s\b")
 
-Line = InitLine | MessageLine | ToolLine | ErrorLine | ResultLine
+Line = InitLine | MessageLine | ToolLine | ToldLine | ErrorLine | ResultLine
 
 
 class GeminiLines(Lines[Line]):
@@ -242,6 +262,8 @@ class GeminiLines(Lines[Line]):
                 self._message = (self._message + line.content)[-_KEPT:]
             case ToolLine():
                 return [*self._said(is_over=False), Tool(line.tool_name, _detail(line.parameters))]
+            case ToldLine():
+                return [Result(line.output or _read(line.error, Problem).message, line.status == "success")]
             case ErrorLine():
                 self._problem = line.message
                 return [trouble.failure(line.message)]

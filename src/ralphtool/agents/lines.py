@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from msgspec.json import Decoder
 
 _PIECE = 1 << 20  # bytes that are looked at together
+_SHORT = 2 << 10  # bytes of a line
 _KEPT = 4 << 10  # bytes of the end of standard error, which says why a program did not even begin
 
 Line = TypeVar("Line")
@@ -28,10 +29,11 @@ class Lines(Generic[Line]):
     """What the readers of such agents share. `decoder` decodes the lines that matter, and refuses all others."""
 
     decoder: ClassVar[Decoder[object]]
-    passed_over: ClassVar[tuple[bytes, ...]] = ()  # beginnings of lines that need not be decoded to know them
+    bulk: ClassVar[bytes] = b"\n"  # how lines begin of which only short ones are read; none begins like this
     longest: ClassVar[int] = 16 << 20  # bytes; nothing that we look for is longer, and a flood shall fill no memory
 
-    def __init__(self) -> None:
+    def __init__(self, *, reads_all: bool = True) -> None:
+        self._short = self.longest if reads_all else _SHORT
         self._begun: list[bytes] = []  # pieces of the line that has not ended yet
         self._size = 0
         self._errors = b""
@@ -46,15 +48,23 @@ class Lines(Generic[Line]):
         """The terminal event is kept for `end`, and what it tells for `rest`: nothing is over before the program is."""
         events: list[Event] = []
         for start in range(0, len(chunk), _PIECE):
-            first, *others = chunk[start : start + _PIECE].split(b"\n")
-            if not others:
-                self._begin(first)
-                continue
-            last = others.pop()
-            for line in (self._whole(first), *others):
-                if line and not line.startswith(self.passed_over):
-                    events += self._events(line)
-            self._begin(last)
+            events += self._read(chunk[start : start + _PIECE])
+        return events
+
+    def _read(self, piece: bytes) -> list[Event]:
+        """Lines are decoded where they stand, and not copied: most of them are long, and tell what tools told."""
+        end = piece.find(b"\n")
+        if end < 0:
+            self._begin(piece)
+            return []
+        first = self._whole(piece[:end])
+        events = [*self._events(first)] if first else []
+        view, begin = memoryview(piece), end + 1
+        while (end := piece.find(b"\n", begin)) >= 0:
+            if end > begin:
+                events += self._events(view[begin:end])
+            begin = end + 1
+        self._begin(piece[begin:])
         return events
 
     def feed_errors(self, chunk: bytes) -> Iterable[Event]:
@@ -94,20 +104,22 @@ class Lines(Generic[Line]):
         self._size = 0
         return line
 
-    def _events(self, line: bytes) -> Iterable[Event]:
+    def _events(self, line: bytes | memoryview) -> Iterable[Event]:
+        if len(line) > self._short and line[: len(self.bulk)] == self.bulk:
+            return ()
         decoded = self._decoded(line)
         if decoded is None:
             return ()
         self._began = True
         return self.take(decoded)
 
-    def _decoded(self, line: bytes) -> Line | None:
+    def _decoded(self, line: bytes | memoryview) -> Line | None:
         try:
             return self.decoder.decode(line)  # type: ignore[return-value]
         except ValidationError:
             return None  # a line that we don't look for
         except (DecodeError, UnicodeDecodeError, RecursionError):
-            return self._mended(line)
+            return self._mended(bytes(line))
 
     def _mended(self, line: bytes) -> Line | None:
         """Programs cut characters in half: their lines are JSON, but not all of it can be decoded."""

@@ -5,13 +5,27 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec import DecodeError, Raw, Struct
 from msgspec.json import Decoder
 
-from ralphtool.agents import End, Event, Failure, Job, Message, Start, Tool, Traits, Usage, program, written
-from ralphtool.agents.program import Program
+from ralphtool.agents import (
+    Credentials,
+    End,
+    Event,
+    Failure,
+    Job,
+    Message,
+    Result,
+    Start,
+    Tool,
+    Traits,
+    Usage,
+    program,
+    written,
+)
+from ralphtool.agents.program import KEYS, Program
 from ralphtool.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -32,7 +46,11 @@ class Mini(Program):
     when_asked: ClassVar[dict[str, str]] = {"MSWEA_SILENT_STARTUP": ""}
     skips = "it runs every command that its model asks for"
     kept_to = "can do nothing but run commands, and asks before each"
-    tells = Traits(cost="told", login="run `mini-extra config setup`, or set the key of your model's maker")
+    tells = Traits(
+        cost="told",
+        login="run `mini-extra config setup`, or set the key of your model's maker",
+        credentials=Credentials(variables=KEYS),
+    )
 
     def check(self) -> None:
         if not self.may_do_all:
@@ -55,7 +73,7 @@ class Mini(Program):
         return Start(argv=tuple(argv), env=self._defaults() | self.env)
 
     def reader(self, job: Job) -> MiniTrajectory:
-        return MiniTrajectory(job.folder)
+        return MiniTrajectory(job.folder, shows=not job.is_past)
 
     def _base(self) -> list[str]:
         """Its default configuration, which it drops when it is given another: ours has nothing but the task."""
@@ -136,6 +154,9 @@ class Response(Struct, frozen=True):
     usage: Tokens | None = None
 
 
+_NOT_RUN = "action was not executed"
+
+
 class Action(Struct, frozen=True):
     command: str = ""
 
@@ -144,6 +165,16 @@ class Extra(Struct, frozen=True):
     actions: list[Action] = []
     response: Response | None = None
     exception_str: str | None = None
+    raw_output: Any = None  # of a command
+    returncode: Any = None
+    exception_info: Any = None
+
+    def result(self) -> Result | None:
+        """What came of a command; the one that submits the work counts as not run."""
+        if not isinstance(self.raw_output, str) or self.exception_info == _NOT_RUN:
+            return None
+        problem = self.exception_info if isinstance(self.exception_info, str) else ""
+        return Result(self.raw_output or problem, self.returncode in (0, None))
 
 
 class Said(Struct, frozen=True):
@@ -158,8 +189,8 @@ _RETRY = re.compile(rb"Retrying \S{1,300} in [\d.]+ seconds as it raised (.+)")
 
 
 class MiniTrajectory(written.Written):
-    def __init__(self, folder: str) -> None:
-        super().__init__()
+    def __init__(self, folder: str, *, shows: bool = True) -> None:
+        super().__init__(shows=shows)
         self._path = os.path.join(folder, _TRAJECTORY)
         self._info: Info | None = None
         self._begun = b""  # a line of standard error that has not ended
@@ -221,6 +252,8 @@ def _told(said: list[Said]) -> Iterator[Event]:
             yield Message(one.content)
         for action in one.extra.actions if one.role == "assistant" else ():
             yield Tool("bash", action.command.partition("\n")[0][:200])
+        if (result := one.extra.result()) is not None:
+            yield result
 
 
 def _spent(said: list[Said], info: Info) -> Iterator[Usage]:

@@ -12,12 +12,26 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from msgspec import Struct, field
+from msgspec import DecodeError, Raw, Struct, field
 from msgspec.json import Decoder
 
-from ralphtool.agents import End, Event, Failure, Job, Message, Start, Tool, Traits, Trouble, Usage, trouble
+from ralphtool.agents import (
+    Credentials,
+    End,
+    Event,
+    Failure,
+    Job,
+    Message,
+    Result,
+    Start,
+    Tool,
+    Traits,
+    Trouble,
+    Usage,
+    trouble,
+)
 from ralphtool.agents.lines import Lines
-from ralphtool.agents.program import Program
+from ralphtool.agents.program import KEYS, Program
 from ralphtool.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -59,7 +73,16 @@ class OpenCode(Program):
     oldest = (1, 18, 0)
     skips = "it can run any command and change any file that you can, except what its own configuration denies"
     kept_to = "edits files of the project and ticks tasks, but runs no other command"
-    tells = Traits(cost="told", read_only=True, mcp=True, login="run `opencode auth login`")
+    tells = Traits(
+        cost="told",
+        read_only=True,
+        mcp=True,
+        login="run `opencode auth login`",
+        credentials=Credentials(
+            variables=KEYS,
+            files=("${XDG_DATA_HOME:-~/.local/share}/opencode/auth.json",),
+        ),
+    )
 
     def start(self, job: Job) -> Start:
         """`--dir`, because it believes PWD more than where it stands. With a title it asks the model for none."""
@@ -143,8 +166,29 @@ class StartLine(Struct, frozen=True, tag="step_start", tag_field="type"):
     part: Text
 
 
+class About(Struct, frozen=True):
+    exit: int | None = None
+
+
 class ToolState(Struct, frozen=True):
     input: dict[str, Any] | None = None
+    status: Any = None
+    output: Any = None
+    error: Any = None
+    metadata: Raw = Raw()  # of which some tools have as much as of output
+
+    def result(self) -> Result:
+        text = next((one for one in (self.output, self.error) if isinstance(one, str)), "")
+        return Result(text, self.status != "error" and not self._exit())
+
+    def _exit(self) -> int:
+        try:
+            return (_ABOUT.decode(self.metadata).exit if self.metadata else None) or 0
+        except (DecodeError, UnicodeDecodeError, RecursionError):
+            return 0
+
+
+_ABOUT = Decoder(About)
 
 
 class ToolPart(Struct, frozen=True):
@@ -235,7 +279,8 @@ class OpenCodeLines(Lines["StartLine | TextLine | ToolLine | FinishLine | ErrorL
             case TextLine():
                 return self._say(line.part)
             case ToolLine():
-                return (Tool(line.part.tool, _detail(line.part)),)
+                tool = Tool(line.part.tool, _detail(line.part))
+                return (tool, line.part.state.result()) if line.part.state else (tool,)
             case FinishLine():
                 self.is_over = line.part.reason == "stop"
                 return self._step(line.part)

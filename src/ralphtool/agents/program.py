@@ -7,10 +7,11 @@ import re
 import shutil
 import signal
 import subprocess
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from msgspec import structs
 
+from ralphtool import files
 from ralphtool.agents import Traits, texts
 from ralphtool.errors import InvalidValue, shorten
 
@@ -19,6 +20,19 @@ if TYPE_CHECKING:
 
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _PATIENCE = 60.0  # seconds for a program to tell its version, on however busy a machine
+_OR_ELSE = re.compile(r"\$\{(\w+):-([^}]*)\}")
+# Of the makers whose models most people use, for programs that take any.
+KEYS = (
+    *("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY", "OPENROUTER_API_KEY"),
+    *("DEEPSEEK_API_KEY", "GROQ_API_KEY", "MISTRAL_API_KEY", "XAI_API_KEY", "AZURE_API_KEY"),
+)
+
+
+class Login(NamedTuple):
+    """Whether an agent's user is logged in, and how that is known."""
+
+    answer: Literal["yes", "no", "unknown"]
+    because: str
 
 
 class Program:
@@ -40,6 +54,7 @@ class Program:
         self.args = tuple(texts(options, "args"))
         self.env = dict(options.get("env") or {})
         self.may_do_all = options.get("permissions") == "all"
+        self._told: tuple[int, int, int] | None = None
         self.traits = structs.replace(self.tells, is_kept=not self.may_do_all, notices=self.notices())
 
     def notices(self) -> tuple[str, ...]:
@@ -57,14 +72,20 @@ class Program:
                 f"the program {shorten(self.command[0])} of the agent {self.name} is not there: install it with "
                 f'`{self.package}`, or name it in .ralph/config.toml as [agents.{self.name}] with command = ["…"]'
             )
-        told = self._version()
+        told = self.version()
         if told < self.oldest:
             raise InvalidValue(
-                f"{self.command[0]} {_dotted(told)} is too old for us, {_dotted(self.oldest)} is the oldest that is "
+                f"{self.command[0]} {dotted(told)} is too old for us, {dotted(self.oldest)} is the oldest that is "
                 f"known to work: update it with `{self.package}`"
             )
 
-    def _version(self) -> tuple[int, int, int]:
+    def version(self) -> tuple[int, int, int]:
+        """What the program says itself, asked once; InvalidValue if it says nothing of the kind."""
+        if self._told is None:
+            self._told = self._asked_for_version()
+        return self._told
+
+    def _asked_for_version(self) -> tuple[int, int, int]:
         done = self._asked(self.asks_version)
         text = done.stdout.decode("utf-8", "replace")
         found = _VERSION.search(text)
@@ -74,9 +95,35 @@ class Program:
         major, minor, patch = map(int, found.groups())
         return major, minor, patch
 
-    def _asked(self, argument: str) -> subprocess.CompletedProcess[bytes]:
+    def login(self, root: str) -> Login:
+        """Whether its user is logged in, as far as that can be seen from here. No model is asked, and no network."""
+        known, env = self.traits.credentials, os.environ | self.env
+        if name := next((name for name in known.variables if env.get(name)), None):
+            return Login("yes", f"{name} is set")
+        if path := next((path for path in known.files if os.path.isfile(_expanded(path, env, root))), None):
+            return Login("yes", f"{_expanded(path, env, root)} is there")
+        answer = self._own_answer()
+        if answer == "yes":
+            return Login("yes", f"`{self.command[0]} {' '.join(known.asks)}` says so")
+        if any(_has_word(_expanded(path, env, root), word) for path, word in known.elsewhere):
+            return Login("unknown", "its own configuration may name another way")
+        return Login(answer, "" if answer == "unknown" else "nothing shows that anybody is")
+
+    def _own_answer(self) -> Literal["yes", "no", "unknown"]:
+        known = self.traits.credentials
+        if not known.asks:
+            return "no" if known.is_all else "unknown"
+        try:
+            if self.version() < known.asks_since:
+                return "unknown"
+            code = self._asked(*known.asks).returncode
+        except InvalidValue:
+            return "unknown"
+        return "yes" if code == 0 else "no" if code == 1 else "unknown"
+
+    def _asked(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
         """What it answers; all of its processes are ended if it does not."""
-        command, pipe = [*self.command, argument], subprocess.PIPE
+        command, pipe = [*self.command, *arguments], subprocess.PIPE
         try:
             process = subprocess.Popen(
                 command,
@@ -112,5 +159,19 @@ def written(path: str, text: str) -> str:
     return path
 
 
-def _dotted(version: tuple[int, ...]) -> str:
+def dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
+
+
+def _expanded(path: str, env: Mapping[str, str], root: str) -> str:
+    """A path as in Credentials, with the agent's own environment."""
+    chosen = _OR_ELSE.sub(lambda found: env.get(found[1]) or found[2], path)
+    home = env.get("HOME") or os.path.expanduser("~")
+    return os.path.join(root, home + chosen[1:] if chosen.startswith("~") else chosen)
+
+
+def _has_word(path: str, word: str) -> bool:
+    try:
+        return word.encode() in files.read(path)
+    except OSError:
+        return False

@@ -7,6 +7,7 @@ library's errors are told apart here.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from typing import TYPE_CHECKING
@@ -40,10 +41,10 @@ class Written:
 
     is_over = False  # only its end tells that
 
-    def __init__(self) -> None:
+    def __init__(self, *, shows: bool = True) -> None:
         self._printed = b""
         self._errors = b""
-        self._shown = 0.0
+        self._shown = 0.0 if shows else math.inf
 
     def feed(self, chunk: bytes) -> Iterable[Event]:
         self._printed = _end_of(self._printed, chunk)

@@ -9,6 +9,7 @@ On the agent's hot path: standard library only, and adapters are imported when t
 import os
 import sys
 
+from ralphtool import files
 from ralphtool import project as projects
 from ralphtool.errors import (
     ChangeNotFound,
@@ -34,6 +35,7 @@ BUILT_IN = {
     "checklist": "ralphtool.specs.checklist",
 }
 ENTRY_POINTS = "ralphtool.specs"
+_INSTALLED = (".dist-info", ".egg-info")
 _MARKDOWN = (".md", ".markdown")
 
 
@@ -188,9 +190,29 @@ def _load(dotted: str) -> "Adapter":
 
 
 def _entry_points() -> dict[str, str]:
+    """The formats that other packages bring. Asking Python costs more than the rest of a list, so we look first."""
+    if not any(_may_bring_formats(folder) for folder in sys.path):
+        return {}
     from importlib.metadata import entry_points
 
     return {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
+
+
+def _may_bring_formats(folder: str) -> bool:
+    """Whether a package that is installed there names our group; what can't be looked into, such as an archive, may."""
+    try:
+        names = os.listdir(folder or ".")
+    except OSError:
+        return os.path.isfile(folder)
+    marks = [os.path.join(folder, name, "entry_points.txt") for name in names if name.endswith(_INSTALLED)]
+    return any(_names_our_group(path) for path in marks)
+
+
+def _names_our_group(path: str) -> bool:
+    try:
+        return f"[{ENTRY_POINTS}]".encode() in files.read(path)
+    except OSError:
+        return False
 
 
 def open(project: str, change: str, spec: str | None = None) -> Spec:

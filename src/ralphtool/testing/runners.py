@@ -8,7 +8,7 @@ import random
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from ralphtool.agents import End, Event, Job, Mcp, Output, Runner, Start, Traits
+from ralphtool.agents import End, Event, Job, Mcp, Output, Result, Runner, Start, Traits
 from ralphtool.errors import RalphError
 from ralphtool.testing.adapters import ContractBroken
 
@@ -161,6 +161,18 @@ def _check_reading(runner: Runner, job: Job, recording: bytes, prepare: Callable
         _check_same(runner, job, pieces, (events, end), f"in pieces of {size} bytes")
     _check_same(runner, job, _at_random(recording), (events, end), "in pieces of any size")
     _require(_names(job.root) == before, "a reader writes nothing into the tree that the agent works in")
+    _check_past(runner, job, recording, (events, end))
+
+
+def _check_past(runner: Runner, job: Job, recording: bytes, whole: tuple[list[Event], End]) -> None:
+    """What is read again later tells the same, perhaps with more of what tools gave back, and stays as it is."""
+    before = {path: _content(path) for path in _names(job.folder) if os.path.isfile(path)}
+    past = Job(prompt=job.prompt, root=job.root, folder=job.folder, is_past=True)
+    events, end = _read(runner, past, [recording])
+    told, again = ([one for one in _lasting(all) if one[0] is not Result] for all in (whole[0], events))
+    _require((again, end) == (told, whole[1]), "what is past tells the same when it is read again")
+    after = {path: _content(path) for path in _names(job.folder) if os.path.isfile(path)}
+    _require(after == before, "a reader leaves the records of what is past as they are")
 
 
 def _check_same(runner: Runner, job: Job, pieces: Iterable[bytes], whole: tuple[list[Event], End], how: str) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from rich.console import Group
 from rich.live import Live
@@ -18,6 +18,7 @@ from rich.text import Text
 
 from ralphtool import quickjson
 from ralphtool.events import Reader
+from ralphtool.ui.following import PAUSE, Follower, Replay, is_word, seconds
 from ralphtool.ui.summary import (
     STATES,
     Fields,
@@ -37,19 +38,20 @@ from ralphtool.ui.tables import bar, plural
 from ralphtool.ui.terminal import writes_unicode
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from rich.console import Console, RenderableType
 
+    from ralphtool.ui.following import Stop
+
     Event = dict[str, Any]
 
-_PAUSE = 0.2  # seconds between two looks at the file
 _TALLEST = 15  # lines of the picture
 _NARROW = 60
 _QUIET = 30  # seconds without a word from the agent that are worth a remark
 # What stays on the screen above the picture; the rest can be seen in the picture itself.
-_LASTING = ("verdict", "decision", "checkpoint", "question", "notice")
+_LASTING = ("verdict", "decision", "checkpoint", "question", "notice", "steered", "paused", "resumed", "answered")
+_ASIDE = ("steered", "paused", "resumed", "answered")  # people speak while the run waits, and it still does
 
 
 class _Story:
@@ -99,6 +101,8 @@ class View:
         self._gates: list[_Gate] = []
         self._doing: Fields | None = None  # the last word of the agent; looked into only when it is shown
         self._waiting: Fields | None = None
+        self._paused: Fields | None = None
+        self._heard: Fields | None = None  # what a person said last, until an agent is told
         self._spent = _Spent()  # by iterations that have their verdict
         self._spending = _Spent()  # by the one that is going on
 
@@ -110,16 +114,16 @@ class View:
         if type == "agent":
             self._take_agent(fields)
         elif take := self._TAKES.get(type):
-            self._waiting = None
+            if type not in _ASIDE:
+                self._waiting = None
             take(self, fields)
 
     def _take_agent(self, fields: Fields) -> None:
         """Agents may print thousands of lines a second, so this does next to nothing."""
         said = fields.inside("event")
-        kind = said.raw("kind")
-        if kind == "usage":
+        if said.raw("kind") == "usage":
             self._spending = self._spending.plus(_Spent.of(said))
-        elif kind != "output" or said.raw("text").strip():
+        elif is_word(said):
             self._doing = fields
 
     def _take_start(self, fields: Fields) -> None:
@@ -127,7 +131,7 @@ class View:
         self._title = fields.text("change", 60)
         self._about = "  ".join(one for name in ("agent", "branch") if (one := fields.text(name, 60)))
         self._stories = {one.raw("id"): _Story(one) for one in fields.rows("stories")}
-        self._now = self._doing = None
+        self._now = self._doing = self._paused = self._heard = None
 
     def _take_iteration(self, fields: Fields) -> None:
         self._settle(self._spending)
@@ -136,7 +140,7 @@ class View:
             self._stories[story] = _Story(Fields({"id": story, "title": fields.raw("title")}))
         self._stories[story].state = "open"
         self._now = _Iteration(story, self._moment(fields), attempt(fields), fields.text("task", 20))
-        self._doing, self._gates = None, []
+        self._doing, self._paused, self._heard, self._gates = None, None, None, []
 
     def _take_gate_start(self, fields: Fields) -> None:
         if self._gates and self._gates[-1].fields.raw("when") != fields.raw("when"):
@@ -164,18 +168,35 @@ class View:
 
     def _take_decision(self, fields: Fields) -> None:
         state = {"skip": "skipped", "manual": "waiting"}.get(fields.raw("action"))
-        if state and (story := self._stories.get(fields.raw("story"))):
-            story.state = state
+        if state:
+            self._set(fields, state)
 
     def _take_question(self, fields: Fields) -> None:
+        self._set(fields, "waiting")
+
+    def _take_answer(self, fields: Fields) -> None:
+        self._set(fields, "open")
+
+    def _set(self, fields: Fields, state: str) -> None:
         if story := self._stories.get(fields.raw("story")):
-            story.state = "waiting"
+            story.state = state
+
+    def _take_steering(self, fields: Fields) -> None:
+        self._heard = fields
+        if state := {"skip": "skipped", "retry": "open"}.get(fields.raw("action")):
+            self._set(fields, state)
+
+    def _take_pause(self, fields: Fields) -> None:
+        self._paused = fields
+
+    def _take_resume(self, fields: Fields) -> None:
+        self._paused = self._heard = None
 
     def _take_wait(self, fields: Fields) -> None:
         self._waiting = fields
 
     def _take_end(self, fields: Fields) -> None:
-        self._now = self._doing = None
+        self._now = self._doing = self._paused = self._heard = None
         for one in fields.rows("stories"):
             if story := self._stories.get(one.raw("id")):
                 story.state = one.raw("state")
@@ -189,13 +210,17 @@ class View:
         "decision": _take_decision,
         "question": _take_question,
         "waiting": _take_wait,
+        "steered": _take_steering,
+        "paused": _take_pause,
+        "resumed": _take_resume,
+        "answered": _take_answer,
         "run_ended": _take_end,
     }
 
     # --- times
 
     def _moment(self, fields: Fields) -> float:
-        found = _seconds(fields.raw("at"))
+        found = seconds(fields.raw("at"))
         return self._clock() if found is None else found
 
     def _since(self, began: float) -> str:
@@ -226,7 +251,7 @@ class View:
     def render(self, width: int, height: int) -> RenderableType:
         """The picture: never higher than the screen without a line, nor than what can be taken in at a glance."""
         room = max(1, min(_TALLEST, height - 1))
-        foot = [*self._gate_lines(width, 3 if room > 10 else 1), *self._activity(width)] if room > 4 else []
+        foot = self._foot(width, room) if room > 4 else self._pause_lines()[: room - 1]
         head = [self._head(width), *([self._progress(width)] if room > 3 else [])][:room]
         rows = self._story_lines(width, max(0, room - len(head) - len(foot)))
         return Group(*(cut(line, width) for line in (*head, *rows, *foot)))
@@ -295,6 +320,29 @@ class View:
         took = self._since(gate.began) if gate.running else duration(gate.fields.number("seconds"))
         return Text(f"{when}  {took}" if when == "before" else took, style="dim")
 
+    def _foot(self, width: int, room: int) -> list[Text]:
+        people = [*self._pause_lines(), *self._heard_lines(), *self._question_lines()]
+        gates = self._gate_lines(width, 3 if room > 10 else 1)
+        return [*gates, *self._activity(width), *people[: 3 if room > 8 else 1]]
+
+    def _pause_lines(self) -> list[Text]:
+        if self._paused is None:
+            return []
+        why = self._paused.text("why")
+        going = "; what is under way goes on to its end" if self._now else ""
+        return [Text(f"  paused{f': {why}' if why else ''}{going}", style="yellow")]
+
+    def _heard_lines(self) -> list[Text]:
+        line = self._heard and told(self._heard, self._name(self._heard))
+        return [Text.assemble("  ", line)] if line else []
+
+    def _question_lines(self) -> list[Text]:
+        number = sum(story.state == "waiting" for story in self._stories.values())
+        if not number:
+            return []
+        told = f"{plural(number, 'question waits', 'questions wait')} for you: ralphtool questions"
+        return [Text.assemble("  ", mark("waiting"), " ", (told, "yellow"))]
+
     def _activity(self, width: int) -> list[Text]:
         """What goes on now, in a line."""
         if self._waiting:
@@ -310,7 +358,7 @@ class View:
         return [_spread(Text.assemble("  ", word), Text(remark, style="yellow"), width)]
 
     def _wait_line(self, fields: Fields) -> Text:
-        until = _seconds(fields.raw("until"))
+        until = seconds(fields.raw("until"))
         left = (self._moment(fields) + fields.number("seconds") if until is None else until) - self._clock()
         return Text(f"  waiting {_clock(left)} more: {fields.text('why')}", style="yellow")
 
@@ -318,17 +366,8 @@ class View:
 # --- words ------------------------------------------------------------------------------------------
 
 
-def _seconds(at: str) -> float | None:
-    """A moment in RFC 3339 as seconds since the epoch."""
-    try:
-        found = datetime.fromisoformat(at)
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        return None
-
-
-def _clock(seconds: float) -> str:
-    minutes, second = divmod(int(max(0.0, min(seconds, 1e9))), 60)
+def _clock(passed: float) -> str:
+    minutes, second = divmod(int(max(0.0, min(passed, 1e9))), 60)
     return f"{minutes:02}:{second:02}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02}:{second:02}"
 
 
@@ -346,7 +385,13 @@ def _spread(left: Text, right: Text, width: int, fill: str = " ") -> Text:
 # --- looking on -------------------------------------------------------------------------------------
 
 
-def _events(path: str, stop: threading.Event) -> Iterator[Event | None]:
+def as_json(path: str, stop: Stop, speed: float | None = None) -> None:
+    """Every event as one line of JSON; with a `speed`, as it is played again."""
+    happened = _every(path, stop) if speed is None else Replay(path, View, speed).events(stop)
+    _write(None if event is None else _json(event) for event in happened)
+
+
+def _every(path: str, stop: Stop) -> Iterator[Event | None]:
     """The run's events until it ends or `stop` is set. None means that there is nothing more for the moment."""
     reader = Reader(path)
     while True:
@@ -362,12 +407,7 @@ def _events(path: str, stop: threading.Event) -> Iterator[Event | None]:
         yield None
         if last:
             return
-        stop.wait(_PAUSE)
-
-
-def as_json(path: str, stop: threading.Event) -> None:
-    """Every event as one line of JSON."""
-    _write(None if event is None else _json(event) for event in _events(path, stop))
+        stop.wait(PAUSE)
 
 
 def _json(event: Event) -> str:
@@ -377,24 +417,49 @@ def _json(event: Event) -> str:
         return quickjson.dumps({"at": Fields(event).raw("at"), "type": event["type"]})
 
 
-def plain(path: str, stop: threading.Event) -> None:
+Line = TypeVar("Line", str, Text)
+
+
+class Look(NamedTuple):
+    """How somebody looks on."""
+
+    speed: float | None = None  # as it is played again from its beginning, so much quicker than it was
+    lead: int | None = None  # how many lines of what has happened before are wanted; all without it
+
+    def at(self, path: str) -> Follower[View] | Replay[View]:
+        if self.speed is None:
+            return Follower(path, View, joins=self.lead is not None)
+        return Replay(path, View, self.speed)
+
+
+FROM_THE_START = Look()
+JOINING = Look(lead=10)
+
+
+def plain(path: str, stop: Stop, look: Look = FROM_THE_START) -> None:
     """One line for each event that matters."""
-    _write(_plain_lines(path, stop))
+    _write(_plain_lines(look.at(path), stop, look.lead))
 
 
-def _plain_lines(path: str, stop: threading.Event) -> Iterator[str | None]:
-    view = View()
-    for event in _events(path, stop):
+def _plain_lines(source: Follower[View] | Replay[View], stop: Stop, lead: int | None) -> Iterator[str | None]:
+    lines: list[str] = []
+    for event in source.events(stop):
         if event is None:
+            yield from _led(lines, lead, ["..."], head=1)
             yield None
-            continue
-        view.feed(event)
-        told = view.told(event) if event["type"] != "run_ended" else None  # which the summary tells, and better
-        if told:
-            yield f"[{view.elapsed(event)}] {told.plain}"
+            lines, lead = [], None
+        elif event["type"] != "run_ended" and (told := source.view.told(event)):  # that, the summary tells, and better
+            lines.append(f"[{source.view.elapsed(event)}] {told.plain}")
 
 
-def _write(lines: Iterator[str | None]) -> None:
+def _led(lines: list[Line], lead: int | None, gap: list[Line], head: int) -> list[Line]:
+    """Of what had happened before somebody looked, the end, and so many lines of its head."""
+    if lead is None or len(lines) <= head + lead:
+        return lines
+    return lines[:head] + gap + lines[-lead:]
+
+
+def _write(lines: Iterable[str | None]) -> None:
     """Writes lines, and hands them on whenever there is nothing more for the moment."""
     if sys.stdout is None:
         return
@@ -405,20 +470,25 @@ def _write(lines: Iterator[str | None]) -> None:
         sys.stdout = None  # nobody reads on, so there is nothing to flush at the end
 
 
-def live(path: str, stop: threading.Event) -> None:
+def live(path: str, stop: Stop, look: Look = FROM_THE_START) -> None:
     """The picture, with what has happened above it. It goes away at the end; what has happened stays."""
-    if sys.stdout is None or not sys.stdout.isatty() or os.environ.get("TERM", "dumb") in ("", "dumb", "unknown"):
-        return plain(path, stop)
+    if not _can_draw():
+        return plain(path, stop, look)
     try:
-        _draw(path, stop)
+        _draw(look.at(path), stop, look.lead)
     except OSError:
         sys.stdout = None
 
 
-def _draw(path: str, stop: threading.Event) -> None:
-    screen, view = console(), View()
+def _can_draw() -> bool:
+    dumb = os.environ.get("TERM", "dumb") in ("", "dumb", "unknown")
+    return sys.stdout is not None and sys.stdout.isatty() and not dumb
+
+
+def _draw(source: Follower[View] | Replay[View], stop: Stop, lead: int | None) -> None:
+    screen = console()
     picture = Live(
-        get_renderable=lambda: view.render(*_room(screen)),
+        get_renderable=lambda: source.view.render(*_room(screen)),
         console=screen,
         auto_refresh=False,
         transient=True,
@@ -427,11 +497,12 @@ def _draw(path: str, stop: threading.Event) -> None:
     )
     with picture:
         screen.show_cursor(True)  # a picture that is killed can't show it again
-        for facts in _facts(path, stop, view):
+        for facts in _facts(source, stop):
             with screen:  # in one write, so that nothing flickers
                 if facts:
-                    screen.print(Text("\n").join(facts))
+                    screen.print(Text("\n").join(_led(facts, lead, [Text("...", style="dim")], head=0)))
                 picture.refresh()
+            lead = None
 
 
 def _room(screen: Console) -> tuple[int, int]:
@@ -441,16 +512,30 @@ def _room(screen: Console) -> tuple[int, int]:
     return min(width, real.columns or width) - 1, min(height, real.lines or height)
 
 
-def _facts(path: str, stop: threading.Event, view: View) -> Iterator[list[Text]]:
+def _facts(source: Follower[View] | Replay[View], stop: Stop) -> Iterator[list[Text]]:
     """What is to be written above the picture, whenever that has changed, were it only its clock."""
     facts: list[Text] = []
     changed, drawn = False, 0
-    for event in _events(path, stop):
+    for event in source.events(stop):
         if event is not None:
             changed = True
-            view.feed(event)
-            if fact := view.fact(event):
-                facts.append(Text.assemble((f"{view.elapsed(event)}  ", "dim"), fact))
+            if fact := source.view.fact(event):
+                facts.append(Text.assemble((f"{source.view.elapsed(event)}  ", "dim"), fact))
         elif changed or drawn != int(time.time()):
             yield facts
             facts, changed, drawn = [], False, int(time.time())
+
+
+def still(path: str, at: str, stop: Stop) -> None:
+    """The last picture of a run that is no more, as it was at a moment; without a terminal, its last lines."""
+    if not _can_draw():
+        plain(path, stop, JOINING)
+        return
+    moment = seconds(at)
+    source = Follower(path, View if moment is None else partial(View, lambda: moment), joins=True)
+    try:
+        _draw(source, stop, JOINING.lead)
+        screen = console()
+        screen.print(source.view.render(*_room(screen)))
+    except OSError:
+        sys.stdout = None

@@ -286,6 +286,34 @@ def _tell_blocker_check(fields: Fields, name: str) -> Text:
     return Text(f"{name}: the blocker was looked into: {fields.text('found')}")
 
 
+def _tell_steering(fields: Fields, name: str) -> Text:
+    """What a person said to the run."""
+    action, text = fields.raw("action"), fields.text("text")
+    about = name if fields.raw("story") else ""
+    done = {
+        "pause": "you asked for a pause",
+        "resume": "you let it go on",
+        "stop": "you asked it to stop",
+        "guide": f"you said to {about}" if about else "you said",
+        "retry": f"you gave {about or 'a story'} fresh attempts",
+        "skip": f"you left {about or 'a story'} out",
+    }.get(action, f"you said {fields.text('action', 20)}")
+    return Text(f"{done}{f': {text}' if text else ''}", style="cyan")
+
+
+def _tell_pause(fields: Fields, name: str) -> Text:
+    why = fields.text("why")
+    return Text(f"paused{f': {why}' if why else ''}", style="yellow")
+
+
+def _tell_resume(fields: Fields, name: str) -> Text:
+    return Text("it goes on", style="cyan")
+
+
+def _tell_answer(fields: Fields, name: str) -> Text:
+    return Text(f"{name}: you answered: {fields.text('text')}", style="cyan")
+
+
 def _tell_end(fields: Fields, name: str) -> Text:
     return Text(verdict(fields), style="bold")
 
@@ -310,6 +338,10 @@ _TELLS: dict[str, Callable[[Fields, str], Text | None]] = {
     "handed_over": _tell_hand_over,
     "blocker_checked": _tell_blocker_check,
     "waiting": _tell_wait,
+    "steered": _tell_steering,
+    "paused": _tell_pause,
+    "resumed": _tell_resume,
+    "answered": _tell_answer,
     "run_ended": _tell_end,
 }
 
