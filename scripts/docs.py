@@ -1,7 +1,7 @@
 """Makes the pages that are made from the code: `docs/commands/`, and the table of `docs/settings.md`.
 
-    .venv/bin/python scripts/docs.py            writes them
-    .venv/bin/python scripts/docs.py --check    only tells whether they are up to date
+.venv/bin/python scripts/docs.py            writes them
+.venv/bin/python scripts/docs.py --check    only tells whether they are up to date
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ def body(command: click.Command, context: click.Context) -> Iterator[str]:
     rows = [option.get_help_record(context) for option in command.params if isinstance(option, click.Option)]
     if shown := [row for row in rows if row]:
         yield "\n| option | what it does |\n|---|---|"
-        yield from (f"| `{name}` | {' '.join(about.split())} |".replace("[default: ", "(default ") for name, about in shown)
+        yield from (
+            f"| `{name}` | {' '.join(about.split())} |".replace("[default: ", "(default ") for name, about in shown
+        )
 
 
 def example(block: str) -> str:

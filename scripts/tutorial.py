@@ -2,8 +2,8 @@
 
     .venv/bin/python scripts/tutorial.py        puts what the commands print now into the page
 
-A block that begins with a comment like `# shop.py` is that file. In a block of the language `console`, `$ ` begins a command,
-and what follows is what it prints. What differs from time to time is compared as if it did not.
+A block that begins with a comment like `# shop.py` is that file. In a block of the language `console`, `$ ` begins a
+command, and what follows is what it prints. What differs from time to time is compared as if it did not.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ HOME = "/home/me/shop"
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"\A# (\S+\.\w+)\n")
 _VOLATILE = (
+    (re.compile(r"\b\d{8}-\d{6}-[0-9a-f]{4}\b"), "RUN"),
     (re.compile(r"\b[0-9a-f]{7,40}\b"), "COMMIT"),
-    (re.compile(r"\b\d{8}-\d{6}-COMMIT\b|\b\d{8}-\d{6}-[0-9a-f]{4}\b"), "RUN"),
+    (re.compile(r"\b[A-Z][a-z]{2} \d{1,2} [A-Z][a-z]{2} \d{4}\b"), "DAY"),
     (re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?Z?)?)?(?: UTC)?"), "WHEN"),
     (re.compile(r"\b\d{1,2}:\d\d(?::\d\d)?\b"), "CLOCK"),
-    (re.compile(r"\b\d+(?:\.\d+)?m?s\b|\b\d+ seconds?\b"), "LONG"),
+    (re.compile(r"\b\d+(?:\.\d+)? ?m?s\b|\b\d+ (?:seconds?|min)\b"), "LONG"),
+    (re.compile(r"-{3,}"), "---"),
     (re.compile(r"git \d+\.\d+[.\d]*"), "git VERSION"),
     (re.compile(r"Python 3\.[\d.]+(?:rc\d+)?, \w+"), "PYTHON"),
     (re.compile(r"/\S*/ralphtool/PLAN-learnings"), "/tmp/ralphtool/PLAN-learnings"),
@@ -69,6 +71,7 @@ def play(folder: Path, environment: dict[str, str]) -> Iterator[tuple[Step, str]
         elif language == "console":
             for step in steps(body):
                 printed, place = run(step.command, place, environment)
+                assert "```" not in printed, f"the page can't show this: {step.command}"
                 yield step, printed
 
 

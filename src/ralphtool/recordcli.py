@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import subprocess
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ralphtool import changes, events, finish, lifecycle, process, project, quickjson, specs, workspace
+from ralphtool import changes, events, finish, lifecycle, logs, process, project, quickjson, specs, workspace
 from ralphtool.branch import BRANCHES
 from ralphtool.errors import ChangeNotFound, InvalidValue, UsageError, shorten
 from ralphtool.git import GitError, Repository
@@ -70,15 +69,11 @@ def explain(entry: str, as_json: bool) -> None:
 
 def _record(root: str, entry: str) -> dict[str, Any]:
     """What the run that made the entry wrote down about it: of several, the newest that judged it."""
-    folders = sorted(
-        glob.glob(os.path.join(glob.escape(os.path.join(root, ".ralph", "runs")), "*", f"*-{entry[-200:]}"))
-    )
-    told: dict[str, Any] = {"verdict": None, "decision": None, "gates": [], "directory": None}
-    for folder in sorted(folders, key=os.path.getmtime):
-        found = _told(os.path.join(os.path.dirname(folder), events.NAME), entry)
+    for iteration in logs.of_entry(root, entry):
+        found = _told(os.path.join(os.path.dirname(iteration.folder), events.NAME), entry)
         if found["verdict"]:
-            told = {**found, "directory": folder}
-    return told
+            return {**found, "directory": iteration.folder}
+    return {"verdict": None, "decision": None, "gates": [], "directory": None}
 
 
 def _told(path: str, entry: str) -> dict[str, Any]:
@@ -111,8 +106,16 @@ def _explained(entry: Entry, record: dict[str, Any], later: Entry | None) -> lis
     if later:
         lines += _section("What came of it", [f"{later.id}: {later.status}"])
     if record["directory"]:
-        lines += _section("More", [f"prompt and transcript: {record['directory']}", f"diff: ralphtool diff {entry.id}"])
+        lines += _section("More", _more(entry, record["directory"]))
     return lines
+
+
+def _more(entry: Entry, folder: str) -> list[str]:
+    return [
+        f"what the agent said and did: ralphtool logs {entry.id}",
+        f"what it changed: ralphtool diff {entry.id}",
+        f"prompt and transcript: {folder}",
+    ]
 
 
 def _used(verdict: dict[str, Any]) -> list[str]:

@@ -107,7 +107,8 @@ def since_it_began(facts: Facts) -> str:
 
 def learnt_summary(knowledge: Knowledge) -> str:
     helped = sum(one.helped > 0 for one in knowledge.shown)
-    gained = f"{plural(len(knowledge.learnt), 'thing was', 'things were')} learnt in this run"
+    number = len(knowledge.learnt)
+    gained = f"{plural(number, 'thing was', 'things were') if number else 'Nothing was'} learnt in this run"
     if not knowledge.shown:
         return f"{gained}."
     shown = plural(len(knowledge.shown), "was shown", "were shown")
