@@ -52,9 +52,9 @@ def made() -> dict[str, str]:
 
 def contents(context: click.Context) -> str:
     lines = ["# Commands", "", "Each page is what `ralphtool COMMAND --help` says."]
-    for room, names in type(cli).rooms.items():  # type: ignore[attr-defined]
+    for room, names in type(cli).rooms.items():
         lines += ["", f"## {room}", "", "| command | what it does |", "|---|---|"]
-        lines += [f"| [{name}]({name}.md) | {cli._about(name)} |" for name in names]  # type: ignore[attr-defined]
+        lines += [f"| [{name}]({name}.md) | {cli._about(name)} |" for name in names]
     return "\n".join(lines) + "\n"
 
 

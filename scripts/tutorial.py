@@ -96,8 +96,8 @@ def environment(folder: Path) -> dict[str, str]:
     for path in (home, tmp):
         path.mkdir()
     (home / ".gitconfig").write_text("[user]\nname = Me\nemail = me@example.org\n")
-    path = os.pathsep.join([str(ROOT / ".venv/bin"), *os.environ.get("PATH", os.defpath).split(os.pathsep)])
-    return {"PATH": path, "HOME": str(home), "TMPDIR": str(tmp), "LC_ALL": "C.UTF-8"}
+    programs = os.pathsep.join([str(ROOT / ".venv/bin"), os.environ.get("PATH", os.defpath)])
+    return {"PATH": programs, "HOME": str(home), "TMPDIR": str(tmp), "LC_ALL": "C.UTF-8"}
 
 
 def main() -> int:

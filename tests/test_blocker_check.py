@@ -59,6 +59,32 @@ def test_no_other_machine_is_asked_because_an_agent_names_it(claim: str) -> None
     assert blockers.check(claim, "/", {}).is_real is None
 
 
+@pytest.mark.parametrize(
+    ("claim", "is_real"),
+    [
+        ("The tests in tests/test_pay.py need a Stripe account", None),
+        ("README.md says that a human has to approve migrations", None),
+        ("package.json needs node 22", None),
+        ("SET_KEY is set but the server turns the login down for all", None),
+        ("pip install fails for package.json (no network)", None),
+        ("which is meant: REST_API or GraphQL?", None),
+        ("what should MAX_RETRIES be", None),
+        ("401 from /api/v2/login.php", None),
+        ("I need SHOP_KEY to go on", True),
+        ("there is no SHOP_KEY", True),
+        ("SHOP_KEY isn\u2019t set", True),
+        ("SET_KEY isn't set", False),
+        (".env does not exist", True),
+        ("cannot find README.md", False),
+    ],
+)
+def test_what_is_only_mentioned_is_not_what_is_missing(tmp_path: Path, claim: str, is_real: bool | None) -> None:
+    (tmp_path / "tests").mkdir()
+    for name in ("tests/test_pay.py", "README.md", "package.json"):
+        (tmp_path / name).touch()
+    assert blockers.check(claim, str(tmp_path), {"SET_KEY": "x"}).is_real is is_real
+
+
 def test_what_the_project_needs_is_looked_up_where_it_is_mentioned(tmp_path: Path, port: int) -> None:
     needs = Blockers(variables=("TOKEN",), files=("Makefile",), commands=("sh",), ports=(f"127.0.0.1:{port}",))
     (tmp_path / "Makefile").touch()

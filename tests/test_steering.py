@@ -271,7 +271,9 @@ def test_a_question_and_the_end_of_a_run_are_notified(lab: Lab) -> None:
     assert (told[1]["result"], [row["state"] for row in told[1]["stories"]]) == ("unfinished", ["waiting", "done"])
 
 
-@pytest.mark.parametrize(("command", "said"), [(["false"], "failed; see"), (["/nowhere/x"], "can't be started")])
+@pytest.mark.parametrize(
+    ("command", "said"), [(["false"], "notifications failed: see"), (["/nowhere/x"], "can't be started")]
+)
 def test_a_notification_that_fails_is_told_and_harms_nothing(lab: Lab, command: list[str], said: str) -> None:
     lab.repository(TWO)
     notified(lab, command)

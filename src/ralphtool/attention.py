@@ -25,6 +25,7 @@ class Attention:
         self._change = change
         self._log = log
         self._heard: dict[str, Said] = {}  # and not yet taken up
+        self._put_off: set[str] = set()  # for the next run
         self._answers: dict[str, int] = {}  # the version of each answer that was told
         self._last_look = 0.0
         self.is_stopped = False
@@ -36,7 +37,7 @@ class Attention:
         if now - self._last_look < _BETWEEN:
             return
         self._last_look = now
-        for said in steering.heard(self._change.root, self._change.name, self._heard):
+        for said in steering.heard(self._change.root, self._change.name, self._heard.keys() | self._put_off):
             self._hear(said)
         self._look_for_answers()
 
@@ -55,6 +56,7 @@ class Attention:
             if version and self._answers.get(path) != version:
                 self._answers[path] = version
                 if told := questions.answer(path):
+                    self._change.answers[id] = told
                     prd_id = os.path.basename(path).removesuffix(".md")
                     self._log.add("answered", story=id, prd_id=prd_id, text=told)
 
@@ -72,9 +74,10 @@ class Attention:
         self._last_look = 0.0
         self.listen()
         if self._heard:
-            for trouble in self._change.heed(list(self._heard.values())):
-                self._log.note("notice", text=trouble)
+            self._put_off |= set(self._change.heed(list(self._heard.values())))
             self._heard = {}
+        for text in self._change.drain_notices():
+            self._log.note("notice", text=text)
 
 
 def _version(path: str) -> int:

@@ -13,11 +13,27 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-_VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_[A-Z0-9]*[A-Z][A-Z0-9]*\b")
+# What is only mentioned proves nothing: a clause counts if it says that something is not there, and what stands right
+# behind "no" or "needs" does.
+_CLAUSE = re.compile(r"[;!?()\n]|\.(?=\s|$)|\bbut\b")
+_STATES = (
+    "set|found|there|here|installed|available|defined|present|provided|given|configured|reachable|listening|running|"
+    r"answer\w*|respond\w*|exist\w*|in the environment|on the path"
+)
+_LACKS = re.compile(
+    r"\b(?:missing|absent|unset|undefined|unavailable|unreachable|lacks?|lacking|empty|refused|closed|down|neither)\b"
+    r"|\bno (?:such|value)\b|\b(?:nothing|nobody) (?:listens|answers)\b"
+    rf"|(?:\bnot|\bnever|n't) (?:yet )?(?:{_STATES})\b"
+    r"|\b(?:can't|cannot|can not|could not|couldn't) (?:find|open|read|reach|connect)\b"
+    r"|\b(?:must|(?:has|have) to) be (?:set|made|created|added|provided|given|installed)\b",
+    re.IGNORECASE,
+)
+_WANTS = re.compile(r"\b(?:no|without|needs?|needed|requires?)((?:\s+\S+){1,5})", re.IGNORECASE)
+_VARIABLE = re.compile(r"\b[A-Z][A-Z0-9_]*_[A-Z0-9_]*[A-Z][A-Z0-9_]*\b")
 _QUOTED = re.compile(r"[`'\"]([^`'\"\n]{1,200})[`'\"]")
 # A slash alone makes no file: and/or, origin/main, /api/login. The last part has to look like a file's name.
 _PATH = re.compile(
-    r"(?<![\w/.-])(?:~|\.{1,2})?/?(?:[\w.-]+/)+[\w-]*\.\w+|(?<![\w/.-])[\w-]+\.(?:json|toml|ya?ml|env|pem|key|csv|sql|txt|md)\b"
+    r"(?<![\w/.-])(?:~|\.{1,2})?/?(?:[\w.-]+/)+[\w-]*\.\w+|(?<![\w/.-])(?:[\w-]+\.(?:json|toml|ya?ml|env|pem|key|csv|sql|txt|md)|\.env(?:\.\w+)?)\b"
 )
 _KIND = r"(?:command|program|binary|tool|executable)"
 _COMMAND = re.compile(
@@ -28,7 +44,7 @@ _COMMAND = re.compile(
 )
 # Of other machines only those are asked that the user has named himself.
 _PORT = re.compile(r"\bports?\s+(\d{2,5})\b|\b(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\]):(\d{2,5})\b", re.IGNORECASE)
-_TAKEN = re.compile(r"\b(?:in use|taken|occupied|busy|already bound)\b", re.IGNORECASE)
+_TAKEN = re.compile(r"\b(?:in use|taken|occupied|busy|allocated|already bound|EADDRINUSE)\b", re.IGNORECASE)
 _KNOCK = 1.0  # seconds
 _NOTHING = "it names nothing that can be looked up"
 _LONGEST = 10_000
@@ -60,7 +76,7 @@ def check(text: str, root: str, environ: Mapping[str, str], needs: Needs | None 
 
     A claim that names nothing is real if something is missing that the project needs; nobody can tell otherwise.
     """
-    text = text[:_LONGEST]
+    text = _claimed(text[:_LONGEST])
     things = _Things(root, environ)
     named = things.look_up(_found(_VARIABLE, text), _paths(text), _found(_COMMAND, text), _ports(text))
     if needs:
@@ -71,6 +87,12 @@ def check(text: str, root: str, environ: Mapping[str, str], needs: Needs | None 
     if missing := _missing(named):
         return Check(True, f"{_and(missing)} missing")
     return Check(False, f"{_and(list(named))} there")
+
+
+def _claimed(text: str) -> str:
+    """The parts of a claim that say of something that it is not there."""
+    clauses = _CLAUSE.split(text.replace("\u2019", "'"))
+    return "\n".join(one if _LACKS.search(one) else "\n".join(_WANTS.findall(one)) for one in clauses)
 
 
 class _Things:

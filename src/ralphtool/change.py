@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -34,10 +35,14 @@ class Change:
         self.workspace = workspace
         self.history = history
         self.standing: Standing = standing.load(root, name)
+        self.standing.spec = ref
         self._completed: list[str] = []
         self._observed = 0
         self._recalled = 0
         self._renewals: Counter[str] = Counter()
+        self.awaited: list[str] = []  # stories that only wait for an answer
+        self.answers: dict[str, str] = {}  # that were seen, by story
+        self.notices: list[str] = []
         self._given: set[str] | None = None  # stories that were ticked before anybody tried them
 
     @property
@@ -136,6 +141,7 @@ class Change:
         """Open, not skipped, within its budget, waits for no human and for no other; optional ones come last."""
         stories = self.stories()
         done = self.done(stories)
+        self.awaited = []
         ready = []
         for story in stories:
             is_due = not waits_for(story, stories, done, strict_order=strict_order)
@@ -153,22 +159,30 @@ class Change:
             return False
         path = questions.path_of(self.root, state.question.name)
         with questions.turn(path):
-            told = questions.answer(path)
+            told = self._answer(story, path)
             if told is None or not self._may_begin_anew(story):
-                questions.ask(path, state.question.text)
+                self._ask_again(path, state.question.text)
+                self.awaited += [story] if self._renewals[story] < _MOST_RENEWALS else []
                 return True
             standing.take_answer(state, told)
             self.save()
             questions.put_away(path)
         return False
 
+    def _answer(self, story: str, path: str) -> str | None:
+        """What was answered; also if an agent has cleaned the file away since we have seen it."""
+        return questions.answer(path) if os.path.lexists(path) else self.answers.get(story)
+
+    def _ask_again(self, path: str, text: str) -> None:
+        if away := questions.ask(path, text):
+            self.notices.append(
+                f"what stood in {path} was no answer: answers go below its last heading. It is in {away}"
+            )
+
     def has_answers(self) -> bool:
-        """Whether an answer has come for a story that may still be taken up."""
-        asked = [(id, state.question) for id, state in self.standing.stories.items() if state.question]
-        return any(
-            self._renewals[id] < _MOST_RENEWALS and questions.answer(questions.path_of(self.root, one.name))
-            for id, one in asked
-        )
+        """Whether one has come that the run waits for."""
+        asked = [(id, self.standing.story(id).question) for id in self.awaited]
+        return any(self._answer(id, questions.path_of(self.root, one.name)) for id, one in asked if one)
 
     def _may_begin_anew(self, story: str) -> bool:
         """Whether a story may be given fresh attempts once more in this run."""
@@ -178,26 +192,48 @@ class Change:
     # --- what a person says -----------------------------------------------------------------------
 
     def heed(self, said: Sequence[Said]) -> list[str]:
-        """Makes what a person said a part of where the change stands, in one step; tells what can't be done."""
+        """Makes what a person said a part of where the change stands, in one step; tells what is put off."""
         new = [one for one in said if one.id not in self.standing.heeded]
-        troubles = [trouble for one in new if (trouble := self._heed(one))]
+        if any(one.story is not None for one in new):
+            self.workspace.begin(None)  # what the last attempt did to the spec is not the spec
+        put_off = [one.id for one in new if not self._heed(one)]
+        ids = [one.id for one in said if one.id not in put_off]
         if new:
-            self.standing.heeded = [one.id for one in said]
+            self.standing.heeded = ids
             self.save()
-        steering.taken_up(self.root, self.name, [one.id for one in said])
-        return troubles
+        steering.taken_up(self.root, self.name, ids)
+        return put_off
 
-    def _heed(self, said: Said) -> str:
+    def _heed(self, said: Said) -> bool:
+        """Whether it could be taken up, were it only to say that it makes no sense."""
         story = said.story
-        if story is not None and story not in {one.id for one in self.stories()}:
-            return f"you said {said.action} for the story {shorten(story)}, but there is no such story (any more)"
-        if story is not None and said.action == "retry" and not self._may_begin_anew(story):
-            return f"story {story} was given fresh attempts {_MOST_RENEWALS} times in this run: that is enough"
-        asked = self.standing.story(story).question if story is not None else None
+        if story is None:
+            standing.heed(self.standing, said)
+        elif story not in {one.id for one in self.stories()}:
+            told = f"you said {said.action} for the story {shorten(story)}, but there is no such story (any more)"
+            self.notices.append(told)
+        elif said.action == "retry" and not self._may_begin_anew(story):
+            told = f"story {story} had fresh attempts {_MOST_RENEWALS} times in this run: the next run gives it more"
+            self.notices.append(told)
+            return False
+        else:
+            self._heed_for(said, self.standing.story(story))
+        return True
+
+    def _heed_for(self, said: Said, state: StoryStanding) -> None:
+        asked, story = state.question, said.story or ""
+        path = questions.path_of(self.root, asked.name) if asked else ""
+        if asked and said.action == "retry" and (told := self._answer(story, path)):
+            standing.take_answer(state, told)
         standing.heed(self.standing, said)
-        if asked and story is not None and self.standing.story(story).question is None:
-            questions.put_away(questions.path_of(self.root, asked.name))
-        return ""
+        if asked and state.question is None:
+            with questions.turn(path):
+                questions.put_away(path)
+
+    def drain_notices(self) -> list[str]:
+        """What people should know, and was not told yet."""
+        told, self.notices = self.notices, []
+        return told
 
 
 def waits_for(story: Story, stories: Sequence[Story], done: Collection[str], *, strict_order: bool) -> list[str]:

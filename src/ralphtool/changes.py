@@ -1,15 +1,20 @@
-"""Which change is meant on a command line: the one that is named, or the only one there is."""
+"""The changes of a project: how far each is, and which one is meant on a command line."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ralphtool import project, specs
-from ralphtool.errors import ChangeNotFound, RalphError, UsageError
+from ralphtool import branch, locks, project, specs
+from ralphtool.errors import ChangeNotFound, RalphError, UsageError, from_os_error
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import click
     from click.shell_completion import CompletionItem
+
+    from ralphtool.branch import Branches
+    from ralphtool.specs import Place, Story
 
 
 def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -36,3 +41,64 @@ def only(root: str) -> str:
     if not found:
         raise ChangeNotFound("there is no change here: `ralphtool list` tells where ralphtool looks for them")
     raise UsageError(f"there are several changes, so name one: {', '.join(found)}")
+
+
+# --- how far they are -------------------------------------------------------------------------------
+
+
+class Overview:
+    """One change in a list. Counts are None where the spec could not be read; `problem` says why."""
+
+    def __init__(self, name: str, adapter: str, path: str, locked_by: str | None) -> None:
+        self.name = name
+        self.adapter = adapter
+        self.path = path
+        self.locked_by = locked_by
+        self.stories_total: int | None = None
+        self.stories_done: int | None = None
+        self.tasks_total: int | None = None
+        self.tasks_done: int | None = None
+        self.problem: str | None = None
+
+    def count(self, stories: Sequence[Story]) -> None:
+        self.stories_total = len(stories)
+        self.stories_done = sum(story.done for story in stories)
+        self.tasks_total = sum(len(story.tasks) for story in stories)
+        self.tasks_done = sum(story.tasks_done for story in stories)
+
+    def as_dict(self) -> dict[str, str | int | None]:
+        return {
+            "name": self.name,
+            "adapter": self.adapter,
+            "path": self.path,
+            "stories_total": self.stories_total,
+            "stories_done": self.stories_done,
+            "tasks_total": self.tasks_total,
+            "tasks_done": self.tasks_done,
+            "locked_by": self.locked_by,
+        }
+
+
+def overviews(root: str) -> list[Overview]:
+    """Every change of every format."""
+    branches = branch.Branches(root)
+    return [overview(root, place, branches) for place in specs.find_all(root)]
+
+
+def overview(root: str, place: Place, branches: Branches) -> Overview:
+    """A change as its branch has it, if there is one."""
+    one = Overview(place.change, place.ref.partition(":")[0], root, None)
+    try:
+        if place.error:
+            raise place.error
+        lock = locks.holder(root, place.change)
+        one.locked_by = lock.session_id if lock else None
+        spec = specs.open(root, place.change, place.ref)
+        one.path = spec.path
+        with branches.opened(place.change, place.ref) as on_branch:
+            one.count((on_branch or spec).stories(locks.completed_tasks(root, place.change)))
+    except RalphError as error:
+        one.problem = str(error)
+    except OSError as error:
+        one.problem = str(from_os_error(error))
+    return one

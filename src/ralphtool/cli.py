@@ -16,8 +16,6 @@ from ralphtool.ui import terminal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ralphtool.specs import Place
-
 
 def main(arguments: Sequence[str]) -> int:
     """Runs one command; every ending becomes a message and an exit code, here."""
@@ -151,7 +149,7 @@ def cli(context: click.Context) -> None:
 
 def _shows_screen() -> bool:
     """The full screen, where there is one to draw on and what draws it is installed."""
-    is_terminal = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
+    is_terminal = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
     if not is_terminal or os.environ.get("TERM", "dumb") in ("", "dumb", "unknown"):
         return False
     try:
@@ -161,7 +159,7 @@ def _shows_screen() -> bool:
             raise
         click.echo('The full screen needs one more package: pip install "ralphtool[screen]"\n', err=True)
         return False
-    screen.main(project.find())
+    screen.main(project.find())  # a run that it shows is none of its own: how that ended is not told here
     return True
 
 
@@ -175,9 +173,7 @@ def list_changes(as_json: bool) -> None:
       ralphtool list
       ralphtool list --json | jq '.changes[] | select(.tasks_done < .tasks_total) | .name'
     """
-    root = project.find()
-    branches = branch.Branches(root)
-    overviews = [_overview(root, place, branches) for place in specs.find_all(root)]
+    overviews = changes.overviews(project.find())
     if as_json:
         click.echo(quickjson.dumps({"changes": [one.as_dict() for one in overviews]}))
     else:
@@ -185,24 +181,6 @@ def list_changes(as_json: bool) -> None:
     for one in overviews:
         if one.problem and as_json:
             click.echo(f"Warning: {terminal.printable(one.problem)}", err=True)
-
-
-def _overview(root: str, place: Place, branches: branch.Branches) -> terminal.Overview:
-    one = terminal.Overview(place.change, place.ref.partition(":")[0], root, None)
-    try:
-        if place.error:
-            raise place.error
-        lock = locks.holder(root, place.change)
-        one.locked_by = lock.session_id if lock else None
-        spec = specs.open(root, place.change, place.ref)
-        one.path = spec.path
-        with branches.opened(place.change, place.ref) as on_branch:
-            one.count((on_branch or spec).stories(locks.completed_tasks(root, place.change)))
-    except RalphError as error:
-        one.problem = str(error)
-    except OSError as error:
-        one.problem = str(from_os_error(error))
-    return one
 
 
 @cli.command()

@@ -47,6 +47,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     change: str
     held_by: str | None
+    paused: bool
     steps: list[Step]  # in the order in which they would be begun, those that are done first
     gates: list[str]
     first: str | None  # the story that would be begun with
@@ -67,6 +68,7 @@ def plan(root: str, spec: Spec, settings: Settings, gates: Sequence[str]) -> Pla
     return Plan(
         change=spec.change,
         held_by=holder.describe() if holder else None,
+        paused=stands.paused,
         steps=steps,
         gates=list(gates),
         first=first.id if first else None,
@@ -78,11 +80,11 @@ def plan(root: str, spec: Spec, settings: Settings, gates: Sequence[str]) -> Pla
 def _as_heeded(root: str, change: str) -> Standing:
     """Where the change will stand when a run has taken up what was said and answered."""
     stands = standing.load(root, change)
+    for one in questions.waiting(root, change):
+        if one.answer:
+            standing.take_answer(stands.story(one.story), one.answer)
     for said in steering.heard(root, change, stands.heeded):
         standing.heed(stands, said)
-    for one in questions.waiting(root, change):
-        if one.answer and stands.story(one.story).question:
-            standing.take_answer(stands.story(one.story), one.answer)
     return stands
 
 
@@ -92,10 +94,16 @@ def _completed(stands: Standing) -> list[str]:
 
 
 def _steps(stories: Sequence[Story], stands: Standing, *, strict_order: bool) -> list[Step]:
-    done = {story.id for story in stories if story.done}
+    done = {story.id for story in stories if story.done and _is_proven(stands, story.id)}
     steps = [_step(one, stories, stands, done, strict_order=strict_order) for one in stories]
     rank = {"done": 0, "ready": 1, "later": 2, "waiting": 3, "skipped": 4}
     return sorted(steps, key=lambda one: (rank[one.state], one.optional))
+
+
+def _is_proven(stands: Standing, story: str) -> bool:
+    """What is ticked counts, unless an attempt at it has left it so that did not complete."""
+    state = stands.stories.get(story)
+    return state is None or state.status in (None, "completed")
 
 
 def _step(story: Story, stories: Sequence[Story], stands: Standing, done: set[str], *, strict_order: bool) -> Step:

@@ -405,7 +405,7 @@ def remove(path: str) -> None:
     """Removes a file for good; one that is gone already is fine."""
     try:
         os.unlink(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
     sync_folder(path)
 

@@ -188,6 +188,15 @@ def _no_private_folder(path: str) -> UnsafePath:
     return UnsafePath(f"{path} is no private folder of yours, yet the change's lock names it: `ralphtool unlock` it")
 
 
+def held(root: str) -> list[str]:
+    """The changes that have a lock, whoever holds it."""
+    try:
+        names = sorted(os.listdir(locks_dir(root)))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [name[:-5] for name in names if name.endswith(".lock") and project.is_name(name[:-5])]
+
+
 def holder(root: str, change: str) -> Lock | None:
     lock = read_lock(root, change)
     return None if lock is None or lock.abandoned else lock

@@ -100,6 +100,8 @@ class Loop:
         self.agent = 0  # whose turn it is
         self.unpriced: set[str] = set()  # agents of which nobody knows what they cost
         self.reason = ""  # why there is no next iteration
+        self.patience_ends: float | None = None  # when a wait for answers is over
+        self.is_left = False  # a person does not want the story that is worked on
 
     def run(self) -> Result:
         """Iterations until nothing is left to do, or a limit is reached."""
@@ -150,18 +152,18 @@ class Loop:
 
     def _next_story(self) -> Story | None:
         """The story to work on now: what a person said is taken up first, and again if something was said meanwhile."""
+        self.patience_ends = None
         while not self._is_over():
             self.attention.heed()
-            if self.change.standing.paused:
-                self._pause()
-                continue
             story = self.change.next_story(strict_order=self.settings.run.strict_order, is_spent=self.budget.is_spent)
-            if story is None and not self._has_waited_for_answers():
+            if story is None and not self._hears_an_answer():
                 self.reason = self.reason or "nothing is left that could be worked on now"
                 return None
-            if story and not self._agent_is_free():
+            if story and self.change.standing.paused:
+                self._pause()
+            elif story and not self._agent_is_free():
                 return None
-            if story and not self.attention.has_news:
+            elif story and not self.attention.has_news:
                 return story
         return None
 
@@ -181,7 +183,8 @@ class Loop:
     def _has_to_end(self, story: str) -> bool:
         """Whether the agent that works on a story has to be ended now."""
         self.attention.listen()
-        return self._is_stopped() or self.attention.leaves(story)
+        self.is_left = self.is_left or self.attention.leaves(story)
+        return self._is_stopped() or self.is_left
 
     def _pause(self) -> None:
         """A person's pause is nobody's time: the limit of it does not come nearer."""
@@ -192,19 +195,19 @@ class Loop:
         if not self.change.standing.paused:
             self.log.add("resumed")
 
-    def _has_waited_for_answers(self) -> bool:
-        """Waits for a person, if that is wanted and there is nothing else to do; tells whether anything was said."""
-        seconds = self.settings.run.wait_for_answers
-        asked = [id for id, state in self.change.standing.stories.items() if state.question]
+    def _hears_an_answer(self) -> bool:
+        """Waits for a person, if that is wanted and nothing else is left to do; tells whether anything was said."""
+        seconds, asked = self.settings.run.wait_for_answers, self.change.awaited
         if not (seconds and asked):
             return False
-        until = time.time() + seconds
-        why = f"story {', '.join(asked)} waits for your answer, and nothing else is left to do"
-        self.log.add("waiting", seconds=seconds, until=datetime.fromtimestamp(until, UTC), why=why)
-        while time.time() < until and not self._is_over():
-            time.sleep(_TICK)
+        if self.patience_ends is None:
+            self.patience_ends = until = time.time() + seconds
+            why = f"story {', '.join(asked)} waits for your answer, and nothing else is left to do"
+            self.log.add("waiting", seconds=seconds, until=datetime.fromtimestamp(until, UTC), why=why)
+        while time.time() < self.patience_ends and not self._is_over():
             if self.attention.has_news or self.change.has_answers():
                 return True
+            time.sleep(_TICK)
         return False
 
     def _agent_is_free(self) -> bool:
@@ -226,7 +229,7 @@ class Loop:
         until = time.time() + turn.seconds
         moment = datetime.fromtimestamp(until, UTC)
         self.log.add("waiting", seconds=turn.seconds, until=moment, why=turn.why)
-        while (left := until - time.time()) > 0 and not self._is_over():
+        while (left := until - time.time()) > 0 and not (self._is_over() or self.attention.has_news):
             time.sleep(min(_TICK, left))
 
     def _assignment(self, story: Story, before: LookBack) -> Assignment:
@@ -293,6 +296,7 @@ class Loop:
 
     def _executed(self, assignment: Assignment) -> Report:
         """The iteration. One that ended because the run's own budget is used up is the run's end, not the story's."""
+        self.is_left = False
         report = self.parts.executor.execute(assignment, partial(self._has_to_end, assignment.story))
         self.budget.add(assignment.story, report)
         self._mention_unknown_cost(report)
@@ -364,7 +368,7 @@ class Loop:
         """Looks into a claimed blocker: ourselves, and then, where that is wanted, by an agent that changes nothing."""
         if verdict.status != "blocked":
             return blockers.Check(None, "")
-        check = blockers.check(verdict.blocker or "", self.change.root, os.environ, self.settings.blockers)
+        check = blockers.check(verdict.blocker or "", self.change.workspace.root, os.environ, self.settings.blockers)
         if check.is_real is not None or not self.settings.run.check_blockers:
             return check
         token = os.urandom(16).hex()
@@ -463,7 +467,7 @@ class Loop:
         if verdict.status == "transient" and not report.findings and not report.trouble:
             state.cut_off = ref
         self.change.save()
-        if verdict.status == "transient" or not (self._is_over() or self.attention.leaves(iteration.story.id)):
+        if verdict.status == "transient" or not (self._is_over() or self.is_left):
             self.roster.could_not(self.agent, verdict.summary, verdict.retry_at)
 
     def _carry_out(self, made: Outcome, title: str = "") -> None:

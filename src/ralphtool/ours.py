@@ -49,6 +49,7 @@ class Ours:
     def __init__(self, root: str, change: str, session_id: str) -> None:
         self.folder = os.path.join(root, ".ralph")
         self.names = ("config.toml", *_HISTORY, f"standing/{change}.json", f"locks/{change}.lock")
+        self.change = change
         self.session_id = session_id
         self._known: dict[str, _Copy | None] = {}
         self._copies = files.private_path("ralph", f"kept-{session_id}", "record")
@@ -101,6 +102,8 @@ class Ours:
         """What an agent changed. It is put back, and what stood there is kept in a folder."""
         for name in ("", "standing", "questions", "steering", "runs", "locks"):
             make_plain(os.path.join(self.folder, name).rstrip("/"))
+        for name in ("questions/answered", f"steering/{self.change}"):
+            _clear_if_odd(os.path.join(self.folder, name))
         names = {**self._known, **({} if is_over else dict.fromkeys(self._all()))}
         changed = [name for name in names if self._differs(name)]
         if set(changed) & set(_HISTORY) and self._grew(prd_ids):
@@ -189,6 +192,12 @@ def make_plain(folder: str) -> None:
     if os.path.islink(folder) or (os.path.lexists(folder) and not os.path.isdir(folder)):
         os.unlink(folder)
     os.makedirs(folder, exist_ok=True)
+
+
+def _clear_if_odd(folder: str) -> None:
+    """A folder that is not there yet need not be there."""
+    if os.path.lexists(folder) and (os.path.islink(folder) or not os.path.isdir(folder)):
+        os.unlink(folder)
 
 
 def _version(path: str) -> tuple[int, ...] | None:

@@ -10,13 +10,14 @@ import os
 from typing import TYPE_CHECKING
 
 from ralphtool import files, project, quickjson
-from ralphtool.errors import CorruptState, InvalidValue
+from ralphtool.errors import CorruptState, InvalidValue, UnsafePath
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
 LONGEST = 16_000  # characters of an answer, or of anything else that a person tells an agent
+_MOST = 1 << 20  # bytes of a question with its answer
 _ANSWER = "## Answer"
 _HINT = (
     "<!-- Write below this line what the agent should know or do, and save: the story is taken up with your answer and "
@@ -63,32 +64,57 @@ def written(prd_id: str, fields: Mapping[str, str]) -> str:
 
 
 def answer(path: str) -> str | None:
-    """What a person answered; None while the question waits."""
-    try:
-        text = files.read(path).decode("utf-8", "replace")
-    except FileNotFoundError:
-        return None  # a `git clean` is no answer
-    before, hint, told = text.replace("\r\n", "\n").rpartition(_HINT)
+    """What a person answered; None while the question waits. A `git clean`, a link or a folder is no answer."""
+    text = _text(path)
+    if text is None:
+        return None
+    before, hint, told = _around_hint(text)
     if not hint:  # they have removed it
-        return told.rpartition(_ANSWER)[2].strip() or None
-    return f"{before.rpartition(_ANSWER)[2].strip()}\n{told.strip()}".strip() or None
+        return told.rpartition(_ANSWER)[2].strip()[:LONGEST] or None
+    return f"{before.rpartition(_ANSWER)[2].strip()}\n{told.strip()}".strip()[:LONGEST] or None
 
 
-def ask(path: str, text: str) -> None:
-    """Writes the question, unless it is there already and somebody may be answering it."""
+def _text(path: str) -> str | None:
+    """The file, if it is one of text: never through a link, which an agent may have put there."""
+    try:
+        fd = files.open_here(path)
+    except (OSError, UnsafePath):
+        return None
+    try:
+        data = files.read_at(fd, 0, _MOST)
+    finally:
+        os.close(fd)
+    return None if b"\0" in data else data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
+
+
+def _around_hint(text: str) -> tuple[str, str, str]:
+    """What stands before our hint, the hint, and what stands behind it. An editor may have broken its lines anew."""
+    start = text.rfind(_HINT[:20])
+    end = text.find("-->", start) + len("-->")
+    if start < 0 or end < start or text[start:end].split() != _HINT.split():
+        return "", "", text
+    return text[:start], text[start:end], text[end:]
+
+
+def ask(path: str, text: str) -> str | None:
+    """Writes the question, unless it is there already and somebody may be answering it.
+
+    Tells where something is now that stood there and is no answer to it.
+    """
     files.own_dir(os.path.dirname(path))
+    away = None
     if os.path.lexists(path):
-        asked = text.partition(_ANSWER)[0].encode("utf-8", "replace")
-        if files.read(path).replace(b"\r\n", b"\n").startswith(asked):
-            return
-        put_away(path)  # an earlier one, which was answered
+        if (_text(path) or "").startswith(text.partition(_ANSWER)[0]):
+            return None
+        away = put_away(path)
     files.create(path, text.encode("utf-8", "replace"), 0o644)
+    return away
 
 
-def put_away(path: str) -> None:
-    """Keeps an answered question among the answered ones."""
+def put_away(path: str) -> str | None:
+    """Keeps an answered question among the answered ones; tells where."""
     if not os.path.lexists(path):
-        return
+        return None
     folder, name = os.path.split(path)
     answered = os.path.join(folder, "answered")
     files.own_dir(answered)
@@ -97,6 +123,7 @@ def put_away(path: str) -> None:
         number += 1
     os.rename(path, place)
     files.sync_folder(place)
+    return place
 
 
 def turn(path: str) -> files.Locked:
@@ -140,10 +167,22 @@ def standing_of(root: str, change: str) -> dict[str, Any]:
         return {}
     except ValueError:
         raise _damaged(path) from None
-    stories = fields.get("stories", {}) if isinstance(fields, dict) else None
-    if not isinstance(stories, dict) or not all(isinstance(one, dict) for one in stories.values()):
+    if not (isinstance(fields, dict) and _is_sound(fields)):
         raise _damaged(path)
-    return dict(fields)
+    return fields
+
+
+def _is_sound(fields: dict[str, Any]) -> bool:
+    stories = fields.get("stories", {})
+    if not isinstance(stories, dict) or not all(isinstance(one, dict) for one in stories.values()):
+        return False
+    asked = [one.get("question") for one in stories.values()]
+    told = [one.get("told", []) for one in (fields, *stories.values())]
+    return all(one is None or isinstance(one, dict) for one in asked) and all(map(_are_texts, told))
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
 def _damaged(path: str) -> CorruptState:

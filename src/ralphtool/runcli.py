@@ -131,9 +131,8 @@ def _recover_ours(root: str) -> None:
     repository = Repository.find(root)
     if repository and (note := workspace.waiting(repository, root)) and locks.read_lock(root, note.change) is None:
         _recover_from(root, note.change, note.run)
-    for name in sorted(os.listdir(locks.locks_dir(root))) if os.path.isdir(locks.locks_dir(root)) else ():
-        change = name.removesuffix(".lock")
-        lock = locks.read_lock(root, change) if name.endswith(".lock") and project.is_name(change) else None
+    for change in locks.held(root):
+        lock = locks.read_lock(root, change)
         if lock is not None and lock.owner_died:
             _recover_from(root, change, lock.session_id)
 
@@ -204,18 +203,22 @@ class _Run:
         with _Signals(self), _Viewer(log.path, as_json=as_json):
             try:
                 result = self._work(history, log, notifier)
+                self._end(log, notifier, **structs.asdict(result))
             except (RalphError, OSError) as error:
                 self._end(log, notifier, result="unfinished", reason=str(error), stories=[], spent={}, next=[])
                 raise
-            self._end(log, notifier, **structs.asdict(result))
+            finally:
+                notifier.close()
         if not as_json:
             summary.show({"type": "run_ended", **structs.asdict(result)}, self.spec.change)
         return result
 
     def _end(self, log: events.Log, notifier: Notifier, **fields: Any) -> None:
         told = {name: fields[name] for name in ("result", "reason", "stories", "spent")}
-        troubles = [notifier.tell(event="run_ended", run=self.id, change=self.spec.change, **told), notifier.finish()]
-        for trouble in filter(None, troubles):
+        before = self.interrupts
+        not_told = notifier.tell(event="run_ended", run=self.id, change=self.spec.change, **told)
+        failed = notifier.finish(lambda: self.interrupts > before)
+        for trouble in filter(None, (not_told, failed)):
             log.note("notice", text=trouble)
         log.add("run_ended", **fields)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from ralphtool import files, project
+from ralphtool import files, project, steering
 from ralphtool.errors import CorruptState
 from ralphtool.history.records import Entry, Learning
 from ralphtool.recovery import Decision
@@ -72,6 +72,7 @@ class Baseline(Struct, frozen=True):
 
 
 class Standing(Struct, kw_only=True):
+    spec: str = ""  # the format, or the file, that holds the change
     stories: dict[str, StoryStanding] = {}
     outcome: Outcome | None = None
     baseline: Baseline | None = None
@@ -98,8 +99,8 @@ def load(root: str, change: str) -> Standing:
         return msgspec.json.decode(data, type=Standing)
     except msgspec.DecodeError as error:
         raise CorruptState(
-            f"{path} is damaged ({error}): remove it; branch and history tell what is done, and only the count "
-            "of attempts begins anew"
+            f"{path} is damaged ({error}): move it away. Branch and history tell what is done; the count of attempts, "
+            "what you told the agents, questions, skips and parts that were kept begin anew"
         ) from None
 
 
@@ -111,8 +112,6 @@ def save(root: str, change: str, standing: Standing) -> None:
 
 # --- what people say --------------------------------------------------------------------------------
 
-_MOST_TOLD = 20  # words of a person that are kept
-
 
 def heed(standing: Standing, said: Said) -> None:
     """Makes what a person said a part of where the change stands. What only the run itself can do is not done here."""
@@ -121,7 +120,7 @@ def heed(standing: Standing, said: Said) -> None:
     elif said.story is not None:
         _heed_for(standing.story(said.story), said)
     elif said.action == "guide":
-        standing.told = [*standing.told, said.text][-_MOST_TOLD:]
+        standing.told = [*standing.told, said.text][-steering.MOST_TOLD :]
     elif said.action == "forget":
         standing.told = []
         for state in standing.stories.values():
@@ -133,14 +132,14 @@ def _heed_for(state: StoryStanding, said: Said) -> None:
         case "forget":
             state.told = []
         case "guide":
-            state.told = [*state.told, said.text][-_MOST_TOLD:]
+            state.told = [*state.told, said.text][-steering.MOST_TOLD :]
         case "skip":
             state.question = None
             state.decision = Decision("skip", "", f"you skipped it{said.text and f': {said.text}'}")
         case "retry":
             begin_anew(state)
             state.decision = Decision("retry", "", "you gave it fresh attempts")
-            state.told = [*state.told, *filter(None, [said.text])][-_MOST_TOLD:]
+            state.told = [*state.told, *filter(None, [said.text])][-steering.MOST_TOLD :]
 
 
 def take_answer(state: StoryStanding, told: str) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from typing import TYPE_CHECKING
 
 import click
+import psutil
 
-from ralphtool import branch, changes, locks, project, questions, quickjson, specs, steering
-from ralphtool.errors import InvalidValue, RalphError, StoryNotFound, UsageError, shorten
+from ralphtool import branch, changes, locks, project, questions, quickjson, runs, specs, steering
+from ralphtool.errors import ChangeNotFound, InvalidValue, RalphError, StoryNotFound, UsageError, shorten
 from ralphtool.ui.terminal import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -29,8 +31,11 @@ _NAMED = click.argument("change", required=False, **changes.ARGUMENT)
 # --- what is meant ----------------------------------------------------------------------------------
 
 
-def _refuse_agents() -> None:
-    if os.environ.get("RALPH_TOKEN"):
+def _refuse_agents(root: str) -> None:
+    """Whoever runs below a run is its agent, whatever its environment says. What it writes itself nobody can refuse."""
+    owners = {lock.owner["pid"] for change in locks.held(root) if (lock := _runner(root, change)) and lock.owner}
+    above = {process.pid for process in psutil.Process().parents()} if owners else set()
+    if os.environ.get("RALPH_TOKEN") or owners & above:
         raise UsageError(
             "this is for the people who watch over a run: an agent that is stuck says so with "
             '`ralphtool agent observe blocker "what is missing"`'
@@ -44,28 +49,59 @@ def _runner(root: str, change: str) -> Lock | None:
 
 
 def _meant(root: str, change: str | None) -> str:
-    """The change that is named, else the only one that runs, else the only one there is."""
-    _refuse_agents()
-    if change is not None:
-        project.check_name(change, "a change's name")
-        known = changes.names(root)
-        if change not in known and not questions.standing_of(root, change):
-            raise InvalidValue(f"there is no change {change} here: `ralphtool list` shows the changes")
-        return change
-    running = [name for name in changes.names(root) if _runner(root, name)]
-    return running[0] if len(running) == 1 else changes.only(root)
+    """The change that is named, else the only one that runs, else the only one there is.
+
+    What runs is told by the locks: an agent may have moved its spec just now.
+    """
+    _refuse_agents(root)
+    if change is None:
+        running = [name for name in locks.held(root) if _runner(root, name)]
+        return running[0] if len(running) == 1 else changes.only(root)
+    project.check_name(change, "a change's name")
+    if not (_runner(root, change) or questions.standing_of(root, change) or change in changes.names(root)):
+        raise ChangeNotFound(f"there is no change {change} here: `ralphtool list` shows the changes")
+    return change
 
 
-def _story(root: str, change: str, name: str) -> tuple[Story, Sequence[Story]]:
+class _Story:
+    """What is known of a story here."""
+
+    def __init__(self, id: str, depends_on: Sequence[str], *, done: bool, optional: bool) -> None:
+        self.id = id
+        self.depends_on = depends_on
+        self.done = done
+        self.optional = optional
+
+
+def _story(root: str, change: str, name: str) -> tuple[_Story, Sequence[_Story]]:
     """The story of that id, or of that id in the history; and all of them."""
-    with branch.opened(root, change, None) as on_branch:
-        spec = on_branch or specs.open(root, change)
-        stories = spec.stories(locks.completed_tasks(root, change))
-        found = next((one for one in stories if name in (one.id, specs.prd_id(spec, one.id))), None)
+    stories = _stories(root, change)
+    found = next((one for id, one in stories if name in (one.id, id)), None)
     if found is None:
-        there = ", ".join(one.id for one in stories[:20])
+        there = ", ".join(one.id for _, one in stories[:20])
         raise StoryNotFound(f"{change} has no story {shorten(name)}: there are {there or 'none'}")
-    return found, stories
+    return found, [one for _, one in stories]
+
+
+def _stories(root: str, change: str) -> list[tuple[str, _Story]]:
+    """Every story with its id in the history: as the spec has it, or as the run began with it."""
+    ref = questions.standing_of(root, change).get("spec") or None
+    try:
+        with branch.opened(root, change, ref) as on_branch:
+            spec = on_branch or specs.open(root, change, ref)
+            found = spec.stories(locks.completed_tasks(root, change))
+            return [(specs.prd_id(spec, one.id), _known_story(one)) for one in found]
+    except RalphError:
+        if not _runner(root, change):
+            raise
+    run = runs.of_change(root, change)
+    rows = run.start.get("stories") if run else None
+    ids = [str(one["id"]) for one in rows if isinstance(one, dict) and "id" in one] if isinstance(rows, list) else []
+    return [(project.slug(f"{change}-{id}"), _Story(id, (), done=False, optional=False)) for id in ids]
+
+
+def _known_story(one: Story) -> _Story:
+    return _Story(one.id, one.depends_on, done=one.done, optional=one.optional)
 
 
 def _when(root: str, change: str) -> str:
@@ -74,7 +110,7 @@ def _when(root: str, change: str) -> str:
 
 def _text_of(words: Sequence[str]) -> str:
     text = " ".join(words)
-    return sys.stdin.read() if text == "-" else text
+    return sys.stdin.buffer.read().decode("utf-8", "replace") if text == "-" else text
 
 
 # --- questions --------------------------------------------------------------------------------------
@@ -92,7 +128,7 @@ def questions_command(change: str | None, as_json: bool) -> None:
       ralphtool questions --json | jq -r '.questions[].missing'
     """
     root = project.find()
-    found = questions.waiting(root, change and _known(change))
+    found = questions.waiting(root, change and _meant(root, change))
     if as_json:
         click.echo(quickjson.dumps({"questions": [one.as_dict() for one in found]}))
         return
@@ -100,11 +136,6 @@ def questions_command(change: str | None, as_json: bool) -> None:
         click.echo("Nothing waits for you.")
     for one in found:
         _show(one)
-
-
-def _known(change: str) -> str:
-    project.check_name(change, "a change's name")
-    return change
 
 
 def _show(one: Waiting) -> None:
@@ -155,17 +186,26 @@ def answer(story: str, text: Sequence[str], change: str | None) -> None:
       ralphtool answer 4 - < answer.txt
     """
     root = project.find()
-    _refuse_agents()
+    _refuse_agents(root)
     asked = _asked(root, story, change)
     told = _text_of(text) if text else _edited(asked)
     questions.reply(root, asked, told)
     click.echo(f"story {printable(asked.story)} goes on with your answer{_when(root, asked.change)}")
     if not _runner(root, asked.change):
-        click.echo(f"  ralphtool run {asked.change}")
+        click.echo(f"  {_run_again(root, asked.change)}")
+
+
+def _run_again(root: str, change: str) -> str:
+    """The command that runs a change: one whose file is not found by looking has to be named."""
+    ref = str(questions.standing_of(root, change).get("spec") or "")
+    file = ref.partition(":")[2]
+    return f"ralphtool run {change}" + (
+        f" --spec {shlex.quote(file)}" if file and change not in changes.names(root) else ""
+    )
 
 
 def _asked(root: str, story: str, change: str | None) -> Waiting:
-    waiting = questions.waiting(root, change and _known(change))
+    waiting = questions.waiting(root, change and _meant(root, change))
     found = [one for one in waiting if story in (one.story, one.prd_id)]
     if len(found) == 1:
         return found[0]
@@ -212,6 +252,8 @@ def guide(words: Sequence[str], clear: bool, change: str | None, as_json: bool) 
         return
     story, text = _story_and_text(words, clear=clear)
     id = _story(root, change, story)[0].id if story is not None else None
+    if not clear:
+        _check_room(root, change, id, text)
     steering.say(root, change, "forget" if clear else "guide", id, text)
     about = f"story {printable(id)}" if id else "all stories"
     click.echo(
@@ -228,6 +270,17 @@ def _story_and_text(words: Sequence[str], *, clear: bool) -> tuple[str | None, s
         raise UsageError('put the text in quotes: ralphtool guide STORY "what the agent should know"')
     text = _text_of(words[-1:])
     return (words[0] if len(words) == 2 else None), questions.checked(text)
+
+
+def _check_room(root: str, change: str, story: str | None, text: str) -> None:
+    if story is None and text in {one.id for _, one in _stories(root, change)}:
+        raise UsageError(f'say what story {text} should know as well: ralphtool guide {text} "…"')
+    if sum(one == story for one, _ in steering.told(root, change)) >= steering.MOST_TOLD:
+        about = f"story {story}" if story else "all stories"
+        command = f"ralphtool guide {story} --clear" if story else "ralphtool guide --clear"
+        raise InvalidValue(
+            f"{steering.MOST_TOLD} things are told for {about} already: take them back first ({command})"
+        )
 
 
 def _show_told(root: str, change: str, *, as_json: bool) -> None:
@@ -332,13 +385,14 @@ def skip(story: str, why: str, change: str | None) -> None:
     _decide("skip", story, why, change, _skipped)
 
 
-def _skipped(story: Story, stories: Sequence[Story]) -> str:
+def _skipped(story: _Story, stories: Sequence[_Story]) -> str:
     waiting = [one.id for one in stories if story.id in one.depends_on]
-    return f"story {story.id} is left out" + (f"; so these wait: {', '.join(waiting)}" if waiting else "")
+    so = f"; so these wait: {', '.join(waiting)}" if waiting else ""
+    return f"story {story.id} is left out{so}"
 
 
 def _decide(
-    action: Action, story: str, text: str, change: str | None, told: Callable[[Story, Sequence[Story]], str]
+    action: Action, story: str, text: str, change: str | None, told: Callable[[_Story, Sequence[_Story]], str]
 ) -> None:
     root = project.find()
     change = _meant(root, change)

@@ -12,12 +12,14 @@ import time
 from typing import TYPE_CHECKING, Literal
 
 from ralphtool import files, project, questions, quickjson, session
+from ralphtool.errors import UnsafePath
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
 Action = Literal["pause", "resume", "stop", "stop-after", "guide", "forget", "retry", "skip"]
 ACTIONS: tuple[Action, ...] = ("pause", "resume", "stop", "stop-after", "guide", "forget", "retry", "skip")
+MOST_TOLD = 20  # things that are told for a story, or for all, and kept
 _LONGEST = 200_000  # bytes: what is bigger was not written by us
 
 
@@ -51,8 +53,14 @@ def say(
     if not os.path.lexists(ignore):
         _make(ignore, b"*\n")
     told = {"action": action, "story": story, "text": text and questions.checked(text), "run": run, "at": session.now()}
-    name = f"{time.time_ns():020}-{os.urandom(4).hex()}.json"
+    name = f"{_moment(folder):020}-{os.urandom(4).hex()}.json"
     _make(os.path.join(folder, name), quickjson.dumps(told).encode() + b"\n")
+
+
+def _moment(folder: str) -> int:
+    """Later than all that was said before, whatever somebody did to the clock."""
+    said = [int(name[:20]) for name in os.listdir(folder) if name[:20].isdecimal() and name[20:21] == "-"]
+    return max([time.time_ns(), *(moment + 1 for moment in said)])
 
 
 def _make(path: str, data: bytes) -> None:
@@ -78,16 +86,24 @@ def heard(root: str, change: str, known: Collection[str] = ()) -> list[Said]:
 
 def _read(folder: str, name: str) -> Said | None:
     """What is no word of ours is left alone: whoever wrote it may know what it is."""
-    path = os.path.join(folder, name)
     try:
-        if os.lstat(path).st_size > _LONGEST:
-            return None
-        fields = quickjson.loads(files.read(path).decode())
+        fd = files.open_here(os.path.join(folder, name))
+    except (OSError, UnsafePath):
+        return None
+    try:
+        fields = quickjson.loads(files.read_at(fd, 0, _LONGEST).decode())
         action, story, text, run, at = (fields.get(key) for key in ("action", "story", "text", "run", "at"))
     except (OSError, ValueError, AttributeError, RecursionError):
         return None
+    finally:
+        os.close(fd)
     is_ours = action in ACTIONS and _is_text(story) and _is_text(run) and isinstance(text, str) and isinstance(at, str)
-    return Said(name, action, story, text, run, at) if is_ours else None
+    return Said(name, action, story and _clean(story), _clean(text), run, at) if is_ours else None
+
+
+def _clean(text: str) -> str:
+    """Fit to be written: somebody else may have made the file."""
+    return text.encode("utf-8", "replace").decode()[: questions.LONGEST]
 
 
 def _is_text(value: object) -> bool:
@@ -96,8 +112,10 @@ def _is_text(value: object) -> bool:
 
 def is_paused(root: str, change: str) -> bool:
     """Whether the change is paused, or will be as soon as its run takes the last word up."""
-    words = [one.action for one in heard(root, change) if one.action in ("pause", "resume")]
-    return words[-1] == "pause" if words else questions.standing_of(root, change).get("paused") is True
+    fields = questions.standing_of(root, change)
+    new = heard(root, change, fields.get("heeded") or ())
+    words = [one.action for one in new if one.action in ("pause", "resume")]
+    return words[-1] == "pause" if words else fields.get("paused") is True
 
 
 def told(root: str, change: str) -> list[tuple[str | None, str]]:
@@ -105,7 +123,7 @@ def told(root: str, change: str) -> list[tuple[str | None, str]]:
     fields = questions.standing_of(root, change)
     found: list[tuple[str | None, str]] = [(None, text) for text in fields.get("told") or ()]
     found += [(id, text) for id, one in fields.get("stories", {}).items() for text in one.get("told") or ()]
-    for one in heard(root, change):
+    for one in heard(root, change, fields.get("heeded") or ()):
         if one.action == "forget":
             found = [each for each in found if one.story is not None and each[0] != one.story]
         elif one.text and one.action in ("guide", "retry"):

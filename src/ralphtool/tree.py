@@ -228,6 +228,13 @@ class Tree:
             branch.write_out(self.repository, self.root, self.change, commit, folder, named)
         return commit is not None
 
+    @property
+    def needs_setup(self) -> bool:
+        return False
+
+    def was_set_up(self) -> None:
+        pass
+
     def disturbed(self) -> None:
         self._files = None
 

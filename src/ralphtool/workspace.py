@@ -45,6 +45,13 @@ class Workspace(Protocol):
         """
         ...
 
+    @property
+    def needs_setup(self) -> bool:
+        """Whether the set-up commands have never run to their end there."""
+        ...
+
+    def was_set_up(self) -> None: ...
+
     def disturbed(self) -> None:
         """Commands of ours have run since it was put into a state, and may have left files."""
         ...
@@ -103,6 +110,8 @@ class Workspace(Protocol):
 class Folder:
     """A project without git: nothing can be taken back, compared or kept."""
 
+    needs_setup = False
+
     branch: str | None = None
     tree: str | None = None
 
@@ -137,6 +146,9 @@ class Folder:
         return None
 
     def publish(self, attempt: str, commit: str | None, *, tree: str | None = None, story: str = "") -> None:
+        pass
+
+    def was_set_up(self) -> None:
         pass
 
     def checkpoints(self) -> dict[str, str]:
@@ -374,6 +386,19 @@ class Worktree(Tree):
         self.repository = repository
         self.repository.ensure_identity()
         self.internals = Internals(repository, self.ref, shared=True)
+
+    @property
+    def needs_setup(self) -> bool:
+        return not os.path.exists(self._mark)
+
+    def was_set_up(self) -> None:
+        """Git removes the mark together with the tree."""
+        with open(self._mark, "wb"):
+            pass
+
+    @property
+    def _mark(self) -> str:
+        return os.path.join(self.repository.gitdir, "ralph-is-set-up")
 
     def close(self) -> None:
         """The tree stays for the next run: it is filled, and set up."""

@@ -80,13 +80,12 @@ class Here:
         self.place = place
         self._secrets = secrets.values()
         self._rates: dict[str, float] = {}  # dollars for a token, as each agent told them last
-        self._is_set_up = not getattr(place.workspace, "is_new", False)
 
     def execute(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
         self._ensure_folders(assignment)
         if trouble := self.place.workspace.begin(assignment.kept):
             self.place.log.note("notice", text=trouble)
-        if assignment.fix or not self._is_set_up:
+        if assignment.fix or self.place.workspace.needs_setup:
             self._set_up(assignment, stop)
         baseline, before_seconds = self._baseline(assignment, stop)
         before = self._read_spec(assignment.story)
@@ -148,10 +147,12 @@ class Here:
             self.place.log.note(
                 "setup", command=command, ok=one.ok, exit_code=one.exit_code, seconds=one.seconds, log=log
             )
-            if not one.ok and not stop():
+            if one.why == "stopped" or stop():
+                return  # it is not set up, then
+            if not one.ok:
                 ending = one.why or f"exit status {one.exit_code}"
                 raise SetupFailed(f"the set-up command `{command}` failed ({ending}): mend it; its output is in {log}")
-        self._is_set_up = True
+        self.place.workspace.was_set_up()
         self._disturbed()
 
     def _gate_place(self, stop: Callable[[], bool]) -> gates.Place:
@@ -168,7 +169,9 @@ class Here:
         results = self._run_gates("before", assignment, None, stop)
         self._disturbed()
         self.place.workspace.begin(assignment.kept)
-        return gates.baseline(key, results), sum(one.seconds for one in results)
+        seconds = sum(one.seconds for one in results)
+        # A gate that was cut off tells nothing: taken for red, it could never be newly red.
+        return (None if _cut_off(results, assignment) else gates.baseline(key, results)), seconds
 
     def _disturbed(self) -> None:
         """Commands leave files behind that are nobody's work."""
@@ -410,8 +413,13 @@ class Here:
             red=tuple(gates.newly_red(results, before)),
             gates_ran=True,
             gate_seconds=report.gate_seconds + sum(one.seconds for one in results),
-            ending="stopped" if stop() else report.ending,
+            ending="stopped" if stop() or _cut_off(results, assignment) else report.ending,
         )
+
+
+def _cut_off(results: Sequence[gates.Result], assignment: Assignment) -> bool:
+    """Whether somebody stopped the gates before all of them had their say."""
+    return len(results) < len(assignment.gates) or any(one.why == "stopped" for one in results)
 
 
 def _advised(report: Report, runner: Runner) -> Report:

@@ -20,6 +20,9 @@ def show(plan: Plan, agents: Sequence[str], trouble: str) -> None:
     click.echo(f"{_bold(plan.change)}: what a run would do. Nothing is changed by this.")
     if plan.held_by:
         click.echo(click.style(f"It is held by {printable(plan.held_by)}, so a run would have to wait.", fg="yellow"))
+    if plan.paused:
+        told = f"It is paused: nothing is begun until `ralphtool resume {plan.change}`."
+        click.echo(click.style(printable(told), fg="yellow"))
     _part("Stories, in the order in which they would be begun", [_step(one, plan.first) for one in plan.steps])
     _part("Gates", list(plan.gates) or ["none: that a story is done would rest on its ticks and its diff alone"])
     _part("Agents", list(agents) or [trouble])

@@ -294,6 +294,8 @@ def _tell_steering(fields: Fields, name: str) -> Text:
         "pause": "you asked for a pause",
         "resume": "you let it go on",
         "stop": "you asked it to stop",
+        "stop-after": "you asked it to stop after this iteration",
+        "forget": f"you took back what you had said{f' to {about}' if about else ''}",
         "guide": f"you said to {about}" if about else "you said",
         "retry": f"you gave {about or 'a story'} fresh attempts",
         "skip": f"you left {about or 'a story'} out",

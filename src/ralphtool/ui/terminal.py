@@ -14,6 +14,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from ralphtool.changes import Overview
     from ralphtool.specs import Scenario, Spec, Story
 
 _BAR_WIDTH = 12
@@ -26,39 +27,6 @@ def printable(text: str) -> str:
 
 def printable_lines(text: str) -> str:
     return "\n".join(printable(line.rstrip("\r").expandtabs(4)) for line in text.split("\n"))
-
-
-class Overview:
-    """One change in a list. Counts are None where the spec could not be read; `problem` says why."""
-
-    def __init__(self, name: str, adapter: str, path: str, locked_by: str | None) -> None:
-        self.name = name
-        self.adapter = adapter
-        self.path = path
-        self.locked_by = locked_by
-        self.stories_total: int | None = None
-        self.stories_done: int | None = None
-        self.tasks_total: int | None = None
-        self.tasks_done: int | None = None
-        self.problem: str | None = None
-
-    def count(self, stories: Sequence[Story]) -> None:
-        self.stories_total = len(stories)
-        self.stories_done = sum(story.done for story in stories)
-        self.tasks_total = sum(len(story.tasks) for story in stories)
-        self.tasks_done = sum(story.tasks_done for story in stories)
-
-    def as_dict(self) -> dict[str, str | int | None]:
-        return {
-            "name": self.name,
-            "adapter": self.adapter,
-            "path": self.path,
-            "stories_total": self.stories_total,
-            "stories_done": self.stories_done,
-            "tasks_total": self.tasks_total,
-            "tasks_done": self.tasks_done,
-            "locked_by": self.locked_by,
-        }
 
 
 def show_changes(overviews: Sequence[Overview]) -> None:

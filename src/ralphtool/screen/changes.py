@@ -1,0 +1,134 @@
+"""The first page: which changes there are, how far each is, what goes on with it; and the last runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.text import Text
+from textual.binding import Binding
+from textual.widgets import OptionList, Static
+
+from ralphtool.errors import RalphError
+from ralphtool.screen import model
+from ralphtool.screen.page import Go, Page, Rows, row
+from ralphtool.ui.summary import duration, mark, money, one_line
+from ralphtool.ui.tables import bar, day, plural
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+
+    from ralphtool.runs import Run
+
+_OFTEN = 1.0  # seconds between two looks at whether anything has happened
+_STATES = {"running": "current", "paused": "waiting", "done": "done", "died": "failed", "unfinished": "open"}
+_NOTHING = (
+    'There are no changes here: `ralphtool new "…"` begins one.\n\n'
+    "ralphtool reads openspec/changes/<name>/, prd.json, specs/<feature>/tasks.md,\n"
+    "and checklists: fix_plan.md, PLAN.md, TODO.md."
+)
+
+
+class ChangesPage(Page, inherit_bindings=False):
+    """Enter opens a change, or one of the last runs."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("w", "watch", "Watch what runs"),
+        Binding("u", "look", "Look again"),
+        *Page.BINDINGS,
+    ]
+
+    def __init__(self, root: str) -> None:
+        super().__init__(root)
+        self._changes: list[model.Change] = []
+        self._runs: list[Run] = []
+        self._pulse: tuple[int, ...] = ()
+
+    def body(self) -> ComposeResult:
+        yield Static(id="nothing", markup=False)
+        yield Rows(id="changes", markup=False)
+        yield Rows(id="runs", markup=False)
+
+    def on_mount(self) -> None:
+        self.head("ralphtool", self.root)
+        self.query_one("#changes").border_title = "Changes"
+        self.query_one("#runs").border_title = "Runs"
+        self.query_one("#changes").focus()
+        self.set_interval(_OFTEN, self._feel)
+
+    def on_screen_resume(self) -> None:
+        self.action_look()
+
+    def _feel(self) -> None:
+        if self.is_current and model.pulse(self.root) != self._pulse:
+            self.action_look()
+
+    def action_look(self) -> None:
+        self.run_worker(self._look(), exclusive=True)
+
+    async def _look(self) -> None:
+        self._pulse = model.pulse(self.root)
+        found = await self.off_loop(lambda: (model.changes(self.root), model.recent(self.root)))
+        if isinstance(found, RalphError):
+            self.tell(str(found), wrong=True)
+            return
+        self._changes, self._runs = found
+        self._show("changes", [_change_row(one) for one in self._changes])
+        self._show("runs", [_run_row(one) for one in self._runs])
+        nothing = self.query_one("#nothing", Static)
+        nothing.display = not self._changes
+        nothing.update(_NOTHING)
+
+    def _show(self, id: str, rows: list[RenderableType]) -> None:
+        shown = self.query_one(f"#{id}", Rows)
+        shown.display = bool(rows)
+        shown.show(rows)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "back"  # there is nothing behind the first page
+
+    # --- opening
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        if event.option_list.id == "changes":
+            self.post_message(Go("change", self._changes[event.option_index]))
+        else:
+            self._open_run(self._runs[event.option_index])
+
+    def _open_run(self, run: Run) -> None:
+        self.post_message(Go("watch" if run.state in ("running", "paused") else "result", run))
+
+    def action_watch(self) -> None:
+        """Goes straight to what runs now."""
+        alive = [one for one in self._runs if one.state in ("running", "paused")]
+        if alive:
+            self.post_message(Go("watch", alive[0]))
+        else:
+            self.tell("nothing runs now: open a change and press r")
+
+
+def _change_row(one: model.Change) -> RenderableType:
+    style = {"current": "cyan", "waiting": "yellow"}.get(one.state, "dim")
+    name = Text.assemble(mark(one.state), " ", (one_line(one.name, 100), "bold"))
+    table = row(name, Text(one.told, style=style))
+    adapter = one_line(one.overview.adapter, 40) if one.overview.problem is None else ""
+    table.add_row(Text.assemble("  ", _progress(one)), Text(adapter, style="dim"))
+    return table
+
+
+def _progress(one: model.Change) -> Text:
+    view = one.overview
+    if view.problem is not None or view.tasks_total is None or view.tasks_done is None:
+        return Text(one_line(view.problem or "can't be read"), style="red")
+    told = f"{view.tasks_done} of {plural(view.tasks_total, 'task', 'tasks')}"
+    told += f", {view.stories_done} of {plural(view.stories_total or 0, 'story', 'stories')}"
+    return bar(view.tasks_done, view.tasks_total, "green", told)
+
+
+def _run_row(run: Run) -> RenderableType:
+    name = Text.assemble(mark(_STATES.get(run.state, "open")), " ", one_line(run.change, 100))
+    spent = [f"{run.stories_done}/{run.stories_total}", money(float(run.spent.get("cost") or 0)), run.state]
+    seconds = run.spent.get("seconds")
+    told = [day(one_line(run.began, 40)), duration(seconds) if seconds else "", *spent]
+    return row(name, Text("  ".join(filter(None, told)), style="dim"))
