@@ -162,7 +162,8 @@ def test_files_of_ours_that_are_damaged(well: Lab) -> None:
     by_name = {one["about"]: one for one in findings(result)}
     assert (by_name["memory"]["state"], by_name["memory"]["fixed"]) == ("warning", True)
     assert (by_name["standing"]["state"], by_name["standing"]["fixed"]) == ("wrong", False)
-    assert by_name["standing"]["mend"] == f"rm {well.root}/.ralph/standing/add-login.json"
+    path = f"{well.root}/.ralph/standing/add-login.json"
+    assert by_name["standing"]["mend"] == f"mv {path} {path}.damaged"
     assert by_name["history"]["state"] == "wrong"
     assert not (well.root / ".ralph/memory.index").exists()
     assert well.read(".ralph/progress.json") == "{", "what is not ours to judge is left as it is"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import select
@@ -123,6 +124,28 @@ def test_what_git_should_not_keep(bare: Bare, before: str | None, end: str) -> N
     assert [path for path in passing if not bare.ignored(f".ralph/{path}")] == []
     assert not any(bare.ignored(f".ralph/{path}") for path in ("config.toml", "progress.json", "prompts/task.md"))
     assert bare.run("init", "--json").json["gitignore"]["state"] == "fine"
+
+
+def test_what_is_kept_out_on_purpose_stays_out(bare: Bare) -> None:
+    bare.git("init", "--quiet")
+    bare.write(".gitignore", ".ralph/progress.json\n")
+    assert bare.run("init", "--yes").exit_code == 0
+    assert (bare.ignored(".ralph/progress.json"), bare.ignored(".ralph/config.toml")) == (True, False)
+    before = bare.read(".gitignore")
+    assert bare.run("init", "--yes").exit_code == 0
+    assert bare.read(".gitignore") == before
+
+
+def test_where_another_rule_wins_no_lines_are_added_again_and_again(bare: Bare) -> None:
+    bare.git("init", "--quiet")
+    bare.run("init", "--yes")
+    bare.write(".ralph/.gitignore", "!runs/\n!runs/*\n")
+    before = bare.read(".gitignore")
+    for _ in range(2):
+        told = json.loads(bare.run("doctor", "--fix", "--no-gates", "--json").stdout)["findings"]
+        [finding] = [one for one in told if ".gitignore" in one["text"]]
+        assert (finding["fixed"], "check-ignore" in finding["done"]) == (False, True)
+    assert bare.read(".gitignore") == before
 
 
 def test_git_that_ignores_everything_is_told(bare: Bare) -> None:

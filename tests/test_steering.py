@@ -14,6 +14,7 @@ from lab import DONE, PYTHON, Lab, kill, processes_with, wait_until
 from ralphtool import steering
 
 TWO = "## 1. First\n\n- [ ] 1.1 Make a\n\n## 2. Second\n\n- [ ] 2.1 Make b\n"
+ONE = TWO.partition("\n## 2")[0]
 THREE = f"{TWO}\n## 3. Third (depends on 2)\n\n- [ ] 3.1 Make c\n"
 HELD = [{"run": "touch {top}/began; while [ ! -e {top}/go ]; do sleep 0.05; done"}, *DONE]
 FAILS = [{"run": "true"}, {"say": "I give up"}]
@@ -138,6 +139,104 @@ def test_a_word_survives_the_death_of_the_run(busy: Any) -> None:
     assert list(lab.root.glob(".ralph/steering/*/*.json")) == []
 
 
+# --- at the wrong moment ----------------------------------------------------------------------------
+
+
+def slow_gate(lab: Lab, then: str) -> str:
+    """A gate that waits while the file `go` is missing, and then does something else."""
+    return f"sh -c 'touch {lab.tmp}/began; while [ ! -e {lab.tmp}/go ]; do sleep 0.05; done; {then}'"
+
+
+@pytest.mark.parametrize("words", [["stop"], ["skip", "1"]])
+def test_a_gate_that_was_cut_off_is_not_red_before_the_work(lab: Lab, words: list[str]) -> None:
+    lab.repository(TWO, checks=[slow_gate(lab, "test ! -e broken")])
+    lab.play(default=[{"run": "touch broken"}, {"tick": "all"}, {"complete": True}])
+    process = lab.start("--attempts", "1")
+    has_begun(lab)
+    assert lab.run(*words).exit_code == 0
+    assert wait_until(lambda: seen(lab, "verdict"), 60), "the iteration is over, and the gate was stopped"
+    went_on(lab)
+    ended(process)
+    assert lab.loop("--attempts", "1").exit_code == 1
+    assert lab.checkpoints() == [], "nothing is done that breaks the gate"
+    assert "completed" not in [status for _, status in lab.endings()]
+
+
+def test_a_set_up_that_was_cut_off_is_done_again(lab: Lab) -> None:
+    lab.repository(TWO, workspace="worktree", setup=[slow_gate(lab, "touch ready")])
+    lab.play(default=[{"run": "test -e ready", "must": True}, *DONE])
+    process = lab.start()
+    has_begun(lab)
+    lab.run("stop")
+    assert ended(process) == 130
+    went_on(lab)
+    assert lab.loop().exit_code == 0
+    assert [one["ok"] for one in seen(lab, "setup")] == [False, True]
+
+
+def test_a_word_is_heard_while_every_agent_rests(lab: Lab) -> None:
+    lab.repository(TWO)
+    limited = [{"error": "rate-limit", "text": "later", "reset_in": 600}]
+    lab.play({"story": "1", "steps": limited}, default=DONE)
+    process = lab.start("--max-iterations", "1")
+    kill(process) if not wait_until(lambda: process.poll() is not None, 60) else None
+    process = lab.start()
+    assert wait_until(lambda: seen(lab, "waiting"), 60)
+    lab.run("skip", "1")
+    lab.run("skip", "2")
+    assert ended(process) == 1, "nothing is left to wait for"
+
+
+def test_a_pause_keeps_no_run_that_has_nothing_left_to_do(busy: Any) -> None:
+    lab, process = busy
+    lab.run("skip", "2")
+    lab.run("pause")
+    assert wait_until(lambda: len(seen(lab, "steered")) == 2)
+    went_on(lab)
+    assert ended(process) == 1
+
+
+@pytest.mark.parametrize("harm", ["rm -rf openspec", "printf '\\377' > openspec/changes/add-login/tasks.md"])
+def test_a_run_whose_spec_is_gone_just_now_can_be_steered(lab: Lab, harm: str) -> None:
+    lab.repository(THREE)
+    harming = [{"run": harm}, *held(lab)]
+    lab.play({"story": "1", "attempt": 1, "steps": harming}, default=DONE)
+    process = lab.start()
+    has_begun(lab)
+    assert lab.run("guide", "2", "Prices are in cents").exit_code == 0
+    assert lab.run("skip", "3").exit_code == 0
+    assert wait_until(lambda: len(seen(lab, "steered")) == 2)
+    went_on(lab)
+    assert ended(process) == 1
+    assert lab.checkpoints() == ["1", "2"]
+    assert "A human says: Prices are in cents" in prompts(lab)[-1]
+
+
+def test_a_change_in_a_file_of_its_own_can_be_steered(lab: Lab) -> None:
+    lab.repository(TWO)
+    lab.write("docs/pay.md", "# Pay\n\n## One\n\n- [ ] a\n\n## Two\n\n- [ ] b\n")
+    lab.play({"story": "1", "attempt": 1, "steps": held(lab)}, default=DONE)
+    process = lab.start("pay", "--spec", "docs/pay.md")
+    has_begun(lab)
+    assert "story 2 is left out" in lab.run("skip", "2").stdout, "the one that runs is meant"
+    went_on(lab)
+    assert ended(process) == 1
+    assert "story 2 gets fresh attempts" in lab.run("retry", "2", "--change", "pay").stdout
+    assert lab.run("list", "--json").exit_code == 0
+    assert lab.loop("pay", "--spec", "docs/pay.md").exit_code == 0
+
+
+def test_more_retries_than_a_run_may_have_wait_for_the_next_one(busy: Any) -> None:
+    lab, process = busy
+    for number in range(4):
+        lab.run("retry", "3", f"hint {number}")
+    went_on(lab)
+    assert ended(process) == 0
+    assert any("the next run gives it more" in one["text"] for one in seen(lab, "notice"))
+    [word] = lab.root.glob(".ralph/steering/add-login/*.json")
+    assert "hint 3" in word.read_text()
+
+
 # --- answers ----------------------------------------------------------------------------------------
 
 
@@ -184,6 +283,53 @@ def test_retry_puts_a_question_away(lab: Lab) -> None:
     assert (lab.question().exists(), len(list(lab.root.glob(".ralph/questions/answered/*")))) == (False, 1)
 
 
+def test_an_answer_is_not_lost_by_a_retry_nor_by_an_agent_that_cleans_up(lab: Lab) -> None:
+    lab.repository(TWO)
+    cleaning = [{"run": f"while [ ! -e {lab.tmp}/go ]; do sleep 0.05; done; rm -rf .ralph/questions"}]
+    lab.play({"story": "1", "attempt": 1, "told": "fake key", "steps": DONE},
+             {"story": "1", "steps": BLOCKED}, {"story": "2", "steps": [*cleaning, *DONE]})  # fmt: skip
+    process = lab.start()
+    assert wait_until(lambda: seen(lab, "question"), 60)
+    lab.run("answer", "1", "Use the fake key.")
+    assert wait_until(lambda: seen(lab, "answered"))
+    lab.run("retry", "1", "and be quick")
+    assert wait_until(lambda: seen(lab, "steered"))
+    went_on(lab)
+    assert ended(process) == 0
+    told = next(text for text in prompts(lab) if "fake key" in text)
+    assert "A human says: and be quick" in told
+
+
+def test_a_link_in_the_place_of_a_question_is_no_answer(lab: Lab) -> None:
+    lab.repository(TWO)
+    (lab.tmp / "secret").write_text("## Answer\n\nthe secret\n")
+    lab.play({"story": "1", "steps": BLOCKED}, default=DONE)
+    assert lab.loop().exit_code == 1
+    lab.question().unlink()
+    lab.question().symlink_to(lab.tmp / "secret")
+    assert lab.loop().exit_code == 1
+    assert not any("the secret" in text for text in prompts(lab))
+    assert (lab.question().is_symlink(), (lab.tmp / "secret").exists()) == (False, True)
+    lab.question().unlink()
+    lab.question().mkdir()
+    assert lab.run("questions", "--json").json["questions"][0]["answer"] is None
+    assert lab.loop().exit_code == 1
+    assert any("was no answer" in one["text"] for one in seen(lab, "notice"))
+
+
+def test_an_answer_to_a_story_that_is_gone_ends_no_run_in_circles(lab: Lab) -> None:
+    lab.repository(TWO, wait_for_answers="1s")
+    lab.play({"story": "1", "steps": BLOCKED}, default=DONE)
+    assert lab.loop().exit_code == 1
+    lab.git("checkout", "--quiet", "ralph/add-login")
+    lab.openspec(TWO.partition("## 2")[2].join(("## 2", "")).replace("[ ]", "[x]"))
+    lab.git("commit", "--quiet", "--all", "--message=without the first")
+    lab.git("checkout", "--quiet", "main")
+    lab.run("answer", "1", "Never mind.")
+    assert lab.loop().exit_code == 0
+    assert len(seen(lab, "waiting")) == 1, "of the first run"
+
+
 # --- what can't be said -----------------------------------------------------------------------------
 
 
@@ -196,8 +342,10 @@ def test_retry_puts_a_question_away(lab: Lab) -> None:
         (["guide", "1", "two", "three"], "USAGE", "quotes"),
         (["guide", " "], "INVALID_VALUE", "nothing in it"),
         (["guide", "x" * 20_000], "INVALID_VALUE", "too long"),
+        (["guide", "2"], "USAGE", "say what story 2 should know"),
+        (["questions", "--change", "nothing"], "CHANGE_NOT_FOUND", "no change nothing"),
         (["guide", "x", "--change", "../evil"], "INVALID_NAME", "../evil"),
-        (["pause", "nothing"], "INVALID_VALUE", "no change nothing"),
+        (["pause", "nothing"], "CHANGE_NOT_FOUND", "no change nothing"),
         (["stop"], "INVALID_VALUE", "not running"),
         (["retry", "9"], "STORY_NOT_FOUND", "no story"),
         (["skip", "add-login-7"], "STORY_NOT_FOUND", "no story"),
@@ -218,6 +366,35 @@ def test_an_agent_can_not_steer_by_command(lab: Lab) -> None:
     assert not (lab.root / ".ralph/steering").exists()
 
 
+def test_an_agent_is_known_by_the_run_that_it_works_for(lab: Lab) -> None:
+    lab.repository(ONE)
+    steer = f"env -u RALPH_TOKEN -u RALPH_SESSION ralphtool guide 'ignore the tests' 2> {lab.tmp}/told"
+    lab.play(default=[{"run": steer}, *DONE])
+    assert lab.loop().exit_code == 0
+    assert "for the people" in (lab.tmp / "told").read_text()
+    assert seen(lab, "steered") == []
+
+
+def test_no_more_is_told_than_is_kept(lab: Lab) -> None:
+    lab.repository(ONE)
+    for number in range(steering.MOST_TOLD):
+        steering.say(str(lab.root), "add-login", "guide", None, f"hint {number}")
+    told = lab.run("guide", "one more")
+    assert (told.exit_code, "ralphtool guide --clear" in told.stderr) == (1, True)
+    assert lab.run("guide", "--clear").exit_code == 0
+    assert "told for all" in lab.run("guide", "one more").stdout
+
+
+def test_words_come_in_the_order_in_which_they_were_said_whatever_the_clock_says(tmp_path: Path) -> None:
+    (tmp_path / ".ralph").mkdir()
+    steering.say(str(tmp_path), "c", "pause")
+    [first] = (tmp_path / ".ralph/steering/c").iterdir()
+    first.rename(first.with_name(f"9{first.name[1:]}"))  # said by a clock that was far ahead
+    steering.say(str(tmp_path), "c", "resume")
+    assert [one.action for one in steering.heard(str(tmp_path), "c")] == ["pause", "resume"]
+    assert not steering.is_paused(str(tmp_path), "c")
+
+
 def test_what_is_no_word_of_ours_is_left_alone(lab: Lab) -> None:
     lab.repository(TWO)
     folder = lab.root / ".ralph/steering/add-login"
@@ -229,6 +406,7 @@ def test_what_is_no_word_of_ours_is_left_alone(lab: Lab) -> None:
     (folder / "5.json").mkdir()
     os.mkfifo(folder / "6.json")
     (folder / "7.json").write_text("9" * 300_000)
+    (folder / "9.json").write_text('{"action": "guide", "story": null, "text": "x\\ud800", "run": null, "at": ""}')
     (folder / "8.json").write_text('{"action": "skip", "story": 1, "text": "", "run": null, "at": ""}')
     lab.play(default=DONE)
     lab.run("skip", "2")

@@ -9,6 +9,7 @@ import importlib.util
 import os
 import platform
 import re
+import shlex
 import shutil
 import sqlite3
 import subprocess
@@ -207,13 +208,15 @@ def _ignoring(patient: Patient, repository: Repository) -> Iterator[Finding]:
             "git",
             f"{found.path} lets git commit files of .ralph that are of no use to others",
             "ralphtool init --yes",
-            partial(_ignore, found.path),
+            partial(_ignore, patient, repository, found),
         )
 
 
-def _ignore(path: str) -> str:
-    starting.ignore(path)
-    return f"lines for .ralph are in {path}"
+def _ignore(patient: Patient, repository: Repository, found: starting.Ignoring) -> str:
+    starting.ignore(found)
+    if starting.ignoring(repository, patient.root).state == "open":
+        raise InvalidValue(f"{found.path} has lines for .ralph, but another rule wins: `git check-ignore -v` names it")
+    return f"lines for .ralph are in {found.path}"
 
 
 def _worktrees(patient: Patient, repository: Repository) -> Iterator[Finding]:
@@ -224,7 +227,7 @@ def _worktrees(patient: Patient, repository: Repository) -> Iterator[Finding]:
         if f"refs/heads/ralph/{name}" not in known:
             path = os.path.join(place, name)
             text = f"{path} is a working tree of a change that has no branch any more"
-            yield _warning("git", text, f"git worktree remove --force {path}")
+            yield _warning("git", text, f"git worktree remove --force {shlex.quote(path)}")
     listed = repository.text("worktree", "list", "--porcelain")
     if any(line.startswith("prunable") for line in listed.split("\n")):
         text = "git knows working trees whose folders are gone"
@@ -493,7 +496,8 @@ def _standings(patient: Patient) -> Iterator[Finding]:
         try:
             standing.load(patient.root, change)
         except RalphError as error:
-            yield _wrong("standing", str(error), f"rm {standing.path_of(patient.root, change)}")
+            path = shlex.quote(standing.path_of(patient.root, change))
+            yield _wrong("standing", str(error), f"mv {path} {path}.damaged")
 
 
 def _memory(patient: Patient) -> Iterator[Finding]:
@@ -502,7 +506,7 @@ def _memory(patient: Patient) -> Iterator[Finding]:
         return
     if why := _not_a_database(path):
         text = f"{path} can't be used ({why}); it is only a cache, and is made again"
-        yield _warning("memory", text, f"rm {path}", partial(_remove_cache, path))
+        yield _warning("memory", text, f"rm {shlex.quote(path)}", partial(_remove_cache, path))
 
 
 def _not_a_database(path: str) -> str:

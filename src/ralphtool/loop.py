@@ -544,6 +544,10 @@ class Loop:
         advice += [
             {"say": f"see why story {row['id']} failed", "run": f"ralphtool explain {row['entry']}"} for row in failed
         ]
+        left_out = [row for row in rows if row["state"] == "skipped" and not row["optional"]]
+        advice += [
+            {"say": f"take story {row['id']} up again", "run": f"ralphtool retry {row['id']}"} for row in left_out
+        ]
         if not is_done:
             advice.append({"say": "go on", "run": f"ralphtool run {name}"})
         elif branch:

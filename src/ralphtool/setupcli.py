@@ -80,7 +80,7 @@ def _initialised(found: Found, agent: str | None, *, asks: bool, yes: bool) -> d
     adds = ignoring is not None and ignoring.state == "open" and (yes or (asks and _agrees(ignoring)))
     is_made = not is_there and starting.write_settings(found.root, starting.settings_text(found, chosen))
     if ignoring and adds:
-        starting.ignore(ignoring.path)
+        starting.ignore(ignoring)
     return {
         "root": found.root,
         "config": path,
@@ -103,14 +103,14 @@ def _chosen(installed: Sequence[str], *, asks: bool) -> str | None:
 
 def _agrees(ignoring: Ignoring) -> bool:
     _say(f"\nOf .ralph, only settings, history and prompts are worth a commit. Lines for {_near(ignoring.path)}:")
-    _say("\n".join(f"  {line}" for line in starting.IGNORED))
+    _say("\n".join(f"  {line}" for line in ignoring.lines))
     return click.confirm("Add them?", default=True)
 
 
 def _as_dict(ignoring: Ignoring | None, *, added: bool) -> dict[str, Any] | None:
     if ignoring is None:
         return None
-    return {"path": ignoring.path, "state": ignoring.state, "lines": list(starting.IGNORED), "added": added}
+    return {"path": ignoring.path, "state": ignoring.state, "lines": list(ignoring.lines), "added": added}
 
 
 def _next(found: Found, agent: str | None, *, is_there: bool) -> list[str]:

@@ -190,17 +190,18 @@ class Ignoring(Struct, frozen=True):
 
     state: str
     path: str  # of the .gitignore that is meant
+    lines: tuple[str, ...]  # that it lacks; what the user keeps out on purpose stays out
 
 
 def ignoring(repository: Repository, root: str) -> Ignoring:
     path = os.path.join(root, ".gitignore")
     prefix = os.path.relpath(os.path.join(os.path.realpath(root), ".ralph"), os.path.realpath(repository.top))
     ignored = _ignored(repository, [os.path.join(prefix, name) for name in (*_PASSING, *_LASTING)])
-    passing = [name for name in _PASSING if os.path.join(prefix, name) in ignored]
     lasting = [name for name in _LASTING if os.path.join(prefix, name) in ignored]
-    if len(passing) == len(_PASSING) and not lasting:
-        return Ignoring("fine", path)
-    return Ignoring("closed" if len(passing) == len(_PASSING) and len(lasting) == len(_LASTING) else "open", path)
+    if not all(os.path.join(prefix, name) in ignored for name in _PASSING):
+        kept_out = {f"!.ralph/{name.removesuffix('x')}" for name in lasting}
+        return Ignoring("open", path, tuple(line for line in IGNORED if line not in kept_out))
+    return Ignoring("closed" if len(lasting) == len(_LASTING) else "fine", path, ())
 
 
 def _ignored(repository: Repository, paths: Sequence[str]) -> set[str]:
@@ -210,21 +211,26 @@ def _ignored(repository: Repository, paths: Sequence[str]) -> set[str]:
     return {os.fsdecode(one) for one in told.split(b"\0") if one}
 
 
-def ignore(path: str) -> None:
-    """Adds our lines to a .gitignore, which may not be there yet."""
-    if not os.path.lexists(path):
+def ignore(found: Ignoring) -> None:
+    """Adds the lines that are lacking to a .gitignore, which may not be there yet."""
+    lines = [line.encode() for line in found.lines]
+    if not os.path.lexists(found.path):
         try:
-            files.create(path, b"".join(line.encode() + b"\n" for line in IGNORED), 0o644)
+            files.create(found.path, b"".join(line + b"\n" for line in lines), 0o644)
             return
         except FileExistsError:
             pass
-    files.rewrite(path, _with_our_lines)
+    files.rewrite(found.path, lambda data: _with_lines(data, lines))
 
 
-def _with_our_lines(data: bytes) -> bytes:
+def _with_lines(data: bytes, lines: Sequence[bytes]) -> bytes:
+    """Lines that stand there already, as they are wanted, are not added again."""
     end = b"\r\n" if b"\r\n" in data else b"\n"
+    there = [line for line in data.splitlines() if line in lines]
+    if there[-len(lines) :] == list(lines):
+        return data
     before = data if not data or data.endswith(b"\n") else data + end
-    return before + b"".join(line.encode() + end for line in IGNORED)
+    return before + b"".join(line + end for line in lines)
 
 
 def root_for(here: bool) -> str:

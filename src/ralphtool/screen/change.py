@@ -66,7 +66,8 @@ class ChangePage(Page, inherit_bindings=False):
         change = self.change
         found = await self.off_loop(lambda: model.book(self.root, change.name, change.ref))
         if isinstance(found, RalphError):
-            self.query_one("#words", Static).update(Text("\n".join(lines_of(str(found))), style="red"))
+            why = str(found).replace(f"{self.root}/", "")
+            self.query_one("#words", Static).update(Text("\n".join(lines_of(why)), style="red"))
             return
         self._book, self.change = found, found.change
         self._show_head()
