@@ -6,7 +6,7 @@ import os
 import time
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
@@ -14,6 +14,7 @@ from ralphtool import (
     analyzer,
     blockers,
     briefing,
+    conclusion,
     gates,
     judge,
     lifecycle,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from ralphtool.analyzer import LookBack
     from ralphtool.change import Change
+    from ralphtool.conclusion import Result
     from ralphtool.events import Log
     from ralphtool.executors import Executor
     from ralphtool.history.records import Entry, Observation
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
     from ralphtool.session import State
     from ralphtool.settings import Settings
     from ralphtool.specs import Story
-    from ralphtool.standing import Outcome, StoryStanding
+    from ralphtool.standing import Outcome
 
 _RECENT = 500  # entries in which a solved blocker is looked for
 _SHOWN_FILES = 200
@@ -73,16 +75,6 @@ class Parts(Struct, frozen=True, kw_only=True):
     log: Log
     stop: Callable[[], bool]
     notify: Callable[..., str] = _nobody  # tells somebody who is not there; returns what went wrong with that
-
-
-class Result(Struct, frozen=True, kw_only=True):
-    """How a run ended."""
-
-    result: Literal["done", "unfinished", "interrupted"]
-    reason: str
-    stories: list[dict[str, Any]]
-    spent: dict[str, float]
-    next: list[dict[str, str | None]]
 
 
 class Loop:
@@ -135,7 +127,7 @@ class Loop:
         lifecycle.drain(self.change.run, self._write_out)
         self.history.fold()
         self.knowledge.close()
-        return self._result()
+        return conclusion.conclude(self.change, self.budget, self.reason, is_stopped=self._is_stopped())
 
     # --- before an iteration --------------------------------------------------------------------
 
@@ -501,60 +493,6 @@ class Loop:
             workspace.publish("", commit, tree=taken.tree)
         notes.write(self.history, state, lambda story: specs.prd_id(spec, story))
 
-    def _result(self) -> Result:
-        stories = self.change.stories()
-        done = self.change.done(stories)
-        rows = [self._row(story, done) for story in stories]
-        is_done = all(row["state"] == "done" or row["optional"] for row in rows)
-        unfinished: Literal["interrupted", "unfinished"] = "interrupted" if self._is_stopped() else "unfinished"
-        return Result(
-            result="done" if is_done else unfinished,
-            reason="every story is done and proven" if is_done else self.reason,
-            stories=rows,
-            spent=self.budget.total.as_dict()
-            | {"seconds": round(self.budget.seconds, 3), "iterations": self.budget.iterations},
-            next=self._advice(rows, is_done=is_done),
-        )
-
-    def _row(self, story: Story, done: set[str]) -> dict[str, Any]:
-        state = self.change.standing.story(story.id)
-        is_open = story.id not in done
-        return {
-            "id": story.id,
-            "title": story.title,
-            "optional": story.optional,
-            "state": _state(state) if is_open else "done",
-            "attempts": state.attempts,
-            "why": state.decision.reason if state.decision and is_open else "",
-            "failure": state.guidance if is_open else "",
-            "entry": state.entry,
-            "question": questions.path_of(self.change.root, state.question.name) if state.question else None,
-            "commit": self.change.workspace.checkpoints().get(story.id),
-            **self.budget.on(story.id).as_dict(),
-        }
-
-    def _advice(self, rows: Sequence[dict[str, Any]], *, is_done: bool) -> list[dict[str, str | None]]:
-        name, branch = self.change.name, self.change.workspace.branch
-        asked = [row for row in rows if row["state"] == "waiting"]
-        failed = [row for row in rows if row["state"] == "failed"]
-        advice: list[dict[str, str | None]] = [
-            {"say": f"answer the question of story {row['id']}", "run": f'ralphtool answer {row["id"]} "…"'}
-            for row in asked
-        ]
-        advice += [
-            {"say": f"see why story {row['id']} failed", "run": f"ralphtool explain {row['entry']}"} for row in failed
-        ]
-        left_out = [row for row in rows if row["state"] == "skipped" and not row["optional"]]
-        advice += [
-            {"say": f"take story {row['id']} up again", "run": f"ralphtool retry {row['id']}"} for row in left_out
-        ]
-        if not is_done:
-            advice.append({"say": "go on", "run": f"ralphtool run {name}"})
-        elif branch:
-            advice.append({"say": "look at the work", "run": f"git log -p {branch}"})
-            advice.append({"say": "take it into your working tree", "run": f"ralphtool finish {name} --squash"})
-        return advice
-
 
 def _history_id(id: str) -> str | None:
     return None if id.startswith(NOTE) else id
@@ -569,14 +507,6 @@ def _why_not(report: Report) -> str:
 def _stop_at(settings: Settings, name: str) -> float | None:
     agent = settings.agents.get(name)
     return agent.stop_at if agent else None
-
-
-def _state(state: StoryStanding) -> str:
-    if state.question:
-        return "waiting"
-    if state.decision and state.decision.action == "skip":
-        return "skipped"
-    return "failed" if state.status in ("failed", "blocked") else "open"
 
 
 def _told(observation: Observation) -> str:

@@ -38,7 +38,7 @@ from ralphtool.executors.here import Here, Place
 from ralphtool.executors.surroundings import session_of_check
 from ralphtool.git import Repository
 from ralphtool.history import History
-from ralphtool.loop import Loop, Parts, Result
+from ralphtool.loop import Loop, Parts
 from ralphtool.notify import Notifier
 from ralphtool.ours import Ours
 from ralphtool.ui import live, plan, summary
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ralphtool.agents import Runner
+    from ralphtool.conclusion import Result
     from ralphtool.settings import Settings
     from ralphtool.specs import Spec
     from ralphtool.workspace import Workspace
