@@ -333,6 +333,11 @@ def test_an_empty_transcript(records: Records) -> None:
     assert records.events() == []
 
 
+def test_an_agent_that_says_nothing_but_its_final_message(records: Records) -> None:
+    records.add(line(type="end", ok=True, message="I am blocked."), agent="scripted")
+    assert records.events() == [{"kind": "message", "text": "I am blocked."}]
+
+
 def test_a_shell_is_told_the_entries(records: Records) -> None:
     records.add("", entry="add-login-1-1")
     records.add("", entry="add-login-2-1", number=2)

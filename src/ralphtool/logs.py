@@ -213,8 +213,14 @@ def events(iteration: Iteration, *, follow: bool = False) -> Iterator[Event]:
         elif len(held) < _HELD:
             held.append(event)
     if held is not None:
-        yield from plain(blocks(iteration))
+        yield from _last_word(reader) if reader.is_over else plain(blocks(iteration))
         yield from (event for event in held if not isinstance(event, Output))
+
+
+def _last_word(reader: Reader) -> Iterator[Event]:
+    """An agent may say nothing but its final message."""
+    if message := reader.end(0).message:
+        yield Message(message)
 
 
 def blocks(iteration: Iteration, name: str = TRANSCRIPT, goes_on: Callable[[], bool] | None = None) -> Iterator[bytes]:

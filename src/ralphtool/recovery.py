@@ -80,7 +80,8 @@ def _manual(verdict: Verdict, past: Past, policy: Policy) -> Decision | None:
     if verdict.status == "blocked" and past.blocker_is_real:
         return Decision("manual", verdict.blocker or "", f"the blocker is real: {past.blocker_check}")
     if past.attempts >= policy.attempts:
-        return Decision("manual", verdict.summary, f"{past.attempts} attempts did not complete it: a human is needed")
+        times = f"{past.attempts} attempt{'' if past.attempts == 1 else 's'}"
+        return Decision("manual", verdict.summary, f"{times} did not complete it: a human is needed")
     return None
 
 
