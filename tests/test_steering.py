@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import COMMAND, Ralph
+from faults import CHANGING, KILLED, Call, Command, Scene, Trial, injected, need_strace, traced
 from lab import DONE, PYTHON, Lab, kill, processes_with, wait_until
 
-from ralphtool import steering
+from ralphtool import questions, steering
 
 TWO = "## 1. First\n\n- [ ] 1.1 Make a\n\n## 2. Second\n\n- [ ] 2.1 Make b\n"
 ONE = TWO.partition("\n## 2")[0]
@@ -458,3 +460,70 @@ def test_a_notification_that_fails_is_told_and_harms_nothing(lab: Lab, command: 
     lab.play(default=DONE)
     assert lab.loop().exit_code == 0
     assert any(said in one["text"] for one in seen(lab, "notice"))
+
+
+# --- killed while it is said ------------------------------------------------------------------------
+
+
+class Spoken(Command):
+    """A command of a person's."""
+
+    def start(self, ralph: Ralph, *before: str, **more: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*before, COMMAND, *self.arguments],
+            cwd=ralph.root,
+            env={**ralph.env, **more},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+
+def asked(ralph: Ralph) -> None:
+    """A change whose first story waits for a human."""
+    ralph.openspec(TWO)
+    text = questions.written("add-login-1", {"What is missing": "a key"})
+    question = {"name": "add-login-1.md", "text": text, "title": "First"}
+    ralph.write(".ralph/standing/add-login.json", json.dumps({"stories": {"1": {"question": question}}}))
+    ralph.write(".ralph/questions/add-login-1.md", text)
+
+
+def killed(top: Path, judge: Any, *words: str) -> None:
+    """Kills a command when it enters each call that changes a file of ours, and lets the judge look."""
+    trial = Trial.prepare(top, asked, Spoken(words))
+    calls = trial.calls_on_files(CHANGING)
+    assert len(calls) > 5
+
+    def attempt(scene: Scene, call: Call) -> None:
+        ended = traced(scene.ralph, trial.command, *injected(call.name, call.number, "signal=KILL"))
+        assert ended.exit_code == KILLED
+        judge(scene)
+
+    trial.try_each(calls, attempt)
+    trial.assert_all_well()
+
+
+def test_a_word_is_said_whole_or_not_at_all(tmp_path: Path) -> None:
+    need_strace()
+
+    def judge(scene: Scene) -> None:
+        root = str(scene.ralph.root)
+        before = [one.text for one in steering.heard(root, "add-login")]
+        assert before in ([], ["Prices are in cents"])
+        assert scene.ralph.run("guide", "Once more").exit_code == 0
+        assert [one.text for one in steering.heard(root, "add-login")] == [*before, "Once more"]
+
+    killed(tmp_path, judge, "guide", "Prices are in cents")
+
+
+def test_an_answer_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    need_strace()
+
+    def judge(scene: Scene) -> None:
+        [one] = questions.waiting(str(scene.ralph.root))
+        assert one.answer in (None, "Use the fake key.")
+        assert scene.ralph.run("answer", "1", "Be quick.").exit_code == 0
+        [after] = questions.waiting(str(scene.ralph.root))
+        assert after.answer == "\n\n".join(filter(None, [one.answer, "Be quick."]))
+
+    killed(tmp_path, judge, "answer", "1", "Use the fake key.")
