@@ -212,7 +212,7 @@ def test_a_change_that_can_not_be_read_says_why(lab: Lab) -> None:
     async def act(pilot: Pilot[None]) -> None:
         await seen(pilot, "✗ add-login", "is there twice")
         await pilot.press("enter")
-        await seen(pilot, "give each task an id of its own")
+        await seen(pilot, "give each task")
 
     drive(lab.root, act)
 

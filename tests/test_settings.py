@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ralphtool import settings
 from ralphtool.errors import InvalidValue
-from ralphtool.settings import Agent, Memory, Price, Prompt, Run, Settings, Verify, Wrong
+from ralphtool.settings import Agent, Blockers, Memory, Notify, Price, Prompt, Run, Settings, Verify, Wrong
 
 PAGE = (Path(__file__).parent.parent / "docs/settings.md").read_text()
 
@@ -222,7 +222,8 @@ BAD = {
     # a table that is none
     "\n[runn]\nx = 1": "line 2: there is no table [runn]: did you mean [run]?",
     "[agent.x]": "line 1: there is no table [agent]: did you mean [agents]?",
-    "[xyzzy]": "line 1: there is no table [xyzzy]: there are run, verify, memory, prompt, agents.NAME, prices.MODEL",
+    "[xyzzy]": "line 1: there is no table [xyzzy]: there are run, verify, memory, prompt, blockers, notify, "
+    "agents.NAME, prices.MODEL",
     "\nrun = 3": "line 2: run must be a table, as in [run]",
     "[[run]]\n[[run]]": "line 1: run must be a table, as in [run]",
     "agents = ['claude']": "line 1: agents must hold tables, as in [agents.claude]: did you mean run.agents?",
@@ -444,6 +445,8 @@ def test_every_setting_is_described() -> None:
         "verify": Verify,
         "memory": Memory,
         "prompt": Prompt,
+        "blockers": Blockers,
+        "notify": Notify,
         "agents.NAME": Agent,
         "prices.MODEL": Price,
     }
