@@ -158,6 +158,13 @@ def test_a_wrong_command_line_is_exit_2(ralph: Ralph, arguments: list[str]) -> N
     assert "--help" in told.stderr
 
 
+def test_what_can_not_be_written_ends_no_command(project: Ralph) -> None:
+    assert project.run("--help", PYTHONIOENCODING="latin-1").exit_code == 0
+    for command in (["list"], ["runs"], ["questions"], ["--help"]):
+        told = subprocess.run(["sh", "-c", f"{COMMAND} {' '.join(command)} >&-"], cwd=project.root, env=project.env)
+        assert told.returncode == 0
+
+
 def test_version(ralph: Ralph) -> None:
     assert ralph.run("--version").stdout == f"ralphtool, version {__version__}\n"
 

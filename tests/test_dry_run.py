@@ -85,6 +85,13 @@ def test_nothing_is_changed(planned: Lab) -> None:
     assert (everything(planned.root), everything(planned.tmp)) == (before, made)
 
 
+def test_a_progress_txt_is_not_taken_over_yet(planned: Lab) -> None:
+    planned.write("progress.txt", "# Progress\n\n## Codebase Patterns\n- Use cents\n")
+    before = everything(planned.root)
+    assert planned.run("run", "--dry-run").exit_code == 0
+    assert everything(planned.root) == before
+
+
 def test_what_keeps_a_run_from_beginning_is_told(planned: Lab) -> None:
     planned.configure(agent="nobody")
     told = planned.run("run", "--dry-run")

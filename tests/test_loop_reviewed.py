@@ -18,8 +18,10 @@ from ralphtool.agents import End
 from ralphtool.change import Change
 from ralphtool.events import Log
 from ralphtool.executors import Assignment, Report
+from ralphtool.git import Repository
 from ralphtool.history import History
 from ralphtool.loop import Loop, Parts
+from ralphtool.ours import Ours
 from ralphtool.workspace import Folder
 
 Steps = list[dict[str, Any]]
@@ -462,3 +464,46 @@ def test_the_command_on_the_path_is_ours_for_everybody(lab: Lab, planted: str) -
     assert lab.checkpoints() == ["1", "2"]
     assert not (lab.home / "fooled").exists()
     assert (lab.home / "is").read_text().rstrip().endswith("ralphtool")
+
+
+# --- copies of our own files ------------------------------------------------------------------------
+
+
+def test_half_a_copy_is_never_put_back(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is killed while it copies our files leaves what the next one must not believe."""
+    monkeypatch.setenv("TMPDIR", str(lab.tmp))
+    lab.write(".ralph/progress.json", "the first version")
+    root, kept = str(lab.root), lab.tmp / "ralph/kept-run-1"
+    state = {"session_id": "run-1"}
+    Ours(root, "add-login", "run-1").remember(state)
+    lab.write(".ralph/progress.json", "the second, which an entry has made longer")
+    (kept / "copy-of-progress.json").write_text("")  # as far as the copying had come
+    assert Ours(root, "add-login", "run-1").recover() == []
+    assert lab.read(".ralph/progress.json") == "the second, which an entry has made longer"
+
+
+def test_a_copy_is_whole_or_the_one_before(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(lab.tmp))
+    lab.write(".ralph/progress.json", "the first version")
+    root, kept = str(lab.root), lab.tmp / "ralph/kept-run-1"
+    ours = Ours(root, "add-login", "run-1")
+    ours.remember({"session_id": "run-1"})
+    lab.write(".ralph/progress.json", "the second, which an entry has made longer")
+
+    def killed(source: str, target: str) -> None:
+        Path(target).write_text("")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ralphtool.ours.shutil.copyfile", killed)
+    with pytest.raises(KeyboardInterrupt):
+        ours.remember({"session_id": "run-1"})
+    assert (kept / "copy-of-progress.json").read_text() == "the first version"
+
+
+def test_a_ctrl_c_of_the_terminal_does_not_reach_our_git(lab: Lab) -> None:
+    """A terminal sends it to all of its foreground group: git would be cut off while it gives the files back."""
+    lab.repository(ONE)
+    repository = Repository.find(str(lab.root))
+    assert repository is not None
+    told = repository.run("-c", "alias.group=!cut -d' ' -f5 /proc/self/stat", "group")
+    assert int(told) != os.getpgrp()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Ralph
+from lab import Lab
 
 from ralphtool import skeleton, specs
 from ralphtool.errors import RalphError
@@ -73,6 +74,18 @@ def test_the_format_is_the_project_s(ralph: Ralph) -> None:
     assert skeleton.format_of(root) == "openspec"
     ralph.write(".ralph/config.toml", '[run]\nspec = "checklist:docs/plan.md"\n')
     assert skeleton.format_of(root) == "checklist"
+
+
+@pytest.mark.parametrize("format", skeleton.FORMATS)
+def test_examples_that_nobody_has_replaced_are_not_run(lab: Lab, format: str) -> None:
+    lab.configure()
+    lab.play()
+    assert lab.run("new", "Add login", "--format", format).exit_code == 0
+    told = lab.run("run")
+    assert (told.exit_code, "still has the examples" in told.stderr) == (1, True)
+    assert not (lab.root / ".ralph/runs").exists()
+    planned = lab.run("run", "--dry-run")
+    assert (planned.exit_code, "still has the examples" in planned.stdout) == (1, True)
 
 
 @pytest.mark.parametrize(

@@ -83,8 +83,15 @@ def begin(terminal: Terminal) -> None:
 def test_from_choosing_a_change_to_its_result(waiting: Lab, terminal: Terminal) -> None:
     begin(terminal)
     terminal("resize-window", "-x", "20", "-y", "5")
-    terminal.screen("too small (< 40x10)")
+    terminal.screen("too small: 40×10 at", "least")
     terminal("resize-window", "-x", "90", "-y", "30")
+    terminal.screen("here I am", "▸ 1. First", "x Stop")
+    [screen] = screens(waiting)
+    os.kill(screen, signal.SIGTERM)
+    terminal.screen("ready>")
+    assert terminal("display-message", "-p", "#{cursor_flag}#{alternate_on}").strip() == "10"
+    terminal.open()
+    terminal.press("w")
     terminal.screen("here I am", "▸ 1. First", "x Stop")
     (waiting.root.parent / "go").touch()
     terminal.screen("All 2 stories are done and proven.", "✓ 2. Second")

@@ -221,11 +221,13 @@ def test_a_change_in_a_file_of_its_own_can_be_steered(lab: Lab) -> None:
     process = lab.start("pay", "--spec", "docs/pay.md")
     has_begun(lab)
     assert "story 2 is left out" in lab.run("skip", "2").stdout, "the one that runs is meant"
+    assert "wait aside until the run of pay" in lab.run("list").stdout or "waits aside" in lab.run("list").stdout
     went_on(lab)
     assert ended(process) == 1
     assert "story 2 gets fresh attempts" in lab.run("retry", "2", "--change", "pay").stdout
     assert lab.run("list", "--json").exit_code == 0
-    assert lab.loop("pay", "--spec", "docs/pay.md").exit_code == 0
+    assert lab.run("attempts", "pay").exit_code == 0
+    assert lab.loop("--spec", "docs/pay.md").exit_code == 0, "a file names its change"
 
 
 def test_more_retries_than_a_run_may_have_wait_for_the_next_one(busy: Any) -> None:
@@ -273,6 +275,22 @@ def test_an_answer_waits_for_the_next_run(lab: Lab) -> None:
     assert lab.run("questions", "--json").json["questions"][0]["answer"] == "Use the\nfake key."
     assert "answered, and not taken up yet" in lab.run("questions").stdout
     assert lab.loop().exit_code == 0
+
+
+def test_a_story_that_was_answered_and_then_cut_off_is_open(lab: Lab) -> None:
+    lab.repository(ONE)
+    lab.play({"story": "1", "told": "fake key", "steps": held(lab)}, {"story": "1", "steps": BLOCKED})
+    assert lab.loop().exit_code == 1
+    lab.run("answer", "1", "Use the fake key.")
+    process = lab.start()
+    has_begun(lab)
+    lab.run("stop")
+    assert ended(process) == 130
+    [row] = seen(lab, "run_ended")[-1]["stories"]
+    assert (row["state"], row["why"]) == ("open", "you answered: it is taken up with that")
+    went_on(lab)
+    assert lab.loop().exit_code == 0
+    assert seen(lab, "run_ended")[-1]["stories"][0]["attempts"] == 1
 
 
 def test_retry_puts_a_question_away(lab: Lab) -> None:

@@ -231,6 +231,12 @@ def test_a_follower_begins_anew_with_another_record(tmp_path: Path) -> None:
     assert not follower.is_behind
 
 
+def test_a_line_that_is_not_utf_8_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(b'{"type":"notice","text":"f\xfcr dich"}\n{"type":"notice","text":"yes"}\n')
+    assert [one["text"] for one in Reader(str(path)).new()] == ["yes"]
+
+
 @pytest.mark.parametrize("what", ["nothing", "empty", "directory", "fifo", "link", "zeros"])
 def test_what_is_no_record_has_no_events(tmp_path: Path, what: str) -> None:
     path = tmp_path / "events.jsonl"
@@ -384,7 +390,11 @@ def test_a_run_that_is_not_there(project: Ralph) -> None:
     put(project.root, ID, started())
     failed = project.run("watch", "--json", "nope")
     assert (failed.exit_code, failed.code) == (1, "INVALID_VALUE")
-    assert project.run("watch", "--speed", "-1").exit_code == 2
+    for speed in ("-1", "nan", "1e7"):
+        assert "is not between 0 and 1,000,000" in project.run("watch", "--speed", speed).stderr
+    told = project.run("watch", "--help").stdout
+    assert "watch [OPTIONS] [RUN]" in told
+    assert "x<=" not in told
 
 
 def test_a_run_that_died_says_what_to_do(project: Ralph) -> None:

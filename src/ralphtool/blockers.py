@@ -35,6 +35,12 @@ _QUOTED = re.compile(r"[`'\"]([^`'\"\n]{1,200})[`'\"]")
 _PATH = re.compile(
     r"(?<![\w/.-])(?:~|\.{1,2})?/?(?:[\w.-]+/)+[\w-]*\.\w+|(?<![\w/.-])(?:[\w-]+\.(?:json|toml|ya?ml|env|pem|key|csv|sql|txt|md)|\.env(?:\.\w+)?)\b"
 )
+_FILE = re.compile(
+    r"\b(?:file|folder|directory)\s+(?:named\s+|called\s+)?[`'\"]([\w.-]{1,100})[`'\"]"
+    r"|\b(?:file|folder|directory)\s+([\w.-]{1,100})\s+(?:is|was|does|did)\b"
+    r"|\b(?-i:([A-Z]\w*file))\b",
+    re.IGNORECASE,
+)
 _KIND = r"(?:command|program|binary|tool|executable)"
 _COMMAND = re.compile(
     rf"{_KIND}\s+[`'\"]([A-Za-z0-9][\w.+-]*)[`'\"]"
@@ -46,6 +52,7 @@ _COMMAND = re.compile(
 _PORT = re.compile(r"\bports?\s+(\d{2,5})\b|\b(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\]):(\d{2,5})\b", re.IGNORECASE)
 _TAKEN = re.compile(r"\b(?:in use|taken|occupied|busy|allocated|already bound|EADDRINUSE)\b", re.IGNORECASE)
 _KNOCK = 1.0  # seconds
+_NO_FILES = ("file", "it", "there", "that", "this", "which")
 _NOTHING = "it names nothing that can be looked up"
 _LONGEST = 10_000
 _LONGEST_ANSWER = 500
@@ -153,7 +160,8 @@ def _found(pattern: re.Pattern[str], text: str) -> list[str]:
 def _paths(text: str) -> list[str]:
     quoted = [one for one in _QUOTED.findall(text) if "/" in one and " " not in one and "://" not in one]
     plain = [one for one in _PATH.findall(text) if "://" not in one]
-    return list(dict.fromkeys([*quoted, *plain]))[:20]
+    named = [one for one in _found(_FILE, text) if one.lower() not in _NO_FILES]
+    return list(dict.fromkeys([*quoted, *plain, *named]))[:20]
 
 
 def _ports(text: str) -> list[str]:

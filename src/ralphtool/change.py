@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import tempfile
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -54,6 +55,16 @@ class Change:
 
     def prd_id(self, story: str) -> str:
         return specs.prd_id(self.spec, story)
+
+    def has_others(self) -> bool:
+        """Whether there are other changes, so that this one has to be named."""
+        return any(place.change != self.name for place in specs.find_all(self.workspace.root))
+
+    def spec_flag(self) -> str:
+        """What a command line has to say so that it finds the change; empty where looking is enough."""
+        file = self.ref.partition(":")[2]
+        is_found = any(place.change == self.name for place in specs.find_all(self.workspace.root))
+        return "" if is_found or not file else f" --spec {shlex.quote(file)}"
 
     def save(self) -> None:
         standing.save(self.root, self.name, self.standing)

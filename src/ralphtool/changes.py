@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
-from ralphtool import branch, locks, project, specs
+from ralphtool import branch, files, locks, project, quickjson, specs
 from ralphtool.errors import ChangeNotFound, RalphError, UsageError, from_os_error
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def _complete(context: click.Context, parameter: click.Parameter, incomplete: st
 
 
 ARGUMENT: dict[str, Any] = {"shell_complete": _complete, "metavar": "CHANGE"}
+OPTIONAL: dict[str, Any] = {"shell_complete": _complete, "metavar": "[CHANGE]", "required": False}
 
 
 def names(root: str) -> list[str]:
@@ -40,7 +42,7 @@ def only(root: str) -> str:
         return found[0]
     if not found:
         raise ChangeNotFound("there is no change here: `ralphtool list` tells where ralphtool looks for them")
-    raise UsageError(f"there are several changes, so name one: {', '.join(found)}")
+    raise UsageError(f"there are several changes, so name one (or say --change NAME): {', '.join(found)}")
 
 
 # --- how far they are -------------------------------------------------------------------------------
@@ -101,4 +103,15 @@ def overview(root: str, place: Place, branches: Branches) -> Overview:
         one.problem = str(error)
     except OSError as error:
         one.problem = str(from_os_error(error))
+    if one.problem and (running := aside_for(root)) not in (None, place.change):
+        one.problem = f"its files are not committed, and wait aside until the run of {running} is over"
     return one
+
+
+def aside_for(root: str) -> str | None:
+    """The change whose run uses the user's tree now: what is not committed waits aside meanwhile."""
+    try:
+        note = quickjson.loads(files.read(os.path.join(root, ".git", "ralph", "away.json")).decode())
+        return str(note["change"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return None

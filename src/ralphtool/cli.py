@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str]) -> int:
     """Runs one command; every ending becomes a message and an exit code, here."""
+    _prepare_output()
     try:
         result = cli.main(list(arguments), prog_name="ralphtool", standalone_mode=False)
         return result if isinstance(result, int) else 0
@@ -39,6 +40,16 @@ def main(arguments: Sequence[str]) -> int:
 
         click.echo(f"Error: {bugs.report(error, list(arguments))}", err=True)
         return 3
+
+
+def _prepare_output() -> None:
+    """What can't be written (a letter that the locale lacks, anything at all) ends no command."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (for as long as we live)
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _fail(error: RalphError, arguments: Sequence[str]) -> int:
@@ -135,8 +146,8 @@ def cli(context: click.Context) -> None:
     \b
     Examples:
       ralphtool init                 sets a project up
-      ralphtool new "Add a login"    begins a change; `ralphtool list` shows them all
-      ralphtool run add-login        runs the agent until every story is done and proven
+      ralphtool new "Add login"      begins a change; `ralphtool list` shows them all
+      ralphtool run                  runs the agent until every story is done and proven
       ralphtool watch                looks on, from any terminal
       ralphtool questions            what waits for you; `ralphtool answer 4 "…"` answers
       ralphtool report               what a run came to
@@ -173,11 +184,15 @@ def list_changes(as_json: bool) -> None:
       ralphtool list
       ralphtool list --json | jq '.changes[] | select(.tasks_done < .tasks_total) | .name'
     """
-    overviews = changes.overviews(project.find())
+    root = project.find()
+    overviews = changes.overviews(root)
     if as_json:
         click.echo(quickjson.dumps({"changes": [one.as_dict() for one in overviews]}))
     else:
         terminal.show_changes(overviews)
+        if running := changes.aside_for(root):
+            told = f"What you have not committed waits aside until the run of {running} is over: it is not listed here."
+            click.echo(click.style(told, dim=True))
     for one in overviews:
         if one.problem and as_json:
             click.echo(f"Warning: {terminal.printable(one.problem)}", err=True)
@@ -237,7 +252,7 @@ def _story(story: specs.Story) -> dict[str, Any]:
 
 
 @cli.command("learnings")
-@click.argument("change", required=False, **changes.ARGUMENT)
+@click.argument("change", **changes.OPTIONAL)
 @_JSON
 def show_learnings(change: str | None, as_json: bool) -> None:
     """Show the learnings file of a change: where it is, and what agents wrote in it.

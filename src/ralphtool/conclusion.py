@@ -52,7 +52,7 @@ def _row(change: Change, budget: Budget, story: Story, *, is_open: bool) -> Row:
         "title": story.title,
         "optional": story.optional,
         "state": _state(state) if is_open else "done",
-        "attempts": state.attempts,
+        "attempts": state.attempts + (not is_open and state.status == "completed"),
         "why": state.decision.reason if state.decision and is_open else "",
         "failure": state.guidance if is_open else "",
         "entry": state.entry,
@@ -67,28 +67,30 @@ def _state(state: StoryStanding) -> str:
         return "waiting"
     if state.decision and state.decision.action == "skip":
         return "skipped"
-    return "failed" if state.status in ("failed", "blocked") else "open"
+    # What failed before a human gave it fresh attempts is past.
+    return "failed" if state.status in ("failed", "blocked") and state.attempts else "open"
 
 
 def _advice(change: Change, rows: Sequence[Row], *, is_done: bool) -> Iterator[Step]:
     branch = change.workspace.branch
+    named = f" --change {change.name}" if change.has_others() else ""
     for row in rows:
-        if step := _about(row):
+        if step := _about(row, named):
             yield step
     if not is_done:
-        yield {"say": "go on", "run": f"ralphtool run {change.name}"}
+        yield {"say": "go on", "run": f"ralphtool run {change.name}{change.spec_flag()}"}
     elif branch:
-        yield {"say": "look at the work", "run": f"git log -p {branch}"}
+        yield {"say": "look at the work", "run": f"git log -p HEAD..{branch}"}
         yield {"say": "take it into your working tree", "run": f"ralphtool finish {change.name} --squash"}
 
 
-def _about(row: Row) -> Step | None:
+def _about(row: Row, named: str) -> Step | None:
     """What can be done about one story."""
     id = row["id"]
     if row["state"] == "waiting":
-        return {"say": f"answer the question of story {id}", "run": f'ralphtool answer {id} "…"'}
+        return {"say": f"answer the question of story {id}", "run": f'ralphtool answer {id} "…"{named}'}
     if row["state"] == "failed":
         return {"say": f"see why story {id} failed", "run": f"ralphtool explain {row['entry']}"}
     if row["state"] == "skipped" and not row["optional"]:
-        return {"say": f"take story {id} up again", "run": f"ralphtool retry {id}"}
+        return {"say": f"take story {id} up again", "run": f"ralphtool retry {id}{named}"}
     return None

@@ -129,7 +129,7 @@ def _step(story: Story, stories: Sequence[Story], stands: Standing, done: set[st
 
 
 def _prompt(root: str, spec: Spec, story: Story, stands: Standing, settings: Settings, gates: Sequence[str]) -> Prompt:
-    history = History(root)
+    history = History.only_read(root)
     before = analyzer.look_back(history, specs.prd_id(spec, story.id))
     with tempfile.TemporaryDirectory(prefix="ralph-") as folder:
         story = _as_kept(root, spec, story, stands, folder)

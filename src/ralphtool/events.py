@@ -163,6 +163,6 @@ def decoded(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
 def _event(line: bytes) -> dict[str, Any] | None:
     try:
         event = _DECODER.decode(line)
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):  # also of msgspec, and of what is not UTF-8
         return None
     return event if isinstance(event.get("type"), str) else None

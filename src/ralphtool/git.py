@@ -66,7 +66,9 @@ class Repository:
         """The repository around a folder; None if there is none, or no git."""
         command = ["git", "rev-parse", "--show-toplevel", "--absolute-git-dir", "--git-common-dir"]
         try:
-            done = subprocess.run(command, cwd=folder, env=_environment(), capture_output=True, check=False)
+            done = subprocess.run(
+                command, cwd=folder, env=_environment(), capture_output=True, check=False, process_group=0
+            )
         except FileNotFoundError:
             return None
         if done.returncode:
@@ -94,6 +96,7 @@ class Repository:
             capture_output=True,
             check=False,
             pass_fds=self.held,
+            process_group=0,  # a Ctrl-C of the terminal is for us to answer: git finishes what it does
         )
         if done.returncode and check:
             said = done.stderr.decode("utf-8", "replace").strip() or f"exit status {done.returncode}"

@@ -127,8 +127,9 @@ def free(root: str, change: str) -> "Lock | None":
     """The abandoned lock that is there, if any; ChangeLocked for one that is held."""
     lock = locks.read_lock(root, change)
     if lock is not None and not lock.abandoned:
+        way = "`ralphtool watch` shows it, `ralphtool stop` ends it" if lock.owner else "wait for its flush"
         raise ChangeLocked(
-            f"{change} is held by {lock.describe()}: wait for its flush, or if it is dead, `ralphtool unlock {change}`"
+            f"{change} is held by {lock.describe()}: {way}, or if it is dead, `ralphtool unlock {change}`"
         )
     return lock
 

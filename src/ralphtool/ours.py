@@ -79,7 +79,9 @@ class Ours:
             self._known[name] = None
         elif known is None or known.version != version:
             files.make_private_folders(self._copies)
-            shutil.copyfile(path, self._copy(name))
+            # In one step: half a copy would be put back by the run after a kill.
+            shutil.copyfile(path, f"{self._copy(name)}.new")
+            os.replace(f"{self._copy(name)}.new", self._copy(name))
             self._known[name] = _Copy(version, os.stat(path).st_mode & 0o777)
 
     def _copy(self, name: str) -> str:
@@ -92,9 +94,17 @@ class Ours:
         except (FileNotFoundError, msgspec.DecodeError):
             return []
         self._forget_own()
+        self._known = {name: one for name, one in self._known.items() if one is None or self._is_whole(name, one)}
         found = self.touched(os.path.join(self.folder, "runs", self.session_id, "touched"), (), is_over=True)
         self.forget()
         return found
+
+    def _is_whole(self, name: str, known: _Copy) -> bool:
+        """Whether there is a copy of the version that is written down. No agent had begun when it was not made yet."""
+        try:
+            return os.path.getsize(self._copy(name)) == known.version[1]
+        except (OSError, IndexError):
+            return False
 
     # --- afterwards -----------------------------------------------------------------------------
 

@@ -201,6 +201,8 @@ def _stand(change: Change, iteration: Iteration, made: Outcome) -> None:
     state.question = made.question
     if iteration.is_kept:
         _keep(change, iteration, state, made)
+    if iteration.is_done:
+        state.answer, state.told = "", []
     if decision.action == "fix-state":
         state.kept, state.completed = None, []
         change.restore_ticks()

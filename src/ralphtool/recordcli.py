@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ralphtool import changes, events, finish, lifecycle, logs, process, project, quickjson, specs, workspace
+from ralphtool import changes, events, finish, lifecycle, logs, process, project, questions, quickjson, specs, workspace
 from ralphtool.branch import BRANCHES
 from ralphtool.errors import ChangeNotFound, InvalidValue, UsageError, shorten
 from ralphtool.git import GitError, Repository
@@ -168,7 +168,7 @@ def _section(title: str, lines: list[str]) -> list[str]:
 
 
 @click.command()
-@click.argument("change", required=False, **changes.ARGUMENT)
+@click.argument("change", **changes.OPTIONAL)
 @_JSON
 def attempts(change: str | None, as_json: bool) -> None:
     """List the attempts that are kept, with the commit of each.
@@ -193,7 +193,7 @@ def attempts(change: str | None, as_json: bool) -> None:
 
 
 def _prd_ids(root: str, change: str) -> set[str]:
-    spec = specs.open(root, change)
+    spec = specs.open(root, change, questions.standing_of(root, change).get("spec") or None)
     return {specs.prd_id(spec, story.id) for story in spec.stories()}
 
 
@@ -221,7 +221,7 @@ def diff(entry: str, stat: bool) -> int:
 
 
 @click.command("finish")
-@click.argument("change", required=False, **changes.ARGUMENT)
+@click.argument("change", **changes.OPTIONAL)
 @click.option(
     "--squash", is_flag=True, help="Put all of its work into your working tree, uncommitted, and end the branch."
 )

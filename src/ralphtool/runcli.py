@@ -26,12 +26,14 @@ from ralphtool import (
     project,
     quickjson,
     secrets,
+    skeleton,
     specs,
     standing,
     verify,
     workspace,
 )
 from ralphtool import settings as settings_module
+from ralphtool.branch import BRANCHES, FINISHED
 from ralphtool.change import Change
 from ralphtool.errors import InvalidValue, RalphError, SpecError, UsageError, shorten
 from ralphtool.executors.here import Here, Place
@@ -73,7 +75,7 @@ def _settings_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command()
-@click.argument("change", required=False, **changes.ARGUMENT)
+@click.argument("change", **changes.OPTIONAL)
 @click.option("--spec", metavar="FORMAT", help="The format, or the Markdown file, that holds the change.")
 @click.option(
     "--agent-command", metavar="COMMAND", help="The agent, as it would be typed: the prompt comes on its stdin."
@@ -101,7 +103,13 @@ def run(
     if not dry_run:
         _recover_ours(root)
     loaded = settings_module.load(root, flags)
-    found = specs.open(root, change or changes.only(root), specs.ref_of(root, spec))
+    ref = specs.ref_of(root, spec)
+    found = specs.open(root, change or specs.change_of(ref) or changes.only(root), ref)
+    if not dry_run:
+        skeleton.refuse_untouched(found)
+    if _is_finished(root, found):
+        click.echo(f"{found.change} is done and finished: nothing is left to run.")
+        return 0
     for agent in loaded.agents.values():
         secrets.know(agent.env)
     if dry_run:
@@ -111,20 +119,32 @@ def run(
     return {"done": 0, "unfinished": 1, "interrupted": _INTERRUPTED}[result.result]
 
 
+def _is_finished(root: str, spec: Spec) -> bool:
+    """Whether all of it was done, and taken over, in an earlier run."""
+    repository = Repository.find(root)
+    is_known = repository is not None and repository.resolve(FINISHED + spec.change) is not None
+    has_branch = repository is not None and repository.resolve(BRANCHES + spec.change) is not None
+    return is_known and not has_branch and all(story.done for story in spec.stories())
+
+
 def _show_plan(root: str, spec: Spec, settings: Settings, agent_command: str | None, *, as_json: bool) -> int:
     """The exit code tells whether a run could begin."""
     commands = verify.commands(root)
     made = dryrun.plan(root, spec, settings, [*commands.checks, *commands.tests])
-    trouble = ""
+    agents, troubles = [], []
     try:
         agents = [runner.name for runner in _runners(settings, agent_command)]
     except RalphError as error:
-        agents, trouble = [], str(error)
+        troubles.append(str(error))
+    try:
+        skeleton.refuse_untouched(spec)
+    except RalphError as error:
+        troubles.append(str(error))
     if as_json:
-        click.echo(quickjson.dumps({**to_builtins(made), "agents": agents, "trouble": trouble or None}))
+        click.echo(quickjson.dumps({**to_builtins(made), "agents": agents, "trouble": "; ".join(troubles) or None}))
     else:
-        plan.show(made, agents, trouble)
-    return 1 if trouble else 0
+        plan.show(made, agents, troubles)
+    return 1 if troubles else 0
 
 
 def _recover_ours(root: str) -> None:
@@ -316,6 +336,7 @@ class _Run:
         self, log: events.Log, spec: Spec, place: Workspace, gates: Sequence[str], told: Sequence[str]
     ) -> None:
         run = self.settings.run
+        stands = standing.load(self.root, spec.change)
         log.add(
             "run_started",
             run=self.id,
@@ -332,6 +353,7 @@ class _Run:
                     "tasks_total": len(story.tasks),
                     "tasks_done": story.tasks_done,
                     "done": story.done,
+                    "state": _state(story, stands.stories.get(story.id)),
                     "optional": story.optional,
                     "depends_on": list(story.depends_on),
                 }
@@ -352,6 +374,15 @@ class _Run:
         if run.max_cost or run.story_cost:
             told += [f"the limit of cost can't hold for {name}: {why}" for name, why in unknown if why]
         return told
+
+
+def _state(story: specs.Story, state: standing.StoryStanding | None) -> str:
+    """How a story stands when a run begins."""
+    if story.done:
+        return "done"
+    if state and state.question:
+        return "waiting"
+    return "skipped" if state and state.decision and state.decision.action == "skip" else "open"
 
 
 def _prd_ids(spec: Spec) -> list[str]:

@@ -137,6 +137,21 @@ def _is_there(path: str) -> bool:
     return os.path.isdir(folder) and name.lower() in (one.lower() for one in os.listdir(folder))
 
 
+def refuse_untouched(spec: specs.Spec) -> None:
+    """What nobody has filled in would cost attempts, and could only fail."""
+    texts = [task.text for story in spec.stories() for task in story.tasks if not task.done]
+    if any(example in text for text in texts for example in _EXAMPLES):
+        raise InvalidValue(f"{spec.path} still has the examples of `ralphtool new`: replace them by what you want")
+
+
+_EXAMPLES = (
+    "Say what is there afterwards: a file, a command, an answer to a request",
+    "Name the test that proves it, and what it looks at",
+    "One task for each thing that has to be true",
+    "What has to stay as it is, if that is not plain",
+)
+
+
 # --- formats ----------------------------------------------------------------------------------------
 
 _STORIES = """\

@@ -145,6 +145,7 @@ def _heed_for(state: StoryStanding, said: Said) -> None:
 def take_answer(state: StoryStanding, told: str) -> None:
     begin_anew(state)
     state.guidance, state.answer = "", told
+    state.decision = Decision("manual", "", "you answered: it is taken up with that")
 
 
 def begin_anew(state: StoryStanding) -> None:

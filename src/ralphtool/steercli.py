@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _WIDEST = 100
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 _CHANGE = click.option("--change", help="Which change is meant, if that is not plain.", **changes.ARGUMENT)
-_NAMED = click.argument("change", required=False, **changes.ARGUMENT)
+_NAMED = click.argument("change", **changes.OPTIONAL)
 
 
 # --- what is meant ----------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def questions_command(change: str | None, as_json: bool) -> None:
 def _show(one: Waiting) -> None:
     about = f"{one.story}. {one.title}" if one.title else one.story
     click.echo(f"{click.style(printable(about), bold=True)}  ({printable(one.change)}, {printable(one.asked[:16])})")
-    for line in filter(None, (one.missing, one.why)):
+    for line in filter(None, ("" if one.missing in one.why else one.missing, one.why)):
         click.echo(f"  {_line(line)}")
     if one.answer:
         click.echo(click.style(f"  answered, and not taken up yet: {_line(one.answer)}", fg="green"))

@@ -65,7 +65,12 @@ def _python(path: str, names: set[str]) -> Commands:
     has_tests = bool({"tests", "test"} & names)
     if not has_pytest and not has_tests:
         return Commands(checks)
-    return Commands(checks, ["python -m pytest"])
+    return Commands(checks, [f"{_python_runner(names)} pytest"])
+
+
+def _python_runner(names: set[str]) -> str:
+    """A project whose packages a tool looks after is run by that tool: any other Python would lack them."""
+    return "uv run" if "uv.lock" in names else "poetry run" if "poetry.lock" in names else "python -m"
 
 
 def _node(path: str, names: set[str]) -> Commands:

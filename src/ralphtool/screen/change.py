@@ -11,11 +11,9 @@ from textual.binding import Binding
 from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import OptionList, Static
 
-from ralphtool import runs
 from ralphtool.errors import RalphError
 from ralphtool.screen import model
-from ralphtool.screen.launch import Launch
-from ralphtool.screen.page import Ask, Go, Page, Rows, row
+from ralphtool.screen.page import Ask, Go, Page, Rows, Start, row
 from ralphtool.screen.record import lines_of
 from ralphtool.ui.summary import mark, one_line
 
@@ -26,26 +24,33 @@ if TYPE_CHECKING:
 
     from ralphtool.specs import Scenario
 
-_SOON = 0.1  # seconds between two looks whether a run has begun
+_OFTEN = 1.0  # seconds between two looks at whether anything has happened
 
 
 class ChangePage(Page, inherit_bindings=False):
     """The stories at the left; what the chosen one says at the right."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "run", "Run it"),
-        Binding("w", "watch", "Watch it"),
-        Binding("a", "answer", "Answer"),
-        Binding("o", "result", "Last result"),
+        Binding("r", "run", "Run it", tooltip="begin a run, which goes on by itself"),
+        Binding("w", "watch", "Watch it", tooltip="watch the run that goes on"),
+        Binding("a", "answer", "Answer", tooltip="answer the chosen story's question, or the first"),
+        Binding("a", "no_answer", show=False),
+        Binding("o", "result", "Last result", tooltip="what the last run came to"),
         *Page.BINDINGS,
     ]
 
     def __init__(self, root: str, change: model.Change) -> None:
         super().__init__(root)
         self.change = change
+        self.is_starting = False
         self._book: model.Book | None = None
-        self._launch: Launch | None = None
-        self._begun: list[Launch] = []
+        self._pulse: tuple[int, ...] = ()
+        self._is_reading = False
+        self._shown = -1  # the number of the row whose words are shown
+
+    @property
+    def subject(self) -> str:
+        return self.change.name
 
     def body(self) -> ComposeResult:
         with Horizontal(classes="halves"):
@@ -57,14 +62,27 @@ class ChangePage(Page, inherit_bindings=False):
         self.query_one("#stories").border_title = "Stories"
         self.query_one("#stories").focus()
         self._show_head()
-        self.set_interval(_SOON, self._follow_launch)
+        self.set_interval(_OFTEN, self._feel)
 
     def on_screen_resume(self) -> None:
-        self.run_worker(self._read(), exclusive=True)
+        self._read_again()
+
+    def _feel(self) -> None:
+        if self.is_current and model.pulse(self.root, self.change.overview.path) != self._pulse:
+            self._read_again()
+
+    def _read_again(self) -> None:
+        if not self._is_reading:
+            self._is_reading = True
+            self.run_worker(self._read())
 
     async def _read(self) -> None:
         change = self.change
-        found = await self.off_loop(lambda: model.book(self.root, change.name, change.ref))
+        self._pulse = model.pulse(self.root, change.overview.path)
+        try:
+            found = await self.off_loop(lambda: model.book(self.root, change.name, change.ref))
+        finally:
+            self._is_reading = False
         if isinstance(found, RalphError):
             why = str(found).replace(f"{self.root}/", "")
             self.query_one("#words", Static).update(Text("\n".join(lines_of(why)), style="red"))
@@ -75,21 +93,27 @@ class ChangePage(Page, inherit_bindings=False):
         self.refresh_bindings()
 
     def _show_head(self) -> None:
-        told = [self.change.overview.adapter, self.change.told]
+        told = [self.change.overview.adapter, "starting" if self.is_starting else self.change.told]
         self.head(self.change.name, "  ".join(filter(None, told)))
 
     def _show_stories(self, book: model.Book) -> None:
         rows: list[RenderableType] = [Text.assemble("  ", ("About this change", "italic"))]
         rows += [_story_row(chapter, book.waiting) for chapter in book.chapters]
-        self.query_one("#stories", Rows).show(rows)
+        stories = self.query_one("#stories", Rows)
+        stories.show(rows)
+        self._show_words(stories.highlighted or 0)
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        if self._book is None:
+        self._show_words(event.option_index)
+
+    def _show_words(self, number: int) -> None:
+        if self._book is None or number > len(self._book.chapters):
             return
-        number = event.option_index
         text = _about(self._book) if number == 0 else _chapter(self._book.chapters[number - 1])
         self.query_one("#words", Static).update(text)
-        self.query_one("#text").scroll_home(animate=False)
+        if number != self._shown:  # what is read again stays where it was
+            self._shown = number
+            self.query_one("#text").scroll_home(animate=False)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         self.query_one("#text").focus()
@@ -98,11 +122,11 @@ class ChangePage(Page, inherit_bindings=False):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "run":
-            return not self.change.is_alive and self._launch is None
+            return not self.change.is_alive and not self.is_starting
         if action == "watch":
             return self.change.is_alive
-        if action == "answer":
-            return self.change.questions > 0
+        if action in ("answer", "no_answer"):
+            return (self.change.questions > 0) == (action == "answer")
         return self.change.run is not None and not self.change.is_alive if action == "result" else True
 
     def action_watch(self) -> None:
@@ -117,8 +141,9 @@ class ChangePage(Page, inherit_bindings=False):
         """The question of the chosen story, if it asks one; else the first."""
         number = (self.query_one("#stories", Rows).highlighted or 0) - 1
         chosen = self._book.chapters[number].story.id if self._book and number >= 0 else None
-        waits = self._book is not None and chosen in self._book.waiting
-        self.attempt(lambda: self.ask_for_answer(self.change.name, chosen if waits else None))
+        self.ask_for_answer(self.change.name, chosen)
+
+    action_no_answer = action_answer  # which says so
 
     def action_run(self) -> None:
         self.attempt(self._ask_to_run)
@@ -129,26 +154,15 @@ class ChangePage(Page, inherit_bindings=False):
         self.ask(Ask(f"Run {name} with {agent}?", text, [("y", "Run it", "yes"), ("n", "Not now", None)]), self._start)
 
     def _start(self, _: str) -> None:
-        self._launch = Launch(self.root, self.change.name, self.change.ref)
-        self.head(self.change.name, "starting")
-        self.refresh_bindings()
+        self.starts(True)
+        self.post_message(Start(self.change.name, self.change.ref))
 
-    def _follow_launch(self) -> None:
-        for one in [one for one in self._begun if one.has_ended]:
-            self._begun.remove(one)
-            self.attempt(one.forget)
-        if self._launch is None:
-            return
-        has_ended = self._launch.has_ended  # asked first: what it wrote before it ended is then seen below
-        if id := self._launch.run():
-            self._begun.append(self._launch)
-            self._launch = None
-            self.attempt(lambda: self.post_message(Go("watch", runs.read(self.root, id))))
-        elif has_ended:
-            error, self._launch = self._launch.error(), None
+    def starts(self, is_starting: bool) -> None:
+        """Whether a run of this change is about to begin."""
+        self.is_starting = is_starting
+        if self.is_mounted:
             self._show_head()
             self.refresh_bindings()
-            self.ask(Ask("It did not start", error, [("o", "OK", None)]), lambda _: None)
 
 
 # --- words ------------------------------------------------------------------------------------------

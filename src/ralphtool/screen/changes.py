@@ -8,9 +8,11 @@ from rich.text import Text
 from textual.binding import Binding
 from textual.widgets import OptionList, Static
 
+from ralphtool import runs
 from ralphtool.errors import RalphError
 from ralphtool.screen import model
 from ralphtool.screen.page import Go, Page, Rows, row
+from ralphtool.screen.record import lines_of
 from ralphtool.ui.summary import duration, mark, money, one_line
 from ralphtool.ui.tables import bar, day, plural
 
@@ -34,8 +36,8 @@ class ChangesPage(Page, inherit_bindings=False):
     """Enter opens a change, or one of the last runs."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("w", "watch", "Watch what runs"),
-        Binding("u", "look", "Look again"),
+        Binding("w", "watch", "Watch", tooltip="watch what runs now"),
+        Binding("u", "look", "Refresh", tooltip="look again at what there is"),
         *Page.BINDINGS,
     ]
 
@@ -44,6 +46,7 @@ class ChangesPage(Page, inherit_bindings=False):
         self._changes: list[model.Change] = []
         self._runs: list[Run] = []
         self._pulse: tuple[int, ...] = ()
+        self._is_looking = False
 
     def body(self) -> ComposeResult:
         yield Static(id="nothing", markup=False)
@@ -65,20 +68,31 @@ class ChangesPage(Page, inherit_bindings=False):
             self.action_look()
 
     def action_look(self) -> None:
-        self.run_worker(self._look(), exclusive=True)
+        """One look at a time: those who come meanwhile see what it finds."""
+        if not self._is_looking:
+            self._is_looking = True
+            self.run_worker(self._look())
 
     async def _look(self) -> None:
         self._pulse = model.pulse(self.root)
-        found = await self.off_loop(lambda: (model.changes(self.root), model.recent(self.root)))
-        if isinstance(found, RalphError):
-            self.tell(str(found), wrong=True)
-            return
-        self._changes, self._runs = found
+        try:
+            changes = await self.off_loop(lambda: model.changes(self.root))
+            recent = await self.off_loop(lambda: model.recent(self.root))
+        finally:
+            self._is_looking = False
+        self._changes = [] if isinstance(changes, RalphError) else changes
+        self._runs = [] if isinstance(recent, RalphError) else recent
         self._show("changes", [_change_row(one) for one in self._changes])
         self._show("runs", [_run_row(one) for one in self._runs])
+        self._say_instead(next((one for one in (changes, recent) if isinstance(one, RalphError)), None))
+        self.refresh_bindings()
+
+    def _say_instead(self, error: RalphError | None) -> None:
+        """Why nothing is listed: it can't be read, or there is nothing."""
         nothing = self.query_one("#nothing", Static)
-        nothing.display = not self._changes
-        nothing.update(_NOTHING)
+        nothing.display = error is not None or not self._changes
+        why = "\n".join(lines_of(str(error).replace(f"{self.root}/", "")))
+        nothing.update(Text(why, style="red") if error else Text(_NOTHING))
 
     def _show(self, id: str, rows: list[RenderableType]) -> None:
         shown = self.query_one(f"#{id}", Rows)
@@ -86,7 +100,13 @@ class ChangesPage(Page, inherit_bindings=False):
         shown.show(rows)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "watch":
+            return bool(self._alive)
         return action != "back"  # there is nothing behind the first page
+
+    @property
+    def _alive(self) -> list[Run]:
+        return [one for one in self._runs if one.state in ("running", "paused")]
 
     # --- opening
 
@@ -101,11 +121,7 @@ class ChangesPage(Page, inherit_bindings=False):
 
     def action_watch(self) -> None:
         """Goes straight to what runs now."""
-        alive = [one for one in self._runs if one.state in ("running", "paused")]
-        if alive:
-            self.post_message(Go("watch", alive[0]))
-        else:
-            self.tell("nothing runs now: open a change and press r")
+        self.post_message(Go("watch", self._alive[0]))
 
 
 def _change_row(one: model.Change) -> RenderableType:
@@ -129,6 +145,6 @@ def _progress(one: model.Change) -> Text:
 def _run_row(run: Run) -> RenderableType:
     name = Text.assemble(mark(_STATES.get(run.state, "open")), " ", one_line(run.change, 100))
     spent = [f"{run.stories_done}/{run.stories_total}", money(float(run.spent.get("cost") or 0)), run.state]
-    seconds = run.spent.get("seconds")
+    seconds = runs.seconds(run)
     told = [day(one_line(run.began, 40)), duration(seconds) if seconds else "", *spent]
     return row(name, Text("  ".join(filter(None, told)), style="dim"))

@@ -10,10 +10,11 @@ from ralphtool import branch, locks, questions, runs, settings, specs
 from ralphtool import changes as changes_module
 from ralphtool.errors import InvalidValue, RalphError
 from ralphtool.history import History
+from ralphtool.ui.following import seconds
 from ralphtool.ui.tables import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ralphtool.branch import Branches
     from ralphtool.changes import Overview
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from ralphtool.specs import Place, Scenario, Spec, Story
 
 RECENT = 20  # runs that are listed
+_SLACK = 2.0  # seconds: notes are written to the history after the last event
+_NAMED = 90  # characters of a change's name that are in the names of its runs
+_SPEC_FILES = ("tasks.md", "proposal.md", "design.md", "specs")
 _TOLD = {
     "running": "running",
     "paused": "paused",
@@ -88,29 +92,33 @@ class Book(NamedTuple):
 
 def changes(root: str) -> list[Change]:
     """Every change of the project, with its newest run."""
-    newest, branches = _newest_runs(root), branch.Branches(root)
-    return [_change(root, place, newest.get(place.change), branches) for place in specs.find_all(root)]
+    known, branches = _ids_by_change(root), branch.Branches(root)
+    return [_change(root, place, known, branches) for place in specs.find_all(root)]
 
 
-def _newest_runs(root: str) -> dict[str, Run]:
-    found: dict[str, Run] = {}
-    for run in recent(root):
-        found.setdefault(run.change, run)
+def _ids_by_change(root: str) -> dict[str, list[str]]:
+    """The runs of each change, the newest first; no record is read. Changes with very long names may share them."""
+    found: dict[str, list[str]] = {}
+    for id in runs.ids(root):
+        found.setdefault(runs.change_of(id), []).append(id)
     return found
 
 
 def recent(root: str) -> list[Run]:
-    """The last runs, the newest first. One that is removed meanwhile, or is none of ours, is left out."""
-    found = []
-    for id in runs.ids(root)[:RECENT]:
+    """The last runs, the newest first."""
+    return list(_read(root, runs.ids(root)[:RECENT]))
+
+
+def _read(root: str, ids: Iterable[str]) -> Iterator[Run]:
+    """A run that is removed meanwhile, or is none of ours, is left out."""
+    for id in ids:
         try:
-            found.append(runs.read(root, id))
+            yield runs.read(root, id)
         except (RalphError, OSError):
             continue
-    return found
 
 
-def _change(root: str, place: Place, run: Run | None, branches: Branches) -> Change:
+def _change(root: str, place: Place, known: dict[str, list[str]], branches: Branches) -> Change:
     overview, asked = changes_module.overview(root, place, branches), 0
     try:
         asked = len(waiting(root, place.change))
@@ -118,14 +126,9 @@ def _change(root: str, place: Place, run: Run | None, branches: Branches) -> Cha
         overview.problem = overview.problem or str(error)
     if overview.problem:
         overview.problem = overview.problem.replace(root + os.sep, "")
-    return Change(place.change, place.ref, overview, run or _older_run(root, place.change), asked)
-
-
-def _older_run(root: str, change: str) -> Run | None:
-    try:
-        return runs.of_change(root, change)
-    except (RalphError, OSError):
-        return None
+    of_it = _read(root, known.get(place.change[:_NAMED], []))
+    newest = next((run for run in of_it if run.change == place.change), None)
+    return Change(place.change, place.ref, overview, newest, asked)
 
 
 @contextmanager
@@ -142,9 +145,15 @@ def book(root: str, change: str, ref: str) -> Book:
         stories = spec.stories(locks.completed_tasks(root, change))
         chapters = [Chapter(story, spec.scenarios(story)) for story in stories]
         told = (spec.proposal() or "", spec.design() or "")
-    return Book(
-        _change(root, place, None, branch.Branches(root)), *told, chapters, {one.story for one in waiting(root, change)}
-    )
+    now = _change(root, place, _ids_by_change(root), branch.Branches(root))
+    return Book(now, *told, chapters, {one.story for one in waiting(root, change)})
+
+
+def is_done(root: str, change: str, story: str) -> bool:
+    """Whether a story is done by now, whatever an older record says."""
+    with _opened(root, specs.Place(change, "")) as spec:
+        stories = spec.stories(locks.completed_tasks(root, change))
+    return any(one.id == story and one.done for one in stories)
 
 
 def waiting(root: str, change: str) -> list[questions.Waiting]:
@@ -161,18 +170,28 @@ def agent(root: str) -> str:
     return name
 
 
-def learnt(root: str, change: str, since: str) -> list[Learning]:
-    """What was learnt about a change since a moment."""
-    with _opened(root, specs.Place(change, "")) as spec:
+def learnt(root: str, run: Run) -> list[Learning]:
+    """What was learnt about a run's change while it went on."""
+    with _opened(root, specs.Place(run.change, "")) as spec:
         ids = {specs.prd_id(spec, story.id) for story in spec.stories()} | {specs.prd_id(spec, None)}
-    return [one for one in History(root).learnings() if one.source_prd_id in ids and one.created_at >= since]
+    return [one for one in History(root).learnings() if one.source_prd_id in ids and _is_within(one.created_at, run)]
 
 
-def pulse(root: str) -> tuple[int, ...]:
-    """Changes whenever something has happened that a list of changes shows; costs next to nothing."""
+def _is_within(moment: str, run: Run) -> bool:
+    at, began = seconds(moment), seconds(run.began)
+    ended = None if run.state in ("running", "paused") else seconds(run.last)
+    return at is not None and began is not None and began <= at and (ended is None or at <= ended + _SLACK)
+
+
+def pulse(root: str, path: str | None = None) -> tuple[int, ...]:
+    """Changes whenever something has happened that a list of changes shows; costs next to nothing.
+
+    With the path of a spec, also when that was written to.
+    """
     ralph = os.path.join(root, ".ralph")
     places = [os.path.join(ralph, name) for name in ("locks", "runs", "standing", "questions")]
-    return tuple(map(_changed, [*places, os.path.join(root, "openspec", "changes"), root]))
+    spec = [path, *(os.path.join(path, name) for name in _SPEC_FILES)] if path else []
+    return tuple(map(_changed, [*places, os.path.join(root, "openspec", "changes"), root, *spec]))
 
 
 def _changed(path: str) -> int:

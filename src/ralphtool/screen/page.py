@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from rich.table import Table
 from rich.text import Text
-from textual.binding import Binding
+from textual.binding import Binding, BindingsMap
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.message import Message
 from textual.screen import ModalScreen, Screen
@@ -24,15 +24,18 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
+    from textual.timer import Timer
     from textual.visual import VisualType
 
     Result = TypeVar("Result")
 
 LEAST = (40, 10)  # columns and lines below which nothing but a word is shown
+_LONG_ENOUGH = 6.0  # seconds in which a message can be read
+_MOVING = (("tab", "to the next list or text"), ("arrows", "move and scroll"))
 
 
 def _too_small() -> Static:
-    return Static(f"too small (< {LEAST[0]}x{LEAST[1]})", id="small", markup=False)
+    return Static(f"too small: {LEAST[0]}\xd7{LEAST[1]} at least", id="small", markup=False)
 
 
 class Rows(OptionList):
@@ -41,8 +44,12 @@ class Rows(OptionList):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select", "Open", key_display="enter")]
 
     def show(self, rows: Iterable[VisualType]) -> None:
-        """Other rows; the mark keeps its place."""
+        """Other rows; the mark keeps its place, and as many rows as before stay where they are."""
         place, options = self.highlighted or 0, [Option(row) for row in rows]
+        if options and len(options) == self.option_count:
+            for number, option in enumerate(options):
+                self.replace_option_prompt_at_index(number, option.prompt)
+            return
         self.set_options(options)
         self.highlighted = min(place, len(options) - 1) if options else None
 
@@ -65,25 +72,39 @@ class Go(Message):
         self.what = what
 
 
+class Start(Message):
+    """Somebody wants a run of a change. The app follows it, wherever they go meanwhile."""
+
+    def __init__(self, change: str, ref: str) -> None:
+        super().__init__()
+        self.change = change
+        self.ref = ref
+
+
 class Page(Screen[None]):
     """One page: `body` is what it shows between its head and the keys."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *Screen.BINDINGS,
-        Binding("escape", "back", "Back"),
-        Binding("q", "app.quit", "Quit"),
+        Binding("escape", "back", "Back", tooltip="to the page before"),
+        Binding("question_mark", "keys", "Keys", key_display="?", tooltip="this list"),
+        Binding("q", "app.quit", "Quit", tooltip="close the screen; what runs goes on"),
         Binding("ctrl+c", "app.quit", show=False),
     ]
 
     def __init__(self, root: str) -> None:
         super().__init__()
         self.root = root
+        self._lasting = Text()  # what the page has to say
+        self._passing = Text()  # a message that is shown instead, for a while
+        self._passes: Timer | None = None
 
     def compose(self) -> ComposeResult:
         yield _too_small()
         yield Static(id="head", markup=False)
         with Vertical(id="body"):
             yield from self.body()
+        yield Static(id="notice", classes="-empty", markup=False)
         yield Footer(show_command_palette=False, compact=True)
 
     def body(self) -> ComposeResult:
@@ -108,7 +129,36 @@ class Page(Screen[None]):
     # --- saying and asking
 
     def tell(self, text: str, *, wrong: bool = False) -> None:
-        self.notify(one_line(text), severity="error" if wrong else "information", markup=False)
+        """A message, in a line of its own: it covers nothing."""
+        if self._passes:
+            self._passes.stop()
+        near = text.replace(f"{self.root}/", "")  # where the project is takes much room, and is at the head
+        self._passing = Text(one_line(near), style="red" if wrong else "cyan")
+        self._passes = self.set_timer(_LONG_ENOUGH, self._pass)
+        self._show_notice()
+
+    def _pass(self) -> None:
+        self._passing = Text()
+        self._show_notice()
+
+    def notice(self, words: Text) -> None:
+        """What is said for as long as it holds."""
+        if words != self._lasting:
+            self._lasting = words
+            self._show_notice()
+
+    def _show_notice(self) -> None:
+        words = self._passing if self._passing.plain else self._lasting
+        shown = self.query_one("#notice", Static)
+        shown.set_class(not words.plain, "-empty")
+        shown.update(words)
+
+    def action_keys(self) -> None:
+        """All keys of the page, also those that have nothing to do at the moment."""
+        keys = [one for one in self.BINDINGS if isinstance(one, Binding) and one.show and one.tooltip]
+        known = [(one.key_display or one.key.replace("escape", "esc"), one.tooltip) for one in keys]
+        lines = [Text.assemble((f"{key:>6}", "bold yellow"), f"  {told}") for key, told in (*known, *_MOVING)]
+        self.app.push_screen(Told("Keys", Text("\n").join(lines)))
 
     def ask(self, dialog: Ask | Say, then: Callable[[str], None]) -> None:
         """Opens a dialog; what comes of a yes is done with its value."""
@@ -128,11 +178,23 @@ class Page(Screen[None]):
             self.tell(str(from_os_error(error)), wrong=True)
 
     def ask_for_answer(self, change: str, story: str | None) -> None:
-        """Opens the question of a story; without one, the first that nobody has answered."""
-        asked = [one for one in questions.waiting(self.root, change) if story in (None, one.story)]
-        asked.sort(key=lambda one: one.answer is not None)
+        """Opens the question of a story; if it asks none, the first that nobody has answered."""
+        try:
+            self._open_question(change, story)
+        except RalphError as error:
+            self._refuse(error)
+        except OSError as error:
+            self._refuse(from_os_error(error))
+
+    def _refuse(self, why: RalphError) -> None:
+        """In a dialog of its own: who begins to write at once writes to nobody, and not to the keys of the page."""
+        self.app.push_screen(Told("There is nothing to answer", str(why)))
+
+    def _open_question(self, change: str, story: str | None) -> None:
+        asked = questions.waiting(self.root, change)
+        asked.sort(key=lambda one: (one.story != story, one.answer is not None))
         if not asked:
-            raise InvalidValue("nothing waits for an answer any more")
+            raise InvalidValue("No question waits for you.")
         one = asked[0]
         dialog = Say(f"{one.story}. {one.title} waits for you", _question(one), "your answer")
         self.ask(dialog, lambda text: self._reply(one, text))
@@ -172,6 +234,7 @@ class _Dialog(ModalScreen[Any]):
         Binding("up,pageup", "scroll_about(-4)", show=False),
         Binding("down,pagedown", "scroll_about(4)", show=False),
         Binding("escape", "cancel", "Cancel"),
+        Binding("ctrl+c", "cancel", show=False),
     ]
 
     def __init__(self, title: str, about: str | Text) -> None:
@@ -200,28 +263,32 @@ class _Dialog(ModalScreen[Any]):
         self.dismiss(None)
 
 
-class Ask(_Dialog, inherit_bindings=False):
-    """A question with a few answers, each with its key; the first is what Enter gives."""
+class Told(_Dialog, inherit_bindings=False):
+    """Something to be read: only Enter and Escape close it, whatever somebody is writing."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "answer('y')", "Yes"),
-        Binding("a", "answer('a')", "Later"),
-        Binding("n", "answer('n')", "No"),
-        Binding("o", "answer('o')", "OK"),
-        Binding("left", "app.focus_previous", show=False),
-        Binding("right", "app.focus_next", show=False),
+        Binding("enter", "cancel", "OK", key_display="enter"),
         *_Dialog.BINDINGS,
     ]
 
-    def __init__(self, title: str, text: str, answers: Sequence[tuple[str, str, str | None]]) -> None:
+
+class Ask(_Dialog):
+    """A question with a few answers, each with its key. Enter gives the first; of a `careful` one, the last."""
+
+    def __init__(
+        self, title: str, text: str, answers: Sequence[tuple[str, str, str | None]], *, careful: bool = False
+    ) -> None:
         super().__init__(title, text)
         self._answers = answers
+        self._preferred = answers[-1 if careful else 0][0]
+        keys = [Binding(key, f"answer('{key}')", label) for key, label, _ in answers]
+        moves = [Binding(key, f"app.focus_{way}", show=False) for key, way in (("left", "previous"), ("right", "next"))]
+        self._bindings = BindingsMap(
+            [*keys, *moves, *_Dialog.BINDINGS]
+        )  # the words of the buttons, at the foot as well
 
     def on_mount(self) -> None:
-        self.query(Button).first().focus()
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return action != "answer" or parameters[0] in [key for key, _, _ in self._answers]
+        self.query_one(f"#answer-{self._preferred}").focus()
 
     def reply(self) -> ComposeResult:
         with Horizontal(id="answers"):

@@ -17,7 +17,7 @@ from ralphtool import runs
 from ralphtool.events import Reader, decoded
 from ralphtool.ui.following import seconds
 from ralphtool.ui.live import View
-from ralphtool.ui.summary import Fields, duration, last_word, mark, outcome, told, writable
+from ralphtool.ui.summary import Fields, cut, duration, last_word, mark, outcome, told, writable
 from ralphtool.ui.tables import plural
 
 if TYPE_CHECKING:
@@ -155,15 +155,22 @@ class Watched(View):
         return Text("\n").join([self._head(width), self._progress(width)])
 
     def row(self, story: str, width: int) -> Text:
-        return self._story_line(story, width)
+        """One line, however narrow; which attempt it is stands above what happens."""
+        if self._now is None or self._now.story != story:
+            return cut(self._story_line(story, width), width)
+        one = self._stories[story]
+        tasks = f"{one.tasks_done}/{one.tasks_total}  " if one.tasks_total else ""
+        right = f"  {tasks}{self._since(self._now.began)}"
+        left = cut(Text.assemble(mark("current"), " ", (one.label, "bold")), width - len(right))
+        left.pad_right(width - len(right) - left.cell_len)
+        return cut(left.append(right), width)
 
     @property
     def now(self) -> str:
         """What is worked on, in a few words."""
         if self._now is None:
             return ""
-        told = [self.title_of(self._now.story), self._now.attempt, self._since(self._now.began)]
-        return ", ".join(filter(None, told))
+        return ": ".join(filter(None, [self._now.attempt, self.title_of(self._now.story)]))
 
     def foot(self, width: int) -> list[Text]:
         """The gates of this iteration, and what the run waits for."""

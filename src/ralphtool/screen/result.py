@@ -9,6 +9,7 @@ from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
+from ralphtool import runs
 from ralphtool.errors import RalphError
 from ralphtool.screen import model
 from ralphtool.screen.page import Go, Page
@@ -35,8 +36,9 @@ class ResultPage(Page, inherit_bindings=False):
     """One text to scroll through, made from the record."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("a", "answer", "Answer"),
-        Binding("l", "look_back", "Look back"),
+        Binding("a", "answer", "Answer", tooltip="answer the first question that waits for you"),
+        Binding("a", "no_answer", show=False),
+        Binding("l", "look_back", "Look back", tooltip="the run as it was to be seen while it went on"),
         *Page.BINDINGS,
     ]
 
@@ -58,6 +60,8 @@ class ResultPage(Page, inherit_bindings=False):
         self.query_one("#text").focus()
         self._show()
         self._reading = self.set_interval(_SOON, self._read)
+
+    def on_screen_resume(self) -> None:
         self.run_worker(self._recall(), exclusive=True)
 
     def _read(self) -> None:
@@ -68,7 +72,7 @@ class ResultPage(Page, inherit_bindings=False):
 
     async def _recall(self) -> None:
         run = self.following.run
-        learnt = await self.off_loop(lambda: model.learnt(self.root, run.change, run.began))
+        learnt = await self.off_loop(lambda: model.learnt(self.root, run))
         asked = await self.off_loop(lambda: model.waiting(self.root, run.change))
         self._learnt = [] if isinstance(learnt, RalphError) else learnt
         self._asks = not isinstance(asked, RalphError) and bool(asked)
@@ -82,10 +86,12 @@ class ResultPage(Page, inherit_bindings=False):
         self.query_one("#words", Static).update(Text("\n").join(parts))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return action != "answer" or self._asks
+        return action not in ("answer", "no_answer") or self._asks == (action == "answer")
 
     def action_answer(self) -> None:
-        self.attempt(lambda: self.ask_for_answer(self.following.run.change, None))
+        self.ask_for_answer(self.following.run.change, None)
+
+    action_no_answer = action_answer  # which says so
 
     def action_look_back(self) -> None:
         """The record of the run, as it was to be seen while it went on."""
@@ -111,7 +117,7 @@ def _end(run: Run, view: Watched) -> Iterator[Text]:
     if reason := view.end.text("reason"):
         yield Text(reason, style="dim")
     spent = view.end.inside("spent")
-    parts = [duration(spent.number("seconds")), plural(spent.whole("iterations"), "iteration", "iterations")]
+    parts = [duration(runs.seconds(run) or 0), plural(spent.whole("iterations"), "iteration", "iterations")]
     if spent.number("input_tokens") or spent.number("output_tokens"):
         parts.append(f"{tokens(spent.number('input_tokens'))} tokens in, {tokens(spent.number('output_tokens'))} out")
     yield Text(", ".join(filter(None, [*parts, money(spent.number("cost"))])), style="dim")

@@ -12,6 +12,8 @@ from textual.widgets import OptionList, RichLog, Static
 from textual.widgets.option_list import Option
 
 from ralphtool import runs, steering
+from ralphtool.errors import InvalidValue, RalphError
+from ralphtool.screen import model
 from ralphtool.screen.page import Ask, Go, Page, Say
 from ralphtool.screen.record import Following
 from ralphtool.ui.summary import mark, one_line, verdict
@@ -37,15 +39,16 @@ class WatchPage(Page, inherit_bindings=False):
     """What is shown comes from the record alone; what is said becomes a file. The run itself is never touched."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("a", "answer", "Answer"),
-        Binding("e", "result", "Result"),
-        Binding("g", "guide", "Guide"),
-        Binding("p", "pause", "Pause"),
+        Binding("a", "answer", "Answer", tooltip="answer the chosen story's question, or the first"),
+        Binding("a", "no_answer", show=False),
+        Binding("e", "result", "Result", tooltip="what the run came to, once it has ended"),
+        Binding("g", "guide", "Guide", tooltip="tell the agent something about the chosen story"),
+        Binding("p", "pause", "Pause", tooltip="pause the run, and resume it"),
         Binding("p", "resume", "Resume"),
-        Binding("x", "stop", "Stop"),
-        Binding("t", "retry", "Retry"),
-        Binding("k", "skip", "Skip"),
-        Binding("f", "fold", "Fold"),
+        Binding("x", "stop", "Stop", tooltip="stop the run, now or after this iteration"),
+        Binding("t", "retry", "Retry", tooltip="give the chosen story fresh attempts"),
+        Binding("k", "skip", "Skip", tooltip="leave the chosen story out"),
+        Binding("f", "fold", "Fold", tooltip="show more or less of what tools gave back"),
         *Page.BINDINGS,
     ]
 
@@ -63,6 +66,9 @@ class WatchPage(Page, inherit_bindings=False):
         self._looked = time.monotonic()
         self._was_current: str | None = None
         self._keys: tuple[bool, ...] = ()
+        self._pulse: tuple[int, ...] = ()
+        self._asked: set[str] = set()  # the stories whose questions nobody has answered
+        self._height = 0  # of the log
 
     @property
     def change(self) -> str:
@@ -77,8 +83,7 @@ class WatchPage(Page, inherit_bindings=False):
             yield OptionList(id="stories", markup=False)
             with Vertical(id="doings"):
                 yield RichLog(id="log", wrap=True, markup=False, min_width=1, max_lines=_LINES)
-                yield Static(id="now", markup=False)
-        yield Static(id="notice", markup=False)
+                yield Static(id="now", classes="-empty", markup=False)
 
     def on_mount(self) -> None:
         self.query_one("#stories").border_title = "Stories"
@@ -105,6 +110,7 @@ class WatchPage(Page, inherit_bindings=False):
             self._begin_log()
         self._show_log()
         self._check_life()
+        self._check_questions()
         self._show_head()
         self._show_stories()
         self._show_keys()
@@ -124,11 +130,22 @@ class WatchPage(Page, inherit_bindings=False):
             self._looked = time.monotonic()
             self._is_alive = runs.is_alive(self.following.run)
 
+    def _check_questions(self) -> None:
+        """A record tells which questions were asked in it, and not which of them wait by now."""
+        pulse = model.pulse(self.root)
+        if pulse == self._pulse:
+            return
+        self._pulse = pulse
+        try:
+            self._asked = {one.story for one in model.waiting(self.root, self.change)}
+        except (RalphError, OSError):
+            self._asked = set()  # who wants to answer is told why that can't be
+
     def _show_head(self) -> None:
         view = self.following.view
         foot = view.foot(self.query_one("#log").size.width) if self._is_alive else []
         self._tell("#head", view.head(self.size.width - 2))
-        self._tell("#notice", self._notice())
+        self.notice(self._notice())
         self._tell("#now", Text("\n").join(foot))
         title = view.now or "What happened"
         if title != self._title:
@@ -152,7 +169,7 @@ class WatchPage(Page, inherit_bindings=False):
             return Text(f"This run died. `ralphtool run {self.change}` goes on where it was.", style="red")
         asked = [one for one in view.stories if one.state == "waiting"]
         if asked:
-            told = f" {plural(len(asked), 'story waits', 'stories wait')} for you: choose it, and press Enter"
+            told = f" {plural(len(asked), 'story waits', 'stories wait')} for you: press a to answer"
             return Text.assemble(mark("waiting"), (told, "yellow"))
         return Text()
 
@@ -187,13 +204,13 @@ class WatchPage(Page, inherit_bindings=False):
 
     def _show_log(self) -> None:
         log = self.query_one("#log", RichLog)
+        at_end = self._is_at_end(log)
         fresh = [one for one in self.following.view.doings if one.number > self._shown]
         if not fresh:
             return
         passed = fresh[0].number - self._shown - 1
         if self._shown and len(fresh) > _MOST:
             passed, fresh = passed + len(fresh) - _MOST, fresh[-_MOST:]
-        at_end = not self._shown or log.is_vertical_scroll_end
         if passed:
             more = f"{plural(passed, 'thing', 'things')} more; `ralphtool logs` has them all"
             log.write(Text(more, style="dim italic"), scroll_end=at_end)
@@ -204,8 +221,17 @@ class WatchPage(Page, inherit_bindings=False):
             for words in one.told(unfolded=self._unfolded):
                 log.write(words, scroll_end=at_end)
 
+    def _is_at_end(self, log: RichLog) -> bool:
+        """Whether somebody reads the newest lines: also if the log has just lost some to what stands below it."""
+        lost, self._height = max(0, self._height - log.size.height), log.size.height
+        at_end = not self._shown or log.scroll_y >= log.max_scroll_y - lost
+        if lost and at_end:
+            self.call_after_refresh(log.scroll_end, animate=False)
+        return at_end
+
     def _show_keys(self) -> None:
-        keys = (self._is_alive, self._is_paused, self._asks, self.following.view.end is not None)
+        ended = self.following.view.end is not None
+        keys = (self._is_alive, self._is_paused, bool(self._waiting), ended, self._is_at_work(self._chosen()))
         if keys != self._keys:
             self._keys = keys
             self.refresh_bindings()
@@ -217,9 +243,13 @@ class WatchPage(Page, inherit_bindings=False):
         return self.following.view.is_paused
 
     @property
-    def _asks(self) -> bool:
-        chosen = self._chosen()
-        return any(one.state == "waiting" and one.id == chosen for one in self.following.view.stories)
+    def _waiting(self) -> set[str]:
+        """The stories that wait for a human: a run that goes on may have asked just now."""
+        told = {one.id for one in self.following.view.stories if one.state == "waiting"} if self._is_alive else set()
+        return self._asked | told
+
+    def _is_at_work(self, story: str | None) -> bool:
+        return self._is_alive and any(one.is_current and one.id == story for one in self.following.view.stories)
 
     def _chosen(self) -> str | None:
         stories, place = self.following.view.stories, self.query_one("#stories", OptionList).highlighted
@@ -230,13 +260,15 @@ class WatchPage(Page, inherit_bindings=False):
             return self._is_alive and action != ("pause" if self._is_paused else "resume")
         if action == "result":
             return not self._is_alive
-        return self._asks if action == "answer" else True
+        if action == "retry":
+            return not self._is_at_work(self._chosen())
+        return action not in ("answer", "no_answer") or bool(self._waiting) == (action == "answer")
 
     def on_option_list_option_highlighted(self) -> None:
         self._show_keys()
 
     def on_option_list_option_selected(self) -> None:
-        if self._asks:
+        if self._chosen() in self._waiting:
             self.action_answer()
 
     def action_result(self) -> None:
@@ -250,7 +282,9 @@ class WatchPage(Page, inherit_bindings=False):
     # --- saying something
 
     def action_answer(self) -> None:
-        self.attempt(lambda: self.ask_for_answer(self.change, self._chosen()))
+        self.ask_for_answer(self.change, self._chosen())
+
+    action_no_answer = action_answer  # which says so
 
     def action_guide(self) -> None:
         story = self._chosen()
@@ -266,24 +300,32 @@ class WatchPage(Page, inherit_bindings=False):
 
     def action_stop(self) -> None:
         text = "Nothing is lost: `ralphtool run` goes on where it was."
-        answers = [("y", "Stop now", "stop"), ("a", "After this attempt", "stop-after"), ("n", "Go on", None)]
-        self.ask(Ask(f"Stop the run of {self.change}?", text, answers), self._stop)
+        answers = [("y", "Stop now", "stop"), ("a", "After this iteration", "stop-after"), ("n", "Go on", None)]
+        self.ask(Ask(f"Stop the run of {self.change}?", text, answers, careful=True), self._stop)
 
     def _stop(self, how: str) -> None:
         self._say("stop-after" if how == "stop-after" else "stop")
 
     def action_retry(self) -> None:
-        self._ask_about_story("retry", "fresh attempts")
+        self.attempt(lambda: self._ask_about_story("retry", "fresh attempts"))
 
     def action_skip(self) -> None:
-        self._ask_about_story("skip", "leave it out")
+        self.attempt(lambda: self._ask_about_story("skip", "leave it out"))
 
     def _ask_about_story(self, action: Action, what: str) -> None:
         if (story := self._chosen()) is None:
             return
+        if self._is_done(story):
+            raise InvalidValue(f"story {story} of {self.change} is done: there is nothing to {action}")
         title = f"{self.following.view.title_of(story)}: {what}?"
         answers = [("y", "Yes", "yes"), ("n", "No", None)]
-        self.ask(Ask(title, "", answers), lambda _: self._say(action, story))
+        self.ask(Ask(title, "", answers, careful=True), lambda _: self._say(action, story))
+
+    def _is_done(self, story: str) -> bool:
+        """While a run goes on its record knows best; later, other runs may have done it."""
+        if any(one.id == story and one.state == "done" for one in self.following.view.stories):
+            return True
+        return not self._is_alive and model.is_done(self.root, self.change, story)
 
     def _say(self, action: Action, story: str | None = None, text: str = "") -> None:
         only = self.following.run.id if action in ("stop", "stop-after") else None

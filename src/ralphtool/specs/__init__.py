@@ -249,6 +249,12 @@ def ref_of(project: str, text: str | None) -> str | None:
     return f"checklist:{os.path.relpath(here, project) if os.path.exists(here) else os.path.normpath(file)}"
 
 
+def change_of(ref: str | None) -> str | None:
+    """The change that a ref names by itself: a file's is called after it."""
+    is_file = ref is not None and ref.endswith(_MARKDOWN)
+    return os.path.splitext(os.path.basename(ref or ""))[0] if is_file else None
+
+
 def _open_ref(project: str, change: str, ref: str) -> Spec:
     if ref.endswith(_MARKDOWN) and not ref.startswith("checklist:"):
         ref = f"checklist:{ref}"

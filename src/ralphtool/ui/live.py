@@ -51,13 +51,15 @@ _NARROW = 60
 _QUIET = 30  # seconds without a word from the agent that are worth a remark
 # What stays on the screen above the picture; the rest can be seen in the picture itself.
 _LASTING = ("verdict", "decision", "checkpoint", "question", "notice", "steered", "paused", "resumed", "answered")
+_BEGINNINGS = ("open", "done", "waiting", "skipped")  # states in which a run finds its stories
 _ASIDE = ("steered", "paused", "resumed", "answered")  # people speak while the run waits, and it still does
 
 
 class _Story:
     def __init__(self, fields: Fields) -> None:
         self.label = label(fields)
-        self.state = "done" if fields.is_true("done") else "open"
+        told = fields.raw("state")  # as the runs before have left it
+        self.state = told if told in _BEGINNINGS else "done" if fields.is_true("done") else "open"
         self.tasks_total = fields.whole("tasks_total")
         self.tasks_done = fields.whole("tasks_done")
 
@@ -183,8 +185,9 @@ class View:
 
     def _take_steering(self, fields: Fields) -> None:
         self._heard = fields
-        if state := {"skip": "skipped", "retry": "open"}.get(fields.raw("action")):
-            self._set(fields, state)
+        story = self._stories.get(fields.raw("story"))
+        if story and story.state != "done":  # of what is done there is nothing to skip, nor to try again
+            story.state = {"skip": "skipped", "retry": "open"}.get(fields.raw("action"), story.state)
 
     def _take_pause(self, fields: Fields) -> None:
         self._paused = fields

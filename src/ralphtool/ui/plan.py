@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _MARKS = {"done": "x", "ready": " ", "later": " ", "waiting": "?", "skipped": "-"}
 
 
-def show(plan: Plan, agents: Sequence[str], trouble: str) -> None:
+def show(plan: Plan, agents: Sequence[str], troubles: Sequence[str]) -> None:
     click.echo(f"{_bold(plan.change)}: what a run would do. Nothing is changed by this.")
     if plan.held_by:
         click.echo(click.style(f"It is held by {printable(plan.held_by)}, so a run would have to wait.", fg="yellow"))
@@ -25,7 +25,9 @@ def show(plan: Plan, agents: Sequence[str], trouble: str) -> None:
         click.echo(click.style(printable(told), fg="yellow"))
     _part("Stories, in the order in which they would be begun", [_step(one, plan.first) for one in plan.steps])
     _part("Gates", list(plan.gates) or ["none: that a story is done would rest on its ticks and its diff alone"])
-    _part("Agents", list(agents) or [trouble])
+    _part("Agents", agents or ["none"])
+    if troubles:
+        _part("What keeps a run from beginning", troubles)
     if plan.prompt is None:
         click.echo("\nNothing is left that could be worked on now.")
         return
