@@ -16,7 +16,7 @@ from conftest import COMMAND, Ralph
 from lab import Lab, kill, wait_until
 from msgspec import to_builtins
 
-from ralphtool import logs
+from ralphtool import logs, logscli
 from ralphtool.agents import Message, Output, Result, Tool
 from ralphtool.ui.conversation import Conversation
 
@@ -265,6 +265,20 @@ def test_failures_are_marked_and_reasons_told(records: Records) -> None:
     assert "complaint 3" not in told
     assert "    complaint 4\n" in told
     assert records.show("--errors").splitlines() == [f"complaint {number}" for number in range(9)]
+    (folder / "transcript.log.err").unlink()
+    (folder / "transcript.log.err").symlink_to("/etc/passwd")
+    for arguments in ([], ["--follow"], ["--errors"]):
+        refused = records.ralph.run("logs", *arguments)
+        assert "is a link or a special file" in refused.stderr
+        assert "root:" not in refused.stdout
+    assert logscli._tail(logs.find(str(records.ralph.root), None)) == []
+
+
+def test_one_that_was_interrupted_says_so_once(records: Records) -> None:
+    records.add("first\n", agent="command", status="")
+    told = {"entry": "add-login-1-1", "status": "interrupted", "summary": "interrupted", "reasons": []}
+    records.note(RUN, "verdict", **told)
+    assert "\ninterrupted\n" in records.show()
 
 
 def test_the_agents_own_last_word_is_the_first_one(records: Records) -> None:

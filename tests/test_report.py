@@ -463,6 +463,8 @@ def test_the_night_is_drawn(page: str) -> None:
     assert seen.count("g", "wait") == 2
     assert seen.count("g", "mark mark-question") == 1
     assert "waited 70 min" in seen.text
+    assert "»" in seen.texts("key mark-you")
+    assert "<span>5 of 9 stories are done;</span> <span>" in page  # no line begins with a semicolon
     assert [text for text in seen.texts("axis") if ":" in text][:2] == ["22:00", "23:00"]
 
 
@@ -486,15 +488,29 @@ def test_time_is_told_where_the_reader_is(night: Ralph) -> None:
     assert "from Mon 2 Mar 2026, 07:00 JST" in night.run("report", TZ="Asia/Tokyo").stdout
 
 
-def test_a_terminal_without_unicode_gets_none(night: Ralph) -> None:
+def test_a_terminal_without_unicode_gets_none(night: Ralph, page: str) -> None:
     done = night.run("report", PYTHONIOENCODING="ascii")
     assert done.exit_code == 0, done.stderr
     assert done.stdout.isascii()
     assert "## Waiting for you" in done.stdout
+    for form, unicode in (("html", page), ("junit", night.run("report", "--format", "junit").stdout)):
+        ascii = night.run("report", "--format", form, "--output", "-", PYTHONIOENCODING="ascii").stdout
+        assert ascii.isascii()
+        assert ascii == unicode.encode("ascii", "xmlcharrefreplace").decode() != unicode
+
+
+def test_tables_are_not_padded_beyond_the_terminal(night: Ralph) -> None:
+    facts = reading.read(runs.find(str(night.root), None))
+    wide, narrow = markdown.written(facts), markdown.written(facts, 60)
+    assert "| 2. Login form                |        2 |     31 min" in wide
+    assert "| 2. Login form |   2 | 31 min | 14 min |" in narrow
+    assert "| add-login-2-1 | 22:00 | failed    | 31 min" in wide
+    assert markdown.written(facts, 300) == wide
 
 
 def test_markdown_text_is_text() -> None:
-    assert markdown.text("# *a* [b](c) <i> _d_ e_f &amp; `g`") == (r"\# \*a\* \[b\](c) \<i\> \_d\_ e_f \&amp; \`g\`")
+    assert markdown.text("# *a* [b](c) <i> _d_ e_f &amp; `g`") == (r"\# \*a\* \[b\](c) \<i\> \_d\_ e_f \&amp; `g`")
+    assert markdown.text("``a`` `b|c` `<i>` d`") == r"\`\`a\`\` \`b\|c\` \`\<i\>\` d\`"
     assert markdown.code("a `` b") == "```a `` b```"
 
 
@@ -562,6 +578,103 @@ def test_a_run_that_goes_on_says_so(ralph: Ralph) -> None:
     assert "Still running: 1 of 9 stories are done; 8 are open." in told["html"]
     assert json.loads(told["json"])["stories"][1]["attempts"][1]["status"] == "running"
     assert f"ralphtool watch {RUN}" in told["markdown"]
+
+
+def told_of(ralph: Ralph, night: Night) -> dict[str, Any]:
+    write(ralph, b"".join(line + b"\n" for line in night.lines))
+    told: dict[str, Any] = json.loads(all_formats(ralph)["json"])
+    return told
+
+
+def test_what_an_earlier_run_asked_is_told_while_the_next_goes_on(ralph: Ralph) -> None:
+    """Also by a record that does not tell how its stories stood; what a later run asked is none of its business."""
+    asked = {"name": "add-login-3.md", "missing": "which server?", "why": "it is not said", "asked": "2026-03-01"}
+    later = {**asked, "asked": "2026-03-05T00:00:00Z"}
+    questions = {"3": {"question": asked}, "4": {"question": asked}, "5": {"question": later}}
+    ralph.write(".ralph/standing/add-login.json", json.dumps({"stories": questions}))
+    night = Night()
+    night.start()
+    first = json.loads(night.lines[0])
+    first["stories"][2]["state"], first["stories"][5]["state"] = "waiting", "skipped"
+    night.lines[0] = json.dumps(first, separators=(",", ":")).encode()
+    facts = told_of(ralph, night)
+    states = ["done", "open", "waiting", "waiting", "open", "skipped", "open"]
+    assert [one["state"] for one in facts["stories"]][:7] == states
+    assert [one["question"]["missing"] for one in facts["stories"][2:4]] == ["which server?"] * 2
+    night.end({3: "open", 4: "open"})
+    assert [one["state"] for one in told_of(ralph, night)["stories"]][2:4] == ["open", "open"]
+
+
+def test_what_a_person_said_since_is_how_a_story_stands(ralph: Ralph) -> None:
+    night = Night()
+    night.start()
+    night.attempt(2, 1, "failed", 3)
+    night.add("steered", action="retry", story="2", text="")
+    night.attempt(3, 1, "blocked", 3, action="manual")
+    night.add("question", story="3", prd_id="add-login-3", path="/p/q.md", missing="which one?")
+    night.add("answered", story="3", prd_id="add-login-3", text="the blue one")
+    night.add("iteration_started", story="4", entry="add-login-4-1", attempt=1)
+    night.add("steered", action="skip", story="4", text="not now")
+    night.add("verdict", story="4", entry="add-login-4-1", attempt=1, status="interrupted", summary="interrupted")
+    night.add("decision", story="4", entry="add-login-4-1", action="stop", reason="the run was interrupted")
+    night.attempt(5, 1, "transient", 3, action="wait")
+    night.add("steered", action="skip", story="5", text="")
+    night.attempt(5, 1, "failed", 3)
+    night.add("steered", action="skip", story="no such story", text="")
+    facts = told_of(ralph, night)
+    assert [(one["state"], one["why"]) for one in facts["stories"][1:5]] == [
+        ("open", "you gave it fresh attempts; it is taken up next"),
+        ("open", "you answered; it is taken up next"),
+        ("skipped", "you skipped it: not now"),
+        ("failed", "attempts are left"),
+    ]
+    assert len(facts["stories"]) == len(STORIES)
+    night.end({2: "failed", 3: "waiting", 4: "open", 5: "failed"})
+    assert [one["state"] for one in told_of(ralph, night)["stories"][1:5]] == ["open", "open", "skipped", "failed"]
+
+
+def test_what_is_no_attempt_is_not_counted_and_what_it_used_is(ralph: Ralph) -> None:
+    night = Night()
+    night.start()
+    night.attempt(2, 1, "transient", 10, action="wait")
+    night.attempt(2, 1, "interrupted", 10, action="wait")
+    night.attempt(2, 1, "failed", 10)
+    night.add("iteration_started", story="2", entry="add-login-2-2", attempt=2)
+    night.add("agent", event={"kind": "usage", "input_tokens": 100, "output_tokens": 5, "cost": 1.5})
+    night.add("agent", minutes=2, event={"kind": "usage", "input_tokens": 20})
+    write(ralph, b"".join(line + b"\n" for line in night.lines))
+    told = all_formats(ralph)
+    work = json.loads(told["json"])["stories"][1]["attempts"][3]["work"]
+    assert work == {"seconds": 120.0, "input_tokens": 120, "output_tokens": 5, "cost": 1.5}
+    assert " 1 attempt, 2 put off, 1 cut off, 41 min, $3.60)\n" in told["markdown"]
+    assert "<dd>1<small>2 put off, 1 cut off</small></dd>" in told["html"]
+    assert told["junit"].count('name="put off add-login-2-1"') == 2
+
+
+@pytest.mark.parametrize(("result", "steps"), [("done", []), ("interrupted", ["ralphtool run add-login"])])
+def test_without_git_there_are_no_diffs_and_what_is_done_needs_no_more(
+    ralph: Ralph, result: str, steps: list[str]
+) -> None:
+    night = Night()
+    night.start(branch=None)
+    night.attempt(2, 1, "completed", 3)
+    night.attempt(3, 1, "failed", 3)
+    night.add("run_ended", result=result, reason=result, stories=[], next=[])
+    write(ralph, b"".join(line + b"\n" for line in night.lines))
+    told = all_formats(ralph)
+    assert [one["run"] for one in json.loads(told["json"])["next"]] == steps
+    assert not [form for form in told if "ralphtool diff" in told[form]]
+    assert ("\nIt was stopped.\n" in told["markdown"]) == (result == "interrupted")
+    assert "ralphtool explain add-login-3-1" in told["markdown"]
+
+
+def test_what_is_no_name_of_a_change_comes_into_no_command(ralph: Ralph) -> None:
+    night = Night()
+    night.start(change="x; rm -rf ~")
+    write(ralph, b"".join(line + b"\n" for line in night.lines))
+    told = all_formats(ralph)
+    assert json.loads(told["json"])["next"][-1]["run"] == "ralphtool run"
+    assert told["markdown"].startswith("# unknown: ")
 
 
 JUNK: tuple[Any, ...] = (
@@ -657,6 +770,8 @@ def test_the_file_is_written_whole_and_its_name_tells_the_format(night: Ralph, t
         (("--json", "--format", "html"), "exclude each other"),
         (("nothing",), "there is no run nothing"),
         (("--format", "pdf"), "is not one of"),
+        (("--output", ""), "--output needs the name of a file"),
+        (("--output", "x.pdf"), "name it .md, .html, .xml or .json, or say --format"),
     ],
 )
 def test_what_can_not_be_is_refused(night: Ralph, arguments: tuple[str, ...], said: str) -> None:

@@ -21,7 +21,7 @@ import pytest
 from conftest import COMMAND, Ralph
 from lab import DONE, Lab, kill, wait_until
 
-from ralphtool import runs
+from ralphtool import locks, runs
 from ralphtool.errors import InvalidValue
 
 Event = dict[str, Any]
@@ -260,6 +260,23 @@ def test_a_run_that_goes_on_tells_how_far_it_is(tmp_path: Path) -> None:
     assert read(tmp_path, here, {"type": "paused"}, {"type": "iteration_started"}).state == "running"
 
 
+@pytest.mark.parametrize("odd", [b'"abc"', b"[1]", b"1e999", b"-1", b"true", b"null", b"{}", b"9" * 400])
+def test_what_was_spent_are_numbers(project: Ralph, odd: bytes) -> None:
+    spent = {"cost": "ODD", "input_tokens": 7, "of a later version": 1}
+    run = read(project.root, started(), line(ended(spent=spent)).replace(b'"ODD"', odd))
+    assert (run.state, run.spent) == ("done", {"input_tokens": 7})
+
+
+def test_what_an_iteration_without_a_verdict_used_is_counted(tmp_path: Path) -> None:
+    def used(cost: float | None) -> Event:
+        return {"at": NOON, "type": "agent", "event": {"kind": "usage", "input_tokens": 10, "cost": cost}}
+
+    told = verdict("1", cost=0.5, input_tokens=30)
+    run = read(tmp_path, started(), used(0.25), used(None), told, used(0.125), NOISE, used(None))
+    assert run.spent == {"input_tokens": 50, "output_tokens": 0, "cost": 0.625}
+    assert read(tmp_path, started(), told, 200 * NOISE, used(0.125)).spent == {}  # too little was read to know
+
+
 NOISE = line({"at": NOON, "type": "agent", "event": {"kind": "output", "text": "x" * 500 + ' "type":"run_ended" '}})
 
 
@@ -289,7 +306,8 @@ def test_only_head_and_tail_of_two_gigabytes_are_read(tmp_path: Path) -> None:
         ([b'{"type": "run_ended", "result": "of a later version", "later": 1}\n'], "unfinished", "add-login"),
         ([started("other", 30_000), NOISE, ended()], "done", "other"),
         ([started("other"), 200 * NOISE, ended(next=[{"say": "x" * 900_000}])], "done", "other"),
-        ([started("../../etc")], "died", "../../etc"),
+        ([started("../../etc")], "died", ""),
+        ([started("x; rm -rf ~")], "died", ""),
     ],
 )
 def test_a_record_can_be_anything(tmp_path: Path, events: list[Event | bytes], state: str, change: str) -> None:
@@ -305,6 +323,59 @@ def test_only_the_process_that_wrote_it_makes_a_run_alive(tmp_path: Path) -> Non
         assert other.stdin
         other.stdin.close()
     assert read(tmp_path, started(pid=other.pid, at=moment(60))).state == "died"
+
+
+def lock(root: Path, *, machine: str) -> None:
+    """The run holds its change, from a process of this number that is no more, on this machine or another."""
+    owner = {"pid": 1, "start_time": "never", "machine": machine}
+    about = {"change_name": "add-login", "session_id": ID, "session_file": f"/x/ralph/sessions/{ID}.json"}
+    fields: Event = {**about, "acquired_at": NOON, "spec": None, "unlocked": False, "owner": owner, "inherits": []}
+    (root / ".ralph/locks").mkdir(exist_ok=True)
+    (root / ".ralph/locks/add-login.lock").write_text(json.dumps(fields))
+
+
+def grow_old(root: Path) -> runs.Run:
+    """Its records were last written to two minutes ago."""
+    then = time.time() - 120
+    for path in (root / ".ralph/runs" / ID).iterdir():
+        os.utime(path, (then, then))
+    return runs.read(str(root), ID)
+
+
+def test_a_run_of_another_machine_lives_as_long_as_it_writes(tmp_path: Path) -> None:
+    put(tmp_path, ID, started())
+    processes = tmp_path / ".ralph/runs" / ID / "processes"
+    processes.touch()
+    lock(tmp_path, machine="elsewhere")
+    assert runs.read(str(tmp_path), ID).state == "running"
+    assert grow_old(tmp_path).state == "died"
+    processes.touch()
+    assert runs.read(str(tmp_path), ID).state == "running"
+    lock(tmp_path, machine=locks.this_process()["machine"])
+    assert runs.read(str(tmp_path), ID).state == "died"
+
+
+@pytest.mark.parametrize(
+    ("last", "state"),
+    [
+        ({"type": "paused"}, "paused"),
+        ({"type": "waiting", "until": moment(3600)}, "running"),
+        ({"type": "waiting", "until": moment(-3600)}, "died"),
+        ({"type": "waiting", "until": "soon"}, "died"),
+        ({"type": "resumed"}, "died"),
+    ],
+)
+def test_a_run_of_another_machine_that_rests_is_silent(tmp_path: Path, last: Event, state: str) -> None:
+    put(tmp_path, ID, started(), {"at": NOON, **last})
+    lock(tmp_path, machine="elsewhere")
+    assert grow_old(tmp_path).state == state
+
+
+def test_a_process_that_has_its_number_by_chance_makes_no_run_alive(tmp_path: Path) -> None:
+    """As the first one of a container has."""
+    put(tmp_path, ID, started(pid=os.getpid(), at=moment()))
+    assert runs.read(str(tmp_path), ID).state == "running"
+    assert grow_old(tmp_path).state == "died"
 
 
 # --- the command ------------------------------------------------------------------------------------
@@ -340,5 +411,6 @@ def test_hostile_names_are_shown_as_they_are_and_ascii_where_it_must_be(project:
     put(project.root, "é\x1b[2J-20260301-120000-1a2b", started("x\ny"), ended(spent={"cost": "much"}))
     told = project.run("runs", PYTHONIOENCODING="ascii", LC_ALL="C").stdout
     assert told.isascii()
-    assert told.splitlines()[1].startswith(r"\xe9\x1b[2J-20260301-120000-1a2b  x\ny  ")
+    assert told.splitlines()[1].startswith(r"\xe9\x1b[2J-20260301-120000-1a2b  2026-03-01 ")
+    assert "much" not in told
     assert project.run("runs", "--change", "nope").stdout.startswith("There are no runs of nope here")

@@ -11,9 +11,9 @@ import click
 import msgspec
 from click.shell_completion import CompletionItem
 
+from ralphtool import files, project, quickjson, runs
 from ralphtool import logs as records
-from ralphtool import project, quickjson, runs
-from ralphtool.errors import RalphError, UsageError
+from ralphtool.errors import RalphError, UnsafePath, UsageError
 from ralphtool.logs import ERRORS, TRANSCRIPT, Iteration
 from ralphtool.ui.conversation import Conversation
 
@@ -36,7 +36,7 @@ def _complete(context: click.Context, parameter: click.Parameter, incomplete: st
 
 
 @click.command()
-@click.argument("entry", required=False, metavar="ENTRY", shell_complete=_complete)
+@click.argument("entry", required=False, metavar="[ENTRY]", shell_complete=_complete)
 @click.option("--full", is_flag=True, help="Fold nothing: show all that tools gave back.")
 @click.option("--raw", is_flag=True, help="Write the transcript as it is, byte for byte.")
 @click.option("--errors", is_flag=True, help="What the agent wrote to standard error, and nothing else.")
@@ -119,12 +119,18 @@ def _show(found: Iteration, told: Iterator[Event], conversation: Conversation) -
         click.echo("the agent said nothing")
     facts = found.told()
     is_running = not facts.verdict and _is_running(found)
-    for line in conversation.ending(facts.verdict, facts.end, is_running=is_running):
+    for line in conversation.ending(_without_echo(facts.verdict), facts.end, is_running=is_running):
         click.echo(line)
     _show_complaints(found, conversation, is_well=facts.verdict.get("status") == "completed")
     click.echo(f"records: {conversation.shown(found.folder)}")
     if os.path.isdir(found.path("check")):
         click.echo(f"the blocker was looked into by an agent: {conversation.shown(found.path('check'))}")
+
+
+def _without_echo(verdict: dict[str, Any]) -> dict[str, Any]:
+    """A summary that only says the status again is none."""
+    is_echo = verdict.get("summary") == verdict.get("status")
+    return {**verdict, "summary": ""} if verdict and is_echo else verdict
 
 
 def _is_running(found: Iteration) -> bool:
@@ -148,10 +154,13 @@ def _show_complaints(found: Iteration, conversation: Conversation, *, is_well: b
 
 def _tail(found: Iteration) -> list[str]:
     """The last lines of standard error."""
-    path = found.path(ERRORS)
-    if not os.path.isfile(path):
-        return []
-    with open(path, "rb") as file:
-        file.seek(max(os.fstat(file.fileno()).st_size - _TAIL, 0))
-        lines = file.read(_TAIL).decode("utf-8", "replace").split("\n")
+    try:
+        fd = files.open_here(found.path(ERRORS))
+    except (OSError, UnsafePath):
+        return []  # there is none, or something else is in its place
+    try:
+        size = os.fstat(fd).st_size
+        lines = files.read_at(fd, max(size - _TAIL, 0), size).decode("utf-8", "replace").split("\n")
+    finally:
+        os.close(fd)
     return [line for line in lines if line.strip()][-_LAST:]

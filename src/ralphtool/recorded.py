@@ -173,7 +173,7 @@ def read(lines: Iterable[bytes]) -> Run | None:
             continue
         try:
             reading.take(_DECODER.decode(line))
-        except (msgspec.DecodeError, RecursionError):
+        except (ValueError, RecursionError):  # also of msgspec, and of what is not UTF-8
             continue  # of another kind, of another version, or damaged
     return reading.run
 

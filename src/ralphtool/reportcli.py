@@ -69,9 +69,9 @@ def report(run: str | None, form: str | None, output: str | None, as_json: bool)
         output = os.path.join(found.folder, "report.html")
     if output not in (None, "-") and os.path.isdir(output or ""):
         raise InvalidValue(f"{output} is a folder: name the file to be written")
-    text = _text(root, found, form)
+    text = _text(root, found, form, _width() if output is None else None)
     if output is None or output == "-":
-        _show(text)
+        _show(text, form)
     else:
         _write(output, text)
         click.echo(printable(f"The report of {found.id} is in {_near(output)}"))
@@ -80,19 +80,32 @@ def report(run: str | None, form: str | None, output: str | None, as_json: bool)
 def _format(form: str | None, output: str | None, *, as_json: bool) -> str:
     if as_json and form not in (None, "json"):
         raise UsageError(f"--json and --format {form} exclude each other: give one of them")
-    if as_json:
-        return "json"
-    return form or _ENDINGS.get(os.path.splitext(output or "")[1].lower(), "markdown")
+    if output == "":
+        raise UsageError("--output needs the name of a file; - is standard output")
+    if as_json or form:
+        return form or "json"
+    ending = os.path.splitext(output or "")[1].lower()
+    if ending and ending not in _ENDINGS:
+        raise UsageError(f"{ending} is no format of a report: name it .md, .html, .xml or .json, or say --format")
+    return _ENDINGS.get(ending, "markdown")
 
 
-def _text(root: str, run: Run, form: str) -> str:
+def _width() -> int | None:
+    """That of the terminal, if there is one."""
+    try:
+        return (os.get_terminal_size(sys.stdout.fileno()).columns or None) if sys.stdout.isatty() else None
+    except (OSError, ValueError):  # it is gone, or is no file
+        return None
+
+
+def _text(root: str, run: Run, form: str, width: int | None) -> str:
     facts = reading.read(run)
     facts = msgspec.structs.replace(facts, knowledge=learnt.look_up(root, facts))
     if form == "json":
         return quickjson.dumps(_as_dict(facts)) + "\n"
     if form == "html":
         return page.written(facts, work.diffs(root, facts.attempts))
-    return junit.written(facts) if form == "junit" else markdown.written(facts)
+    return junit.written(facts) if form == "junit" else markdown.written(facts, width)
 
 
 def _as_dict(facts: Facts) -> dict[str, object]:
@@ -101,8 +114,10 @@ def _as_dict(facts: Facts) -> dict[str, object]:
     return {**told, "seconds": facts.seconds, "used": msgspec.to_builtins(facts.used)}
 
 
-def _show(text: str) -> None:
-    if not writes_unicode():
+def _show(text: str, form: str) -> None:
+    if not writes_unicode() and form in ("junit", "html"):
+        text = text.encode("ascii", "xmlcharrefreplace").decode()
+    elif not writes_unicode():
         text = text.translate(_PLAIN).encode("ascii", "backslashreplace").decode()
     sys.stdout.write(text)
     sys.stdout.flush()

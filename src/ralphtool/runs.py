@@ -10,7 +10,7 @@ import os
 import stat
 import time
 
-from ralphtool import files, locks, quickjson
+from ralphtool import files, locks, project, quickjson
 from ralphtool.errors import CorruptState, InvalidName, InvalidValue, UnsafePath
 
 TYPE_CHECKING = False
@@ -28,6 +28,10 @@ _TAIL = 64 << 10
 _MOMENT = len("-20260301-220000-1a2b")  # how the names of runs end
 _AT = slice(len('{"at":"2026-03-01T22:00:00.000000Z'), len('{"at":"2026-03-01T22:00:00.000000Z","type":"'))
 _SHOWN = 5  # names in a message
+_USAGE, _BEGINNING = b'"kind":"usage"', 120  # what tells of usage begins so, in so many bytes
+_SPENT = ("seconds", "agent_seconds", "gate_seconds", "input_tokens", "output_tokens", "cost", "iterations")
+_MOST = 1e15  # a number beyond it was not counted by anybody
+_BREATH = 60.0  # seconds: whoever is at work writes to its records more often, by far
 
 
 class Run:
@@ -45,7 +49,7 @@ class Run:
         self.path = os.path.join(self.folder, NAME)
         self.start: Event = {}  # the `run_started` event
         self.end: Event | None = None  # the `run_ended` event
-        self.change = change_of(id)
+        self.change = _name(change_of(id))  # empty if nobody knows it
         self.agent = self.branch = self.began = self.reason = ""
         self.last = ""  # when it was last heard of
         self.ended: str | None = None
@@ -56,21 +60,21 @@ class Run:
 
     def _take_start(self, event: Event) -> None:
         self.start = event
-        self.change = _text(event, "change") or self.change
+        self.change = _name(_text(event, "change")) if _text(event, "change") else self.change
         self.agent, self.branch, self.began = (_text(event, name) for name in ("agent", "branch", "at"))
         self.pid = event["pid"] if type(event.get("pid")) is int else None
         stories = _rows(event, "stories")
-        self.stories_total, self.stories_done = len(stories), sum(one.get("done") is True for one in stories)
+        self.stories_total, self.stories_done = len(stories), sum(map(_was_done, stories))
 
     def _take_tail(self, tail: list[Event], *, is_whole: bool) -> None:
-        done = {_text(one, "id") for one in _rows(self.start, "stories") if one.get("done") is True}
+        done = {_text(one, "id") for one in _rows(self.start, "stories") if _was_done(one)}
         done |= {_text(one, "story") for one in tail if one["type"] == "verdict" and one.get("status") == "completed"}
         self.stories_done = len(done)
         self.last = next((_text(one, "at") for one in reversed(tail)), self.began)
         if is_whole:
-            verdicts = [one for one in tail if one["type"] == "verdict"]
+            told = list(_usages(tail))
             names = ("input_tokens", "output_tokens", "cost")
-            self.spent = {name: sum(_number(one, name) for one in verdicts) for name in names}
+            self.spent = {name: sum(_number(one, name) for one in told) for name in names}
 
     def _take_end(self, event: Event) -> None:
         self.end = event
@@ -79,7 +83,9 @@ class Run:
         self.state = result if result in STATES else "unfinished"
         self.reason = _text(event, "reason")
         spent = event.get("spent")
-        self.spent = spent if isinstance(spent, dict) else {}
+        self.spent = (
+            {name: spent[name] for name in _SPENT if _is_sane(spent.get(name))} if isinstance(spent, dict) else {}
+        )
         if stories := _rows(event, "stories"):
             self.stories_total = len(stories)
             self.stories_done = sum(one.get("state") == "done" for one in stories)
@@ -202,10 +208,19 @@ def _last_lines(fd: int, size: int) -> tuple[list[bytes], bool]:
 
 def _telling(lines: list[bytes]) -> Iterator[Event]:
     """The last event, and those before it that tell how the run stands."""
-    wanted = (b"verdict", b"iteration_started", b"paused", b"resumed", b"run_ended", None)
+    wanted = (b"verdict", b"iteration_started", b"waiting", b"paused", b"resumed", b"run_ended", None)
     for number, line in enumerate(lines, 1):
-        if (number == len(lines) or quick_type(line) in wanted) and (event := event_of(line)):
+        is_wanted = number == len(lines) or quick_type(line) in wanted or tells_usage(line)
+        if is_wanted and (event := event_of(line)):
             yield event
+
+
+def _usages(tail: list[Event]) -> list[Event]:
+    """What tells the usage of each iteration: its verdict; of one that has none yet, what its agent told so far."""
+    verdicts = [number for number, one in enumerate(tail) if one["type"] == "verdict"]
+    rest = tail[verdicts[-1] + 1 :] if verdicts else tail
+    emitted = [one["event"] for one in rest if one["type"] == "agent" and isinstance(one.get("event"), dict)]
+    return [*(tail[number] for number in verdicts), *(one for one in emitted if one.get("kind") == "usage")]
 
 
 def _is_paused(tail: list[Event]) -> bool:
@@ -218,6 +233,11 @@ def quick_type(line: bytes) -> bytes | None:
     if line[_AT] != b'","type":"':
         return None
     return line[_AT.stop : line.find(b'"', _AT.stop)]
+
+
+def tells_usage(line: bytes) -> bool:
+    """Whether a line is one of the few of an agent that say what it used, without decoding it."""
+    return _USAGE in line[:_BEGINNING]
 
 
 def event_of(line: bytes) -> Event | None:
@@ -234,11 +254,23 @@ def _text(event: Event, name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
+def _name(text: str) -> str:
+    """The name of a change, if it can be one: people copy commands with it."""
+    return text if project.is_name(text) else ""
+
+
 def _number(event: Event, name: str) -> float:
     value = event.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return 0.0
-    return float(value) if 0 <= value <= 1e15 else 0.0
+    return float(value) if value is not None and _is_sane(value) else 0.0
+
+
+def _is_sane(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST
+
+
+def _was_done(story: Event) -> bool:
+    """Whether a story was done when its run began; records of older versions tell no state."""
+    return story.get("state") == "done" if "state" in story else story.get("done") is True
 
 
 def _rows(event: Event, name: str) -> list[Event]:
@@ -264,13 +296,57 @@ def seconds(run: Run) -> float | None:
 
 def is_alive(run: Run) -> bool:
     """Whether a run without an end still goes on: one that was killed looks the same in its record."""
+    lock = _lock_of(run)
+    if lock is None:
+        return run.pid is not None and _shows_life(run) and _began_before(run.pid, run.began)
+    if lock.owner is not None and lock.owner["machine"] == locks.this_process()["machine"]:
+        return not lock.owner_died
+    # Of a process on another machine nothing can be known from here, but what it writes.
+    return _shows_life(run) or _rests(run)
+
+
+def _lock_of(run: Run) -> locks.Lock | None:
+    """The lock of its change, if the run holds it."""
     try:
         lock = locks.read_lock(run.root, run.change)
     except (CorruptState, InvalidName, UnsafePath):
-        lock = None
-    if lock is not None and lock.session_id == run.id:
-        return not lock.owner_died
-    return run.pid is not None and _began_before(run.pid, run.began)
+        return None
+    return lock if lock is not None and lock.session_id == run.id else None
+
+
+def _shows_life(run: Run) -> bool:
+    """Whether it wrote to its records just now. The file `processes` is touched every second while a program runs."""
+    for path in (run.path, os.path.join(run.folder, "processes")):
+        try:
+            if time.time() - os.lstat(path).st_mtime < _BREATH:
+                return True
+        except OSError:
+            continue  # there is none, or none any more
+    return False
+
+
+def _rests(run: Run) -> bool:
+    """Whether it said that it would be silent: it is paused, or waits for a moment that has not come yet."""
+    try:
+        fd = files.open_here(run.path)
+    except (OSError, UnsafePath):
+        return False
+    try:
+        lines, _ = _last_lines(fd, os.fstat(fd).st_size)
+    finally:
+        os.close(fd)
+    telling = ("waiting", "paused", "resumed", "iteration_started")
+    last = next((one for one in reversed(list(_telling(lines))) if one["type"] in telling), {"type": ""})
+    return last["type"] == "paused" or (last["type"] == "waiting" and not _is_past(_text(last, "until")))
+
+
+def _is_past(moment: str) -> bool:
+    from datetime import datetime
+
+    try:
+        return datetime.fromisoformat(moment).timestamp() + _BREATH < time.time()
+    except (ValueError, OverflowError):
+        return True
 
 
 def _began_before(pid: int, moment: str) -> bool:

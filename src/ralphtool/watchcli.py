@@ -190,14 +190,21 @@ def _duration(seconds: float | None) -> str:
 # --- watch ------------------------------------------------------------------------------------------
 
 
+def _checked_speed(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not 0 <= value <= _FASTEST:  # which no NaN is either
+        raise click.BadParameter(f"{value:g} is not between 0 and {_FASTEST:,.0f}")
+    return value
+
+
 @click.command()
-@click.argument("run", required=False, metavar="RUN", shell_complete=_completed(records.ids))
+@click.argument("run", required=False, metavar="[RUN]", shell_complete=_completed(records.ids))
 @click.option("--replay", is_flag=True, help="Play it from its beginning.")
 @click.option(
     "--speed",
-    type=click.FloatRange(0, _FASTEST),
+    type=float,
+    callback=_checked_speed,
     metavar="N",
-    help="Play it N times as quick as it was; 0 is as quick as can be. [default: 60]",
+    help="Play it N times as quick as it was; 0 is as quick as can be. Pauses are cut to 2 seconds. [default: 60]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print every event as one JSON object a line, for programs.")
 def watch(run: str | None, replay: bool, speed: float | None, as_json: bool) -> int:
@@ -286,7 +293,7 @@ def _tell_end(before: Run, *, as_json: bool) -> None:
         when = f" (last heard of at {_when(run.last)})" if run.last else ""
         raise RunDied(
             f"{run.id} died{when}: its process is gone, and it never told its end; "
-            f"`ralphtool run {run.change}` goes on where it was"
+            f"`{f'ralphtool run {run.change}'.rstrip()}` goes on where it was"
         )
     if run.end is not None and not as_json:
         summary.show(run.end, run.change)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 State = Literal["done", "waiting", "failed", "skipped", "open"]
 STATES: tuple[State, ...] = ("done", "waiting", "failed", "skipped", "open")
 ENDINGS = ("completed", "partial", "failed", "blocked")  # of attempts that count
+PUT_OFF = ("transient", "interrupted")  # which were no attempts: nothing was wrong with the work
 
 
 class Used(Struct, frozen=True):
@@ -80,10 +81,15 @@ class Attempt(Struct, frozen=True, kw_only=True):
     gates: tuple[Gate, ...] = ()
     decision: Decision = Decision()
     commit: str = ""  # of the checkpoint
+    is_kept: bool = False  # git has its work
 
     @property
     def counts(self) -> bool:
         return self.status in ENDINGS
+
+    @property
+    def is_put_off(self) -> bool:
+        return self.status in PUT_OFF
 
     @property
     def is_retry(self) -> bool:

@@ -45,7 +45,7 @@ def _properties(rows: list[tuple[str, str]]) -> Element:
 
 
 def _case(change: str, story: Story) -> Element:
-    rows = [(f"attempt {one.entry or one.number}", _attempt(one)) for one in story.attempts]
+    rows = [(_name(one), _attempt(one)) for one in story.attempts]
     rows += [("commit", story.commit)] if story.commit else []
     return tag(
         "testcase",
@@ -55,6 +55,10 @@ def _case(change: str, story: Story) -> Element:
         name=story.name,
         time=_seconds(story.used.seconds),
     )
+
+
+def _name(one: Attempt) -> str:
+    return f"{'put off' if one.is_put_off else 'attempt'} {one.entry or one.number}"
 
 
 def _attempt(one: Attempt) -> str:
@@ -78,7 +82,8 @@ def _ending(story: Story) -> Element | None:
 
 def _hints(story: Story) -> list[str]:
     last = story.attempts[-1] if story.attempts else None
-    return ["", told.explain_command(last), told.diff_command(last)] if last and last.counts else []
+    commands = [told.explain_command(last), told.diff_command(last)] if last and last.counts else []
+    return ["", *filter(None, commands)] if commands else []
 
 
 def _first_line(text: str) -> str:

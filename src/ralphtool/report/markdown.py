@@ -17,13 +17,17 @@ if TYPE_CHECKING:
 
 _SPECIAL = re.compile(r"[\\`*\[\]<>|~]|&(?=[#\w])|(?<!\w)_|_(?!\w)")
 _AT_THE_START = re.compile(r"^([#+=-])")
+_WORDS = ("entry", "ended as", "story")  # columns
 _MOST = 200  # attempts in the table
 _TICKS = re.compile("`+")
+_QUOTED = re.compile(r"((?<!`)`[^`]+`(?!`))")  # as our own sentences name commands
+_UNFIT = re.compile(r"[|<>&]")  # for code: some readers see more in it, in a table for one
 
 
-def written(facts: Facts) -> str:
+def written(facts: Facts, width: int | None = None) -> str:
+    """With the width of a terminal, tables that are wider than it are not made wider still by blanks."""
     parts = [_head(facts), _waiting(facts), _next(facts), _failed(facts), _done(facts), _rest(facts)]
-    parts += [_attempts(facts), _costs(facts), _knowledge(facts), _run(facts)]
+    parts += [_attempts(facts, width), _costs(facts, width), _knowledge(facts), _run(facts)]
     return "\n".join(line for part in parts for line in part).rstrip("\n") + "\n"
 
 
@@ -31,8 +35,13 @@ def written(facts: Facts) -> str:
 
 
 def text(text: str) -> str:
-    """A text as text: nothing in it is taken for Markdown, or for HTML."""
-    return _AT_THE_START.sub(r"\\\1", _SPECIAL.sub(r"\\\g<0>", " ".join(text.split("\n"))))
+    """A text as text: nothing in it is taken for Markdown, or for HTML; but what stands in backticks is code."""
+    pieces = _QUOTED.split(" ".join(text.split("\n")))
+    told = [
+        piece if number % 2 and not _UNFIT.search(piece) else _SPECIAL.sub(r"\\\g<0>", piece)
+        for number, piece in enumerate(pieces)
+    ]
+    return _AT_THE_START.sub(r"\\\1", "".join(told))
 
 
 def code(text: str) -> str:
@@ -46,19 +55,19 @@ def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
         yield from (f"## {title}", "", "\n".join(lines).rstrip("\n"), "")
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Numbers are in all columns but the first; columns that nobody told anything for are left out."""
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
+    """Numbers are in all columns but those of words; columns that nobody told anything for are left out."""
     kept = [number for number, _ in enumerate(columns) if number == 0 or any(row[number] for row in rows)]
     table = [[row[number] for number in kept] for row in (columns, *rows)]
-    widths = [max(3, *(len(row[number]) for row in table)) for number, _ in enumerate(kept)]
+    sizes = [max(3, *(len(row[number]) for row in table)) for number, _ in enumerate(kept)]
+    if width is not None and sum(sizes) + 3 * len(sizes) + 1 > width:
+        sizes = [3 for _ in sizes]
+    is_words = [name in _WORDS for name in table[0]]
+    rule = ["-" * size if left else "-" * (size - 1) + ":" for size, left in zip(sizes, is_words, strict=True)]
     lines = [
-        [
-            cell.ljust(width) if number == 0 else cell.rjust(width)
-            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
+        [cell.ljust(size) if left else cell.rjust(size) for cell, size, left in zip(row, sizes, is_words, strict=True)]
         for row in table
     ]
-    rule = ["-" * width if number == 0 else "-" * (width - 1) + ":" for number, width in enumerate(widths)]
     return [f"| {' | '.join(line)} |" for line in (lines[0], rule, *lines[1:])]
 
 
@@ -72,8 +81,8 @@ def _head(facts: Facts) -> Iterator[str]:
     spent = ", ".join(filter(None, [told.tokens(facts.used), words.cost(facts.used.cost)]))
     if spent:
         yield f"It used {spent.replace(' in,', ' tokens in,')}."
-    if facts.reason:
-        yield f"It ended because: {text(facts.reason)}."
+    if why := told.ending(facts):
+        yield text(why)
     if since := told.since_it_began(facts):
         yield since
     yield ""
@@ -124,7 +133,8 @@ def _failure(story: Story) -> Iterator[str]:
     if decided := told.decision(last):
         yield f"- Decided: {text(decided)}"
     if last.counts:
-        yield f"- More: {code(told.explain_command(last))}, {code(told.diff_command(last))}"
+        commands = filter(None, [told.explain_command(last), told.diff_command(last)])
+        yield f"- More: {', '.join(map(code, commands))}"
     yield ""
 
 
@@ -135,7 +145,7 @@ def _done(facts: Facts) -> Iterator[str]:
         lines.append(f"- **{text(story.name)}**{f' ({remarks})' if remarks else ''}")
         if (last := story.attempts[-1] if story.attempts else None) and last.counts:
             lines += [f"  {text(last.summary)}"] if last.summary else []
-            lines.append(f"  {code(told.diff_command(last))}")
+            lines += [f"  {code(command)}"] if (command := told.diff_command(last)) else []
     yield from _section("Done", lines)
 
 
@@ -151,7 +161,7 @@ def _plain(story: Story) -> str:
     return f"- **{text(story.name)}**{f' ({remarks})' if remarks else ''}{why}"
 
 
-def _attempts(facts: Facts) -> Iterator[str]:
+def _attempts(facts: Facts, width: int | None) -> Iterator[str]:
     attempts = facts.attempts
     rows = [_row(one) for one in attempts[-_MOST:]]
     columns = ("entry", "began", "ended as", "agent", "gates", "newly red", "cost")
@@ -159,7 +169,7 @@ def _attempts(facts: Facts) -> Iterator[str]:
     waits = [
         f"- {words.clock(one.began)}: {_wait(one.kind, one.ended - one.began)}: {text(one.why)}" for one in facts.waits
     ]
-    lines = [*more, *_table(columns, rows)] if rows else []
+    lines = [*more, *_table(columns, rows, width)] if rows else []
     yield from _section("Attempts", [*lines, *([""] if lines and waits else []), *waits[-_MOST:]])
 
 
@@ -174,23 +184,32 @@ def _row(one: Attempt) -> tuple[str, ...]:
     return (text(one.entry or f"story {one.story}"), *map(text, cells))
 
 
-def _costs(facts: Facts) -> Iterator[str]:
+def _costs(facts: Facts, width: int | None) -> Iterator[str]:
     busy = [one for one in facts.stories if one.attempts]
-    columns = ("story", "attempts", "first", "retries", "gates", "in all", "in", "out", "cost", "of that retries")
-    rows = [
-        _cost(text(words.line(one.name, 60)), str(len(one.attempts)), one.first, one.retries, one.gates) for one in busy
-    ]
+    sums = ("first", "retries", "gates", "in all", "in", "out", "cost", "of that retries")
+    columns = ("story", "attempts", "not counted", *sums)
+    rows = [_cost(text(words.line(one.name, 60)), one.attempts, one.first, one.retries, one.gates) for one in busy]
     if len(busy) > 1:
-        sums = [total([getattr(one, name) for one in busy]) for name in ("first", "retries", "gates")]
-        rows.append(_cost("in all", str(len(facts.attempts)), *sums))
-    yield from _section("Time and cost", _table(columns, rows) if rows else [])
+        parts = [total([getattr(one, name) for one in busy]) for name in ("first", "retries", "gates")]
+        rows.append(_cost("in all", facts.attempts, *parts))
+    yield from _section("Time and cost", _table(columns, rows, width) if rows else [])
 
 
-def _cost(name: str, attempts: str, first: Used, retries: Used, gates: Used) -> tuple[str, ...]:
+def _cost(name: str, attempts: Sequence[Attempt], first: Used, retries: Used, gates: Used) -> tuple[str, ...]:
+    counted = sum(one.counts for one in attempts)
     whole = first + retries + gates
     times = [words.duration(one.seconds) if one.seconds else "" for one in (first, retries, gates, whole)]
     read, wrote = (summary.tokens(number) if number else "" for number in (whole.input_tokens, whole.output_tokens))
-    return (name, attempts, *times, read, wrote, words.cost(whole.cost), words.cost(retries.cost))
+    return (
+        name,
+        str(counted),
+        str(len(attempts) - counted or ""),
+        *times,
+        read,
+        wrote,
+        words.cost(whole.cost),
+        words.cost(retries.cost),
+    )
 
 
 def _knowledge(facts: Facts) -> Iterator[str]:

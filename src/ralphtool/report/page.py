@@ -86,8 +86,8 @@ def _head(facts: Facts) -> Element:
 
 def _clauses(sentence: str) -> list[object]:
     """Lines break between clauses, if they have to."""
-    first, *rest = sentence.split("; ")
-    return [tag("span", first), *([";", " ", tag("span", one)] for one in rest)]
+    *before, last = sentence.split("; ")
+    return [*([tag("span", f"{one};"), " "] for one in before), tag("span", last)]
 
 
 def _tone(facts: Facts) -> str:
@@ -97,8 +97,9 @@ def _tone(facts: Facts) -> str:
 
 
 def _sentence(facts: Facts) -> str:
-    began = f"It {'ran' if facts.is_over else 'has been running for'} {told.when(facts)}"
-    return f"{began}; {facts.reason}." if facts.reason and facts.state != "done" else f"{began}."
+    began = f"It {'ran' if facts.is_over else 'has been running for'} {told.when(facts)}."
+    why = told.ending(facts) if facts.state != "done" else ""
+    return " ".join(filter(None, [began, why]))
 
 
 def _progress(facts: Facts) -> Element | None:
@@ -115,11 +116,14 @@ def _progress(facts: Facts) -> Element | None:
 def _numbers(facts: Facts) -> Element:
     used, tries = facts.used, facts.attempts
     done = f"{len(facts.of_state('done'))} of {len(facts.stories)}"
-    retries = sum(one.is_retry for one in tries)
+    retries = sum(one.is_retry and one.counts for one in tries)
+    counted = sum(one.counts for one in tries)
+    others = told.counted([one for one in tries if not one.counts])
+    more = ", ".join([*([plural(retries, "retry", "retries")] if retries else []), *others])
     waited = sum(one.ended - one.began for one in facts.waits)
     tiles = [
         ("stories done", done, ""),
-        ("attempts", str(len(tries)), plural(retries, "retry", "retries") if retries else ""),
+        ("attempts", str(counted), more),
         ("time", words.duration(facts.seconds), f"{words.duration(waited)} of it waiting" if waited else ""),
         ("cost", words.cost(used.cost), ""),
         ("tokens", summary.tokens(used.input_tokens + used.output_tokens) if used.input_tokens else "", _out(used)),
@@ -228,7 +232,7 @@ def _attempt(one: Attempt, diff: Diff | None) -> Element:
 def _attempt_parts(one: Attempt, diff: Diff | None) -> list[Element | None]:
     files = f"{plural(one.files_changed, 'file', 'files')} changed: {', '.join(one.files)}" if one.files else ""
     more = "…" if one.files_changed > len(one.files) else ""
-    decided, guidance = told.decision(one), one.decision.guidance
+    decided, guidance, command = told.decision(one), one.decision.guidance, told.diff_command(one)
     reasons = [reason for reason in (*one.reasons, *one.findings) if reason not in one.summary]
     return [
         tag("p", one.summary) if one.summary else None,
@@ -237,7 +241,7 @@ def _attempt_parts(one: Attempt, diff: Diff | None) -> list[Element | None]:
         tag("p", "Decided: ", decided) if decided else None,
         tag("details", tag("summary", "told the next attempt"), tag("pre", guidance)) if guidance else None,
         tag("p", files, more, class_="soft") if files else None,
-        _diff(one, diff) if diff else _command(told.diff_command(one)) if one.counts and one.entry else None,
+        _diff(one, diff) if diff else _command(command) if command else None,
     ]
 
 

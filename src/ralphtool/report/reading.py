@@ -1,12 +1,13 @@
 """Reads a run's events into facts: from the first to the last that is whole, in one pass, whatever the length.
 
-What agents emitted is most of a record and nothing of a report: it is passed over without being decoded. Of everything
-else there is a most that is kept, so that no record needs more memory than a report does.
+What agents emitted is most of a record and nothing of a report, but for what they used: the rest is passed over without
+being decoded. Of everything else there is a most that is kept, so that no record needs more memory than a report does.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
@@ -96,6 +97,16 @@ class _Tale(Struct):
     commit: str = ""
     attempts: list[Attempt] = []
     question: Question | None = None
+    is_settled: bool = False  # by what a person said since it was last worked on, whatever became of that work
+
+    def becomes(self, state: State | None, why: str = "") -> None:
+        if not self.is_settled:
+            self.state, self.why = state, why
+
+    def settle(self, state: State | None, why: str) -> None:
+        self.state, self.why, self.is_settled = state, why, True
+        if self.question:
+            self.question = structs.replace(self.question, is_open=False)
 
 
 def read(run: Run, knowledge: Knowledge | None = None) -> Facts:
@@ -111,7 +122,8 @@ def _events(path: str) -> Iterator[dict[str, Any]]:
     fd = files.open_here(path)
     try:
         for line in _lines(fd):
-            if runs.quick_type(line) != b"agent" and (event := runs.event_of(line)):
+            is_wanted = runs.quick_type(line) != b"agent" or runs.tells_usage(line)
+            if is_wanted and (event := runs.event_of(line)):
                 yield event
     finally:
         os.close(fd)
@@ -143,6 +155,7 @@ class Record:
         self.now = 0.0
         self.tales: dict[str, _Tale] = {}
         self.current: _Tale | None = None  # the story that is worked on
+        self.used = Used()  # by the agent that is at work
         self.gate_began: float | None = None
         self.open_wait: Wait | None = None
         self.waits: list[Wait] = []
@@ -173,17 +186,19 @@ class Record:
         for row in fields.parts("stories", _STORIES):
             tale = self.tale(row, "id")
             tale.title = row.line("title", _TITLE)
-            tale.optional, tale.was_done = row.is_true("optional"), row.is_true("done")
+            tale.optional = row.is_true("optional")
             tale.tasks = row.whole("tasks_done"), row.whole("tasks_total")
             tale.depends_on = tuple(words.line(one, _ID) for one in row.lines("depends_on"))
-            tale.state = "done" if tale.was_done else None
+            state = row.raw("state")
+            tale.state = next((one for one in STATES if one == state), "done" if row.is_true("done") else None)
+            tale.was_done = tale.state == "done"
 
     def _iteration(self, fields: Told) -> None:
         self._end_attempt("cut off")
         self._end_wait()
         tale = self.current = self.tale(fields)
         tale.title = tale.title or fields.line("title", _TITLE)
-        tale.state, tale.why = None, ""  # whatever it was, it is tried again
+        tale.state, tale.why, tale.is_settled = None, "", False  # whatever it was, it is tried again
         self._begin(tale, fields, self.now)
 
     def _begin(self, tale: _Tale, fields: Told, began: float) -> None:
@@ -201,6 +216,7 @@ class Record:
             began=began,
             ended=began,
             status="",
+            is_kept=bool(self.start.raw("branch")),
         )
         tale.attempts.append(attempt)
 
@@ -208,6 +224,11 @@ class Record:
         """Adds to what is known of a story's last attempt."""
         if tale and tale.attempts:
             tale.attempts[-1] = structs.replace(tale.attempts[-1], **fields)
+
+    def _emitted(self, fields: Told) -> None:
+        event = fields.part("event")
+        if event.raw("kind") == "usage":
+            self.used += _used(event, 0.0)
 
     def _gate_start(self, fields: Told) -> None:
         self.gate_began = self.now
@@ -237,7 +258,7 @@ class Record:
             tale,
             ended=self.now,
             status=fields.line("status", 20) or "unknown",
-            summary=fields.line("summary", 1000),
+            summary=fields.line("summary", 1000) if fields.raw("summary") != fields.raw("status") else "",
             reasons=fields.lines("reasons"),
             findings=tuple(_finding(one) for one in fields.parts("findings")),
             files=fields.lines("files"),
@@ -247,15 +268,15 @@ class Record:
         )
         if tasks := fields.whole("tasks_total"):
             tale.tasks = fields.whole("tasks_done"), tasks
-        tale.state = "failed" if fields.raw("status") in ("failed", "blocked") else tale.state
-        self.current = None
+        if fields.raw("status") in ("failed", "blocked"):
+            tale.becomes("failed")
+        self.current, self.used = None, Used()
 
     def _decision(self, fields: Told) -> None:
         tale = self.tale(fields)
         decision = Decision(fields.line("action", 20), fields.line("reason", 1000), fields.block("guidance"))
         self._change(tale, decision=decision)
-        tale.why = decision.reason
-        tale.state = "skipped" if decision.action == "skip" else tale.state
+        tale.becomes("skipped" if decision.action == "skip" else tale.state, decision.reason)
 
     def _checkpoint(self, fields: Told) -> None:
         tale = self.tale(fields)
@@ -264,20 +285,28 @@ class Record:
 
     def _question(self, fields: Told) -> None:
         tale = self.tale(fields)
-        tale.state = "waiting"
+        tale.becomes("waiting", tale.why)
         tale.question = Question(missing=fields.block("missing"), path=self._inside(fields.command("path")))
         self._happen("question", fields.line("missing"), tale.id)
 
     def _answer(self, fields: Told) -> None:
         tale = self.tale(fields)
+        if tale.state != "done":
+            tale.settle(None, "you answered; it is taken up next")
         if tale.question:
-            tale.question = structs.replace(tale.question, answer=fields.block("text"), is_open=False)
-            tale.state = None
+            tale.question = structs.replace(tale.question, answer=fields.block("text"))
         self._happen("answer", fields.line("text"), tale.id)
 
     def _steer(self, fields: Told) -> None:
-        told = [fields.line("action", 20), fields.line("text")]
-        self._happen("you", ": ".join(filter(None, told)), fields.line("story", _ID))
+        action, text = fields.line("action", 20), fields.line("text")
+        self._happen("you", ": ".join(filter(None, [action, text])), fields.line("story", _ID))
+        tale = self.tales.get(fields.line("story", _ID))
+        if tale is None or tale.state == "done":
+            return
+        if action == "skip":
+            tale.settle("skipped", f"you skipped it{text and f': {text}'}")
+        elif action == "retry":
+            tale.settle(None, "you gave it fresh attempts; it is taken up next")
 
     def _setup(self, fields: Told) -> None:
         if not fields.is_true("ok"):
@@ -327,8 +356,8 @@ class Record:
             tale = self.tale(row, "id")
             tale.title = tale.title or row.line("title", _TITLE)
             state = row.raw("state")
-            tale.state = next((one for one in STATES if one == state), tale.state)
-            tale.why = row.line("why", 1000)
+            tale.is_settled = tale.is_settled and state != "done"
+            tale.becomes(next((one for one in STATES if one == state), tale.state), row.line("why", 1000))
             tale.commit = row.line("commit", 100) or tale.commit
             if tale.state == "waiting" and not tale.question:
                 missing = row.block("failure") or row.block("why")
@@ -339,8 +368,9 @@ class Record:
             attempt = self.current.attempts[-1]
             gates = sum(one.ended - one.began for one in attempt.gates)
             agent = max(0.0, self.now - attempt.began - gates)
-            self._change(self.current, ended=self.now, status=status, work=Used(agent), gate_seconds=gates)
-        self.current = None
+            work = Used(agent) + self.used
+            self._change(self.current, ended=self.now, status=status, work=work, gate_seconds=gates)
+        self.current, self.used = None, Used()
 
     def end(self) -> None:
         """There are no more events for now: what has no end has one here."""
@@ -356,10 +386,10 @@ class Record:
 
     def facts(self, knowledge: Knowledge) -> Facts:
         run, start = self.run, self.start
-        stories = _with_questions(run, tuple(_story(tale) for tale in self.tales.values()))
+        stories = self._with_questions(tuple(_story(tale) for tale in self.tales.values()))
         return Facts(
             run=words.line(run.id, 200),
-            change=words.line(run.change, 200),
+            change=words.line(run.change, 200) or "unknown",
             agent=start.line("agent", _ID),
             adapter=start.line("adapter", _ID),
             branch=start.line("branch", 200),
@@ -379,11 +409,39 @@ class Record:
             left_out=self.left_out,
         )
 
+    # --- what waits -----------------------------------------------------------------------------
+
+    def _with_questions(self, stories: tuple[Story, ...]) -> tuple[Story, ...]:
+        """Whether a question still waits is not in the record of the run that asked it."""
+        if not any(self._may_wait(one) for one in stories):
+            return stories
+        try:
+            waiting = questions.waiting(self.run.root)
+        except (RalphError, OSError):
+            return stories  # the record tells what was asked, and that has to do
+        own = {words.line(one.story, _ID): one for one in waiting if one.change == self.run.change}
+        others = {words.line(one.story, _ID) for one in waiting if one.change != self.run.change}
+        return tuple(
+            _asked(one, own.get(one.id), is_shared=one.id in others) if self._waits(one, own.get(one.id)) else one
+            for one in stories
+        )
+
+    def _may_wait(self, story: Story) -> bool:
+        """Also one that is open, if the run did not tell its end: an earlier run may have asked."""
+        is_unsure = story.state == "open" and self.run.end is None and not self.tales[story.id].is_settled
+        return story.state == "waiting" or is_unsure
+
+    def _waits(self, story: Story, waiting: questions.Waiting | None) -> bool:
+        if story.state == "waiting" or waiting is None:
+            return story.state == "waiting"
+        return self._may_wait(story) and (words.seconds_of(waiting.asked) or 0.0) <= self.now
+
 
 _TAKES: dict[str, Callable[[Record, Told], None]] = {
     "run_started": Record._start,
     "iteration_started": Record._iteration,
     "setup": Record._setup,
+    "agent": Record._emitted,
     "gate_started": Record._gate_start,
     "gate": Record._gate,
     "verdict": Record._verdict,
@@ -454,31 +512,16 @@ def _verdict(state: str, stories: tuple[Story, ...]) -> str:
 def _next(run: Run, end: Told) -> Iterator[Step]:
     steps = end.parts("next")
     yield from (Step(one.line("say"), one.command("run")) for one in steps)
-    change = words.line(run.change, 200)
+    change = f" {run.change}" if run.change else ""
     if run.state == "running":
-        yield Step("watch it", f"ralphtool watch {words.line(run.id, 200)}")
+        yield Step("watch it", f"ralphtool watch {shlex.quote(words.line(run.id, 200))}")
     elif run.state == "paused":
-        yield Step("let it go on", f"ralphtool resume {change}")
-    elif run.state == "died" or not steps:
-        yield Step("go on where it was", f"ralphtool run {change}")
+        yield Step("let it go on", f"ralphtool resume{change}")
+    elif run.state == "died" or (not steps and run.state != "done"):
+        yield Step("go on where it was", f"ralphtool run{change}")
 
 
 # --- what waits -------------------------------------------------------------------------------------
-
-
-def _with_questions(run: Run, stories: tuple[Story, ...]) -> tuple[Story, ...]:
-    """Whether a question still waits is not in the record of the run that asked it."""
-    if not any(one.state == "waiting" for one in stories):
-        return stories
-    try:
-        waiting = questions.waiting(run.root)
-    except (RalphError, OSError):
-        return stories  # the record tells what was asked, and that has to do
-    own = {words.line(one.story, _ID): one for one in waiting if one.change == run.change}
-    others = {words.line(one.story, _ID) for one in waiting if one.change != run.change}
-    return tuple(
-        _asked(one, own.get(one.id), is_shared=one.id in others) if one.state == "waiting" else one for one in stories
-    )
 
 
 def _asked(story: Story, waiting: questions.Waiting | None, *, is_shared: bool) -> Story:
@@ -487,10 +530,11 @@ def _asked(story: Story, waiting: questions.Waiting | None, *, is_shared: bool) 
         return structs.replace(story, question=structs.replace(told, is_open=False))
     question = structs.replace(
         told,
+        is_open=True,
         missing=words.block(waiting.missing) or told.missing,
         why=words.block(waiting.why) or story.why,
         text=words.block(waiting.text.partition("## Answer")[0], 20_000),
         answer=words.block(waiting.answer or ""),
         change=waiting.change if is_shared else "",
     )
-    return structs.replace(story, question=question)
+    return structs.replace(story, state="waiting", question=question)

@@ -30,7 +30,7 @@ _SIGNS = {"completed": "✓", "partial": "½", "failed": "✗", "blocked": "!"}
 _MARKS = {
     "question": ("?", "a question for you"),
     "answer": ("✎", "your answer"),
-    "you": ("✎", "you said something"),
+    "you": ("»", "you said something"),
     "hand-over": ("→", "another agent goes on"),
 }
 _LEGEND = (

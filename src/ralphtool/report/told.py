@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from ralphtool.report import words
@@ -10,6 +11,8 @@ from ralphtool.ui import summary
 from ralphtool.ui.tables import plural
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ralphtool.report.facts import Attempt, Facts, Knowledge, Story, Used
 
 TITLES = {
@@ -19,6 +22,7 @@ TITLES = {
     "skipped": "Skipped",
     "open": "Still open",
 }
+_UNCOUNTED = {"transient": "put off", "interrupted": "put off", "cut off": "cut off", "running": "going on"}
 _ACTIONS = {
     "next": "on to the next story",
     "retry": "again",
@@ -37,12 +41,29 @@ def answer_command(story: Story) -> str:
     return f'ralphtool answer {option}{shlex.quote(story.id)} "…"'
 
 
+def ending(facts: Facts) -> str:
+    """Why it ended, as a sentence; nothing if it did not tell."""
+    if facts.reason == "interrupted":
+        return "It was stopped."
+    return f"It ended because: {facts.reason.rstrip('.')}." if facts.reason else ""
+
+
+def counted(attempts: Sequence[Attempt]) -> list[str]:
+    """As in `2 attempts`, `1 put off`: what is no attempt has a name of its own."""
+    number = sum(one.counts for one in attempts)
+    others = Counter(_UNCOUNTED.get(one.status, "not counted") for one in attempts if not one.counts)
+    told = [plural(number, "attempt", "attempts")] if number else []
+    return told + [f"{times} {name}" for name, times in others.items()]
+
+
 def explain_command(attempt: Attempt) -> str:
     return f"ralphtool explain {shlex.quote(attempt.entry)}"
 
 
 def diff_command(attempt: Attempt) -> str:
-    return f"ralphtool diff {shlex.quote(attempt.entry)}"
+    """Nothing where nobody keeps the work."""
+    is_there = attempt.is_kept and attempt.counts and attempt.entry
+    return f"ralphtool diff {shlex.quote(attempt.entry)}" if is_there else ""
 
 
 def when(facts: Facts) -> str:
@@ -60,7 +81,7 @@ def remarks(story: Story) -> list[str]:
     if story.tasks_total and story.state != "done":
         told.append(f"{story.tasks_done} of {plural(story.tasks_total, 'task', 'tasks')}")
     if story.attempts:
-        told += [plural(len(story.attempts), "attempt", "attempts"), *used(story.used)]
+        told += [*counted(story.attempts), *used(story.used)]
     if story.depends_on and story.state == "open":
         told.append(f"waits for {', '.join(story.depends_on)}")
     return told
@@ -79,7 +100,7 @@ def tokens(used: Used) -> str:
 
 def attempt_name(attempt: Attempt) -> str:
     task = f", task {attempt.task}" if attempt.task else ""
-    return f"attempt {attempt.number}{task}"
+    return f"put off{task}" if attempt.is_put_off else f"attempt {attempt.number}{task}"
 
 
 def decision(attempt: Attempt) -> str:
