@@ -182,11 +182,11 @@ def kill_until_done(lab: Lab, dice: random.Random, longest: float, before: dict[
     for killed in range(most):
         process = lab.start()
         try:
-            told, wrong = process.communicate(timeout=dice.uniform(0, longest * (1 + killed / 20)))
+            printed, wrong = process.communicate(timeout=dice.uniform(0, longest * (1 + killed / 20)))
         except subprocess.TimeoutExpired:
             kill(process)
         else:
-            assert process.returncode == 0, (told[-4000:].decode(), wrong.decode())
+            assert process.returncode == 0, (printed[-4000:].decode(), wrong.decode())
             return killed
         if dice.random() < 0.2:
             told = lab.run("back")
