@@ -421,9 +421,10 @@ class _Signals:
         if self.run.interrupts == 2 and not self.run.is_closing:
             raise KeyboardInterrupt
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, kind: object, *rest: object) -> None:
+        """A run that has come to its end has nothing left to interrupt: its exit code is known."""
         for number, before in self._before.items():
-            signal.signal(number, before)
+            signal.signal(number, signal.SIG_IGN if kind is None and number == signal.SIGINT else before)
 
 
 class _Viewer:
