@@ -63,7 +63,7 @@ LAYERS = (
     ("testing.dialects.anthropic", "testing.dialects.chat", "testing.dialects.gemini", "testing.dialects.responses"),
     ("testing.tools",),
     ("testing.model",),
-    ("agentcli", "testing", "ui", "ui.terminal"),
+    ("agentcli", "testing", "ui", "ui.raw", "ui.terminal"),
     ("ui.plan", "ui.tables"),
     ("ui.summary",),
     ("ui.conversation", "ui.following"),
@@ -200,7 +200,17 @@ FACES = {
     *("__main__", "agentcli", "agents.play", "cli", "backtestcli", "memorycli", "progresscli", "recordcli", "runcli"),
     *("logscli", "reportcli", "setupcli", "steercli", "watchcli"),
 }
-VIEWS = {"ui", "ui.conversation", "ui.following", "ui.live", "ui.plan", "ui.summary", "ui.tables", "ui.terminal"}
+VIEWS = {
+    "ui",
+    "ui.conversation",
+    "ui.following",
+    "ui.live",
+    "ui.plan",
+    "ui.raw",
+    "ui.summary",
+    "ui.tables",
+    "ui.terminal",
+}
 RUNNERS = {
     "agents.aider",
     "agents.claude",

@@ -6,21 +6,38 @@ import os
 import re
 import shutil
 import socket
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+
+class _Lazy:
+    """A pattern that is compiled when it is first used: most runs never are blocked."""
+
+    def __init__(self, pattern: str, flags: int = 0) -> None:
+        self._pattern = pattern
+        self._flags = flags
+
+    @cached_property
+    def compiled(self) -> re.Pattern[str]:
+        return re.compile(self._pattern, self._flags)
+
+    def finditer(self, text: str) -> Iterator[re.Match[str]]:
+        return self.compiled.finditer(text)
+
 
 # What is only mentioned proves nothing: a clause counts if it says that something is not there, and what stands right
 # behind "no" or "needs" does.
-_CLAUSE = re.compile(r"[;!?()\n]|\.(?=\s|$)|\bbut\b")
+_CLAUSE = _Lazy(r"[;!?()\n]|\.(?=\s|$)|\bbut\b")
 _STATES = (
     "set|found|there|here|installed|available|defined|present|provided|given|configured|reachable|listening|running|"
     r"answer\w*|respond\w*|exist\w*|in the environment|on the path"
 )
-_LACKS = re.compile(
+_LACKS = _Lazy(
     r"\b(?:missing|absent|unset|undefined|unavailable|unreachable|lacks?|lacking|empty|refused|closed|down|neither)\b"
     r"|\bno (?:such|value)\b|\b(?:nothing|nobody) (?:listens|answers)\b"
     rf"|(?:\bnot|\bnever|n't) (?:yet )?(?:{_STATES})\b"
@@ -28,29 +45,29 @@ _LACKS = re.compile(
     r"|\b(?:must|(?:has|have) to) be (?:set|made|created|added|provided|given|installed)\b",
     re.IGNORECASE,
 )
-_WANTS = re.compile(r"\b(?:no|without|needs?|needed|requires?)((?:\s+\S+){1,5})", re.IGNORECASE)
-_VARIABLE = re.compile(r"\b[A-Z][A-Z0-9_]*_[A-Z0-9_]*[A-Z][A-Z0-9_]*\b")
-_QUOTED = re.compile(r"[`'\"]([^`'\"\n]{1,200})[`'\"]")
+_WANTS = _Lazy(r"\b(?:no|without|needs?|needed|requires?)((?:\s+\S+){1,5})", re.IGNORECASE)
+_VARIABLE = _Lazy(r"\b[A-Z][A-Z0-9_]*_[A-Z0-9_]*[A-Z][A-Z0-9_]*\b")
+_QUOTED = _Lazy(r"[`'\"]([^`'\"\n]{1,200})[`'\"]")
 # A slash alone makes no file: and/or, origin/main, /api/login. The last part has to look like a file's name.
-_PATH = re.compile(
+_PATH = _Lazy(
     r"(?<![\w/.-])(?:~|\.{1,2})?/?(?:[\w.-]+/)+[\w-]*\.\w+|(?<![\w/.-])(?:[\w-]+\.(?:json|toml|ya?ml|env|pem|key|csv|sql|txt|md)|\.env(?:\.\w+)?)\b"
 )
-_FILE = re.compile(
+_FILE = _Lazy(
     r"\b(?:file|folder|directory)\s+(?:named\s+|called\s+)?[`'\"]([\w.-]{1,100})[`'\"]"
     r"|\b(?:file|folder|directory)\s+([\w.-]{1,100})\s+(?:is|was|does|did)\b"
     r"|\b(?-i:([A-Z]\w*file))\b",
     re.IGNORECASE,
 )
 _KIND = r"(?:command|program|binary|tool|executable)"
-_COMMAND = re.compile(
+_COMMAND = _Lazy(
     rf"{_KIND}\s+[`'\"]([A-Za-z0-9][\w.+-]*)[`'\"]"
     rf"|{_KIND}\s+([A-Za-z0-9][\w.+-]*)\s+(?:is|was)\s+(?:missing|not\s+(?:installed|found|there|available))"
     r"|([A-Za-z0-9][\w.+-]*): (?:command )?not found",
     re.IGNORECASE,
 )
 # Of other machines only those are asked that the user has named himself.
-_PORT = re.compile(r"\bports?\s+(\d{2,5})\b|\b(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\]):(\d{2,5})\b", re.IGNORECASE)
-_TAKEN = re.compile(r"\b(?:in use|taken|occupied|busy|allocated|already bound|EADDRINUSE)\b", re.IGNORECASE)
+_PORT = _Lazy(r"\bports?\s+(\d{2,5})\b|\b(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\]):(\d{2,5})\b", re.IGNORECASE)
+_TAKEN = _Lazy(r"\b(?:in use|taken|occupied|busy|allocated|already bound|EADDRINUSE)\b", re.IGNORECASE)
 _KNOCK = 1.0  # seconds
 _NO_FILES = ("file", "it", "there", "that", "this", "which")
 _NOTHING = "it names nothing that can be looked up"
@@ -98,8 +115,8 @@ def check(text: str, root: str, environ: Mapping[str, str], needs: Needs | None 
 
 def _claimed(text: str) -> str:
     """The parts of a claim that say of something that it is not there."""
-    clauses = _CLAUSE.split(text.replace("\u2019", "'"))
-    return "\n".join(one if _LACKS.search(one) else "\n".join(_WANTS.findall(one)) for one in clauses)
+    clauses = _CLAUSE.compiled.split(text.replace("\u2019", "'"))
+    return "\n".join(one if _LACKS.compiled.search(one) else "\n".join(_WANTS.compiled.findall(one)) for one in clauses)
 
 
 class _Things:
@@ -153,20 +170,20 @@ def _and(things: list[str]) -> str:
     return f"{', '.join(things[:5])} {'is' if len(things) == 1 else 'are'}"
 
 
-def _found(pattern: re.Pattern[str], text: str) -> list[str]:
+def _found(pattern: _Lazy, text: str) -> list[str]:
     return list(dict.fromkeys(next(filter(None, found.groups()), found[0]) for found in pattern.finditer(text)))
 
 
 def _paths(text: str) -> list[str]:
-    quoted = [one for one in _QUOTED.findall(text) if "/" in one and " " not in one and "://" not in one]
-    plain = [one for one in _PATH.findall(text) if "://" not in one]
+    quoted = [one for one in _QUOTED.compiled.findall(text) if "/" in one and " " not in one and "://" not in one]
+    plain = [one for one in _PATH.compiled.findall(text) if "://" not in one]
     named = [one for one in _found(_FILE, text) if one.lower() not in _NO_FILES]
     return list(dict.fromkeys([*quoted, *plain, *named]))[:20]
 
 
 def _ports(text: str) -> list[str]:
     """Ports that should answer. That one is taken is another trouble, and its answer would prove the contrary."""
-    return [] if _TAKEN.search(text) else [port for port in _found(_PORT, text) if 0 < int(port) < 65536][:5]
+    return [] if _TAKEN.compiled.search(text) else [port for port in _found(_PORT, text) if 0 < int(port) < 65536][:5]
 
 
 def _answers(place: str) -> bool:

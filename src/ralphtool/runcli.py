@@ -16,7 +16,6 @@ from msgspec import structs, to_builtins
 from ralphtool import (
     agents,
     changes,
-    dryrun,
     events,
     files,
     lifecycle,
@@ -43,7 +42,7 @@ from ralphtool.history import History
 from ralphtool.loop import Loop, Parts
 from ralphtool.notify import Notifier
 from ralphtool.ours import Ours
-from ralphtool.ui import live, plan, summary
+from ralphtool.ui import raw
 from ralphtool.ui.terminal import printable
 
 if TYPE_CHECKING:
@@ -129,6 +128,9 @@ def _is_finished(root: str, spec: Spec) -> bool:
 
 def _show_plan(root: str, spec: Spec, settings: Settings, agent_command: str | None, *, as_json: bool) -> int:
     """The exit code tells whether a run could begin."""
+    from ralphtool import dryrun
+    from ralphtool.ui import plan
+
     commands = verify.commands(root)
     made = dryrun.plan(root, spec, settings, [*commands.checks, *commands.tests])
     agents, troubles = [], []
@@ -231,6 +233,8 @@ class _Run:
             finally:
                 notifier.close()
         if not as_json:
+            from ralphtool.ui import summary
+
             summary.show({"type": "run_ended", **structs.asdict(result)}, self.spec.change)
         return result
 
@@ -427,13 +431,21 @@ class _Signals:
             signal.signal(number, signal.SIG_IGN if kind is None and number == signal.SIGINT else before)
 
 
+def _show(*, as_json: bool) -> Callable[[str, threading.Event], None]:
+    """What is not drawn does not wait for what draws."""
+    if as_json:
+        return raw.follow
+    from ralphtool.ui import live
+
+    return live.live if sys.stdout.isatty() else live.plain
+
+
 class _Viewer:
     """Shows the run while it goes on, by reading its events."""
 
     def __init__(self, path: str, *, as_json: bool) -> None:
-        show = live.as_json if as_json else live.live if sys.stdout.isatty() else live.plain
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=show, args=(path, self._stop), daemon=True)
+        self._thread = threading.Thread(target=_show(as_json=as_json), args=(path, self._stop), daemon=True)
 
     def __enter__(self) -> None:
         self._thread.start()

@@ -16,9 +16,8 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from ralphtool import quickjson
-from ralphtool.events import Reader
-from ralphtool.ui.following import PAUSE, Follower, Replay, is_word, seconds
+from ralphtool.ui import raw
+from ralphtool.ui.following import Follower, Replay, is_word, seconds
 from ralphtool.ui.summary import (
     STATES,
     Fields,
@@ -38,7 +37,7 @@ from ralphtool.ui.tables import bar, plural
 from ralphtool.ui.terminal import writes_unicode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from rich.console import Console, RenderableType
 
@@ -390,34 +389,7 @@ def _spread(left: Text, right: Text, width: int, fill: str = " ") -> Text:
 
 def as_json(path: str, stop: Stop, speed: float | None = None) -> None:
     """Every event as one line of JSON; with a `speed`, as it is played again."""
-    happened = _every(path, stop) if speed is None else Replay(path, View, speed).events(stop)
-    _write(None if event is None else _json(event) for event in happened)
-
-
-def _every(path: str, stop: Stop) -> Iterator[Event | None]:
-    """The run's events until it ends or `stop` is set. None means that there is nothing more for the moment."""
-    reader = Reader(path)
-    while True:
-        last = stop.is_set()  # asked before reading: what was written until then is still shown
-        try:
-            for event in reader.new():
-                yield event
-                if event["type"] == "run_ended":
-                    last = True
-                    break
-        except OSError:
-            pass  # it can't be read now; perhaps at the next look
-        yield None
-        if last:
-            return
-        stop.wait(PAUSE)
-
-
-def _json(event: Event) -> str:
-    try:
-        return quickjson.dumps(event)
-    except RecursionError:
-        return quickjson.dumps({"at": Fields(event).raw("at"), "type": event["type"]})
+    raw.write(raw.every(path, stop) if speed is None else Replay(path, View, speed).events(stop))
 
 
 Line = TypeVar("Line", str, Text)
@@ -441,7 +413,7 @@ JOINING = Look(lead=10)
 
 def plain(path: str, stop: Stop, look: Look = FROM_THE_START) -> None:
     """One line for each event that matters."""
-    _write(_plain_lines(look.at(path), stop, look.lead))
+    raw.put(_plain_lines(look.at(path), stop, look.lead))
 
 
 def _plain_lines(source: Follower[View] | Replay[View], stop: Stop, lead: int | None) -> Iterator[str | None]:
@@ -460,17 +432,6 @@ def _led(lines: list[Line], lead: int | None, gap: list[Line], head: int) -> lis
     if lead is None or len(lines) <= head + lead:
         return lines
     return lines[:head] + gap + lines[-lead:]
-
-
-def _write(lines: Iterable[str | None]) -> None:
-    """Writes lines, and hands them on whenever there is nothing more for the moment."""
-    if sys.stdout is None:
-        return
-    try:
-        for line in lines:
-            sys.stdout.flush() if line is None else sys.stdout.write(f"{line}\n")
-    except OSError:
-        sys.stdout = None  # nobody reads on, so there is nothing to flush at the end
 
 
 def live(path: str, stop: Stop, look: Look = FROM_THE_START) -> None:
