@@ -18,6 +18,8 @@ from ralphtool.ui.summary import Fields
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from ralphtool.ui.raw import Stop
+
     Event = dict[str, Any]
 
 PAUSE = 0.25  # seconds between two looks at the record, and between two pictures
@@ -34,14 +36,6 @@ class View(Protocol):
 
 
 Seen = TypeVar("Seen", bound=View)
-
-
-class Stop(Protocol):
-    """Says when nobody needs to look any longer: a `threading.Event`, for one."""
-
-    def is_set(self) -> bool: ...
-
-    def wait(self, timeout: float) -> object: ...
 
 
 def seconds(at: str) -> float | None:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console, RenderableType
 
-    from ralphtool.ui.following import Stop
+    from ralphtool.ui.raw import Stop
 
     Event = dict[str, Any]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ralphtool import quickjson
 from ralphtool.events import Reader
@@ -11,11 +11,17 @@ from ralphtool.events import Reader
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ralphtool.ui.following import Stop
-
     Event = dict[str, Any]
 
 _PAUSE = 0.25  # seconds between two looks at the record
+
+
+class Stop(Protocol):
+    """Says when nobody needs to look any longer: a `threading.Event`, for one."""
+
+    def is_set(self) -> bool: ...
+
+    def wait(self, timeout: float) -> object: ...
 
 
 def follow(path: str, stop: Stop) -> None:
