@@ -14,7 +14,19 @@ from pathlib import Path
 
 import pytest
 from conftest import Ralph, Result
-from faults import CHANGING, Call, Command, Files, Scene, Trial, asides, in_memory, need_strace, without_asides
+from faults import (
+    CHANGING,
+    Call,
+    Command,
+    Files,
+    Scene,
+    Trial,
+    asides,
+    in_memory,
+    need_strace,
+    shared_out,
+    without_asides,
+)
 
 SESSION = "tmp/ralph/sessions/s1.json"
 NEXT_SESSION = "tmp/ralph/sessions/s2.json"
@@ -318,10 +330,10 @@ def kill(trial: Trial, case: Case, calls: Sequence[Call]) -> None:
 
 
 @every_case
-def test_killed_at_any_system_call_on_a_file_of_ours(case: Case, top: Path) -> None:
-    """Between two of these nothing of ours changes: whoever is killed there leaves what the one before him left."""
+def test_killed_at_any_change_of_a_file_of_ours(case: Case, top: Path) -> None:
+    """Between two of these nothing of ours changes: whoever is killed there leaves what the next one would leave."""
     trial = Trial.prepare(top, case.prepare, case.command)
-    kill(trial, case, trial.calls_on_files(call.name for call in trial.calls))
+    kill(trial, case, trial.calls_on_files(CHANGING))
 
 
 @pytest.mark.skipif("RALPH_STORM" not in os.environ, reason="takes thousands of processes; set RALPH_STORM=1")
@@ -358,8 +370,11 @@ def unreadable(call: Call) -> str | None:
 @every_case
 def test_failed_by_the_system_at_any_call(case: Case, error: str, top: Path) -> None:
     trial = Trial.prepare(top, case.prepare, case.command)
-    calls = [call for call in trial.calls_on_files(ERRORS[error]) if can_fail(call, error)]
-    assert {"write", "fsync", "openat"} <= {call.name for call in calls}
+    failing = {
+        name: [call for call in trial.calls_on_files(names) if can_fail(call, name)] for name, names in ERRORS.items()
+    }
+    assert {"write", "fsync", "openat"} <= {call.name for call in failing[error]}
+    calls = shared_out(failing[error], error, failing["ENOSPC" if error == "EIO" else "EIO"])
 
     def judge(scene: Scene, call: Call, result: Result) -> None:
         files = scene.files()
