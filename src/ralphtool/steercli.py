@@ -8,7 +8,6 @@ import sys
 from typing import TYPE_CHECKING
 
 import click
-import psutil
 
 from ralphtool import branch, changes, locks, project, questions, quickjson, runs, specs, steering
 from ralphtool.errors import ChangeNotFound, InvalidValue, RalphError, StoryNotFound, UsageError, shorten
@@ -34,12 +33,17 @@ _NAMED = click.argument("change", **changes.OPTIONAL)
 def _refuse_agents(root: str) -> None:
     """Whoever runs below a run is its agent, whatever its environment says. What it writes itself nobody can refuse."""
     owners = {lock.owner["pid"] for change in locks.held(root) if (lock := _runner(root, change)) and lock.owner}
-    above = {process.pid for process in psutil.Process().parents()} if owners else set()
-    if os.environ.get("RALPH_TOKEN") or owners & above:
+    if os.environ.get("RALPH_TOKEN") or owners & (_ancestors() if owners else set()):
         raise UsageError(
             "this is for the people who watch over a run: an agent that is stuck says so with "
             '`ralphtool agent observe blocker "what is missing"`'
         )
+
+
+def _ancestors() -> set[int]:
+    import psutil  # which costs more than a short answer
+
+    return {process.pid for process in psutil.Process().parents()}
 
 
 def _runner(root: str, change: str) -> Lock | None:
