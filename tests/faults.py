@@ -265,18 +265,6 @@ class Stopped:
         return ended(self._process)
 
 
-def shared_out(calls: Sequence[Call], error: str, others: Sequence[Call]) -> list[Call]:
-    """The calls that fail with this error: each of them, and of those that can fail with the other error too one half.
-
-    So every call fails once; with RALPH_STORM=1, with each error that it can fail with.
-    """
-    if "RALPH_STORM" in os.environ:
-        return list(calls)
-    both = {(call.name, call.number) for call in others}
-    half = 0 if error == "EIO" else 1
-    return [call for call in calls if (call.name, call.number) not in both or call.number % 2 == half]
-
-
 # --- one fault after the other ----------------------------------------------------------------------
 
 

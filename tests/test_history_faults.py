@@ -38,7 +38,6 @@ from faults import (
     injected,
     need_strace,
     raw_files,
-    shared_out,
     traced,
 )
 from test_full_disk import SmallDisk
@@ -544,10 +543,8 @@ def check_error(result: Result, error: str) -> None:
 def test_failed_by_the_system_at_any_call(case: Case, error: str, top: Path) -> None:
     trial = trial_of(top, case.prepare, case.command)
     before = records_before(trial)
-    failing = {name: calls_to_fail_at(trial, name) for name in MESSAGES}
-    assert {"openat", "fsync"} & {call.name for call in failing[error]}
-    others = failing["ENOSPC" if error == "EIO" else "EIO"] if case in CASES else []
-    calls = shared_out(failing[error], error, others)
+    calls = calls_to_fail_at(trial, error)
+    assert {"openat", "fsync"} & {call.name for call in calls}
 
     def judge(scene: Scene, call: Call, result: Result) -> None:
         if is_about_the_index(call):

@@ -229,7 +229,7 @@ def test_a_change_that_can_not_be_read_says_why(lab: Lab) -> None:
     async def act(pilot: Pilot[None]) -> None:
         await seen(pilot, "✗ add-login", "is there twice")
         await pilot.press("enter")
-        await seen(pilot, "give each task")
+        await seen(pilot, "give each task", "an id of its own")  # in two lines
         lab.openspec("## 1. First\n\n- [ ] 1.1 a\n- [x] 1.2 b\n")  # which is seen without being asked for
         await seen(pilot, "1. First", "1/2")
 
