@@ -106,3 +106,19 @@ def test_nothing_left_to_do(planned: Lab) -> None:
     assert planned.loop().exit_code == 0
     told = planned.run("run", "--dry-run")
     assert (told.exit_code, "Nothing is left" in told.stdout) == (0, True)
+
+
+def test_what_is_ticked_and_not_proven_is_not_done(lab: Lab) -> None:
+    """Without git ticks stay where they are, also those of an attempt that gave no promise."""
+    lab.openspec("## 1. First\n\n- [ ] 1.1 Make a\n\n## 2. Second\n\n- [ ] 2.1 Make b\n")
+    lab.configure()
+    lab.play(default=[{"tick": "all"}])
+    assert lab.loop("--max-iterations", "1").exit_code == 1
+    told = lab.run("run", "--dry-run", "--json").json
+    assert [(one["id"], one["state"], one["tasks_done"]) for one in told["steps"]] == [
+        ("1", "ready", 1),
+        ("2", "ready", 0),
+    ]
+    lab.play(default=DONE)
+    started = [one["story"] for one in lab.events(lab.loop()) if one["type"] == "iteration_started"]
+    assert (started[0], told["first"]) == ("1", "1"), "the run begins where the plan does"
