@@ -23,8 +23,8 @@ from typing import Any
 
 import msgspec
 
-from ralphtool.analyzer import look_back
 from ralphtool.history import History, document, journal
+from ralphtool.history.analyzer import look_back
 from ralphtool.history.journal import Batch
 from ralphtool.history.records import Entry, Learning, Pattern, Progress
 

@@ -31,11 +31,12 @@ from typing import Any
 import msgspec
 from bench_history import MOMENT, Sample
 
-from ralphtool import cli, loop, prompt
+from ralphtool.cli import main as people
 from ralphtool.history import History
 from ralphtool.history.records import Learning, Progress
-from ralphtool.knowledge import Knowledge, Remembered, Remembrance, Wanted
+from ralphtool.loop import loop, prompt
 from ralphtool.memory import Memory
+from ralphtool.memory.knowledge import Knowledge, Remembered, Remembrance, Wanted
 from ralphtool.specs import Story, Task
 
 SEEDS = (1, 2, 3, 4, 5, 6)
@@ -113,7 +114,7 @@ def run_in_this_way(way: str) -> int:
     if WAYS[way] is ByMeaning:
         sys.path.append(str(WEIGHTS))
     setattr(loop, "Knowledge", WAYS[way])  # noqa: B010 - what a module imports is not its to give, say the types
-    return cli.main(["run", "--json"])
+    return people.main(["run", "--json"])
 
 
 # --- projects ---------------------------------------------------------------------------------------

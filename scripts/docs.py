@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 
 from ralphtool import settings
-from ralphtool.cli import cli
+from ralphtool.cli.main import cli
 
 DOCS = Path(__file__).parent.parent / "docs"
 HEAD = "| setting | default | may be | what it does |\n|---|---|---|---|\n"

@@ -67,8 +67,8 @@ def somebody(event, arguments):
         making.append(arguments[0])
         os.mkdir(arguments[0], 0o700)
 sys.addaudithook(somebody)
-from ralphtool import agentcli
-status = agentcli.main(sys.argv[1:])
+from ralphtool.cli import agent
+status = agent.main(sys.argv[1:])
 assert len(making) > 2
 sys.exit(status)
 """

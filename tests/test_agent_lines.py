@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.json import Decoder
 
 from ralphtool.agents import End, Event, Failure, Message
-from ralphtool.agents.lines import Lines
+from ralphtool.agents.json_lines import Lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from msgspec import UNSET, structs
 
-from ralphtool.analyzer import Drawn, draw_learnings, look_back, record
 from ralphtool.history import History
+from ralphtool.history.analyzer import Drawn, draw_learnings, look_back, record
 from ralphtool.history.records import Entry, IterationContext, Learning, Observation
 
 Fields = dict[str, Any]

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from ralphtool import workspace
-from ralphtool.away import Busy
-from ralphtool.git import Repository
 from ralphtool.workspace import Here
+from ralphtool.workspace.git import Repository
+from ralphtool.workspace.stash import Busy
 
 CHANGE = "add-login"
 MINE = "mine\n"  # all that is the user's own says so: no commit may contain it

@@ -10,13 +10,13 @@ import pytest
 from conftest import Ralph
 from lab import DONE, Lab
 
-from ralphtool import backtest, recorded
-from ralphtool.backtest import Backtest, Difference
-from ralphtool.backtestcli import _lines
-from ralphtool.judge import Verdict
-from ralphtool.recorded import Run, Spent
-from ralphtool.recovery import Decision, Past, Policy, decide
-from ralphtool.runs import LONGEST
+from ralphtool.cli.backtest import _lines
+from ralphtool.judging.recovery import Decision, Past, Policy, decide
+from ralphtool.judging.verdict import Verdict
+from ralphtool.record import backtest, steps
+from ralphtool.record.backtest import Backtest, Difference
+from ralphtool.record.runs import LONGEST
+from ralphtool.record.steps import Run, Spent
 
 Event = dict[str, Any]
 LIMITS = {"attempts": 3, "max_iterations": 0, "max_time": 0, "timeout": 3600, "max_tokens": 0, "max_cost": 0}
@@ -63,7 +63,7 @@ class Record:
         return self.add("run_ended", result="unfinished", reason=reason, stories=[], spent={}, next=[])
 
     def read(self) -> Run:
-        found = recorded.read(line.encode() + b"\n" for line in self.lines)
+        found = steps.read(line.encode() + b"\n" for line in self.lines)
         assert found is not None
         return found
 
@@ -290,13 +290,13 @@ def test_a_damaged_record_is_read_as_far_as_it_goes() -> None:
         b'{"type":"verdict","cost":1e999}',
     ]
     odd = [json.dumps({"type": "verdict", "entry": "3-3", "status": "failed", "cost": -1}).encode()]
-    found = recorded.read([*wrong, lines[0], *wrong, *lines[1:-1], *odd])
+    found = steps.read([*wrong, lines[0], *wrong, *lines[1:-1], *odd])
     assert found is not None
     done = backtest.backtest([found], {"attempts": 2})
     assert [one.left_out for one in done.differences] == [["1-3", "2-1"], ["3-3"]]
     assert [one.saved.cost for one in done.differences] == [2, 1]
     assert done.check.decisions == 6  # 3-3 was judged, and its decision is cut off
-    assert recorded.read(lines[1:]) is None
+    assert steps.read(lines[1:]) is None
 
 
 def test_a_line_that_nobody_wrote_is_passed_over(tmp_path: Path) -> None:
@@ -394,7 +394,7 @@ def test_with_the_recorded_limits_every_decision_comes_out_to_the_word(usual: La
     decisions = [event for event in usual.events() if event["type"] == "decision"]
     assert len(decisions) == 7
     for event in decisions:
-        given = recorded.given(event["given"])
+        given = steps.given(event["given"])
         assert given is not None
         assert given.decided() == Decision(event["action"], event["guidance"], event["reason"])
     assert usual.run("backtest", "--attempts", "3", "--json").json["check"]["same"] == 7

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from conftest import COMMAND, TASKS, Ralph, Result
 
-from ralphtool import learnings, lifecycle, locks, session, specs
+from ralphtool import specs
+from ralphtool.core import learnings_file, lifecycle, locks, session
 from ralphtool.errors import InvalidName
 
 NOBODY = 65534
@@ -133,8 +134,8 @@ class TestNames:
             lambda: session.path_of(name),
             lambda: session.load(name),
             lambda: session.Held(name),
-            lambda: learnings.path_of(name),
-            lambda: learnings.ensure(name),
+            lambda: learnings_file.path_of(name),
+            lambda: learnings_file.ensure(name),
             lambda: locks.read_lock(root, name),
             lambda: lifecycle.unlock(root, name),
             lambda: lifecycle.begin(root, name, "add-login"),

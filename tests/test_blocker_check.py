@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from lab import DONE, Lab, processes_with
 
-from ralphtool import blockers
-from ralphtool.blockers import Check
+from ralphtool.judging import blockers
+from ralphtool.judging.blockers import Check
 from ralphtool.settings import Blockers
 
 Steps = list[dict[str, Any]]

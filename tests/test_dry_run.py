@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from lab import DONE, Lab
 
-from ralphtool.dryrun import TOKEN
+from ralphtool.loop.dryrun import TOKEN
 
 STORIES = """\
 ## 1. First

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ralphtool import guard, specs
-from ralphtool.guard import Change, Finding
+from ralphtool import specs
+from ralphtool.judging import guard
+from ralphtool.judging.guard import Change, Finding
 from ralphtool.specs import Story, Task
 
 OURS = settings(

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 from conftest import Ralph
 
-from ralphtool import files, secrets
+from ralphtool.core import files, secrets
 from ralphtool.errors import InvalidValue, UnsafePath
 from ralphtool.history import History, progresstxt
 from ralphtool.history.records import Entry, Learning, Observation, Progress
@@ -79,7 +79,7 @@ WORKER = """
 import sys
 import threading
 import time
-from ralphtool.analyzer import look_back, record
+from ralphtool.history.analyzer import look_back, record
 from ralphtool.history import History
 history, name = History(sys.argv[1]), sys.argv[2]
 for number in range(60):

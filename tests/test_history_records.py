@@ -23,7 +23,7 @@ from jsonschema import Draft202012Validator, FormatChecker
 from jsonschema.validators import extend
 from rfc3339_validator import validate_rfc3339  # type: ignore[import-untyped]
 
-from ralphtool import session
+from ralphtool.core import session
 from ralphtool.history import History
 from ralphtool.history.catalog import Catalog
 from ralphtool.history.document import Invalid, parse

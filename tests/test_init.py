@@ -15,8 +15,10 @@ import pytest
 from conftest import COMMAND
 from lab import Lab
 
-from ralphtool import settings, starting, verify
-from ralphtool.starting import Found, Gate
+from ralphtool import settings
+from ralphtool.cli import detect
+from ralphtool.cli.detect import Found, Gate
+from ralphtool.core import gate_commands
 
 SYSTEM = "/usr/bin:/bin"
 
@@ -62,7 +64,7 @@ def test_it_writes_what_it_finds(bare: Bare) -> None:
     loaded = settings.load(str(bare.root))
     assert loaded.run.agent == "claude"
     assert (loaded.verify.checks, loaded.verify.tests) == (("make lint",), ("make test",))
-    assert verify.commands(str(bare.root)).tests == ["make test"]
+    assert gate_commands.commands(str(bare.root)).tests == ["make test"]
     assert len(bare.config.splitlines()) <= 30
     assert told["gitignore"]["added"] is False, "nobody has agreed"
     assert not (bare.root / ".gitignore").exists()
@@ -74,7 +76,7 @@ def test_every_example_in_the_settings_holds(tmp_path: Path) -> None:
     gates = (Gate("checks", "ruff check .", None), Gate("tests", "python -m pytest", "python"))
     found = Found(root=str(tmp_path), is_repository=True, changes=(), gates=gates, agents=("claude", "codex"))
     for agent in (None, "claude", "mini", "scripted", "command"):
-        text = starting.settings_text(found, agent)
+        text = detect.settings_text(found, agent)
         lines = [line.removeprefix("# ") for line in text.splitlines()]
         live = [line for line in lines if line.startswith("[") or " = " in line]
         loaded = settings.parse("\n".join(live), "config.toml")
@@ -118,7 +120,7 @@ def test_what_git_should_not_keep(bare: Bare, before: str | None, end: str) -> N
         bare.write(".gitignore", before).chmod(0o640)
     assert bare.run("init", "--yes").exit_code == 0
     whole = (before or "") + (end if before and not before.endswith("\n") else "")
-    assert bare.read(".gitignore") == whole + end.join((*starting.IGNORED, ""))
+    assert bare.read(".gitignore") == whole + end.join((*detect.IGNORED, ""))
     assert before is None or (bare.root / ".gitignore").stat().st_mode & 0o777 == 0o640
     passing = ("locks/a.lock", "memory.index", "runs/x/events.jsonl", "questions/a.md", "progress.journal")
     assert [path for path in passing if not bare.ignored(f".ralph/{path}")] == []

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from ralphtool.agents import End, Failure
-from ralphtool.guard import Finding
-from ralphtool.judge import Claim, Evidence, Red, Verdict, claim, judge
+from ralphtool.judging.guard import Finding
+from ralphtool.judging.verdict import Claim, Evidence, Red, Verdict, claim, judge
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 OTHER = "fedcba9876543210fedcba9876543210"

@@ -14,14 +14,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from ralphtool import secrets, session, usefulness
+from ralphtool.core import secrets, session
 from ralphtool.history import History, state, store
 from ralphtool.history.records import Entry, Learning, Pattern
-from ralphtool.knowledge import Knowledge, Remembered, Remembrance, Wanted
+from ralphtool.memory import usefulness
+from ralphtool.memory.knowledge import Knowledge, Remembered, Remembrance, Wanted
 from ralphtool.memory.labels import INDEX
-from ralphtool.recall import answer
-from ralphtool.review import Review, review
-from ralphtool.usefulness import STALE, Showing, Use, digest
+from ralphtool.memory.recall import answer
+from ralphtool.memory.review import Review, review
+from ralphtool.memory.usefulness import STALE, Showing, Use, digest
 
 MOMENT = "2026-01-31T09:30:00Z"
 APPLES = "Apples are peeled by the fruit robot"
@@ -339,7 +340,7 @@ ADDER = """\
 import sys
 from ralphtool.history import History
 from ralphtool.history.records import Learning
-from ralphtool.knowledge import Knowledge
+from ralphtool.memory.knowledge import Knowledge
 root, name = sys.argv[1:]
 knowledge = Knowledge(History(root), by_meaning=False)
 for number in range(15):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import Ralph
 
-from ralphtool import learnings
+from ralphtool.core import learnings_file
 
 CHANGE = "add-login"
 
@@ -42,16 +42,16 @@ def test_it_is_never_overwritten_and_never_deleted(project: Ralph) -> None:
 
 
 def test_the_template_alone_is_no_content(file: Path) -> None:
-    learnings.ensure(CHANGE)
+    learnings_file.ensure(CHANGE)
     assert file.exists()
-    assert learnings.read(CHANGE) is None
+    assert learnings_file.read(CHANGE) is None
 
 
 def test_a_missing_or_empty_file_is_no_content(file: Path) -> None:
-    assert learnings.read(CHANGE) is None
-    learnings.ensure(CHANGE)
+    assert learnings_file.read(CHANGE) is None
+    learnings_file.ensure(CHANGE)
     file.write_text(" \n\n")
-    assert learnings.read(CHANGE) is None
+    assert learnings_file.read(CHANGE) is None
 
 
 @pytest.mark.parametrize(
@@ -68,39 +68,39 @@ def test_a_missing_or_empty_file_is_no_content(file: Path) -> None:
 )
 def test_an_edited_template_is_no_content(file: Path, edit: object) -> None:
     assert callable(edit)
-    learnings.ensure(CHANGE)
+    learnings_file.ensure(CHANGE)
     file.write_bytes(edit(file.read_text()).encode())
-    assert learnings.read(CHANGE) is None
+    assert learnings_file.read(CHANGE) is None
 
 
 def test_content_is_given_verbatim_without_the_template(file: Path) -> None:
-    learnings.ensure(CHANGE)
+    learnings_file.ensure(CHANGE)
     with file.open("a") as notes:
         notes.write("\n## Gotchas\n\n- `make test` needs a database\n")
-    assert learnings.read(CHANGE) == "## Gotchas\n\n- `make test` needs a database"
+    assert learnings_file.read(CHANGE) == "## Gotchas\n\n- `make test` needs a database"
 
 
 def test_content_after_an_edited_template_is_content(file: Path) -> None:
-    learnings.ensure(CHANGE)
+    learnings_file.ensure(CHANGE)
     file.write_text(file.read_text().replace("Gotchas", "Traps") + "use port 8080\n")
-    assert "use port 8080" in (learnings.read(CHANGE) or "")
+    assert "use port 8080" in (learnings_file.read(CHANGE) or "")
 
 
 def test_content_behind_a_comment_that_never_ends_is_not_lost(file: Path) -> None:
-    learnings.ensure(CHANGE)
+    learnings_file.ensure(CHANGE)
     file.write_text("<!-- oops\nuse port 8080\n")
-    assert "use port 8080" in (learnings.read(CHANGE) or "")
+    assert "use port 8080" in (learnings_file.read(CHANGE) or "")
 
 
 def test_what_is_not_utf8_is_replaced(file: Path) -> None:
-    learnings.ensure(CHANGE)
+    learnings_file.ensure(CHANGE)
     file.write_bytes(b"caf\xe9 is closed\n")
-    assert learnings.read(CHANGE) == "caf\ufffd is closed"
+    assert learnings_file.read(CHANGE) == "caf\ufffd is closed"
 
 
 def test_no_content_can_break_out_of_the_fence() -> None:
     text = "before\n```\n````\nafter"
-    first, *body, last = learnings.fenced(text, 1000, "/p").split("\n")
+    first, *body, last = learnings_file.fenced(text, 1000, "/p").split("\n")
     assert first.strip("markdown") == last == "`````"
     assert "\n".join(body) == text
     assert not any(line.startswith(last) for line in body)
@@ -108,7 +108,7 @@ def test_no_content_can_break_out_of_the_fence() -> None:
 
 def test_what_is_too_long_keeps_its_end_and_says_so() -> None:
     text = "\n".join(f"line {number}" for number in range(1000))
-    _, notice, *body, _ = learnings.fenced(text, 100, "/p/file.md").split("\n")
+    _, notice, *body, _ = learnings_file.fenced(text, 100, "/p/file.md").split("\n")
     shown = "\n".join(body)
     assert text.endswith(shown)
     assert 80 < len(shown) <= 100
@@ -117,7 +117,7 @@ def test_what_is_too_long_keeps_its_end_and_says_so() -> None:
 
 
 def test_one_endless_line_is_capped_too() -> None:
-    fenced = learnings.fenced("x" * 5000, 100, "/p")
+    fenced = learnings_file.fenced("x" * 5000, 100, "/p")
     assert len(fenced) < 300
     assert "4900 characters left out" in fenced
 

@@ -26,9 +26,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from ralphtool import agents, events
-from ralphtool.ui import live, summary
-from ralphtool.ui.live import View
+from ralphtool import agents
+from ralphtool.record.log import Log, Reader
+from ralphtool.views.terminal import live, summary
+from ralphtool.views.terminal.live import View
 
 Event = dict[str, Any]
 
@@ -457,7 +458,7 @@ def test_a_single_story_needs_no_table() -> None:
 WATCH = """
 import sys, threading, time
 from ralphtool import events
-from ralphtool.ui import live, summary
+from ralphtool.views.terminal import live, summary
 how, path, *more = sys.argv[1:]
 if how != "nothing":
     thread = threading.Thread(target=getattr(live, how), args=(path, threading.Event()))
@@ -581,7 +582,7 @@ def test_a_run_that_has_not_begun_is_waited_for(tmp_path: Path, capsys: pytest.C
     thread = threading.Thread(target=live.plain, args=(str(path), stop))
     thread.start()
     try:
-        writer = events.Log(str(path))
+        writer = Log(str(path))
         writer.add("notice", text="here it comes")
         writer.add("run_ended", result="done", stories=[])
         writer.close()
@@ -646,7 +647,7 @@ def test_the_summary_fits_a_narrow_terminal(log: Path) -> None:
 SHOW = """
 import os, sys, threading, time
 from ralphtool import events
-from ralphtool.ui import live, summary
+from ralphtool.views.terminal import live, summary
 import test_live as given
 
 def wait_for(name):
@@ -790,7 +791,7 @@ def test_what_is_listed_in_brackets_is_in_the_example(name: str, field: str) -> 
 def test_the_examples_can_be_read_as_a_run(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_text("".join(json.dumps(example(name)) + "\n" for name in SECTIONS))
-    found = list(events.Reader(str(path)).new())
+    found = list(Reader(str(path)).new())
     assert [event["type"] for event in found] == list(SECTIONS)
     assert len(told(*found)) == len(SECTIONS) - len(["gate_started", "agent"])
 

@@ -16,9 +16,10 @@ from conftest import COMMAND, Ralph
 from lab import Lab, kill, wait_until
 from msgspec import to_builtins
 
-from ralphtool import logs, logscli
 from ralphtool.agents import Message, Output, Result, Tool
-from ralphtool.ui.conversation import Conversation
+from ralphtool.cli.logs import _tail
+from ralphtool.record import iterations
+from ralphtool.views.terminal.conversation import Conversation
 
 RUN = "add-login-20260301-220000-7f3a"
 LONG = "".join(f"{number}\n" for number in range(1, 61))
@@ -138,8 +139,8 @@ class Records:
 
     def events(self, *arguments: str) -> list[dict[str, Any]]:
         """What `--json` prints, without starting a program."""
-        found = logs.find(str(self.ralph.root), *(arguments or (None,)))
-        return [to_builtins(event) for event in logs.events(found)]
+        found = iterations.find(str(self.ralph.root), *(arguments or (None,)))
+        return [to_builtins(event) for event in iterations.events(found)]
 
     def error(self, *arguments: str) -> str:
         result = self.ralph.run("logs", *arguments)
@@ -271,7 +272,7 @@ def test_failures_are_marked_and_reasons_told(records: Records) -> None:
         refused = records.ralph.run("logs", *arguments)
         assert "is a link or a special file" in refused.stderr
         assert "root:" not in refused.stdout
-    assert logscli._tail(logs.find(str(records.ralph.root), None)) == []
+    assert _tail(iterations.find(str(records.ralph.root), None)) == []
 
 
 def test_one_that_was_interrupted_says_so_once(records: Records) -> None:
@@ -535,11 +536,11 @@ def test_results_that_fit_are_shown_as_they_are() -> None:
 
 def test_events_are_those_of_the_agents_own_reader(records: Records) -> None:
     records.add(CODEX, agent="codex")
-    found = logs.find(str(records.ralph.root), None)
-    assert [event for event in logs.events(found) if isinstance(event, Message | Tool | Result)][:3] == [
+    found = iterations.find(str(records.ralph.root), None)
+    assert [event for event in iterations.events(found) if isinstance(event, Message | Tool | Result)][:3] == [
         Message("I count\nto sixty."),
         Tool("shell", "seq 1 60"),
         Result(LONG),
     ]
-    assert [*logs.plain([b"caf\xc3", b"\xa9\nx"])] == [Output("café"), Output("x")]
-    assert len([*logs.plain([b"x" * 600_000] * 6)]) == 3, "a line without an end fills no memory"
+    assert [*iterations.plain([b"caf\xc3", b"\xa9\nx"])] == [Output("café"), Output("x")]
+    assert len([*iterations.plain([b"x" * 600_000] * 6)]) == 3, "a line without an end fills no memory"

@@ -15,7 +15,7 @@ import pytest
 from lab import DONE, Lab, processes_with, wait_until
 from rich.console import Console
 
-from ralphtool.ui.live import View
+from ralphtool.views.terminal.live import View
 
 Steps = list[dict[str, Any]]
 

@@ -191,7 +191,7 @@ def test_the_next_run_knows_it_by_its_source(two: Lab) -> None:
 
 
 def _digest(text: str) -> str:
-    from ralphtool import usefulness
+    from ralphtool.memory import usefulness
 
     return usefulness.digest(text)
 

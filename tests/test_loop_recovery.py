@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from lab import PYTHON, Lab
 
-from ralphtool import questions
 from ralphtool.agents import End, Usage
 from ralphtool.executors import Report
-from ralphtool.limits import Budget
+from ralphtool.loop.budget import Budget
+from ralphtool.record import questions
 from ralphtool.settings import Run
 
 ONE = "## 1. First\n\n- [ ] 1.1 Make a\n- [ ] 1.2 Make b\n- [ ] 1.3 Make c\n"

@@ -13,16 +13,17 @@ from typing import Any
 import pytest
 from lab import DONE, Lab, kill, processes_with, wait_until
 
-from ralphtool import lifecycle, locks, settings, specs
+from ralphtool import settings, specs
 from ralphtool.agents import End
-from ralphtool.change import Change
-from ralphtool.events import Log
+from ralphtool.core import lifecycle, locks
 from ralphtool.executors import Assignment, Report
-from ralphtool.git import Repository
 from ralphtool.history import History
-from ralphtool.loop import Loop, Parts
-from ralphtool.ours import Ours
+from ralphtool.loop.change import Change
+from ralphtool.loop.loop import Loop, Parts
+from ralphtool.record.log import Log
 from ralphtool.workspace import Folder
+from ralphtool.workspace.git import Repository
+from ralphtool.workspace.protected_state import Ours
 
 Steps = list[dict[str, Any]]
 
@@ -494,7 +495,7 @@ def test_a_copy_is_whole_or_the_one_before(lab: Lab, monkeypatch: pytest.MonkeyP
         Path(target).write_text("")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ralphtool.ours.shutil.copyfile", killed)
+    monkeypatch.setattr("ralphtool.workspace.protected_state.shutil.copyfile", killed)
     with pytest.raises(KeyboardInterrupt):
         ours.remember({"session_id": "run-1"})
     assert (kept / "copy-of-progress.json").read_text() == "the first version"

@@ -17,7 +17,9 @@ import jsonschema
 import pytest
 from conftest import COMMAND, Ralph
 
-from ralphtool import __version__, agentcli, session
+from ralphtool import __version__
+from ralphtool.cli import agent
+from ralphtool.core import session
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -196,7 +198,7 @@ def test_a_model_is_told_what_the_tools_are_and_take(ralph: Ralph) -> None:
 def check_schema(tool: str, schema: dict[str, Any]) -> None:
     """It is a schema, its arguments are those of the command, and each says what it is."""
     jsonschema.Draft202012Validator.check_schema(schema)
-    command = agentcli._COMMANDS[COMMANDS[tool]]
+    command = agent._COMMANDS[COMMANDS[tool]]
     words = [word.lower() for word in command.words]
     assert schema["required"] == words
     assert list(schema["properties"]) == [*words, *command.options]

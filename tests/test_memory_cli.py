@@ -48,7 +48,7 @@ def history(ralph: Ralph) -> dict[str, bytes]:
 
 
 def showings(ralph: Ralph, text: str, *statuses: str) -> None:
-    from ralphtool import usefulness
+    from ralphtool.memory import usefulness
 
     shown = {usefulness.digest(text): None}
     lines = [
@@ -381,7 +381,7 @@ def test_install_without_numpy_says_what_is_missing(ralph: Ralph) -> None:
             "from importlib import util",
             "find_spec = util.find_spec",
             "util.find_spec = lambda name, package=None: None if name == 'numpy' else find_spec(name, package)",
-            "from ralphtool.cli import main",
+            "from ralphtool.cli.main import main",
             "sys.exit(main(sys.argv[1:]))",
         ]
     )

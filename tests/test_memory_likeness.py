@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ralphtool.memory.background import weight
-from ralphtool.memory.likeness import LIKELY, RELATED, SAME, Match, match
+from ralphtool.memory.similarity import LIKELY, RELATED, SAME, Match, match
+from ralphtool.memory.word_frequency import weight
 
 DATA = Path(__file__).parent / "data"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ralphtool.memory.masking import PLACE, fingerprint, masked
+from ralphtool.memory.fingerprint import PLACE, fingerprint, masked
 
 DATA = Path(__file__).parent / "data"
 MEGABYTE = 1_000_000

@@ -22,7 +22,7 @@ HAS_NUMPY = util.find_spec("numpy") is not None
 if HAS_NUMPY or TYPE_CHECKING:
     import numpy as np
 
-    from ralphtool.memory import minilm, shelf
+    from ralphtool.memory import minilm, vector_store
 
 SOURCE = Path(__file__).parent.parent / "src"
 needs_numpy = pytest.mark.skipif(not HAS_NUMPY, reason="numpy is not installed: pip install numpy")
@@ -549,9 +549,9 @@ def some_vectors(many: int, seed: int = 1) -> np.ndarray[tuple[int, int], np.dty
 @needs_numpy
 def test_little_is_lost_by_packing() -> None:
     made = some_vectors(200)
-    stored = [shelf.packed(vector) for vector in made]
+    stored = [vector_store.packed(vector) for vector in made]
     assert {len(one) for one in stored} == {vectors.SIZE}
-    back = shelf.unpacked(stored)
+    back = vector_store.unpacked(stored)
     assert float((back * made).sum(axis=1).min()) > 0.9999
     assert float(np.abs(back @ made.T - made @ made.T).max()) < 0.003
     assert np.allclose(np.linalg.norm(back, axis=1), 1, atol=1e-5)
@@ -559,18 +559,18 @@ def test_little_is_lost_by_packing() -> None:
 
 @needs_numpy
 def test_a_vector_of_nothing_is_like_nothing() -> None:
-    stored = shelf.packed(np.zeros(vectors.SIZE, np.float32))
-    assert not shelf.unpacked([stored]).any()
-    assert shelf.unpacked([]).shape == (0, vectors.SIZE)
+    stored = vector_store.packed(np.zeros(vectors.SIZE, np.float32))
+    assert not vector_store.unpacked([stored]).any()
+    assert vector_store.unpacked([]).shape == (0, vectors.SIZE)
 
 
 @needs_numpy
 def test_a_vector_of_another_size_is_refused() -> None:
-    kept: shelf.Shelf[str] = shelf.Shelf()
+    kept: vector_store.Shelf[str] = vector_store.Shelf()
     with pytest.raises(CorruptState, match="384 bytes"):
         kept.add("a", b"short")
     with pytest.raises(CorruptState, match="384 bytes"):
-        shelf.unpacked([b"a" * 383, b"a" * 385])
+        vector_store.unpacked([b"a" * 383, b"a" * 385])
     with pytest.raises(ValueError, match="2 keys for 1"):
         kept.extend(["a", "b"], [bytes(vectors.SIZE)])
     assert len(kept) == 0
@@ -580,9 +580,9 @@ def test_a_vector_of_another_size_is_refused() -> None:
 @needs_numpy
 def test_the_nearest_come_first() -> None:
     made = some_vectors(1500)
-    kept: shelf.Shelf[int] = shelf.Shelf()
-    kept.extend(range(1500), map(shelf.packed, made))
-    exact = shelf.unpacked(map(shelf.packed, made)) @ made[7]
+    kept: vector_store.Shelf[int] = vector_store.Shelf()
+    kept.extend(range(1500), map(vector_store.packed, made))
+    exact = vector_store.unpacked(map(vector_store.packed, made)) @ made[7]
     found = kept.nearest(made[7], 20)
     assert [key for key, _ in found] == np.argsort(-exact)[:20].tolist()
     assert np.allclose([cosine for _, cosine in found], np.sort(exact)[::-1][:20], atol=1e-5)
@@ -595,10 +595,10 @@ def test_the_nearest_come_first() -> None:
 @needs_numpy
 def test_a_shelf_that_grew_has_lost_nothing() -> None:
     made = some_vectors(500)
-    kept: shelf.Shelf[int] = shelf.Shelf()
+    kept: vector_store.Shelf[int] = vector_store.Shelf()
     for key, vector in enumerate(made):
-        kept.add(key, shelf.packed(vector))
-    exact = shelf.unpacked(map(shelf.packed, made)) @ made[3]
+        kept.add(key, vector_store.packed(vector))
+    exact = vector_store.unpacked(map(vector_store.packed, made)) @ made[3]
     assert dict(kept.nearest(made[3], 500)) == pytest.approx(dict(enumerate(exact)), abs=1e-5)
 
 
@@ -606,8 +606,8 @@ def test_a_shelf_that_grew_has_lost_nothing() -> None:
 def test_a_shelf_is_what_was_put_on_it_and_not_taken_off() -> None:
     """Against a plain dictionary, over a long row of random additions, replacements and removals."""
     made = some_vectors(400)
-    stored = [shelf.packed(vector) for vector in made]
-    kept: shelf.Shelf[str] = shelf.Shelf()
+    stored = [vector_store.packed(vector) for vector in made]
+    kept: vector_store.Shelf[str] = vector_store.Shelf()
     expected: dict[str, int] = {}
     random = np.random.default_rng(5)
     for number in range(3000):
@@ -620,7 +620,7 @@ def test_a_shelf_is_what_was_put_on_it_and_not_taken_off() -> None:
             expected[key] = number % 400
         assert (key in kept) is (key in expected)
     assert len(kept) == len(expected) > 64
-    back = shelf.unpacked(stored) @ made[0]
+    back = vector_store.unpacked(stored) @ made[0]
     assert dict(kept.nearest(made[0], 9999)) == pytest.approx({key: back[at] for key, at in expected.items()}, abs=1e-5)
     for key in list(expected):
         kept.remove(key)

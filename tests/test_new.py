@@ -11,8 +11,9 @@ import pytest
 from conftest import Ralph
 from lab import Lab
 
-from ralphtool import skeleton, specs
+from ralphtool import specs
 from ralphtool.errors import RalphError
+from ralphtool.specs import scaffold
 
 OPENSPEC = Path(__file__).parent.parent / ".tools/openspec/node_modules/.bin/openspec"
 HOSTILE = 'A "quoted" {brace} <!-- # é ✨ --> `x` %s \\'
@@ -42,9 +43,9 @@ def test_it_can_be_read_at_once(ralph: Ralph, format: str, change: str) -> None:
 )
 def test_whatever_is_said_stays_text(ralph: Ralph, text: str) -> None:
     root = str(ralph.root)
-    for format in skeleton.FORMATS:
-        made = skeleton.plan(root, text, format=format, name=None if format == "checklist" else f"in-{format}")
-        skeleton.make(made)
+    for format in scaffold.FORMATS:
+        made = scaffold.plan(root, text, format=format, name=None if format == "checklist" else f"in-{format}")
+        scaffold.make(made)
         stories = specs.open(root, made.change, format).stories()
         assert [len(story.tasks) for story in stories] == [2, 2], format
 
@@ -64,19 +65,19 @@ def test_the_real_openspec_finds_it_valid(ralph: Ralph) -> None:
 
 def test_the_format_is_the_project_s(ralph: Ralph) -> None:
     root = str(ralph.root)
-    assert skeleton.format_of(root) == "checklist"
+    assert scaffold.format_of(root) == "checklist"
     ralph.write("specs/004-old/tasks.md", "## Phase 1: A\n- [ ] T001 b\n")
-    assert skeleton.format_of(root) == "speckit"
-    assert skeleton.plan(root, "Add login").change == "005-add-login"
+    assert scaffold.format_of(root) == "speckit"
+    assert scaffold.plan(root, "Add login").change == "005-add-login"
     ralph.write("prd.json", '{"userStories": []}')
-    assert skeleton.format_of(root) == "prd"
+    assert scaffold.format_of(root) == "prd"
     (ralph.root / "openspec").mkdir()
-    assert skeleton.format_of(root) == "openspec"
+    assert scaffold.format_of(root) == "openspec"
     ralph.write(".ralph/config.toml", '[run]\nspec = "checklist:docs/plan.md"\n')
-    assert skeleton.format_of(root) == "checklist"
+    assert scaffold.format_of(root) == "checklist"
 
 
-@pytest.mark.parametrize("format", skeleton.FORMATS)
+@pytest.mark.parametrize("format", scaffold.FORMATS)
 def test_examples_that_nobody_has_replaced_are_not_run(lab: Lab, format: str) -> None:
     lab.configure()
     lab.play()
@@ -93,7 +94,7 @@ def test_examples_that_nobody_has_replaced_are_not_run(lab: Lab, format: str) ->
     [("Größe ändern", "grosse-andern"), ("Añadir  sesión!", "anadir-sesion"), ("a" * 10_000, "a" * 60)],
 )
 def test_names_are_made_of_words(ralph: Ralph, text: str, name: str) -> None:
-    assert skeleton.plan(str(ralph.root), text, format="openspec").change == name
+    assert scaffold.plan(str(ralph.root), text, format="openspec").change == name
 
 
 @pytest.mark.parametrize(
@@ -150,8 +151,8 @@ def test_one_that_was_killed_midway_is_in_nobody_s_way(ralph: Ralph) -> None:
 
 
 def test_somebody_was_quicker(ralph: Ralph) -> None:
-    made = skeleton.plan(str(ralph.root), "Add login", format="openspec")
+    made = scaffold.plan(str(ralph.root), "Add login", format="openspec")
     ralph.write("openspec/changes/add-login/tasks.md", "theirs")
     with pytest.raises((RalphError, OSError)):
-        skeleton.make(made)
+        scaffold.make(made)
     assert ralph.read("openspec/changes/add-login/tasks.md") == "theirs"

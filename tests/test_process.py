@@ -22,13 +22,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralphtool import keeper
+from ralphtool.core.locks import start_time_of
 from ralphtool.errors import UnsafePath
-from ralphtool.locks import start_time_of
-from ralphtool.process import Ended, Keeper, end_orphans
-from ralphtool.transcript import Redactor
+from ralphtool.executors import supervisor
+from ralphtool.executors.process import Ended, Keeper, end_orphans
+from ralphtool.executors.transcript import Redactor
 
-LINUX_ONLY = pytest.mark.skipif(not keeper.LINUX, reason="it looks into /proc")
+LINUX_ONLY = pytest.mark.skipif(not supervisor.LINUX, reason="it looks into /proc")
 
 # Leaves a daemon that made its own session and listens to nobody; then does what it is told.
 DAEMON = """
@@ -306,7 +306,7 @@ def test_too_much_output(bench: Bench) -> None:
 
 FLOOD = """
 import resource, sys
-from ralphtool.process import Keeper
+from ralphtool.executors.process import Keeper
 with Keeper() as ours:
     total = 0
     running = ours.run(["head", "-c", "200000000", "/dev/zero"], cwd="/", env={}, stdin=None, into=sys.argv[1],
@@ -325,7 +325,7 @@ def test_a_flood_needs_no_memory(bench: Bench) -> None:
     done = subprocess.run([sys.executable, "-c", FLOOD, str(bench.into)], capture_output=True, timeout=60, check=True)
     total, kilobytes = map(int, done.stdout.split())
     assert total == bench.into.stat().st_size == 200_000_000
-    assert kilobytes < 60_000 * (1 if keeper.LINUX else 1024)
+    assert kilobytes < 60_000 * (1 if supervisor.LINUX else 1024)
     bench.into.unlink()
 
 
@@ -464,7 +464,7 @@ def test_an_error_while_writing_ends_the_program(bench: Bench) -> None:
 
 LOOP = """
 import json, os, sys
-from ralphtool.process import Keeper
+from ralphtool.executors.process import Keeper
 argv, env, folder = json.loads(sys.argv[1])
 with Keeper(folder + "/processes") as ours:
     for chunk in ours.run(argv, cwd=folder, env=env, stdin=None, into=folder + "/transcript", wall=120, silence=0):
@@ -556,12 +556,12 @@ def test_a_lost_keeper_costs_nobody_else_his_life(bench: Bench, tmp_path: Path) 
 @LINUX_ONLY
 def test_we_take_orphans_only_while_a_program_runs(bench: Bench) -> None:
     assert bench.run("true")[0].why == "exit"
-    assert keeper.adopt_orphans(False) is False
+    assert supervisor.adopt_orphans(False) is False
     running = bench.start("sh", "-c", "echo on; sleep 600")
     next(running)
-    assert keeper.adopt_orphans(True) is True
+    assert supervisor.adopt_orphans(True) is True
     running.close()
-    assert keeper.adopt_orphans(False) is False
+    assert supervisor.adopt_orphans(False) is False
 
 
 STORM = """
@@ -759,8 +759,8 @@ def test_a_damaged_record_names_nobody(tmp_path: Path, data: bytes) -> None:
 
 SELF = """
 import os, sys
-from ralphtool.locks import start_time_of
-from ralphtool.process import end_orphans
+from ralphtool.core.locks import start_time_of
+from ralphtool.executors.process import end_orphans
 with open(sys.argv[1], "w") as file:
     for pid in (os.getpid(), os.getppid()):
         file.write(f"{pid} {start_time_of(pid)}\\n")

@@ -20,8 +20,8 @@ import pytest
 from conftest import COMMAND, Ralph, Result
 from faults import Race
 
+from ralphtool.cli.progress import migrate_command, progress
 from ralphtool.history import journal, schema
-from ralphtool.progresscli import migrate_command, progress
 
 Fields = dict[str, Any]
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from ralphtool.errors import InvalidValue
-from ralphtool.judge import Claim, claim
-from ralphtool.knowledge import Remembered
-from ralphtool.prompt import Material, Prompt, build, fenced
+from ralphtool.judging.verdict import Claim, claim
+from ralphtool.loop.prompt import Material, Prompt, build, fenced
+from ralphtool.memory.knowledge import Remembered
 from ralphtool.specs import Scenario, Story, Task
 
 TOKEN = "0123456789abcdef0123456789abcdef"

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from test_specs_common import all_tasks, done_ids
 
-from ralphtool import agentcli, config, lifecycle, quickjson
+from ralphtool.cli import agent
+from ralphtool.core import config, lifecycle, quickjson
 from ralphtool.errors import InvalidValue
 from ralphtool.specs import Spec, checklist, markdown, notes, openspec, prd, speckit
 
@@ -841,7 +842,7 @@ class Interleavings(RuleBasedStateMachine):
         """The error's code, or an empty text, and what was printed."""
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             with self.surroundings(session), redirected(1, out.fileno()), redirected(2, err.fileno()), not_for_ever():
-                exit_code = agentcli.main(arguments)
+                exit_code = agent.main(arguments)
             printed, failed = contents(out.fileno()), contents(err.fileno())
         if exit_code == 0:
             assert failed == b""

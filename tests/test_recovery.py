@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from ralphtool import blockers
 from ralphtool.history import Seen
 from ralphtool.history.records import Entry, IterationContext, Observation
-from ralphtool.judge import Verdict
-from ralphtool.memory import masking, profile
-from ralphtool.recovery import Past, Policy, Workaround, decide, find_workaround
+from ralphtool.judging import blockers
+from ralphtool.judging.recovery import Past, Policy, Workaround, decide, find_workaround
+from ralphtool.judging.verdict import Verdict
+from ralphtool.memory import fingerprint, profile
 
 NOW = "2025-01-15T10:30:00Z"
 
@@ -407,7 +407,7 @@ def test_any_text_can_be_checked(text: str) -> None:
     ],
 )
 def test_two_failures_are_the_same_but_for_what_is_volatile(one: str, other: str, are_same: bool) -> None:
-    assert (masking.fingerprint(one) == masking.fingerprint(other)) is are_same
+    assert (fingerprint.fingerprint(one) == fingerprint.fingerprint(other)) is are_same
     again = decide(failed_with(one), structs.replace(FIRST, last_failure=other), Policy())
     assert (again.action == "fix-state") is (are_same and bool(other))
 

@@ -17,10 +17,11 @@ import pytest
 from conftest import COMMAND, Ralph
 from lab import DONE, Lab
 
-from ralphtool import quickjson, runs
-from ralphtool.report import junit, markdown, reading, words
-from ralphtool.report import page as page_writer
-from ralphtool.report.elements import Css, html, tag
+from ralphtool.core import quickjson
+from ralphtool.record import runs
+from ralphtool.views.report import formatting, from_record, junit, markdown
+from ralphtool.views.report import page as page_writer
+from ralphtool.views.report.elements import Css, html, tag
 
 RUN = "add-login-20260301-220000-1a2b"
 BEGAN = datetime(2026, 3, 1, 22, tzinfo=UTC)
@@ -500,7 +501,7 @@ def test_a_terminal_without_unicode_gets_none(night: Ralph, page: str) -> None:
 
 
 def test_tables_are_not_padded_beyond_the_terminal(night: Ralph) -> None:
-    facts = reading.read(runs.find(str(night.root), None))
+    facts = from_record.read(runs.find(str(night.root), None))
     wide, narrow = markdown.written(facts), markdown.written(facts, 60)
     assert "| 2. Login form                |        2 |     31 min" in wide
     assert "| 2. Login form |   2 | 31 min | 14 min |" in narrow
@@ -536,7 +537,7 @@ def write(ralph: Ralph, data: bytes, run: str = RUN) -> Path:
 
 def all_formats(ralph: Ralph) -> dict[str, str]:
     """What the command writes, without its start; each is what it should be, whatever was read."""
-    facts = reading.read(runs.find(str(ralph.root), None))
+    facts = from_record.read(runs.find(str(ralph.root), None))
     told = {
         "markdown": markdown.written(facts),
         "junit": junit.written(facts),
@@ -719,11 +720,11 @@ def test_a_long_record_needs_little_memory(ralph: Ralph) -> None:
         file.write(b"y" * (64 << 20) + b"\n")
         file.write(b'{"at":"2026-03-01T23:00:00.000000Z","type":"notice","text":"%s"}\n' % (b"z" * 3000) * 3000)
     code = (
-        "import sys; from ralphtool import runs; from ralphtool.report import reading\n"
+        "import sys; from ralphtool.record import runs; from ralphtool.views.report import from_record\n"
         "def most():\n"
         "    lines = open('/proc/self/status').read().splitlines()\n"
         "    return int(next(line for line in lines if line.startswith('VmHWM')).split()[1])\n"
-        "run = runs.find(sys.argv[1], None); before = most(); facts = reading.read(run)\n"
+        "run = runs.find(sys.argv[1], None); before = most(); facts = from_record.read(run)\n"
         "print(most() - before, facts.left_out, len(facts.happenings))"
     )
     python = str(Path(COMMAND).with_name("python"))
@@ -740,7 +741,7 @@ def test_a_title_of_a_megabyte_is_cut(ralph: Ralph) -> None:
     assert {form: len(text) < 60_000 for form, text in all_formats(ralph).items()} == dict.fromkeys(
         ("markdown", "junit", "html", "json"), True
     )
-    assert words.line("ab" * 500, 10) == "ababababab…"
+    assert formatting.line("ab" * 500, 10) == "ababababab…"
 
 
 # --- where it goes ----------------------------------------------------------------------------------

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ralphtool import roster as roster_module
 from ralphtool.agents import Quota
-from ralphtool.roster import Roster, Turn
+from ralphtool.loop import roster as roster_module
+from ralphtool.loop.roster import Roster, Turn
 
 DAY = 24 * 3600.0
 NOW = 1_800_000_000.0

@@ -21,8 +21,9 @@ import pytest
 from conftest import COMMAND, Ralph
 from lab import DONE, Lab, kill, wait_until
 
-from ralphtool import locks, runs
+from ralphtool.core import locks
 from ralphtool.errors import InvalidValue
+from ralphtool.record import runs
 
 Event = dict[str, Any]
 NOON = "2026-03-01T12:00:00.000000Z"

@@ -19,10 +19,11 @@ from rich.style import Style
 from textual.pilot import Pilot
 from textual.widgets import OptionList, RichLog
 
-from ralphtool import questions, runs, session, steering
-from ralphtool.screen import RalphApp, model
-from ralphtool.screen.record import KEPT, Following, Watched
-from ralphtool.screen.watch import WatchPage
+from ralphtool.core import session
+from ralphtool.record import questions, runs, steering
+from ralphtool.views.screen import RalphApp, data
+from ralphtool.views.screen.record import KEPT, Following, Watched
+from ralphtool.views.screen.watch import WatchPage
 
 Event = dict[str, Any]
 Drive = Callable[[Pilot[None]], Awaitable[None]]
@@ -239,11 +240,11 @@ def test_a_change_that_can_not_be_read_says_why(lab: Lab) -> None:
 def test_what_other_runs_learnt_is_not_told(finished: Lab) -> None:
     root = str(finished.root)
     run = runs.read(root, runs.ids(root)[0])
-    assert [one.content for one in model.learnt(root, run)] == ["Files have to be short"]
+    assert [one.content for one in data.learnt(root, run)] == ["Files have to be short"]
     run.last = "2001-01-01T00:00:00+02:00"
-    assert not model.learnt(root, run)
+    assert not data.learnt(root, run)
     run.last, run.began = "2101-01-01T00:00:00Z", "2100-01-01T00:00:00Z"
-    assert not model.learnt(root, run)
+    assert not data.learnt(root, run)
 
 
 # --- running ----------------------------------------------------------------------------------------

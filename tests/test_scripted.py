@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 from lab import Lab
 
 from ralphtool import agents
-from ralphtool.agents import End, Event, Failure, Job, Message, Tool, Usage, play
-from ralphtool.agents.play import script_problems
+from ralphtool.agents import End, Event, Failure, Job, Message, Tool, Usage, scripted_program
 from ralphtool.agents.scripted import PlayedLines, Scripted
+from ralphtool.agents.scripted_program import script_problems
 from ralphtool.errors import InvalidValue
 
 PROMPT = "# Story 1\n\ntoken: quoted\n\nWrite the promise with this token:\n\n  token: t0k3n\n"
@@ -638,7 +638,9 @@ def test_a_relative_script_counts_from_here_not_from_where_the_agent_works(
 
 def test_the_player_tells_problems_itself(stage: Stage) -> None:
     bad = stage.ralph.write("bad.toml", "[[turn]]\nsteps = [{ sya = 'x' }]\n")
-    done = subprocess.run([sys.executable, "-m", "ralphtool.agents.play", str(bad)], capture_output=True, input=b"")
+    done = subprocess.run(
+        [sys.executable, "-m", "ralphtool.agents.scripted_program", str(bad)], capture_output=True, input=b""
+    )
     played = Played(done.stdout, done.stderr, done.returncode)
     assert not played.end.ok
     assert "did you mean say" in played.end.reason
@@ -647,7 +649,7 @@ def test_the_player_tells_problems_itself(stage: Stage) -> None:
 
 
 def test_the_player_needs_a_script() -> None:
-    done = subprocess.run([sys.executable, play.__file__], capture_output=True, stdin=subprocess.DEVNULL)
+    done = subprocess.run([sys.executable, scripted_program.__file__], capture_output=True, stdin=subprocess.DEVNULL)
     assert done.returncode == 2
     assert done.stderr.startswith(b"usage: ")
 
@@ -662,7 +664,9 @@ def test_the_tree_that_is_worked_in_cannot_replace_the_standard_library(stage: S
 
 def test_the_player_loads_nothing_but_the_standard_library() -> None:
     show = "import runpy, sys; runpy.run_path(sys.argv[1]); print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-P", "-c", show, play.__file__], capture_output=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", show, scripted_program.__file__], capture_output=True, check=True
+    )
     loaded = {name.partition(".")[0] for name in done.stdout.decode().split()}
     assert loaded & {"ralphtool", "msgspec", "click", "rich", "psutil", "subprocess", "difflib"} == set()
 
@@ -781,8 +785,8 @@ def test_every_step_of_the_docs_exists_and_every_step_is_there(tmp_path: Path) -
     found = problems_of(tmp_path, "[[turn]]\nsteps = [\n" + ",\n".join(rows) + "\n]\n")
     assert found == []
     shown = {word for row in rows for word in re.findall(r"(\w+) =", row)}
-    options = {key for kind in play.KINDS.values() for key in (*kind.needs, *kind.may)}
-    assert {*play.KINDS, *options} - shown == set()
+    options = {key for kind in scripted_program.KINDS.values() for key in (*kind.needs, *kind.may)}
+    assert {*scripted_program.KINDS, *options} - shown == set()
 
 
 def test_the_recipe_of_the_docs_does_what_it_says(lab: Lab) -> None:

@@ -13,7 +13,7 @@ from conftest import COMMAND, Ralph
 from faults import CHANGING, KILLED, Call, Command, Scene, Trial, injected, need_strace, traced
 from lab import DONE, PYTHON, Lab, kill, processes_with, wait_until
 
-from ralphtool import questions, steering
+from ralphtool.record import questions, steering
 
 TWO = "## 1. First\n\n- [ ] 1.1 Make a\n\n## 2. Second\n\n- [ ] 2.1 Make b\n"
 ONE = TWO.partition("\n## 2")[0]
@@ -438,7 +438,7 @@ def test_what_is_no_word_of_ours_is_left_alone(lab: Lab) -> None:
 def test_words_of_many_processes_are_all_there(tmp_path: Path) -> None:
     (tmp_path / ".ralph").mkdir()
     program = (
-        "import sys\nfrom ralphtool import steering\n"
+        "import sys\nfrom ralphtool.record import steering\n"
         "for n in range(20): steering.say(sys.argv[1], 'c', 'guide', None, sys.argv[2] + str(n))"
     )
     started = [subprocess.Popen([PYTHON, "-c", program, str(tmp_path), name]) for name in "abcd"]

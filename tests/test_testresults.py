@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ralphtool.testresults import LIMIT, Tally, failed_in_junit, failed_tests, junit_paths, tally
+from ralphtool.judging.testresults import LIMIT, Tally, failed_in_junit, failed_tests, junit_paths, tally
 
 JEST = """\
   console.log

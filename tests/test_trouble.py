@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import pytest
 
 from ralphtool.agents import Trouble
-from ralphtool.agents.trouble import failure, of_status, of_words, reset_time
+from ralphtool.agents.failures import failure, of_status, of_words, reset_time
 
 # --- which trouble it is ----------------------------------------------------------------------------
 

@@ -21,10 +21,10 @@ from test_live import Terminal as Tmux
 from test_live import drawn, terminal, told
 from test_runs import ID, NOON, Event, Terminal, ended, line, moment, put, records, started, verdict
 
-from ralphtool.events import Reader
-from ralphtool.ui.following import Follower, Replay, skimmed
-from ralphtool.ui.live import View
-from ralphtool.ui.summary import Fields
+from ralphtool.record.follow import Follower, Replay, skimmed
+from ralphtool.record.log import Reader
+from ralphtool.views.terminal.live import View
+from ralphtool.views.terminal.summary import Fields
 
 __all__ = ["terminal"]  # the fixture
 

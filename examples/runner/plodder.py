@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 from msgspec import Struct
 from msgspec.json import Decoder
 
-from ralphtool.agents import End, Event, Job, Message, Start, Tool, Traits, Usage, trouble
-from ralphtool.agents.lines import Lines
+from ralphtool.agents import End, Event, Job, Message, Start, Tool, Traits, Usage, failures
+from ralphtool.agents.json_lines import Lines
 from ralphtool.agents.program import Program
 
 
@@ -48,7 +48,7 @@ class PlodderLines(Lines[Line]):
             case "does":
                 return [Tool(line.text, line.path)]
             case "fails":
-                return [trouble.failure(line.text, line.status)]
+                return [failures.failure(line.text, line.status)]
             case "done":
                 self.answer = line.text
         return []

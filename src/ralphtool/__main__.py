@@ -8,15 +8,12 @@ def main() -> int:
         sys.stderr.write("ralphtool runs on Linux and macOS; on Windows, use it inside WSL.\n")
         return 2
     if sys.argv[1:2] == ["agent"]:
-        import gc
+        from ralphtool.cli import agent
 
-        from ralphtool import agentcli
+        return agent.start()
+    from ralphtool.cli import main as people
 
-        gc.disable()  # the process ends before there is anything worth collecting
-        return agentcli.main(sys.argv[2:])
-    from ralphtool import cli
-
-    return cli.main(sys.argv[1:])
+    return people.main(sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -27,9 +27,9 @@ from ralphtool.agents import (
     Tool,
     Traits,
     Usage,
+    failures,
+    log_files,
     program,
-    trouble,
-    written,
 )
 from ralphtool.agents.program import KEYS, Program
 
@@ -190,7 +190,7 @@ _GAVE_UP = re.compile(r"Only \d+ reflections allowed, stopping\.")
 _TOO_LONG = re.compile(r"Model .{0,300} has hit a token limit!")
 
 
-class AiderText(written.Written):
+class AiderText(log_files.Written):
     def __init__(self, folder: str, root: str, *, shows: bool = True) -> None:
         super().__init__(shows=shows)
         self._folder = folder
@@ -222,10 +222,10 @@ class AiderText(written.Written):
     def end(self, exit_code: int) -> End:
         problem = self._problem(exit_code)
         message = self._answers[-1] if self._answers else ""
-        return End(not problem, message[-written.TAIL :], problem or "completed")
+        return End(not problem, message[-log_files.TAIL :], problem or "completed")
 
     def _read(self, name: str) -> bytes:
-        return written.content(os.path.join(self._folder, name))
+        return log_files.content(os.path.join(self._folder, name))
 
     def _problem(self, exit_code: int) -> str:
         """Why that was no success: anything but a whole answer, taken to the end, is none."""
@@ -233,7 +233,7 @@ class AiderText(written.Written):
         wrong = last.text if isinstance(last, Failure) else ""
         if exit_code or not self._logged or self._logged[-1].properties.reason != _COMPLETED:
             said = wrong or self.complaint()
-            return f"ended without its final event ({written.ending(exit_code)}){': ' if said else ''}{said[:300]}"
+            return f"ended without its final event ({log_files.ending(exit_code)}){': ' if said else ''}{said[:300]}"
         names = [one.event for one in self._logged if one.event.startswith("message_send")]
         if wrong or names[-2:] != ["message_send_starting", "message_send"] or not "".join(self._answers[-1:]):
             return wrong[:300] or "its last request got no answer"
@@ -266,7 +266,7 @@ def _broken(logged: list[Logged]) -> Iterator[Failure]:
     """What it could make nothing of: it sends nothing more after that."""
     for one in logged:
         if one.event == "message_send_exception":
-            yield trouble.failure(one.properties.exception or "a request broke")
+            yield failures.failure(one.properties.exception or "a request broke")
 
 
 def _answers(log: str) -> list[str]:
@@ -307,7 +307,7 @@ def _own_lines(text: str, errors: int) -> Iterator[Event]:
     places = [place for place, line in enumerate(lines) if line.startswith("litellm.")]
     true_errors = places[len(places) - errors :] if errors < len(places) else places if errors else []
     for place, line in enumerate(lines):
-        yield from (written.failure(line),) if place in true_errors else _own_line(line)
+        yield from (log_files.failure(line),) if place in true_errors else _own_line(line)
 
 
 def _own_line(line: str) -> Iterator[Event]:

@@ -23,9 +23,9 @@ from ralphtool.agents import (
     Tool,
     Traits,
     Usage,
-    trouble,
+    failures,
 )
-from ralphtool.agents.lines import Lines
+from ralphtool.agents.json_lines import Lines
 from ralphtool.agents.program import Program, written
 
 if TYPE_CHECKING:
@@ -297,7 +297,7 @@ class ClaudeLines(Lines[AnyLine]):
         again = f" (it tries again, {line.attempt} of {line.max_retries})" if line.attempt else ""
         if line.error_status is None:  # nobody answered
             return Failure("network", f"the API can't be reached{again}")
-        return trouble.failure(f"{line.error or 'an error'}{again}", line.error_status, self._reset_at)
+        return failures.failure(f"{line.error or 'an error'}{again}", line.error_status, self._reset_at)
 
     def _said(self, line: AssistantLine) -> list[Event]:
         said, events = line.message, list[Event]()
@@ -344,7 +344,7 @@ class ClaudeLines(Lines[AnyLine]):
         )
         if result.is_error and result.subtype == "success":  # as it calls failures of the API
             text = result.text or "; ".join(result.complaints) or "an error of the API"
-            yield trouble.failure(text, result.status, self._reset_at)
+            yield failures.failure(text, result.status, self._reset_at)
 
     def end(self, exit_code: int) -> End:
         result = self._result

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from msgspec import Struct
 from msgspec.json import Decoder
 
-from ralphtool import files
 from ralphtool.agents import (
     Credentials,
     End,
@@ -30,11 +29,12 @@ from ralphtool.agents import (
     Tool,
     Traits,
     Usage,
-    trouble,
+    failures,
 )
-from ralphtool.agents.lines import Lines
+from ralphtool.agents.codex_rollout import Record
+from ralphtool.agents.json_lines import Lines
 from ralphtool.agents.program import Program
-from ralphtool.agents.rollout import Record
+from ralphtool.core import files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -293,7 +293,7 @@ class CodexLines(Lines[Line]):
 def _failure(text: str, reset_at: float | None = None) -> Failure:
     found = _STATUS.search(text)
     status = int(found[1]) if found else 401 if _NO_KEY in text else None
-    return trouble.failure(text, status, reset_at)
+    return failures.failure(text, status, reset_at)
 
 
 def _words(error: Any) -> str:

@@ -17,10 +17,23 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from msgspec import Struct, ValidationError, convert, structs
 from msgspec.json import Decoder
 
-from ralphtool import files
-from ralphtool.agents import Credentials, End, Event, Failure, Job, Message, Result, Start, Tool, Traits, Usage, trouble
-from ralphtool.agents.lines import Lines
+from ralphtool.agents import (
+    Credentials,
+    End,
+    Event,
+    Failure,
+    Job,
+    Message,
+    Result,
+    Start,
+    Tool,
+    Traits,
+    Usage,
+    failures,
+)
+from ralphtool.agents.json_lines import Lines
 from ralphtool.agents.program import Program, written
+from ralphtool.core import files
 from ralphtool.errors import InvalidValue, shorten
 
 if TYPE_CHECKING:
@@ -266,7 +279,7 @@ class GeminiLines(Lines[Line]):
                 return [Result(line.output or _read(line.error, Problem).message, line.status == "success")]
             case ErrorLine():
                 self._problem = line.message
-                return [trouble.failure(line.message)]
+                return [failures.failure(line.message)]
             case ResultLine():
                 self._result, self.is_over = line, True
                 self._problem = _read(line.error, Problem).message or self._problem
@@ -310,7 +323,7 @@ class GeminiLines(Lines[Line]):
     def _refusal(self) -> list[Event]:
         """It ended before it began: nobody is logged in, most often."""
         found = None if self._has_begun else _NO_LOGIN.search(self._errors.decode("utf-8", "replace"))
-        return [trouble.failure(found[0], 401)] if found else []
+        return [failures.failure(found[0], 401)] if found else []
 
 
 def _read(value: Any, kind: type[_Kind]) -> _Kind:
@@ -331,14 +344,14 @@ def _usage(line: ResultLine) -> Iterable[Usage]:
 def _retry(line: str) -> Iterable[Failure]:
     found = _RETRY.match(line)
     if found and _LAST_TRY not in line:
-        is_quota = found[2] and trouble.of_words(line) == "other"  # only those are told with a colon
+        is_quota = found[2] and failures.of_words(line) == "other"  # only those are told with a colon
         status = 429 if is_quota else found[1]
         yield _classed(line[:1000], int(status) if status else None)
 
 
 def _classed(text: str, status: int | None) -> Failure:
     reset = _RESET.search(text)
-    return trouble.failure(text, status, time.time() + float(reset[1]) if reset else None)
+    return failures.failure(text, status, time.time() + float(reset[1]) if reset else None)
 
 
 def _detail(parameters: Any) -> str:

@@ -22,8 +22,8 @@ from ralphtool.agents import (
     Tool,
     Traits,
     Usage,
+    log_files,
     program,
-    written,
 )
 from ralphtool.agents.program import KEYS, Program
 from ralphtool.errors import InvalidValue
@@ -100,7 +100,7 @@ def _own_settings(env: Mapping[str, str]) -> dict[str, str]:
     )
     folders = [env.get("MSWEA_GLOBAL_CONFIG_DIR") or "", *(os.path.join(one, "mini-swe-agent") for one in usual)]
     path = next((path for one in folders if one and os.path.isfile(path := os.path.join(one, ".env"))), None)
-    text = written.content(path).decode("utf-8", "replace") if path else ""
+    text = log_files.content(path).decode("utf-8", "replace") if path else ""
     pairs = (line.removeprefix("export ").partition("=") for line in text.splitlines() if line.startswith(_OURS))
     return {name.strip(): value.strip().strip("'\"") for name, _, value in pairs}
 
@@ -188,7 +188,7 @@ _TRAJECTORIES, _MESSAGES = Decoder(Trajectory), Decoder(Said)
 _RETRY = re.compile(rb"Retrying \S{1,300} in [\d.]+ seconds as it raised (.+)")
 
 
-class MiniTrajectory(written.Written):
+class MiniTrajectory(log_files.Written):
     def __init__(self, folder: str, *, shows: bool = True) -> None:
         super().__init__(shows=shows)
         self._path = os.path.join(folder, _TRAJECTORY)
@@ -203,10 +203,10 @@ class MiniTrajectory(written.Written):
         *lines, last = (self._begun + chunk).split(b"\n")
         self._begun = last[-_LONGEST_LINE:]
         found = filter(None, map(_RETRY.match, lines))
-        return [written.failure(one[1].decode("utf-8", "replace")) for one in found]
+        return [log_files.failure(one[1].decode("utf-8", "replace")) for one in found]
 
     def rest(self) -> Iterable[Event]:
-        trajectory = _decoded(written.content(self._path))
+        trajectory = _decoded(log_files.content(self._path))
         if trajectory is None:
             return ()
         self._info = trajectory.info
@@ -218,10 +218,10 @@ class MiniTrajectory(written.Written):
         status = self._info.exit_status if self._info else None
         message = self._message  # what it submits is only what a command printed
         if status == "Submitted" and exit_code == 0:
-            return End(True, message[-written.TAIL :], status)
+            return End(True, message[-log_files.TAIL :], status)
         said = self._error or status or self.complaint()
-        reason = f"it did not submit its work ({written.ending(exit_code)}){': ' if said else ''}{said[:300]}"
-        return End(False, message[-written.TAIL :], reason)
+        reason = f"it did not submit its work ({log_files.ending(exit_code)}){': ' if said else ''}{said[:300]}"
+        return End(False, message[-log_files.TAIL :], reason)
 
     def _failed(self, said: list[Said]) -> Iterator[Failure]:
         """An error ends it, and stands in the last message."""
@@ -229,7 +229,7 @@ class MiniTrajectory(written.Written):
         if last.role == "exit" and last.extra.exception_str is not None:
             kind = f"{self._info.exit_status if self._info else ''}: "
             self._error = kind + last.extra.exception_str.removeprefix("litellm.").removeprefix(kind)
-            yield written.failure(self._error)
+            yield log_files.failure(self._error)
 
 
 def _decoded(data: bytes) -> Trajectory | None:

@@ -28,9 +28,9 @@ from ralphtool.agents import (
     Traits,
     Trouble,
     Usage,
-    trouble,
+    failures,
 )
-from ralphtool.agents.lines import Lines
+from ralphtool.agents.json_lines import Lines
 from ralphtool.agents.program import KEYS, Program
 from ralphtool.errors import InvalidValue
 
@@ -339,7 +339,7 @@ class OpenCodeLines(Lines["StartLine | TextLine | ToolLine | FinishLine | ErrorL
     def _read_log(self, line: bytes) -> Iterable[Event]:
         if fault := _FAULT.search(line):
             self._fault = _plain(fault[1])
-            return (trouble.failure(self._fault),)
+            return (failures.failure(self._fault),)
         found = _LOGGED.search(line)
         return self._retry(_CLASS.sub("", _plain(found[1]))) if found and not _SMALL.search(line) else ()
 
@@ -347,7 +347,7 @@ class OpenCodeLines(Lines["StartLine | TextLine | ToolLine | FinishLine | ErrorL
         """An error in words alone. If they mean nothing to us, and it tries again, it was one of the server's."""
         if self._told is not None and self._told.text == text:
             return ()  # told already, with its status
-        failure = trouble.failure(text)
+        failure = failures.failure(text)
         if failure.trouble == "other" and text == self._logged:
             failure = Failure("overload", text)
         self._logged = text
@@ -374,7 +374,7 @@ def _failure(error: Error) -> Failure:
     text = data.message or error.name or "an error without words"
     if error.name in _NAMES or data.ref:
         return Failure(_NAMES.get(error.name, "other"), text[:4000])
-    return trouble.failure(text, data.status_code, _reset_at(data.response_headers or {}))
+    return failures.failure(text, data.status_code, _reset_at(data.response_headers or {}))
 
 
 def _reset_at(headers: dict[str, Any]) -> float | None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from msgspec import structs
 
-from ralphtool import files
 from ralphtool.agents import Traits, texts
+from ralphtool.core import files
 from ralphtool.errors import InvalidValue, shorten
 
 if TYPE_CHECKING:

@@ -13,8 +13,21 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from msgspec import Meta, Struct
 from msgspec.json import Decoder
 
-from ralphtool.agents import End, Event, Failure, Job, Message, Start, Tool, Traits, Trouble, Usage, play, texts
-from ralphtool.agents.lines import Lines
+from ralphtool.agents import (
+    End,
+    Event,
+    Failure,
+    Job,
+    Message,
+    Start,
+    Tool,
+    Traits,
+    Trouble,
+    Usage,
+    scripted_program,
+    texts,
+)
+from ralphtool.agents.json_lines import Lines
 from ralphtool.errors import InvalidValue, shorten
 
 if TYPE_CHECKING:
@@ -32,14 +45,14 @@ class Scripted:
         self._env = dict(options.get("env") or {})
 
     def check(self) -> None:
-        problems = play.script_problems(self._script())
+        problems = scripted_program.script_problems(self._script())
         if problems:
             raise InvalidValue("the script can't be played:\n" + "\n".join(problems))
 
     def start(self, job: Job) -> Start:
         # By its path, not with -m: so nothing but the standard library is loaded, and nothing from the tree that
         # it works in. With -P, our modules beside it can't be taken for the standard library's either.
-        argv = (sys.executable, "-P", os.path.abspath(play.__file__), self._script())
+        argv = (sys.executable, "-P", os.path.abspath(scripted_program.__file__), self._script())
         return Start(argv=argv, stdin=job.prompt, env={"RALPH_ATTEMPT": str(job.attempt), **self._env})
 
     def reader(self, job: Job) -> PlayedLines:

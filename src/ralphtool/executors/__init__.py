@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 from ralphtool.agents import End, Failure, Quota, Usage
-from ralphtool.gates import Result
-from ralphtool.guard import Finding
-from ralphtool.judge import Ending, Red
-from ralphtool.standing import Baseline
+from ralphtool.judging.gates import Result
+from ralphtool.judging.guard import Finding
+from ralphtool.judging.verdict import Ending, Red
+from ralphtool.record.change_state import Baseline
 
 if TYPE_CHECKING:
     from collections.abc import Callable

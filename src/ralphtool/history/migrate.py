@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from ralphtool import files, session
+from ralphtool.core import files, session
 from ralphtool.history import progresstxt
 from ralphtool.history.journal import Batch
 from ralphtool.history.records import learning_id

@@ -19,8 +19,8 @@ import re
 import textwrap
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralphtool import project
-from ralphtool.history import kinds
+from ralphtool.core import project
+from ralphtool.history import classify
 from ralphtool.history.records import Learning, Pattern, learning_id, pattern_id
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def read(text: str, now: str) -> tuple[tuple[Learning, ...], tuple[Pattern, ...]
     learnings = [note for note in kept if not note.is_pattern]
     patterns = [note for note in kept if note.is_pattern]
     whole = _learning(0, _Note(text, False, None, None), "codebase-pattern", now)
-    made = [_learning(number, note, kinds.of_learning(note.text), now) for number, note in enumerate(learnings, 1)]
+    made = [_learning(number, note, classify.of_learning(note.text), now) for number, note in enumerate(learnings, 1)]
     return (whole, *made), tuple(_pattern(number, note, now) for number, note in enumerate(patterns, 1))
 
 
@@ -86,7 +86,7 @@ def _pattern(number: int, note: _Note, now: str) -> Pattern:
     return Pattern(
         id=pattern_id(number),
         name=name.strip(),
-        type=kinds.of_pattern(note.text),
+        type=classify.of_pattern(note.text),
         description=note.text,
         discovered_at=note.moment or now,
         source_prd_id=_SOURCE,

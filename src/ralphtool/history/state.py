@@ -9,7 +9,7 @@ import stat
 import time
 from typing import TYPE_CHECKING
 
-from ralphtool import files, session
+from ralphtool.core import files, session
 from ralphtool.history import document, journal
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from ralphtool import files, secrets
+from ralphtool.core import files, secrets
 from ralphtool.errors import CorruptState, InvalidValue, RalphError
 from ralphtool.history import document, journal, schema
 from ralphtool.history.catalog import Catalog, Stale, Unfit, Written

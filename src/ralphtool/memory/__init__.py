@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from heapq import nlargest
 
-from ralphtool.memory import background
+from ralphtool.memory import word_frequency
 from ralphtool.memory.cache import Cache, forget_words, index_words, merge_words
 from ralphtool.memory.profile import Profile, Query, damped
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
-    from ralphtool.memory.likeness import Match
-    from ralphtool.memory.meaning import Meaning
+    from ralphtool.memory.semantic import Meaning
+    from ralphtool.memory.similarity import Match
 
     Row = tuple[bytes, str, str, Profile, bytes | None]
 
@@ -158,16 +158,17 @@ class Memory:
 
     def fingerprint(self, text: str) -> str:
         """The same for two error messages that differ only in what differs from time to time: paths, ids, times."""
-        from ralphtool.memory import masking  # searching needs neither this nor likeness
+        from ralphtool.memory.fingerprint import fingerprint  # searching needs neither this nor likeness
 
-        return masking.fingerprint(text)
+        return fingerprint(text)
 
     def same(self, one: str, other: str) -> Match:
         """Whether two texts say the same: `same`, `likely`, `related` or `new`, and a score from 0 to 1."""
-        from ralphtool.memory import likeness, masking
+        from ralphtool.memory import similarity
+        from ralphtool.memory.fingerprint import fingerprint
 
-        is_one = masking.fingerprint(one) == masking.fingerprint(other)
-        return likeness.match(one, other, background.weight, same_fingerprint=is_one)
+        is_one = fingerprint(one) == fingerprint(other)
+        return similarity.match(one, other, word_frequency.weight, same_fingerprint=is_one)
 
     def repeat_of(self, text: str) -> str | None:
         """The id of a text that says the same already."""
@@ -179,7 +180,7 @@ class Memory:
     def _candidates(self, profile: Profile, count: int) -> tuple[dict[str, float], list[int]]:
         """The words that matter with their weights, and the texts which share the most of them."""
         by_weight = nlargest(
-            _MOST_WORDS, profile.counts, key=lambda word: damped(profile.counts[word]) * background.weight(word)
+            _MOST_WORDS, profile.counts, key=lambda word: damped(profile.counts[word]) * word_frequency.weight(word)
         )
         each = min(_MOST_OF_A_WORD, _MOST_READ // max(1, len(by_weight)))  # so that no common word uses up all
         weights: dict[str, float] = {}
@@ -250,7 +251,7 @@ def _weight(word: str, texts: Sequence[int], count: int, limit: int) -> float:
     having = float(len(texts))
     if len(texts) >= limit:
         having = count * len(texts) / max(1, texts[0] - texts[-1] + 1)
-    having = min(having, count) + _PRIOR * background.share(word)
+    having = min(having, count) + _PRIOR * word_frequency.share(word)
     return math.log(1 + (count + _PRIOR - having + 0.5) / (having + 0.5))
 
 
@@ -289,7 +290,7 @@ def _meaning(cache: Cache) -> Meaning | None:
 
     if not vectors.is_there():
         return None
-    from ralphtool.memory.meaning import Meaning
+    from ralphtool.memory.semantic import Meaning
 
     return Meaning(cache)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
-from ralphtool import project, quickjson, session
+from ralphtool.core import project, quickjson, session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from ralphtool.session import State
+    from ralphtool.core.session import State
 
 INDEX = "memory.index"
 NOTE = "note/"  # ids of what a session has recorded and not written out yet: note/SESSION/NUMBER

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ralphtool.memory import background, words
+from ralphtool.memory import tokens, word_frequency
 
 COSINE, BM25, GRAMS = 0.3, 0.5, 0.2  # how much each way to compare counts
 _SATURATION, _LENGTH_MATTERS = 1.5, 0.75  # BM25's k1 and b
@@ -28,15 +28,15 @@ class Profile:
     def of(cls, text: str) -> Profile:
         counts: dict[str, int] = {}
         # The first sentence counts twice: it says what a text is about.
-        for word in (*words.tokens(text), *words.tokens(words.first_sentence(text))):
+        for word in (*tokens.tokens(text), *tokens.tokens(tokens.first_sentence(text))):
             counts[word] = counts.get(word, 0) + 1
-        norm = math.sqrt(sum((damped(times) * background.weight(word)) ** 2 for word, times in counts.items()))
+        norm = math.sqrt(sum((damped(times) * word_frequency.weight(word)) ** 2 for word, times in counts.items()))
         return cls(text[:_COMPARED], counts, sum(counts.values()), norm)
 
     @property
     def grams(self) -> set[str]:
         if self._grams is None:
-            self._grams = words.grams(self.text)
+            self._grams = tokens.grams(self.text)
         return self._grams
 
 
@@ -47,11 +47,11 @@ def damped(times: int) -> float:
 
 def shared(one: str, other: str) -> float:
     """How much of what the shorter text says the other one has in its words too; nothing, if these are one or two."""
-    left, right = set(words.tokens(one[:_LONG])), set(words.tokens(other[:_LONG]))
+    left, right = set(tokens.tokens(one[:_LONG])), set(tokens.tokens(other[:_LONG]))
     if len(left & right) < _FEWEST_SHARED:
         return 0.0
-    said = min(sum(map(background.weight, left)), sum(map(background.weight, right)))
-    return sum(map(background.weight, left & right)) / said
+    said = min(sum(map(word_frequency.weight, left)), sum(map(word_frequency.weight, right)))
+    return sum(map(word_frequency.weight, left & right)) / said
 
 
 class Query:

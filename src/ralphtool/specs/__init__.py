@@ -9,8 +9,8 @@ On the agent's hot path: standard library only, and adapters are imported when t
 import os
 import sys
 
-from ralphtool import files
-from ralphtool import project as projects
+from ralphtool.core import files
+from ralphtool.core import project as projects
 from ralphtool.errors import (
     ChangeNotFound,
     InvalidValue,
@@ -230,7 +230,7 @@ def open(project: str, change: str, spec: str | None = None) -> Spec:
 def _the_one(project: str, found: "list[Place]") -> "Place":
     if len(found) == 1:
         return found[0]
-    from ralphtool import config
+    from ralphtool.core import config
 
     preferred = ref_of(project, config.spec(project))
     told = [place for place in found if place.ref == preferred]
@@ -289,7 +289,7 @@ def find_all(project: str) -> list[Place]:
 
 
 def _configured(project: str, known: list[Place]) -> list[Place]:
-    from ralphtool import config
+    from ralphtool.core import config
 
     ref = config.spec(project)
     if ref is None or not ref.endswith(_MARKDOWN):

@@ -2,7 +2,7 @@
 
 import os
 
-from ralphtool import project as projects
+from ralphtool.core import project as projects
 from ralphtool.errors import ChangeNotFound, InvalidName, SpecError
 from ralphtool.specs import Scenario, Story, markdown
 from ralphtool.specs.boxed import BoxedSpec, Draft

@@ -6,7 +6,7 @@ the whole command may take. Lines are what stands between line feeds; a carriage
 
 import os
 
-from ralphtool import files, project
+from ralphtool.core import files, project
 from ralphtool.errors import SpecError, UnsafePath
 
 TYPE_CHECKING = False

@@ -6,7 +6,7 @@ place: it forges no heading, and its control characters are made visible.
 
 import os
 
-from ralphtool import files
+from ralphtool.core import files
 from ralphtool.specs.markdown import Fences, edit, heading, unfenced
 
 TYPE_CHECKING = False

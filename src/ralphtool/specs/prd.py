@@ -6,8 +6,9 @@ and all spacing stay as they are.
 
 import os
 
-from ralphtool import project as projects
-from ralphtool import quickjson, specs
+from ralphtool import specs
+from ralphtool.core import project as projects
+from ralphtool.core import quickjson
 from ralphtool.errors import ChangeNotFound, SpecError, TaskNotFound, shorten
 from ralphtool.specs import Scenario, Story, Task, markdown
 from ralphtool.specs.boxed import WithNotes

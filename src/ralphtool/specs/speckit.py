@@ -2,8 +2,8 @@
 
 import os
 
-from ralphtool import project as projects
 from ralphtool import specs
+from ralphtool.core import project as projects
 from ralphtool.errors import ChangeNotFound, SpecError
 from ralphtool.specs import Scenario, Story, markdown
 from ralphtool.specs.boxed import BoxedSpec, Draft, unique_name

@@ -14,8 +14,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from ralphtool import project as projects
 from ralphtool import specs
+from ralphtool.core import project as projects
 from ralphtool.errors import ChangeNotFound, RalphError, SpecError, TaskNotFound
 from ralphtool.specs.markdown import heading
 

@@ -1,0 +1,585 @@
+"""The scripted agent's program: plays a script of edits, commands, failures and messages, without a model.
+
+    python -m ralphtool.agents.play SCRIPT <prompt
+
+It does what an agent does, in the real working tree and as a real process: it takes the prompt from its standard
+input, calls `ralphtool agent …`, and prints one JSON object a line. It stands alone on the standard library,
+because it is started for every iteration, and by its path (see `scripted`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Iterable, Mapping
+
+    Step = dict[str, Any]
+
+_USAGE = "usage: python -m ralphtool.agents.scripted_program SCRIPT <prompt\n"
+_TROUBLES = ("rate-limit", "overload", "network", "login", "context", "other")
+_LONGEST = 1e9  # seconds: what the system can sleep at once
+
+
+class TurnFailed(Exception):
+    """A step can't be played, or says that the turn has failed."""
+
+
+class Left(Exception):
+    """The script says `exit`: no more is printed."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+# --- a turn that is played --------------------------------------------------------------------------
+
+
+class Turn:
+    """What a turn is about, and what it has come to so far."""
+
+    def __init__(self, prompt: str, environment: Mapping[str, str]) -> None:
+        attempt = environment.get("RALPH_ATTEMPT", "")
+        self.prompt = prompt
+        self.token = _token_in(prompt)
+        self.story = environment.get("RALPH_STORY", "")
+        self.attempt = int(attempt) if attempt.isdecimal() else 1
+        self.task = environment.get("RALPH_TASK", "")
+        self.said = ""
+        self.final: str | None = None
+        self._in_a_line = False
+
+    def __str__(self) -> str:
+        story = f"story {self.story}" if self.story else "no story"
+        return f"{story}, attempt {self.attempt}" + (f", task {self.task}" if self.task else "")
+
+    def raw(self, data: bytes) -> None:
+        _write_all(1, data)
+        self._in_a_line = not data.endswith(b"\n") if data else self._in_a_line
+
+    def emit(self, type: str, **fields: Any) -> None:
+        """One event. What stands raw in front of it gets a line of its own."""
+        line = json.dumps({"type": type, **fields}).encode() + b"\n"
+        self.raw(b"\n" + line if self._in_a_line else line)
+
+    def tool(self, name: str, detail: str) -> None:
+        self.emit("tool", name=name, detail=detail)
+
+    def filled(self, text: str) -> str:
+        # Not str.format: commands and messages are full of braces that are nobody's fields.
+        for name in ("token", "story", "attempt"):
+            text = text.replace("{" + name + "}", str(getattr(self, name)))
+        return text
+
+    def promise(self, text: str) -> None:
+        """The final message is what was said last, and the promise."""
+        if not self.token:
+            raise TurnFailed("the prompt has no line `token: …` to promise with")
+        line = f"<promise>{text}</promise>"
+        self.final = f"{self.said}\n{line}" if self.said else line
+
+    def end(self) -> None:
+        self.emit("end", ok=True, message=self.said if self.final is None else self.final)
+
+    def fail(self, why: str) -> None:
+        self.emit("end", ok=False, message=why, reason=why)
+
+
+def _token_in(prompt: str) -> str:
+    """The last one: what stands further up may be a quotation."""
+    lines = [line.strip() for line in prompt.splitlines()]
+    told = [line.removeprefix("token:").strip() for line in lines if line.startswith("token:")]
+    return told[-1] if told else ""
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+
+
+# --- steps: files -----------------------------------------------------------------------------------
+
+
+def _leaves(path: str) -> bool:
+    """Whether a path leads out of the working directory, or to itself, as far as its letters tell."""
+    plain = os.path.normpath(path)
+    return os.path.isabs(plain) or plain in (".", "..") or plain.startswith("../")
+
+
+def _place(path: str, *, follow: bool) -> str:
+    """Where a path of the script leads; not out of the working directory, unless it begins with `!`."""
+    if path.startswith("!"):
+        return path[1:]
+    home = os.path.realpath(os.curdir)
+    full = os.path.normpath(os.path.join(home, path))
+    folder, name = os.path.split(full)
+    real = os.path.realpath(full) if follow else os.path.join(os.path.realpath(folder), name)
+    if real == home or os.path.commonpath([home, real]) != home:
+        raise TurnFailed(f"{path} leads out of the working directory: begin it with ! if that is meant")
+    return real
+
+
+def _put(path: str, text: str, mode: str) -> None:
+    place = _place(path, follow=True)
+    os.makedirs(os.path.dirname(place) or os.curdir, exist_ok=True)
+    with open(place, mode) as file:
+        file.write(text.encode())
+
+
+def _write(turn: Turn, step: Step) -> None:
+    turn.tool("write", step["write"])
+    _put(step["write"], step["text"], "wb")
+
+
+def _append(turn: Turn, step: Step) -> None:
+    turn.tool("append", step["append"])
+    _put(step["append"], step["text"], "ab")
+
+
+def _replace(turn: Turn, step: Step) -> None:
+    path, old = step["replace"], step["old"].encode()
+    turn.tool("replace", path)
+    with open(_place(path, follow=True), "r+b") as file:
+        data = file.read()
+        if old not in data:
+            raise TurnFailed(f"{path} does not have the text that is to be replaced")
+        file.seek(0)
+        file.write(data.replace(old, step["new"].encode()))
+        file.truncate()
+
+
+def _delete(turn: Turn, step: Step) -> None:
+    turn.tool("delete", step["delete"])
+    place = _place(step["delete"], follow=False)
+    if os.path.isdir(place) and not os.path.islink(place):
+        import shutil
+
+        shutil.rmtree(place)
+    else:
+        os.unlink(place)
+
+
+def _move(turn: Turn, step: Step) -> None:
+    turn.tool("move", f"{step['move']} to {step['to']}")
+    target = _place(step["to"], follow=False)
+    os.makedirs(os.path.dirname(target) or os.curdir, exist_ok=True)
+    os.replace(_place(step["move"], follow=False), target)
+
+
+# --- steps: commands --------------------------------------------------------------------------------
+
+
+def _run(turn: Turn, step: Step) -> None:
+    import subprocess
+
+    command = turn.filled(step["run"])
+    turn.tool("run", command)
+    behind = step.get("background", False)
+    # Its output goes to standard error: ours is for events.
+    child = subprocess.Popen(
+        ["/bin/sh", "-c", command], stdin=subprocess.DEVNULL, stdout=2, stderr=2, start_new_session=behind
+    )
+    if behind:
+        child.returncode = 0  # nobody waits for it, and Popen shall not complain about that
+        return
+    status = child.wait()
+    ending = f"exit status {status}" if status >= 0 else f"ended by signal {-status}"
+    turn.tool("result", ending)
+    if status and step.get("must", False):
+        raise TurnFailed(f"{command}: {ending}")
+
+
+def _agent(*arguments: str, text: str | None = None) -> dict[str, Any]:
+    """Calls `ralphtool agent …` as any agent does; `text` is its standard input."""
+    import subprocess
+
+    done = subprocess.run([*_ralphtool(), "agent", *arguments], input=(text or "").encode(), capture_output=True)
+    if done.returncode:
+        raise TurnFailed(f"ralphtool agent {' '.join(arguments)}: {_complaint(done)}")
+    try:
+        answer: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        raise TurnFailed(f"{done.args[0]} is not our ralphtool: it answers without JSON") from None
+    return answer
+
+
+def _ralphtool() -> list[str]:
+    for folder in os.get_exec_path():
+        program = os.path.join(folder, "ralphtool")
+        if os.path.isfile(program) and os.access(program, os.X_OK):
+            return [program]
+    return [sys.executable, "-P", "-m", "ralphtool"]
+
+
+def _complaint(done: subprocess.CompletedProcess[bytes]) -> str:
+    last = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    try:
+        told = json.loads(last)
+        return f"{told['error']} ({told['code']})"
+    except (ValueError, KeyError, TypeError):  # not our command, or it could not even start
+        return last or f"exit status {done.returncode}"
+
+
+def _options(step: Step, *names: str) -> list[str]:
+    return [f"--{name}={step[name]}" for name in names if name in step]
+
+
+def _tick(turn: Turn, step: Step) -> None:
+    for task in _open_tasks(turn) if step["tick"] == "all" else [step["tick"]]:
+        turn.tool("tick", task)
+        _agent("task", "done", "--", task)
+
+
+def _open_tasks(turn: Turn) -> list[str]:
+    if turn.task:
+        return [turn.task]
+    return [task["id"] for task in _agent("context")["tasks"] if not task["done"]]
+
+
+def _learn(turn: Turn, step: Step) -> None:
+    turn.tool("learn", step["learn"])
+    _agent("learn", *_options(step, "task", "type"), "-", text=step["learn"])
+
+
+def _pattern(turn: Turn, step: Step) -> None:
+    turn.tool("pattern", step["pattern"])
+    _agent("pattern", *_options(step, "type"), "--", step["pattern"], "-", text=step["text"])
+
+
+def _observe(turn: Turn, step: Step) -> None:
+    turn.tool("observe", f"{step['observe']}: {step['title']}")
+    options = _options(step, "description", "file", "category", "severity")
+    _agent("observe", *options, "--", step["observe"], step["title"])
+
+
+# --- steps: what is said, and how it ends -----------------------------------------------------------
+
+
+def _say(turn: Turn, step: Step) -> None:
+    turn.said = turn.filled(step["say"])
+    turn.emit("message", text=turn.said)
+
+
+def _sleep(turn: Turn, step: Step) -> None:
+    time.sleep(step["sleep"])
+
+
+def _flood(turn: Turn, step: Step) -> None:
+    left = step["flood"]
+    line = b"x" * 999 + (b"\n" if step.get("lines", True) else b"x")
+    block = line * 64
+    while left > len(block):
+        turn.raw(block)
+        left -= len(block)
+    if left:
+        turn.raw(block[: left - 1] + b"\n")
+
+
+def _bytes(turn: Turn, step: Step) -> None:
+    turn.raw(bytes.fromhex(step["bytes"]))
+
+
+def _usage(turn: Turn, step: Step) -> None:
+    turn.emit("usage", **step["usage"])
+
+
+def _error(turn: Turn, step: Step) -> None:
+    told = {"reset_in": step["reset_in"]} if "reset_in" in step else {}
+    turn.emit("error", trouble=step["error"], text=step.get("text", step["error"]), **told)
+
+
+def _hang(turn: Turn, step: Step) -> None:
+    if step.get("ignore_term", False):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while True:
+        signal.pause()
+
+
+def _close(turn: Turn, step: Step) -> None:
+    # Not os.close: the next file that is opened would get the free number, and our events with it.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, ("stdout", "stderr").index(step["close"]) + 1)
+    os.close(nowhere)
+
+
+def _kill(turn: Turn, step: Step) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _exit(turn: Turn, step: Step) -> None:
+    raise Left(step["exit"])
+
+
+def _complete(turn: Turn, step: Step) -> None:
+    turn.promise(f"COMPLETE:{turn.token}")
+
+
+def _blocked(turn: Turn, step: Step) -> None:
+    turn.promise(f"BLOCKED:{turn.token}: {step['blocked']}")
+
+
+def _forge(turn: Turn, step: Step) -> None:
+    turn.final = turn.filled(step["forge"])
+
+
+# --- what a script may say --------------------------------------------------------------------------
+
+
+class Value(NamedTuple):
+    """What may stand at a key, in words and as a test."""
+
+    words: str
+    fits: Callable[[Any], bool]
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and not any("\ud800" <= character <= "\udfff" for character in value)
+
+
+def _is_word(value: Any) -> bool:
+    return _is_text(value) and bool(value) and "\0" not in value
+
+
+def _is_whole(value: Any, least: int = 0, most: float = float("inf")) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _LONGEST
+
+
+def _is_hex(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and bool(bytes.fromhex(value))
+    except ValueError:
+        return False
+
+
+def _are_attempts(value: Any) -> bool:
+    several = value if isinstance(value, list) else [value]
+    return bool(several) and all(_is_whole(one, 1) for one in several)
+
+
+def _one_of(*words: str) -> Value:
+    return Value(" or ".join(f'"{word}"' for word in words), lambda value: value in words)
+
+
+_TEXT = Value("a text", _is_text)
+_WORD = Value("a text that is not empty", _is_word)
+_PATH = Value(
+    "a path inside the working directory, or one that begins with !",
+    lambda value: _is_word(value) and (value.startswith("!") or not _leaves(value)),
+)
+_WHOLE = Value("a whole number, 0 or more", _is_whole)
+_NUMBER = Value("a number, 0 or more", _is_number)
+_STATUS = Value("a whole number from 0 to 255", lambda value: _is_whole(value, 0, 255))
+_FLAG = Value("true or false", lambda value: isinstance(value, bool))
+_TRUE = Value("true", lambda value: value is True)
+_HEX = Value('bytes as hexadecimal digits, as in "ff00"', _is_hex)
+_TABLE = Value("a table", lambda value: isinstance(value, dict))
+_TABLES = Value("a list of tables", lambda value: isinstance(value, list) and all(map(_TABLE.fits, value)))
+_ATTEMPTS = Value("a whole number from 1 on, or a list of them", _are_attempts)
+
+
+class Kind(NamedTuple):
+    """A kind of step: what plays it, what its own key holds, and which keys it needs or may have besides."""
+
+    play: Callable[[Turn, Step], None]
+    value: Value
+    needs: dict[str, Value] = {}  # noqa: RUF012 (never changed)
+    may: dict[str, Value] = {}  # noqa: RUF012
+
+
+KINDS: dict[str, Kind] = {
+    "write": Kind(_write, _PATH, {"text": _TEXT}),
+    "append": Kind(_append, _PATH, {"text": _TEXT}),
+    "replace": Kind(_replace, _PATH, {"old": _WORD, "new": _TEXT}),
+    "delete": Kind(_delete, _PATH),
+    "move": Kind(_move, _PATH, {"to": _PATH}),
+    "run": Kind(_run, _WORD, may={"must": _FLAG, "background": _FLAG}),
+    "tick": Kind(_tick, _WORD),
+    "learn": Kind(_learn, _TEXT, may={"type": _WORD, "task": _WORD}),
+    "pattern": Kind(_pattern, _WORD, {"text": _TEXT}, {"type": _WORD}),
+    "observe": Kind(
+        _observe,
+        _WORD,
+        {"title": _WORD},
+        {"description": _WORD, "file": _WORD, "category": _WORD, "severity": _WORD},
+    ),
+    "say": Kind(_say, _TEXT),
+    "sleep": Kind(_sleep, _NUMBER),
+    "flood": Kind(_flood, _WHOLE, may={"lines": _FLAG}),
+    "bytes": Kind(_bytes, _HEX),
+    "usage": Kind(_usage, _TABLE),
+    "error": Kind(_error, _one_of(*_TROUBLES), may={"text": _TEXT, "reset_in": _NUMBER}),
+    "hang": Kind(_hang, _TRUE, may={"ignore_term": _FLAG}),
+    "close": Kind(_close, _one_of("stdout", "stderr")),
+    "kill": Kind(_kill, _one_of("self")),
+    "exit": Kind(_exit, _STATUS),
+    "complete": Kind(_complete, _TRUE),
+    "blocked": Kind(_blocked, _WORD),
+    "forge": Kind(_forge, _TEXT),
+}
+_SCRIPT = {"turn": _TABLES, "defaults": _TABLE}
+_DEFAULTS = {"steps": _TABLES, "delay": _NUMBER}
+_TURN = {"story": _WORD, "attempt": _ATTEMPTS, "task": _WORD, "told": _WORD, "steps": _TABLES}
+_USED = {"input_tokens": _WHOLE, "output_tokens": _WHOLE, "cost": _NUMBER}
+
+
+def script_problems(path: str) -> list[str]:
+    """What is wrong with a script, for people: each names the turn and the step. None: it can be played."""
+    return _load(path)[1]
+
+
+def _load(path: str) -> tuple[dict[str, Any], list[str]]:
+    try:
+        script = _parsed(path)
+    except OSError as error:
+        return {}, [f"{path} can't be read: {error.strerror}"]
+    except (ValueError, RecursionError) as error:
+        return {}, [f"{path}: {error}"]
+    if not isinstance(script, dict):
+        return {}, [f"{path} must be one JSON object"]
+    return script, [f"{path}: {problem}" for problem in _problems(script)]
+
+
+def _parsed(path: str) -> Any:
+    with open(path, "rb") as file:
+        text = file.read().decode("utf-8").removeprefix("\ufeff")
+    if path.endswith(".json"):
+        return json.loads(text)
+    import tomllib
+
+    return tomllib.loads(text)
+
+
+def _problems(script: dict[str, Any]) -> Iterable[str]:
+    found = _table_problems("the script", script, {}, _SCRIPT)
+    if found:
+        return found
+    defaults = script.get("defaults", {})
+    if not script.get("turn") and not defaults.get("steps"):
+        return ["it has no [[turn]]: there is nothing to play"]
+    found = _part_problems("defaults", defaults, {}, _DEFAULTS)
+    for number, turn in enumerate(script.get("turn", []), 1):
+        found += _part_problems(f"turn {number}", turn, {"steps": _TABLES}, _TURN)
+    return found
+
+
+def _part_problems(where: str, part: Step, needs: dict[str, Value], may: dict[str, Value]) -> list[str]:
+    """Of a turn, or of the defaults, with their steps."""
+    if found := _table_problems(where, part, needs, may):
+        return found
+    for number, step in enumerate(part.get("steps", []), 1):
+        found += _step_problems(f"{where}, step {number}", step)
+    return found
+
+
+def _step_problems(where: str, step: Step) -> list[str]:
+    names = [key for key in step if key in KINDS]
+    if len(names) > 1:
+        return [f"{where}: {' and '.join(names)} are two steps: write them one after the other"]
+    if not names:
+        return [_unknown(f"{where}: no step is called", next(iter(step), ""), KINDS)]
+    name = names[0]
+    kind = KINDS[name]
+    needs = {name: kind.value, **kind.needs}
+    found = _table_problems(f"{where} ({name})", step, needs, {**needs, **kind.may})
+    if name == "usage" and not found:
+        found = _table_problems(f"{where} (usage)", step["usage"], {}, _USED)
+    return found
+
+
+def _table_problems(where: str, table: Step, needs: dict[str, Value], may: dict[str, Value]) -> list[str]:
+    found = [f"{where}: {key} is missing: it is {value.words}" for key, value in needs.items() if key not in table]
+    for key, value in table.items():
+        if key not in may:
+            found.append(_unknown(f"{where}: there is no", key, may))
+        elif not may[key].fits(value):
+            found.append(f"{where}: {key} must be {may[key].words}")
+    return found
+
+
+def _unknown(what: str, word: str, known: Iterable[str]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(word.lower(), known, 1, 0.5)
+    hint = f"did you mean {near[0]}?" if near else f"it is one of {', '.join(known)}"
+    return f"{what} {word[:60]!a}: {hint}"
+
+
+# --- playing ----------------------------------------------------------------------------------------
+
+
+def _steps_for(turn: Turn, script: dict[str, Any]) -> list[Step]:
+    for one in script.get("turn", []):
+        if _fits(one, turn):
+            return list(one["steps"])
+    default = script.get("defaults", {}).get("steps")
+    if default is None:
+        raise TurnFailed(f"no turn of the script fits {turn}")
+    return list(default)
+
+
+def _fits(one: dict[str, Any], turn: Turn) -> bool:
+    attempts = one.get("attempt", turn.attempt)
+    return (
+        one.get("story", turn.story) == turn.story
+        and one.get("task", turn.task) == turn.task
+        and one.get("told", "") in turn.prompt
+        and turn.attempt in (attempts if isinstance(attempts, list) else [attempts])
+    )
+
+
+def _play(turn: Turn, script: dict[str, Any]) -> None:
+    steps = _steps_for(turn, script)
+    delay = script.get("defaults", {}).get("delay", 0)
+    for number, step in enumerate(steps, 1):
+        time.sleep(delay)
+        name = next(key for key in step if key in KINDS)
+        try:
+            KINDS[name].play(turn, step)
+        except (TurnFailed, OSError) as error:
+            raise TurnFailed(f"step {number} ({name}): {error}") from None
+    if steps and "error" in steps[-1]:  # an agent that has nothing more to say after its error ended with it
+        raise TurnFailed(steps[-1].get("text", steps[-1]["error"]))
+
+
+def _prompt() -> str:
+    if sys.stdin is None or sys.stdin.isatty():
+        return ""  # somebody tries it by hand
+    return sys.stdin.buffer.read().decode("utf-8", "replace")
+
+
+def main(arguments: list[str]) -> int:
+    for number in (signal.SIGINT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)  # dies of them as other programs do, without a traceback
+    if len(arguments) != 1:
+        _write_all(2, _USAGE.encode())
+        return 2
+    turn = Turn(_prompt(), os.environ)
+    script, problems = _load(arguments[0])
+    try:
+        if problems:
+            raise TurnFailed("\n".join(problems))
+        _play(turn, script)
+    except Left as left:
+        return left.status
+    except TurnFailed as failed:
+        turn.emit("message", text=str(failed))
+        turn.fail(str(failed))
+        return 1
+    turn.end()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

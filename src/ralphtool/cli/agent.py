@@ -1,0 +1,532 @@
+"""`ralphtool agent …`: what an agent, or an orchestrator of somebody else's, calls.
+
+Programs read this: stdout is one JSON object, and so is stderr when something fails. An agent calls it
+dozens of times in an iteration, so it parses its own command line and imports no more than a command
+needs; `tests/test_hot_path.py` holds the list.
+"""
+
+import gc
+import os
+import sys
+
+from ralphtool.core import quickjson, session
+from ralphtool.errors import (
+    ChangeLocked,
+    ChangeNotFound,
+    InvalidValue,
+    RalphError,
+    SessionRequired,
+    StoryRequired,
+    TaskNotFound,
+    TaskOutOfScope,
+    UsageError,
+    from_os_error,
+    shorten,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ralphtool.core.session import State
+    from ralphtool.history import History
+    from ralphtool.specs import Spec, Story
+
+HELP = """\
+Usage: ralphtool agent COMMAND …
+
+The agent's commands. They are meant for programs: each prints one JSON object, on stdout when it
+succeeds, on stderr when it fails ({"success": false, "error": …, "code": …}; exit 1, or 2 for a wrong
+command line). All of them need RALPH_SESSION; `ralphtool run` sets it for the agent that it starts.
+RALPH_STORY overrides the story in scope.
+
+For the orchestrator:
+  session init --change NAME [--spec FORMAT]   begin a session and take the change
+  session next-story                           the next open story; it comes into scope
+  session flush                                write the learnings out, end the session, free the change
+
+For the agent:
+  context                                      the story, its tasks, proposal, design, scenarios, learnings
+  status                                       how far the story and the change are
+  recall TEXT                                  up to 10 learnings and patterns that match, of all that are known
+  task done ID                                 tick a task of the story
+  learn TEXT [--task ID] [--type TYPE]         record what the next iteration should know
+  pattern NAME DESCRIPTION [--type TYPE]       record a pattern of the code base
+  observe TYPE TITLE [--description TEXT] [--file PATH] [--category NAME] [--severity NAME]
+                                               record a blocker, a finding or a completion
+
+TEXT or DESCRIPTION may be `-`: then it is read from stdin. `--` ends the options.
+
+Example:
+  export RALPH_SESSION=s1
+  ralphtool agent session init --change add-login
+  ralphtool agent session next-story
+  ralphtool agent recall "database missing in tests"
+  ralphtool agent learn "Run the migrations before the tests" --task 1.2
+  ralphtool agent task done 1.2
+  ralphtool agent session flush
+"""
+
+
+# --- from the command line to the answer ------------------------------------------------------------
+
+
+def start() -> int:
+    """Runs the command line of this process."""
+    gc.disable()  # the process ends before there is anything worth collecting
+    return main(sys.argv[2:])
+
+
+def main(arguments: "Sequence[str]") -> int:
+    """Runs one command line; tells the exit code."""
+    arguments = [_utf8(argument) for argument in arguments]
+    answer, exit_code = _ending(lambda: _print(arguments), arguments)
+    if exit_code:
+        _complain(answer)
+    return exit_code
+
+
+def perform(name: str, words: "Sequence[str]", options: "dict[str, str]") -> "tuple[State, int]":
+    """Runs one command in this process, its words and options as they are: its answer, or its error, and the exit code.
+
+    `words` are as many as the command takes: that is the caller's to check.
+    """
+    command = _COMMANDS[name]
+    return _ending(lambda: command.run(_session_id(), Call(command, list(words), options)), [name])
+
+
+def _ending(run: "Callable[[], State]", told: "Sequence[str]") -> "tuple[State, int]":
+    """Every ending of a command becomes one object and an exit code, here."""
+    try:
+        return run(), 0
+    except RalphError as error:
+        return failure(str(error), error.code), error.exit_code
+    except OSError as error:
+        wrapped = from_os_error(error)
+        return failure(str(wrapped), wrapped.code), wrapped.exit_code
+    except KeyboardInterrupt:
+        return failure("interrupted: run the command again", "INTERRUPTED"), 130
+    except Exception as error:
+        from ralphtool.core import crashlog
+
+        return failure(crashlog.report(error, ["agent", *told]), "INTERNAL"), 3
+
+
+def _print(arguments: "Sequence[str]") -> "State":
+    if any(argument in ("--help", "-h") for argument in _before_dashes(arguments)):
+        _write(1, HELP)
+        return {}
+    answer = _run(arguments)
+    _write(1, quickjson.dumps(answer) + "\n")
+    return answer
+
+
+def _utf8(argument: str) -> str:
+    """The argument as UTF-8, whatever the locale made of its bytes."""
+    try:
+        return os.fsencode(argument).decode("utf-8")
+    except UnicodeError:
+        return argument
+
+
+def _before_dashes(arguments: "Sequence[str]") -> "Sequence[str]":
+    return arguments[: arguments.index("--")] if "--" in arguments else arguments
+
+
+def _write(fd: int, text: str) -> None:
+    rest = memoryview(text.encode("utf-8"))
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+
+
+def failure(message: str, code: str) -> "State":
+    return {"success": False, "error": message, "code": code}
+
+
+def _complain(error: "State") -> None:
+    try:
+        _write(2, quickjson.dumps(error) + "\n")
+    except OSError:
+        pass  # stderr is closed: the exit code is all that is left to tell
+
+
+class Call:
+    """One command line, taken apart."""
+
+    def __init__(self, command: "Command", words: list[str], options: dict[str, str]) -> None:
+        self.command = command
+        self.words = words
+        self.options = options
+
+
+class Command:
+    """What a command is called, what it takes, and what does it."""
+
+    __slots__ = ("name", "options", "required", "run", "words")
+
+    def __init__(
+        self,
+        name: str,
+        run: "Callable[[str, Call], State]",
+        words: tuple[str, ...] = (),
+        options: tuple[str, ...] = (),
+        required: tuple[str, ...] = (),
+    ) -> None:
+        self.name = name
+        self.run = run
+        self.words = words
+        self.options = options
+        self.required = required
+
+    def usage(self) -> str:
+        needed = [f"--{name} …" for name in self.required]
+        free = [f"[--{name} …]" for name in self.options if name not in self.required]
+        return " ".join(["ralphtool agent", self.name, *self.words, *needed, *free])
+
+
+def _run(arguments: "Sequence[str]") -> "State":
+    call = _parse(arguments)
+    session_id = _session_id()
+    named = zip(call.command.words, call.words, strict=True)
+    call.words = [_from_stdin() if word == "-" and name in _TEXTS else word for name, word in named]
+    return call.command.run(session_id, call)
+
+
+def _parse(arguments: "Sequence[str]") -> Call:
+    for length in (2, 1):
+        words = arguments[:length]
+        command = _COMMANDS.get(" ".join(words))
+        if command and len(words) == length and not any(" " in word for word in words):
+            return _take_apart(command, list(arguments[length:]))
+    given = shorten(" ".join(arguments[:2])) if arguments else "nothing"
+    raise UsageError(f"there is no command {given}: it is one of {', '.join(_COMMANDS)}; see `ralphtool agent --help`")
+
+
+def _take_apart(command: Command, arguments: list[str]) -> Call:
+    words: list[str] = []
+    options: dict[str, str] = {}
+    while arguments:
+        argument = arguments.pop(0)
+        if argument == "--":
+            words += arguments
+            break
+        if _is_option(argument, command):
+            _take_option(command, argument, arguments, options)
+        else:
+            words.append(argument)
+    if len(words) != len(command.words) or not all(name in options for name in command.required):
+        raise UsageError(f"wrong number of arguments; usage: {command.usage()}")
+    return Call(command, words, options)
+
+
+def _is_option(argument: str, command: Command) -> bool:
+    """A text that begins with a dash and has blanks in it is what an agent wants to say, not an option."""
+    if argument[2:].partition("=")[0] in command.options and argument.startswith("--"):
+        return True
+    return argument.startswith("-") and argument != "-" and not any(character.isspace() for character in argument)
+
+
+def _take_option(command: Command, argument: str, arguments: list[str], options: dict[str, str]) -> None:
+    name, equals, value = argument[2:].partition("=")
+    if not argument.startswith("--") or name not in command.options:
+        hint = "a text that begins with a dash comes after `--`"
+        raise UsageError(f"there is no option {shorten(argument)} ({hint}); usage: {command.usage()}")
+    if name in options:
+        raise UsageError(f"--{name} is given twice; usage: {command.usage()}")
+    if not equals and not arguments:
+        raise UsageError(f"--{name} needs a value; usage: {command.usage()}")
+    options[name] = value if equals else arguments.pop(0)
+
+
+def _session_id() -> str:
+    session_id = os.environ.get("RALPH_SESSION", "")
+    if not session_id:
+        raise SessionRequired(
+            "RALPH_SESSION is not set, and every agent command belongs to a session: let `ralphtool run` begin one "
+            "and start you inside it, or set RALPH_SESSION and call `ralphtool agent session init --change NAME`"
+        )
+    return session_id
+
+
+def _from_stdin() -> str:
+    from ralphtool.core import files
+
+    try:
+        return files.read_fd(0).decode("utf-8").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise InvalidValue(f"stdin is not UTF-8 (byte {error.start}): send UTF-8") from None
+
+
+# --- what the commands share ------------------------------------------------------------------------
+
+
+def _open(state: "State") -> "tuple[str, Spec, bool]":
+    """The session's project and spec, and whether a `run` owns the session."""
+    from ralphtool import specs
+    from ralphtool.core import locks
+
+    root, lock = locks.home_of(state)
+    # A run may work in another tree than the user's; its agents are told which.
+    place = os.environ.get("RALPH_WORKSPACE") or root
+    spec = specs.open(place, state["change_name"], lock.spec if lock else None)
+    return root, spec, bool(lock and lock.owner)
+
+
+def _scope(state: "State") -> str | None:
+    if told := os.environ.get("RALPH_STORY"):
+        session.check_label(told, "RALPH_STORY")
+        return told
+    story: str | None = state["current_story_id"]
+    return story
+
+
+def _story(state: "State", stories: "Sequence[Story]") -> "Story":
+    from ralphtool import specs
+
+    id = _scope(state)
+    if id is None:
+        raise StoryRequired("no story is in scope: call `ralphtool agent session next-story`, or set RALPH_STORY")
+    return specs.story_by_id(stories, id)
+
+
+# --- session ----------------------------------------------------------------------------------------
+
+
+def _session_init(session_id: str, call: Call) -> "State":
+    from ralphtool import specs
+    from ralphtool.core import lifecycle, locks, project
+
+    session.path_of(session_id)
+    root = project.find()
+    locks.check_folders(root)
+    spec = specs.open(root, call.options["change"], specs.ref_of(root, call.options.get("spec")))
+    lifecycle.free(root, spec.change)
+    stories = spec.stories(locks.completed_tasks(root, spec.change))
+    state = lifecycle.begin(root, session_id, spec.change, spec.ref)
+    return {
+        "session_id": state["session_id"],
+        "change_name": state["change_name"],
+        "created_at": state["created_at"],
+        "stories": [
+            {"id": story.id, "title": story.title, "tasks_total": len(story.tasks), "tasks_done": story.tasks_done}
+            for story in stories
+        ],
+    }
+
+
+def _session_next_story(session_id: str, call: Call) -> "State":
+    from ralphtool import specs
+
+    with session.Held(session_id) as held:
+        _, spec, run_owns = _open(held.state)
+        _leave_to_run(run_owns, session_id)
+        story = specs.next_story(spec.stories(held.state["completed_tasks"]))
+        if story is None:
+            return {"complete": True}
+        held.state["current_story_id"] = story.id
+        held.state["iteration"] += 1
+        held.save()
+        iteration = held.state["iteration"]
+    return {"complete": False, "story_id": story.id, "story_title": story.title, "iteration": iteration}
+
+
+def _leave_to_run(run_owns: bool, session_id: str) -> None:
+    """Only the agents of a run have a token: to them it is no business when stories are handed out, or sessions end."""
+    if run_owns and os.environ.get("RALPH_TOKEN"):
+        raise ChangeLocked(
+            f"the session {session_id} belongs to a `ralphtool run`, which hands out stories and flushes by itself: "
+            "do the story that you were given, and end"
+        )
+
+
+def _session_flush(session_id: str, call: Call) -> "State":
+    from ralphtool.core import lifecycle, locks
+
+    root, lock = locks.home_of(session.load(session_id))
+    _leave_to_run(bool(lock and lock.owner and not lock.abandoned), session_id)
+    written = lifecycle.end(session_id, root, _write_out)
+    return {
+        "success": True,
+        "learnings_written": sum(learnings for learnings, _ in written),
+        "patterns_written": sum(patterns for _, patterns in written),
+    }
+
+
+def _write_out(state: "State") -> tuple[int, int]:
+    """Writes what a session has buffered to spec and history; tells how many learnings and patterns the spec lacked."""
+    root, spec = _open_to_write(state)
+    history = _history(root) if state["learnings"] or state["patterns"] else None
+    learnings = spec.write_learnings(state["learnings"]) if state["learnings"] else 0
+    patterns = spec.write_patterns(state["patterns"]) if state["patterns"] else 0
+    if state["observations"]:
+        spec.write_observations(state["observations"])
+    if history:
+        _write_history(history, state, spec)
+    return learnings, patterns
+
+
+def _history(root: str) -> "History":
+    """The history, if it can be added to: a broken one is told before anything is written."""
+    from ralphtool.history import History
+
+    history = History(root)
+    history.check()
+    return history
+
+
+def _write_history(history: "History", state: "State", spec: "Spec") -> None:
+    from ralphtool import specs
+    from ralphtool.history import from_session
+
+    from_session.write(history, state, lambda story: specs.prd_id(spec, story))
+    for notice in history.notices:
+        _write(2, quickjson.dumps({"warning": notice}) + "\n")
+
+
+def _open_to_write(state: "State") -> "tuple[str, Spec]":
+    try:
+        return _open(state)[:2]
+    except ChangeNotFound as error:
+        path = session.path_of(state["session_id"])
+        raise ChangeNotFound(
+            f"{error}; put the change back and flush again; nothing is lost: what the session recorded is in {path}"
+        ) from None
+
+
+# --- the agent --------------------------------------------------------------------------------------
+
+
+def _context(session_id: str, call: Call) -> "State":
+    from ralphtool.core import gate_commands
+
+    state = session.load(session_id)
+    root, spec, _ = _open(state)
+    story = _story(state, spec.stories(state["completed_tasks"]))
+    commands = gate_commands.commands(root)
+    return {
+        "story": {"id": story.id, "title": story.title, "description": story.description},
+        "tasks": [{"id": task.id, "description": task.text, "done": task.done} for task in story.tasks],
+        "proposal": spec.proposal(),
+        "design": spec.design(),
+        "scenarios": [scenario.as_dict() for scenario in spec.scenarios(story)],
+        "learnings": state["learnings"],
+        "patterns": state["patterns"],
+        "verify": {"checks": commands.checks, "tests": commands.tests},
+    }
+
+
+def _recall(session_id: str, call: Call) -> "State":
+    from ralphtool.core import locks
+    from ralphtool.memory import labels, recall
+
+    [text] = call.words
+    state = session.load(session_id)
+    root, _ = locks.home_of(state)
+    answer = recall.answer(root, session_id, labels.notes_of(state), text)
+    if answer["learnings"] and os.environ.get("RALPH_TOKEN"):
+        with session.Held(session_id) as held:  # what an agent was shown is held against how it fared
+            held.state["recalled"] = [*held.state.get("recalled", []), *(one["id"] for one in answer["learnings"])]
+            held.save()
+    return answer
+
+
+def _status(session_id: str, call: Call) -> "State":
+    from ralphtool import specs
+
+    state = session.load(session_id)
+    _, spec, _ = _open(state)
+    stories = spec.stories(state["completed_tasks"])
+    story = _story(state, stories)
+    return {
+        "story": {"id": story.id, "tasks_done": story.tasks_done, "tasks_total": len(story.tasks)},
+        "change": {"stories_done": sum(one.done for one in stories), "stories_total": len(stories)},
+        "story_complete": story.done,
+        "change_complete": specs.is_complete(stories),
+    }
+
+
+def _task_done(session_id: str, call: Call) -> "State":
+    [task_id] = call.words
+    with session.Held(session_id) as held:
+        completed: list[str] = held.state["completed_tasks"]
+        _, spec, run_owns = _open(held.state)
+        stories = spec.stories(completed)
+        story = _story(held.state, stories)
+        _check_in_scope(task_id, story, stories)
+        remaining = [task.id for task in story.tasks if not task.done and task.id != task_id]
+        # What can't be read is told before anything is written.
+        scenarios = None if remaining else [scenario.as_dict() for scenario in spec.scenarios(story)]
+        # The spec first: if we end here, the same call again finds the box ticked and finishes.
+        spec.tick(task_id, completed, proven=not run_owns)
+        if task_id not in completed:
+            completed.append(task_id)
+            held.save()
+    return {
+        "success": True,
+        "task_id": task_id,
+        "remaining": remaining,
+        "story_complete": not remaining,
+        "scenarios": scenarios,
+    }
+
+
+def _check_in_scope(task_id: str, story: "Story", stories: "Sequence[Story]") -> None:
+    if task_id in [task.id for task in story.tasks]:
+        return
+    for other in stories:
+        if task_id in [task.id for task in other.tasks]:
+            raise TaskOutOfScope(f"task {task_id} belongs to story {other.id}; the story in scope is {story.id}")
+    known = ", ".join(task.id for task in story.tasks)
+    raise TaskNotFound(f"the change has no task {shorten(task_id)}: story {story.id} has {known or 'none'}")
+
+
+def _learn(session_id: str, call: Call) -> "State":
+    [text] = call.words
+    with session.Held(session_id) as held:
+        state = held.state
+        learning = session.learning(
+            text, call.options.get("task"), _scope(state), state["iteration"], call.options.get("type")
+        )
+        total = held.add_learning(learning)
+    shown = {name: value for name, value in learning.items() if name != "type"}
+    return {"success": True, "learning": shown, "total_learnings": total}
+
+
+def _pattern(session_id: str, call: Call) -> "State":
+    name, description = call.words
+    with session.Held(session_id) as held:
+        pattern = session.pattern(name, description, call.options.get("type"))
+        held.state["patterns"].append(pattern)
+        held.save()
+        total = len(held.state["patterns"])
+    shown = {name: value for name, value in pattern.items() if name != "type"}
+    return {"success": True, "pattern": shown, "total_patterns": total}
+
+
+def _observe(session_id: str, call: Call) -> "State":
+    kind, title = call.words
+    with session.Held(session_id) as held:
+        state = held.state
+        observation = session.observation(kind, title, _scope(state), state["iteration"], call.options)
+        state["observations"].append(observation)
+        held.save()
+        total = len(state["observations"])
+    return {"success": True, "observation": observation, "total_observations": total}
+
+
+_TEXTS = ("TEXT", "DESCRIPTION")  # may be long, so on a command line `-` stands for stdin
+_COMMANDS = {
+    command.name: command
+    for command in (
+        Command("session init", _session_init, options=("change", "spec"), required=("change",)),
+        Command("session next-story", _session_next_story),
+        Command("session flush", _session_flush),
+        Command("context", _context),
+        Command("status", _status),
+        Command("recall", _recall, words=("TEXT",)),
+        Command("task done", _task_done, words=("ID",)),
+        Command("learn", _learn, words=("TEXT",), options=("task", "type")),
+        Command("pattern", _pattern, words=("NAME", "DESCRIPTION"), options=("type",)),
+        Command("observe", _observe, words=("TYPE", "TITLE"), options=("description", "file", "category", "severity")),
+    )
+}

@@ -1,0 +1,296 @@
+"""Looking at what a run did, and ending a change: explain, attempts, diff, finish, back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from ralphtool import specs, workspace
+from ralphtool.core import lifecycle, project, quickjson
+from ralphtool.errors import ChangeNotFound, InvalidValue, UsageError, shorten
+from ralphtool.executors import process
+from ralphtool.history import History
+from ralphtool.loop import finish
+from ralphtool.record import iterations, log, overview, questions
+from ralphtool.views.terminal import summary, tables
+from ralphtool.views.terminal.text import printable
+from ralphtool.workspace.branch import BRANCHES
+from ralphtool.workspace.git import GitError, Repository
+from ralphtool.workspace.protected_state import Ours
+from ralphtool.workspace.tree import ATTEMPTS
+
+if TYPE_CHECKING:
+    from ralphtool.history.records import Entry
+    from ralphtool.workspace.stash import Note
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
+
+
+def _repository(root: str) -> Repository:
+    found = Repository.find(root)
+    if found is None:
+        raise GitError(f"{root} is in no git repository: attempts are only kept with git")
+    return found
+
+
+def _entry(history: History, id: str) -> Entry:
+    found = [one for one in history.entries(prd_id=id.rpartition("-")[0]) if one.id == id]
+    if not found:
+        raise InvalidValue(f"there is no entry {shorten(id)}: `ralphtool progress entries` lists them")
+    return found[0]
+
+
+# --- explain ----------------------------------------------------------------------------------------
+
+
+@click.command()
+@click.argument("entry")
+@_JSON
+def explain(entry: str, as_json: bool) -> None:
+    """Tell why an attempt was judged as it was, and why that was decided: from the records alone.
+
+    \b
+    Examples:
+      ralphtool explain add-login-2-1
+      ralphtool explain add-login-2-1 --json | jq .decision
+    """
+    root = project.find()
+    history = History(root)
+    found = _entry(history, entry)
+    record = _record(root, entry)
+    later = [one for one in history.entries(prd_id=found.prd_id) if one.iteration == found.iteration + 1]
+    if as_json:
+        told = {"entry": msgspec.to_builtins(found), **record, "next_entry": later[0].id if later else None}
+        click.echo(quickjson.dumps(told))
+        return
+    for line in _explained(found, record, later[0] if later else None):
+        click.echo(line)
+
+
+def _record(root: str, entry: str) -> dict[str, Any]:
+    """What the run that made the entry wrote down about it: of several, the newest that judged it."""
+    for iteration in iterations.of_entry(root, entry):
+        found = _told(os.path.join(os.path.dirname(iteration.folder), log.NAME), entry)
+        if found["verdict"]:
+            return {**found, "directory": iteration.folder}
+    return {"verdict": None, "decision": None, "gates": [], "directory": None}
+
+
+def _told(path: str, entry: str) -> dict[str, Any]:
+    told: dict[str, Any] = {"verdict": None, "decision": None, "gates": []}
+    is_ours = False
+    for event in log.Reader(path).new():
+        kind = event["type"]
+        if kind == "iteration_started":
+            is_ours = event.get("entry") == entry
+            told["gates"] = [] if is_ours else told["gates"]
+        elif kind == "gate" and is_ours:
+            told["gates"].append(event)
+        elif kind in ("verdict", "decision") and event.get("entry") == entry:
+            told[kind] = event
+    return told
+
+
+def _explained(entry: Entry, record: dict[str, Any], later: Entry | None) -> list[str]:
+    verdict, decision = record["verdict"] or {}, record["decision"] or {}
+    lines = [click.style(f"{entry.id}: {entry.status}", bold=True), f"  {printable(entry.summary or '')}", ""]
+    lines += _led_here(entry)
+    lines += _section("Why it was judged so", _reasons(entry, verdict))
+    lines += _section("Gates", [_gate(one) for one in record["gates"]])
+    decided = f"{decision.get('action')}: {printable(str(decision.get('reason', '')))}" if decision else ""
+    guidance = f"told the next attempt: {printable(str(decision['guidance']))}" if decision.get("guidance") else ""
+    lines += _section("What was decided, and why", [one for one in (decided, guidance) if one])
+    lines += _section("What it used", _used(verdict))
+    if not verdict:
+        lines += _section("Records", ["the records of the run are gone: this is all that the history tells"])
+    if later:
+        lines += _section("What came of it", [f"{later.id}: {later.status}"])
+    if record["directory"]:
+        lines += _section("More", _more(entry, record["directory"]))
+    return lines
+
+
+def _more(entry: Entry, folder: str) -> list[str]:
+    return [
+        f"what the agent said and did: ralphtool logs {entry.id}",
+        f"what it changed: ralphtool diff {entry.id}",
+        f"prompt and transcript: {folder}",
+    ]
+
+
+def _used(verdict: dict[str, Any]) -> list[str]:
+    read, written = verdict.get("input_tokens") or 0, verdict.get("output_tokens") or 0
+    cost = summary.money(verdict.get("cost") or 0.0)
+    tokens = f"{summary.tokens(read)} tokens read, {summary.tokens(written)} written" if read or written else ""
+    return [", ".join(filter(None, (tokens, cost)))] if tokens or cost else []
+
+
+def _led_here(entry: Entry) -> list[str]:
+    context = entry.context
+    if not context or not context.recovery_action:
+        return []
+    told = [f"{context.recovery_action}, after: {printable(context.previous_failure_reason or '')}"]
+    return _section("How it came about", told)
+
+
+def _reasons(entry: Entry, verdict: dict[str, Any]) -> list[str]:
+    reasons = [printable(str(one)) for one in verdict.get("reasons") or []]
+    if entry.status == "completed":
+        reasons = ["the agent ended well and gave this iteration's promise", printable(entry.summary or "")]
+        reasons += _of_the_guard(verdict)
+    for one in verdict.get("findings") or []:
+        reasons.append(printable(f"diff: {one.get('kind')} {one.get('path')} {one.get('detail')}"))
+    if verdict.get("blocker_check"):
+        reasons.append(printable(f"the blocker was looked into: {verdict['blocker_check']}"))
+    return reasons or [printable(entry.summary or entry.status)]
+
+
+def _of_the_guard(verdict: dict[str, Any]) -> list[str]:
+    """What was made of the diff; an attempt whose records are gone does not tell."""
+    if verdict.get("guard") == "off":
+        return ["the guard was off: nobody looked at the diff"]
+    if verdict.get("findings"):
+        return ["the guard only warned about the diff"]
+    return ["the guard found nothing dishonest in the diff"] if verdict.get("guard") else []
+
+
+def _gate(event: dict[str, Any]) -> str:
+    mark = "green" if event.get("ok") else "red"
+    new = f"; newly red: {', '.join(map(str, event.get('new') or []))}" if event.get("new") else ""
+    return printable(f"{mark} {event.get('when')} the work: {event.get('command')}{new}")
+
+
+def _section(title: str, lines: list[str]) -> list[str]:
+    return [click.style(title, bold=True), *(f"  {line}" for line in lines), ""] if lines else []
+
+
+# --- attempts ---------------------------------------------------------------------------------------
+
+
+@click.command()
+@click.argument("change", **overview.OPTIONAL)
+@_JSON
+def attempts(change: str | None, as_json: bool) -> None:
+    """List the attempts that are kept, with the commit of each.
+
+    \b
+    Examples:
+      ralphtool attempts
+      ralphtool attempts add-login --json | jq -r '.attempts[] | select(.status == "failed") | .id'
+    """
+    root = project.find()
+    kept = {name.removeprefix(ATTEMPTS): commit for name, commit in _repository(root).refs(ATTEMPTS).items()}
+    wanted = _prd_ids(root, change) if change else None
+    found = [one for one in History(root).entries() if one.id in kept and (wanted is None or one.prd_id in wanted)]
+    rows = [{"id": one.id, "status": one.status, "commit": kept[one.id], "summary": one.summary or ""} for one in found]
+    if as_json:
+        click.echo(quickjson.dumps({"attempts": rows}))
+        return
+    if not rows:
+        tables.say("No attempts are kept yet: `ralphtool run` keeps every one.")
+    for row in rows:
+        click.echo(printable(f"{row['id']}  {row['status']:9}  {row['commit'][:10]}  {row['summary']}"))
+
+
+def _prd_ids(root: str, change: str) -> set[str]:
+    spec = specs.open(root, change, questions.standing_of(root, change).get("spec") or None)
+    return {specs.prd_id(spec, story.id) for story in spec.stories()}
+
+
+@click.command()
+@click.argument("entry")
+@click.option("--stat", is_flag=True, help="Only which files changed, and by how much.")
+def diff(entry: str, stat: bool) -> int:
+    """Show what an attempt changed.
+
+    \b
+    Examples:
+      ralphtool diff add-login-2-1
+      ralphtool diff add-login-2-1 --stat
+    """
+    repository = _repository(project.find())
+    commit = repository.resolve(f"{ATTEMPTS}{entry}")
+    if commit is None:
+        raise InvalidValue(f"no attempt {shorten(entry)} is kept: `ralphtool attempts` lists them")
+    before = repository.resolve(f"{commit}^") or repository.empty_tree()
+    command = ["git", "diff", *(["--stat"] if stat else []), before, commit]
+    return subprocess.run(command, cwd=repository.top, check=False).returncode
+
+
+# --- finish and back --------------------------------------------------------------------------------
+
+
+@click.command("finish")
+@click.argument("change", **overview.OPTIONAL)
+@click.option(
+    "--squash", is_flag=True, help="Put all of its work into your working tree, uncommitted, and end the branch."
+)
+@click.option("--keep", is_flag=True, help="Leave the branch as it is, and say how to merge it (the default).")
+def finish_command(change: str | None, squash: bool, keep: bool) -> None:
+    """End a change: keep its branch, or squash it into the working tree.
+
+    \b
+    Examples:
+      ralphtool finish add-login                keeps ralph/add-login, and tells how to merge it
+      ralphtool finish add-login --squash       its work is in your tree, ready for one commit of yours
+    """
+    if squash and keep:
+        raise UsageError("--squash and --keep exclude each other: give one of them")
+    root = project.find()
+    repository = _repository(root)
+    change = change or _only_branch(repository)
+    project.check_name(change, "a change's name")
+    lifecycle.free(root, change)
+    _give_back(repository, root)
+    if not squash:
+        _say_kept(repository, change)
+        return
+    done = finish.squash(repository, root, change)
+    click.echo(f"{len(done.paths)} files of {done.branch} are in your working tree, staged: look, then commit.")
+    click.echo(f"The branch is gone; its commits are kept as refs/ralph/finished/{change}.")
+
+
+def _only_branch(repository: Repository) -> str:
+    names = [name.removeprefix(BRANCHES) for name in repository.refs(BRANCHES)]
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise ChangeNotFound("no change has a branch: `ralphtool run CHANGE` makes one")
+    raise UsageError(f"there are several changes, so name one: {', '.join(names)}")
+
+
+def _say_kept(repository: Repository, change: str) -> None:
+    commit = repository.resolve(BRANCHES + change)
+    if commit is None:
+        raise ChangeNotFound(f"there is no branch ralph/{change}: `ralphtool run {change}` makes it")
+    click.echo(f"ralph/{change} stays as it is, at {commit[:10]}. To take it over, one of:")
+    click.echo(f"  git merge ralph/{change}                  every story as a commit of its own")
+    click.echo(f"  ralphtool finish {change} --squash       all in one, in your working tree")
+
+
+@click.command()
+def back() -> None:
+    """Give you your branch and your files back, after a run that was killed.
+
+    The next `ralphtool run` does the same by itself. Nothing of the run is lost.
+
+    \b
+    Example:
+      ralphtool back
+    """
+    root = project.find()
+    told = _give_back(_repository(root), root)
+    click.echo(printable(told) if told else "Nothing is to be given back: the tree is yours.")
+
+
+def _give_back(repository: Repository, root: str) -> str:
+    def put_right(note: Note) -> None:
+        ours = Ours(root, note.change, note.run)  # which looks for its last sign of life, before we change that
+        process.end_orphans(os.path.join(root, ".ralph", "runs", note.run, "processes"), note.run)
+        ours.recover()
+
+    return workspace.recover(repository, root, put_right)

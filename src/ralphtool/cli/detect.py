@@ -1,0 +1,239 @@
+"""A project's first minute: what is there to begin with, the settings that follow from it, and what git should keep.
+
+Looking starts no agent and writes nothing. What is written is written whole, and never over something.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ralphtool import agents, specs
+from ralphtool.agents.program import Program
+from ralphtool.core import config, files, gate_commands, project
+from ralphtool.errors import InvalidValue
+from ralphtool.history.state import Lock
+from ralphtool.workspace.git import Repository
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ralphtool.agents import Runner
+
+# In the order in which one is proposed. mini comes last: it can only be run with all permissions.
+FAVOURED = ("claude", "codex", "gemini", "opencode", "aider", "mini")
+
+
+class Gate(Struct, frozen=True):
+    """A command that proves a story. `missing` is its program, if that is not there."""
+
+    kind: str  # checks or tests
+    command: str
+    missing: str | None
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    """What a project has."""
+
+    root: str
+    is_repository: bool
+    changes: tuple[str, ...]
+    gates: tuple[Gate, ...]
+    agents: tuple[str, ...]  # that are installed, the favoured ones first
+
+
+def look(root: str) -> Found:
+    return Found(
+        root=root,
+        is_repository=Repository.find(root) is not None,
+        changes=_changes(root),
+        gates=gates(gate_commands.infer(root), root),
+        agents=tuple(name for name in FAVOURED if is_installed(agents.make(name, {}))),
+    )
+
+
+def _changes(root: str) -> tuple[str, ...]:
+    try:
+        return tuple(sorted({place.change for place in specs.find_all(root) if not place.error}))
+    except InvalidValue:
+        return ()  # there are settings already, which can't be read: `doctor` tells why
+
+
+def gates(commands: gate_commands.Commands, root: str) -> tuple[Gate, ...]:
+    both = (("checks", commands.checks), ("tests", commands.tests))
+    return tuple(Gate(kind, one, missing_program(one, root)) for kind, each in both for one in each)
+
+
+def missing_program(command: str, root: str) -> str | None:
+    """The program that a command of the shell begins with, if that is sure not to be there."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return None  # the shell will say what is wrong with it
+    while words and re.fullmatch(r"[A-Za-z_]\w*=.*", words[0], re.DOTALL):
+        del words[0]
+    if not words or not re.fullmatch(r"[\w./+-]+", words[0]) or words[0] in _OF_THE_SHELL:
+        return None
+    there = os.access(os.path.join(root, words[0]), os.X_OK) if "/" in words[0] else shutil.which(words[0])
+    return None if there else words[0]
+
+
+_OF_THE_SHELL = {".", ":", "cd", "command", "eval", "exec", "exit", "export", "for", "if", "set", "source", "test"} | {
+    *("type", "ulimit", "umask", "unset", "until", "wait", "while", "case", "trap", "read", "shift"),
+}
+
+
+def is_installed(runner: Runner) -> bool:
+    return isinstance(runner, Program) and shutil.which(runner.command[0]) is not None
+
+
+# --- settings ---------------------------------------------------------------------------------------
+
+
+def settings_text(found: Found, agent: str | None) -> str:
+    """A short `config.toml`: what was found, and the settings that people change first, as comments."""
+    others = [name for name in found.agents if name != agent]
+    runner = agents.make(agent, {}) if agent else None
+    lines = [
+        "# How ralphtool works in this project. `ralphtool doctor` checks it; docs/settings.md has every setting.",
+        "# What stands behind a # here is an example.",
+        "",
+        "[run]",
+        *_agent_lines(agent, others),
+        "# attempts = 3          # how often a story is tried before you are asked",
+        '# max_time = "8h"       # how long a run may take; without it there is no limit',
+        "# max_cost = 20.00      # how many dollars a run may cost",
+        "",
+        *_gate_lines(found.gates),
+        *_table_of(agent, runner),
+        "",
+        "# [notify]              # called when a run ends or a question waits, with JSON on its standard input",
+        '# command = ["notify-send", "ralphtool"]',
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _agent_lines(agent: str | None, others: Sequence[str]) -> list[str]:
+    if agent is None:
+        return ['# agent = "claude"      # none was found: `ralphtool doctor` tells how to get one']
+    lines = [f"agent = {_quoted(agent)}"]
+    if others:
+        order = ", ".join(map(_quoted, (agent, *others[:2])))
+        lines.append(f"# agents = [{order}]   # when one can't go on, the next one does")
+    return lines
+
+
+def _gate_lines(found: Sequence[Gate]) -> list[str]:
+    """The table's name stands alone on its line: so the agent's commands, which are quick, can read it."""
+    lines = ["# The commands that prove a story. All of them have to pass.", "[verify]"]
+    for kind, example in (("checks", "make lint"), ("tests", "make test")):
+        usable = [one.command for one in found if one.kind == kind and not one.missing]
+        if any(one.kind == kind for one in found):  # if none of them can be used, an empty list says so
+            lines.append(f"{kind} = [{', '.join(map(_quoted, usable))}]")
+        else:
+            lines.append(f"# {kind} = [{_quoted(example)}]")
+    lines += [f"# left out, since {one.missing} is not there: {one.command}" for one in found if one.missing]
+    return lines
+
+
+def _table_of(agent: str | None, runner: Runner | None) -> list[str]:
+    if isinstance(runner, Program):
+        return ["", f"# [agents.{agent}]", f'# permissions = "all"   # {runner.skips}, unasked']
+    if agent is None:
+        return []
+    example = 'args = ["script.toml"]' if agent == "scripted" else 'command = ["my-agent", "--headless"]'
+    return ["", f"# [agents.{agent}]", f"# {example}"]
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text)  # which TOML reads the same way
+
+
+def write_settings(root: str, text: str) -> bool:
+    """Makes `.ralph/config.toml`, unless there is one: False then."""
+    path = config.path_of(root)
+    folder = os.path.dirname(path)
+    files.own_dir(folder)
+    lock = Lock(folder)
+    try:
+        with lock:
+            if os.path.lexists(path):
+                return False
+            files.create(path, text.encode(), 0o644)
+    finally:
+        lock.close()
+    return True
+
+
+# --- what git keeps ---------------------------------------------------------------------------------
+
+IGNORED = (".ralph/*", "!.ralph/config.toml", "!.ralph/progress.json", "!.ralph/prompts/")
+_PASSING = (
+    "runs/x",
+    "progress.journal",
+    "progress.index",
+    "memory.index",
+    "usefulness.jsonl",
+    "questions/x",
+    "locks/x",
+)
+_LASTING = ("config.toml", "progress.json", "prompts/x")
+
+
+class Ignoring(Struct, frozen=True):
+    """What git makes of `.ralph`: `fine`, `open` (it would commit what passes), `closed` (it keeps nothing)."""
+
+    state: str
+    path: str  # of the .gitignore that is meant
+    lines: tuple[str, ...]  # that it lacks; what the user keeps out on purpose stays out
+
+
+def ignoring(repository: Repository, root: str) -> Ignoring:
+    path = os.path.join(root, ".gitignore")
+    prefix = os.path.relpath(os.path.join(os.path.realpath(root), ".ralph"), os.path.realpath(repository.top))
+    ignored = _ignored(repository, [os.path.join(prefix, name) for name in (*_PASSING, *_LASTING)])
+    lasting = [name for name in _LASTING if os.path.join(prefix, name) in ignored]
+    if not all(os.path.join(prefix, name) in ignored for name in _PASSING):
+        kept_out = {f"!.ralph/{name.removesuffix('x')}" for name in lasting}
+        return Ignoring("open", path, tuple(line for line in IGNORED if line not in kept_out))
+    return Ignoring("closed" if len(lasting) == len(_LASTING) else "fine", path, ())
+
+
+def _ignored(repository: Repository, paths: Sequence[str]) -> set[str]:
+    told = repository.run(
+        "check-ignore", "--no-index", "-z", "--stdin", input=os.fsencode("\0".join(paths)), own_index=False, check=False
+    )
+    return {os.fsdecode(one) for one in told.split(b"\0") if one}
+
+
+def ignore(found: Ignoring) -> None:
+    """Adds the lines that are lacking to a .gitignore, which may not be there yet."""
+    lines = [line.encode() for line in found.lines]
+    if not os.path.lexists(found.path):
+        try:
+            files.create(found.path, b"".join(line + b"\n" for line in lines), 0o644)
+            return
+        except FileExistsError:
+            pass
+    files.rewrite(found.path, lambda data: _with_lines(data, lines))
+
+
+def _with_lines(data: bytes, lines: Sequence[bytes]) -> bytes:
+    """Lines that stand there already, as they are wanted, are not added again."""
+    end = b"\r\n" if b"\r\n" in data else b"\n"
+    there = [line for line in data.splitlines() if line in lines]
+    if there[-len(lines) :] == list(lines):
+        return data
+    before = data if not data or data.endswith(b"\n") else data + end
+    return before + b"".join(line + end for line in lines)
+
+
+def root_for(here: bool) -> str:
+    """The project to set up: the one that every command would find, or the very folder in which we are."""
+    return os.getcwd() if here else project.find()

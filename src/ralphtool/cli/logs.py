@@ -1,0 +1,167 @@
+"""Looking at what an agent said and did: logs."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+from click.shell_completion import CompletionItem
+
+from ralphtool.core import files, project, quickjson
+from ralphtool.errors import RalphError, UnsafePath, UsageError
+from ralphtool.record import iterations as records
+from ralphtool.record import runs
+from ralphtool.record.iterations import ERRORS, TRANSCRIPT, Iteration
+from ralphtool.views.terminal.conversation import Conversation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ralphtool.agents import Event
+
+_TAIL = 4 << 10  # bytes of standard error
+_LAST = 5  # lines of it that are shown
+_COMPLETED = 50  # names that a shell is told
+
+
+def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    try:
+        names = dict.fromkeys(one.entry for one in records.every(project.find()) if one.entry.startswith(incomplete))
+    except (RalphError, OSError):
+        return []  # a shell waits for words, and has no place for an error
+    return [CompletionItem(name) for name in list(names)[:_COMPLETED]]
+
+
+@click.command()
+@click.argument("entry", required=False, metavar="[ENTRY]", shell_complete=_complete)
+@click.option("--full", is_flag=True, help="Fold nothing: show all that tools gave back.")
+@click.option("--raw", is_flag=True, help="Write the transcript as it is, byte for byte.")
+@click.option("--errors", is_flag=True, help="What the agent wrote to standard error, and nothing else.")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the agent has ended.")
+@click.option("--json", "as_json", is_flag=True, help="Print every event as one JSON object a line, for programs.")
+def logs(entry: str | None, full: bool, raw: bool, errors: bool, follow: bool, as_json: bool) -> None:
+    """Show what an agent said and did in an attempt.
+
+    ENTRY is the id of an entry; RUN:3 is the third iteration of a run, whatever became of it; without one it is the
+    last there was. What tools gave back is folded. The transcript itself can be written with --raw; on a terminal its
+    control characters are made visible.
+
+    \b
+    Examples:
+      ralphtool logs                            the last iteration
+      ralphtool logs add-login-2-1 --full | less
+      ralphtool logs add-login:3 -f             the third of the newest run of add-login, as it goes on
+      ralphtool logs add-login-2-1 --json | jq -r 'select(.kind == "tool") | .detail'
+      ralphtool logs add-login-2-1 --raw > transcript.jsonl
+    """
+    if raw and as_json:
+        raise UsageError("--raw and --json exclude each other: give one of them")
+    if follow and (raw or errors):
+        raise UsageError("--follow goes with neither --raw nor --errors: leave one of them out")
+    found = records.find(project.find(), entry)
+    if raw:
+        _write(records.blocks(found, ERRORS if errors else TRANSCRIPT))
+        return
+    if not follow and not errors:
+        records.check(found)
+    told = records.plain(records.blocks(found, ERRORS)) if errors else records.events(found, follow=follow)
+    if as_json:
+        _print_json(told)
+    elif errors:
+        _print(Conversation(full=True), told)
+    else:
+        _show(found, told, Conversation(full=full))
+
+
+def _write(blocks: Iterator[bytes]) -> None:
+    """As it is, unless a terminal would obey it."""
+    if not sys.stdout.isatty():
+        for block in blocks:
+            sys.stdout.buffer.write(block)
+        sys.stdout.buffer.flush()
+        return
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    shown = Conversation().shown
+    for block in blocks:
+        click.echo("\n".join(map(shown, decoder.decode(block).split("\n"))), nl=False)
+    click.echo()
+
+
+def _print_json(told: Iterator[Event]) -> None:
+    for event in told:
+        fields = _fields(event)
+        fields.pop("reset_at", None)  # often counted from now on, and this is the past
+        click.echo(quickjson.dumps(fields))
+
+
+def _fields(event: Event) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(event)
+    return found
+
+
+def _print(conversation: Conversation, told: Iterator[Event]) -> bool:
+    """Tells whether there was anything to show."""
+    is_empty = True
+    for event in told:
+        if lines := list(conversation.lines(_fields(event))):
+            click.echo("\n".join(lines))
+            is_empty = False
+    return not is_empty
+
+
+def _show(found: Iteration, told: Iterator[Event], conversation: Conversation) -> None:
+    for line in conversation.title(f"{found.entry} ({found.run}:{found.number})", found.told().start):
+        click.echo(line)
+    if not _print(conversation, told):
+        click.echo("the agent said nothing")
+    facts = found.told()
+    is_running = not facts.verdict and _is_running(found)
+    for line in conversation.ending(_without_echo(facts.verdict), facts.end, is_running=is_running):
+        click.echo(line)
+    _show_complaints(found, conversation, is_well=facts.verdict.get("status") == "completed")
+    click.echo(f"records: {conversation.shown(found.folder)}")
+    if os.path.isdir(found.path("check")):
+        click.echo(f"the blocker was looked into by an agent: {conversation.shown(found.path('check'))}")
+
+
+def _without_echo(verdict: dict[str, Any]) -> dict[str, Any]:
+    """A summary that only says the status again is none."""
+    is_echo = verdict.get("summary") == verdict.get("status")
+    return {**verdict, "summary": ""} if verdict and is_echo else verdict
+
+
+def _is_running(found: Iteration) -> bool:
+    """The last iteration of a run that goes on."""
+    try:
+        run = runs.read(found.root, found.run)
+    except RalphError:
+        return False
+    return runs.is_alive(run) and records.find(found.root, f"{found.run}:").number == found.number
+
+
+def _show_complaints(found: Iteration, conversation: Conversation, *, is_well: bool) -> None:
+    """Programs that end well complain too: then it is enough to know of it."""
+    lines = _tail(found)
+    if not lines:
+        return
+    click.echo("standard error: --errors shows it" if is_well else "standard error ended with (all of it: --errors):")
+    for line in () if is_well else lines:
+        click.echo(f"    {conversation.shown(line)}")
+
+
+def _tail(found: Iteration) -> list[str]:
+    """The last lines of standard error."""
+    try:
+        fd = files.open_here(found.path(ERRORS))
+    except (OSError, UnsafePath):
+        return []  # there is none, or something else is in its place
+    try:
+        size = os.fstat(fd).st_size
+        lines = files.read_at(fd, max(size - _TAIL, 0), size).decode("utf-8", "replace").split("\n")
+    finally:
+        os.close(fd)
+    return [line for line in lines if line.strip()][-_LAST:]

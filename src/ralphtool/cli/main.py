@@ -1,0 +1,351 @@
+"""`ralphtool …` for people: parse, wire, exit code."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import click
+
+from ralphtool import __version__, specs
+from ralphtool.core import learnings_file, lifecycle, locks, project, quickjson
+from ralphtool.errors import ChangeNotFound, RalphError, UsageError, from_os_error
+from ralphtool.record import overview
+from ralphtool.views.terminal import text
+from ralphtool.workspace import branch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs one command; every ending becomes a message and an exit code, here."""
+    _prepare_output()
+    try:
+        result = cli.main(list(arguments), prog_name="ralphtool", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except RalphError as error:
+        return _fail(error, arguments)
+    except BrokenPipeError:
+        sys.stdout = None  # nobody reads on, so there is nothing to flush at the end
+        return 1
+    except OSError as error:
+        return _fail(from_os_error(error), arguments)
+    except Exception as error:
+        from ralphtool.core import crashlog
+
+        click.echo(f"Error: {crashlog.report(error, list(arguments))}", err=True)
+        return 3
+
+
+def _prepare_output() -> None:
+    """What can't be written (a letter that the locale lacks, anything at all) ends no command."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (for as long as we live)
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _fail(error: RalphError, arguments: Sequence[str]) -> int:
+    if "--json" in arguments:
+        click.echo(quickjson.dumps({"success": False, "error": str(error), "code": error.code}), err=True)
+    else:
+        click.echo(f"Error: {text.printable_lines(str(error))}", err=True)
+    return error.exit_code
+
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
+_SPEC = click.option("--spec", metavar="FORMAT", help="The format, or the Markdown file, that holds the change.")
+
+
+class _Elsewhere(NamedTuple):
+    """A command of another module, and its line in the list of commands."""
+
+    target: str
+    about: str
+
+
+class _Commands(click.Group):
+    """Commands of other modules are imported when they are called: the rest doesn't wait for their libraries."""
+
+    elsewhere: ClassVar[dict[str, _Elsewhere]] = {
+        "init": _Elsewhere("setup:init", "Set a project up: find what is there, and write its settings."),
+        "doctor": _Elsewhere("setup:doctor", "Tell what is missing or wrong, and the command that mends it."),
+        "new": _Elsewhere("setup:new", "Begin a change: a spec to fill in."),
+        "run": _Elsewhere("run:run", "Run an agent over the stories of a change until every one is done and proven."),
+        "questions": _Elsewhere("steer:questions_command", "List what waits for you."),
+        "answer": _Elsewhere("steer:answer", "Answer the question of a story."),
+        "guide": _Elsewhere("steer:guide", "Tell the agent something, from its next prompt on."),
+        "pause": _Elsewhere("steer:pause", "Let a run begin nothing new until it is resumed."),
+        "resume": _Elsewhere("steer:resume", "Let a paused run go on."),
+        "stop": _Elsewhere("steer:stop", "Stop a run from any terminal."),
+        "retry": _Elsewhere("steer:retry", "Give a story fresh attempts."),
+        "skip": _Elsewhere("steer:skip", "Leave a story out."),
+        "watch": _Elsewhere("watch:watch", "Watch a run, while it goes on or afterwards."),
+        "runs": _Elsewhere("watch:runs", "List the runs, and how each ended."),
+        "logs": _Elsewhere("logs:logs", "Show what an agent said and did in an attempt."),
+        "report": _Elsewhere("report:report", "Tell what a run came to, for the morning after."),
+        "explain": _Elsewhere("attempts:explain", "Tell why an attempt was judged as it was, and what was decided."),
+        "attempts": _Elsewhere("attempts:attempts", "List the attempts that are kept, with the commit of each."),
+        "diff": _Elsewhere("attempts:diff", "Show what an attempt changed."),
+        "backtest": _Elsewhere("backtest:backtest", "Tell what other limits would have changed."),
+        "progress": _Elsewhere("progress:progress", "Show the history: what was tried, observed and learnt."),
+        "memory": _Elsewhere("memory:memory", "Show and tend what the memory knows."),
+        "migrate": _Elsewhere("progress:migrate_command", "Take an old progress.txt into the history."),
+        "finish": _Elsewhere("attempts:finish_command", "End a change: keep its branch, or squash it."),
+        "back": _Elsewhere("attempts:back", "Give you your branch and files back after a run that was killed."),
+    }
+    # Every command has its place here, so that nobody has to search a long list.
+    rooms: ClassVar[dict[str, tuple[str, ...]]] = {
+        "Begin": ("init", "doctor", "new", "list", "show"),
+        "Run and steer": (
+            *("run", "watch", "questions", "answer", "guide", "pause", "resume", "stop", "retry", "skip"),
+            "unlock",
+        ),
+        "Look back": ("report", "runs", "logs", "explain", "attempts", "diff", "backtest"),
+        "What is known": ("progress", "memory", "learnings", "migrate"),
+        "End a change": ("finish", "back"),
+        "For programs": ("agent", "mcp", "completion"),
+    }
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return [name for names in self.rooms.values() for name in names]
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in self.elsewhere:
+            return super().get_command(context, name)
+        module, _, attribute = self.elsewhere[name].target.partition(":")
+        found: click.Command = getattr(importlib.import_module(f"ralphtool.cli.{module}"), attribute)
+        return found
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        for room, names in self.rooms.items():
+            with formatter.section(room):
+                formatter.write_dl([(name, self._about(name)) for name in names])
+
+    def _about(self, name: str) -> str:
+        return self.elsewhere[name].about if name in self.elsewhere else self.commands[name].get_short_help_str(100)
+
+
+@click.group(cls=_Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="ralphtool")
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """Runs a coding agent over the stories of a written change until every one is done and proven.
+
+    Without a command, in a terminal, the full screen opens: choose a change, read it, run it, watch it.
+
+    \b
+    Examples:
+      ralphtool init                 sets a project up
+      ralphtool new "Add login"      begins a change; `ralphtool list` shows them all
+      ralphtool run                  runs the agent until every story is done and proven
+      ralphtool watch                looks on, from any terminal
+      ralphtool questions            what waits for you; `ralphtool answer 4 "…"` answers
+      ralphtool report               what a run came to
+    """
+    if os.environ.get("NO_COLOR"):
+        context.color = False
+    if context.invoked_subcommand is None and not _shows_screen():
+        click.echo(context.get_help())
+
+
+def _shows_screen() -> bool:
+    """The full screen, where there is one to draw on and what draws it is installed."""
+    is_terminal = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+    if not is_terminal or os.environ.get("TERM", "dumb") in ("", "dumb", "unknown"):
+        return False
+    try:
+        from ralphtool.views import screen
+    except ModuleNotFoundError as error:
+        if error.name != "textual":
+            raise
+        click.echo('The full screen needs one more package: pip install "ralphtool[screen]"\n', err=True)
+        return False
+    screen.main(project.find())  # a run that it shows is none of its own: how that ended is not told here
+    return True
+
+
+@cli.command("list")
+@_JSON
+def list_changes(as_json: bool) -> None:
+    """List the changes of every format, with their progress.
+
+    \b
+    Examples:
+      ralphtool list
+      ralphtool list --json | jq '.changes[] | select(.tasks_done < .tasks_total) | .name'
+    """
+    root = project.find()
+    overviews = overview.overviews(root)
+    if as_json:
+        click.echo(quickjson.dumps({"changes": [one.as_dict() for one in overviews]}))
+    else:
+        text.show_changes(overviews)
+        if running := overview.aside_for(root):
+            told = f"What you have not committed waits aside until the run of {running} is over: it is not listed here."
+            click.echo(click.style(told, dim=True))
+    for one in overviews:
+        if one.problem and as_json:
+            click.echo(f"Warning: {text.printable(one.problem)}", err=True)
+
+
+@cli.command()
+@click.argument("change", **overview.ARGUMENT)
+@_SPEC
+@_JSON
+def show(change: str, spec: str | None, as_json: bool) -> None:
+    """Show a change: its stories, tasks and scenarios, and who holds it.
+
+    \b
+    Examples:
+      ralphtool show add-login
+      ralphtool show PLAN --spec docs/PLAN.md
+    """
+    root = project.find()
+    ref = specs.ref_of(root, spec)
+    with branch.opened(root, change, ref) as on_branch:
+        found = on_branch or specs.open(root, change, ref)
+        _show(root, found, as_json=as_json)
+
+
+def _show(root: str, found: specs.Spec, *, as_json: bool) -> None:
+    change = found.change
+    lock = locks.holder(root, change)
+    stories = found.stories(locks.completed_tasks(root, change))
+    scenarios = {tuple(map(str, one.as_dict().values())): one for story in stories for one in found.scenarios(story)}
+    if not as_json:
+        text.show_change(found, stories, scenarios.values(), lock.describe() if lock else None)
+        return
+    click.echo(
+        quickjson.dumps(
+            {
+                "name": found.change,
+                "adapter": found.adapter,
+                "path": found.path,
+                "locked_by": lock.session_id if lock else None,
+                "stories": [_story(story) for story in stories],
+                "scenarios": [one.as_dict() for one in scenarios.values()],
+            }
+        )
+    )
+
+
+def _story(story: specs.Story) -> dict[str, Any]:
+    return {
+        "id": story.id,
+        "title": story.title,
+        "description": story.description,
+        "done": story.done,
+        "optional": story.optional,
+        "depends_on": list(story.depends_on),
+        "tasks": [{"id": task.id, "description": task.text, "done": task.done} for task in story.tasks],
+    }
+
+
+@cli.command("learnings")
+@click.argument("change", **overview.OPTIONAL)
+@_JSON
+def show_learnings(change: str | None, as_json: bool) -> None:
+    """Show the learnings file of a change: where it is, and what agents wrote in it.
+
+    Without CHANGE, of the only change there is.
+
+    \b
+    Examples:
+      ralphtool learnings
+      $EDITOR "$(ralphtool learnings add-login | head -1)"
+    """
+    change = change or overview.only(project.find())
+    path, content = learnings_file.path_of(change), learnings_file.read(change)
+    if not learnings_file.exists(path):
+        _check_known(change)
+    if as_json:
+        click.echo(quickjson.dumps({"path": path, "content": content}))
+        return
+    click.echo(path)
+    click.echo(f"\n{text.printable_lines(content)}" if content else "\nNothing has been learnt there yet.")
+
+
+def _check_known(change: str) -> None:
+    if change not in overview.names(project.find()):
+        raise ChangeNotFound(f"there is no change {change} here: `ralphtool list` shows the changes")
+
+
+@cli.command()
+@click.argument("change", **overview.ARGUMENT)
+@click.option("--force", is_flag=True, help="Even if the process that holds it is alive.")
+def unlock(change: str, force: bool) -> None:
+    """Give a change free that a dead session still holds.
+
+    What the session had recorded is not lost: the next session takes it over.
+
+    \b
+    Example:
+      ralphtool unlock add-login
+    """
+    done = lifecycle.unlock(project.find(), change, force=force)
+    if done is None:
+        _check_known(change)
+    click.echo(text.printable(done) if done else f"{change} is not locked: nothing to do")
+
+
+@cli.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the shell's completion script.
+
+    \b
+    Examples:
+      eval "$(ralphtool completion bash)"      in ~/.bashrc
+      eval "$(ralphtool completion zsh)"       in ~/.zshrc
+      ralphtool completion fish | source       in ~/.config/fish/config.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    if found := get_completion_class(shell):
+        click.echo(found(cli, {}, "ralphtool", "_RALPHTOOL_COMPLETE").source())
+
+
+@cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def agent(arguments: tuple[str, ...]) -> int:
+    """The agent's commands, for programs. See `ralphtool agent --help`."""
+    from ralphtool.cli.agent import main
+
+    return main(arguments)
+
+
+@cli.command("mcp")
+def serve_tools() -> None:
+    """Serve the agent's commands as MCP tools, over stdin and stdout.
+
+    An agent starts this by itself once it knows of it. Its tools are context, task_done, learn, pattern, observe and
+    status; like the commands they need RALPH_SESSION (and use RALPH_STORY, RALPH_TOKEN and TMPDIR) in the environment
+    in which the agent starts this server.
+
+    \b
+    Examples:
+      claude mcp add ralphtool -- ralphtool mcp
+      codex mcp add ralphtool --env RALPH_SESSION="$RALPH_SESSION" -- ralphtool mcp
+
+    \b
+    Or, in the file where your agent lists its servers:
+      {"mcpServers": {"ralphtool": {"command": "ralphtool", "args": ["mcp"]}}}
+    """
+    try:
+        from ralphtool.cli import mcp
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f'the MCP server needs a package that is not installed ({error.name}): pip install "ralphtool[mcp]"'
+        ) from None
+    mcp.serve()

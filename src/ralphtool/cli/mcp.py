@@ -1,0 +1,220 @@
+"""`ralphtool mcp`: the agent's commands as tools of the Model Context Protocol, over stdin and stdout.
+
+A tool is a command of `ralphtool agent …`: it runs in this process and answers with the same JSON object,
+errors included, so that a model can read what went wrong and mend its call.
+"""
+
+from __future__ import annotations
+
+import signal
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import anyio
+import anyio.to_thread
+import mcp_types as types
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+
+from ralphtool import __version__
+from ralphtool.cli import agent
+from ralphtool.core import quickjson, session
+from ralphtool.errors import UsageError, shorten
+
+if TYPE_CHECKING:
+    from mcp.server import ServerRequestContext
+
+INSTRUCTIONS = """\
+You work on one story of a written change. Call `context` first: it tells the story, its tasks, and what earlier \
+iterations learnt. Call `task_done` as soon as a task is finished, and `learn` when you find out something that \
+whoever comes after you should know: they start with an empty memory. An answer with "success": false says what is \
+wrong and what to do."""
+
+
+class Argument(NamedTuple):
+    """One argument of a tool. Words come in the command's order; an option may be left out."""
+
+    name: str
+    about: str
+    choices: tuple[str, ...] = ()
+    is_option: bool = False
+
+    def schema(self) -> dict[str, Any]:
+        choices = {"enum": list(self.choices)} if self.choices else {}
+        return {"type": "string", "description": self.about, **choices}
+
+
+class Tool(NamedTuple):
+    """A command of the agent's, as a model sees it."""
+
+    name: str
+    command: str
+    about: str
+    arguments: tuple[Argument, ...] = ()
+    changes: bool = True  # whether it writes anything
+    repeatable: bool = True  # whether doing it again changes nothing more
+
+    def described(self) -> types.Tool:
+        return types.Tool(
+            name=self.name,
+            description=self.about,
+            input_schema={
+                "type": "object",
+                "properties": {one.name: one.schema() for one in self.arguments},
+                "required": [one.name for one in self.arguments if not one.is_option],
+                "additionalProperties": False,
+            },
+            annotations=types.ToolAnnotations(
+                read_only_hint=not self.changes,
+                destructive_hint=False,
+                idempotent_hint=self.repeatable,
+                open_world_hint=False,
+            ),
+        )
+
+
+def _option(name: str, about: str, choices: tuple[str, ...] = ()) -> Argument:
+    return Argument(name, about, choices, is_option=True)
+
+
+_CONTEXT = Tool(
+    "context",
+    "context",
+    "Everything about the story that you are to do: its description, its tasks with their ids, the proposal and design "
+    "of the change, the scenarios it must satisfy, what earlier iterations learnt, and the commands that will verify "
+    "your work. Call it before you begin; it changes nothing.",
+    changes=False,
+)
+_STATUS = Tool(
+    "status",
+    "status",
+    "How many tasks of your story, and how many stories of the change, are done; whether the story and the change are "
+    "complete. It changes nothing.",
+    changes=False,
+)
+_RECALL = Tool(
+    "recall",
+    "recall",
+    "Ask what earlier iterations learnt about something: up to ten learnings and patterns that match, of all that are "
+    "known in this project. Ask when something is odd, fails, or is done in a way you don't understand.",
+    (Argument("text", "What you want to know, or the error message itself."),),
+    changes=False,
+)
+_TASK_DONE = Tool(
+    "task_done",
+    "task done",
+    "Mark one task of your story as done, once the work is finished and works. Only tasks of your own story; doing it "
+    "twice does no harm. The answer lists the ids that remain and, when none do, the scenarios to check.",
+    (Argument("id", 'The id of the task as `context` gives it, as a string: "1.2", or "T004".'),),
+)
+_LEARN = Tool(
+    "learn",
+    "learn",
+    "Record something that you found out and that whoever works here next must know: a command that is needed, a trap, "
+    "a decision and its reason. They start with an empty memory and read this. One fact a call, complete in itself. "
+    "Not for progress reports.",
+    (
+        Argument("text", "What you learnt, in a sentence or a few. Markdown is fine."),
+        _option("task", 'The id of the task that it came from: "1.2".'),
+        _option("type", "What kind of thing it is; without it, that is inferred.", session.LEARNING_TYPES),
+    ),
+    repeatable=False,
+)
+_PATTERN = Tool(
+    "pattern",
+    "pattern",
+    "Record a pattern of this code base that new code should follow: how something is named, laid out, tested or "
+    "built here.",
+    (
+        Argument("name", 'A short name for it, in one line: "Repository classes".'),
+        Argument("description", "What to do and where an example is."),
+        _option("type", "What kind of pattern it is.", session.PATTERN_TYPES),
+    ),
+    repeatable=False,
+)
+_OBSERVE = Tool(
+    "observe",
+    "observe",
+    "Put something on record about this iteration: a blocker (what keeps you from finishing the story), a finding "
+    "(something wrong or noteworthy that is not yours to mend now), or a completion (what you got done).",
+    (
+        Argument("type", "blocker, finding or completion.", session.OBSERVATION_TYPES),
+        Argument("title", "What it is, in one line."),
+        _option("description", "The details: what you saw, what you tried."),
+        _option("file", "The file it is about, relative to the project."),
+        _option("category", "What it is about.", session.CATEGORIES),
+        _option("severity", "How bad it is.", session.SEVERITIES),
+    ),
+    repeatable=False,
+)
+TOOLS = {tool.name: tool for tool in (_CONTEXT, _RECALL, _TASK_DONE, _LEARN, _PATTERN, _OBSERVE, _STATUS)}
+
+
+def answer(name: str, arguments: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    """What the tool answers, and whether that is an error."""
+    try:
+        tool = _tool(name)
+        words, options = _take_apart(tool, arguments)
+    except UsageError as error:
+        return agent.failure(str(error), error.code), True
+    answered, exit_code = agent.perform(tool.command, words, options)
+    return answered, exit_code != 0
+
+
+def _tool(name: str) -> Tool:
+    if name not in TOOLS:
+        raise UsageError(f"there is no tool {shorten(name)}: it is one of {', '.join(TOOLS)}")
+    return TOOLS[name]
+
+
+def _take_apart(tool: Tool, arguments: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
+    known = [one.name for one in tool.arguments]
+    for name in arguments:
+        if name not in known:
+            raise UsageError(f"{tool.name} has no argument {shorten(name)}: it takes {', '.join(known) or 'none'}")
+    words = [_text(tool, one, arguments.get(one.name)) for one in tool.arguments if not one.is_option]
+    # Models like to fill in every argument; null is how they say that they have nothing to say.
+    given = [one for one in tool.arguments if one.is_option and arguments.get(one.name) is not None]
+    return words, {one.name: _text(tool, one, arguments[one.name]) for one in given}
+
+
+def _text(tool: Tool, argument: Argument, value: object) -> str:
+    if value is None:
+        raise UsageError(f"{tool.name} needs {argument.name}: {argument.about}")
+    # A number is no id: 2.10 would become 2.1, which is another task.
+    if not isinstance(value, str):
+        raise UsageError(f"{argument.name} is a string, not {shorten(quickjson.dumps(value))}: {argument.about}")
+    return value
+
+
+# --- the protocol -----------------------------------------------------------------------------------
+
+
+def serve() -> None:
+    """Answers until stdin ends."""
+    # A thread waits for stdin, and Python would wait for that thread. Nothing is lost: writing bears every kill.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        anyio.run(_serve)
+    except* BrokenPipeError:
+        pass  # the agent has gone without a word, so nobody is left to be told
+
+
+async def _serve() -> None:
+    one_at_a_time = anyio.CapacityLimiter(1)  # so that what is said is recorded in the order in which it was said
+
+    async def call(_: ServerRequestContext[Any], asked: types.CallToolRequestParams) -> types.CallToolResult:
+        work = partial(answer, asked.name, asked.arguments or {})
+        answered, is_error = await anyio.to_thread.run_sync(work, limiter=one_at_a_time)
+        text = types.TextContent(type="text", text=quickjson.dumps(answered))
+        return types.CallToolResult(content=[text], structured_content=answered, is_error=is_error)
+
+    server = Server(
+        "ralphtool", version=__version__, instructions=INSTRUCTIONS, on_list_tools=_list_tools, on_call_tool=call
+    )
+    async with stdio_server() as (incoming, outgoing):
+        await server.run(incoming, outgoing, server.create_initialization_options())
+
+
+async def _list_tools(_: ServerRequestContext[Any], __: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+    return types.ListToolsResult(tools=[tool.described() for tool in TOOLS.values()])

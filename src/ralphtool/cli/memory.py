@@ -1,0 +1,210 @@
+"""`ralphtool memory …`: what is known, how much it helped, and how to keep it in order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ralphtool.core import project, quickjson
+from ralphtool.errors import UsageError
+from ralphtool.history import History
+from ralphtool.memory.knowledge import Knowledge
+from ralphtool.memory.review import review
+from ralphtool.views.terminal import tables
+from ralphtool.views.terminal.text import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ralphtool.memory.knowledge import Remembered
+    from ralphtool.memory.review import Review
+
+_LOOKED_THROUGH = 200  # of the newest learnings, where nobody says otherwise
+_SHOWN = 20
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
+
+
+def _known() -> Knowledge:
+    knowledge = Knowledge(History(project.find()))
+    knowledge.sync()
+    return knowledge
+
+
+def _text(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise click.BadParameter("it must be UTF-8")
+    return value
+
+
+def _ids(context: click.Context, parameter: click.Parameter, value: Sequence[str]) -> list[str]:
+    return [_text(context, parameter, id) for id in value]
+
+
+@click.group(invoke_without_command=True)
+@click.option("--all", "everything", is_flag=True, help=f"Look through all of them, not the newest {_LOOKED_THROUGH}.")
+@_JSON
+@click.pass_context
+def memory(context: click.Context, everything: bool, as_json: bool) -> None:
+    """What was learnt: how often each learning was shown and helped, which are stale, which say the same.
+
+    A learning has helped when an attempt completed that had it in its prompt.
+
+    \b
+    Examples:
+      ralphtool memory
+      ralphtool memory search "database missing in tests"
+      ralphtool memory merge learning-0003 learning-0017
+      ralphtool memory forget learning-0007 --why "the script is gone"
+    """
+    if context.invoked_subcommand is not None:
+        if everything or as_json:
+            raise UsageError(f"options of `{context.invoked_subcommand}` come behind it")
+        return
+    knowledge = _known()
+    learnings = knowledge.history.learnings(last=None if everything else _LOOKED_THROUGH)
+    found = review(knowledge, learnings)
+    if as_json:
+        _print_json(_as_json(found, knowledge.known))
+    else:
+        _show(found, knowledge.history.counts()["valid_learnings"])
+
+
+def _as_json(found: Review, known: int) -> dict[str, Any]:
+    return {
+        "known": known,
+        "learnings": [
+            {
+                "id": row.learning.id,
+                "type": row.learning.type,
+                "text": row.learning.content,
+                "source": row.learning.source_prd_id,
+                "shown": row.shown,
+                "helped": row.helped,
+            }
+            for row in found.rows
+        ],
+        "stale": [{"id": one.id, "why": one.why} for one in found.stale],
+        "repeats": [{"keep": one.keep, "merge": one.merge} for one in found.repeats],
+    }
+
+
+def _print_json(value: object) -> None:
+    click.echo(quickjson.dumps(value))
+
+
+def _show(found: Review, total: int) -> None:
+    rows = found.rows[-_SHOWN:]
+    tables.show(
+        ("LEARNING", "SHOWN", "HELPED", "FROM", "WHAT"),
+        [
+            (row.learning.id, str(row.shown), str(row.helped), row.learning.source_prd_id, row.learning.content)
+            for row in rows
+        ],
+        "Nothing has been learnt yet: `ralphtool agent learn` records it, and a run shows it where it matters.",
+    )
+    if total > len(rows):
+        rest = tables.plural(total - len(rows), "earlier learning", "earlier learnings")
+        tables.say(f"\n{rest} not shown: --json has all that were looked through, --all looks through all")
+    if found.stale:
+        tables.say("\nStale:", style="bold")
+        for one in found.stale:
+            tables.say(f"  {one.id}: {one.why}; `ralphtool memory forget {one.id}`")
+    if found.repeats:
+        tables.say("\nRepeats:", style="bold")
+        for pair in found.repeats:
+            tables.say(f"  {pair.merge} says what {pair.keep} says: `ralphtool memory merge {pair.keep} {pair.merge}`")
+
+
+@memory.command()
+@click.argument("text", callback=_text)
+@click.option("--limit", type=click.IntRange(min=1, max=1000), default=10, show_default=True, help="How many at most.")
+@_JSON
+def search(text: str, limit: int, as_json: bool) -> None:
+    """Find learnings and patterns by what they are about.
+
+    \b
+    Examples:
+      ralphtool memory search "database missing in tests"
+      ralphtool memory search "ECONNREFUSED 127.0.0.1:5432" --json | jq -r '.found[].text'
+    """
+    found = _known().search(text, limit)
+    if as_json:
+        _print_json({"found": [_told(one) for one in found]})
+    else:
+        rows = [(one.id or "(not written out)", f"{one.score:.2f}", ", ".join(one.sources), one.text) for one in found]
+        tables.show(("ID", "SCORE", "FROM", "WHAT"), rows, "Nothing that is known is like that.")
+
+
+def _told(one: Remembered) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "kind": one.kind,
+        "type": one.type,
+        "text": one.text,
+        "sources": list(one.sources),
+        "created_at": one.created_at,
+        "score": round(one.score, 4),
+    }
+
+
+@memory.command()
+@click.argument("keep", callback=_text)
+@click.argument("others", nargs=-1, required=True, callback=_ids)
+@_JSON
+def merge(keep: str, others: Sequence[str], as_json: bool) -> None:
+    """Keep one learning; the others, which say the same, hold no longer.
+
+    \b
+    Example:
+      ralphtool memory merge learning-0003 learning-0017
+    """
+    if keep in others or len(set(others)) < len(others):
+        raise UsageError("a learning is named twice: name the one to keep first, then the others, each once")
+    history = History(project.find())
+    history.forget(others, f"merged into {keep}", besides=keep)
+    _say(as_json, f"{printable(', '.join(others))} merged into {printable(keep)}", kept=keep, forgotten=list(others))
+
+
+@memory.command()
+@click.argument("ids", nargs=-1, required=True, callback=_ids)
+@click.option(
+    "--why", default="forgotten by hand", show_default=True, callback=_text, metavar="TEXT", help="The reason."
+)
+@_JSON
+def forget(ids: Sequence[str], why: str, as_json: bool) -> None:
+    """Mark learnings as ones that hold no longer: no prompt shows them again. The history keeps them.
+
+    \b
+    Example:
+      ralphtool memory forget learning-0007 --why "the script is gone"
+    """
+    if not why.strip():
+        raise UsageError("--why can't be empty: say why, or leave it out")
+    ids = list(dict.fromkeys(ids))
+    History(project.find()).forget(ids, why)
+    _say(as_json, f"{printable(', '.join(ids))}: no prompt shows that again", forgotten=ids)
+
+
+@memory.command("install")
+@_JSON
+def install_command(as_json: bool) -> None:
+    """Install what compares sentences by their meaning: the weights of a small model, about 80 MB.
+
+    This needs numpy, which `pip install 'ralphtool[semantic]'` brings. From then on the memory uses it by itself.
+
+    \b
+    Example:
+      ralphtool memory install
+    """
+    from ralphtool.memory import vectors
+
+    vectors.install()
+    _say(as_json, "From now on sentences are compared by their meaning too.", installed=True)
+
+
+def _say(as_json: bool, text: str, **facts: object) -> None:
+    if as_json:
+        _print_json({"success": True, **facts})
+    else:
+        tables.say(text)

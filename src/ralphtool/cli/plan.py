@@ -1,0 +1,59 @@
+"""What a run would do, as text: the plan first, then the prompt as it would be sent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ralphtool.views.terminal.text import printable, printable_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ralphtool.loop.dryrun import Plan, Step
+
+_MARKS = {"done": "x", "ready": " ", "later": " ", "waiting": "?", "skipped": "-"}
+
+
+def show(plan: Plan, agents: Sequence[str], troubles: Sequence[str]) -> None:
+    click.echo(f"{_bold(plan.change)}: what a run would do. Nothing is changed by this.")
+    if plan.held_by:
+        click.echo(click.style(f"It is held by {printable(plan.held_by)}, so a run would have to wait.", fg="yellow"))
+    if plan.paused:
+        told = f"It is paused: nothing is begun until `ralphtool resume {plan.change}`."
+        click.echo(click.style(printable(told), fg="yellow"))
+    _part("Stories, in the order in which they would be begun", [_step(one, plan.first) for one in plan.steps])
+    _part("Gates", list(plan.gates) or ["none: that a story is done would rest on its ticks and its diff alone"])
+    _part("Agents", agents or ["none"])
+    if troubles:
+        _part("What keeps a run from beginning", troubles)
+    if plan.prompt is None:
+        click.echo("\nNothing is left that could be worked on now.")
+        return
+    cut = f" (shortened: {', '.join(plan.cut)})" if plan.cut else ""
+    click.echo(f"\n{_bold(f'The first prompt, for story {plan.first}{cut}')}\n")
+    click.echo(printable_lines(plan.prompt))
+
+
+def _bold(text: str) -> str:
+    return click.style(printable(text), bold=True)
+
+
+def _part(title: str, lines: Sequence[str]) -> None:
+    click.echo(f"\n{_bold(title)}")
+    for line in lines:
+        click.echo(f"  {printable(line)}")
+
+
+def _step(step: Step, first: str | None) -> str:
+    remarks = ["this one first"] if step.id == first else []
+    if step.waits_for and step.state not in ("done", "skipped"):
+        remarks.append(f"waits for {', '.join(step.waits_for)}")
+    if step.state == "waiting":
+        remarks.append(f'waits for your answer: ralphtool answer {step.id} "…"')
+    remarks += ["skipped"] if step.state == "skipped" else []
+    remarks += ["optional"] if step.optional else []
+    remarks += [f"attempt {step.attempts + 1}"] if step.attempts and step.state == "ready" else []
+    tasks = f"{step.tasks_done}/{step.tasks_total}"
+    return f"[{_MARKS[step.state]}] {step.id}. {step.title}  {tasks}" + (f"  ({'; '.join(remarks)})" if remarks else "")

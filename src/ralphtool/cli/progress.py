@@ -1,0 +1,419 @@
+"""`ralphtool progress …` and `ralphtool migrate`: the history for people, and as JSON for programs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+import msgspec
+
+from ralphtool.core import files, project, quickjson
+from ralphtool.errors import CorruptState, UsageError
+from ralphtool.history import History, document, schema
+from ralphtool.history.records import LearningType, PatternType
+from ralphtool.views.terminal import tables
+from ralphtool.views.terminal.text import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ralphtool.history import Seen
+    from ralphtool.history.migrate import Migration
+
+
+def _utf8(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    if value and any("\ud800" <= character <= "\udfff" for character in value):
+        raise click.BadParameter("it must be UTF-8")
+    return value
+
+
+_SHOWN = 20  # entries, where nobody says how many
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
+_LAST = click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N entries.")
+_LAST_RECORDS = click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N of them.")
+_PRD = click.option(
+    "--prd", "prd_id", metavar="ID", callback=_utf8, help="Only of this PRD: <change>-<story> in lower case."
+)
+
+
+def _history() -> History:
+    return History(project.find())
+
+
+def _print_json(value: object) -> None:
+    click.echo(quickjson.dumps(msgspec.to_builtins(value)))
+
+
+def _warn(history: History) -> None:
+    """Says what is wrong, after the answer."""
+    waiting = [f"{problem}: the next write sets it aside" for problem in history.problems()]
+    for notice in [*history.notices, *waiting]:
+        click.echo(f"Warning: {printable(notice)}", err=True)
+
+
+@click.group()
+def progress() -> None:
+    """The history of this project: every iteration, what was observed, learnt, and found to be a pattern.
+
+    \b
+    Examples:
+      ralphtool progress show
+      ralphtool progress entries --last 5
+      ralphtool progress blockers --prd add-login-2
+      ralphtool progress learnings --type error-workaround --json
+      ralphtool progress validate .ralph/progress.json
+    """
+
+
+# --- summary ----------------------------------------------------------------------------------------
+
+
+@progress.command()
+@_JSON
+def show(as_json: bool) -> None:
+    """A summary: how many records, how each story's attempts ended, the last entries.
+
+    \b
+    Example:
+      ralphtool progress show
+    """
+    history = _history()
+    counts, tallies, last = history.counts(), history.tallies(), history.entries(last=5)
+    if as_json:
+        stories = [msgspec.to_builtins(one) | {"success_rate": one.completed / one.attempts} for one in tallies]
+        failures = history.failures()
+        _print_json({**counts, **_rate(tallies), "prds": stories, "failures": failures, "last": last})
+    elif not any(counts.values()):
+        tables.say(
+            "There is no history yet: `ralphtool run` writes it, and `ralphtool agent session flush` adds to it."
+        )
+    else:
+        _show(history, counts, tallies)
+        tables.entries(last)
+    _warn(history)
+
+
+def _rate(tallies: Sequence[Any]) -> dict[str, float | None]:
+    attempts = sum(one.attempts for one in tallies)
+    return {"success_rate": sum(one.completed for one in tallies) / attempts if attempts else None}
+
+
+def _show(history: History, counts: dict[str, int], tallies: Sequence[Any]) -> None:
+    rate = _rate(tallies)["success_rate"]
+    completed = f", {100 * rate:.0f}% completed" if rate is not None else ""
+    entries = tables.plural(counts["entries"], "entry", "entries")
+    stories = tables.plural(len(tallies), "story", "stories")
+    tables.say(f"{entries} of {stories}{completed}", style="bold")
+    learnings = tables.plural(counts["valid_learnings"], "valid learning", "valid learnings")
+    patterns = tables.plural(counts["patterns"], "pattern", "patterns")
+    tables.say(f"{learnings} of {counts['learnings']}, {patterns}\n")
+    if tallies:
+        tables.endings(history.endings(60))
+        tables.say("")
+        if len(tallies) > _SHOWN:
+            tables.say(f"the {_SHOWN} stories of {len(tallies)} that were tried last:")
+        tables.tallies(tallies[-_SHOWN:])
+        tables.say("")
+
+
+# --- records ----------------------------------------------------------------------------------------
+
+
+@progress.command()
+@_LAST
+@_PRD
+@_JSON
+def entries(last: int | None, prd_id: str | None, as_json: bool) -> None:
+    """The entries: one for each iteration, oldest first.
+
+    \b
+    Examples:
+      ralphtool progress entries --last 5
+      ralphtool progress entries --prd add-login-2 --json | jq '.entries[].status'
+    """
+    history = _history()
+    if as_json:
+        _print_json({"entries": history.entries(last=last, prd_id=prd_id)})
+    else:
+        tables.entries(history.entries(last=last or _SHOWN, prd_id=prd_id))
+        _say_rest(history, last, prd_id)
+    _warn(history)
+
+
+def _say_rest(history: History, last: int | None, prd_id: str | None) -> None:
+    total = history.attempts(prd_id) if prd_id else history.counts()["entries"]
+    if last is None and total > _SHOWN:
+        tables.say(f"\n{tables.plural(total - _SHOWN, 'earlier entry', 'earlier entries')} not shown: say --last N")
+
+
+@progress.command()
+@_LAST
+@_PRD
+@_JSON
+def observations(last: int | None, prd_id: str | None, as_json: bool) -> None:
+    """What agents noticed, in the last entries.
+
+    \b
+    Example:
+      ralphtool progress observations --last 3
+    """
+    history = _history()
+    found = history.observations(last=last if as_json else last or _SHOWN, prd_id=prd_id)
+    _show_observations(history, "observations", found, as_json, "Nothing was observed.")
+    if not as_json:
+        _say_rest(history, last, prd_id)
+
+
+@progress.command()
+@_LAST
+@_PRD
+@_JSON
+def blockers(last: int | None, prd_id: str | None, as_json: bool) -> None:
+    """What kept agents from going on.
+
+    \b
+    Example:
+      ralphtool progress blockers --prd add-login-2
+    """
+    history = _history()
+    found = history.blockers(last=last, prd_id=prd_id)
+    _show_observations(history, "blockers", found, as_json, "Nothing blocked anybody.")
+
+
+def _show_observations(history: History, name: str, found: Sequence[Seen], as_json: bool, nothing: str) -> None:
+    if as_json:
+        shown = [{"entry_id": one.entry.id, **msgspec.to_builtins(one.observation)} for one in found]
+        _print_json({name: shown})
+    else:
+        tables.observations(found, nothing)
+    _warn(history)
+
+
+@progress.group(invoke_without_command=True)
+@click.option("--type", "kind", type=click.Choice(get_args(LearningType)), help="Only of this type.")
+@click.option("--all", "everything", is_flag=True, help="Also those that hold no longer.")
+@_LAST_RECORDS
+@_PRD
+@_JSON
+@click.pass_context
+def learnings(
+    context: click.Context,
+    kind: LearningType | None,
+    everything: bool,
+    last: int | None,
+    prd_id: str | None,
+    as_json: bool,
+) -> None:
+    """What was learnt, and still holds.
+
+    \b
+    Examples:
+      ralphtool progress learnings --type error-workaround
+      ralphtool progress learnings invalidate learning-0007 --why "the script is gone"
+    """
+    if context.invoked_subcommand is not None:
+        if kind or everything or last or prd_id or as_json:
+            raise UsageError(f"options of `{context.invoked_subcommand}` come behind it")
+        return
+    history = _history()
+    found = history.learnings((kind,) if kind else (), prd_id=prd_id, valid_only=not everything)[-(last or 0) :]
+    if as_json:
+        _print_json({"learnings": found})
+    else:
+        tables.learnings(found)
+    _warn(history)
+
+
+@learnings.command()
+@click.argument("id", callback=_utf8)
+@click.option(
+    "--why",
+    required=True,
+    callback=_utf8,
+    metavar="TEXT",
+    help="What has changed. It is added to the learning's context.",
+)
+@_JSON
+def invalidate(id: str, why: str, as_json: bool) -> None:
+    """Mark a learning as one that holds no longer: no prompt shows it again.
+
+    \b
+    Example:
+      ralphtool progress learnings invalidate learning-0007 --why "the script is gone"
+    """
+    if not why.strip():
+        raise UsageError("--why can't be empty: say what has changed")
+    history = _history()
+    found = history.invalidate(id, why)
+    if as_json:
+        _print_json(found)
+    else:
+        tables.say(f"{printable(found.id)} holds no longer")
+    _warn(history)
+
+
+@progress.command()
+@click.option("--type", "kind", type=click.Choice(get_args(PatternType)), help="Only of this type.")
+@_LAST_RECORDS
+@_PRD
+@_JSON
+def patterns(kind: PatternType | None, last: int | None, prd_id: str | None, as_json: bool) -> None:
+    """The patterns of the code base that were found.
+
+    \b
+    Example:
+      ralphtool progress patterns --type error-handling
+    """
+    history = _history()
+    found = history.patterns((kind,) if kind else (), prd_id=prd_id)[-(last or 0) :]
+    if as_json:
+        _print_json({"patterns": found})
+    else:
+        tables.patterns(found)
+    _warn(history)
+
+
+@progress.command()
+@_LAST
+@_PRD
+@_JSON
+def failures(last: int | None, prd_id: str | None, as_json: bool) -> None:
+    """What was observed in attempts that failed or were blocked, by category.
+
+    \b
+    Examples:
+      ralphtool progress failures
+      ralphtool progress failures --last 50
+    """
+    history = _history()
+    found: dict[Any, int] = dict(history.failures(last=last, prd_id=prd_id))
+    if as_json:
+        _print_json({"failures": found})
+    else:
+        tables.failures(found)
+    _warn(history)
+
+
+@progress.command()
+@click.argument("prd", callback=_utf8)
+@_JSON
+def attempts(prd: str, as_json: bool) -> None:
+    """How often a PRD was attempted, and how each attempt ended.
+
+    \b
+    Example:
+      ralphtool progress attempts add-login-2
+    """
+    history = _history()
+    found = history.entries(prd_id=prd)
+    if as_json:
+        last = found[-1] if found else None
+        _print_json(
+            {"prd_id": prd, "attempts": len(found), "last": last, "next_iteration": history.next_iteration(prd)}
+        )
+    else:
+        tables.entries(found, f"{printable(prd)} was never attempted.")
+    _warn(history)
+
+
+# --- the document -----------------------------------------------------------------------------------
+
+
+@progress.command("schema")
+def print_schema() -> None:
+    """Print the JSON Schema of progress.json.
+
+    \b
+    Example:
+      ralphtool progress schema > progress.schema.json
+    """
+    click.echo(msgspec.json.format(msgspec.json.encode(schema.schema()), indent=2).decode())
+
+
+@progress.command()
+@click.argument("file", type=click.Path())
+@_JSON
+def validate(file: str, as_json: bool) -> None:
+    """Check any progress.json; the error names the field, what is wrong, and what is allowed.
+
+    \b
+    Example:
+      ralphtool progress validate .ralph/progress.json
+    """
+    try:
+        found = document.parse(files.read(file))
+    except document.Invalid as error:
+        raise CorruptState(f"{file}: {error}") from None
+    counts = {name: len(getattr(found, name)) for name in document.KINDS}
+    if as_json:
+        _print_json({"valid": True, "version": found.version, **counts})
+    else:
+        parts = ", ".join(f"{number} {name}" for name, number in counts.items())
+        tables.say(f"{printable(file)} is valid: version {found.version}, {parts}")
+
+
+@progress.command()
+def export() -> None:
+    """Print the whole history as one document, with what is still in the journal.
+
+    \b
+    Example:
+      ralphtool progress export > backup.json
+    """
+    history = _history()
+    sys.stdout.buffer.write(history.export())
+    _warn(history)
+
+
+@progress.command()
+def fold() -> None:
+    """Put what is in the journal into progress.json, as for a commit.
+
+    \b
+    Example:
+      ralphtool progress fold && git add .ralph/progress.json
+    """
+    history = _history()
+    done = history.fold()
+    if not os.path.lexists(history.path):
+        tables.say("There is no history yet.")
+    else:
+        tables.say(f"{printable(history.path)} has everything" + ("" if done else " already"))
+    _warn(history)
+
+
+# --- migration --------------------------------------------------------------------------------------
+
+
+@click.command("migrate")
+@click.option("--dry-run", is_flag=True, help="Only say what would be taken over.")
+@_JSON
+def migrate_command(dry_run: bool, as_json: bool) -> None:
+    """Take over progress.txt, which other loops keep, into the history.
+
+    This also happens by itself when the history is used for the first time.
+
+    \b
+    Example:
+      ralphtool migrate --dry-run
+    """
+    history = _history()
+    found = history.migrate(dry_run=dry_run)
+    if as_json:
+        shown = msgspec.to_builtins(found) if found else None
+        if shown:
+            del shown["text"]  # which is the first of the learnings
+        _print_json({"migrated": found is not None and not dry_run, "found": shown})
+    elif found is None:
+        tables.say("There is nothing to migrate: no progress.txt, or a history already.")
+    else:
+        _say_migration(found, "would become" if dry_run else "became")
+
+
+def _say_migration(found: Migration, became: str) -> None:
+    learnings = tables.plural(len(found.learnings), "learning", "learnings")
+    patterns = tables.plural(len(found.patterns), "pattern", "patterns")
+    tables.say(f"{printable(found.path)} {became} {printable(found.backup)}")
+    tables.say(f"{learnings} and {patterns} {became} part of the history")

@@ -1,0 +1,141 @@
+"""`ralphtool report`: what a run came to, for the morning after."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+from click.shell_completion import CompletionItem
+
+from ralphtool.core import files, project, quickjson
+from ralphtool.errors import InvalidValue, RalphError, UsageError
+from ralphtool.record import runs
+from ralphtool.views.report import diffs, from_record, junit, learnt, markdown, page
+from ralphtool.views.terminal.text import printable, writes_unicode
+
+if TYPE_CHECKING:
+    from ralphtool.record.runs import Run
+    from ralphtool.views.report.facts import Facts
+
+_FORMATS = ("markdown", "junit", "html", "json")
+_ENDINGS = {".md": "markdown", ".xml": "junit", ".html": "html", ".htm": "html", ".json": "json"}
+_PLAIN = str.maketrans(
+    {"…": "...", "·": "-", "→": "->", "✓": "+", "✗": "x"}
+)  # for terminals that can't show the former
+
+
+def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    try:
+        found = runs.ids(project.find())
+    except (RalphError, OSError):
+        return []  # a shell waits for words, and has no place for an error
+    return [CompletionItem(id) for id in found if id.startswith(incomplete)]
+
+
+@click.command()
+@click.argument("run", required=False, metavar="[RUN]", shell_complete=_complete)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(_FORMATS),
+    help="Default: what the name of FILE says, else markdown.",
+)
+@click.option(
+    "--output",
+    metavar="FILE",
+    type=click.Path(),
+    help="Where to write it; - is standard output. A page goes beside the run's record if this is not given.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+def report(run: str | None, form: str | None, output: str | None, as_json: bool) -> None:
+    """Tell what a run came to, for the morning after.
+
+    What was done, what waits for you, what failed and why; attempts, gates and waits on a timeline; time and cost by
+    story; what was learnt. Without RUN, of the newest one; RUN may be a part of its name, or a change.
+
+    \b
+    Examples:
+      ralphtool report
+      ralphtool report --format html
+      ralphtool report add-login --output report.xml
+      ralphtool report --json | jq -r '.stories[] | select(.state == "waiting") | .question.missing'
+    """
+    root = project.find()
+    form = _format(form, output, as_json=as_json)
+    found = runs.find(root, run)
+    if form == "html" and output is None:
+        output = os.path.join(found.folder, "report.html")
+    if output not in (None, "-") and os.path.isdir(output or ""):
+        raise InvalidValue(f"{output} is a folder: name the file to be written")
+    text = _text(root, found, form, _width() if output is None else None)
+    if output is None or output == "-":
+        _show(text, form)
+    else:
+        _write(output, text)
+        click.echo(printable(f"The report of {found.id} is in {_near(output)}"))
+
+
+def _format(form: str | None, output: str | None, *, as_json: bool) -> str:
+    if as_json and form not in (None, "json"):
+        raise UsageError(f"--json and --format {form} exclude each other: give one of them")
+    if output == "":
+        raise UsageError("--output needs the name of a file; - is standard output")
+    if as_json or form:
+        return form or "json"
+    ending = os.path.splitext(output or "")[1].lower()
+    if ending and ending not in _ENDINGS:
+        raise UsageError(f"{ending} is no format of a report: name it .md, .html, .xml or .json, or say --format")
+    return _ENDINGS.get(ending, "markdown")
+
+
+def _width() -> int | None:
+    """That of the terminal, if there is one."""
+    try:
+        return (os.get_terminal_size(sys.stdout.fileno()).columns or None) if sys.stdout.isatty() else None
+    except (OSError, ValueError):  # it is gone, or is no file
+        return None
+
+
+def _text(root: str, run: Run, form: str, width: int | None) -> str:
+    facts = from_record.read(run)
+    facts = msgspec.structs.replace(facts, knowledge=learnt.look_up(root, facts))
+    if form == "json":
+        return quickjson.dumps(_as_dict(facts)) + "\n"
+    if form == "html":
+        return page.written(facts, diffs.diffs(root, facts.attempts))
+    return junit.written(facts) if form == "junit" else markdown.written(facts, width)
+
+
+def _as_dict(facts: Facts) -> dict[str, object]:
+    """The facts, with their sums."""
+    told: dict[str, object] = msgspec.to_builtins(facts)
+    return {**told, "seconds": facts.seconds, "used": msgspec.to_builtins(facts.used)}
+
+
+def _show(text: str, form: str) -> None:
+    if not writes_unicode() and form in ("junit", "html"):
+        text = text.encode("ascii", "xmlcharrefreplace").decode()
+    elif not writes_unicode():
+        text = text.translate(_PLAIN).encode("ascii", "backslashreplace").decode()
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _write(path: str, text: str) -> None:
+    """All of it or nothing: a report may be looked at while it is made anew."""
+    data = text.encode("utf-8", "backslashreplace")
+    folder = files.folder_of(path)
+    if not os.path.isdir(folder):
+        raise InvalidValue(f"there is no folder {folder}: make it first, or name another file")
+    try:
+        files.create(path, data, 0o666)
+    except FileExistsError:
+        files.rewrite(path, lambda old: data)
+
+
+def _near(path: str) -> str:
+    near = os.path.relpath(path)
+    return path if near.startswith("..") else near

@@ -1,0 +1,410 @@
+"""Steering a run from any terminal: questions, answer, guide, pause, resume, stop, retry, skip."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from ralphtool import specs
+from ralphtool.core import locks, project, quickjson
+from ralphtool.errors import ChangeNotFound, InvalidValue, RalphError, StoryNotFound, UsageError, shorten
+from ralphtool.record import overview, questions, runs, steering
+from ralphtool.views.terminal.text import printable, printable_lines
+from ralphtool.workspace import branch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ralphtool.core.locks import Lock
+    from ralphtool.record.questions import Waiting
+    from ralphtool.record.steering import Action
+    from ralphtool.specs import Story
+
+_WIDEST = 100
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
+_CHANGE = click.option("--change", help="Which change is meant, if that is not plain.", **overview.ARGUMENT)
+_NAMED = click.argument("change", **overview.OPTIONAL)
+
+
+# --- what is meant ----------------------------------------------------------------------------------
+
+
+def _refuse_agents(root: str) -> None:
+    """Whoever runs below a run is its agent, whatever its environment says. What it writes itself nobody can refuse."""
+    owners = {lock.owner["pid"] for change in locks.held(root) if (lock := _runner(root, change)) and lock.owner}
+    if os.environ.get("RALPH_TOKEN") or owners & (_ancestors() if owners else set()):
+        raise UsageError(
+            "this is for the people who watch over a run: an agent that is stuck says so with "
+            '`ralphtool agent observe blocker "what is missing"`'
+        )
+
+
+def _ancestors() -> set[int]:
+    import psutil  # which costs more than a short answer
+
+    return {process.pid for process in psutil.Process().parents()}
+
+
+def _runner(root: str, change: str) -> Lock | None:
+    """The lock of the run that works on a change now."""
+    lock = locks.holder(root, change)
+    return lock if lock and lock.owner else None
+
+
+def _meant(root: str, change: str | None) -> str:
+    """The change that is named, else the only one that runs, else the only one there is.
+
+    What runs is told by the locks: an agent may have moved its spec just now.
+    """
+    _refuse_agents(root)
+    if change is None:
+        running = [name for name in locks.held(root) if _runner(root, name)]
+        return running[0] if len(running) == 1 else overview.only(root)
+    project.check_name(change, "a change's name")
+    if not (_runner(root, change) or questions.standing_of(root, change) or change in overview.names(root)):
+        raise ChangeNotFound(f"there is no change {change} here: `ralphtool list` shows the changes")
+    return change
+
+
+class _Story:
+    """What is known of a story here."""
+
+    def __init__(self, id: str, depends_on: Sequence[str], *, done: bool, optional: bool) -> None:
+        self.id = id
+        self.depends_on = depends_on
+        self.done = done
+        self.optional = optional
+
+
+def _story(root: str, change: str, name: str) -> tuple[_Story, Sequence[_Story]]:
+    """The story of that id, or of that id in the history; and all of them."""
+    stories = _stories(root, change)
+    found = next((one for id, one in stories if name in (one.id, id)), None)
+    if found is None:
+        there = ", ".join(one.id for _, one in stories[:20])
+        raise StoryNotFound(f"{change} has no story {shorten(name)}: there are {there or 'none'}")
+    return found, [one for _, one in stories]
+
+
+def _stories(root: str, change: str) -> list[tuple[str, _Story]]:
+    """Every story with its id in the history: as the spec has it, or as the run began with it."""
+    ref = questions.standing_of(root, change).get("spec") or None
+    try:
+        with branch.opened(root, change, ref) as on_branch:
+            spec = on_branch or specs.open(root, change, ref)
+            found = spec.stories(locks.completed_tasks(root, change))
+            return [(specs.prd_id(spec, one.id), _known_story(one)) for one in found]
+    except RalphError:
+        if not _runner(root, change):
+            raise
+    run = runs.of_change(root, change)
+    rows = run.start.get("stories") if run else None
+    ids = [str(one["id"]) for one in rows if isinstance(one, dict) and "id" in one] if isinstance(rows, list) else []
+    return [(project.slug(f"{change}-{id}"), _Story(id, (), done=False, optional=False)) for id in ids]
+
+
+def _known_story(one: Story) -> _Story:
+    return _Story(one.id, one.depends_on, done=one.done, optional=one.optional)
+
+
+def _when(root: str, change: str) -> str:
+    return "" if _runner(root, change) else f"; {change} is not running now, so that holds for its next run"
+
+
+def _text_of(words: Sequence[str]) -> str:
+    text = " ".join(words)
+    return sys.stdin.buffer.read().decode("utf-8", "replace") if text == "-" else text
+
+
+# --- questions --------------------------------------------------------------------------------------
+
+
+@click.command("questions")
+@_CHANGE
+@_JSON
+def questions_command(change: str | None, as_json: bool) -> None:
+    """List what waits for you: the story, what is missing, and how to answer.
+
+    \b
+    Examples:
+      ralphtool questions
+      ralphtool questions --json | jq -r '.questions[].missing'
+    """
+    root = project.find()
+    found = questions.waiting(root, change and _meant(root, change))
+    if as_json:
+        click.echo(quickjson.dumps({"questions": [one.as_dict() for one in found]}))
+        return
+    if not found:
+        click.echo("Nothing waits for you.")
+    for one in found:
+        _show(one)
+
+
+def _show(one: Waiting) -> None:
+    about = f"{one.story}. {one.title}" if one.title else one.story
+    click.echo(f"{click.style(printable(about), bold=True)}  ({printable(one.change)}, {printable(one.asked[:16])})")
+    for line in filter(None, ("" if one.missing in one.why else one.missing, one.why)):
+        click.echo(f"  {_line(line)}")
+    if one.answer:
+        click.echo(click.style(f"  answered, and not taken up yet: {_line(one.answer)}", fg="green"))
+    else:
+        click.echo(f'  ralphtool answer {printable(one.story)} "…"      or write into {printable(one.path)}')
+    click.echo()
+
+
+def _line(text: str) -> str:
+    line = printable(" ".join(text.split()))
+    return line if len(line) <= 10 * _WIDEST else f"{line[: 10 * _WIDEST]}..."
+
+
+def _complete_story(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Stories of the change that is meant, those that wait first."""
+    try:
+        root = project.find()
+        waiting = [one.story for one in questions.waiting(root)]
+        change = context.params.get("change") or overview.only(root)
+        known = [one.id for one in specs.open(root, change).stories()]
+    except (RalphError, OSError):
+        return []  # a shell waits for words, and has no place for an error
+    return [id for id in dict.fromkeys([*waiting, *known]) if id.startswith(incomplete)]
+
+
+_STORY = click.argument("story", shell_complete=_complete_story)
+
+
+@click.command()
+@_STORY
+@click.argument("text", nargs=-1)
+@_CHANGE
+def answer(story: str, text: Sequence[str], change: str | None) -> None:
+    """Answer the question of a story. It is taken up with fresh attempts, by a run that goes on or by the next one.
+
+    Without TEXT your editor opens; `-` reads standard input.
+
+    \b
+    Examples:
+      ralphtool questions
+      ralphtool answer 4 "The key is in the vault; use the fake gateway in tests/fake_pay.py"
+      ralphtool answer 4 - < answer.txt
+    """
+    root = project.find()
+    _refuse_agents(root)
+    asked = _asked(root, story, change)
+    told = _text_of(text) if text else _edited(asked)
+    questions.reply(root, asked, told)
+    click.echo(f"story {printable(asked.story)} goes on with your answer{_when(root, asked.change)}")
+    if not _runner(root, asked.change):
+        click.echo(f"  {_run_again(root, asked.change)}")
+
+
+def _run_again(root: str, change: str) -> str:
+    """The command that runs a change: one whose file is not found by looking has to be named."""
+    ref = str(questions.standing_of(root, change).get("spec") or "")
+    file = ref.partition(":")[2]
+    return f"ralphtool run {change}" + (
+        f" --spec {shlex.quote(file)}" if file and change not in overview.names(root) else ""
+    )
+
+
+def _asked(root: str, story: str, change: str | None) -> Waiting:
+    waiting = questions.waiting(root, change and _meant(root, change))
+    found = [one for one in waiting if story in (one.story, one.prd_id)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(one.change for one in found)
+        raise UsageError(f"story {shorten(story)} asks in several changes: say which with --change ({names})")
+    there = ", ".join(one.story for one in waiting)
+    rest = f"these do: {there}" if there else "nothing waits for you"
+    raise InvalidValue(f'story {shorten(story)} asks nothing; {rest}. To tell it something: ralphtool guide STORY "…"')
+
+
+def _edited(asked: Waiting) -> str:
+    if not sys.stdin.isatty():
+        raise UsageError(f'say the answer as well: ralphtool answer {asked.story} "…"')
+    mark = "\n\n--- Your answer goes above this line. The question was: ---\n\n"
+    edited = click.edit(mark + printable_lines(asked.text))
+    return (edited or "").partition(mark.strip())[0]
+
+
+# --- guide ------------------------------------------------------------------------------------------
+
+
+@click.command()
+@click.argument("words", nargs=-1, metavar="[STORY] [TEXT]")
+@click.option("--clear", is_flag=True, help="Take back what was told so far: for STORY, or all of it.")
+@_CHANGE
+@_JSON
+def guide(words: Sequence[str], clear: bool, change: str | None, as_json: bool) -> None:
+    """Tell the agent something: it is in every prompt from the next one on, until the story (or the change) is done.
+
+    Without STORY it is for all stories; without anything, what holds now is shown.
+
+    \b
+    Examples:
+      ralphtool guide "Prices are in cents everywhere, never in floats"
+      ralphtool guide 3 "Use the v2 API: v1 is switched off next month"
+      ralphtool guide 3 --clear
+      ralphtool guide
+    """
+    root = project.find()
+    change = _meant(root, change)
+    if not words and not clear:
+        _show_told(root, change, as_json=as_json)
+        return
+    story, text = _story_and_text(words, clear=clear)
+    id = _story(root, change, story)[0].id if story is not None else None
+    if not clear:
+        _check_room(root, change, id, text)
+    steering.say(root, change, "forget" if clear else "guide", id, text)
+    about = f"story {printable(id)}" if id else "all stories"
+    click.echo(
+        f"{'taken back' if clear else 'told'} for {about} of {change}, from the next prompt on{_when(root, change)}"
+    )
+
+
+def _story_and_text(words: Sequence[str], *, clear: bool) -> tuple[str | None, str]:
+    if clear:
+        if len(words) > 1:
+            raise UsageError("--clear takes a STORY at most: what was told for it is taken back")
+        return (words[0] if words else None), ""
+    if len(words) > 2:
+        raise UsageError('put the text in quotes: ralphtool guide STORY "what the agent should know"')
+    text = _text_of(words[-1:])
+    return (words[0] if len(words) == 2 else None), questions.checked(text)
+
+
+def _check_room(root: str, change: str, story: str | None, text: str) -> None:
+    if story is None and text in {one.id for _, one in _stories(root, change)}:
+        raise UsageError(f'say what story {text} should know as well: ralphtool guide {text} "…"')
+    if sum(one == story for one, _ in steering.told(root, change)) >= steering.MOST_TOLD:
+        about = f"story {story}" if story else "all stories"
+        command = f"ralphtool guide {story} --clear" if story else "ralphtool guide --clear"
+        raise InvalidValue(
+            f"{steering.MOST_TOLD} things are told for {about} already: take them back first ({command})"
+        )
+
+
+def _show_told(root: str, change: str, *, as_json: bool) -> None:
+    told = steering.told(root, change)
+    if as_json:
+        click.echo(quickjson.dumps({"guidance": [{"story": story, "text": text} for story, text in told]}))
+        return
+    if not told:
+        click.echo(f'Nothing is told to the agents of {change} yet: ralphtool guide "…"')
+    for story, text in told:
+        click.echo(f"{printable(f'story {story}' if story else 'all stories')}: {_line(text)}")
+
+
+# --- pause, resume, stop ----------------------------------------------------------------------------
+
+
+@click.command()
+@_NAMED
+def pause(change: str | None) -> None:
+    """Let a run begin nothing new until it is resumed. The iteration that is going on is finished first.
+
+    \b
+    Examples:
+      ralphtool pause
+      ralphtool pause add-login
+    """
+    root = project.find()
+    change = _meant(root, change)
+    steering.say(root, change, "pause")
+    click.echo(f"{change} begins nothing new until `ralphtool resume {change}`{_when(root, change)}")
+
+
+@click.command()
+@_NAMED
+def resume(change: str | None) -> None:
+    """Let a paused run go on.
+
+    \b
+    Example:
+      ralphtool resume
+    """
+    root = project.find()
+    change = _meant(root, change)
+    if not steering.is_paused(root, change):
+        click.echo(f"{change} is not paused: nothing to do")
+        return
+    steering.say(root, change, "resume")
+    click.echo(f"{change} goes on{'' if _runner(root, change) else f', as soon as you run it: ralphtool run {change}'}")
+
+
+@click.command()
+@_NAMED
+@click.option("--after", is_flag=True, help="After the iteration that is going on, and not at once.")
+def stop(change: str | None, after: bool) -> None:
+    """Stop a run, as Ctrl-C in its terminal would: running it again goes on where it was.
+
+    \b
+    Examples:
+      ralphtool stop
+      ralphtool stop add-login --after
+    """
+    root = project.find()
+    change = _meant(root, change)
+    running = _runner(root, change)
+    if running is None:
+        raise InvalidValue(f"{change} is not running: there is nothing to stop (`ralphtool runs` shows the runs)")
+    steering.say(root, change, "stop-after" if after else "stop", run=running.session_id)
+    when = "after the iteration that is going on" if after else "now: its agent is ended within 10 seconds"
+    click.echo(f"{change} stops {when}")
+
+
+# --- retry, skip ------------------------------------------------------------------------------------
+
+
+@click.command()
+@_STORY
+@click.argument("text", nargs=-1)
+@_CHANGE
+def retry(story: str, text: Sequence[str], change: str | None) -> None:
+    """Give a story fresh attempts: one that failed, was skipped, or waits for you. TEXT is told to the agent.
+
+    \b
+    Examples:
+      ralphtool retry 3
+      ralphtool retry 3 "The test server is up again"
+    """
+    _decide("retry", story, _text_of(text), change, lambda one, rest: f"story {one.id} gets fresh attempts")
+
+
+@click.command()
+@_STORY
+@click.option("--why", default="", help="Why, for the record.")
+@_CHANGE
+def skip(story: str, why: str, change: str | None) -> None:
+    """Leave a story out. If an agent works on it, that one is ended; `ralphtool retry` takes the story up again.
+
+    \b
+    Examples:
+      ralphtool skip 5
+      ralphtool skip 5 --why "not before the new design"
+    """
+    _decide("skip", story, why, change, _skipped)
+
+
+def _skipped(story: _Story, stories: Sequence[_Story]) -> str:
+    waiting = [one.id for one in stories if story.id in one.depends_on]
+    so = f"; so these wait: {', '.join(waiting)}" if waiting else ""
+    return f"story {story.id} is left out{so}"
+
+
+def _decide(
+    action: Action, story: str, text: str, change: str | None, told: Callable[[_Story, Sequence[_Story]], str]
+) -> None:
+    root = project.find()
+    change = _meant(root, change)
+    found, stories = _story(root, change, story)
+    if found.done:
+        raise InvalidValue(f"story {found.id} of {change} is done: there is nothing to {action}")
+    steering.say(root, change, action, found.id, text)
+    click.echo(f"{printable(told(found, stories))}{_when(root, change)}")

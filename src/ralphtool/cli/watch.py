@@ -1,0 +1,299 @@
+"""`ralphtool runs` and `ralphtool watch`: which runs there are, and looking on while one goes on, or afterwards."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ralphtool.core import project, quickjson
+from ralphtool.errors import InvalidValue, RalphError, from_os_error
+from ralphtool.record import runs as records
+from ralphtool.views.terminal.text import printable, writes_unicode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from click.shell_completion import CompletionItem
+
+    from ralphtool.record.runs import Run
+
+_NEWEST = 20
+_HEARTBEAT = 1.0  # seconds between two looks whether a run is still alive
+_COLOURS = {"running": "cyan", "paused": "yellow", "done": "green", "died": "red"}
+_GAP = 2
+_SHORT_NAME = 26  # a run's name is cut to that before other columns go
+_SPEED = 60.0
+_FASTEST = 1e6
+
+
+class RunDied(RalphError):
+    """A run is over that never told its end."""
+
+    code = "RUN_DIED"
+
+
+def _completed(complete: Callable[[str], Sequence[str]]) -> Callable[..., list[CompletionItem]]:
+    def items(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        try:
+            found = complete(project.find())
+        except (RalphError, OSError):
+            return []  # a shell waits for words, and has no place for an error
+        return [CompletionItem(name) for name in found if name.startswith(incomplete)]
+
+    return items
+
+
+def _changes(root: str) -> list[str]:
+    return sorted({records.change_of(id) for id in records.ids(root)})
+
+
+# --- runs -------------------------------------------------------------------------------------------
+
+
+@click.command("runs")
+@click.option("--last", type=click.IntRange(min=1), default=_NEWEST, metavar="N", help="How many. [default: 20]")
+@click.option("--change", metavar="CHANGE", shell_complete=_completed(_changes), help="Only those of a change.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
+def runs(last: int, change: str | None, as_json: bool) -> None:
+    """List the runs, the newest first, and how each ended.
+
+    \b
+    Examples:
+      ralphtool runs
+      ralphtool runs --change add-login --last 3
+      ralphtool runs --json | jq -r '.runs[] | select(.state == "died") | .id'
+    """
+    found = _found(project.find(), change, last)
+    if as_json:
+        click.echo(quickjson.dumps({"runs": [_as_dict(run) for run in found]}))
+    elif found:
+        _show(found)
+    else:
+        about = f"of {printable(change)} " if change else ""
+        click.echo(f"There are no runs {about}here yet: `ralphtool run` begins one.")
+
+
+def _found(root: str, change: str | None, last: int) -> list[Run]:
+    found: list[Run] = []
+    for id in records.ids(root):
+        if len(found) == last:
+            break
+        if change is not None and records.change_of(id) != change[: len(records.change_of(id))]:
+            continue
+        run = _readable(root, id)
+        if run is not None and change in (None, run.change):
+            found.append(run)
+    return found
+
+
+def _readable(root: str, id: str) -> Run | None:
+    try:
+        return records.read(root, id)
+    except (OSError, RalphError) as error:
+        told = from_os_error(error) if isinstance(error, OSError) else error
+        click.echo(f"Warning: {printable(str(told))}", err=True)
+        return None
+
+
+def _as_dict(run: Run) -> dict[str, Any]:
+    names = ("id", "change", "agent", "branch", "state", "reason", "began", "ended")
+    told = {name: getattr(run, name) for name in names}
+    counts = {"stories_done": run.stories_done, "stories_total": run.stories_total}
+    return {**told, "seconds": records.seconds(run), **counts, "spent": run.spent, "path": run.path}
+
+
+def _show(found: Sequence[Run]) -> None:
+    table = [("RUN", "CHANGE", "WHEN", "TIME", "STATE", "STORIES", "COST"), *map(_row, found)]
+    columns, widths = _fitted([column for column in zip(*table, strict=True) if any(column[1:])], _width())
+    for number, row in enumerate(zip(*columns, strict=True)):
+        cells = [_cut(cell, size).ljust(size) for cell, size in zip(row, widths, strict=True)]
+        click.echo(_styled("  ".join(cells).rstrip(), found[number - 1].state if number else None))
+
+
+def _fitted(columns: list[tuple[str, ...]], width: int) -> tuple[list[tuple[str, ...]], list[int]]:
+    """The columns that there is room for, and the width of each. What stands in a run's name too goes first."""
+
+    def sizes() -> list[int]:
+        return [max(map(len, column)) + _GAP for column in columns]
+
+    for least in ("CHANGE", "COST", "WHEN", "TIME", "STORIES"):
+        name, *others = sizes()
+        if (name if least == "CHANGE" else min(name, _SHORT_NAME)) + sum(others) - _GAP > width:
+            columns = [column for column in columns if column[0] != least]
+    name, *others = (size - _GAP for size in sizes())
+    room = width - sum(others) - _GAP * len(others)
+    return columns, [max(4, min(name, room)), *others]
+
+
+def _width() -> int:
+    """How wide a line may be; without a terminal, as wide as it is."""
+    if not sys.stdout.isatty():
+        return 10_000
+    return os.get_terminal_size(sys.stdout.fileno()).columns or 80
+
+
+def _cut(name: str, width: int) -> str:
+    """The end of a name tells runs apart, so the middle goes."""
+    if len(name) <= width:
+        return name
+    gap = "…" if writes_unicode() else "."
+    kept = width - len(gap)
+    return name[: kept - kept // 2] + gap + name[len(name) - kept // 2 :]
+
+
+def _styled(line: str, state: str | None) -> str:
+    if state is None:
+        return click.style(line, dim=True)
+    colour = _COLOURS.get(state)
+    return line.replace(f"  {state}", f"  {click.style(state, fg=colour)}", 1) if colour else line
+
+
+def _row(run: Run) -> tuple[str, ...]:
+    cost = run.spent.get("cost")
+    is_known = isinstance(cost, int | float) and 0.005 <= cost < 1e9
+    stories = f"{run.stories_done}/{run.stories_total}" if run.stories_total else ""
+    took = _duration(records.seconds(run))
+    cells = (run.id, run.change, _when(run.began or run.last), took, run.state, stories)
+    return (*map(_writable, cells), f"${cost:.2f}" if is_known else "")
+
+
+def _writable(text: str) -> str:
+    shown = printable(text)
+    return shown if writes_unicode() else shown.encode("ascii", "backslashreplace").decode()
+
+
+def _when(moment: str) -> str:
+    """By the clock on the wall, to the minute."""
+    from datetime import datetime
+
+    try:
+        return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M")
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    minutes = int(seconds) // 60
+    if not minutes:
+        return f"{int(seconds)}s"
+    return f"{minutes // 60}h{minutes % 60:02}m" if minutes >= 60 else f"{minutes}m{int(seconds) % 60:02}s"
+
+
+# --- watch ------------------------------------------------------------------------------------------
+
+
+def _checked_speed(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not 0 <= value <= _FASTEST:  # which no NaN is either
+        raise click.BadParameter(f"{value:g} is not between 0 and {_FASTEST:,.0f}")
+    return value
+
+
+@click.command()
+@click.argument("run", required=False, metavar="[RUN]", shell_complete=_completed(records.ids))
+@click.option("--replay", is_flag=True, help="Play it from its beginning.")
+@click.option(
+    "--speed",
+    type=float,
+    callback=_checked_speed,
+    metavar="N",
+    help="Play it N times as quick as it was; 0 is as quick as can be. Pauses are cut to 2 seconds. [default: 60]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print every event as one JSON object a line, for programs.")
+def watch(run: str | None, replay: bool, speed: float | None, as_json: bool) -> int:
+    """Watch a run, while it goes on or afterwards.
+
+    Without RUN, the one that goes on now, else the newest. RUN is an id of `ralphtool runs`, its beginning or its end,
+    or the name of a change. Ctrl-C ends the watching; the run goes on.
+
+    \b
+    Examples:
+      ralphtool watch
+      ralphtool watch add-login
+      ralphtool watch 4f2a --replay --speed 300
+      ralphtool watch --json | jq -r 'select(.type == "verdict") | .summary'
+    """
+    found = _chosen(project.find(), run)
+    replay = replay or speed is not None
+    try:
+        _look(found, (_SPEED if speed is None else speed) if replay else None, as_json=as_json)
+    except KeyboardInterrupt:
+        if found.end is None and records.is_alive(found):
+            click.echo("The run goes on: `ralphtool watch` shows it again, `ralphtool stop` stops it.", err=True)
+        return 130
+    return 0
+
+
+def _chosen(root: str, name: str | None) -> Run:
+    """The run that is meant."""
+    if name is not None:
+        return records.find(root, name)
+    going = [run for run in _found(root, None, _NEWEST) if run.state in ("running", "paused")]
+    if not going:
+        return records.find(root, None)
+    if len(going) > 1:
+        others = ", ".join(printable(run.id) for run in going[1:])
+        click.echo(f"Watching {printable(going[0].id)}; these go on too: {others}", err=True)
+    return going[0]
+
+
+class _WhileAlive:
+    """Set when the run is no more, whether it told its end or not."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._looked = 0.0
+        self.is_dead = run.end is not None
+
+    def is_set(self) -> bool:
+        if not self.is_dead and time.monotonic() - self._looked > _HEARTBEAT:
+            self._looked = time.monotonic()
+            self.is_dead = not records.is_alive(self._run)
+        return self.is_dead
+
+    def wait(self, timeout: float) -> None:
+        time.sleep(timeout)
+
+
+def _look(run: Run, speed: float | None, *, as_json: bool) -> None:
+    from ralphtool.views.terminal import live
+
+    stop = _WhileAlive(run)
+    if as_json:
+        live.as_json(run.path, stop, speed)
+    elif speed is not None:
+        live.live(run.path, stop, live.Look(speed=speed))
+    elif run.state == "died":
+        live.still(run.path, run.last, stop)
+    elif run.end is None:
+        live.live(run.path, stop, live.JOINING)
+    else:
+        click.echo(click.style(f"{_writable(run.id)}, begun {_when(run.began) or 'some day'}", dim=True))
+    _tell_end(run, as_json=as_json)
+
+
+def _tell_end(before: Run, *, as_json: bool) -> None:
+    """How it ended, if it did: it may have gone on after we first looked."""
+    from ralphtool.views.terminal import summary
+
+    if sys.stdout is None:
+        return
+    try:
+        run = records.read(before.root, before.id) if before.end is None else before
+    except InvalidValue:
+        raise InvalidValue(f"the record of {before.id} was taken away: nothing more is known of that run") from None
+    if run.end is None and not records.is_alive(run):
+        when = f" (last heard of at {_when(run.last)})" if run.last else ""
+        raise RunDied(
+            f"{run.id} died{when}: its process is gone, and it never told its end; "
+            f"`{f'ralphtool run {run.change}'.rstrip()}` goes on where it was"
+        )
+    if run.end is not None and not as_json:
+        summary.show(run.end, run.change)

@@ -1,0 +1,140 @@
+"""Settings from `.ralph/config.toml`. What is not said there has a default.
+
+The agent's hot path needs two lists of commands from it and can't pay for a TOML parser, so those are
+read by a small reader that knows the plain cases and leaves everything else to `tomllib`.
+"""
+
+import os
+
+from ralphtool.core import files
+from ralphtool.errors import InvalidValue
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def path_of(project: str) -> str:
+    return os.path.join(project, ".ralph", "config.toml")
+
+
+def _text(project: str) -> str | None:
+    path = path_of(project)
+    try:
+        return files.read(path).decode("utf-8").removeprefix("\ufeff")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except UnicodeDecodeError as error:
+        raise InvalidValue(f"{path}: byte {error.start} is not UTF-8: save the file as UTF-8") from None
+    except OSError as error:
+        raise InvalidValue(f"{path} can't be read ({error.strerror}): mend that") from None
+
+
+def _table(project: str, name: str) -> "dict[str, Any]":
+    text = _text(project)
+    return {} if text is None else _parsed(text, project, name)
+
+
+def _parsed(text: str, project: str, name: str) -> "dict[str, Any]":
+    import tomllib
+
+    try:
+        table = tomllib.loads(text).get(name, {})
+    except (ValueError, RecursionError) as error:  # also of a number that is too long, or of deep nesting
+        raise InvalidValue(f"{path_of(project)}: {error}: mend that line") from None
+    if not isinstance(table, dict):
+        raise InvalidValue(f"{path_of(project)}: {name} must be a table: write [{name}]")
+    return table
+
+
+def spec(project: str) -> str | None:
+    """`[run] spec`: the format or the file that `--spec` would name."""
+    value = _table(project, "run").get("spec")
+    if value is not None and not isinstance(value, str):
+        raise InvalidValue(f'{path_of(project)}: run.spec must be a text, as in spec = "docs/plan.md"')
+    return value
+
+
+def verify(project: str) -> dict[str, list[str]]:
+    """`[verify] checks` and `tests`, as far as they are set."""
+    text = _text(project)
+    if text is None or "verify" not in text:
+        return {}
+    table = _plain_verify(text)
+    if table is None:
+        table = _parsed(text, project, "verify")
+    return _command_lists(table, project)
+
+
+def _command_lists(table: "dict[str, Any]", project: str) -> dict[str, list[str]]:
+    for key in ("checks", "tests"):
+        value = table.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(command, str) for command in value):
+            raise InvalidValue(
+                f'{path_of(project)}: verify.{key} must be a list of texts, as in {key} = ["make {key}"]'
+            )
+    return {key: table[key] for key in ("checks", "tests") if key in table}
+
+
+# --- the small reader -------------------------------------------------------------------------------
+
+
+def _plain_verify(text: str) -> "dict[str, Any] | None":
+    """The `[verify]` table, if the file is as plain as most are; None if a real parser is needed."""
+    if '"""' in text or "'''" in text:  # without these, a line that begins with '#' is always a comment
+        return None
+    lines = [line.strip() for line in text.split("\n") if not line.lstrip().startswith("#")]
+    if "[verify]" not in lines or "\n".join(lines).count("verify") != 1:
+        return None
+    body = lines[lines.index("[verify]") + 1 :]
+    table: dict[str, Any] = {}
+    while body and not body[0].startswith("["):
+        key, equals, value = body[0].partition("=")
+        if body[0]:
+            name = key.strip()
+            found = _plain_value(value.strip(), body) if equals and name.isidentifier() and name not in table else None
+            if found is None:
+                return None
+            table[name] = found[0]
+        del body[0]
+    return table
+
+
+def _plain_value(text: str, body: list[str]) -> "tuple[list[str] | None] | None":
+    """A list of quoted texts, over as many lines as it takes; what is no list is passed over."""
+    if not text.startswith("["):
+        return (None,) if _is_plain(text) else None
+    while (found := _quoted(text)) is None and len(body) > 1:
+        del body[0]
+        text += "\n" + body[0]
+    return None if found is None else (found,)
+
+
+def _is_plain(text: str) -> bool:
+    """A number, true or false, or a quoted text without anything special in it."""
+    if text[:1] in ("'", '"'):
+        return text.count(text[0]) == 2 and text.endswith(text[0]) and "\\" not in text and text.isprintable()
+    return text.isascii() and (text.isdigit() or text in ("true", "false"))
+
+
+def _quoted(text: str) -> list[str] | None:
+    """The texts of `["a", 'b']`; None if the list is not closed yet, or has anything else in it."""
+    texts: list[str] = []
+    index, wants_comma = 1, False
+    while index < len(text):
+        mark = text[index]
+        if mark in "\"'" and not wants_comma:
+            end = text.find(mark, index + 1)
+            if end < 0 or "\\" in text[index:end] or not text[index:end].isprintable():
+                return None
+            texts.append(text[index + 1 : end])
+            index, wants_comma = end, True
+        elif mark == "," and wants_comma:
+            wants_comma = False
+        elif mark == "]":
+            rest = text[index + 1 :].strip()
+            return texts if not rest or rest.startswith("#") else None
+        elif mark not in " \t\n":
+            return None
+        index += 1
+    return None

@@ -1,0 +1,29 @@
+"""The last resort: what to do with an error that nobody expected. A log that can be pasted into a report."""
+
+import os
+import platform
+import traceback
+
+from ralphtool import __version__
+from ralphtool.core import files
+
+
+def report(error: BaseException, arguments: list[str]) -> str:
+    """Writes the log; tells the user where it is."""
+    text = "\n".join(
+        [
+            f"ralphtool {__version__}, Python {platform.python_version()}, {platform.platform()}",
+            # What the arguments say may be private; how many there were helps already.
+            f"command: ralphtool {' '.join(arguments[:2])} ({len(arguments)} arguments)",
+            "",
+            "".join(traceback.format_exception(error)),
+        ]
+    )
+    what = f"{type(error).__name__} in ralphtool itself; this is a bug of ours, and your files are as they were"
+    try:
+        path = files.private_path("ralph", "logs", f"bug-{os.getpid()}.log")
+        files.make_private_folders(path)
+        files.replace(path, text.encode("utf-8", "backslashreplace"))
+    except Exception as second:
+        return f"{what}: please report it ({error}; no log could be written: {second})"
+    return f"{what}: please report it with {path}"

@@ -1,0 +1,320 @@
+"""How a session begins and ends, and with it the lock of its change.
+
+Whoever needs several things takes the project's locks first, then the session, then the spec: one order,
+so that nobody waits in a circle.
+"""
+
+import errno
+import os
+
+from ralphtool.core import files, learnings_file, locks, session
+from ralphtool.core.session import Held
+from ralphtool.errors import ChangeLocked, CorruptState, SessionExists, UnsafePath
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
+    from ralphtool.core.locks import Lock
+    from ralphtool.core.session import State
+
+    Result = TypeVar("Result")
+
+
+_PATIENCE = 1000  # so often are folders made again that somebody takes away
+
+
+class Locks:
+    """All transitions of a project's locks happen while this is held: of many beginners exactly one wins."""
+
+    def __init__(self, root: str) -> None:
+        self._folders = [os.path.join(root, ".ralph"), locks.locks_dir(root)]
+        # The file that we lock is one that has a use of its own: it keeps the locks out of commits.
+        self._guard = files.Locked(os.path.join(locks.locks_dir(root), ".gitignore"), ours=True, make=True)
+        self.made: list[str] = []
+
+    def __enter__(self) -> "Locks":
+        for _ in range(_PATIENCE):
+            if self._entered():
+                return self
+        raise FileNotFoundError(errno.ENOENT, "it can't be made, or is taken away again and again", self._folders[-1])
+
+    def _entered(self) -> bool:
+        """Takes the lock; not if whoever made the folders failed, and has just taken them away again."""
+        with files.Undo() as undo:
+            self.made = []
+            try:
+                for folder in self._folders:
+                    self.made += files.own_dir(folder)
+                    undo.made(self.made[-1:])
+                self._guard.__enter__()
+            except FileNotFoundError:
+                return False
+            if not os.fstat(self._guard.fd).st_size:
+                self._fill()
+        return True
+
+    def _fill(self) -> None:
+        self.made.append(self._guard.path)
+        try:
+            with files.Undo() as undo:
+                undo.made(self.made)
+                os.write(self._guard.fd, b"*\n")
+        except OSError:
+            self._guard.__exit__(None, None, None)
+            raise
+
+    def __exit__(self, *exception: "Any") -> None:
+        self._guard.__exit__(*exception)
+
+
+class _Estate:
+    """What abandoned sessions left, locked until it has been handed over: nothing recorded meanwhile is lost."""
+
+    def __init__(self, root: str, lock: "Lock | None") -> None:
+        self.root = root
+        self.wanted = lock.estate if lock else []
+        self.items: list[tuple[str, State]] = []
+        self._held: list[files.Locked] = []
+
+    def __enter__(self) -> "_Estate":
+        try:
+            # One file can be named twice, for two sessions of the same id: it is locked once.
+            for path in dict.fromkeys(path for path, _ in self.wanted):
+                self._take(path, [made for other, made in self.wanted if other == path])
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _take(self, path: str, moments: list[str]) -> None:
+        held = files.Locked(path, ours=True)
+        try:
+            locks.check_private(path, self.root)
+            held.__enter__()
+        except FileNotFoundError:
+            return
+        self._held.append(held)
+        state = session.parse(held.read(), path)
+        if state["created_at"] in moments:
+            self.items.append((path, state))
+
+    def __exit__(self, *exception: "Any") -> None:
+        for held in self._held:
+            held.__exit__(None, None, None)
+
+
+def begin(
+    root: str, session_id: str, change: str, spec: str | None = None, owner: "dict[str, Any] | None" = None
+) -> "State":
+    """Takes the change and makes the session; what an abandoned session had buffered comes along.
+
+    The learnings file is made here too: it has to be there before the first story.
+    """
+    path = session.path_of(session_id)
+    learnings_file.exists(learnings_file.path_of(change))
+    if free(root, change) is None:
+        _refuse_second_use(path, session_id)
+    # The undoing happens inside of the lock: only its holder may take the locked file away.
+    with Locks(root) as held, files.Undo() as undo:
+        undo.made(held.made)
+        with _Estate(root, free(root, change)) as estate:
+            return _Beginning(root, session.fresh(session_id, change), estate, undo).run(spec, owner)
+
+
+def free(root: str, change: str) -> "Lock | None":
+    """The abandoned lock that is there, if any; ChangeLocked for one that is held."""
+    lock = locks.read_lock(root, change)
+    if lock is not None and not lock.abandoned:
+        way = "`ralphtool watch` shows it, `ralphtool stop` ends it" if lock.owner else "wait for its flush"
+        raise ChangeLocked(
+            f"{change} is held by {lock.describe()}: {way}, or if it is dead, `ralphtool unlock {change}`"
+        )
+    return lock
+
+
+def _refuse_second_use(path: str, session_id: str) -> None:
+    try:
+        session.parse(files.read_ours(path), path)
+    except FileNotFoundError:
+        return
+    raise _exists(session_id)
+
+
+def _exists(session_id: str) -> SessionExists:
+    return SessionExists(
+        f"session {session_id} exists already: end it with `ralphtool agent session flush`, or take another id"
+    )
+
+
+class _Beginning:
+    """The steps of taking a change. Until the session's file is in place, a step that fails undoes them all."""
+
+    def __init__(self, root: str, state: "State", estate: _Estate, undo: files.Undo) -> None:
+        self.root = root
+        self.state = state
+        self.estate = estate
+        self.undo = undo
+        self.session_id: str = state["session_id"]
+        self.path = session.path_of(self.session_id)
+        self.again = any(self.path == left for left, _ in estate.items)
+
+    def run(self, spec: str | None, owner: "dict[str, Any] | None") -> "State":
+        if not self.again:
+            _refuse_second_use(self.path, self.session_id)
+        aside = self._prepare_session()
+        self._note_home()
+        self.undo.made(learnings_file.ensure(self.state["change_name"]))
+        # The lock first: killed before the session's file is there, it counts as abandoned, and names the estate.
+        self._write_lock(spec, owner)
+        self._put_session(aside)
+        self.undo.forget()
+        self._remove_estate()
+        return self.state
+
+    def _prepare_session(self) -> str:
+        for _, legacy in self.estate.items:
+            session.inherit(self.state, legacy)
+        self.undo.made(files.make_private_folders(self.path))
+        aside = files.prepare(self.path, session.encode(self.state))
+        self.undo.made([aside])
+        return aside
+
+    def _put_session(self, aside: str) -> None:
+        if self.again:
+            self._restore_on_failure(self.path)
+        try:
+            files.put(aside, self.path, over=self.again)
+        except FileExistsError:
+            raise _exists(self.session_id) from None
+        if not self.again:
+            self.undo.made([self.path])
+        files.settle(aside, self.path)
+
+    def _note_home(self) -> None:
+        path = locks.note_path(self.state)
+        self.undo.made([*files.make_private_folders(path), path])
+        files.replace(path, os.fsencode(self.root))
+
+    def _write_lock(self, spec: str | None, owner: "dict[str, Any] | None") -> None:
+        path = locks.lock_path(self.root, self.state["change_name"])
+        self._write(path, session.encode(self._lock(spec, owner)))
+
+    def _write(self, path: str, data: bytes) -> None:
+        self._restore_on_failure(path)
+        files.replace(path, data)
+
+    def _restore_on_failure(self, path: str) -> None:
+        try:
+            before = files.read_ours(path)
+        except FileNotFoundError:
+            self.undo.made([path])
+        else:
+            self.undo.step(lambda: files.replace(path, before))
+
+    def _lock(self, spec: str | None, owner: "dict[str, Any] | None") -> "dict[str, Any]":
+        return {
+            "session_id": self.session_id,
+            "change_name": self.state["change_name"],
+            "acquired_at": self.state["created_at"],
+            "session_file": self.path,
+            "spec": spec,
+            "owner": owner,
+            "unlocked": False,
+            "inherits": [[left, legacy["created_at"]] for left, legacy in self.estate.items],
+        }
+
+    def _remove_estate(self) -> None:
+        for left, legacy in self.estate.items:
+            # Beside the old session, which may lie under another temporary directory.
+            name = os.path.basename(locks.note_path(legacy))
+            note = os.path.join(os.path.dirname(os.path.dirname(left)), "projects", name)
+            try:
+                files.remove(note)
+                if left != self.path:
+                    files.remove(left)
+            except OSError:
+                pass  # all that it holds has been taken over, and the lock names it: it does no harm
+
+
+def end(session_id: str, root: str, write: "Callable[[State], Result]") -> "list[Result]":
+    """Writes out what the session buffered, gives the change free, and removes the session, in that order.
+
+    What is written is no longer buffered, so an interrupted end has nothing to write again. Emptying the buffers
+    replaces the file that we hold; whoever records something then is written out by the next round.
+    """
+    if not os.path.isdir(locks.locks_dir(root)):  # somebody has removed it: there is no lock to give back
+        return _rounds(session_id, root, write)
+    with Locks(root):
+        return _rounds(session_id, root, write)
+
+
+def drain(session_id: str, write: "Callable[[State], object]") -> None:
+    """Writes out what the session buffered; the session goes on."""
+    while True:
+        with Held(session_id) as held:
+            if not any(held.state[name] for name in session.NOTES):
+                return
+            write(held.state)
+            held.state.update({name: [] for name in session.NOTES})
+            held.save()
+
+
+def _rounds(session_id: str, root: str, write: "Callable[[State], Result]") -> "list[Result]":
+    results: list[Result] = []
+    while not _ended(session_id, root, write, results):
+        pass
+    return results
+
+
+def _ended(session_id: str, root: str, write: "Callable[[State], Result]", results: "list[Result]") -> bool:
+    with Held(session_id) as held:
+        if any(held.state[name] for name in session.NOTES):
+            results.append(write(held.state))
+            held.state.update({name: [] for name in session.NOTES})
+            held.save()
+            return False
+        change = held.state["change_name"]
+        lock = locks.read_lock(root, change)
+        if lock is not None and lock.belongs_to(held.state):
+            files.remove(locks.lock_path(root, change))
+        files.remove(locks.note_path(held.state))
+        held.remove()
+        return True
+
+
+def unlock(root: str, change: str, *, force: bool = False) -> str | None:
+    """The human's way: the change is free, and the holder's buffers wait for the next session. Tells what was done."""
+    path = locks.lock_path(root, change)
+    if not os.path.lexists(path):
+        return None
+    with Locks(root):
+        try:
+            lock = locks.read_lock(root, change)
+            return _give_up(path, lock, force) if lock else None
+        except (CorruptState, UnsafePath):
+            return f"the lock could not be trusted, and is now {_put_aside(path)}"
+
+
+def _put_aside(path: str) -> str:
+    count = 0
+    while os.path.lexists(place := f"{path}.damaged{f'-{count}' if count else ''}"):
+        count += 1
+    os.replace(path, place)
+    return place
+
+
+def _give_up(path: str, lock: "Lock", force: bool) -> str:
+    if lock.owner and not lock.abandoned and not force:
+        raise ChangeLocked(
+            f"{lock.fields['change_name']} is held by {lock.describe()}, which is at work: stop that process, "
+            "or repeat with --force"
+        )
+    if lock.fields["unlocked"]:
+        return f"it is free already: what {lock.describe()} recorded waits for the next session"
+    if lock.has_session or any(os.path.lexists(left) for left, _ in lock.estate):
+        files.replace(path, session.encode(lock.fields | {"unlocked": True}))
+    else:
+        files.remove(path)
+    return f"{lock.describe()} holds it no longer"

@@ -1,0 +1,252 @@
+"""Who holds a change: what a lock file says, whether it still counts, and where a session is at home.
+
+The lock lies in the project and outlives the command that took it. `lifecycle` writes it.
+"""
+
+import os
+import stat
+
+from ralphtool.core import files, project, quickjson, session
+from ralphtool.errors import CorruptState, RalphError, SessionNotFound, UnsafePath
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ralphtool.core.session import State
+
+
+def start_time_of(pid: int) -> str | None:
+    """When a process began, in words that no other process can have; None when it is gone or a zombie."""
+    try:
+        line = files.read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+        boot = files.read("/proc/sys/kernel/random/boot_id").decode().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return _start_time_without_proc(pid)
+    return None if line[0] in (b"Z", b"X") else f"{boot}/{line[19].decode()}"
+
+
+def _start_time_without_proc(pid: int) -> str | None:
+    if os.path.exists("/proc/self/stat"):
+        return None
+    import psutil
+
+    try:
+        return str(psutil.Process(pid).create_time())
+    except psutil.NoSuchProcess:
+        return None
+
+
+def _machine() -> str:
+    """Where a process id means something: the host, and on Linux the namespace of its processes."""
+    try:
+        return f"{os.uname().nodename} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return os.uname().nodename
+
+
+def this_process() -> "dict[str, Any]":
+    """What a `run` writes into the lock, so that its death can be seen."""
+    return {"pid": os.getpid(), "start_time": start_time_of(os.getpid()), "machine": _machine()}
+
+
+class Lock:
+    """What a lock file says. `abandoned` tells whether somebody else may take the change."""
+
+    def __init__(self, root: str, fields: "dict[str, Any]") -> None:
+        self.root = root
+        self.fields = fields
+        self.session_id: str = fields["session_id"]
+        self.session_file: str = fields["session_file"]
+        self.acquired_at: str = fields["acquired_at"]
+        self.spec: str | None = fields["spec"]
+        self.owner: dict[str, Any] | None = fields["owner"]
+
+    @property
+    def abandoned(self) -> bool:
+        return bool(self.fields["unlocked"]) or self.owner_died or not self.has_session
+
+    @property
+    def owner_died(self) -> bool:
+        if self.owner is None or self.owner["machine"] != _machine():
+            return False  # of a process on another machine nothing can be known from here
+        return start_time_of(self.owner["pid"]) != str(self.owner["start_time"])
+
+    @property
+    def has_session(self) -> bool:
+        try:
+            return self.session() is not None
+        except CorruptState:
+            return True  # what can't be read may still be in use: only a human decides that
+
+    def session(self) -> "State | None":
+        """The state of the session that took the lock, if it is still there."""
+        try:
+            check_private(self.session_file, self.root)
+            state = session.parse(files.read_ours(self.session_file), self.session_file)
+        except FileNotFoundError:
+            return None
+        return state if self.belongs_to(state) else None
+
+    def belongs_to(self, state: "State") -> bool:
+        # Another project may use the same session id: the moment tells the two apart.
+        return (self.session_id, self.acquired_at) == (state["session_id"], state["created_at"])
+
+    @property
+    def estate(self) -> list[tuple[str, str]]:
+        """The session files, each with its moment of creation, whose buffers the next session takes over."""
+        return [(self.session_file, self.acquired_at), *[(path, made) for path, made in self.fields["inherits"]]]
+
+    def describe(self) -> str:
+        since = f"session {self.session_id} (since {self.acquired_at}"
+        return f"{since}, process {self.owner['pid']})" if self.owner else f"{since})"
+
+
+def locks_dir(root: str) -> str:
+    return os.path.join(root, ".ralph", "locks")
+
+
+def lock_path(root: str, change: str) -> str:
+    project.check_name(change, "a change's name")
+    return os.path.join(locks_dir(root), f"{change}.lock")
+
+
+def check_folders(root: str) -> None:
+    """Refuses a link where our folders of the project belong."""
+    for folder in (os.path.join(root, ".ralph"), locks_dir(root)):
+        if os.path.islink(folder):
+            raise UnsafePath(f"{folder} must be a plain folder, and is a link: move it away")
+
+
+def read_lock(root: str, change: str) -> Lock | None:
+    path = lock_path(root, change)
+    check_folders(root)
+    try:
+        data = files.read_ours(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        fields = quickjson.loads(data.decode("utf-8"))
+    except ValueError as error:
+        raise _damaged_lock(path, change, str(error)) from None
+    if not _is_lock(fields, change):
+        raise _damaged_lock(path, change, "it does not say who holds the change")
+    return Lock(root, fields)
+
+
+def _damaged_lock(path: str, change: str, why: str) -> CorruptState:
+    return CorruptState(f"{path} is damaged ({why}): `ralphtool unlock {change}` puts it aside")
+
+
+def _is_lock(fields: object, change: str) -> bool:
+    return (
+        isinstance(fields, dict)
+        and fields.get("change_name") == change
+        and isinstance(fields.get("acquired_at"), str)
+        and isinstance(fields.get("spec"), str | None)
+        and isinstance(fields.get("unlocked"), bool)
+        and _is_owner(fields.get("owner"))
+        and _is_session_path(fields.get("session_file"))
+        and f"{fields.get('session_id')}.json" == os.path.basename(fields["session_file"])
+        and isinstance(fields.get("inherits"), list)
+        and all(_is_heirloom(item) for item in fields["inherits"])
+    )
+
+
+def _is_owner(owner: object) -> bool:
+    if owner is None:
+        return True
+    return isinstance(owner, dict) and type(owner.get("pid")) is int and {"start_time", "machine"} <= set(owner)
+
+
+def _is_heirloom(item: object) -> bool:
+    return isinstance(item, list) and len(item) == 2 and _is_session_path(item[0]) and isinstance(item[1], str)
+
+
+def _is_session_path(path: object) -> bool:
+    if not isinstance(path, str) or not path.endswith(".json") or not os.path.isabs(path):
+        return False
+    if os.path.normpath(path) != path or path.startswith("//"):
+        return False  # one file has one name, so that it is locked once
+    folder, name = os.path.split(path)
+    return folder.endswith("/ralph/sessions") and project.is_name(name[: -len(".json")])
+
+
+def check_private(path: str, root: str) -> None:
+    """A lock can come with somebody else's repository: it must not make us take over, or remove, other files."""
+    folder = os.path.dirname(path)
+    inside = os.path.realpath(folder).startswith(os.path.join(os.path.realpath(root), ""))
+    if inside and folder != os.path.dirname(files.private_path("ralph", "sessions", "any")):
+        raise _no_private_folder(folder)
+    for part in (os.path.dirname(folder), folder):
+        info = os.lstat(part)
+        if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid() or stat.S_IMODE(info.st_mode) & 0o077:
+            raise _no_private_folder(part)
+
+
+def _no_private_folder(path: str) -> UnsafePath:
+    return UnsafePath(f"{path} is no private folder of yours, yet the change's lock names it: `ralphtool unlock` it")
+
+
+def held(root: str) -> list[str]:
+    """The changes that have a lock, whoever holds it."""
+    try:
+        names = sorted(os.listdir(locks_dir(root)))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [name[:-5] for name in names if name.endswith(".lock") and project.is_name(name[:-5])]
+
+
+def holder(root: str, change: str) -> Lock | None:
+    lock = read_lock(root, change)
+    return None if lock is None or lock.abandoned else lock
+
+
+def completed_tasks(root: str, change: str) -> list[str]:
+    """The tasks that the change's session, or the one to be taken over, knows as done: some formats have no boxes."""
+    lock = read_lock(root, change)
+    state = lock.session() if lock else None
+    return list(state["completed_tasks"]) if state else []
+
+
+# --- where a session is at home ---------------------------------------------------------------------
+
+
+def home_of(state: "State") -> tuple[str, Lock | None]:
+    """The project whose lock names the session, wherever the agent stands; without one, the project around us."""
+    here = os.getcwd()
+    noted = _noted_home(state)
+    troubles: list[RalphError] = []
+    for folder in [*noted, *project.upward(here)]:
+        try:
+            lock = read_lock(folder, state["change_name"])
+        except (CorruptState, UnsafePath) as error:
+            troubles.append(error)  # one that is none of this session's is no matter, if the right one is found
+            continue
+        if lock is not None and lock.belongs_to(state):
+            return folder, lock
+    if troubles:
+        raise troubles[0]
+    return _without_lock(state["session_id"], noted, here), None
+
+
+def _without_lock(session_id: str, noted: list[str], here: str) -> str:
+    # Somebody has removed the lock. Where a session began is known, and no other project is any of its business.
+    if noted and not os.path.isdir(noted[0]):
+        raise SessionNotFound(f"session {session_id} began in {noted[0]}, which is gone: put it back, then try again")
+    return noted[0] if noted else project.find(here)
+
+
+def note_path(state: "State") -> str:
+    # With the moment in its name, it is this session's alone: another project may use the same id.
+    moment = state["created_at"].replace("/", "_")[:40]
+    return files.private_path("ralph", "projects", f"{state['session_id']}@{moment}")
+
+
+def _noted_home(state: "State") -> list[str]:
+    """Where the session began. Agents change folders, and the next project may well have a change of the same name."""
+    try:
+        root = os.fsdecode(files.read_ours(note_path(state)))
+    except FileNotFoundError:
+        return []
+    return [root] if os.path.isabs(root) and "\0" not in root else []

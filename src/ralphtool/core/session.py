@@ -1,0 +1,286 @@
+"""A session's state: what one run over one change has recorded and not yet written out.
+
+It lies in one file under the temporary directory, which each command replaces whole while it holds the
+file's lock. Standard library only: every call of the agent imports this module.
+"""
+
+import os
+import time
+
+from ralphtool.core import files, project, quickjson
+from ralphtool.errors import CorruptState, InvalidValue, SessionNotFound, shorten
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    State = dict[str, Any]
+
+LEARNING_TYPES = (
+    "codebase-pattern",
+    "build-command",
+    "test-pattern",
+    "api-convention",
+    "error-workaround",
+    "tool-usage",
+    "architecture-constraint",
+    "dependency-quirk",
+)
+PATTERN_TYPES = (
+    "file-structure",
+    "naming-convention",
+    "api-pattern",
+    "test-pattern",
+    "error-handling",
+    "state-management",
+    "build-pattern",
+    "deployment-pattern",
+)
+OBSERVATION_TYPES = ("blocker", "finding", "completion")
+CATEGORIES = (
+    "bug",
+    "stub",
+    "dependency",
+    "scope-creep",
+    "api-issue",
+    "test-failure",
+    "tooling-friction",
+    "architecture",
+    "documentation",
+    "performance",
+    "security",
+)
+SEVERITIES = ("critical", "high", "medium", "low", "info")
+
+NOTES = ("learnings", "patterns", "observations")  # what a flush writes out
+BUFFERS = (*NOTES, "completed_tasks")
+
+
+def now() -> str:
+    """UTC, to the microsecond, as in 2026-01-31T09:30:00.000123Z."""
+    seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{nanoseconds // 1000:06}Z"
+
+
+# --- the session's file -----------------------------------------------------------------------------
+
+
+def path_of(session_id: str) -> str:
+    project.check_name(session_id, "a session id")
+    return files.private_path("ralph", "sessions", f"{session_id}.json")
+
+
+def load(session_id: str) -> "State":
+    path = path_of(session_id)
+    try:
+        return parse(files.read_ours(path), path)
+    except FileNotFoundError:
+        raise _not_found(session_id) from None
+
+
+class Held:
+    """The session's state, nobody else's while the block runs. `save` makes changes last."""
+
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
+        self.path = path_of(session_id)
+        self._lock = files.Locked(self.path, ours=True)
+
+    def __enter__(self) -> "Held":
+        try:
+            self._lock.__enter__()
+        except FileNotFoundError:
+            raise _not_found(self.session_id) from None
+        try:
+            self._data = self._lock.read()
+            self.state = parse(self._data, self.path)
+        except BaseException:
+            self._lock.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(self, *exception: "Any") -> None:
+        self._lock.__exit__(*exception)
+
+    def save(self) -> None:
+        files.replace(self.path, encode(self.state))
+
+    def add_learning(self, learning: "State") -> int:
+        """Records one more and saves; tells how many there are. The cost hardly grows with their number."""
+        learnings: list[State] = self.state["learnings"]
+        head = encode({name: value for name, value in self.state.items() if name != "learnings"})
+        prefix = head[: -len(b"}\n")] + b', "learnings": ['
+        # As we write it, the list stands at the end: then the new one is put behind the others as text.
+        plain = self._data.startswith(prefix) and self._data.endswith(b"]}\n") and self._ends_with_list(len(prefix))
+        learnings.append(learning)
+        if plain:
+            comma = b", " if len(learnings) > 1 else b""
+            files.replace(self.path, self._data[: -len(b"]}\n")] + comma + encode(learning)[:-1] + b"]}\n")
+        else:
+            self.save()
+        return len(learnings)
+
+    def _ends_with_list(self, start: int) -> bool:
+        """Whether the list that begins there is the last thing in the file: somebody else may have added to it."""
+        return b"]," not in self._data[start:].translate(None, b" \t\r\n")
+
+    def remove(self) -> None:
+        files.remove(self.path)
+
+
+def _not_found(session_id: str) -> SessionNotFound:
+    return SessionNotFound(
+        f"there is no session {session_id}: begin one with `ralphtool agent session init --change NAME`, "
+        "or leave that to `ralphtool run`"
+    )
+
+
+def fresh(session_id: str, change: str) -> "State":
+    return {
+        "session_id": session_id,
+        "change_name": change,
+        "current_story_id": None,
+        "created_at": now(),
+        "iteration": 0,
+        "patterns": [],
+        "observations": [],
+        "completed_tasks": [],
+        "learnings": [],  # the last one, so that adding to it is cheap
+    }
+
+
+def inherit(state: "State", legacy: "State") -> None:
+    """Takes over what another session had buffered; what is there already is not taken twice."""
+    for name in BUFFERS:
+        known = {quickjson.dumps(item) for item in state[name]}
+        state[name] += [item for item in legacy[name] if quickjson.dumps(item) not in known]
+
+
+def encode(state: "State") -> bytes:
+    return quickjson.dumps(state).encode("ascii") + b"\n"
+
+
+def parse(data: bytes, path: str) -> "State":
+    state = _object(data, path)
+    if "accumulated_learnings" in state:  # what an earlier format called them
+        earlier = state.pop("accumulated_learnings")
+        if isinstance(earlier, list) and isinstance(state.setdefault("learnings", []), list):
+            state["learnings"] = earlier + state["learnings"]
+        else:
+            state["learnings"] = None
+    for name in BUFFERS:
+        state.setdefault(name, [])
+    state.setdefault("iteration", 0)
+    state.setdefault("current_story_id", None)
+    if not _is_session(state, os.path.basename(path)):
+        raise CorruptState(f"{path} is not the state of a session: {_AWAY}")
+    return state
+
+
+_AWAY = "move it away (it is left as it is), `ralphtool unlock CHANGE`, and begin a new session"
+
+
+def _object(data: bytes, path: str) -> "dict[str, Any]":
+    try:
+        value = quickjson.loads(files.decode(data, path))
+    except ValueError as error:
+        raise CorruptState(f"{path} is damaged ({error}): {_AWAY}") from None
+    if not isinstance(value, dict):
+        raise CorruptState(f"{path} is damaged (it holds no object): {_AWAY}")
+    return value
+
+
+def _is_session(state: "State", file_name: str) -> bool:
+    return (
+        f"{state.get('session_id')}.json" == file_name
+        and isinstance(state.get("change_name"), str)
+        and project.is_name(state["change_name"])
+        and isinstance(state.get("created_at"), str)
+        and isinstance(state["current_story_id"], str | None)
+        and type(state["iteration"]) is int
+        and all(isinstance(state[name], list) for name in BUFFERS)
+        and all(_has_text(item, "description") for item in state["learnings"])
+        and all(_has_text(item, "name", "description") for item in state["patterns"])
+        and all(_has_text(item, "type", "title") for item in state["observations"])
+        and all(isinstance(task, str) for task in state["completed_tasks"])
+    )
+
+
+def _has_text(item: object, *names: str) -> bool:
+    return isinstance(item, dict) and all(isinstance(item.get(name), str) for name in names)
+
+
+# --- what the agent records -------------------------------------------------------------------------
+
+
+def learning(text: str, task: str | None, story: str | None, iteration: int, kind: str | None) -> "State":
+    check_text(text, "a learning")
+    if task is not None:
+        check_label(task, "a task's id")
+    check_choice(kind, LEARNING_TYPES, "--type")
+    made: State = {
+        "description": text,
+        "task_id": task,
+        "story_id": story,
+        "iteration": iteration,
+        "timestamp": now(),
+    }
+    return made | ({"type": kind} if kind else {})
+
+
+def pattern(name: str, description: str, kind: str | None) -> "State":
+    check_label(name, "a pattern's name")
+    check_text(description, "a pattern's description")
+    check_choice(kind, PATTERN_TYPES, "--type")
+    made: State = {"name": name, "description": description, "timestamp": now()}
+    return made | ({"type": kind} if kind else {})
+
+
+def observation(kind: str, title: str, story: str | None, iteration: int, more: "dict[str, str]") -> "State":
+    check_choice(kind, OBSERVATION_TYPES, "TYPE")
+    check_label(title, "a title")
+    check_choice(more.get("category"), CATEGORIES, "--category")
+    check_choice(more.get("severity"), SEVERITIES, "--severity")
+    for name in ("description", "file"):
+        if (text := more.get(name)) is not None:
+            check_text(text, f"--{name}")
+    return {
+        "type": kind,
+        "title": title,
+        "description": more.get("description"),
+        "file": more.get("file"),
+        "category": more.get("category"),
+        "severity": more.get("severity"),
+        "story_id": story,
+        "iteration": iteration,
+        "timestamp": now(),
+    }
+
+
+_LONGEST_TEXT = 4 << 20
+# Besides those below the blank: what some programs take for a control character or the end of a line.
+_UNPRINTABLE = "".join(map(chr, range(0x7F, 0xA0))) + "\u2028\u2029"
+
+
+def check_text(text: str, what: str) -> None:
+    if not text.strip():
+        raise InvalidValue(f"{what} can't be empty: say something")
+    if len(text) > _LONGEST_TEXT:
+        raise InvalidValue(f"{what} of {len(text)} characters is too long: {_LONGEST_TEXT} at most")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise InvalidValue(f"{what} must be UTF-8, and {shorten(text)} is not") from None
+
+
+def check_label(text: str, what: str) -> None:
+    """A text that stands in one line: a name, a title, an id."""
+    check_text(text, what)
+    if len(text) > 1000 or any(character < " " or character in _UNPRINTABLE for character in text):
+        raise InvalidValue(f"{what} is one line of printable text, 1000 characters at most: {shorten(text)} is not")
+
+
+def check_choice(value: str | None, allowed: "Sequence[str]", what: str) -> None:
+    if value is not None and value not in allowed:
+        raise InvalidValue(f"{what} can't be {shorten(value)}: it is one of {', '.join(allowed)}")

@@ -1,0 +1,54 @@
+"""What an agent finds around it: our command on its PATH, and files that tell no secrets."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+
+from ralphtool.core import files
+from ralphtool.executors.transcript import REDACTED
+
+_LONGEST_FILE = 128 << 20  # bytes
+
+
+def session_of_check(session_id: str) -> str:
+    """What stands for a session where an agent only looks."""
+    return f"{session_id}-check"
+
+
+def path_with_us(run_folder: str) -> str:
+    """The PATH of an agent. If our command is not on it anyway, a folder is added that has nothing else in it: so an
+    agent gets no other program of ours."""
+    script, path = os.path.join(os.path.dirname(sys.executable), "ralphtool"), os.environ.get("PATH", os.defpath)
+    found = shutil.which("ralphtool", path=path)
+    if found and os.path.realpath(found) == os.path.realpath(script):
+        return path
+    return f"{_command_folder(run_folder, script)}{os.pathsep}{path}"
+
+
+def _command_folder(run_folder: str, script: str) -> str:
+    """Made anew for every iteration: agents can write there."""
+    folder = os.path.join(run_folder, "bin")
+    target = os.path.join(folder, "ralphtool")
+    if os.path.islink(target) and os.readlink(target) == script and os.listdir(folder) == ["ralphtool"]:
+        return folder
+    files.clear(folder)
+    os.makedirs(folder)
+    if os.path.exists(script):
+        os.symlink(script, target)
+    else:
+        files.create(target, f'#!/bin/sh\nexec "{sys.executable}" -m ralphtool "$@"\n'.encode(), 0o755)
+    return folder
+
+
+def redact(folder: str, hidden: tuple[str, ...]) -> None:
+    """Files that an agent's program keeps for itself know nothing of secrets."""
+    for entry in os.scandir(folder) if hidden else ():
+        is_plain = entry.is_file(follow_symlinks=False) and entry.stat().st_size <= _LONGEST_FILE
+        if is_plain and not entry.name.startswith("transcript.log"):
+            data = told = files.read(entry.path)
+            for secret in hidden:
+                told = told.replace(secret.encode(), REDACTED)
+            if told != data:
+                files.replace(entry.path, told)

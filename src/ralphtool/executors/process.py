@@ -1,0 +1,481 @@
+"""Running other people's programs: clocks, transcripts, and nobody left behind.
+
+A `Keeper` runs one program at a time, below a process of its own (see `keeper`) that ends every descendant of the
+program, however the program, or we ourselves, come to an end:
+
+- the program ends, or its time is up: the keeper ends the rest, and tells us;
+- we are killed: the keeper sees its socket close, and kills everything;
+- the keeper is killed: its orphans come to us, and we kill them;
+- both are killed: `end_orphans` finds them at the next start, by what the record says and by their environment.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ralphtool.core import files
+from ralphtool.core.locks import start_time_of
+from ralphtool.executors import supervisor
+from ralphtool.executors.transcript import Output, is_no_room
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+
+Why = Literal["exit", "wall-clock", "silence", "stopped", "too-much", "no-room", "keeper-lost", "not-started"]
+
+SESSION = "RALPH_SESSION"
+_NOTE_EVERY = 1.0
+_SLACK = 2.0  # seconds beyond its grace after which the keeper itself must be stuck
+_ANSWER = 10.0  # seconds within which a keeper takes what we tell it, on however busy a machine
+_NOT_STARTED = 127  # what a shell says
+
+
+class Ended(Struct, frozen=True, kw_only=True):
+    """How a program came to its end."""
+
+    exit_code: int  # negative: the signal that ended it
+    why: Why
+    left: tuple[str, ...] = ()  # the names of descendants that had to be ended
+    detail: str = ""
+    seconds: float
+
+
+# --- who must be gone before anybody else begins ----------------------------------------------------
+
+
+class _Record:
+    """The file of processes that `end_orphans` reads.
+
+    Nothing here is synced: what a power cut takes from the file, it has taken from the machine as well.
+    """
+
+    def __init__(self, path: str | None) -> None:
+        self._fd = -1 if path is None else files.open_here(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self._noted: set[int] = set()
+        self._next = 0.0
+
+    def __enter__(self) -> _Record:
+        return self
+
+    def note(self, pid: int, start: str | None = None) -> None:
+        if self._fd < 0 or pid in self._noted:
+            return
+        self._noted.add(pid)
+        with suppress(OSError):  # on a full disk, their environment has to do
+            files.write_fd(self._fd, f"{pid} {start or start_time_of(pid)}\n".encode())
+
+    def note_below(self, pid: int) -> None:
+        """Notes a process's descendants, if the last time was a while ago."""
+        now = time.monotonic()
+        if self._fd < 0 or now < self._next:
+            return
+        if self._next:  # most programs are gone before the first time
+            os.utime(self._fd)  # a sign of life, for whoever has to know later when we were killed
+            for each in supervisor.descendants(pid):
+                self.note(each)
+        self._next = now + _NOTE_EVERY
+
+    def __exit__(self, *exception: object) -> None:
+        if self._fd >= 0:
+            os.ftruncate(self._fd, 0)
+            os.close(self._fd)
+
+
+def end_orphans(path: str, session_id: str) -> list[str]:
+    """Ends what a run that was killed together with its keeper left behind; tells the names.
+
+    A process counts when its number and its start stand in the file, or when its environment names the session;
+    and all its descendants with it.
+    """
+    noted = _noted(path)
+    spared = _ourselves()
+
+    def find() -> dict[int, str]:
+        known = [pid for pid, start in noted.items() if start_time_of(pid) == start]
+        roots = {*known, *supervisor.marked(SESSION, session_id)} - spared
+        found = {pid: name for pid in roots if (name := supervisor.name_of(pid))}
+        for pid in roots:
+            found.update(supervisor.descendants(pid))
+        return found
+
+    ended = _kill_until_none(find, patience=5.0)
+    if noted:
+        _empty(path)
+    return sorted(ended.values())
+
+
+def _empty(path: str) -> None:
+    """Without changing its time, which tells when the run was last at work."""
+    fd = files.open_here(path, os.O_WRONLY)
+    try:
+        info = os.fstat(fd)
+        os.ftruncate(fd, 0)
+        os.utime(fd, ns=(info.st_atime_ns, info.st_mtime_ns))
+    finally:
+        os.close(fd)
+
+
+def _noted(path: str) -> dict[int, str]:
+    """What the file says. Whatever is no line of ours is nobody: a power cut may have left anything there."""
+    try:
+        fd = files.open_here(path)
+    except FileNotFoundError:
+        return {}
+    with io.FileIO(fd, "rb") as file:
+        lines = [line.split(" ") for line in file.readall().decode("utf-8", "replace").splitlines()]
+    return {int(line[0]): line[1] for line in lines if len(line) == 2 and line[0].isdecimal() and len(line[0]) < 10}
+
+
+def _ourselves() -> set[int]:
+    """This process and its ancestors."""
+    pid, found = os.getpid(), set[int]()
+    while pid > 0 and pid not in found:
+        found.add(pid)
+        pid = supervisor.parent_of(pid)
+    return found
+
+
+def _kill_until_none(find: Callable[[], dict[int, str]], patience: float) -> dict[int, str]:
+    """Kills all that can be found, again and again, for so many seconds; returns their names."""
+    ended: dict[int, str] = {}
+    until = time.monotonic() + patience
+    while (found := find()) and time.monotonic() < until:
+        ended.update(found)
+        supervisor.kill_all(find)
+        time.sleep(0.005)
+    return ended
+
+
+# --- orphans of a keeper that was killed ------------------------------------------------------------
+
+
+class _Adoption:
+    """Orphans come to us while programs run; at other times we want nobody else's."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.keepers: set[int] = set()
+        self._users = 0
+        self._before = False
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if self._users == 0:
+                self._before = supervisor.adopt_orphans(True)
+            self._users += 1
+
+    def __exit__(self, *exception: object) -> None:
+        with self.lock:
+            self._users -= 1
+            if self._users == 0:
+                supervisor.adopt_orphans(self._before)
+
+    def children(self) -> set[int]:
+        """Our children that have another session than we, and are no keepers: orphans, or started by others."""
+        if not supervisor.LINUX:
+            return set()
+        with self.lock:
+            ours = {os.getsid(0), None}
+            children = set(supervisor.children_of(os.getpid())) - self.keepers
+        return {pid for pid in children if _session_of(pid) not in ours}
+
+
+_adoption = _Adoption()
+
+
+def _session_of(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return None
+
+
+class _Orphans:
+    """Who came to us when a keeper died: children that we did not have before it began."""
+
+    def __init__(self, keeper_pid: int) -> None:
+        self._keeper = keeper_pid
+        self._known = _adoption.children()
+        self.codes: dict[int, int] = {}
+
+    def end(self) -> dict[int, str]:
+        return _kill_until_none(self.find, patience=1.0)
+
+    def find(self) -> dict[int, str]:
+        found = {} if supervisor.LINUX else supervisor.descendants(self._keeper)
+        for pid in _adoption.children() - self._known:
+            if not self._reaped(pid):
+                found[pid] = supervisor.name_of(pid) or str(pid)
+                found.update(supervisor.descendants(pid))
+        return found
+
+    def _reaped(self, pid: int) -> bool:
+        try:
+            done, status = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            return True
+        if done:
+            self.codes[pid] = os.waitstatus_to_exitcode(status)
+        return bool(done)
+
+
+# --- running ----------------------------------------------------------------------------------------
+
+
+class _Link:
+    """A keeper that is up, and our end of its socket."""
+
+    def __init__(self, session: str | None) -> None:
+        self.line, theirs = socket.socketpair()
+        self.line.settimeout(_ANSWER)
+        isolated = ["-I", "-S"] if supervisor.LINUX else ["-I"]
+        command = [sys.executable, *isolated, supervisor.__file__, str(theirs.fileno()), *_extra_paths()]
+        env = {**os.environ, SESSION: session} if session else None
+        with theirs, _adoption.lock:
+            self.process = subprocess.Popen(
+                command,
+                cwd="/",
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+            _adoption.keepers.add(self.process.pid)
+        self.start = start_time_of(self.process.pid)
+
+    def say(self, message: bytes, fds: Sequence[int] = ()) -> None:
+        try:
+            sent = socket.send_fds(self.line, [message], fds)
+            self.line.sendall(message[sent:])
+        except OSError:
+            self.process.kill()  # gone already, or stuck with half a message: whoever listens sees it end
+
+    def close(self) -> None:
+        """Lets the keeper kill whatever it runs, and go. If we are interrupted here, it does that all the same."""
+        self.line.close()
+        try:
+            self.process.wait(_SLACK)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        _adoption.keepers.discard(self.process.pid)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()  # from then on its orphans are ours
+
+
+def _extra_paths() -> list[str]:
+    """Where the keeper finds psutil, if it needs that: isolated as it is, it does not look everywhere."""
+    if supervisor.LINUX:
+        return []
+    import psutil
+
+    return [os.path.dirname(os.path.dirname(psutil.__file__))]
+
+
+class _Limits(Struct, frozen=True):
+    wall: float
+    silence: float
+    grace: float
+    stop: Callable[[], bool]
+
+
+class _Run:
+    """One program, from its start to its end."""
+
+    def __init__(self, link: _Link, output: Output, limits: _Limits, record: _Record) -> None:
+        self._link = link
+        self._output = output
+        self._limits = limits
+        self._record = record
+        self._orphans = _Orphans(link.process.pid)
+        self._began = time.monotonic()
+        self._main = 0
+        self._asked: Why | None = None
+        self._overdue = 0.0
+        record.note(link.process.pid, link.start)
+        output.listen_to(link.line)
+
+    def start(self, request: bytes, stdin: str | None) -> None:
+        with open(stdin or os.devnull, "rb", buffering=0) as file:
+            fds = [each.fileno() for each in (file, *self._output.theirs())]
+            self._link.say(request, fds)
+        for each in self._output.theirs():
+            each.close()
+
+    def follow(self) -> Generator[bytes, None, Ended]:
+        ended: Ended | None = None
+        while ended is None:
+            if (yield from self._output.turn()):
+                ended = self._hear()
+            elif self._asked is None:
+                self._ask()
+            elif time.monotonic() > self._overdue:
+                ended = self._lost()
+            self._record.note_below(self._link.process.pid)
+        yield from self._output.rest()
+        if ended.why == "exit" and self._output.trouble:
+            return replace(ended, why=self._output.trouble)
+        return ended
+
+    def _hear(self) -> Ended | None:
+        message = supervisor.receive(self._link.line)
+        if message is None:
+            return self._lost()
+        kind, *fields = [os.fsdecode(field) for field in message[0]]
+        if kind == "started":
+            self._main = int(fields[0])
+            self._record.note(self._main)
+            return None
+        if kind == "failed":
+            return self._ended(_NOT_STARTED, "not-started", detail=": ".join(fields))
+        if fields[1]:
+            self._link.close()  # it could not end everybody, and goes
+        return self._ended(int(fields[0]), self._asked or "exit", tuple(fields[2:]), fields[1])
+
+    def _ask(self) -> None:
+        self._asked = self._reason()
+        if self._asked is not None:
+            self._link.say(supervisor.pack(b"end", str(self._limits.grace).encode()))
+            self._overdue = time.monotonic() + self._limits.grace + _SLACK
+
+    def _reason(self) -> Why | None:
+        now = time.monotonic()
+        if self._output.trouble:
+            return self._output.trouble
+        if self._limits.stop():
+            return "stopped"
+        if 0 < self._limits.wall < now - self._began:
+            return "wall-clock"
+        # Whoever reads what we yield may take his time: that is no silence, if more is waiting then.
+        if self._output.quiet and 0 < self._limits.silence < now - self._output.heard:
+            return "silence"
+        return None
+
+    def _lost(self) -> Ended:
+        """The keeper was killed, or does not answer: we do its work."""
+        self._link.kill()
+        left = self.end_orphans()
+        left.pop(self._main, None)
+        rest = ", ".join(self._orphans.find().values())
+        detail = f"could not be ended: {rest}" if rest else ""
+        code = self._orphans.codes.get(self._main, -signal.SIGKILL)
+        return self._ended(code, self._asked or "keeper-lost", tuple(left.values()), detail)
+
+    def end_orphans(self) -> dict[int, str]:
+        return self._orphans.end()
+
+    def _ended(self, code: int, why: Why, left: tuple[str, ...] = (), detail: str = "") -> Ended:
+        return Ended(exit_code=code, why=why, left=left, detail=detail, seconds=time.monotonic() - self._began)
+
+
+class Keeper:
+    """Runs programs, one at a time, and leaves nothing of them behind.
+
+    `record` is the path of the file for `end_orphans`: one for each keeper.
+    """
+
+    def __init__(self, record: str | None = None) -> None:
+        self._record = record
+        self._link: _Link | None = None
+        self._busy = False
+
+    def __enter__(self) -> Keeper:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the keeper, and all that it runs, at once."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        stdin: str | None,
+        into: str,
+        wall: float,
+        silence: float,
+        secrets: tuple[str, ...] = (),
+        stop: Callable[[], bool] = lambda: False,
+        grace: float = 5.0,
+        limit: int | None = None,
+        complaints: bool = False,
+    ) -> Generator[bytes, None, Ended]:
+        """Runs a program; yields its standard output as it comes, and returns how it ended.
+
+        With `complaints`, standard error is yielded too, as pieces of the type Complaint.
+
+        `stdin` is the path of what it reads, `into` of its transcript; standard error goes to `<into>.err`. Of the
+        times 0 is no limit; `grace` is for ending itself when it is asked to. `limit` is in bytes.
+        """
+        with ExitStack() as stack:
+            try:
+                request = _request(argv, cwd, env)
+                output = Output(stack, into, secrets, limit, complaints=complaints)
+                record = stack.enter_context(_Record(self._record))
+            except ValueError as error:
+                return Ended(exit_code=_NOT_STARTED, why="not-started", detail=str(error), seconds=0.0)
+            except OSError as error:
+                if not is_no_room(error):
+                    raise
+                return Ended(exit_code=_NOT_STARTED, why="no-room", detail=str(error), seconds=0.0)
+            stack.enter_context(self._alone())
+            run = _Run(self._linked(env.get(SESSION)), output, _Limits(wall, silence, grace, stop), record)
+            try:
+                run.start(request, stdin)
+                return (yield from run.follow())
+            except BaseException:
+                self.close()
+                run.end_orphans()
+                raise
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        if self._busy:
+            raise RuntimeError("a keeper runs one program at a time")
+        self._busy = True
+        try:
+            with _adoption:
+                yield
+        finally:
+            self._busy = False
+
+    def _linked(self, session: str | None) -> _Link:
+        if self._link is not None and self._link.process.poll() is not None:
+            self.close()
+        if self._link is None:
+            self._link = _Link(session)
+        return self._link
+
+
+def _request(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> bytes:
+    """What the keeper is told; ValueError for what no program can be given."""
+    texts = [cwd, *argv, *env, *env.values()]
+    if not argv or not argv[0] or any("\0" in text for text in texts):
+        raise ValueError("a program, its folder or its environment is empty or has a zero byte in it")
+    if any(not name or "=" in name for name in env):
+        raise ValueError("the name of an environment variable is empty or has a = in it")
+    variables = [f"{name}={value}" for name, value in env.items()]
+    fields = ["start", cwd, str(len(argv)), *argv, *variables]
+    return supervisor.pack(*map(os.fsencode, fields))

@@ -1,0 +1,154 @@
+"""Looking back before an iteration, recording it afterwards, and drawing learnings from it. Pure functions.
+
+What goes in is a history that answers questions, or values; what comes out are values. Nothing is written here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import UNSET, Struct, structs
+
+from ralphtool.core import session
+from ralphtool.history import classify
+from ralphtool.history.records import Entry, IterationContext, Learning, Observation, learning_id, number_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ralphtool.history.records import Category, Status
+
+FRICTION = 3  # more tooling friction than this in what failed is worth a warning
+
+
+class Past(Protocol):
+    """What looking back asks of a history."""
+
+    def attempts(self, prd_id: str) -> int: ...
+
+    def next_iteration(self, prd_id: str) -> int: ...
+
+    def last_entry(self, prd_id: str) -> Entry | None: ...
+
+    def failures(self) -> dict[Category, int]: ...
+
+
+class LookBack(Struct, frozen=True, kw_only=True):
+    """How a PRD stands before an iteration of it begins. What was learnt that matters, `knowledge` tells."""
+
+    prd_id: str
+    attempt: int  # the number of the attempt that comes now
+    iteration: int  # the number of its entry: the same, unless a merge has left gaps
+    retry_count: int  # how many attempts since the last one that completed, this one included; 0 for a first one
+    previous_failure: str | None
+    warnings: tuple[str, ...]
+
+
+def look_back(history: Past, prd_id: str) -> LookBack:
+    last = history.last_entry(prd_id)
+    failed = last if last and last.status != "completed" else None
+    return LookBack(
+        prd_id=prd_id,
+        attempt=history.attempts(prd_id) + 1,
+        iteration=history.next_iteration(prd_id),
+        retry_count=_retries(failed) + 1 if failed else 0,
+        previous_failure=_reason(failed) if failed else None,
+        warnings=_warnings(history.failures()),
+    )
+
+
+def _retries(entry: Entry) -> int:
+    return (entry.context.retry_count or 0) if entry.context else 0
+
+
+def _reason(entry: Entry) -> str:
+    """Why an attempt did not complete: its summary, else its first blocker, else how it ended."""
+    blockers = (one.title for one in entry.observations if one.type == "blocker")
+    return entry.summary or next(blockers, "") or f"the last attempt ended as {entry.status}"
+
+
+def _warnings(failures: dict[Category, int]) -> tuple[str, ...]:
+    times = failures.get("tooling-friction", 0)
+    if times <= FRICTION:
+        return ()
+    return (f"tooling got in the way {times} times in attempts that failed: consider mending the tools first",)
+
+
+def record(
+    before: LookBack,
+    status: Status,
+    *,
+    observations: Iterable[Observation] = (),
+    duration_seconds: int | None = None,
+    summary: str | None = None,
+    files_modified: Iterable[str] = (),
+    git_commits: Iterable[str] = (),
+    timestamp: str | None = None,
+    **context: Any,
+) -> Entry:
+    """The entry of an iteration that has ended. `context` are further fields of its IterationContext."""
+    known: dict[str, Any] = {"retry_count": before.retry_count}
+    if before.previous_failure:
+        known["previous_failure_reason"] = before.previous_failure
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in context.items()}
+    return Entry(
+        id=f"{before.prd_id}-{before.iteration}",
+        timestamp=timestamp or session.now(),
+        prd_id=before.prd_id,
+        iteration=before.iteration,
+        status=status,
+        duration_seconds=UNSET if duration_seconds is None else duration_seconds,
+        summary=UNSET if summary is None else summary,
+        observations=tuple(observations),
+        files_modified=tuple(files_modified),
+        git_commits=tuple(git_commits),
+        context=IterationContext(**known | {name: value for name, value in given.items() if value is not None}),
+    )
+
+
+class Drawn(Struct, frozen=True):
+    """An entry whose observations name the learnings that came of them, and those learnings."""
+
+    entry: Entry
+    learnings: tuple[Learning, ...]
+
+
+def draw_learnings(entry: Entry, known: Iterable[Learning] = (), first: int | None = None) -> Drawn:
+    """What an entry teaches: the observations that were documented or are architectural, and not known yet.
+
+    The learnings are numbered from `first`, else behind the highest that is known.
+    """
+    known = list(known)
+    words = {learning.content for learning in known if learning.still_valid}
+    number = first or 1 + max((number_of(learning.id) for learning in known), default=0)
+    learnings: list[Learning] = []
+    observations = []
+    for observation in entry.observations:
+        if teaches(observation) and _content(observation) not in words:
+            learnings.append(_learning(observation, entry, learning_id(number + len(learnings))))
+            words.add(_content(observation))
+            observation = structs.replace(observation, related_learning_id=learnings[-1].id)
+        observations.append(observation)
+    return Drawn(structs.replace(entry, observations=tuple(observations)), tuple(learnings))
+
+
+def teaches(observation: Observation) -> bool:
+    """Whether a learning is to be drawn from it."""
+    significant = observation.action_taken == "documented" or observation.category == "architecture"
+    return significant and not observation.related_learning_id and bool(_content(observation).strip())
+
+
+def _content(observation: Observation) -> str:
+    return observation.description or observation.title
+
+
+def _learning(observation: Observation, entry: Entry, id: str) -> Learning:
+    return Learning(
+        id=id,
+        type=classify.of_observation(observation),
+        content=_content(observation),
+        context=f"Discovered while working on {entry.prd_id}",
+        source_prd_id=entry.prd_id,
+        source_entry_id=entry.id,
+        created_at=entry.timestamp,
+    )

@@ -1,0 +1,1 @@
+"""From what an agent left to a verdict, and from a verdict to a decision."""

@@ -1,0 +1,272 @@
+"""What is asked less: a test that is there before and after, and assertions that went or got looser."""
+
+from __future__ import annotations
+
+import builtins
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from ralphtool.judging.guard.model import (
+    EXACT,
+    MANY,
+    MOST_PAIRS,
+    PARTIAL,
+    UNCONDITIONAL,
+    Body,
+    Check,
+    Finding,
+    Test,
+    short,
+)
+from ralphtool.judging.guard.pairs import File, Placed
+from ralphtool.judging.guard.python_assertions import call_as_check
+
+_USUAL_WORDS = {"def", "test", "assert", "self", "it", "expect", "to", "be", "func", "fn", "void", "fun", "t"}
+_USUAL_WORDS |= {"==", "!=", "pytest", "mark", "parametrize", "public"}
+
+
+class Comparison:
+    """Compares pairs of tests, knowing what else changed: assertions may have moved."""
+
+    def __init__(self, files: Sequence[File], pairs: Sequence[tuple[Placed, Placed]], fresh: Sequence[Placed]) -> None:
+        self.old_beside = {name: test for file in files for name, test in file.old.beside.items()}
+        self.new_beside = {name: test for file in files for name, test in file.new.beside.items()}
+        self.weights: dict[tuple[int, str, int], int] = {}
+        changed = [(old.test, new.test) for old, new in pairs if old.test.lines != new.test.lines]
+        self.gains = [_Gain(new, set(new.lines) - set(old.lines)) for old, new in changed]
+        self.gains += [_Gain(one.test, set(one.test.lines)) for one in fresh]
+        self.by_text: dict[str, list[_Gain]] = {}
+        for gain in self.gains:
+            for check in gain.test.body.checks:
+                self.by_text.setdefault(check.text, []).append(gain)
+
+    def of_pair(self, old: Placed, new: Placed) -> list[Finding]:
+        found = _new_skips(old, new)
+        if old.test.lines == new.test.lines or old.test.body.unknown:
+            return found
+        if new.test.body.unknown and new.test.lines:
+            return [Finding("assertion-weakened", new.file.path, f"{short(new.test.name)}: is too deep to be read now")]
+        if 1 < old.test.cases < MANY and new.test.cases < old.test.cases:
+            detail = f"{short(new.test.name)}: {old.test.cases} cases, now {new.test.cases}"
+            found.append(Finding("test-deleted", new.file.path, detail))
+        if found:
+            return found  # a test that is skipped or cut has its name on the list; its assertions add nothing
+        weaker = self._weaker(old, new)
+        return [Finding("assertion-weakened", new.file.path, f"{short(new.test.name)}: {why}") for why in weaker]
+
+    def beside(self, file: File) -> list[Finding]:
+        """Functions beside tests that assert less than they did, or that skip what asks for them."""
+        found = []
+        for name, new in file.new.beside.items():
+            old = file.old.beside.get(name)
+            if old is None and file.old.text and any("autouse=True" in line for line in new.lines[:3]):
+                old = Test("", name, (), Body, {})
+            if old is None or old.lines == new.lines or old.body.unknown or new.body.unknown:
+                continue
+            found += _new_skips(Placed(file, old), Placed(file, new))
+            weaker = self._weaker(Placed(file, old), Placed(file, new)) if old.body.checks else []
+            found += [Finding("assertion-weakened", file.path, f"{short(new.name)}: {why}") for why in weaker]
+        return found
+
+    def _weaker(self, old: Placed, new: Placed) -> list[str]:
+        if new.test.body.empty and not old.test.body.empty:
+            return ["its body is empty"]
+        before = self._expanded(old.test, self.old_beside)
+        after = self._expanded(new.test, self.new_beside)
+        gone, come, kept = _difference(before, after)
+        friends = self._friends(old.test, new.test, gone)
+        gone = [check for check in gone if not any(id(gain) in friends for gain in self._gains(check))]
+        if len(gone) * len(come) < MOST_PAIRS and (why := _widened(gone, come) + _loosened(gone, come)):
+            return why
+        return self._fewer(gone, come, kept, old, new)
+
+    def _fewer(self, gone: list[Check], come: list[Check], kept: int, old: Placed, new: Placed) -> list[str]:
+        wholes = [subject for check in come[:200] if check.strength == EXACT for subject in check.subjects]
+        left = [check for check in gone if not _is_covered(check, wholes)]
+        before, after = _total(left), sum(check.weight for check in come if check.strength)
+        old_cases, new_cases = (1 if old.test.cases >= MANY else old.test.cases), new.test.cases
+        no_fewer = (kept + after) * new_cases >= (kept + before) * old_cases
+        if not left or no_fewer or _has_excuse(before - after, old, new):
+            return []
+        if empty := [check for check in come if not check.strength]:
+            return [f"{short(left[0].text)} became {short(empty[0].text)}, which is always true"]
+        return [f"{short(left[0].text)} is gone ({kept + before} assertions before, {kept + after} now)"]
+
+    def _gains(self, check: Check) -> list[_Gain]:
+        return self.by_text.get(check.text, [])[:50]
+
+    def _friends(self, old: Test, new: Test, gone: Sequence[Check]) -> set[int]:
+        """The tests that took most of what is new in them from this one: what they assert has moved."""
+        lines = set(old.lines)
+        gains = {id(gain): gain for check in gone for gain in self._gains(check) if gain.test is not new}
+        return {key for key, gain in gains.items() if 2 * len(gain.lines & lines) >= len(gain.lines)}
+
+    def _expanded(self, test: Test, beside: dict[str, Test]) -> list[Check]:
+        """Its assertions, and its calls of functions that hold some."""
+        calls = [(call, self._weight(call.name, beside, 4) or int(call.asserts)) for call in test.body.calls]
+        held = [call_as_check(call.node, weight * call.weight) for call, weight in calls if weight]
+        return [*test.body.checks, *held]
+
+    def _weight(self, name: str, beside: dict[str, Test], depth: int) -> int:
+        """The assertions in a function, and in those that it calls."""
+        test, key = beside.get(name), (id(beside), name, depth)
+        if test is None or not depth:
+            return 0
+        if key not in self.weights:
+            own = sum(check.weight for check in test.body.checks if check.strength)
+            deeper = sum(call.weight * self._weight(call.name, beside, depth - 1) for call in test.body.calls[:200])
+            self.weights[key] = min(own + deeper, MANY)
+        return self.weights[key]
+
+    def without_excuse(self, lost: Sequence[Placed]) -> list[Placed]:
+        """The tests that are nowhere: neither merged into others nor made cases of one."""
+        left = [one for one in lost if not self._is_merged(one.test)]
+        if len(left) * len(self.gains) > MOST_PAIRS:
+            return left
+        room = {id(gain.test): gain.rounds for gain in self.gains}
+        return [one for one in left if not self._is_a_case(one.test, room)]
+
+    def _is_merged(self, test: Test) -> bool:
+        checks = [check.text for check in test.body.checks]
+        if not checks or any(text not in self.by_text for text in checks):
+            return False
+        gains = {id(gain): gain for text in checks for gain in self.by_text[text][:50]}.values()
+        lines = set(test.lines[1:])
+        there = {line for gain in gains for line in gain.lines & lines}
+        return len(there) >= 0.75 * len(lines)
+
+    def _is_a_case(self, test: Test, room: dict[int, int]) -> bool:
+        words = set(test.words) - _USUAL_WORDS
+        for gain in self.gains:
+            if room[id(gain.test)] > 0 and 2 * len(words & set(gain.test.words)) >= len(words) > 0:
+                room[id(gain.test)] -= 1
+                return True
+        return False
+
+
+class _Gain(Struct, eq=False):
+    """A test that is new or has changed, and its new lines."""
+
+    test: Test
+    lines: set[str]
+
+    @property
+    def rounds(self) -> int:
+        """How many tests it may have taken in as cases."""
+        weights = [check.weight for check in self.test.body.checks]
+        rounds = max([self.test.cases, *weights, MANY if self.test.body.loops else 1])
+        return rounds if rounds > 1 else 0
+
+
+def _difference(before: list[Check], after: list[Check]) -> tuple[list[Check], list[Check], int]:
+    """What went, what came, and the weight of what stayed."""
+    old, new = Counter(check.text for check in before), Counter(check.text for check in after)
+    kept = old & new
+    weights = {check.text: check.weight for check in after}
+    return _beyond(before, kept), _beyond(after, kept), sum(weights[text] * count for text, count in kept.items())
+
+
+def _beyond(checks: list[Check], kept: Counter[str]) -> list[Check]:
+    left = kept.copy()
+    found = []
+    for check in checks:
+        if left[check.text] > 0:
+            left[check.text] -= 1
+        else:
+            found.append(check)
+    return found
+
+
+def _total(checks: Iterable[Check]) -> int:
+    """Rounds that nobody can count weigh little before and much after: the benefit of the doubt."""
+    return sum(check.weight if check.weight < MANY else 1 for check in checks if check.strength)
+
+
+def _has_excuse(loss: int, old: Placed, new: Placed) -> bool:
+    looped = new.test.body.loops and not old.test.body.loops
+    return looped or new.file.new.outside - old.file.old.outside >= loss > 0
+
+
+def _is_covered(check: Check, wholes: Sequence[str]) -> bool:
+    """Whether something stronger says it now: `a == A(1, 2)` says what `a.x == 1` said."""
+    about = (*check.subjects, *check.parts)
+    if check.strength < EXACT and any(whole in about for whole in wholes):
+        return True
+    return any(
+        subject.startswith((f"{whole}.", f"{whole}[")) or subject == f"len({whole})"
+        for whole in wholes
+        for subject in about
+    )
+
+
+def _loosened(gone: Sequence[Check], come: Sequence[Check]) -> list[str]:
+    found = []
+    for check in gone:
+        if check.raises is None and (looser := _looser(check, come)):
+            always = ", which is always true" if not looser.strength else ""
+            found.append(f"{short(check.text)} became {short(looser.text)}{always}")
+    return found
+
+
+def _looser(check: Check, come: Sequence[Check]) -> Check | None:
+    """What is said of the same subject now, if all of it is weaker."""
+    best: tuple[int, Check] | None = None
+    for other in come:
+        strength = max((_strength_about(subject, other) for subject in check.subjects), default=-1)
+        if strength >= 0 and (best is None or strength > best[0]):
+            best = strength, other
+    return best[1] if best and best[0] < check.strength else None
+
+
+def _strength_about(subject: str, check: Check) -> int:
+    if subject in check.subjects:
+        return check.strength
+    if any(other.startswith((f"{subject}.", f"{subject}[")) for other in check.subjects):
+        return check.strength
+    return min(PARTIAL, check.strength) if subject in check.parts else -1
+
+
+# Wider ones come later.
+_WIDE = ("RuntimeException", "StandardError", "Error", "exception", "Exception", "BaseException", "Throwable")
+
+
+def _widened(gone: Sequence[Check], come: Sequence[Check]) -> list[str]:
+    old = [check for check in gone if check.raises is not None]
+    new = [check for check in come if check.raises is not None]
+    pairs = list(zip(old, new, strict=False))
+    found = [f"{short(one.text)} became {short(other.text)}" for one, other in pairs if _is_wider(other, one)]
+    exact = _exact(come) - _exact(gone)
+    if not found and len(old) - len(new) > max(0, exact):
+        found.append(f"{short(old[len(new)].text)} is gone")
+    return found
+
+
+def _exact(checks: Sequence[Check]) -> int:
+    return sum(check.weight for check in checks if check.raises is None and check.strength == EXACT)
+
+
+def _is_wider(new: Check, old: Check) -> bool:
+    before, after = set(old.raises or ()), set(new.raises or ())
+    if before == after:
+        return old.matched and not new.matched
+    if not after or before < after:
+        return bool(before)
+    return any(_is_above(wide, narrow) for wide in after - before for narrow in before)
+
+
+def _is_above(wide: str, narrow: str) -> bool:
+    if wide in _WIDE:
+        return narrow not in _WIDE or _WIDE.index(wide) > _WIDE.index(narrow)
+    classes = (getattr(builtins, narrow, None), getattr(builtins, wide, None))
+    return all(isinstance(one, type) for one in classes) and issubclass(*classes)  # type: ignore[arg-type]
+
+
+def _new_skips(old: Placed, new: Placed) -> list[Finding]:
+    if old.test.lines == new.test.lines and old.test.outer_skips == new.test.outer_skips:
+        return []
+    before, after = old.test.skips, new.test.skips
+    if any(key in UNCONDITIONAL for key in before):
+        return []  # it was never run
+    return [Finding("test-skipped", new.file.path, shown) for key, shown in after.items() if key not in before]

@@ -1,0 +1,81 @@
+"""The tests of before and after, paired: by their names first, then by what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from ralphtool.judging.guard.model import MOST_PAIRS, Reading, Test
+
+
+class File(Struct):
+    """A changed file of tests, as it was and as it is."""
+
+    path: str
+    old: Reading
+    new: Reading
+    gone: bool = False
+    unparsable: bool = False
+
+
+class Placed(Struct, frozen=True):
+    """A test and the file that it is in."""
+
+    file: File
+    test: Test
+
+
+_Paired = tuple[list[tuple[Placed, Placed]], list[Placed], list[Placed]]
+"""Pairs of before and after, then what is left over of each."""
+
+
+def paired(files: Sequence[File]) -> _Paired:
+    lost = [Placed(file, test) for file in files for test in file.old.tests.values()]
+    fresh = [Placed(file, test) for file in files for test in file.new.tests.values()]
+    pairs: list[tuple[Placed, Placed]] = []
+    keys: tuple[Callable[[Placed], object], ...] = (
+        lambda one: (one.file.path, one.test.name),
+        lambda one: (one.file.path, one.test.bare),
+        lambda one: one.test.name,
+        lambda one: one.test.bare,
+    )
+    for key in keys:
+        found, lost, fresh = _match_by(key, lost, fresh)
+        pairs += found
+    found, lost, fresh = _match_renamed(lost, fresh)
+    return pairs + found, lost, fresh
+
+
+def _match_by(key: Callable[[Placed], object], lost: list[Placed], fresh: list[Placed]) -> _Paired:
+    waiting: dict[object, list[Placed]] = {}
+    for one in reversed(fresh):
+        waiting.setdefault(key(one), []).append(one)
+    pairs, left = [], []
+    for one in lost:
+        if same := waiting.get(key(one)):
+            pairs.append((one, same.pop()))
+        else:
+            left.append(one)
+    taken = {id(new.test) for _, new in pairs}
+    return pairs, left, [one for one in fresh if id(one.test) not in taken]
+
+
+def _match_renamed(lost: list[Placed], fresh: list[Placed]) -> _Paired:
+    if len(lost) * len(fresh) > MOST_PAIRS:
+        return [], lost, fresh
+    pairs, left, free = [], [], list(fresh)
+    for one in lost:
+        best = max(free, key=lambda other: _likeness(one.test, other.test), default=None)
+        if best and _likeness(one.test, best.test) >= 0.7:
+            pairs.append((one, best))
+            free.remove(best)
+        else:
+            left.append(one)
+    return pairs, left, free
+
+
+def _likeness(one: Test, other: Test) -> float:
+    if not one.lines or not other.lines:
+        return 0.0
+    return 2 * (one.words & other.words).total() / max(1, one.words.total() + other.words.total())

@@ -1,0 +1,166 @@
+"""What was done to the files of a spec, beyond ticking the boxes of the story."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from ralphtool.judging.guard.model import Finding, short
+from ralphtool.specs import Story
+
+_BOX = re.compile(r"(?P<head>\s*(?:[-*+]|[0-9]{1,9}[.)])\s*\[)(?P<mark>[^\[\]]{0,8})\](?P<text>.*)\Z", re.DOTALL)
+
+
+def look_at_spec(
+    before: Mapping[str, bytes | None],
+    after: Mapping[str, bytes | None],
+    old: Sequence[Story],
+    new: Sequence[Story],
+    story_id: str,
+) -> list[Finding]:
+    """What was done to the files of a spec beyond ticking boxes of the story.
+
+    `old` and `new` are the stories as the adapter reads them; none if it no longer can.
+    """
+    ticks = _Ticks(old, new, story_id)
+    found: list[Finding] = []
+    for path in sorted(before.keys() | after.keys()):
+        one, other = before.get(path), after.get(path)
+        if one == other:
+            continue
+        if one is None or other is None:
+            found.append(Finding("spec-edited", path, "the file was added" if one is None else "the file is gone"))
+        elif path.endswith("prd.json"):
+            found += _look_at_prd(path, one, other)
+        else:
+            found += _look_at_boxes(path, one, other, ticks)
+    return found
+
+
+class _Ticks:
+    """The tasks that became done, to be claimed by the lines that were ticked."""
+
+    def __init__(self, old: Sequence[Story], new: Sequence[Story], story_id: str) -> None:
+        self.story_id = story_id
+        open_before = {(story.id, task.id) for story in old for task in story.tasks if not task.done}
+        self.by_text: dict[str, list[tuple[str, str]]] = {}
+        self.by_id: dict[str, list[tuple[str, str]]] = {}
+        self.all: list[tuple[str, str]] = []
+        self.claimed: set[tuple[str, str]] = set()
+        for story in reversed(new):
+            for task in reversed(story.tasks):
+                if task.done and (key := (story.id, task.id)) in open_before:
+                    self.by_text.setdefault(_flat(task.text.partition("\n")[0]), []).append(key)
+                    self.by_id.setdefault(task.id, []).append(key)
+                    self.all.append(key)
+
+    def claim(self, text: str) -> tuple[str, str] | None:
+        """The story and task of a ticked line. Ids and tags may stand before the text."""
+        words = _flat(text).split(" ")
+        tails = (" ".join(words[start:]) for start in range(min(len(words), 8)))
+        return self._first(self.by_text.get(tail, []) for tail in tails)
+
+    def claim_any(self, text: str) -> tuple[str, str] | None:
+        """For texts that the adapter cleans of marks: the task whose id stands there, else the next one."""
+        words = re.findall(r"[\w.#-]+", text[:500])
+        return self._first([*(self.by_id.get(word, []) for word in words), self.all])
+
+    def _first(self, lists: Iterable[list[tuple[str, str]]]) -> tuple[str, str] | None:
+        for keys in lists:
+            while keys:
+                if (key := keys.pop()) not in self.claimed:
+                    self.claimed.add(key)
+                    return key
+        return None
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _look_at_boxes(path: str, one: bytes, other: bytes, ticks: _Ticks) -> list[Finding]:
+    old, new = (data.decode("utf-8", "backslashreplace").split("\n") for data in (one, other))
+    found: list[Finding] = []
+    ticked: list[tuple[int, str]] = []
+    for number, (before, after) in enumerate(zip(old, new, strict=False), 1):
+        if before == after:
+            continue
+        change = _box_change(before, after)
+        if change is None:
+            return [*found, *_claimed(path, ticked, ticks), _edited(path, number, after)]
+        if change == "ticked":
+            ticked.append((number, after))
+        else:
+            found.append(Finding("unticked", path, f"line {number}: {short(after)}"))
+    found += _claimed(path, ticked, ticks)
+    if len(old) != len(new):
+        number = min(len(old), len(new)) + 1
+        found.append(_edited(path, number, new[number - 1] if len(new) >= number else "cut off"))
+    return found
+
+
+def _edited(path: str, number: int, line: str) -> Finding:
+    return Finding("spec-edited", path, f"line {number}: {short(line)}")
+
+
+def _box_change(before: str, after: str) -> Literal["ticked", "unticked"] | None:
+    one, other = _BOX.match(before), _BOX.match(after)
+    if one is None or other is None or one["head"] != other["head"]:
+        return None
+    was, now = one["mark"].strip() in ("x", "X"), other["mark"].strip() in ("x", "X")
+    # Ticking `[ ](a)` needs a blank after the box, else it were a link.
+    same = other["text"] in (one["text"], f" {one['text']}" if one["text"][:1] in ("(", "[") else one["text"])
+    if was == now or not same:
+        return None
+    return "unticked" if was else "ticked" if other["mark"] in ("x", "X") else None
+
+
+def _claimed(path: str, ticked: Sequence[tuple[int, str]], ticks: _Ticks) -> list[Finding]:
+    texts = [(number, line, line.partition("]")[2]) for number, line in ticked]
+    claims = [ticks.claim(text) for _, _, text in texts]
+    claims = [claim or ticks.claim_any(text) for claim, (_, _, text) in zip(claims, texts, strict=True)]
+    found = []
+    for claim, (number, line, _) in zip(claims, texts, strict=True):
+        if claim is None:
+            found.append(_edited(path, number, line))
+        elif claim[0] != ticks.story_id:
+            detail = f"story {short(claim[0], 40)}, line {number}: {short(line)}"
+            found.append(Finding("other-story-ticked", path, detail))
+    return found
+
+
+_PASSES = re.compile(rb'("passes"\s*+:\s*+)(?:true|false)')
+
+
+def _look_at_prd(path: str, one: bytes, other: bytes) -> list[Finding]:
+    old, new = _passes(one), _passes(other)
+    found = []
+    for key, passes in new.items():
+        if passes and not old.get(key, False):
+            found.append(Finding("passes-flipped", path, f"{short(key)}: passes is true now"))
+        elif not passes and old.get(key, False):
+            found.append(Finding("unticked", path, f"{short(key)}: passes was true"))
+    if not found or _PASSES.sub(rb"\1", one) != _PASSES.sub(rb"\1", other):
+        lines = (data.decode("utf-8", "backslashreplace").split("\n") for data in (one, other))
+        pairs = enumerate(zip(*lines, strict=False), 1)
+        number, line = next(((number, after) for number, (before, after) in pairs if before != after), (0, "its end"))
+        found.append(_edited(path, number, line) if number else Finding("spec-edited", path, "its end"))
+    return found
+
+
+def _passes(data: bytes) -> dict[str, bool]:
+    """Every `passes` of the document, by the id of its story, else by its place."""
+    try:
+        waiting: list[Any] = [json.loads(data.decode("utf-8-sig", "replace"))]
+    except (ValueError, RecursionError):
+        return {}
+    found: dict[str, bool] = {}
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict) and "passes" in one:
+            name = f"story {one['id']}" if isinstance(one.get("id"), str | int) else f"story {len(found) + 1}"
+            found[name] = one["passes"] is True or found.get(name, False)
+        waiting += one.values() if isinstance(one, dict) else one if isinstance(one, list) else []
+    return found

@@ -1,0 +1,217 @@
+"""What happens next, and why: one pure function of a verdict, the past and the policy.
+
+The table in `decide` is read from top to bottom; the first row that fits decides.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from msgspec import UNSET, Struct
+
+from ralphtool.memory import fingerprint, profile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from ralphtool.history import Seen
+    from ralphtool.history.records import Entry
+    from ralphtool.judging.verdict import Verdict
+
+Item = TypeVar("Item")
+Action = Literal["next", "manual", "skip", "break-chunks", "fix-state", "retry", "wait", "stop"]
+
+
+class Policy(Struct, frozen=True):
+    attempts: int = 3
+
+
+class Workaround(Struct, frozen=True):
+    """What helped before, and where that is known from."""
+
+    text: str
+    source: str
+    is_certain: bool = False  # it helped against the same error, and not only against one in like words
+
+
+class Past(Struct, frozen=True, kw_only=True):
+    """What the decision needs to know besides the verdict."""
+
+    attempts: int  # used up for this story, this one included
+    last_status: str | None = None  # of the attempt before this one
+    last_failure: str | None = None
+    open_tasks: int = 1
+    in_chunks: bool = False
+    is_optional: bool = False
+    blocker_is_real: bool | None = None  # None: nobody could tell
+    blocker_check: str = ""
+    workaround: Workaround | None = None  # what helped against the same, or something like it
+
+
+class Decision(Struct, frozen=True):
+    """What happens next; what the next attempt should know; why."""
+
+    action: Action
+    guidance: str
+    reason: str
+
+
+def decide(verdict: Verdict, past: Past, policy: Policy) -> Decision:
+    for row in (_settled, _manual, _skip, _chunks, _fix):
+        if decision := row(verdict, past, policy):
+            return decision
+    return _retry(verdict, past, policy)
+
+
+def _settled(verdict: Verdict, past: Past, policy: Policy) -> Decision | None:
+    if verdict.status == "completed":
+        return Decision("next", "", "the story is done and proven")
+    if verdict.status == "interrupted":
+        return Decision("stop", "", "the run was interrupted; this was no attempt")
+    if verdict.status == "transient":
+        return Decision("wait", "", f"nothing is wrong with the work ({verdict.summary}); this was no attempt")
+    if past.in_chunks and verdict.status == "partial":
+        return Decision("break-chunks", "", "a task of the story is done and kept; the next one is on")
+    return None
+
+
+def _manual(verdict: Verdict, past: Past, policy: Policy) -> Decision | None:
+    if verdict.status == "blocked" and past.blocker_is_real:
+        return Decision("manual", verdict.blocker or "", f"the blocker is real: {past.blocker_check}")
+    if past.attempts >= policy.attempts:
+        times = f"{past.attempts} attempt{'' if past.attempts == 1 else 's'}"
+        return Decision("manual", verdict.summary, f"{times} did not complete it: a human is needed")
+    return None
+
+
+def _skip(verdict: Verdict, past: Past, policy: Policy) -> Decision | None:
+    if past.is_optional:
+        return Decision("skip", verdict.summary, "the story is optional and did not complete")
+    return None
+
+
+def _chunks(verdict: Verdict, past: Past, policy: Policy) -> Decision | None:
+    if past.in_chunks or past.open_tasks < 2:
+        return None
+    one_by_one = "do one task at a time"
+    if verdict.too_big:
+        return Decision("break-chunks", one_by_one, "the attempt was too big: it ran out of time or of context")
+    if verdict.status == past.last_status == "partial":
+        return Decision("break-chunks", one_by_one, "two attempts in a row did only a part of it")
+    return None
+
+
+def _fix(verdict: Verdict, past: Past, policy: Policy) -> Decision | None:
+    if verdict.is_broken:
+        return Decision("fix-state", verdict.summary, "the tree or the environment is broken: back to the checkpoint")
+    if verdict.status != "partial" and past.last_failure and _same(verdict.summary, past.last_failure):
+        return Decision("fix-state", _otherwise(verdict), "the same failure came twice: back to the checkpoint")
+    return None
+
+
+def _otherwise(verdict: Verdict) -> str:
+    return f"This failed twice in the same way, so try another way: {verdict.summary}"
+
+
+def _retry(verdict: Verdict, past: Past, policy: Policy) -> Decision:
+    if verdict.status == "blocked" and past.blocker_is_real is False:
+        return Decision(
+            "retry", f"You are not blocked: {past.blocker_check}", f"the blocker is none: {past.blocker_check}"
+        )
+    known = past.workaround
+    if known and known.is_certain:
+        return Decision("retry", known.text, f"the same was solved before ({known.source})")
+    left = policy.attempts - past.attempts
+    again = f"{left} attempt{'' if left == 1 else 's'} left"
+    if known:
+        guidance = f"{verdict.summary}\n\nPerhaps this helps, it is about something like it: {known.text}"
+        return Decision("retry", guidance, f"{again}, and something like it was met before ({known.source})")
+    return Decision("retry", verdict.summary, f"{again}, and nothing speaks against trying again")
+
+
+# What differs from time to time and tells nothing: an address, an id, how long it took, when, where on this machine.
+_VOLATILE = re.compile(
+    r"\W*(?:0x[0-9a-f]+|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=[a-f]*\d)[0-9a-f]{12,}"
+    r"|\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h|sec|secs|seconds|min|minutes)|\d{4}-\d\d-\d\d(?:t[\d:.,+z-]*)?|\d\d?:\d\d(?::[\d.,]+)?)\W*"
+)
+_ADDRESS = re.compile(r"\W*\d{1,3}(?:\.\d{1,3}){3}(?::(\d+))?\W*")
+_PASSING = 32768  # ports from here on are given out by chance
+_COUNTED = ("pid", "tid", "line")  # the number behind these tells nothing either
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two failures are one and the same. Other tests, tasks, ports or files are other failures.
+
+    Work is thrown away by this answer, so it is stricter than a fingerprint, which is for finding.
+    """
+    left, right = one.lower().split(), other.lower().split()
+    if len(left) != len(right) or fingerprint.fingerprint(one) != fingerprint.fingerprint(other):
+        return False
+    return all(
+        _stable(word, before) == _stable(also, before)
+        for before, word, also in zip(["", *left], left, right, strict=False)
+    )
+
+
+def _stable(word: str, before: str) -> str:
+    if _VOLATILE.fullmatch(word) or (before.strip("([#:") in _COUNTED and word.strip("()[],.:;#").isdecimal()):
+        return ""
+    if address := _ADDRESS.fullmatch(word):  # what is there is told by its port
+        return address[1] if address[1] and int(address[1][:9]) < _PASSING else ""
+    is_place = word.lstrip("([\"'`").startswith("/")
+    return word.rpartition("/")[2] if is_place else word
+
+
+# --- what helped before -----------------------------------------------------------------------------
+
+
+_ENOUGH = 0.4  # so much of the shorter text's words has to be shared
+
+
+def find_workaround(
+    failure: str,
+    blockers: Sequence[Seen],
+    solution: Callable[[Entry], Entry | None],
+    learnings: Iterable[tuple[str, str]],
+) -> Workaround | None:
+    """How the same blocker was solved later, else one like it, else a learning about an error like this one.
+
+    `solution` gives the entry that completed what another one was blocked at; a learning is its text and its source.
+    """
+    for likeness, seen in _alike(failure, blockers, _words):
+        if (solved := solution(seen.entry)) and (text := _how(solved, seen.entry)):
+            source = f"{seen.entry.id} was blocked by it, {solved.id} was not"
+            return Workaround(text, source, is_certain=likeness >= _THE_SAME)
+    learning = next(iter(_alike(failure, learnings, lambda one: one[0])), None)
+    return Workaround(*learning[1]) if learning else None
+
+
+_THE_SAME = 2.0  # more than any share
+
+
+def _alike(text: str, items: Iterable[Item], words: Callable[[Item], str]) -> list[tuple[float, Item]]:
+    """The items that are like a text, the most alike first; of equals, the last."""
+    scored = [(_likeness(text, words(item)), place, item) for place, item in enumerate(items)]
+    ranked = sorted(scored, key=lambda one: one[:2], reverse=True)
+    return [(score, item) for score, _, item in ranked if score >= _ENOUGH]
+
+
+def _likeness(text: str, other: str) -> float:
+    shared = profile.shared(text, other)
+    # Said in a few words, many things are the same.
+    return _THE_SAME if shared and any(_same(part, other) for part in (text, *text.splitlines())) else shared
+
+
+def _words(seen: Seen) -> str:
+    one = seen.observation
+    return f"{one.title}: {one.description}" if one.description else one.title
+
+
+def _how(entry: Entry, blocked: Entry) -> str:
+    """What an entry that completed tells about how it came to that. To be told only what had failed is no guidance."""
+    guidance = entry.context.recovery_guidance if entry.context is not UNSET else UNSET
+    if guidance and _same(guidance, blocked.summary or ""):
+        guidance = ""
+    noted = [one.description or one.title for one in entry.observations if one.type != "blocker"]
+    return guidance or next(iter(noted), "") or entry.summary or ""

@@ -1,0 +1,228 @@
+"""How an iteration ended. Evidence goes in, a verdict comes out: nothing is read, run or written here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from msgspec import Struct
+
+from ralphtool.agents import TRANSIENT, End, Failure
+from ralphtool.judging.guard import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Status = Literal["completed", "failed", "blocked", "partial", "interrupted", "transient"]
+Ending = Literal[
+    "exit",
+    "wall-clock",
+    "silence",
+    "stopped",
+    "too-much",
+    "no-room",
+    "keeper-lost",
+    "not-started",
+    "budget",
+    "retrying",
+]
+_SHOWN = 5
+
+
+class Claim(Struct, frozen=True):
+    """What an agent's final message promises with the token of its iteration."""
+
+    complete: bool = False
+    blocked: str | None = None
+
+
+class Red(Struct, frozen=True):
+    """A gate that is newly red: its command, and the tests that failed, where they are known."""
+
+    command: str
+    tests: tuple[str, ...] = ()
+    why: str = ""
+
+
+class Evidence(Struct, frozen=True, kw_only=True):
+    """All that is known about an iteration when its agent has ended and the gates have run."""
+
+    ending: Ending
+    end: End
+    claim: Claim
+    failure: Failure | None = None  # the last error that the agent reported
+    task: str | None = None  # of a chunk
+    tasks: tuple[str, ...]  # of the story, in order
+    ticked_before: frozenset[str]
+    ticked: frozenset[str]
+    red: tuple[Red, ...] = ()
+    gates_ran: bool = False
+    still_red: tuple[str, ...] = ()  # commands that were red before, and are
+    findings: tuple[Finding, ...] = ()
+    is_guarded: bool = True  # findings keep a story from being done
+    blockers: tuple[str, ...] = ()  # that the agent observed
+    trouble: str = ""  # why the tree could not be taken down
+    exit_detail: str = ""
+
+
+class Verdict(Struct, frozen=True, kw_only=True):
+    """How an iteration ended, in one value."""
+
+    status: Status
+    summary: str
+    reasons: tuple[str, ...] = ()
+    ticked: tuple[str, ...] = ()
+    blocker: str | None = None
+    too_big: bool = False  # the clock, or the agent's context, ran out
+    is_broken: bool = False  # the tree or the environment is not fit to work in
+    is_dishonest: bool = False
+    retry_at: float | None = None
+
+
+def claim(message: str, token: str) -> Claim:
+    """What the last line that is not empty says. Anything before it is talk, an echo, or a quotation."""
+    line = message.rstrip().rpartition("\n")[2].strip()
+    if line == f"<promise>COMPLETE:{token}</promise>":
+        return Claim(complete=True)
+    start = f"<promise>BLOCKED:{token}:"
+    if line.startswith(start) and line.endswith("</promise>"):
+        return Claim(blocked=line[len(start) : -len("</promise>")].strip() or "no reason was given")
+    return Claim()
+
+
+def judge(evidence: Evidence) -> Verdict:
+    if evidence.ending == "stopped":
+        return Verdict(status="interrupted", summary="interrupted")
+    if transient := _transient(evidence):
+        return transient
+    new = tuple(task for task in evidence.tasks if task in evidence.ticked - evidence.ticked_before)
+    against = _against(evidence)
+    if not against:
+        return _good(evidence, new)
+    blocker = evidence.claim.blocked or next(iter(evidence.blockers), None)
+    cheated = evidence.is_guarded and bool(evidence.findings)
+    common = {
+        "reasons": tuple(against),
+        "ticked": new,
+        "too_big": evidence.ending == "wall-clock" or _ran_out(evidence),
+        "is_dishonest": cheated,
+        "is_broken": bool(evidence.trouble) or evidence.ending in ("no-room", "not-started", "keeper-lost"),
+    }
+    if blocker:
+        return Verdict(status="blocked", summary=f"blocked: {_line(blocker)}", blocker=blocker, **common)  # type: ignore[arg-type]
+    if new and not evidence.red and not cheated and not evidence.trouble:
+        done = f"{_count(len(new), 'task')} done"
+        return Verdict(status="partial", summary=f"{done}, but {against[0]}", **common)  # type: ignore[arg-type]
+    return Verdict(status="failed", summary="; ".join(against[:2]), **common)  # type: ignore[arg-type]
+
+
+def _good(evidence: Evidence, new: tuple[str, ...]) -> Verdict:
+    gates = _gates(evidence)
+    if evidence.task and not evidence.ticked.issuperset(evidence.tasks):
+        return Verdict(status="partial", summary=f"task {evidence.task} is done, {gates}", ticked=new)
+    warned = f"; warned: {_findings(evidence.findings)}" if evidence.findings else ""
+    return Verdict(status="completed", summary=f"every task is ticked, {gates}{warned}", ticked=new)
+
+
+def _gates(evidence: Evidence) -> str:
+    if not evidence.gates_ran:
+        return "there is no gate"
+    if not evidence.still_red:
+        return "all gates are green"
+    return f"no gate is newly red, but red as before: {', '.join(f'`{_line(one, 80)}`' for one in evidence.still_red)}"
+
+
+class Ended(Protocol):
+    """How an agent's program came to its end."""
+
+    @property
+    def ending(self) -> Ending: ...
+    @property
+    def end(self) -> End: ...
+    @property
+    def failure(self) -> Failure | None: ...
+
+
+def is_transient(ended: Ended) -> bool:
+    """A limit, an overload, the network, a login: nobody's fault, and no attempt."""
+    failure = ended.failure
+    is_passing = failure is not None and failure.trouble in TRANSIENT
+    return is_passing and not ended.end.ok and ended.ending in _BY_ITSELF
+
+
+def _transient(evidence: Evidence) -> Verdict | None:
+    failure = evidence.failure
+    if failure is None or not is_transient(evidence):
+        return None
+    return Verdict(status="transient", summary=f"{failure.trouble}: {_line(failure.text)}", retry_at=failure.reset_at)
+
+
+# Ways in which an agent ends that can do nothing but try again. A clock ran out over the same trouble.
+_BY_ITSELF = ("exit", "retrying", "silence", "wall-clock")
+
+
+def _ran_out(evidence: Evidence) -> bool:
+    return evidence.failure is not None and evidence.failure.trouble == "context" and not evidence.end.ok
+
+
+_ENDINGS: dict[str, str] = {
+    "wall-clock": "the agent ran out of time and was ended",
+    "silence": "the agent said nothing for too long and was ended",
+    "too-much": "the agent printed too much and was ended",
+    "no-room": "the disk was full and the agent was ended",
+    "keeper-lost": "the process that watches over the agent was killed",
+    "not-started": "the agent could not be started",
+    "budget": "the budget was used up and the agent was ended",
+    "retrying": "the agent only tried again, and was ended",
+}
+
+
+def _against(evidence: Evidence) -> list[str]:
+    """Everything that speaks against done, the weightiest first."""
+    against = []
+    if evidence.trouble:
+        against.append(f"the work can't be read: {_line(evidence.trouble)}")
+    if evidence.findings and evidence.is_guarded:
+        against.append(f"the diff is not honest: {_findings(evidence.findings)}")
+    against += [_red(one) for one in evidence.red]
+    if evidence.ending != "exit":
+        detail = f" ({_line(evidence.exit_detail)})" if evidence.exit_detail else ""
+        against.append(_ENDINGS[evidence.ending] + detail)
+    elif not evidence.end.ok:
+        against.append(f"the agent did not end well: {_line(evidence.end.reason) or 'it gave no reason'}")
+    against += _unfinished(evidence)
+    return against
+
+
+def _unfinished(evidence: Evidence) -> list[str]:
+    found = []
+    if evidence.claim.blocked is not None:
+        found.append(f"the agent says that it is blocked: {_line(evidence.claim.blocked)}")
+    wanted = [evidence.task] if evidence.task else list(evidence.tasks)
+    if open_tasks := [task for task in wanted if task not in evidence.ticked]:
+        found.append(f"{_count(len(open_tasks), 'task')} not ticked: {', '.join(open_tasks[:_SHOWN])}")
+    if not evidence.claim.complete and evidence.claim.blocked is None:
+        found.append("the final message does not end with the promise of this iteration")
+    return found
+
+
+def _red(red: Red) -> str:
+    if not red.tests:
+        return f"`{_line(red.command, 80)}` is newly red{f': {_line(red.why)}' if red.why else ''}"
+    more = f" and {len(red.tests) - _SHOWN} more" if len(red.tests) > _SHOWN else ""
+    return f"newly red: {', '.join(_line(test) for test in red.tests[:_SHOWN])}{more} (`{_line(red.command, 80)}`)"
+
+
+def _findings(findings: Sequence[Finding]) -> str:
+    shown = [f"{one.kind} {one.path}{f' ({_line(one.detail)})' if one.detail else ''}" for one in findings[:_SHOWN]]
+    more = f" and {len(findings) - _SHOWN} more" if len(findings) > _SHOWN else ""
+    return ", ".join(shown) + more
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def _line(text: str, longest: int = 200) -> str:
+    """One line of what somebody else wrote."""
+    line = " ".join(text.split())
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"

@@ -1,0 +1,1 @@
+"""One run from start to end: pick a story, brief, execute, judge, settle."""

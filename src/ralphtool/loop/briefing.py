@@ -1,0 +1,104 @@
+"""What an agent is told: from where a story stands, and from what is known, to its prompt."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ralphtool.core import learnings_file
+from ralphtool.loop import prompt
+from ralphtool.memory.knowledge import Wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ralphtool.history import History
+    from ralphtool.history.analyzer import LookBack
+    from ralphtool.loop.prompt import Prompt
+    from ralphtool.memory.knowledge import Remembrance
+    from ralphtool.record.change_state import Standing, StoryStanding
+    from ralphtool.settings import Settings
+    from ralphtool.specs import Spec, Story
+
+_CUT_OFF = """\
+The last iteration of this story was cut off from outside; nothing was wrong with it. What it had done by then is in the
+tree, and in no commit. Nobody has proven any of it: look at it, and go on from there."""
+_SHOWN_FILES = 200
+
+
+class Situation(Struct, frozen=True, kw_only=True):
+    """Where a story stands when an iteration is about to begin."""
+
+    root: str
+    spec: Spec
+    story: Story
+    standing: Standing
+    before: LookBack
+    settings: Settings
+    gates: Sequence[str]
+
+    @property
+    def state(self) -> StoryStanding:
+        return self.standing.story(self.story.id)
+
+    @property
+    def task(self) -> str | None:
+        """The only task that is asked for, where the story is done in chunks."""
+        return next((one.id for one in self.story.tasks if not one.done), None) if self.state.in_chunks else None
+
+
+def wanted(situation: Situation, history: History) -> Wanted:
+    """What is asked of the memory."""
+    story, before, state = situation.story, situation.before, situation.state
+    tasks = [one.text for one in story.tasks if situation.task in (None, one.id) and not one.done]
+    last = history.last_entry(before.prd_id) if before.previous_failure else None
+    return Wanted(
+        prd_id=before.prd_id,
+        story=f"{story.title}.\n{story.description or ''}",
+        story_id=story.id,
+        tasks=tasks,
+        failure=f"{before.previous_failure}\n{state.error}" if before.previous_failure else "",
+        files=last.files_modified[:_SHOWN_FILES] if last else (),
+    )
+
+
+def build(situation: Situation, known: Remembrance, token: str) -> Prompt:
+    spec, story, state, settings = situation.spec, situation.story, situation.state, situation.settings
+    return prompt.build(
+        prompt.Material(
+            change=spec.change,
+            story=story,
+            token=token,
+            attempt=state.attempts + 1,
+            attempts=settings.run.attempts,
+            task=situation.task,
+            proposal=spec.proposal(),
+            design=spec.design(),
+            scenarios=spec.scenarios(story),
+            failure=situation.before.previous_failure,
+            guidance=_guidance(situation.standing, state),
+            warnings=situation.before.warnings,
+            memory=known.items,
+            known=known.known,
+            notes=learnings_file.read(spec.change),
+            notes_path=learnings_file.path_of(spec.change),
+            gates=situation.gates,
+            budget_tokens=settings.prompt.budget_tokens,
+            memory_tokens=settings.memory.budget_tokens,
+        ),
+        folder_of_templates(situation.root),
+    )
+
+
+def folder_of_templates(root: str) -> str:
+    """Where the user's own sections of the prompt lie."""
+    return os.path.join(root, ".ralph", "prompts")
+
+
+def _guidance(standing: Standing, state: StoryStanding) -> str:
+    """A person's words come first: should there be no room for all, they stay."""
+    answer = state.answer and f"A human answered: {state.answer}"
+    told = [f"A human says: {text}" for text in (*standing.told, *state.told)]
+    return "\n\n".join(filter(None, [answer, *told, state.guidance, state.cut_off and _CUT_OFF]))

@@ -1,0 +1,87 @@
+"""What a person says while a run goes on: heard within a moment, told in the run's events, taken up when that is due.
+
+While an agent works nothing of where the change stands is written: a word is only noted then, and what it asks for at
+once (to stop, to leave the story) can be asked here.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from ralphtool.record import questions, steering
+
+if TYPE_CHECKING:
+    from ralphtool.loop.change import Change
+    from ralphtool.record.log import Log
+    from ralphtool.record.steering import Said
+
+_BETWEEN = 0.3  # seconds between two looks
+
+
+class Attention:
+    def __init__(self, change: Change, log: Log) -> None:
+        self._change = change
+        self._log = log
+        self._heard: dict[str, Said] = {}  # and not yet taken up
+        self._put_off: set[str] = set()  # for the next run
+        self._answers: dict[str, int] = {}  # the version of each answer that was told
+        self._last_look = 0.0
+        self.is_stopped = False
+        self.stops_after = False  # the iteration that is going on
+
+    def listen(self) -> None:
+        """Looks whether anybody said something. Cheap enough to be called all the time."""
+        now = time.monotonic()
+        if now - self._last_look < _BETWEEN:
+            return
+        self._last_look = now
+        for said in steering.heard(self._change.root, self._change.name, self._heard.keys() | self._put_off):
+            self._hear(said)
+        self._look_for_answers()
+
+    def _hear(self, said: Said) -> None:
+        self._heard[said.id] = said
+        if said.id in self._change.standing.heeded or said.run not in (None, self._change.run):
+            return  # it was for a run that is over
+        self.is_stopped = self.is_stopped or said.action == "stop"
+        self.stops_after = self.stops_after or said.action == "stop-after"
+        self._log.add("steered", action=said.action, story=said.story, text=said.text)
+
+    def _look_for_answers(self) -> None:
+        for id, state in self._change.standing.stories.items():
+            path = questions.path_of(self._change.root, state.question.name) if state.question else ""
+            version = _version(path) if path else 0
+            if version and self._answers.get(path) != version:
+                self._answers[path] = version
+                if told := questions.answer(path):
+                    self._change.answers[id] = told
+                    prd_id = os.path.basename(path).removesuffix(".md")
+                    self._log.add("answered", story=id, prd_id=prd_id, text=told)
+
+    def leaves(self, story: str) -> bool:
+        """Whether a person wants this story left alone from now on."""
+        last = [one.action for one in self._heard.values() if one.story == story and one.action in ("skip", "retry")]
+        return last[-1:] == ["skip"]
+
+    @property
+    def has_news(self) -> bool:
+        return bool(self._heard)
+
+    def heed(self) -> None:
+        """Takes up what was said since. Not while an agent works."""
+        self._last_look = 0.0
+        self.listen()
+        if self._heard:
+            self._put_off |= set(self._change.heed(list(self._heard.values())))
+            self._heard = {}
+        for text in self._change.drain_notices():
+            self._log.note("notice", text=text)
+
+
+def _version(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0

@@ -1,0 +1,105 @@
+"""Telling somebody who is not there: a command of the user's is called when a run ends or a question waits."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ralphtool.core import quickjson, secrets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_PATIENCE = 20.0  # seconds for one to tell somebody
+_TICK = 0.1
+_MOST_OUTPUT = 1 << 16  # bytes: as much as waits in a pipe
+
+
+class Notifier:
+    """Calls the command of `[notify]`, and waits for it only at the end: nobody's phone holds up a night's work."""
+
+    def __init__(self, command: Sequence[str], root: str, folder: str) -> None:
+        self._command = command
+        self._root = root
+        self._log = os.path.join(folder, "notify.log")
+        self._running: list[_Call] = []
+        self._failed = 0
+
+    def tell(self, **fields: Any) -> str:
+        """Starts the command with the fields as JSON on its standard input; tells what went wrong with that."""
+        if not self._command:
+            return ""
+        self._look(lambda: False)
+        told = quickjson.dumps(secrets.masked({"project": self._root, **fields}, secrets.values()))
+        try:
+            self._running.append(_Call(self._command, self._root, told.encode() + b"\n"))
+        except OSError as error:
+            return f"nobody could be notified: {self._command[0]} can't be started ({error.strerror})"
+        return ""
+
+    def finish(self, is_hurried: Callable[[], bool] = lambda: False) -> str:
+        """Waits for those that are still at it, as long as each of them may take; tells what went wrong."""
+        while self._running:
+            self._look(is_hurried)
+            time.sleep(_TICK if self._running else 0)
+        return f"{self._failed} notifications failed: see {self._log}" if self._failed else ""
+
+    def _look(self, is_hurried: Callable[[], bool]) -> None:
+        """Takes leave of those that have ended, and ends those that should have."""
+        for one in [one for one in self._running if one.is_over(is_hurried=is_hurried())]:
+            self._running.remove(one)
+            self._failed += one.process.returncode != 0
+            self._note(one.said())
+
+    def _note(self, data: bytes) -> None:
+        if data:
+            with open(self._log, "ab") as log:
+                log.write(data)
+
+    def close(self) -> None:
+        """Leaves nobody behind, whatever happened."""
+        for one in self._running:
+            one.end()
+
+
+class _Call:
+    """One call of the command. What it says waits in a pipe: one that says too much waits as well, and is ended."""
+
+    def __init__(self, command: Sequence[str], root: str, data: bytes) -> None:
+        self._pipe, theirs = os.pipe()
+        os.set_blocking(self._pipe, False)
+        try:
+            with tempfile.TemporaryFile() as stdin, os.fdopen(theirs, "wb") as out:
+                stdin.write(data)
+                stdin.seek(0)
+                self.process = subprocess.Popen(
+                    command, cwd=root, stdin=stdin, stdout=out, stderr=out, start_new_session=True
+                )
+        except OSError:
+            os.close(self._pipe)
+            raise
+        self._began = time.monotonic()
+
+    def is_over(self, *, is_hurried: bool) -> bool:
+        if self.process.poll() is None and (is_hurried or time.monotonic() - self._began > _PATIENCE):
+            self.end()
+        return self.process.poll() is not None
+
+    def end(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)  # which is a group of its own
+        self.process.wait()
+
+    def said(self) -> bytes:
+        """What waits in the pipe, without waiting for more: somebody else may still hold its other end."""
+        try:
+            return os.read(self._pipe, _MOST_OUTPUT)
+        except BlockingIOError:
+            return b""
+        finally:
+            os.close(self._pipe)

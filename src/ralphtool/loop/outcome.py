@@ -1,0 +1,230 @@
+"""From a verdict to what lasts: the entry, the commit, the question, and where the story stands from then on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, get_args
+
+from msgspec import Struct
+
+from ralphtool import specs
+from ralphtool.core import secrets, session
+from ralphtool.history import analyzer
+from ralphtool.history.records import Observation, RecoveryAction
+from ralphtool.judging import gates
+from ralphtool.loop import prompt
+from ralphtool.memory import usefulness
+from ralphtool.memory.usefulness import Showing
+from ralphtool.record import questions
+from ralphtool.record.change_state import Outcome, Question
+
+if TYPE_CHECKING:
+    from ralphtool.core.session import State
+    from ralphtool.executors import Assignment, Report
+    from ralphtool.history.analyzer import LookBack
+    from ralphtool.history.records import Entry
+    from ralphtool.judging.blockers import Check
+    from ralphtool.judging.recovery import Decision, Past
+    from ralphtool.judging.verdict import Verdict
+    from ralphtool.loop.change import Change
+    from ralphtool.record.change_state import StoryStanding
+    from ralphtool.specs import Story
+
+_MOST_FILES = 1000
+
+
+class Iteration(Struct, frozen=True, kw_only=True):
+    """One iteration whose verdict and decision are known."""
+
+    story: Story
+    assignment: Assignment
+    before: LookBack
+    report: Report
+    verdict: Verdict
+    past: Past
+    decision: Decision
+    observations: tuple[Observation, ...]
+    check: Check  # of a claimed blocker
+    dependencies: list[str] = []  # their prd_ids
+
+    @property
+    def is_done(self) -> bool:
+        return self.verdict.status == "completed"
+
+    @property
+    def is_kept(self) -> bool:
+        return self.verdict.status in ("completed", "partial")
+
+    @property
+    def is_done_chunk(self) -> bool:
+        return self.verdict.status == "partial" and self.assignment.task in self.verdict.ticked
+
+
+def settle(change: Change, iteration: Iteration) -> Outcome:
+    """Writes down what an iteration came to, in one step. From here on it counts, and only has to be carried out."""
+    if not iteration.is_kept:
+        change.take_back_ticks()
+    tree = _marked(change, iteration)
+    commit = _commit(change, iteration, tree)
+    drawn = _drawn(change, _entry(change, iteration, commit))
+    made = Outcome(
+        story=iteration.story.id,
+        entry=drawn.entry,
+        learnings=drawn.learnings,
+        showing=iteration.assignment.shown,
+        commit=commit,
+        tree=tree if iteration.is_done else None,
+        question=_question(change, iteration) if iteration.decision.action == "manual" else None,
+    )
+    _stand(change, iteration, made)
+    _keep_baseline(change, iteration, tree)
+    change.standing.outcome = made
+    change.save()
+    return made
+
+
+def carry_out(change: Change, outcome: Outcome) -> str:
+    """Every step may be done twice. The entry comes last, and says that all were done.
+
+    Tells what else went wrong, if anything did.
+    """
+    if outcome.commit:
+        story = outcome.story if outcome.tree else ""
+        change.workspace.publish(outcome.entry.id, outcome.commit, tree=outcome.tree, story=story)
+    if outcome.question:
+        questions.ask(questions.path_of(change.root, outcome.question.name), outcome.question.text)
+    entry = outcome.entry
+    trouble = usefulness.note(change.root, Showing(entry.id, entry.status, outcome.showing, entry.timestamp))
+    shown = [id for id in outcome.showing.values() if id]
+    change.history.append(outcome.entry, outcome.learnings, shown)
+    return trouble
+
+
+def is_pending(change: Change) -> bool:
+    """Whether a run was killed between writing an outcome down and carrying it out."""
+    made = change.standing.outcome
+    if made is None or change.history.next_iteration(made.entry.prd_id) != made.entry.iteration:
+        return False
+    # Whoever has moved the branch meanwhile did not know of it: then the attempt is one that was cut off.
+    return made.tree is None or made.commit is None or change.workspace.follows(made.commit)
+
+
+# --- the commit -------------------------------------------------------------------------------------
+
+
+def _marked(change: Change, iteration: Iteration) -> str | None:
+    """The tree of the attempt; where a format marks a story as done, only we set that mark, and only now."""
+    tree, story = iteration.report.tree, iteration.story
+    if not iteration.is_done or specs.story_by_id(change.spec.stories(), story.id).done:
+        return tree
+    spec = change.spec
+    spec.tick(story.tasks[-1].id, change.state()["completed_tasks"], proven=True)
+    return change.workspace.add([spec.path])
+
+
+def _commit(change: Change, iteration: Iteration, tree: str | None) -> str | None:
+    story, verdict, entry = iteration.story, iteration.verdict, iteration.assignment.entry
+    trailers = f"Ralph-Change: {change.name}\nRalph-Entry: {entry}\n"
+    if not iteration.is_done:
+        return change.workspace.commit(tree, f"{entry}: {verdict.status}\n\n{verdict.summary}\n\n{trailers}")
+    subject = f"{_line(story.title, 100)} ({change.name} {story.id})"
+    tasks = "\n".join(f"- {task.id} {_line(task.text, 200)}" for task in story.tasks)
+    return change.workspace.commit(tree, f"{subject}\n\n{tasks}\n\n{trailers}Ralph-Story: {story.id}\n")
+
+
+def _line(text: str, longest: int) -> str:
+    return " ".join(text.split())[:longest]
+
+
+# --- the entry --------------------------------------------------------------------------------------
+
+
+def _entry(change: Change, iteration: Iteration, commit: str | None) -> Entry:
+    state = change.standing.story(iteration.story.id)
+    led_here = state.decision if state.decision and state.decision.action in get_args(RecoveryAction) else None
+    report, verdict, real = iteration.report, iteration.verdict, iteration.check.is_real
+    status: Any = verdict.status
+    return analyzer.record(
+        iteration.before,
+        status,
+        observations=iteration.observations,
+        duration_seconds=round(report.agent_seconds + report.gate_seconds),
+        summary=verdict.summary,
+        files_modified=report.paths[:_MOST_FILES],
+        git_commits=[commit] if commit else [],
+        recovery_action=led_here.action if led_here else None,
+        recovery_guidance=(state.guidance or None) if led_here else None,
+        dependencies_completed=iteration.dependencies,
+        blocker_verified=real is not None if verdict.status == "blocked" else None,
+        blocker_valid=real if verdict.status == "blocked" else None,
+    )
+
+
+def _drawn(change: Change, entry: Entry) -> analyzer.Drawn:
+    if not any(analyzer.teaches(one) for one in entry.observations):
+        return analyzer.Drawn(entry, ())
+    return analyzer.draw_learnings(entry, change.history.learnings(), change.history.next_learning_number())
+
+
+def observation(fields: State) -> Observation:
+    """What an agent observed, as the history keeps it."""
+    names = ("type", "title", "description", "file", "category", "severity")
+    given = {name: fields[name] for name in names if fields.get(name) is not None}
+    return Observation(**secrets.masked(given, secrets.values()))
+
+
+# --- the question -----------------------------------------------------------------------------------
+
+
+def _question(change: Change, iteration: Iteration) -> Question:
+    prd_id, verdict, check = iteration.before.prd_id, iteration.verdict, iteration.check
+    story, why = iteration.story, iteration.decision.reason
+    missing = check.found if check.is_real else verdict.blocker or verdict.summary
+    earlier = change.history.entries(last=5, prd_id=prd_id)
+    tried = [f"- {one.id}: {one.summary or one.status}" for one in earlier]
+    now = f"- {iteration.assignment.entry}: {verdict.summary}"
+    text = questions.written(
+        prd_id,
+        {
+            "Story": f"{story.id}. {story.title} (change {change.name})",
+            "What is missing": missing if check.is_real else prompt.fenced(missing),
+            "Why you are asked": why,
+            "What was tried": prompt.fenced("\n".join([*tried, now])),
+        },
+    )
+    return Question(f"{prd_id[-200:]}.md", text, story.title, missing, why, session.now())
+
+
+# --- where the story stands -------------------------------------------------------------------------
+
+
+def _stand(change: Change, iteration: Iteration, made: Outcome) -> None:
+    state, decision = change.standing.story(iteration.story.id), iteration.decision
+    state.attempts += not (iteration.is_done or iteration.is_done_chunk)
+    state.status, state.entry, state.decision = iteration.verdict.status, made.entry.id, decision
+    state.guidance = decision.guidance
+    state.error = "" if iteration.is_done else gates.last_words(iteration.report.results)
+    state.in_chunks = decision.action == "break-chunks" or (state.in_chunks and not iteration.is_done)
+    state.question = made.question
+    if iteration.is_kept:
+        _keep(change, iteration, state, made)
+    if iteration.is_done:
+        state.answer, state.told = "", []
+    if decision.action == "fix-state":
+        state.kept, state.completed = None, []
+        change.restore_ticks()
+
+
+def _keep(change: Change, iteration: Iteration, state: StoryStanding, made: Outcome) -> None:
+    ours = {task.id for task in iteration.story.tasks}
+    state.completed = [task for task in change.state()["completed_tasks"] if task in ours]
+    state.kept = None if iteration.is_done else made.commit
+
+
+def _keep_baseline(change: Change, iteration: Iteration, tree: str | None) -> None:
+    """What is red on the tree that the next attempt begins with is known already, so it need not be run again."""
+    report = iteration.report
+    if iteration.is_kept and report.gates_ran:
+        key = gates.key(tree, iteration.assignment.gates)
+        change.standing.baseline = gates.baseline(key, report.results)
+    elif report.baseline:
+        change.standing.baseline = report.baseline

@@ -1,0 +1,286 @@
+"""The prompt of an iteration: task, what we know, how it is verified, how to finish.
+
+The text of each section is a file in `prompts/`; a file of the same name in `.ralph/prompts/` replaces it. What others
+wrote (specs, learnings, failures) stands inside fences that it can't close. All of it is kept within a budget, and
+what had to be left out says so in its place.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ralphtool.core import files, learnings_file
+from ralphtool.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ralphtool.memory.knowledge import Remembered
+    from ralphtool.specs import Scenario, Story
+
+SECTIONS = ("task", "known", "verify", "finish")
+_CHARACTERS = 4  # to a token, roughly
+_PLACE = re.compile(r"\{\{(\w+)\}\}")
+_FAILURE = 4000  # characters of a failure are enough
+_GUIDANCE = 20_000  # a person's words are among it
+_LONG_RUN = 100
+_LONGEST_LEARNING = 800
+_SOURCES = 3
+_TICKS = re.compile("`{7,}")
+_RECALL = '[{} more left out here: `ralphtool agent recall "what you want to know"` finds up to 10 of them]'
+_SHORTEST = 20  # characters: no learning says anything in less
+_LEAST = 1000  # characters of the story are there, however small the budget
+_MORE = "`ralphtool agent context` has the whole"
+
+
+class Material(Struct, frozen=True, kw_only=True):
+    """What a prompt is made of."""
+
+    change: str
+    story: Story
+    token: str
+    attempt: int
+    attempts: int
+    task: str | None = None  # of a chunk
+    proposal: str | None = None
+    design: str | None = None
+    scenarios: Sequence[Scenario] = ()
+    failure: str | None = None
+    guidance: str = ""
+    warnings: Sequence[str] = ()
+    memory: Sequence[Remembered] = ()  # what matters of what was learnt, the most first
+    known: int = 0  # how much was learnt in all
+    notes: str | None = None  # what stands in the learnings file
+    notes_path: str = ""
+    gates: Sequence[str] = ()
+    budget_tokens: int = 30_000
+    memory_tokens: int = 2_000
+
+
+class Prompt(Struct, frozen=True):
+    text: str
+    cut: tuple[str, ...]  # what was shortened
+    shown: tuple[Remembered, ...]  # what of the memory is in it
+
+
+def build(material: Material, folder: str | None = None) -> Prompt:
+    """The prompt. `folder` may hold sections of the user's own."""
+    room = _Room(material.budget_tokens * _CHARACTERS)
+    templates = {name: _template(name, folder) for name in SECTIONS}
+    for text in templates.values():
+        room.take(len(text))
+    story = _titled("Story", room.fit("the story", _story(material), least=_LEAST))
+    shown, memory = _memory(material, room)
+    parts = _parts(material, room, memory) | {"story": story}
+    sections = [_filled(templates[name], parts, name) for name in SECTIONS]
+    text = "\n".join(section for section in sections if section)
+    _require_token("finish", templates["finish"])
+    return Prompt(text, tuple(room.cut), shown)
+
+
+def blocker(story: Story, told: str, token: str, folder: str | None = None) -> str:
+    """The prompt for an agent that looks into a claimed blocker."""
+    tasks = "\n".join(f"{task.id} {task.text}" for task in story.tasks)
+    about = f"Story {story.id}: {story.title}\n\n{tasks}\n\n{story.description or ''}"
+    parts = {
+        "story": _titled("Story", fenced(about[:_FAILURE])),
+        "blocker": fenced(told[:_FAILURE]),
+        "token": token,
+    }
+    template = _template("blocker", folder)
+    _require_token("blocker", template)
+    return _filled(template, parts, "blocker")
+
+
+def _require_token(name: str, template: str) -> None:
+    if "token: {{token}}" not in template.splitlines():
+        raise InvalidValue(
+            f"the prompt's section {name} has no line `token: {{{{token}}}}`: without it nothing can be finished"
+        )
+
+
+class _Room:
+    """The characters that are left, and what had to be cut."""
+
+    def __init__(self, characters: int) -> None:
+        self.left = characters
+        self.cut: list[str] = []
+
+    def take(self, characters: int) -> None:
+        self.left = max(0, self.left - characters)
+
+    def fit(self, what: str, text: str, most: int | None = None, *, least: int = 0, keep_end: bool = False) -> str:
+        """As much of a text as there is room for, fenced, with a notice where it was cut."""
+        text = visible(text)
+        most = max(least, self.left if most is None else min(most, self.left))
+        if learnings_file.longest_run(text) > _LONG_RUN:
+            most //= 3  # the fence is as long, at both ends
+        left_out = len(text) - most
+        if left_out > 0:
+            self.cut.append(what)
+            text = text[left_out:] if keep_end else text[:most]
+            notice = f"[{left_out} characters of {what} left out here; {_MORE}]"
+            text = f"{notice}\n{text}" if keep_end else f"{text}\n{notice}"
+        self.take(len(fenced(text)))
+        return fenced(text)
+
+
+def fenced(text: str) -> str:
+    """Within a fence that it can't close; control characters that could hide something become visible."""
+    text = visible(text).strip("\n")
+    fence = "`" * max(3, learnings_file.longest_run(text) + 1)
+    return f"{fence}text\n{text}\n{fence}"
+
+
+def visible(text: str) -> str:
+    """Control characters, and letters that are not seen, spelled out. Spaces of other widths hide nothing."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    return "\n".join(line if line.isprintable() else "".join(map(_spelled_out, line)) for line in lines)
+
+
+def _spelled_out(character: str) -> str:
+    is_harmless = character.isprintable() or character == "\t" or unicodedata.category(character) == "Zs"
+    return character if is_harmless else ascii(character)[1:-1]
+
+
+def _template(name: str, folder: str | None) -> str:
+    own = os.path.join(folder, f"{name}.md") if folder else ""
+    if own and os.path.exists(own):
+        try:
+            return files.read(own).decode("utf-8")
+        except UnicodeDecodeError:
+            raise InvalidValue(f"{own} is not UTF-8: save it as UTF-8") from None
+    return resources.files("ralphtool.loop").joinpath("prompts", f"{name}.md").read_text("utf-8")
+
+
+def _filled(template: str, parts: dict[str, str], name: str) -> str:
+    """The section with its places filled; a paragraph that has nothing but empty places goes."""
+    if unknown := [place for place in _PLACE.findall(template) if place not in parts]:
+        raise InvalidValue(
+            f"the section {name} of the prompt names {{{{{unknown[0]}}}}}: it can be one of {', '.join(sorted(parts))}"
+        )
+    lines = [line for line in template.split("\n") if not _is_empty(line, parts)]
+    text = _PLACE.sub(lambda found: parts[found[1]], "\n".join(lines))
+    has_more = any(line.strip() and not line.startswith("#") for line in text.split("\n"))
+    return f"{text.strip()}\n" if has_more else ""
+
+
+def _is_empty(line: str, parts: dict[str, str]) -> bool:
+    places = _PLACE.findall(line)
+    return bool(places) and not _PLACE.sub("", line).strip() and not any(parts[place] for place in places)
+
+
+# --- the parts --------------------------------------------------------------------------------------
+
+
+def _parts(material: Material, room: _Room, memory: dict[str, str]) -> dict[str, str]:
+    """Every place of the templates. What matters most takes its room first."""
+    return {
+        "change": material.change,
+        "token": material.token,
+        "attempt": str(material.attempt),
+        "attempts": str(material.attempts),
+        "notes_path": material.notes_path,
+        "chunk": _chunk(material.task),
+        "failure": _optional(room, "the last failure", "How the last attempt ended", material.failure, _FAILURE),
+        "guidance": _optional(room, "the guidance", "Do this first", material.guidance, _GUIDANCE),
+        "gates": room.fit("the commands", "\n".join(material.gates)) if material.gates else "(there are no commands)",
+        "warnings": _optional(room, "the warnings", "Beware", "\n".join(material.warnings), _FAILURE),
+        **memory,
+        "notes": _notes(material, room),
+        "scenarios": _optional(room, "the scenarios", "Scenarios that have to hold", _scenarios(material.scenarios)),
+        "design": _optional(room, "the design", "Design", material.design),
+        "proposal": _optional(room, "the proposal", "Why", material.proposal),
+    }
+
+
+def _titled(title: str, text: str) -> str:
+    return f"## {title}\n\n{text}\n"
+
+
+def _optional(room: _Room, what: str, title: str, text: str | None, most: int | None = None) -> str:
+    return _titled(title, room.fit(what, text, most)) if text and text.strip() else ""
+
+
+def _story(material: Material) -> str:
+    story = material.story
+    own = [task for task in story.tasks if material.task in (None, task.id)]
+    tasks = [f"[{'x' if task.done else ' '}] {task.id} {task.text}" for task in own]
+    described = ["", story.description.strip()] if story.description else []
+    return "\n".join([f"Story {story.id}: {story.title}", "", "Tasks:", *tasks, *described])
+
+
+def _chunk(task: str | None) -> str:
+    if task is None:
+        return ""
+    id = " ".join(visible(task).split())  # whatever its author wrote, it stays one line
+    return f"This time do only the task {id}, and tick it. The others come later, each on its own.\n"
+
+
+def _memory(material: Material, room: _Room) -> tuple[tuple[Remembered, ...], dict[str, str]]:
+    """As much of what is remembered as its budget holds, the first ones first; what is left out is told."""
+    left = min(material.memory_tokens * _CHARACTERS, room.left) - len(_RECALL)
+    if not material.memory_tokens:
+        return (), {"learnings": "", "patterns": ""}
+    shown: list[tuple[Remembered, str]] = []
+    for one in material.memory:
+        line = _line(one)
+        if len(line) < left:
+            shown.append((one, line))
+            left -= len(line) + 1
+        if left < _SHORTEST:
+            break
+    hidden = max(material.known, len(material.memory)) - len(shown)
+    room.cut += ["the memory"] if hidden > 0 else []
+    notice = [_RECALL.format(hidden)] if hidden > 0 else []
+    learnt = [line for one, line in shown if one.kind == "learning"]
+    found = [line for one, line in shown if one.kind != "learning"]
+    parts = {
+        "learnings": _listed("What was learnt before", [*learnt, *notice]),
+        "patterns": _listed("Patterns of this code base", found),
+    }
+    room.take(sum(map(len, parts.values())))
+    return tuple(one for one, _ in shown), parts
+
+
+def _listed(title: str, lines: Sequence[str]) -> str:
+    return _titled(title, fenced("\n".join(lines))) if lines else ""
+
+
+def _line(one: Remembered) -> str:
+    """One thing that is known, and where from; a long one is cut, since others want to be known too."""
+    text = _TICKS.sub("`" * 6, visible(" ".join(one.text.split())))  # a fence around it would be as long, twice
+    if len(text) > _LONGEST_LEARNING:
+        text = f"{text[:_LONGEST_LEARNING]} … [{len(text) - _LONGEST_LEARNING} characters more]"
+    sources = _TICKS.sub("", ", ".join(one.sources[:_SOURCES]))
+    return f"- {text} ({sources})" if sources else f"- {text}"
+
+
+def _notes(material: Material, room: _Room) -> str:
+    if not material.notes:
+        return ""
+    budget = max(
+        200, min(room.left // (6 if learnings_file.longest_run(material.notes) > _LONG_RUN else 2), len(material.notes))
+    )
+    if len(material.notes) > budget:
+        room.cut.append("the learnings file")
+    text = learnings_file.fenced(material.notes, budget, material.notes_path)
+    room.take(len(text))
+    return _titled(f"Learnings file ({material.notes_path})", text)
+
+
+def _scenarios(scenarios: Sequence[Scenario]) -> str:
+    blocks = []
+    for one in scenarios:
+        clauses = [("given", one.given), ("when", one.when), ("then", one.then)]
+        lines = [f"  {word} {text}" for word, texts in clauses for text in texts]
+        blocks.append(
+            "\n".join([" / ".join(part for part in (one.capability, one.requirement, one.name) if part), *lines])
+        )
+    return "\n\n".join(blocks)

@@ -1,0 +1,308 @@
+"""A text taken apart for comparing: its words in their order, which of them are names, and what is denied where.
+
+A text is read in clauses. A "not" denies the words of its clause; it is no word of its own, so that a denial and what
+it denies have the same words. Neither is anything that people write or leave out as they like: labels, small words,
+times and ids, where a path begins.
+"""
+
+from __future__ import annotations
+
+from ralphtool.memory import tokens
+from ralphtool.memory.fingerprint import compiled
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import re
+
+MOST_READ = 4_000  # characters: a learning is a few sentences, and what is the same so far is the same
+_MOST_UNITS = 400
+_LONGEST_NAME = 40  # characters in quotes that still are a name and no sentence
+
+_LABEL = (
+    r"(?i)[\s\W]*(?:(?:note(?: to self)?|n\.?b|til|today i learned|(?:i |we )?(?:just )?(?:learn(?:ed|t)|discovered|"
+    r"found out|noticed|reali[sz]ed)|lessons?(?: learn(?:ed|t))?|gotchas?|important|reminder|remember|fyi|heads[ -]?up|"
+    r"be aware|beware|warning|caution|caveat|tip|hint|pro tip|pitfall|learning|observation|finding|workaround|"
+    r"quirk|psa)\b(?:[\s*_]*(?:[:!.\u2014\u2013]|-\s)[\s*_]*|\s+that\b|(?<=til|fyi)\s)[\s*_`]*)+"
+)
+_VOLATILE = (
+    r"(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b|\b0x[0-9a-f]{4,}\b|"
+    r"\b\d{4}-\d\d-\d\d[t ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:z|[+-]\d\d:?\d\d)?|\b\d\d:\d\d:\d\d(?:[.,]\d+)?\b|"
+    r"\b(?=[a-f]{0,40}\d)(?=\d{0,40}[a-f])[0-9a-f]{7,40}\b|(?<=[a-z]):\d{1,6}(?::\d{1,6})?\b|"
+    r"\b(?:lines?|pid|id|build|run)[ #]{1,2}\d{1,12}\b"
+)
+_COLOUR = r"\x1b\[[0-9;]{0,20}m"
+_SWITCHED_ON = r"\bon(?=[.,;:!?)]|\s*$)"
+_PIECE = (
+    r"(?P<word>-{0,2}\w+(?:[.\-'/\\]+\w+)*)|(?P<mark>[`\"“”«»„]|'(?!\w)|(?<!\w)')|"
+    r"(?P<end>[.,;:!?](?!\w)|[()\n\u2014\u2013\u2026]| - )"
+)
+_CLOSING = {"“": "”", "«": "»", "„": "“"}
+_BRITISH = (
+    r"(?<=\w{3})our(?=s?$|ed$|ing$|al$)|(?<=\w{2})(?:is|ys)(?=(?:e[sdr]?|ing|ations?|ers)$)|"
+    r"(?<=\w\wel)l(?=ed$|ing$|er$)|ue(?=s?$)"
+)
+_AMERICAN = {"our": "or", "is": "iz", "ys": "yz"}
+
+
+def _set(spaced: str) -> frozenset[str]:
+    return frozenset(spaced.split())
+
+
+_WITHOUT = _set("without ohne sans sin без")
+_DENIALS = _WITHOUT | _set(
+    """not never no cannot none neither nor nothing non avoid unable impossible hardly lack lacks lacking nicht kein
+    keine keinen keiner nie pas jamais nunca не нет ни никогда нельзя"""
+)
+_ELSE = _set("otherwise else or sonst oder иначе")
+_BREAKS = _ELSE | _set(
+    """because since so but and or although though when whenever if unless while which that where then until once weil
+    sondern aber denn wenn потому если но"""
+)
+# "use this instead of that" denies that
+_RATHER = {"instead": "of", "rather": "than", "prefer": "over", "prefers": "over", "preferred": "over"}
+_IDLE = _set(
+    """actually basically really simply just apparently fact also always please still already thus therefore hence due
+    must need needs needed require requires should shall ought let lets sure ensure remember own itself whatever usually
+    mostly here there only solely any every each all within via through using upon longer instead rather gets got
+    able want wants per much anymore prior following one ones other another being between"""
+)
+# too common to count, but they can turn a text around
+_TURNING = frozenset(("on", "more", "most", "required", "before", "after"))
+_STATES = _set("is are was were be been turn turned switch switched")
+_NUMBERS = {
+    **{word: str(at) for at, word in enumerate(("two", "three", "four", "five", "six", "seven", "eight", "nine"), 2)},
+    **{word: str(at) for at, word in enumerate(("ten", "eleven", "twelve"), 10)},
+    **{word: str(10 * at) for at, word in enumerate(("twenty", "thirty", "forty", "fifty", "sixty"), 2)},
+    "fifteen": "15",
+    "ninety": "90",
+    "hundred": "100",
+}
+_WRITTEN_OUT = {"mins": "minutes", "reqs": "requirements"}  # as stems these are other words
+# What people write for one another, beyond what `words` knows.
+_ONE_WORD = """\
+run execute invoke call
+use utilize employ
+begin start
+fail break crash
+make create produce generate
+change modify edit alter
+fix solve resolve repair
+large big huge
+slow sluggish
+wrong incorrect
+keep retain preserve
+give return answer respond
+show display print
+forbid forbidden prohibit disallow ban
+allow permit
+reject refuse
+fast quick
+check verify
+increase raise
+reduce lower decrease
+beside next near
+live lie reside
+choose pick select
+development dev
+production prod
+second sec
+artifact artefact
+write written
+see seen
+"""
+
+
+class Unit:
+    """A word of a text as it is compared. A name has its parts, a plain word is its own only part."""
+
+    __slots__ = ("clause", "is_name", "is_number", "key", "parts", "spelling", "term")
+
+    def __init__(self, spelling: str, terms: list[str], is_name: bool, clause: int) -> None:
+        self.spelling = spelling
+        self.term = terms[0]
+        self.key = _one_word(terms[0])
+        self.parts = tuple(_one_word(term) for term in terms[1:]) or (self.key,)
+        self.is_number = all(map(str.isdigit, self.parts))  # versions too: 3.4 and 4.3 share nothing
+        self.is_name = is_name
+        self.clause = clause
+
+    @property
+    def is_turning(self) -> bool:
+        """Whether it tells nothing of what a text is about, and yet can turn it around: "on", "before"."""
+        return self.spelling in _TURNING
+
+
+class Reading:
+    """A text as units in their order, with the places where something is denied."""
+
+    def __init__(self, text: str) -> None:
+        reader = _Reader()
+        reader.read(_prepared(text))
+        self.units = reader.units
+        self.denials = reader.denials
+        self.suppositions = reader.suppositions
+        self.keys = {unit.key for unit in self.units}
+        self.has_else = reader.has_else or "fail" in self.keys
+        self._terms = self.keys.union(*(unit.parts for unit in self.units if not unit.is_number))
+
+    def has(self, unit: Unit) -> bool:
+        """Whether a word of another text, or a name with all its parts, is in this one too."""
+        if unit.key in self._terms:
+            return True
+        if unit.is_number:
+            return False
+        shared = sum(part in self._terms for part in unit.parts)
+        # in scripts without blanks a word's parts are all its pairs of letters, and endings make some of them differ
+        return shared == len(unit.parts) or (not unit.key.isascii() and 2 * shared >= len(unit.parts))
+
+
+def key_of(word: str) -> str:
+    """The key that a unit of this word has."""
+    return _one_word(_term(word))
+
+
+def without_colour(text: str) -> str:
+    return compiled(_COLOUR).sub("", text)
+
+
+class _Reader:
+    """Goes through a text once, and notes what it finds."""
+
+    def __init__(self) -> None:
+        self.units: list[Unit] = []
+        self.denials: list[tuple[int, int]] = []  # the clause, and the unit before which it stands
+        self.suppositions: list[tuple[int, int]] = []  # denials of what only would be: "fails without", "or else not"
+        self.has_else = False
+        self._clause, self._else_clause = 0, -1
+        self._quoted_until = 0
+        self._denying = ""  # the word that would deny what follows: after "instead" it is "of"
+        self._previous = ""
+
+    def read(self, text: str) -> None:
+        for piece in compiled(_PIECE).finditer(text):
+            if piece["end"]:
+                self._clause += 1
+                self._denying = ""
+            elif piece["mark"]:
+                self._quote(text, piece)
+            else:
+                self._word(piece["word"], piece.start() < self._quoted_until)
+            if len(self.units) >= _MOST_UNITS:
+                return
+
+    def _quote(self, text: str, mark: re.Match[str]) -> None:
+        if mark.start() >= self._quoted_until:
+            end = text.find(_CLOSING.get(mark[0], mark[0]), mark.end(), mark.end() + _LONGEST_NAME)
+            is_sentence = mark[0] != "`" and text.count(" ", mark.end(), max(end, 0)) >= 2
+            self._quoted_until = 0 if is_sentence else end + 1
+
+    def _word(self, word: str, is_name: bool) -> None:
+        if not is_name and self._joins(word.lower()):
+            return
+        head, quote, tail = word.rpartition("'")
+        for part in _end_of_path(head if quote and len(tail) <= 2 else word):
+            self._part(part, is_name)
+        self._previous = word.lower()
+
+    def _joins(self, word: str) -> bool:
+        """Whether it is a word that only says how the others belong together; if it is, this is noted."""
+        if word == self._denying:
+            self._clause += 1
+            self._denying, word = "", "not"
+        self._denying = _RATHER.get(word, self._denying)
+        if word in _DENIALS or word.endswith("n't"):
+            if self._previous != "to":  # "to avoid leaks, do this" denies nothing
+                self._deny(word)
+        elif word in _BREAKS:
+            self._break(word)
+        elif word not in _IDLE:
+            return word == "on" and self._previous not in _STATES
+        return True
+
+    def _break(self, word: str) -> None:
+        self._clause += 1
+        self.has_else = self.has_else or word in _ELSE or word == "unless"
+        if word in _ELSE:
+            self._else_clause = self._clause
+
+    def _deny(self, word: str) -> None:
+        is_supposed = word in _WITHOUT or self._clause == self._else_clause
+        (self.suppositions if is_supposed else self.denials).append((self._clause, len(self.units)))
+
+    def _part(self, word: str, is_name: bool) -> None:
+        plain = word.lstrip("-")
+        is_name = is_name or plain != word
+        lowered = plain.lower()
+        if lowered.startswith("non-"):
+            self._deny("non")
+            plain = plain[4:]
+        number = _number(lowered)
+        if number:
+            self._add(lowered, [number], True)
+        elif lowered in _TURNING and not is_name:
+            self._add(lowered, [_term(lowered)], False)
+        elif plain.isalpha():
+            self._letters(plain, is_name)
+        else:
+            self._compound(plain, is_name)
+
+    def _letters(self, word: str, is_name: bool) -> None:
+        """A word in whatever case; `flushQueue` is a name, and two words too."""
+        lowered = word.lower()
+        spelled = tokens.tokens(word)
+        whole = tokens.tokens(_american(_WRITTEN_OUT.get(lowered, lowered)))  # in lower case, for who writes it so
+        if whole:
+            is_camel = len(spelled) > 1 and word.isascii() and not word.isupper()
+            self._add(lowered, [whole[0], *spelled[1:]], is_name or is_camel)
+
+    def _compound(self, word: str, is_name: bool) -> None:
+        if not is_name and word.replace("-", "").isalpha():
+            for part in word.split("-"):
+                self._letters(part, is_name)
+            return
+        terms = tokens.tokens(word)
+        if terms:
+            self._add(word.lower(), terms, is_name or word.isascii())
+
+    def _add(self, spelling: str, terms: list[str], is_name: bool) -> None:
+        self.units.append(Unit(spelling, terms, is_name, self._clause))
+
+
+def _prepared(text: str) -> str:
+    text = without_colour(text.lstrip()[:MOST_READ]).replace("\u2019", "'").replace("\u2018", "'")
+    label = compiled(_LABEL).match(text)
+    if label and label.end() < len(text):
+        text = text[label.end() :]
+    # "on" at an end says a state, as after an "is"
+    return compiled(_SWITCHED_ON).sub("is on", compiled(_VOLATILE).sub(" ", text))
+
+
+def _end_of_path(word: str) -> list[str]:
+    """Of a path only the end: where it begins depends on where somebody stands."""
+    return [part for part in word.replace("\\", "/").split("/") if part][-2:]
+
+
+def _number(word: str) -> str:
+    """The digits of a number in letters, also of "forty-five", or nothing."""
+    tens, _, ones = word.partition("-")
+    if tens in _NUMBERS and ones in _NUMBERS:
+        return str(int(_NUMBERS[tens]) + int(_NUMBERS[ones]))
+    return "" if ones else _NUMBERS.get(word, "")
+
+
+def _american(word: str) -> str:
+    """It need not be right, only the same for both spellings."""
+    if len(word) < 6 or not word.isascii():
+        return word
+    return compiled(_BRITISH).sub(lambda found: _AMERICAN.get(found[0], ""), word)
+
+
+def _term(word: str) -> str:
+    return (tokens.tokens(word) or [word])[0]
+
+
+def _one_word(term: str) -> str:
+    return _SAME.get(term, term)
+
+
+_SAME = {_term(word): _term(line.split()[0]) for line in _ONE_WORD.splitlines() for word in line.split()}

@@ -1,0 +1,186 @@
+"""When two texts say the opposite of each other, in much the same words.
+
+A clause with a "not" denies its words, and so does one with an opposite of the other text's word ("disabled" there,
+"enabled" here); two of these in a clause are none. Or nothing is denied, and two things have changed places.
+"""
+
+from __future__ import annotations
+
+from ralphtool.memory.clauses import Reading, Unit, key_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_DENIED = 0.3  # what tells of a denial when the word that is denied at once is not shared is too little
+_NEAR = 5  # words: how far from a "before" or "after" stands what it is about
+
+_OPPOSITES = """\
+enable disable
+true false
+allow forbid
+increase reduce
+required optional
+add remove
+pass fail
+work fail
+up down
+on off
+first last
+include exclude
+sync async
+accept reject
+more less
+more fewer
+most least
+above below
+over under
+fast slow
+start stop
+keep remove
+keep lose
+keep drop
+inside outside
+open close
+absolute relative
+lazy eager
+stateful stateless
+run skip
+old new
+"""
+_PREFIXES = ("un", "in", "im", "ir", "il", "non", "dis", "de", "mis")
+
+
+def opposite_words(left: Reading, right: Reading) -> dict[str, str]:
+    """The words that are the opposite of a word in the other text, with that word."""
+    known = [(one, other) for one in left.keys for other in _OPPOSITES_OF.get(one, set()) & right.keys]
+    # sorted, as words can have two opposites and sets have no order
+    flips = dict(sorted((max(pair), min(pair)) for pair in known))
+    flips |= _prefixed(left, right) | _prefixed(right, left)
+    both = left.keys & right.keys  # who speaks of both is told by where they stand
+    return {one: other for one, other in flips.items() if one not in both or other not in both}
+
+
+def are_opposite(left: Reading, right: Reading, flips: dict[str, str]) -> bool:
+    """Whether one text says the opposite of the other; `flips` are their opposite words."""
+    return _is_denied(left, right, flips) or _is_exchanged(left, right) or _is_turned(left, right)
+
+
+def _prefixed(mine: Reading, yours: Reading) -> dict[str, str]:
+    """My words that are a word of yours with an "un" or the like; stems alone don't always show it."""
+    bare = {form: unit.key for unit in yours.units for form in (unit.spelling, unit.key)}
+    return {
+        unit.key: bare[form[len(prefix) :]]
+        for unit in mine.units
+        for form in (unit.spelling, unit.key)
+        for prefix in _PREFIXES
+        if form.startswith(prefix) and len(form) >= len(prefix) + 3 and form[len(prefix) :] in bare
+    }
+
+
+def _both_ways(pairs: str) -> dict[str, set[str]]:
+    opposites: dict[str, set[str]] = {}
+    for line in pairs.splitlines():
+        one, other = map(key_of, line.split())
+        opposites.setdefault(one, set()).add(other)
+        opposites.setdefault(other, set()).add(one)
+    return opposites
+
+
+_OPPOSITES_OF = _both_ways(_OPPOSITES)
+
+
+# --- what is denied ------------------------------------------------------------------------------
+
+
+def _is_denied(left: Reading, right: Reading, flips: dict[str, str]) -> bool:
+    # what is only supposed counts when both texts suppose: "needs it" and "fails without it" are one
+    is_counted = left.has_else == right.has_else or bool(left.suppositions and right.suppositions)
+    one, other = _Claims(left, flips, is_counted), _Claims(right, flips, is_counted)
+    return one.denies(other) or other.denies(one) or one.is_crossed_with(other)
+
+
+class _Claims:
+    """Which words a text denies, and where."""
+
+    def __init__(self, text: Reading, flips: dict[str, str], with_suppositions: bool) -> None:
+        self._words = [(flips.get(unit.key, unit.key), unit.clause) for unit in text.units]
+        flipped = [(unit.clause, at) for at, unit in enumerate(text.units) if unit.key in flips]
+        supposed = text.suppositions if with_suppositions else []
+        self._denials = _by_clause(text.denials + flipped + supposed)
+        self._denied = {clause for clause, found in self._denials.items() if len(found) % 2}
+        self._is_denied: dict[str, set[bool]] = {}  # both, when the word is affirmed here and denied there
+        for key, clause in self._words:
+            self._is_denied.setdefault(key, set()).add(clause in self._denied)
+
+    def denies(self, other: _Claims) -> bool:
+        """Whether a clause of this text denies what the other text affirms."""
+        balance = dict.fromkeys(self._denied, 0.0)
+        for at, (key, clause) in enumerate(self._words):
+            theirs = other._is_denied.get(key, set())
+            if clause in self._denied and len(self._is_denied[key]) == len(theirs) == 1:
+                balance[clause] += self._nearness(at, clause) * (-1 if True in theirs else 1)
+        return any(value > _DENIED for value in balance.values())
+
+    def is_crossed_with(self, other: _Claims) -> bool:
+        """One affirms what the other one denies, and denies what that affirms: "this, not that"."""
+        mine, theirs = self._is_denied.items(), other._is_denied
+        return all(
+            any(found == {denied} and theirs.get(key) == {not denied} for key, found in mine)
+            for denied in (True, False)
+        )
+
+    def _nearness(self, at: int, clause: int) -> float:
+        """A "not" speaks of what follows it, and of that most what follows at once."""
+        return max(1 / (at - no + 1) ** 2 if at >= no else 0.5 / (no - at) ** 2 for no in self._denials[clause])
+
+
+def _by_clause(places: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for clause, at in places:
+        found.setdefault(clause, []).append(at)
+    return found
+
+
+# --- what has changed places ---------------------------------------------------------------------
+
+
+def _is_exchanged(left: Reading, right: Reading) -> bool:
+    """The very same text, but two words of different clauses have changed places."""
+    if len(left.units) != len(right.units) or left.denials or right.denials:
+        return False
+    moved = [(one, other) for one, other in zip(left.units, right.units, strict=True) if one.key != other.key]
+    if len(moved) != 2:
+        return False
+    (one, other), (one_later, other_later) = moved
+    return one.key == other_later.key and one_later.key == other.key and one.clause != one_later.clause
+
+
+def _is_turned(left: Reading, right: Reading) -> bool:
+    """One has before what the other one has after."""
+    theirs = list(_orders(right))
+    return any(one.is_turned_by(other) for one in _orders(left) for other in theirs)
+
+
+class _Order:
+    """A "before" or "after" with some of the words that follow it, and some of what it is said of."""
+
+    def __init__(self, units: list[Unit], at: int) -> None:
+        clause = units[at].clause
+        following = [near.key for near in units[at + 1 : at + _NEAR] if near.clause == clause]
+        said_of = [near.key for near in units[max(0, at - _NEAR) : at] if near.clause == clause]
+        next_clause = at + 1 + len(following)  # "before this, that" says the same as "that before this"
+        self._is_before = units[at].spelling == "before"
+        self._following = set(following)
+        self._said_of = set(said_of or [near.key for near in units[next_clause : next_clause + _NEAR]])
+
+    def is_turned_by(self, other: _Order) -> bool:
+        straight = len(self._following & other._following)
+        crossed = len(self._following & other._said_of) + len(self._said_of & other._following)
+        if self._is_before == other._is_before:
+            return crossed > 0 and straight == 0
+        return straight > crossed
+
+
+def _orders(text: Reading) -> Iterator[_Order]:
+    return (_Order(text.units, at) for at, unit in enumerate(text.units) if unit.spelling in ("before", "after"))

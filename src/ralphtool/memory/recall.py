@@ -1,0 +1,108 @@
+"""What is known about something, for an agent that asks: `ralphtool agent recall "…"`.
+
+An agent may ask often, so the answer comes from the memory's index alone as long as that is up to date, which is seen
+by looking at the history's files. Only where it is not, the history itself is opened.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ralphtool.core import files, quickjson, secrets
+from ralphtool.memory import Memory
+from ralphtool.memory.labels import INDEX, NOTE, note_id, note_label, of_sessions_that_are_over
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ralphtool.core.session import State
+
+MOST = 10
+
+
+def answer(root: str, session_id: str, notes: Sequence[State], text: str) -> State:
+    """Up to ten things that are known about something, and how much is known in all."""
+    folder = os.path.join(root, ".ralph")
+    notes = secrets.masked(list(notes), secrets.values())
+    memory = Memory(os.path.join(folder, INDEX) if os.path.isdir(folder) else None, by_meaning=False)
+    try:
+        if not _is_current(memory.fact("mark"), folder):
+            memory.close()
+            memory = _brought_up_to_date(root)
+        return _told(memory, session_id, notes, text)
+    except (ValueError, LookupError, TypeError, AttributeError):  # an index that makes no sense is made anew
+        memory.cache.renew()
+        memory.close()
+        memory = _brought_up_to_date(root)
+        return _told(memory, session_id, notes, text)
+    finally:
+        memory.close()
+
+
+def _told(memory: Memory, session_id: str, notes: Sequence[State], text: str) -> State:
+    _keep_notes(memory, session_id, notes)
+    scores = dict(memory.search(text, MOST))
+    found = memory.get(scores)
+    told = [
+        {"id": id, "text": found[id][0], **_read(found[id][1]), "score": round(score, 4)}
+        for id, score in scores.items()
+        if id in found  # another process may have removed it meanwhile
+    ]
+    return {"success": True, "learnings": told, "known": len(memory)}
+
+
+def _brought_up_to_date(root: str) -> Memory:
+    from ralphtool.history import History
+    from ralphtool.memory.knowledge import Knowledge
+
+    knowledge = Knowledge(History(root), by_meaning=False)
+    knowledge.sync()
+    return knowledge.memory
+
+
+def _is_current(mark: str, folder: str) -> bool:
+    """Whether document and journal are as they were when the index was brought up to date."""
+    if not mark:
+        return False
+    seen = quickjson.loads(mark)
+    return _identity(os.path.join(folder, "progress.json")) == seen["identity"] and _ends_at(
+        os.path.join(folder, "progress.journal"), seen["last"], seen["last_check"], seen["read_to"]
+    )
+
+
+def _identity(path: str) -> list[int] | None:
+    try:
+        info = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    return [info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns]
+
+
+def _ends_at(journal: str, last: int, check: str, end: int) -> bool:
+    """Whether the journal's last line is the one that was read last."""
+    try:
+        fd = files.open_here(journal)
+    except FileNotFoundError:
+        return end == 0
+    try:
+        tail = files.read_at(fd, last, end + 1)
+    finally:
+        os.close(fd)
+    return end > 0 and tail[:8] == check.encode() and tail[end - last :] in (b"", b"\0")
+
+
+def _keep_notes(memory: Memory, session_id: str, notes: Sequence[State]) -> None:
+    """What was noted since the index was brought up to date: mostly by this very agent."""
+    held = memory.held(NOTE)
+    if old := of_sessions_that_are_over(held):
+        memory.remove(*old)
+    ids = [note_id(session_id, number) for number in range(len(notes))]
+    fresh = {id: one for id, one in zip(ids, notes, strict=True) if held.get(id, ("",))[0] != one["description"]}
+    if fresh:
+        memory.add_all([(id, one["description"]) for id, one in fresh.items()], map(note_label, fresh.values()))
+
+
+def _read(label: str) -> State:
+    told: State = quickjson.loads(label)
+    return {name: told[name] or None for name in ("kind", "type", "source", "created_at")}

@@ -1,0 +1,93 @@
+"""The texts of a memory by their meaning: a vector for each, made when it is added and stored with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ralphtool.memory.vector_store import Shelf, packed
+from ralphtool.memory.vectors import SIZE, Vectors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ralphtool.memory.cache import Cache
+
+_COMPARED = 4000  # characters: more than the model reads
+_NEAREST = 60  # texts that are looked at closely
+_AT_ONCE = 64  # texts that got no vector when they were added, caught up with at each question
+
+vectors = Vectors()  # one model for the process
+
+
+class Asked:
+    """A text that is looked for by its meaning."""
+
+    def __init__(self, shelf: Shelf[int], vector: NDArray[np.float32]) -> None:
+        self._shelf = shelf
+        self._vector = vector
+
+    @property
+    def nearest(self) -> list[int]:
+        """The numbers of the texts that mean the most like it."""
+        return [number for number, _ in self._shelf.nearest(self._vector, _NEAREST)]
+
+    def cosines(self, numbers: Iterable[int]) -> dict[int, float]:
+        """How near these are to it."""
+        return self._shelf.cosines(self._vector, numbers)
+
+
+class Meaning:
+    """Vectors of what a cache holds. They are read from it once, and then what has been added since."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._shelf: Shelf[int] = Shelf()
+        self._read_to = 0
+        self._times_made = cache.times_made
+
+    @staticmethod
+    def stored(texts: Sequence[str]) -> list[bytes]:
+        """A vector for each text, as it is stored."""
+        return [packed(row) for row in vectors.of([text[:_COMPARED] for text in texts])] if texts else []
+
+    def asked(self, text: str) -> Asked | None:
+        self._read_on()
+        if not len(self._shelf):
+            return None  # the model need not even be loaded
+        asked = Asked(self._shelf, vectors.of([text[:_COMPARED]])[0])
+        self._forget_gone(asked)
+        return asked
+
+    def _forget_gone(self, asked: Asked) -> None:
+        """What was removed since is no candidate."""
+        while near := asked.nearest:
+            there = {number for (number,) in self._cache.select("num", "texts", "num", near)}
+            for number in near:
+                if number not in there:
+                    self._shelf.remove(number)
+            if len(there) == len(near):
+                return
+
+    def _read_on(self) -> None:
+        if self._times_made != self._cache.times_made:  # other texts than those that were read
+            self._shelf, self._read_to, self._times_made = Shelf(), 0, self._cache.times_made
+        self._catch_up()
+        rows = self._cache.ask(
+            "SELECT num, vector FROM texts WHERE num > ? AND length(vector) = ? ORDER BY num", self._read_to, SIZE
+        )
+        if rows:
+            self._shelf.extend([number for number, _ in rows], [vector for _, vector in rows])
+            self._read_to = rows[-1][0]
+
+    def _catch_up(self) -> None:
+        """Gives vectors to some of the texts that were added where there were none."""
+        rows = self._cache.ask("SELECT num, text FROM texts WHERE vector IS NULL ORDER BY num DESC LIMIT ?", _AT_ONCE)
+        if not rows:
+            return
+        made = self.stored([text.decode("utf-8", "surrogatepass") for _, text in rows])
+        values = [(vector, number) for (number, _), vector in zip(rows, made, strict=True)]
+        self._cache.change(lambda db: db.executemany("UPDATE texts SET vector = ? WHERE num = ?", values))
+        self._shelf.extend([number for number, _ in rows], made)

@@ -1,0 +1,244 @@
+"""When two texts say the same: another wording of one learning, and not only a sentence of the same make.
+
+How many words they share can't tell: "run `make db` first" and "run `make lint` first" share more than two wordings of
+one thing do. So three questions are asked. How much of their words do the texts share? Does each of them name
+something that the other one does not, or have another word between the same words? Does one of them deny what the
+other one says?
+
+How a text is taken apart stands in `reading`, the last question in `sense`.
+"""
+
+from __future__ import annotations
+
+from ralphtool.memory import tokens
+from ralphtool.memory.clauses import MOST_READ, Reading, Unit, without_colour
+from ralphtool.memory.contradiction import are_opposite, opposite_words
+from ralphtool.memory.fingerprint import compiled
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Literal
+
+    Level = Literal["same", "likely", "related", "new"]
+    Weight = Callable[[str], float]
+
+SAME, LIKELY, RELATED = 0.56, 0.45, 0.12
+_OTHER_NAMES = 0.45  # what it costs when each text names something that the other one does not
+_OTHER_WORDS = 4.0  # what it costs when words stand in one another's place, by their part of the text
+_MOST_COST = 0.5
+_MOST_RENAMED = 3  # words in which two texts may differ and still be the very same one
+_SAME_OUTPUT = 0.95
+_MOST_LONELY = 12  # words that one text has alone: with more, misspelling is not what sets the texts apart
+_UNKNOWN = 0.8  # of the greatest weight: words that hardly anybody writes
+
+# What programs print, and what only people write: in the one a number is any number, in the other it is the point.
+_OUTPUT = (
+    r"(?i:error|exception|fail(?:ed|ure)|fatal|panic|traceback|cannot|could not|timed out|invalid|exceeded|refused|"
+    r"denied|not found|elapsed|exited|retry after|\berr\b)|\w\.\w+:\d|^\s*at |=="
+)
+_SMALL_WORDS = 0.25  # of all words: output has fewer of them
+_NAMED = r"^\W*[\w./-]+(?:\[\d+\])?: \S"  # a program tells its name first
+_ADVICE = (
+    r"(?i)\b(?:must|should|needs?|always|never|since|so|use|set|run|keep|limit|raise|add|don't|avoid|means|instead|"
+    r"unless|otherwise)\b(?=\s+[\w`'\"])"
+)
+_SURELY_OUTPUT = r"\w(?:Error|Exception)\b|^\W*(?i:error|fatal|panic|err!|e)\b[:!\[]|\w\.\w+:\d|^\s*at "
+
+
+class Match:
+    """How much two texts say the same."""
+
+    __slots__ = ("is_opposite", "level", "score")
+
+    def __init__(self, level: Level, score: float, is_opposite: bool = False) -> None:
+        self.level: Level
+        self.score: float
+        self.is_opposite: bool
+        for name, value in (("level", level), ("score", score), ("is_opposite", is_opposite)):
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Match can't be changed: {name}")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Match) and self._all() == other._all()
+
+    def __hash__(self) -> int:
+        return hash(self._all())
+
+    def __repr__(self) -> str:
+        return f"Match(level={self.level!r}, score={self.score:.3f}, is_opposite={self.is_opposite})"
+
+    def _all(self) -> tuple[str, float, bool]:
+        return self.level, self.score, self.is_opposite
+
+
+def match(one: str, other: str, weight: Weight, same_fingerprint: bool = False) -> Match:
+    """How much two texts say the same. `weight` tells how rare a term is.
+
+    `same_fingerprint` means that they differ in nothing but what changes from run to run. A number is such a thing in
+    a program's output; in advice it may be all that matters.
+    """
+    left, right = Reading(one), Reading(other)
+    if not left.units or not right.units:
+        is_alike = bool(one.strip()) and _bare(one) == _bare(other)
+        return Match("same", 1.0) if is_alike else Match("new", 0.0)
+    flips = opposite_words(left, right)
+    pair = _Pair(left, right, weight, flips)
+    if same_fingerprint and (_is_output(one) or not _is_prose(one) or pair.has_same_numbers()):
+        return Match("same", 1.0)
+    score = pair.score()
+    if score < _SAME_OUTPUT and _is_surely_output(one) and _is_surely_output(other):
+        score = min(score, SAME - 0.01)  # programs don't word a thing anew: theirs is another failure
+    if score >= LIKELY and are_opposite(left, right, flips):
+        return Match("related", LIKELY - 0.01, is_opposite=True)
+    return Match(_level(score), score)
+
+
+def _level(score: float) -> Level:
+    if score >= SAME:
+        return "same"
+    if score >= LIKELY:
+        return "likely"
+    return "related" if score >= RELATED else "new"
+
+
+def _bare(text: str) -> str:
+    return " ".join(text[:MOST_READ].split()).casefold()
+
+
+def _is_output(text: str) -> bool:
+    return _has_pattern(_OUTPUT, text) and not _has_pattern(_ADVICE, text)
+
+
+def _is_prose(text: str) -> bool:
+    """Whether somebody wrote this to be read: small words between the others, and no name of a program before it."""
+    found = tokens.plain_words(text[:MOST_READ])
+    if not found or _has_pattern(_ADVICE, text):
+        return True
+    small = sum(word in tokens.COMMON for word in found) / len(found)
+    return small >= _SMALL_WORDS and not _has_pattern(_NAMED, text)
+
+
+def _is_surely_output(text: str) -> bool:
+    text = without_colour(text[:MOST_READ])
+    return _has_pattern(_SURELY_OUTPUT, text) and not _has_pattern(_ADVICE, text)
+
+
+def _has_pattern(pattern: str, text: str) -> bool:
+    return compiled(pattern).search(text[:MOST_READ]) is not None
+
+
+# --- how much is shared --------------------------------------------------------------------------
+
+
+class _Side:
+    """One of two texts: which of its units the other one has too."""
+
+    def __init__(self, mine: Reading, yours: Reading, known: set[str], weight: Weight) -> None:
+        self._weight = weight
+        self.units = [(unit, yours.has(unit) or unit.key in known) for unit in mine.units]
+        values = {unit.key: (self._value(unit), is_shared) for unit, is_shared in self.units}
+        self.total = sum(value for value, _ in values.values()) or 1.0
+        self.shared = sum(value for value, is_shared in values.values() if is_shared) / self.total
+        self.names = {unit.key for unit, is_shared in self.units if unit.is_name and not is_shared}
+        self.numbers = [unit.key for unit in mine.units if unit.is_number]
+
+    def _value(self, unit: Unit) -> float:
+        return 0.0 if unit.is_turning else self._weight(unit.term)
+
+    def neighbours(self) -> set[tuple[str, str]]:
+        """Which shared words follow each other."""
+        keys = [unit.key for unit, is_shared in self.units if is_shared]
+        return set(zip(["", *keys], [*keys, ""], strict=True))
+
+    def gaps(self) -> dict[tuple[str, str], float]:
+        """How much stands between two shared words that is not shared."""
+        gaps: dict[tuple[str, str], float] = {}
+        before, value = "", 0.0
+        for unit, is_shared in self.units:
+            if is_shared:
+                gaps[before, unit.key] = value
+                before, value = unit.key, 0.0
+            else:
+                value += self._value(unit)
+        gaps[before, ""] = value
+        return gaps
+
+
+class _Pair:
+    """Two texts side by side."""
+
+    def __init__(self, left: Reading, right: Reading, weight: Weight, flips: dict[str, str]) -> None:
+        # opposites are about the same thing: that they deny each other is another question
+        known = _typos(left, right, weight).union(flips, flips.values())
+        self._left, self._right = _Side(left, right, known, weight), _Side(right, left, known, weight)
+
+    def score(self) -> float:
+        """The part that is shared, less for whatever speaks against it."""
+        shared: float = (self._left.shared * self._right.shared) ** 0.5
+        cost = _OTHER_WORDS * self._replaced() * self._verbatim()
+        if (self._left.names and self._right.names) or self._is_renamed():
+            cost += _OTHER_NAMES
+        return min(1.0, shared * (1 - min(_MOST_COST, cost)))
+
+    def _is_renamed(self) -> bool:
+        """The very same text, but for a name somewhere."""
+        left, right = self._left, self._right
+        if len(left.units) != len(right.units):
+            return False
+        moved = [(one.key, other.key) for (one, _), (other, _) in zip(left.units, right.units, strict=True)]
+        moved = [(one, other) for one, other in moved if one != other]
+        return len(moved) <= _MOST_RENAMED and any(one in left.names or other in right.names for one, other in moved)
+
+    def has_same_numbers(self) -> bool:
+        return self._left.numbers == self._right.numbers
+
+    def _replaced(self) -> float:
+        """The part of a text for which the other one, between the same words, has something else."""
+        left, right = self._left.gaps(), self._right.gaps()
+        replaced = sum(min(value, right.get(place, 0.0)) for place, value in left.items())
+        return replaced / min(self._left.total, self._right.total)
+
+    def _verbatim(self) -> float:
+        """How far the shared words stand in one order: who words a thing anew does not only replace a word."""
+        left, right = self._left.neighbours(), self._right.neighbours()
+        return len(left & right) / max(len(left), len(right))
+
+
+def _typos(left: Reading, right: Reading, weight: Weight) -> set[str]:
+    """Words that only one text has, when the other one has them but for a letter or two."""
+    lonely = [_lonely(left, right), _lonely(right, left)]
+    if max(map(len, lonely)) > _MOST_LONELY:
+        return set()
+    rare = _UNKNOWN * weight("\0")
+    return {
+        key
+        for one in lonely[0]
+        for other in lonely[1]
+        # two words that people know are no misspellings of each other
+        if max(weight(one.term), weight(other.term)) >= rare and _is_misspelled(one.spelling, other.spelling)
+        for key in (one.key, other.key)
+    }
+
+
+def _lonely(mine: Reading, yours: Reading) -> list[Unit]:
+    return [unit for unit in mine.units if not unit.is_name and len(unit.spelling) >= 4 and not yours.has(unit)]
+
+
+def _is_misspelled(one: str, other: str) -> bool:
+    """Whether a letter is missing, wrong or too many, or two are swapped; in a long word it may be two."""
+    if max(len(one), len(other)) < 5 and len(one) != len(other):
+        return False
+    is_long = min(len(one), len(other)) >= 7
+    one, other = _apart(*(part[::-1] for part in _apart(one, other)))
+    return max(len(one), len(other)) <= 1 + is_long or (len(one) == 2 and one == other[::-1])
+
+
+def _apart(one: str, other: str) -> tuple[str, str]:
+    """Two words without what both begin with."""
+    same = 0
+    while same < min(len(one), len(other)) and one[same] == other[same]:
+        same += 1
+    return one[same:], other[same:]

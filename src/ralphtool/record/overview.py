@@ -1,0 +1,119 @@
+"""The changes of a project: how far each is, and which one is meant on a command line."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from ralphtool import specs
+from ralphtool.core import files, locks, project, quickjson
+from ralphtool.errors import ChangeNotFound, RalphError, UsageError, from_os_error
+from ralphtool.workspace import branch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import click
+    from click.shell_completion import CompletionItem
+
+    from ralphtool.specs import Place, Story
+    from ralphtool.workspace.branch import Branches
+
+
+def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    try:
+        found = names(project.find())
+    except (RalphError, OSError):
+        return []  # a shell waits for words, and has no place for an error
+    return [CompletionItem(name) for name in found if name.startswith(incomplete)]
+
+
+ARGUMENT: dict[str, Any] = {"shell_complete": _complete, "metavar": "CHANGE"}
+OPTIONAL: dict[str, Any] = {"shell_complete": _complete, "metavar": "[CHANGE]", "required": False}
+
+
+def names(root: str) -> list[str]:
+    return sorted({place.change for place in specs.find_all(root)})
+
+
+def only(root: str) -> str:
+    found = names(root)
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise ChangeNotFound("there is no change here: `ralphtool list` tells where ralphtool looks for them")
+    raise UsageError(f"there are several changes, so name one (or say --change NAME): {', '.join(found)}")
+
+
+# --- how far they are -------------------------------------------------------------------------------
+
+
+class Overview:
+    """One change in a list. Counts are None where the spec could not be read; `problem` says why."""
+
+    def __init__(self, name: str, adapter: str, path: str, locked_by: str | None) -> None:
+        self.name = name
+        self.adapter = adapter
+        self.path = path
+        self.locked_by = locked_by
+        self.stories_total: int | None = None
+        self.stories_done: int | None = None
+        self.tasks_total: int | None = None
+        self.tasks_done: int | None = None
+        self.problem: str | None = None
+
+    def count(self, stories: Sequence[Story]) -> None:
+        self.stories_total = len(stories)
+        self.stories_done = sum(story.done for story in stories)
+        self.tasks_total = sum(len(story.tasks) for story in stories)
+        self.tasks_done = sum(story.tasks_done for story in stories)
+
+    def as_dict(self) -> dict[str, str | int | None]:
+        return {
+            "name": self.name,
+            "adapter": self.adapter,
+            "path": self.path,
+            "stories_total": self.stories_total,
+            "stories_done": self.stories_done,
+            "tasks_total": self.tasks_total,
+            "tasks_done": self.tasks_done,
+            "locked_by": self.locked_by,
+        }
+
+
+def overviews(root: str) -> list[Overview]:
+    """Every change of every format."""
+    branches = branch.Branches(root)
+    return [overview(root, place, branches) for place in specs.find_all(root)]
+
+
+def overview(root: str, place: Place, branches: Branches) -> Overview:
+    """A change as its branch has it, if there is one."""
+    one = Overview(place.change, place.ref.partition(":")[0], root, None)
+    try:
+        if place.error:
+            raise place.error
+        lock = locks.holder(root, place.change)
+        one.locked_by = lock.session_id if lock else None
+        spec = specs.open(root, place.change, place.ref)
+        one.path = spec.path
+        with branches.opened(place.change, place.ref) as on_branch:
+            one.count((on_branch or spec).stories(locks.completed_tasks(root, place.change)))
+    except RalphError as error:
+        one.problem = str(error)
+    except OSError as error:
+        one.problem = str(from_os_error(error))
+    if one.problem and (running := aside_for(root)) not in (None, place.change):
+        one.problem = f"its files are not committed, and wait aside until the run of {running} is over"
+    return one
+
+
+def aside_for(root: str) -> str | None:
+    """The change whose run uses the user's tree now: what is not committed waits aside meanwhile."""
+    try:
+        note = quickjson.loads(files.read(os.path.join(root, ".git", "ralph", "away.json")).decode())
+        return str(note["change"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return None

@@ -1,0 +1,209 @@
+"""What waits for a human: one file for each question, in `.ralph/questions/`, that is read and answered in place.
+
+Which questions wait is told by where the change stands (`.ralph/standing/`), never by the files: a `git clean` is no
+answer. Whoever takes an answer up and whoever writes one take turns, so that none falls in between.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ralphtool.core import files, project, quickjson
+from ralphtool.errors import CorruptState, InvalidValue, UnsafePath
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+LONGEST = 16_000  # characters of an answer, or of anything else that a person tells an agent
+_MOST = 1 << 20  # bytes of a question with its answer
+_ANSWER = "## Answer"
+_HINT = (
+    "<!-- Write below this line what the agent should know or do, and save: the story is taken up with your answer and "
+    "fresh attempts, by a run that goes on, or by the next one. -->"
+)
+
+
+class Waiting:
+    """A question that waits, and what was answered since, if anything was."""
+
+    __slots__ = ("answer", "asked", "change", "missing", "path", "prd_id", "story", "text", "title", "why")
+
+    def __init__(self, root: str, change: str, story: str, fields: Mapping[str, Any]) -> None:
+        self.change = change
+        self.story = story
+        self.text = str(fields.get("text") or "")
+        self.title = str(fields.get("title") or "")
+        self.missing = str(fields.get("missing") or "")
+        self.why = str(fields.get("why") or "")
+        self.asked = str(fields.get("asked") or "")
+        name = os.path.basename(str(fields.get("name") or ""))
+        self.prd_id = name.removesuffix(".md")
+        self.path = path_of(root, name)
+        self.answer = answer(self.path)
+
+    def as_dict(self) -> dict[str, str | None]:
+        names = ("change", "story", "title", "prd_id", "missing", "why", "asked", "path", "answer")
+        return {name: getattr(self, name) for name in names}
+
+
+# --- the files --------------------------------------------------------------------------------------
+
+
+def path_of(root: str, name: str) -> str:
+    return os.path.join(root, ".ralph", "questions", name)
+
+
+def written(prd_id: str, fields: Mapping[str, str]) -> str:
+    """One file that a person can read, and answer in place."""
+    parts = [f"# {prd_id}: a question for you\n\nprd_id: {prd_id}\n"]
+    parts += [f"## {title}\n\n{text.strip()}\n" for title, text in fields.items() if text.strip()]
+    parts.append(f"{_ANSWER}\n\n{_HINT}\n")
+    return "\n".join(parts)
+
+
+def answer(path: str) -> str | None:
+    """What a person answered; None while the question waits. A `git clean`, a link or a folder is no answer."""
+    text = _text(path)
+    if text is None:
+        return None
+    before, hint, told = _around_hint(text)
+    if not hint:  # they have removed it
+        return told.rpartition(_ANSWER)[2].strip()[:LONGEST] or None
+    return f"{before.rpartition(_ANSWER)[2].strip()}\n{told.strip()}".strip()[:LONGEST] or None
+
+
+def _text(path: str) -> str | None:
+    """The file, if it is one of text: never through a link, which an agent may have put there."""
+    try:
+        fd = files.open_here(path)
+    except (OSError, UnsafePath):
+        return None
+    try:
+        data = files.read_at(fd, 0, _MOST)
+    finally:
+        os.close(fd)
+    return None if b"\0" in data else data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
+
+
+def _around_hint(text: str) -> tuple[str, str, str]:
+    """What stands before our hint, the hint, and what stands behind it. An editor may have broken its lines anew."""
+    start = text.rfind(_HINT[:20])
+    end = text.find("-->", start) + len("-->")
+    if start < 0 or end < start or text[start:end].split() != _HINT.split():
+        return "", "", text
+    return text[:start], text[start:end], text[end:]
+
+
+def ask(path: str, text: str) -> str | None:
+    """Writes the question, unless it is there already and somebody may be answering it.
+
+    Tells where something is now that stood there and is no answer to it.
+    """
+    files.own_dir(os.path.dirname(path))
+    away = None
+    if os.path.lexists(path):
+        if (_text(path) or "").startswith(text.partition(_ANSWER)[0]):
+            return None
+        away = put_away(path)
+    files.create(path, text.encode("utf-8", "replace"), 0o644)
+    return away
+
+
+def put_away(path: str) -> str | None:
+    """Keeps an answered question among the answered ones; tells where."""
+    if not os.path.lexists(path):
+        return None
+    folder, name = os.path.split(path)
+    answered = os.path.join(folder, "answered")
+    files.own_dir(answered)
+    number = 1
+    while os.path.lexists(place := os.path.join(answered, f"{name.removesuffix('.md')}-{number}.md")):
+        number += 1
+    os.rename(path, place)
+    files.sync_folder(place)
+    return place
+
+
+def turn(path: str) -> files.Locked:
+    """Taken by whoever writes an answer, or takes one up, for as long as that takes."""
+    folder = os.path.dirname(path)
+    files.own_dir(folder)
+    lock = os.path.join(folder, ".turn")
+    if os.path.lexists(lock) and (os.path.islink(lock) or not os.path.isfile(lock)):
+        files.clear(lock)  # an agent put it there: nothing of ours is lost with it
+    return files.Locked(lock, here=True, make=True)
+
+
+# --- what waits -------------------------------------------------------------------------------------
+
+
+def waiting(root: str, change: str | None = None) -> list[Waiting]:
+    """The questions that wait, of one change or of all."""
+    return [one for name in ([change] if change else _changes(root)) for one in _of(root, name)]
+
+
+def _changes(root: str) -> list[str]:
+    try:
+        names = sorted(os.listdir(os.path.join(root, ".ralph", "standing")))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [name.removesuffix(".json") for name in names if name.endswith(".json") and project.is_name(name[:-5])]
+
+
+def _of(root: str, change: str) -> Iterator[Waiting]:
+    for story, fields in standing_of(root, change).get("stories", {}).items():
+        if fields.get("question"):
+            yield Waiting(root, change, story, fields["question"])
+
+
+def standing_of(root: str, change: str) -> dict[str, Any]:
+    """Where a change stands, as it is written down: for whoever only looks, and has to be quick. Empty before a run."""
+    path = os.path.join(root, ".ralph", "standing", f"{change}.json")
+    try:
+        fields = quickjson.loads(files.read(path).decode())
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except ValueError:
+        raise _damaged(path) from None
+    if not (isinstance(fields, dict) and _is_sound(fields)):
+        raise _damaged(path)
+    return fields
+
+
+def _is_sound(fields: dict[str, Any]) -> bool:
+    stories = fields.get("stories", {})
+    if not isinstance(stories, dict) or not all(isinstance(one, dict) for one in stories.values()):
+        return False
+    asked = [one.get("question") for one in stories.values()]
+    told = [one.get("told", []) for one in (fields, *stories.values())]
+    return all(one is None or isinstance(one, dict) for one in asked) and all(map(_are_texts, told))
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def _damaged(path: str) -> CorruptState:
+    return CorruptState(f"{path} is damaged: `ralphtool doctor` tells what to do")
+
+
+def reply(root: str, question: Waiting, text: str) -> None:
+    """Writes an answer below the question: the run that goes on takes it up, or else the next one."""
+    told = checked(text)
+    with turn(question.path):
+        if not any(one.path == question.path for one in waiting(root, question.change)):
+            raise InvalidValue(f"story {question.story} does not wait any more: somebody else was quicker")
+        ask(question.path, question.text)
+        files.rewrite(question.path, lambda data: data.rstrip() + b"\n\n" + told.encode() + b"\n")
+
+
+def checked(text: str) -> str:
+    """What a person says to an agent, fit to be kept."""
+    told = text.encode("utf-8", "replace").decode().replace("\0", "").strip()
+    if not told:
+        raise InvalidValue("there is nothing in it: say what the agent should know or do")
+    if len(told) > LONGEST:
+        raise InvalidValue(f"that is too long ({len(told)} characters; {LONGEST} are the most): name a file instead")
+    return told

@@ -1,0 +1,372 @@
+"""What lies in `.ralph/runs`: which runs there are, how each ended, and which of them still go on.
+
+A record may be as long as 2 GB, and `ralphtool runs` reads twenty of them: only the head and the tail of each are read,
+and only the lines that matter are decoded. Standard library only, because that command has to start quickly.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+
+from ralphtool.core import files, locks, project, quickjson
+from ralphtool.errors import CorruptState, InvalidName, InvalidValue, UnsafePath
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    Event = dict[str, Any]
+
+NAME = "events.jsonl"
+LONGEST = 8 << 20  # bytes of a line; one that is longer was not written by us
+STATES = ("running", "paused", "done", "unfinished", "interrupted", "died")
+_HEAD = 16 << 10
+_TAIL = 64 << 10
+_MOMENT = len("-20260301-220000-1a2b")  # how the names of runs end
+_AT = slice(len('{"at":"2026-03-01T22:00:00.000000Z'), len('{"at":"2026-03-01T22:00:00.000000Z","type":"'))
+_SHOWN = 5  # names in a message
+_USAGE, _BEGINNING = b'"kind":"usage"', 120  # what tells of usage begins so, in so many bytes
+_SPENT = ("seconds", "agent_seconds", "gate_seconds", "input_tokens", "output_tokens", "cost", "iterations")
+_MOST = 1e15  # a number beyond it was not counted by anybody
+_BREATH = 60.0  # seconds: whoever is at work writes to its records more often, by far
+
+
+class Run:
+    """One run, as far as the head and the tail of its record tell."""
+
+    __slots__ = (
+        *("id", "folder", "path", "root", "change", "agent", "branch", "pid", "began", "ended", "last"),
+        *("state", "reason", "start", "end", "stories_total", "stories_done", "spent"),
+    )
+
+    def __init__(self, root: str, id: str) -> None:
+        self.root = root
+        self.id = id
+        self.folder = os.path.join(root, ".ralph", "runs", id)
+        self.path = os.path.join(self.folder, NAME)
+        self.start: Event = {}  # the `run_started` event
+        self.end: Event | None = None  # the `run_ended` event
+        self.change = _name(change_of(id))  # empty if nobody knows it
+        self.agent = self.branch = self.began = self.reason = ""
+        self.last = ""  # when it was last heard of
+        self.ended: str | None = None
+        self.pid: int | None = None
+        self.state = "died"
+        self.stories_total = self.stories_done = 0
+        self.spent: dict[str, float] = {}  # empty if too little of the record was read to know
+
+    def _take_start(self, event: Event) -> None:
+        self.start = event
+        self.change = _name(_text(event, "change")) if _text(event, "change") else self.change
+        self.agent, self.branch, self.began = (_text(event, name) for name in ("agent", "branch", "at"))
+        self.pid = event["pid"] if type(event.get("pid")) is int else None
+        stories = _rows(event, "stories")
+        self.stories_total, self.stories_done = len(stories), sum(map(_was_done, stories))
+
+    def _take_tail(self, tail: list[Event], *, is_whole: bool) -> None:
+        done = {_text(one, "id") for one in _rows(self.start, "stories") if _was_done(one)}
+        done |= {_text(one, "story") for one in tail if one["type"] == "verdict" and one.get("status") == "completed"}
+        self.stories_done = len(done)
+        self.last = next((_text(one, "at") for one in reversed(tail)), self.began)
+        if is_whole:
+            told = list(_usages(tail))
+            names = ("input_tokens", "output_tokens", "cost")
+            self.spent = {name: sum(_number(one, name) for one in told) for name in names}
+
+    def _take_end(self, event: Event) -> None:
+        self.end = event
+        self.ended = self.last = _text(event, "at")
+        result = _text(event, "result")
+        self.state = result if result in STATES else "unfinished"
+        self.reason = _text(event, "reason")
+        spent = event.get("spent")
+        self.spent = (
+            {name: spent[name] for name in _SPENT if _is_sane(spent.get(name))} if isinstance(spent, dict) else {}
+        )
+        if stories := _rows(event, "stories"):
+            self.stories_total = len(stories)
+            self.stories_done = sum(one.get("state") == "done" for one in stories)
+
+
+# --- which there are --------------------------------------------------------------------------------
+
+
+def ids(root: str) -> list[str]:
+    """The runs that have a record, the newest first, by the moment in their names. No record is read."""
+    try:
+        names = os.listdir(os.path.join(root, ".ralph", "runs"))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    dated = [(_moment_of(name), changed, name) for name in names if (changed := _changed(root, name)) is not None]
+    return [name for _, _, name in sorted(dated, reverse=True)]
+
+
+def _changed(root: str, id: str) -> int | None:
+    """When its record was last written to, which tells runs of one second apart; None if there is no record."""
+    try:
+        info = os.lstat(os.path.join(root, ".ralph", "runs", id, NAME))
+    except OSError:
+        return None
+    return info.st_mtime_ns if stat.S_ISREG(info.st_mode) else None
+
+
+def _moment_of(id: str) -> str:
+    """As in `20260301-220000`; empty where a name has none."""
+    end = id[-_MOMENT:]
+    is_dated = len(end) == _MOMENT and (end[0], end[9], end[16]) == ("-", "-", "-")
+    return end[1:16] if is_dated and (end[1:9] + end[10:16]).isdecimal() else ""
+
+
+def change_of(id: str) -> str:
+    """The change in the name of a run, which may be cut."""
+    return id[:-_MOMENT] if _moment_of(id) else id
+
+
+def find(root: str, name: str | None) -> Run:
+    """The run of this id, or of a beginning or end that only one has; the newest of a change, or of all."""
+    known = ids(root)
+    if not known:
+        raise InvalidValue("there is no run here yet: `ralphtool run` begins one")
+    if name is None or name in known:
+        return read(root, name or known[0])
+    if found := next((id for id in known if change_of(id) == name[:90]), None):
+        return read(root, found)
+    matching = [id for id in known if name and (id.startswith(name) or id.endswith(name))]
+    if len(matching) == 1:
+        return read(root, matching[0])
+    if not matching:
+        raise InvalidValue(f"there is no run {name[:100]}: `ralphtool runs` lists them")
+    more = f" and {len(matching) - _SHOWN} more" if len(matching) > _SHOWN else ""
+    raise InvalidValue(f"{name[:100]} can be any of {', '.join(matching[:_SHOWN])}{more}: give more of its name")
+
+
+def of_change(root: str, change: str) -> Run | None:
+    """The newest run of a change."""
+    for id in ids(root):
+        if change_of(id) == change[:90] and (run := read(root, id)).change == change:
+            return run
+    return None
+
+
+# --- reading one ------------------------------------------------------------------------------------
+
+
+def read(root: str, id: str) -> Run:
+    """Reads the head and the tail of a record, however long it is."""
+    run = Run(root, id)
+    try:
+        fd = files.open_here(run.path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise InvalidValue(f"there is no run {id}: `ralphtool runs` lists them") from None
+    try:
+        _read(run, fd)
+    finally:
+        os.close(fd)
+    return run
+
+
+def _read(run: Run, fd: int) -> None:
+    size = os.fstat(fd).st_size
+    if first := event_of(_first_line(fd, size)):
+        run.last = _text(first, "at")
+        if first["type"] == "run_started":
+            run._take_start(first)
+    lines, is_whole = _last_lines(fd, size)
+    tail = list(_telling(lines))
+    run._take_tail(tail, is_whole=is_whole)
+    end = next((one for one in reversed(tail) if one["type"] == "run_ended"), None)
+    if end is not None:
+        run._take_end(end)
+    elif is_alive(run):
+        run.state = "paused" if _is_paused(tail) else "running"
+
+
+def _first_line(fd: int, size: int) -> bytes:
+    """The first line, if it is whole."""
+    length = _HEAD
+    head = files.read_at(fd, 0, length)
+    while b"\n" not in head and length < min(size, LONGEST):
+        length *= 8
+        head = files.read_at(fd, 0, length)
+    line, end, _ = head.partition(b"\n")
+    return line if end else b""
+
+
+def _last_lines(fd: int, size: int) -> tuple[list[bytes], bool]:
+    """The last lines that are whole, one at least if there is one, and whether these are all that there are."""
+    length = _TAIL
+    while True:
+        start = max(0, size - length)
+        lines = files.read_at(fd, start, size).split(b"\n")[:-1]
+        if start == 0 or len(lines) > 1 or length >= LONGEST:
+            return (lines if start == 0 else lines[1:]), start == 0
+        length *= 8
+
+
+def _telling(lines: list[bytes]) -> Iterator[Event]:
+    """The last event, and those before it that tell how the run stands."""
+    wanted = (b"verdict", b"iteration_started", b"waiting", b"paused", b"resumed", b"run_ended", None)
+    for number, line in enumerate(lines, 1):
+        is_wanted = number == len(lines) or quick_type(line) in wanted or tells_usage(line)
+        if is_wanted and (event := event_of(line)):
+            yield event
+
+
+def _usages(tail: list[Event]) -> list[Event]:
+    """What tells the usage of each iteration: its verdict; of one that has none yet, what its agent told so far."""
+    verdicts = [number for number, one in enumerate(tail) if one["type"] == "verdict"]
+    rest = tail[verdicts[-1] + 1 :] if verdicts else tail
+    emitted = [one["event"] for one in rest if one["type"] == "agent" and isinstance(one.get("event"), dict)]
+    return [*(tail[number] for number in verdicts), *(one for one in emitted if one.get("kind") == "usage")]
+
+
+def _is_paused(tail: list[Event]) -> bool:
+    telling = [one["type"] for one in tail if one["type"] in ("paused", "resumed", "iteration_started")]
+    return telling[-1:] == ["paused"]
+
+
+def quick_type(line: bytes) -> bytes | None:
+    """The type of an event as we write it, without decoding the rest; None for a line of another form."""
+    if line[_AT] != b'","type":"':
+        return None
+    return line[_AT.stop : line.find(b'"', _AT.stop)]
+
+
+def tells_usage(line: bytes) -> bool:
+    """Whether a line is one of the few of an agent that say what it used, without decoding it."""
+    return _USAGE in line[:_BEGINNING]
+
+
+def event_of(line: bytes) -> Event | None:
+    """What a line says; None if it is no event."""
+    try:
+        event = quickjson.loads(line.decode("utf-8"))
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) and isinstance(event.get("type"), str) else None
+
+
+def _text(event: Event, name: str) -> str:
+    value = event.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _name(text: str) -> str:
+    """The name of a change, if it can be one: people copy commands with it."""
+    return text if project.is_name(text) else ""
+
+
+def _number(event: Event, name: str) -> float:
+    value = event.get(name)
+    return float(value) if value is not None and _is_sane(value) else 0.0
+
+
+def _is_sane(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST
+
+
+def _was_done(story: Event) -> bool:
+    """Whether a story was done when its run began; records of older versions tell no state."""
+    return story.get("state") == "done" if "state" in story else story.get("done") is True
+
+
+def _rows(event: Event, name: str) -> list[Event]:
+    value = event.get(name)
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def seconds(run: Run) -> float | None:
+    """How long a run took, or takes until now; None if its record doesn't tell."""
+    from datetime import UTC, datetime
+
+    try:
+        began = datetime.fromisoformat(run.began)
+        now = datetime.now(UTC)
+        end = now if run.state in ("running", "paused") else datetime.fromisoformat(run.last)
+        return max(0.0, (end - began).total_seconds())
+    except (ValueError, TypeError, OverflowError):
+        return None  # of another version: without a moment, or without a time zone
+
+
+# --- does it go on? ---------------------------------------------------------------------------------
+
+
+def is_alive(run: Run) -> bool:
+    """Whether a run without an end still goes on: one that was killed looks the same in its record."""
+    lock = _lock_of(run)
+    if lock is None:
+        return run.pid is not None and _shows_life(run) and _began_before(run.pid, run.began)
+    if lock.owner is not None and lock.owner["machine"] == locks.this_process()["machine"]:
+        return not lock.owner_died
+    # Of a process on another machine nothing can be known from here, but what it writes.
+    return _shows_life(run) or _rests(run)
+
+
+def _lock_of(run: Run) -> locks.Lock | None:
+    """The lock of its change, if the run holds it."""
+    try:
+        lock = locks.read_lock(run.root, run.change)
+    except (CorruptState, InvalidName, UnsafePath):
+        return None
+    return lock if lock is not None and lock.session_id == run.id else None
+
+
+def _shows_life(run: Run) -> bool:
+    """Whether it wrote to its records just now. The file `processes` is touched every second while a program runs."""
+    for path in (run.path, os.path.join(run.folder, "processes")):
+        try:
+            if time.time() - os.lstat(path).st_mtime < _BREATH:
+                return True
+        except OSError:
+            continue  # there is none, or none any more
+    return False
+
+
+def _rests(run: Run) -> bool:
+    """Whether it said that it would be silent: it is paused, or waits for a moment that has not come yet."""
+    try:
+        fd = files.open_here(run.path)
+    except (OSError, UnsafePath):
+        return False
+    try:
+        lines, _ = _last_lines(fd, os.fstat(fd).st_size)
+    finally:
+        os.close(fd)
+    telling = ("waiting", "paused", "resumed", "iteration_started")
+    last = next((one for one in reversed(list(_telling(lines))) if one["type"] in telling), {"type": ""})
+    return last["type"] == "paused" or (last["type"] == "waiting" and not _is_past(_text(last, "until")))
+
+
+def _is_past(moment: str) -> bool:
+    from datetime import datetime
+
+    try:
+        return datetime.fromisoformat(moment).timestamp() + _BREATH < time.time()
+    except (ValueError, OverflowError):
+        return True
+
+
+def _began_before(pid: int, moment: str) -> bool:
+    """Whether a process of this number was there at that moment: then it is the same, and no later one.
+
+    For the moments in which a run holds no lock any more and has not told its end yet.
+    """
+    from datetime import datetime
+
+    try:
+        made = locks.start_time_of(pid)
+        return made is not None and _seconds(made) <= datetime.fromisoformat(moment).timestamp() + 2
+    except (OSError, OverflowError, ValueError):
+        return False
+
+
+def _seconds(made: str) -> float:
+    """What `locks.start_time_of` tells, in seconds since the epoch."""
+    boot, _, ticks = made.rpartition("/")
+    if not boot:
+        return float(made)
+    since_boot = float(files.read("/proc/uptime").split()[0])
+    return time.time() - since_boot + int(ticks) / os.sysconf("SC_CLK_TCK")

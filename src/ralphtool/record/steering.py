@@ -1,0 +1,143 @@
+"""What a person says to a run while it goes on: one small file for each word, in `.ralph/steering/<change>/`.
+
+Any process may say something, at any time; files are made whole, and nobody has to wait for anybody. The run looks
+there a few times a second, tells what it heard, and takes each word up when it can: the file goes only when what was
+said has become a part of where the change stands. So a kill loses nothing, and a word holds for the next run as well.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Literal
+
+from ralphtool.core import files, project, quickjson, session
+from ralphtool.errors import UnsafePath
+from ralphtool.record import questions
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+Action = Literal["pause", "resume", "stop", "stop-after", "guide", "forget", "retry", "skip"]
+ACTIONS: tuple[Action, ...] = ("pause", "resume", "stop", "stop-after", "guide", "forget", "retry", "skip")
+MOST_TOLD = 20  # things that are told for a story, or for all, and kept
+_LONGEST = 200_000  # bytes: what is bigger was not written by us
+
+
+class Said:
+    """One thing that a person said."""
+
+    __slots__ = ("action", "at", "id", "run", "story", "text")
+
+    def __init__(self, id: str, action: Action, story: str | None, text: str, run: str | None, at: str) -> None:
+        self.id = id  # the name of its file: those that were said later come later
+        self.action = action
+        self.story = story
+        self.text = text
+        self.run = run  # the only run that it is meant for, if it is
+        self.at = at
+
+
+def folder_of(root: str, change: str) -> str:
+    project.check_name(change, "a change's name")
+    return os.path.join(root, ".ralph", "steering", change)
+
+
+def say(
+    root: str, change: str, action: Action, story: str | None = None, text: str = "", run: str | None = None
+) -> None:
+    """Says something to the run of a change, or to the next one. It lasts when this returns."""
+    folder = folder_of(root, change)
+    for above in (os.path.join(root, ".ralph"), os.path.dirname(folder), folder):
+        files.own_dir(above)
+    ignore = os.path.join(os.path.dirname(folder), ".gitignore")
+    if not os.path.lexists(ignore):
+        _make(ignore, b"*\n")
+    told = {"action": action, "story": story, "text": text and questions.checked(text), "run": run, "at": session.now()}
+    name = f"{_moment(folder):020}-{os.urandom(4).hex()}.json"
+    _make(os.path.join(folder, name), quickjson.dumps(told).encode() + b"\n")
+
+
+def _moment(folder: str) -> int:
+    """Later than all that was said before, whatever somebody did to the clock."""
+    said = [int(name[:20]) for name in os.listdir(folder) if name[:20].isdecimal() and name[20:21] == "-"]
+    return max([time.time_ns(), *(moment + 1 for moment in said)])
+
+
+def _make(path: str, data: bytes) -> None:
+    aside = files.prepare(path, data)
+    try:
+        files.put(aside, path)
+    except FileExistsError:
+        pass  # another process was quicker to say the same
+    finally:
+        files.settle(aside, path)
+
+
+def heard(root: str, change: str, known: Collection[str] = ()) -> list[Said]:
+    """What was said and is still to be taken up, in the order in which it was said; but for what is `known`."""
+    folder = folder_of(root, change)
+    try:
+        names = sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    found = [_read(folder, name) for name in names if name.endswith(".json") and name[0] != "." and name not in known]
+    return [one for one in found if one is not None]
+
+
+def _read(folder: str, name: str) -> Said | None:
+    """What is no word of ours is left alone: whoever wrote it may know what it is."""
+    try:
+        fd = files.open_here(os.path.join(folder, name))
+    except (OSError, UnsafePath):
+        return None
+    try:
+        fields = quickjson.loads(files.read_at(fd, 0, _LONGEST).decode())
+        action, story, text, run, at = (fields.get(key) for key in ("action", "story", "text", "run", "at"))
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return None
+    finally:
+        os.close(fd)
+    is_ours = action in ACTIONS and _is_text(story) and _is_text(run) and isinstance(text, str) and isinstance(at, str)
+    return Said(name, action, story and _clean(story), _clean(text), run, at) if is_ours else None
+
+
+def _clean(text: str) -> str:
+    """Fit to be written: somebody else may have made the file."""
+    return text.encode("utf-8", "replace").decode()[: questions.LONGEST]
+
+
+def _is_text(value: object) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def is_paused(root: str, change: str) -> bool:
+    """Whether the change is paused, or will be as soon as its run takes the last word up."""
+    fields = questions.standing_of(root, change)
+    new = heard(root, change, fields.get("heeded") or ())
+    words = [one.action for one in new if one.action in ("pause", "resume")]
+    return words[-1] == "pause" if words else fields.get("paused") is True
+
+
+def told(root: str, change: str) -> list[tuple[str | None, str]]:
+    """What a person told the agent and still holds: the story that it is for, if it is for one, and the words."""
+    fields = questions.standing_of(root, change)
+    found: list[tuple[str | None, str]] = [(None, text) for text in fields.get("told") or ()]
+    found += [(id, text) for id, one in fields.get("stories", {}).items() for text in one.get("told") or ()]
+    for one in heard(root, change, fields.get("heeded") or ()):
+        if one.action == "forget":
+            found = [each for each in found if one.story is not None and each[0] != one.story]
+        elif one.text and one.action in ("guide", "retry"):
+            found.append((one.story, one.text))
+    return found
+
+
+def taken_up(root: str, change: str, ids: Collection[str]) -> None:
+    """Removes words that have become a part of where the change stands."""
+    for id in ids:
+        files.remove(os.path.join(folder_of(root, change), os.path.basename(id)))
+
+
+def forget(root: str, change: str) -> None:
+    """Nobody is there any more who could take anything up."""
+    files.clear(folder_of(root, change))

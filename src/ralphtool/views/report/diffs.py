@@ -1,0 +1,74 @@
+"""What attempts changed: the diffs that git keeps, as far as there is room for them in a page."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ralphtool.views.report import formatting
+from ralphtool.views.report.facts import Diff
+from ralphtool.workspace.git import GitError, Repository
+from ralphtool.workspace.tree import ATTEMPTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ralphtool.views.report.facts import Attempt
+
+_LONGEST = 60_000  # bytes of one diff,
+_ALL = 2_000_000  # and of all of them
+_KINDS = {"+": "plus", "-": "minus", "@": "hunk"}
+_SAFE = ("--no-color", "--no-ext-diff", "--no-textconv", "--submodule=short")
+
+
+def diffs(root: str, attempts: Iterable[Attempt]) -> dict[str, Diff]:
+    """The diff of each entry that is kept. Without git there are none."""
+    try:
+        repository = Repository.find(root)
+        kept = repository.refs(ATTEMPTS) if repository else {}
+    except GitError:
+        return {}
+    found: dict[str, Diff] = {}
+    room = _ALL
+    for one in attempts:
+        commit = kept.get(f"{ATTEMPTS}{one.entry}") if one.counts else None
+        if repository is not None and commit and room > 0:
+            found[one.entry] = diff = _diff(repository, commit, min(room, _LONGEST))
+            room -= sum(len(line) for _, line in diff.lines)
+    return found
+
+
+def _diff(repository: Repository, commit: str, longest: int) -> Diff:
+    before = repository.resolve(f"{commit}^") or repository.empty_tree()
+    data, is_cut = _printed(repository, ["diff", *_SAFE, "-M", before, commit], longest)
+    text = data.decode("utf-8", "replace")
+    whole = text.rpartition("\n")[0] if is_cut else text  # the last line may be torn
+    lines = tuple(_with_kinds(formatting.block(whole, longest + 1).split("\n"))) if whole.strip() else ()
+    kinds = Counter(kind for kind, _ in lines)
+    return Diff(lines, kinds["plus"], kinds["minus"], is_cut)
+
+
+def _printed(repository: Repository, arguments: list[str], longest: int) -> tuple[bytes, bool]:
+    """The beginning of what git prints: a diff may be larger than all memory."""
+    with subprocess.Popen(
+        ["git", "-c", "core.quotePath=false", *arguments],
+        cwd=repository.top,
+        env={name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        data = process.stdout.read(longest + 1) if process.stdout else b""
+        if len(data) > longest:
+            process.kill()
+    return data[:longest], len(data) > longest
+
+
+def _with_kinds(lines: list[str]) -> Iterator[tuple[str, str]]:
+    """What a line is depends on where it stands: in a hunk, `--- x` is a line that was removed."""
+    in_hunk = False
+    for line in lines:
+        in_hunk = line.startswith("@@") or (in_hunk and not line.startswith("diff --git "))
+        yield (_KINDS.get(line[:1], "") if in_hunk else "head"), line

@@ -1,0 +1,95 @@
+"""Elements of HTML, SVG and XML, put together from values: text is always escaped, and nothing here can run or load.
+
+    tag("td", story.title, class_="n")      <td class="n">a &lt; b</td>
+
+There is no way to write an element as text. What could run (a script, an attribute as `onclick`) is refused, and so is
+every address that leads out of the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from html import escape
+from typing import NamedTuple
+
+from ralphtool.views.terminal.text import printable
+
+Value = str | int | float | bool | None
+
+_VOID = {"br", "hr", "link", "meta", "wbr"}  # which have no end in HTML
+_ON_LINES = {"article", "details", "li", "p", "section", "testcase", "testsuite", "tr"}  # a file that people can read
+_REFUSED = {"script", "iframe", "object", "embed", "base", "form", "link", "img", "image", "use", "foreignObject"}
+_ADDRESSES = {"href", "src", "action", "data", "srcset", "poster", "background"}
+_NAMES = {"class_": "class", "for_": "for"}
+
+
+class Element(NamedTuple):
+    name: str
+    attributes: dict[str, str]
+    children: tuple[object, ...]
+
+
+class Css(str):
+    """A style sheet of our own: the only text that is not escaped."""
+
+    __slots__ = ()
+
+
+def tag(name: str, /, *children: object, **attributes: Value) -> Element:
+    """An element. `None` and `False` as an attribute's value leave it out; `True` is one without a value."""
+    if name in _REFUSED:
+        raise ValueError(f"a page has no {name}")
+    given = {
+        _name(key): "" if value is True else str(value)
+        for key, value in attributes.items()
+        if value is not None and value is not False
+    }
+    for key, value in given.items():
+        if key.lower().startswith("on") or (key in _ADDRESSES and not value.startswith("#")):
+            raise ValueError(f"{key} may lead out of the page")
+    return Element(name, given, children)
+
+
+def _name(key: str) -> str:
+    return _NAMES.get(key) or key.replace("_", "-")
+
+
+def html(root: Element) -> str:
+    return "<!doctype html>\n" + "".join(_written(root, is_xml=False)) + "\n"
+
+
+def xml(root: Element) -> str:
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + "".join(_written(root, is_xml=True)) + "\n"
+
+
+def _written(child: object, *, is_xml: bool) -> Iterator[str]:
+    if isinstance(child, Element):
+        yield from _element(child, is_xml=is_xml)
+    elif isinstance(child, Css):
+        if "<" in child:
+            raise ValueError("a style sheet that could end itself")
+        yield str(child)
+    elif isinstance(child, Iterable) and not isinstance(child, str):
+        for one in child:
+            yield from _written(one, is_xml=is_xml)
+    elif child is not None:
+        yield escaped(str(child))
+
+
+def _element(element: Element, *, is_xml: bool) -> Iterator[str]:
+    name, attributes, children = element
+    told = "".join(f' {key}="{escaped(value)}"' for key, value in attributes.items())
+    if not children and (is_xml or name in _VOID):
+        yield f"<{name}{told}/>" if is_xml else f"<{name}{told}>"
+        return
+    yield f"<{name}{told}>"
+    for child in children:
+        yield from _written(child, is_xml=is_xml)
+    yield f"</{name}>\n" if name in _ON_LINES else f"</{name}>"
+
+
+def escaped(text: str) -> str:
+    """A text as text: also where it has what no such file may hold, or what turns the direction of writing."""
+    if not text.isprintable():
+        text = "\n".join(printable(line) for line in text.split("\n"))
+    return escape(text)

@@ -1,0 +1,387 @@
+"""The report as one HTML page that stands alone: no script, nothing from elsewhere, light and dark, phone and paper.
+
+The sentence that matters is first, and what waits for the reader second.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralphtool.views.report import formatting, timeline, wording
+from ralphtool.views.report.elements import Css, html, tag
+from ralphtool.views.report.facts import STATES, total
+from ralphtool.views.terminal import summary
+from ralphtool.views.terminal.tables import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ralphtool.views.report.elements import Element
+    from ralphtool.views.report.facts import Attempt, Diff, Facts, Gate, Happening, Story, Used
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+_MARKS = {"done": "✓", "waiting": "?", "failed": "✗", "skipped": "-", "open": "·"}
+_WHOLE = 30  # characters that fit into every line
+
+
+def written(facts: Facts, diffs: Mapping[str, Diff]) -> str:
+    sections = [
+        _section("waiting", "Waiting for you", [_question(one) for one in facts.of_state("waiting")]),
+        _section("failed", "What failed, and why", [_failure(one) for one in facts.of_state("failed")]),
+        _section("next", "What next", _next(facts)),
+        _section("timeline", "Timeline", timeline.drawn(facts)),
+        _section("stories", "Stories", [_story(one, diffs) for one in facts.stories]),
+        _section("cost", "Time and cost", _costs(facts)),
+        _section("learnings", "Learnings", _knowledge(facts)),
+        _section("run", "The run", _run(facts)),
+    ]
+    present = [one for one in sections if one is not None]
+    body = tag("body", _head(facts), _navigation(present), tag("main", present), _foot(facts))
+    return html(tag("html", _document_head(facts), body, lang="en"))
+
+
+def _document_head(facts: Facts) -> Element:
+    style = resources.files("ralphtool.views.report").joinpath("page.css").read_text("utf-8")
+    return tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("meta", name="referrer", content="no-referrer"),
+        tag("meta", name="generator", content="ralphtool"),
+        tag("title", f"{facts.change}: {facts.verdict}"),
+        tag("style", Css(style)),
+    )
+
+
+def _section(id: str, title: str, content: object) -> Element | None:
+    return tag("section", tag("h2", title), content, id=id, class_=f"part-{id}") if content else None
+
+
+def _navigation(sections: list[Element]) -> Element:
+    links = [
+        tag("li", tag("a", one.children[0].children, href=f"#{one.attributes['id']}"))  # type: ignore[attr-defined]
+        for one in sections
+    ]
+    return tag("nav", tag("ul", links), aria_label="Parts of this report")
+
+
+# --- the head ---------------------------------------------------------------------------------------
+
+
+def _head(facts: Facts) -> Element:
+    since = wording.since_it_began(facts)
+    return tag(
+        "header",
+        tag("p", "Report of ", tag("strong", facts.change), class_="eyebrow"),
+        tag("h1", _clauses(facts.verdict), class_=f"verdict is-{_tone(facts)}"),
+        tag("p", _sentence(facts), class_="lead"),
+        _progress(facts),
+        _numbers(facts),
+        tag("p", since, class_="soft") if since else None,
+    )
+
+
+def _clauses(sentence: str) -> list[object]:
+    """Lines break between clauses, if they have to."""
+    *before, last = sentence.split("; ")
+    return [*([tag("span", f"{one};"), " "] for one in before), tag("span", last)]
+
+
+def _tone(facts: Facts) -> str:
+    if facts.state in ("running", "paused", "done"):
+        return facts.state
+    return "died" if facts.state == "died" else "unfinished"
+
+
+def _sentence(facts: Facts) -> str:
+    began = f"It {'ran' if facts.is_over else 'has been running for'} {wording.when(facts)}."
+    why = wording.ending(facts) if facts.state != "done" else ""
+    return " ".join(filter(None, [began, why]))
+
+
+def _progress(facts: Facts) -> Element | None:
+    """All stories as one bar, by their states."""
+    parts = [(state, len(facts.of_state(state))) for state in STATES]
+    total = len(facts.stories)
+    if not total:
+        return None
+    said = ", ".join(f"{number} {wording.TITLES[state].lower()}" for state, number in parts if number)
+    bars = [tag("i", class_=f"is-{state}", style=f"flex-grow:{number}") for state, number in parts if number]
+    return tag("div", bars, class_="progress", role="img", aria_label=f"{plural(total, 'story', 'stories')}: {said}")
+
+
+def _numbers(facts: Facts) -> Element:
+    used, tries = facts.used, facts.attempts
+    done = f"{len(facts.of_state('done'))} of {len(facts.stories)}"
+    retries = sum(one.is_retry and one.counts for one in tries)
+    counted = sum(one.counts for one in tries)
+    others = wording.counted([one for one in tries if not one.counts])
+    more = ", ".join([*([plural(retries, "retry", "retries")] if retries else []), *others])
+    waited = sum(one.ended - one.began for one in facts.waits)
+    tiles = [
+        ("stories done", done, ""),
+        ("attempts", str(counted), more),
+        ("time", formatting.duration(facts.seconds), f"{formatting.duration(waited)} of it waiting" if waited else ""),
+        ("cost", formatting.cost(used.cost), ""),
+        ("tokens", summary.tokens(used.input_tokens + used.output_tokens) if used.input_tokens else "", _out(used)),
+    ]
+    return tag("dl", [_number(*one) for one in tiles if one[1]], class_="numbers")
+
+
+def _out(used: Used) -> str:
+    return f"{summary.tokens(used.output_tokens)} of them written"
+
+
+def _number(name: str, value: str, more: str) -> Element:
+    return tag("div", tag("dt", name), tag("dd", value, tag("small", more) if more else None))
+
+
+# --- what people have to do -------------------------------------------------------------------------
+
+
+def _question(story: Story) -> Element:
+    asked = story.question
+    if asked is None:
+        return tag("article", tag("h3", story.name), tag("p", story.why), class_="card is-waiting")
+    whole = asked.text and tag("details", tag("summary", "the whole question"), tag("pre", asked.text))
+    return tag(
+        "article",
+        tag("h3", story.name),
+        tag("blockquote", asked.missing) if asked.missing else None,
+        tag("p", "Why you are asked: ", asked.why) if asked.why else None,
+        _answer(story) if asked.is_open else tag("p", _PAST, class_="soft"),
+        whole or None,
+        class_="card is-waiting",
+    )
+
+
+_PAST = "This question does not wait any more: it was answered, or put away, after the run."
+
+
+def _answer(story: Story) -> list[Element]:
+    asked = story.question
+    parts = []
+    if asked and asked.answer:
+        parts += [tag("p", "You have answered already; the next run takes it up:"), tag("blockquote", asked.answer)]
+    parts += [tag("p", "Answer it so:"), _command(wording.answer_command(story))]
+    if asked and asked.path:
+        parts.append(tag("p", "Or write below the question in ", tag("code", asked.path), ".", class_="soft"))
+    return parts
+
+
+def _command(text: str) -> Element:
+    return tag("pre", tag("code", text), class_="command")
+
+
+def _failure(story: Story) -> Element:
+    last = story.attempts[-1] if story.attempts else None
+    decided = wording.decision(last) if last else ""
+    return tag(
+        "article",
+        tag("h3", story.name),
+        tag("ul", [tag("li", one) for one in wording.why_it_failed(story)]),
+        tag("p", "Decided: ", decided) if decided else None,
+        tag("p", ", ".join(wording.remarks(story)), class_="soft"),
+        _command(wording.explain_command(last)) if last and last.counts else None,
+        class_="card is-failed",
+    )
+
+
+def _next(facts: Facts) -> Element | None:
+    steps = [tag("li", one.say, _command(one.run) if one.run else None) for one in facts.next]
+    return tag("ol", steps, class_="steps") if steps else None
+
+
+def _dotted(parts: list[str]) -> list[object]:
+    """Short remarks in a row, none of which is broken in two."""
+    pieces = [tag("span", one, class_="whole" if len(one) < _WHOLE else None) for one in parts if one]
+    return [[" · " if number else None, one] for number, one in enumerate(pieces)]
+
+
+# --- stories ----------------------------------------------------------------------------------------
+
+
+def _story(story: Story, diffs: Mapping[str, Diff]) -> Element:
+    remarks = wording.remarks(story)
+    state = tag("span", wording.TITLES[story.state].lower(), class_=f"chip is-{story.state}")
+    mark = tag("span", _MARKS[story.state], class_=f"sign is-{story.state}", aria_hidden="true")
+    return tag(
+        "article",
+        tag("h3", mark, story.name, " ", state),
+        tag("p", _dotted(remarks), class_="soft") if remarks else None,
+        tag("p", story.why) if story.why and story.state in ("skipped", "open") else None,
+        [_attempt(one, diffs.get(one.entry) if one.counts else None) for one in story.attempts],
+        class_="story",
+    )
+
+
+def _attempt(one: Attempt, diff: Diff | None) -> Element:
+    head = [wording.attempt_name(one), formatting.clock(one.began), *wording.used(one.work), one.agent]
+    status = tag("span", one.status, class_=f"chip v-{timeline.verdict_class(one.status)}")
+    return tag(
+        "details",
+        tag("summary", status, tag("span", _dotted(head), class_="soft")),
+        tag("div", _attempt_parts(one, diff), class_="inside"),
+        class_="attempt",
+    )
+
+
+def _attempt_parts(one: Attempt, diff: Diff | None) -> list[Element | None]:
+    files = f"{plural(one.files_changed, 'file', 'files')} changed: {', '.join(one.files)}" if one.files else ""
+    more = "…" if one.files_changed > len(one.files) else ""
+    decided, guidance, command = wording.decision(one), one.decision.guidance, wording.diff_command(one)
+    reasons = [reason for reason in (*one.reasons, *one.findings) if reason not in one.summary]
+    return [
+        tag("p", one.summary) if one.summary else None,
+        tag("ul", [tag("li", reason) for reason in reasons]) if reasons else None,
+        tag("ul", [_gate(gate) for gate in one.gates], class_="gates") if one.gates else None,
+        tag("p", "Decided: ", decided) if decided else None,
+        tag("details", tag("summary", "told the next attempt"), tag("pre", guidance)) if guidance else None,
+        tag("p", files, more, class_="soft") if files else None,
+        _diff(one, diff) if diff else _command(command) if command else None,
+    ]
+
+
+def _gate(gate: Gate) -> Element:
+    colour = "green" if gate.ok else "red"
+    chip = tag("span", colour, class_=f"chip gate-{colour}")
+    took = formatting.duration(gate.ended - gate.began)
+    said = _dotted([f"{gate.when} the work", gate.told, took])
+    new = tag("ul", [tag("li", tag("code", one)) for one in gate.new]) if gate.new else None
+    return tag("li", chip, " ", tag("code", gate.command), " ", tag("span", said, class_="soft"), new)
+
+
+def _diff(one: Attempt, diff: Diff) -> Element:
+    if not diff.lines:
+        return tag("p", "It changed nothing.", class_="soft")
+    cut = f"The diff is longer than fits here. All of it: {wording.diff_command(one)}"
+    count = "cut" if diff.is_cut else f"+{diff.added} -{diff.removed}"
+    return tag(
+        "details",
+        tag("summary", "diff ", tag("span", count, class_="soft")),
+        tag(
+            "pre",
+            tag("code", [tag("span", f"{line}\n", class_=kind) if kind else f"{line}\n" for kind, line in diff.lines]),
+            tabindex=0,
+        ),
+        tag("p", cut, class_="notice") if diff.is_cut else None,
+        tag("p", tag("code", wording.diff_command(one)), class_="soft"),
+        class_="diff",
+    )
+
+
+# --- time, cost, learnings, the run -----------------------------------------------------------------
+
+
+def _costs(facts: Facts) -> object:
+    busy = [one for one in facts.stories if one.attempts]
+    if not busy:
+        return None
+    longest = max(one.used.seconds for one in busy) or 1.0
+    rows = [(one.name, (one.first, one.retries, one.gates)) for one in busy]
+    sums = (total(one.first for one in busy), total(one.retries for one in busy), total(one.gates for one in busy))
+    shown = _Columns(bool(facts.used.input_tokens), bool(facts.used.cost))
+    head = tag(
+        "tr",
+        tag("th", "Story", scope="col"),
+        tag("td"),
+        [tag("th", name, scope="col", class_="n") for name in shown.names()],
+    )
+    body = [
+        tag("tr", tag("th", formatting.line(name, 80), scope="row"), _bars(parts, longest), shown.cells(parts))
+        for name, parts in rows
+    ]
+    foot = (
+        tag("tfoot", tag("tr", tag("th", "In all", scope="row"), tag("td"), shown.cells(sums)))
+        if len(busy) > 1
+        else None
+    )
+    table = tag("table", tag("thead", head), tag("tbody", body), foot)
+    keys = [tag("li", tag("i", class_=f"key t-{name}"), said) for name, said in _SHARES]
+    box = tag("div", table, class_="scroll", tabindex=0, role="region", aria_label="Time and cost by story")
+    return [box, tag("ul", keys, class_="legend")]
+
+
+_SHARES = (("first", "first attempts"), ("retries", "retries"), ("gates", "gates"))
+
+
+def _bars(parts: tuple[Used, Used, Used], longest: float) -> Element:
+    bars = [
+        tag("i", class_=f"t-{name}", style=f"width:{100 * one.seconds / longest:.2f}%")
+        for (name, _), one in zip(_SHARES, parts, strict=True)
+        if one.seconds
+    ]
+    return tag("td", tag("div", bars, class_="shares", aria_hidden="true"))
+
+
+class _Columns(NamedTuple):
+    """What was told about tokens and cost: where nobody told it, there is no column for it."""
+
+    has_tokens: bool
+    has_cost: bool
+
+    def names(self) -> list[str]:
+        names = ["First", "Retries", "Gates", "In all"]
+        return names + ["Tokens in", "out"] * self.has_tokens + ["Cost", "of it retries"] * self.has_cost
+
+    def cells(self, parts: tuple[Used, Used, Used]) -> list[Element]:
+        whole = total(parts)
+        cells = [formatting.duration(one.seconds) if one.seconds else "" for one in (*parts, whole)]
+        counted = [summary.tokens(number) if number else "" for number in (whole.input_tokens, whole.output_tokens)]
+        cells += (
+            counted * self.has_tokens + [formatting.cost(whole.cost), formatting.cost(parts[1].cost)] * self.has_cost
+        )
+        return [tag("td", one, class_="n") for one in cells]
+
+
+def _knowledge(facts: Facts) -> object:
+    known = facts.knowledge
+    if known.trouble:
+        return tag("p", "The history can't be read: ", known.trouble, class_="notice")
+    if not known.learnt and not known.shown:
+        return None
+    learnt = [
+        tag("li", tag("span", one.text, class_="lines"), tag("small", f"{one.type} · {one.id} · from {one.source}"))
+        for one in known.learnt
+    ]
+    shown = [
+        tag("li", tag("span", one.text, class_="lines"), tag("small", _helped(one.helped, one.shown, one.id)))
+        for one in known.shown
+    ]
+    return [
+        tag("p", wording.learnt_summary(known)),
+        [tag("h3", "Learnt in this run"), tag("ul", learnt, class_="learnings")] if learnt else None,
+        [tag("h3", "Shown to attempts"), tag("ul", shown, class_="learnings")] if shown else None,
+    ]
+
+
+def _helped(helped: int, shown: int, id: str) -> str:
+    times = "once" if shown == 1 else f"{shown} times"
+    result = f"helped {helped} of them" if helped and shown > 1 else "helped" if helped else "did not help"
+    return " · ".join(filter(None, [f"shown {times}, {result}", id]))
+
+
+def _run(facts: Facts) -> list[object]:
+    rows = [[tag("dt", name), tag("dd", value)] for name, value in wording.settings(facts)]
+    gates = [[tag("dt", "gate"), tag("dd", tag("code", one))] for one in facts.gates]
+    happenings = [_happening(one) for one in facts.happenings]
+    left = f"{facts.left_out} more events are left out here; the record has them."
+    return [
+        tag("dl", rows, gates, class_="settings"),
+        [tag("h3", "What else happened"), tag("ul", happenings, class_="happenings")] if happenings else None,
+        tag("p", left, class_="notice") if facts.left_out else None,
+    ]
+
+
+def _happening(one: Happening) -> Element:
+    about = f"{one.kind}, story {one.story}" if one.story else one.kind
+    return tag(
+        "li", tag("time", formatting.clock(one.at), datetime=formatting.moment(one.at)), tag("b", about), " ", one.text
+    )
+
+
+def _foot(facts: Facts) -> Element:
+    return tag("footer", tag("p", "Made by ralphtool from the record of run ", tag("code", facts.run), "."))

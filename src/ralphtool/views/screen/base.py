@@ -1,0 +1,324 @@
+"""What all pages of the full screen share: a head, the keys at the foot, dialogs, and a word where there is no room."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+
+from rich.table import Table
+from rich.text import Text
+from textual.binding import Binding, BindingsMap
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.message import Message
+from textual.screen import ModalScreen, Screen
+from textual.widgets import Button, Footer, Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from ralphtool.errors import InvalidValue, RalphError, from_os_error
+from ralphtool.record import questions
+from ralphtool.views.screen.record import lines_of
+from ralphtool.views.terminal.summary import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+    from textual.timer import Timer
+    from textual.visual import VisualType
+
+    Result = TypeVar("Result")
+
+LEAST = (40, 10)  # columns and lines below which nothing but a word is shown
+_LONG_ENOUGH = 6.0  # seconds in which a message can be read
+_MOVING = (("tab", "to the next list or text"), ("arrows", "move and scroll"))
+
+
+def _too_small() -> Static:
+    return Static(f"too small: {LEAST[0]}\xd7{LEAST[1]} at least", id="small", markup=False)
+
+
+class Rows(OptionList):
+    """A list whose Enter is shown among the keys."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select", "Open", key_display="enter")]
+
+    def show(self, rows: Iterable[VisualType]) -> None:
+        """Other rows; the mark keeps its place, and as many rows as before stay where they are."""
+        place, options = self.highlighted or 0, [Option(row) for row in rows]
+        if options and len(options) == self.option_count:
+            for number, option in enumerate(options):
+                self.replace_option_prompt_at_index(number, option.prompt)
+            return
+        self.set_options(options)
+        self.highlighted = min(place, len(options) - 1) if options else None
+
+
+def row(left: Text, right: Text) -> Table:
+    """A line of a list, one text at each end: where it gets narrow, the left one gives way."""
+    table = Table.grid(expand=True, padding=(0, 1))
+    table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+    table.add_column(no_wrap=True, justify="right")
+    table.add_row(left, right)
+    return table
+
+
+class Go(Message):
+    """Where somebody wants to go from a page. Pages don't know each other: the app leads the way."""
+
+    def __init__(self, to: Literal["change", "watch", "result"], what: object) -> None:
+        super().__init__()
+        self.to = to
+        self.what = what
+
+
+class Start(Message):
+    """Somebody wants a run of a change. The app follows it, wherever they go meanwhile."""
+
+    def __init__(self, change: str, ref: str) -> None:
+        super().__init__()
+        self.change = change
+        self.ref = ref
+
+
+class Page(Screen[None]):
+    """One page: `body` is what it shows between its head and the keys."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *Screen.BINDINGS,
+        Binding("escape", "back", "Back", tooltip="to the page before"),
+        Binding("question_mark", "keys", "Keys", key_display="?", tooltip="this list"),
+        Binding("q", "app.quit", "Quit", tooltip="close the screen; what runs goes on"),
+        Binding("ctrl+c", "app.quit", show=False),
+    ]
+
+    def __init__(self, root: str) -> None:
+        super().__init__()
+        self.root = root
+        self._lasting = Text()  # what the page has to say
+        self._passing = Text()  # a message that is shown instead, for a while
+        self._passes: Timer | None = None
+
+    def compose(self) -> ComposeResult:
+        yield _too_small()
+        yield Static(id="head", markup=False)
+        with Vertical(id="body"):
+            yield from self.body()
+        yield Static(id="notice", classes="-empty", markup=False)
+        yield Footer(show_command_palette=False, compact=True)
+
+    def body(self) -> ComposeResult:
+        yield from ()
+
+    def head(self, title: str, about: str = "") -> None:
+        """The first line: whose text it is doesn't matter, it stays text."""
+        words = Text.assemble((one_line(title, 100), "bold"), "  ", (one_line(about), "dim"))
+        self.query_one("#head", Static).update(words)
+
+    @property
+    def subject(self) -> str:
+        """What the page is about."""
+        return ""
+
+    def is_like(self, other: object) -> bool:
+        return type(self) is type(other) and isinstance(other, Page) and self.subject == other.subject
+
+    def action_back(self) -> None:
+        self.app.pop_screen()
+
+    # --- saying and asking
+
+    def tell(self, text: str, *, wrong: bool = False) -> None:
+        """A message, in a line of its own: it covers nothing."""
+        if self._passes:
+            self._passes.stop()
+        near = text.replace(f"{self.root}/", "")  # where the project is takes much room, and is at the head
+        self._passing = Text(one_line(near), style="red" if wrong else "cyan")
+        self._passes = self.set_timer(_LONG_ENOUGH, self._pass)
+        self._show_notice()
+
+    def _pass(self) -> None:
+        self._passing = Text()
+        self._show_notice()
+
+    def notice(self, words: Text) -> None:
+        """What is said for as long as it holds."""
+        if words != self._lasting:
+            self._lasting = words
+            self._show_notice()
+
+    def _show_notice(self) -> None:
+        words = self._passing if self._passing.plain else self._lasting
+        shown = self.query_one("#notice", Static)
+        shown.set_class(not words.plain, "-empty")
+        shown.update(words)
+
+    def action_keys(self) -> None:
+        """All keys of the page, also those that have nothing to do at the moment."""
+        keys = [one for one in self.BINDINGS if isinstance(one, Binding) and one.show and one.tooltip]
+        known = [(one.key_display or one.key.replace("escape", "esc"), one.tooltip) for one in keys]
+        lines = [Text.assemble((f"{key:>6}", "bold yellow"), f"  {told}") for key, told in (*known, *_MOVING)]
+        self.app.push_screen(Told("Keys", Text("\n").join(lines)))
+
+    def ask(self, dialog: Ask | Say, then: Callable[[str], None]) -> None:
+        """Opens a dialog; what comes of a yes is done with its value."""
+        self.app.push_screen(dialog, lambda value: self._answered(value, then))
+
+    def _answered(self, value: str | None, then: Callable[[str], None]) -> None:
+        if value is not None:
+            self.attempt(lambda: then(value))
+
+    def attempt(self, act: Callable[[], object]) -> None:
+        """Does something that may be refused, and says so then."""
+        try:
+            act()
+        except RalphError as error:
+            self.tell(str(error), wrong=True)
+        except OSError as error:
+            self.tell(str(from_os_error(error)), wrong=True)
+
+    def ask_for_answer(self, change: str, story: str | None) -> None:
+        """Opens the question of a story; if it asks none, the first that nobody has answered."""
+        try:
+            self._open_question(change, story)
+        except RalphError as error:
+            self._refuse(error)
+        except OSError as error:
+            self._refuse(from_os_error(error))
+
+    def _refuse(self, why: RalphError) -> None:
+        """In a dialog of its own: who begins to write at once writes to nobody, and not to the keys of the page."""
+        self.app.push_screen(Told("There is nothing to answer", str(why)))
+
+    def _open_question(self, change: str, story: str | None) -> None:
+        asked = questions.waiting(self.root, change)
+        asked.sort(key=lambda one: (one.story != story, one.answer is not None))
+        if not asked:
+            raise InvalidValue("No question waits for you.")
+        one = asked[0]
+        dialog = Say(f"{one.story}. {one.title} waits for you", _question(one), "your answer")
+        self.ask(dialog, lambda text: self._reply(one, text))
+
+    def _reply(self, asked: questions.Waiting, text: str) -> None:
+        questions.reply(self.root, asked, text)
+        self.tell(f"answered: story {asked.story} is taken up with it, by the run that goes on or by the next one")
+
+    async def off_loop(self, read: Callable[[], Result]) -> Result | RalphError:
+        """What takes its time is read beside the loop that paints; an error is an answer like another."""
+        try:
+            return await asyncio.to_thread(read)
+        except RalphError as error:
+            return error
+        except OSError as error:
+            return from_os_error(error)
+
+
+def _question(asked: questions.Waiting) -> Text:
+    """The question, but for what the dialog says already."""
+    words = Text()
+    asked_for, _, _ = asked.text.rpartition("\n## Answer")
+    _, *sections = (asked_for or asked.text).split("\n## ")
+    for title, _, text in (section.partition("\n") for section in sections if not section.startswith("Story\n")):
+        words.append(f"{one_line(title)}\n", style="bold")
+        words.append("\n".join(line for line in lines_of(text) if not line.startswith("```")) + "\n\n")
+    if asked.answer:
+        words.append("Your answer so far\n", style="bold").append("\n".join(lines_of(asked.answer)))
+    words.rstrip()
+    return words
+
+
+class _Dialog(ModalScreen[Any]):
+    """A question over a page: its value, or None."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,pageup", "scroll_about(-4)", show=False),
+        Binding("down,pagedown", "scroll_about(4)", show=False),
+        Binding("escape", "cancel", "Cancel"),
+        Binding("ctrl+c", "cancel", show=False),
+    ]
+
+    def __init__(self, title: str, about: str | Text) -> None:
+        super().__init__()
+        self._heading = Text(one_line(title, 200), style="bold")
+        self._about = Text("\n".join(lines_of(about))) if isinstance(about, str) else about
+
+    def compose(self) -> ComposeResult:
+        yield _too_small()
+        with Vertical(id="dialog"):
+            yield Static(self._heading, markup=False)
+            if self._about.plain:
+                with VerticalScroll(id="about", can_focus=False):
+                    yield Static(self._about, markup=False)
+            yield from self.reply()
+        yield Footer(show_command_palette=False, compact=True)
+
+    def reply(self) -> ComposeResult:
+        yield from ()
+
+    def action_scroll_about(self, lines: int) -> None:
+        for about in self.query("#about"):
+            about.scroll_relative(y=lines, animate=False)
+
+    def action_cancel(self) -> None:
+        self.dismiss(None)
+
+
+class Told(_Dialog, inherit_bindings=False):
+    """Something to be read: only Enter and Escape close it, whatever somebody is writing."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "cancel", "OK", key_display="enter"),
+        *_Dialog.BINDINGS,
+    ]
+
+
+class Ask(_Dialog):
+    """A question with a few answers, each with its key. Enter gives the first; of a `careful` one, the last."""
+
+    def __init__(
+        self, title: str, text: str, answers: Sequence[tuple[str, str, str | None]], *, careful: bool = False
+    ) -> None:
+        super().__init__(title, text)
+        self._answers = answers
+        self._preferred = answers[-1 if careful else 0][0]
+        keys = [Binding(key, f"answer('{key}')", label) for key, label, _ in answers]
+        moves = [Binding(key, f"app.focus_{way}", show=False) for key, way in (("left", "previous"), ("right", "next"))]
+        self._bindings = BindingsMap(
+            [*keys, *moves, *_Dialog.BINDINGS]
+        )  # the words of the buttons, at the foot as well
+
+    def on_mount(self) -> None:
+        self.query_one(f"#answer-{self._preferred}").focus()
+
+    def reply(self) -> ComposeResult:
+        with Horizontal(id="answers"):
+            for key, label, _ in self._answers:
+                yield Button(Text(label), id=f"answer-{key}", compact=True)
+
+    def action_answer(self, key: str) -> None:
+        self.dismiss(next(value for known, _, value in self._answers if known == key))
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        self.action_answer((event.button.id or "").removeprefix("answer-"))
+
+
+class _Line(Input):
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "submit", "Send", key_display="enter")]
+
+
+class Say(_Dialog):
+    """A line to be written: Enter gives it, unless it is empty."""
+
+    def __init__(self, title: str, about: str | Text = "", hint: str = "") -> None:
+        super().__init__(title, about)
+        self._hint = hint
+
+    def reply(self) -> ComposeResult:
+        yield _Line(placeholder=self._hint, id="reply", compact=True)
+
+    def on_mount(self) -> None:
+        self.query_one(Input).focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        if event.value.strip():
+            self.dismiss(event.value)

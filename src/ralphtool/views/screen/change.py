@@ -1,0 +1,216 @@
+"""A change to be read: why, how, its stories with their tasks and scenarios; and the way to run it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+from textual.binding import Binding
+from textual.containers import Horizontal, VerticalScroll
+from textual.widgets import OptionList, Static
+
+from ralphtool.errors import RalphError
+from ralphtool.views.screen import data
+from ralphtool.views.screen.base import Ask, Go, Page, Rows, Start, row
+from ralphtool.views.screen.record import lines_of
+from ralphtool.views.terminal.summary import mark, one_line
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+
+    from ralphtool.specs import Scenario
+
+_OFTEN = 1.0  # seconds between two looks at whether anything has happened
+
+
+class ChangePage(Page, inherit_bindings=False):
+    """The stories at the left; what the chosen one says at the right."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("r", "run", "Run it", tooltip="begin a run, which goes on by itself"),
+        Binding("w", "watch", "Watch it", tooltip="watch the run that goes on"),
+        Binding("a", "answer", "Answer", tooltip="answer the chosen story's question, or the first"),
+        Binding("a", "no_answer", show=False),
+        Binding("o", "result", "Last result", tooltip="what the last run came to"),
+        *Page.BINDINGS,
+    ]
+
+    def __init__(self, root: str, change: data.Change) -> None:
+        super().__init__(root)
+        self.change = change
+        self.is_starting = False
+        self._book: data.Book | None = None
+        self._pulse: tuple[int, ...] = ()
+        self._is_reading = False
+        self._shown = -1  # the number of the row whose words are shown
+
+    @property
+    def subject(self) -> str:
+        return self.change.name
+
+    def body(self) -> ComposeResult:
+        with Horizontal(classes="halves"):
+            yield Rows(id="stories", markup=False)
+            with VerticalScroll(id="text"):
+                yield Static(id="words", markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one("#stories").border_title = "Stories"
+        self.query_one("#stories").focus()
+        self._show_head()
+        self.set_interval(_OFTEN, self._feel)
+
+    def on_screen_resume(self) -> None:
+        self._read_again()
+
+    def _feel(self) -> None:
+        if self.is_current and data.pulse(self.root, self.change.overview.path) != self._pulse:
+            self._read_again()
+
+    def _read_again(self) -> None:
+        if not self._is_reading:
+            self._is_reading = True
+            self.run_worker(self._read())
+
+    async def _read(self) -> None:
+        change = self.change
+        self._pulse = data.pulse(self.root, change.overview.path)
+        try:
+            found = await self.off_loop(lambda: data.book(self.root, change.name, change.ref))
+        finally:
+            self._is_reading = False
+        if isinstance(found, RalphError):
+            why = str(found).replace(f"{self.root}/", "")
+            self.query_one("#words", Static).update(Text("\n".join(lines_of(why)), style="red"))
+            return
+        self._book, self.change = found, found.change
+        self._show_head()
+        self._show_stories(found)
+        self.refresh_bindings()
+
+    def _show_head(self) -> None:
+        told = [self.change.overview.adapter, "starting" if self.is_starting else self.change.told]
+        self.head(self.change.name, "  ".join(filter(None, told)))
+
+    def _show_stories(self, book: data.Book) -> None:
+        rows: list[RenderableType] = [Text.assemble("  ", ("About this change", "italic"))]
+        rows += [_story_row(chapter, book.waiting) for chapter in book.chapters]
+        stories = self.query_one("#stories", Rows)
+        stories.show(rows)
+        self._show_words(stories.highlighted or 0)
+
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        self._show_words(event.option_index)
+
+    def _show_words(self, number: int) -> None:
+        if self._book is None or number > len(self._book.chapters):
+            return
+        text = _about(self._book) if number == 0 else _chapter(self._book.chapters[number - 1])
+        self.query_one("#words", Static).update(text)
+        if number != self._shown:  # what is read again stays where it was
+            self._shown = number
+            self.query_one("#text").scroll_home(animate=False)
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self.query_one("#text").focus()
+
+    # --- running
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "run":
+            return not self.change.is_alive and not self.is_starting
+        if action == "watch":
+            return self.change.is_alive
+        if action in ("answer", "no_answer"):
+            return (self.change.questions > 0) == (action == "answer")
+        return self.change.run is not None and not self.change.is_alive if action == "result" else True
+
+    def action_watch(self) -> None:
+        if self.change.run:
+            self.post_message(Go("watch", self.change.run))
+
+    def action_result(self) -> None:
+        if self.change.run:
+            self.post_message(Go("result", self.change.run))
+
+    def action_answer(self) -> None:
+        """The question of the chosen story, if it asks one; else the first."""
+        number = (self.query_one("#stories", Rows).highlighted or 0) - 1
+        chosen = self._book.chapters[number].story.id if self._book and number >= 0 else None
+        self.ask_for_answer(self.change.name, chosen)
+
+    action_no_answer = action_answer  # which says so
+
+    def action_run(self) -> None:
+        self.attempt(self._ask_to_run)
+
+    def _ask_to_run(self) -> None:
+        agent, name = one_line(data.agent(self.root), 60), self.change.name
+        text = f"The run goes on by itself: closing this screen does not end it.\n`ralphtool stop {name}` does."
+        self.ask(Ask(f"Run {name} with {agent}?", text, [("y", "Run it", "yes"), ("n", "Not now", None)]), self._start)
+
+    def _start(self, _: str) -> None:
+        self.starts(True)
+        self.post_message(Start(self.change.name, self.change.ref))
+
+    def starts(self, is_starting: bool) -> None:
+        """Whether a run of this change is about to begin."""
+        self.is_starting = is_starting
+        if self.is_mounted:
+            self._show_head()
+            self.refresh_bindings()
+
+
+# --- words ------------------------------------------------------------------------------------------
+
+
+def _story_row(chapter: data.Chapter, waiting: set[str]) -> RenderableType:
+    story = chapter.story
+    state = "waiting" if story.id in waiting else "done" if story.done else "open"
+    name = Text.assemble(mark(state), " ", one_line(f"{story.id}. {story.title}", 150))
+    return row(name, Text(f"{story.tasks_done}/{len(story.tasks)}", style="dim"))
+
+
+def _about(book: data.Book) -> Text:
+    one = book.change.overview
+    parts = [Text(f"{one_line(one.path, 500)}", style="dim")]
+    if one.locked_by:
+        parts.append(Text(f"held by {one_line(one.locked_by)}", style="cyan"))
+    parts += [_section("Proposal", book.proposal), _section("Design", book.design)]
+    if not book.proposal and not book.design:
+        parts.append(Text("Nobody has written why: the stories are all there is to read.", style="dim"))
+    return Text("\n").join(part for part in parts if part.plain)
+
+
+def _section(title: str, text: str) -> Text:
+    return Text.assemble("\n", (f"{title}\n\n", "bold"), "\n".join(lines_of(text))) if text.strip() else Text()
+
+
+def _chapter(chapter: data.Chapter) -> RenderableType:
+    story = chapter.story
+    notes = ["optional"] if story.optional else []
+    notes += [f"waits for {', '.join(one_line(id, 40) for id in story.depends_on)}"] if story.depends_on else []
+    parts: list[RenderableType] = [Text(one_line(f"{story.id}. {story.title}", 500), style="bold")]
+    parts += [Text("; ".join(notes), style="dim")] if notes else []
+    parts += [Text("\n" + "\n".join(lines_of(story.description)))] if story.description else []
+    tasks = Table.grid(padding=(0, 1))
+    for task in story.tasks:
+        tasks.add_row(mark("done" if task.done else "open"), Text(one_line(task.id, 40)), _lines(task.text))
+    return Group(*parts, Text(), tasks, *map(_scenario, chapter.scenarios))
+
+
+def _lines(text: str) -> Text:
+    return Text("\n".join(lines_of(text)))
+
+
+def _scenario(one: Scenario) -> RenderableType:
+    where = " / ".join(one_line(part) for part in (one.capability, one.requirement) if part)
+    clauses = Table.grid(padding=(0, 1))
+    for word, told in (("given", one.given), ("when", one.when), ("then", one.then)):
+        for clause in told:
+            clauses.add_row(Text(f"{word:>5}", style="cyan"), _lines(clause))
+    return Group(Text.assemble("\n", (one_line(one.name), "bold"), (f"  {where}", "dim")), clauses)

@@ -1,0 +1,333 @@
+"""A run while it goes on: its stories at the left, what happens at the right, and what a person can say to it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.text import Text
+from textual.binding import Binding
+from textual.containers import Horizontal, Vertical
+from textual.widgets import OptionList, RichLog, Static
+from textual.widgets.option_list import Option
+
+from ralphtool.errors import InvalidValue, RalphError
+from ralphtool.record import runs, steering
+from ralphtool.views.screen import data
+from ralphtool.views.screen.base import Ask, Go, Page, Say
+from ralphtool.views.screen.record import Following
+from ralphtool.views.terminal.summary import mark, one_line, verdict
+from ralphtool.views.terminal.tables import plural
+
+if TYPE_CHECKING:
+    from textual import events
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+
+    from ralphtool.record.runs import Run
+    from ralphtool.record.steering import Action
+    from ralphtool.views.screen.record import Watched
+
+_OFTEN = 0.25  # seconds between two looks at the record
+_SOON = 0.02  # seconds between two slices of a long record
+_RARELY = 3.0  # seconds between two looks whether the run is still alive
+_MOST = 30  # things that are written between two looks: nobody can read more
+_LINES = 1500  # of text that can be scrolled back to
+
+
+class WatchPage(Page, inherit_bindings=False):
+    """What is shown comes from the record alone; what is said becomes a file. The run itself is never touched."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("a", "answer", "Answer", tooltip="answer the chosen story's question, or the first"),
+        Binding("a", "no_answer", show=False),
+        Binding("e", "result", "Result", tooltip="what the run came to, once it has ended"),
+        Binding("g", "guide", "Guide", tooltip="tell the agent something about the chosen story"),
+        Binding("p", "pause", "Pause", tooltip="pause the run, and resume it"),
+        Binding("p", "resume", "Resume"),
+        Binding("x", "stop", "Stop", tooltip="stop the run, now or after this iteration"),
+        Binding("t", "retry", "Retry", tooltip="give the chosen story fresh attempts"),
+        Binding("k", "skip", "Skip", tooltip="leave the chosen story out"),
+        Binding("f", "fold", "Fold", tooltip="show more or less of what tools gave back"),
+        *Page.BINDINGS,
+    ]
+
+    def __init__(self, root: str, run: Run) -> None:
+        super().__init__(root)
+        self.following = Following(run)
+        self._view: Watched | None = None  # the one that is shown
+        self._rows: list[Text] = []
+        self._told: dict[str, Text] = {}
+        self._title = ""
+        self._shown = 0  # the number of the last thing that was written
+        self._unfolded = False
+        self._reads_on = False
+        self._is_alive = run.state in ("running", "paused")
+        self._looked = time.monotonic()
+        self._was_current: str | None = None
+        self._keys: tuple[bool, ...] = ()
+        self._pulse: tuple[int, ...] = ()
+        self._asked: set[str] = set()  # the stories whose questions nobody has answered
+        self._height = 0  # of the log
+
+    @property
+    def change(self) -> str:
+        return self.following.run.change
+
+    @property
+    def subject(self) -> str:
+        return self.following.run.id
+
+    def body(self) -> ComposeResult:
+        with Horizontal(classes="halves"):
+            yield OptionList(id="stories", markup=False)
+            with Vertical(id="doings"):
+                yield RichLog(id="log", wrap=True, markup=False, min_width=1, max_lines=_LINES)
+                yield Static(id="now", classes="-empty", markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one("#stories").border_title = "Stories"
+        self.query_one("#stories").focus()
+        self.set_interval(_OFTEN, self._look)
+        self.call_after_refresh(self._look)
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._rows = []
+        self._begin_log()
+        self.call_after_refresh(self._look)
+
+    # --- showing
+
+    def _look(self) -> None:
+        if not self.is_current:
+            return
+        self.following.read()
+        if self.following.is_behind and not self._reads_on:
+            self._reads_on = True
+            self.set_timer(_SOON, self._read_on)
+        if self.following.view is not self._view:
+            self._view = self.following.view
+            self._begin_log()
+        self._show_log()
+        self._check_life()
+        self._check_questions()
+        self._show_head()
+        self._show_stories()
+        self._show_keys()
+
+    def _read_on(self) -> None:
+        """Between two slices of a long record there is time for keys."""
+        self._reads_on = False
+        self._look()
+
+    def _check_life(self) -> None:
+        """A run that was killed writes no end: whether it is there at all has to be asked, now and then."""
+        view = self.following.view
+        view.is_over = view.end is not None or not self._is_alive
+        if view.end:
+            self._is_alive = False
+        elif self._is_alive and time.monotonic() - self._looked > _RARELY:
+            self._looked = time.monotonic()
+            self._is_alive = runs.is_alive(self.following.run)
+
+    def _check_questions(self) -> None:
+        """A record tells which questions were asked in it, and not which of them wait by now."""
+        pulse = data.pulse(self.root)
+        if pulse == self._pulse:
+            return
+        self._pulse = pulse
+        try:
+            self._asked = {one.story for one in data.waiting(self.root, self.change)}
+        except (RalphError, OSError):
+            self._asked = set()  # who wants to answer is told why that can't be
+
+    def _show_head(self) -> None:
+        view = self.following.view
+        foot = view.foot(self.query_one("#log").size.width) if self._is_alive else []
+        self._tell("#head", view.head(self.size.width - 2))
+        self.notice(self._notice())
+        self._tell("#now", Text("\n").join(foot))
+        title = view.now or "What happened"
+        if title != self._title:
+            self._title = title
+            self.query_one("#doings").border_title = Text(title)
+
+    def _tell(self, place: str, words: Text) -> None:
+        """What has not changed is not painted again."""
+        before = self._told.get(place, Text())
+        if before != words:
+            self._told[place] = words
+            shown = self.query_one(place, Static)
+            shown.set_class(not words.plain, "-empty")
+            shown.update(words, layout=place != "#head" or not before.plain)  # the head ticks, and is always as high
+
+    def _notice(self) -> Text:
+        view = self.following.view
+        if view.end:
+            return Text.assemble((verdict(view.end), "bold"), ("  e shows the result", "dim"))
+        if not self._is_alive:
+            return Text(f"This run died. `ralphtool run {self.change}` goes on where it was.", style="red")
+        asked = [one for one in view.stories if one.state == "waiting"]
+        if asked:
+            told = f" {plural(len(asked), 'story waits', 'stories wait')} for you: press a to answer"
+            return Text.assemble(mark("waiting"), (told, "yellow"))
+        return Text()
+
+    def _show_stories(self) -> None:
+        view, shown = self.following.view, self.query_one("#stories", OptionList)
+        width = max(10, shown.scrollable_content_region.width)
+        rows = [view.row(one.id, width) for one in view.stories]
+        if len(rows) != len(self._rows):
+            place = shown.highlighted
+            shown.set_options(Option(row) for row in rows)
+            shown.highlighted = place if place is not None and place < len(rows) else 0 if rows else None
+        else:
+            for number, (row, before) in enumerate(zip(rows, self._rows, strict=True)):
+                if row != before:
+                    shown.replace_option_prompt_at_index(number, row)
+        self._rows = rows
+        self._follow_current(shown)
+
+    def _follow_current(self, shown: OptionList) -> None:
+        """The mark goes along with the run, unless somebody has put it elsewhere."""
+        stories = self.following.view.stories
+        current = next((one.id for one in stories if one.is_current), None)
+        if current is None or current == self._was_current:
+            return
+        if self._was_current is None or self._chosen() == self._was_current:
+            shown.highlighted = [one.id for one in stories].index(current)
+        self._was_current = current
+
+    def _begin_log(self) -> None:
+        self._shown = 0
+        self.query_one("#log", RichLog).clear()
+
+    def _show_log(self) -> None:
+        log = self.query_one("#log", RichLog)
+        at_end = self._is_at_end(log)
+        fresh = [one for one in self.following.view.doings if one.number > self._shown]
+        if not fresh:
+            return
+        passed = fresh[0].number - self._shown - 1
+        if self._shown and len(fresh) > _MOST:
+            passed, fresh = passed + len(fresh) - _MOST, fresh[-_MOST:]
+        if passed:
+            more = f"{plural(passed, 'thing', 'things')} more; `ralphtool logs` has them all"
+            log.write(Text(more, style="dim italic"), scroll_end=at_end)
+        self._shown = fresh[-1].number
+        if at_end:
+            self.call_after_refresh(log.scroll_end, animate=False)
+        for one in fresh:
+            for words in one.told(unfolded=self._unfolded):
+                log.write(words, scroll_end=at_end)
+
+    def _is_at_end(self, log: RichLog) -> bool:
+        """Whether somebody reads the newest lines: also if the log has just lost some to what stands below it."""
+        lost, self._height = max(0, self._height - log.size.height), log.size.height
+        at_end = not self._shown or log.scroll_y >= log.max_scroll_y - lost
+        if lost and at_end:
+            self.call_after_refresh(log.scroll_end, animate=False)
+        return at_end
+
+    def _show_keys(self) -> None:
+        ended = self.following.view.end is not None
+        keys = (self._is_alive, self._is_paused, bool(self._waiting), ended, self._is_at_work(self._chosen()))
+        if keys != self._keys:
+            self._keys = keys
+            self.refresh_bindings()
+
+    # --- keys
+
+    @property
+    def _is_paused(self) -> bool:
+        return self.following.view.is_paused
+
+    @property
+    def _waiting(self) -> set[str]:
+        """The stories that wait for a human: a run that goes on may have asked just now."""
+        told = {one.id for one in self.following.view.stories if one.state == "waiting"} if self._is_alive else set()
+        return self._asked | told
+
+    def _is_at_work(self, story: str | None) -> bool:
+        return self._is_alive and any(one.is_current and one.id == story for one in self.following.view.stories)
+
+    def _chosen(self) -> str | None:
+        stories, place = self.following.view.stories, self.query_one("#stories", OptionList).highlighted
+        return stories[place].id if place is not None and place < len(stories) else None
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action in ("stop", "pause", "resume"):
+            return self._is_alive and action != ("pause" if self._is_paused else "resume")
+        if action == "result":
+            return not self._is_alive
+        if action == "retry":
+            return not self._is_at_work(self._chosen())
+        return action not in ("answer", "no_answer") or bool(self._waiting) == (action == "answer")
+
+    def on_option_list_option_highlighted(self) -> None:
+        self._show_keys()
+
+    def on_option_list_option_selected(self) -> None:
+        if self._chosen() in self._waiting:
+            self.action_answer()
+
+    def action_result(self) -> None:
+        self.attempt(lambda: self.post_message(Go("result", runs.read(self.root, self.following.run.id))))
+
+    def action_fold(self) -> None:
+        self._unfolded = not self._unfolded
+        self._begin_log()
+        self._show_log()
+
+    # --- saying something
+
+    def action_answer(self) -> None:
+        self.ask_for_answer(self.change, self._chosen())
+
+    action_no_answer = action_answer  # which says so
+
+    def action_guide(self) -> None:
+        story = self._chosen()
+        name = self.following.view.title_of(story) if story else self.change
+        dialog = Say(f"Tell the agent, from its next prompt on: {name}", hint="what it should know or do")
+        self.ask(dialog, lambda text: self._say("guide", story, text))
+
+    def action_pause(self) -> None:
+        self.attempt(lambda: self._say("pause"))
+
+    def action_resume(self) -> None:
+        self.attempt(lambda: self._say("resume"))
+
+    def action_stop(self) -> None:
+        text = "Nothing is lost: `ralphtool run` goes on where it was."
+        answers = [("y", "Stop now", "stop"), ("a", "After this iteration", "stop-after"), ("n", "Go on", None)]
+        self.ask(Ask(f"Stop the run of {self.change}?", text, answers, careful=True), self._stop)
+
+    def _stop(self, how: str) -> None:
+        self._say("stop-after" if how == "stop-after" else "stop")
+
+    def action_retry(self) -> None:
+        self.attempt(lambda: self._ask_about_story("retry", "fresh attempts"))
+
+    def action_skip(self) -> None:
+        self.attempt(lambda: self._ask_about_story("skip", "leave it out"))
+
+    def _ask_about_story(self, action: Action, what: str) -> None:
+        if (story := self._chosen()) is None:
+            return
+        if self._is_done(story):
+            raise InvalidValue(f"story {story} of {self.change} is done: there is nothing to {action}")
+        title = f"{self.following.view.title_of(story)}: {what}?"
+        answers = [("y", "Yes", "yes"), ("n", "No", None)]
+        self.ask(Ask(title, "", answers, careful=True), lambda _: self._say(action, story))
+
+    def _is_done(self, story: str) -> bool:
+        """While a run goes on its record knows best; later, other runs may have done it."""
+        if any(one.id == story and one.state == "done" for one in self.following.view.stories):
+            return True
+        return not self._is_alive and data.is_done(self.root, self.change, story)
+
+    def _say(self, action: Action, story: str | None = None, text: str = "") -> None:
+        only = self.following.run.id if action in ("stop", "stop-after") else None
+        steering.say(self.root, self.change, action, story, text, only)
+        self.tell(f"said: {action}{f' {one_line(story, 40)}' if story else ''}")

@@ -1,0 +1,299 @@
+"""Git, as far as the loop needs it: plumbing only, in a repository whose files an agent may have touched.
+
+All work on trees goes through an index of our own, so the one that people and agents use can break without harm.
+Hooks never run, and nothing is pushed.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ralphtool.core import files
+from ralphtool.errors import RalphError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+NOBODY = "0" * 40
+_QUIET = (
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "gc.auto=0",
+    "core.quotePath=false",
+    "advice.addEmbeddedRepo=false",
+    "core.fsync=loose-object,reference",
+)
+_OPTIONS = tuple(word for setting in _QUIET for word in ("-c", setting))
+_OURS = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL")
+SUBMODULE = "160000"
+
+
+class GitError(RalphError):
+    """Git refused. The message says what git said."""
+
+    code = "GIT_ERROR"
+
+
+class Changed(Struct, frozen=True):
+    """One file that differs between two trees."""
+
+    status: str  # A, D, M, R or T
+    path: str
+    old_path: str
+    old_blob: str | None
+    new_blob: str | None
+    is_submodule: bool
+
+
+class Repository:
+    """A repository and its working tree. `index` is the file of our own that all tree work goes through."""
+
+    def __init__(self, top: str, gitdir: str, common: str, index: str | None = None) -> None:
+        self.top = top
+        self.gitdir = gitdir
+        self.common = common
+        self.index = index or os.path.join(gitdir, "ralph", "index")
+        self._env = _environment()
+        self.held: tuple[int, ...] = ()  # locks that a git command of ours holds on to when we are killed
+
+    @staticmethod
+    def find(folder: str) -> Repository | None:
+        """The repository around a folder; None if there is none, or no git."""
+        command = ["git", "rev-parse", "--show-toplevel", "--absolute-git-dir", "--git-common-dir"]
+        try:
+            done = subprocess.run(
+                command, cwd=folder, env=_environment(), capture_output=True, check=False, process_group=0
+            )
+        except FileNotFoundError:
+            return None
+        if done.returncode:
+            told = done.stderr.decode("utf-8", "replace")
+            if "dubious ownership" in told:
+                raise GitError(told.strip())
+            return None
+        top, gitdir, common = os.fsdecode(done.stdout).rstrip("\n").split("\n")
+        return Repository(top, gitdir, os.path.normpath(os.path.join(folder, common)))
+
+    def at(self, top: str, gitdir: str) -> Repository:
+        """Another working tree of the same repository."""
+        return Repository(top, gitdir, self.common)
+
+    # --- running git ----------------------------------------------------------------------------
+
+    def run(self, *arguments: str, input: bytes | None = None, own_index: bool = True, check: bool = True) -> bytes:
+        env = self._env | ({"GIT_INDEX_FILE": self.index} if own_index else {})
+        done = subprocess.run(
+            ["git", *_OPTIONS, *arguments],
+            cwd=self.top,
+            env=env,
+            input=input,
+            stdin=subprocess.DEVNULL if input is None else None,
+            capture_output=True,
+            check=False,
+            pass_fds=self.held,
+            process_group=0,  # a Ctrl-C of the terminal is for us to answer: git finishes what it does
+        )
+        if done.returncode and check:
+            said = done.stderr.decode("utf-8", "replace").strip() or f"exit status {done.returncode}"
+            raise GitError(f"git {arguments[0]}: {said}")
+        return done.stdout
+
+    def text(self, *arguments: str, check: bool = True) -> str:
+        return os.fsdecode(self.run(*arguments, check=check)).strip()
+
+    def ensure_identity(self) -> None:
+        """Without a name of the user's, commits are ralphtool's."""
+        known = self.run("config", "--get-regexp", r"^user\.(name|email)$", check=False).split(b"\n")
+        has = {line.partition(b" ")[0].lower() for line in known if line.partition(b" ")[2].strip()}
+        if not {b"user.name", b"user.email"} <= has and not all(self._env.get(name) for name in _OURS):
+            self._env |= {name: "ralphtool" if name.endswith("NAME") else "ralphtool@localhost" for name in _OURS}
+
+    # --- refs -----------------------------------------------------------------------------------
+
+    def resolve(self, name: str) -> str | None:
+        return self.text("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", check=False) or None
+
+    def head(self) -> str:
+        """What HEAD names: a ref, or a commit when it is detached."""
+        return self.text("symbolic-ref", "--quiet", "HEAD", check=False) or self.text("rev-parse", "HEAD")
+
+    def set_head(self, name: str) -> None:
+        if name.startswith("refs/"):
+            self.run("symbolic-ref", "HEAD", name)
+        else:
+            self.run("update-ref", "--no-deref", "HEAD", name)
+
+    def set_refs(self, refs: dict[str, str | None]) -> None:
+        """Moves, makes or removes (None) refs, all of them or none."""
+        lines = [f"update {name} {value}\n" if value else f"delete {name}\n" for name, value in refs.items()]
+        if lines:
+            self.run("update-ref", "--stdin", input=os.fsencode("".join(lines)))
+
+    def refs(self, *prefixes: str) -> dict[str, str]:
+        lines = self.text("for-each-ref", "--format=%(refname) %(objectname)", *prefixes).split("\n")
+        return {name: value for line in lines if line for name, value in [line.rsplit(" ", 1)]}
+
+    # --- trees and commits ----------------------------------------------------------------------
+
+    def tree_of(self, commit: str) -> str:
+        return self.text("rev-parse", "--verify", f"{commit}^{{tree}}")
+
+    def empty_tree(self) -> str:
+        return os.fsdecode(self.run("hash-object", "-t", "tree", "-w", "--stdin", input=b"")).strip()
+
+    def commit(self, tree: str, parents: Sequence[str], message: str) -> str:
+        words = [word for parent in parents for word in ("-p", parent)]
+        text = message.encode("utf-8", "replace")
+        return os.fsdecode(self.run("commit-tree", tree, *words, "-F", "-", input=text)).strip()
+
+    def add_all(self, excluded: Iterable[str]) -> None:
+        """Takes all that is in the working tree into our index, but for what git ignores and what is excluded."""
+        sparse = ["--sparse"] if self._is_sparse else []
+        self.run("add", "--all", *sparse, "--", ":/", *[f":(exclude,top,literal){path}" for path in excluded])
+
+    @cached_property
+    def _is_sparse(self) -> bool:
+        return self.text("config", "--type=bool", "--get", "core.sparseCheckout", check=False) == "true"
+
+    def drop(self, paths: Sequence[str]) -> None:
+        """Takes paths out of our index again."""
+        self.run("update-index", "-z", "--force-remove", "--stdin", input=os.fsencode("\0".join(paths)))
+
+    def write_tree(self) -> str:
+        return self.text("write-tree")
+
+    def check_out(self, tree: str, spared: Sequence[str]) -> None:
+        """Makes index and files be those of a tree; what is spared, and what git does not know, is left alone."""
+        if tree == self.empty_tree():
+            self._remove_tracked(Paths(spared))
+            return
+        excluded = [f":(exclude,top,literal){path}" for path in spared]
+        options = ("--staged", "--worktree", "--ignore-unmerged", "--ignore-skip-worktree-bits")
+        # Lines end as they do in git's own objects: files of the user's that end otherwise wait elsewhere.
+        self.run("-c", "core.autocrlf=false", "restore", f"--source={tree}", *options, "--", ":/", *excluded)
+
+    def set_entries(self, tree: str, paths: Sequence[str]) -> None:
+        """Makes entries of our index be those of a tree, without a look at the files."""
+        if known := self.listed("ls-files", "-z", "--full-name", "--", *[f":(top,literal){path}" for path in paths]):
+            self.drop(known)
+        entries = self.run("ls-tree", "-r", "-z", "--full-tree", tree, "--", *paths)
+        self.run("update-index", "-z", "--index-info", input=entries)
+
+    def _remove_tracked(self, spared: Paths) -> None:
+        for path in self.listed("ls-files", "-z", "--full-name", ":/"):
+            full = os.path.join(self.top, path)
+            if not spared.cover(path) and (os.path.islink(full) or os.path.isfile(full)):
+                os.unlink(full)
+                files.remove_empty_above(full, self.top)
+        self.run("read-tree", "--empty")
+
+    def unknown_files(self) -> list[str]:
+        """Files that are neither in our index nor ignored."""
+        return self.listed("ls-files", "-z", "--others", "--exclude-standard", "--full-name", "--", ":/")
+
+    def listed(self, *arguments: str, own_index: bool = True) -> list[str]:
+        """What git prints with a NUL behind each."""
+        return [one for one in os.fsdecode(self.run(*arguments, own_index=own_index)).split("\0") if one]
+
+    def staged(self, index: str, commit: str) -> bytes:
+        """What an index has that a commit has not, for `make_index`."""
+        fields = self._with_index(index, "diff-index", "--cached", "--raw", "-z", "--no-renames", commit).split(b"\0")
+        rows = zip(fields[::2], fields[1::2], strict=False)
+        return b"".join(b" ".join((*_new_side(head), b"")).rstrip() + b"\t" + path + b"\0" for head, path in rows)
+
+    def make_index(self, index: str, commit: str, staged: bytes) -> None:
+        """An index that is a commit, with some entries changed."""
+        self._with_index(index, "read-tree", commit)
+        self._with_index(index, "update-index", "-z", "--index-info", input=staged)
+
+    def tree_of_index(self, index: str) -> str | None:
+        """The tree that an index would be; None where it can't be one."""
+        try:
+            return os.fsdecode(self._with_index(index, "write-tree")).strip()
+        except GitError:
+            return None
+
+    def _with_index(self, index: str, *arguments: str, input: bytes | None = None) -> bytes:
+        other = Repository(self.top, self.gitdir, self.common, index)
+        return other.run(*arguments, input=input)
+
+    def changed(self, old: str, new: str) -> list[Changed]:
+        fields = os.fsdecode(self.run("diff-tree", "-r", "-z", "--raw", "-M", "--no-commit-id", old, new)).split("\0")
+        found = []
+        position = 0
+        while position < len(fields) - 1:
+            old_mode, new_mode, old_blob, new_blob, status = fields[position].removeprefix(":").split(" ")
+            paths = fields[position + 1 : position + (3 if status[0] in "RC" else 2)]
+            position += 1 + len(paths)
+            inside = SUBMODULE in (old_mode, new_mode)
+            found.append(Changed(status[0], paths[-1], paths[0], _blob(old_blob), _blob(new_blob), inside))
+        return found
+
+    def blobs(self, ids: Iterable[str]) -> dict[str, bytes]:
+        wanted = list(dict.fromkeys(ids))
+        if not wanted:
+            return {}
+        data = self.run("cat-file", "--batch", input="".join(f"{id}\n" for id in wanted).encode())
+        return dict(_batched(data))
+
+    def files_at(self, tree: str, *paths: str) -> dict[str, bytes]:
+        """The files of a tree at or below some paths."""
+        listed = os.fsdecode(self.run("ls-tree", "-r", "-z", "--full-tree", tree, "--", *paths)).split("\0")
+        rows = [(line.partition("\t")[0].split(" "), line.partition("\t")[2]) for line in listed if line]
+        ids = {name: fields[2] for fields, name in rows if fields[1] == "blob"}
+        found = self.blobs(ids.values())
+        return {name: found[id] for name, id in ids.items()}
+
+
+def _new_side(head: bytes) -> tuple[bytes, bytes]:
+    """Mode and object of the newer side of a line as in `:100644 100644 1234 5678 M`."""
+    words = head.split(b" ")
+    return words[1], words[3]
+
+
+def _blob(id: str) -> str | None:
+    return None if set(id) == {"0"} else id
+
+
+def _batched(data: bytes) -> Iterable[tuple[str, bytes]]:
+    position = 0
+    while position < len(data):
+        end = data.index(b"\n", position)
+        head = data[position:end].decode().split(" ")
+        if len(head) < 3:
+            raise GitError(f"git cat-file: {' '.join(head)}")
+        size = int(head[2])
+        yield head[0], data[end + 1 : end + 1 + size]
+        position = end + 1 + size + 1
+
+
+def _environment() -> dict[str, str]:
+    """Ours, without what would make git look elsewhere."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in _OURS}
+    return kept | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_REPLACE_OBJECTS": "1"}
+
+
+class Paths:
+    """Some files and folders. Asking costs the same however many they are."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = {name.rstrip("/") for name in names}
+
+    def cover(self, path: str) -> bool:
+        """Whether a path is one of them, or lies in one of them."""
+        path = path.rstrip("/")
+        while path:
+            if path in self.names:
+                return True
+            path = os.path.dirname(path)
+        return False
+
+
+def printable(path: str) -> str:
+    """A path whose name need not be text, as text."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")

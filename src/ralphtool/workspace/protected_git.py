@@ -1,0 +1,182 @@
+"""Git's own files and refs, which an agent has no business with: noticed when touched, and put back."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from ralphtool.core import files
+from ralphtool.judging.guard import Finding
+
+if TYPE_CHECKING:
+    from ralphtool.workspace.git import Repository
+
+_INFO = ("info/exclude", "info/attributes", "info/grafts", "info/sparse-checkout")
+_OWN = ("config.worktree", "HEAD")  # of one working tree alone
+_FILES = (*_OWN, "config", "logs/refs/stash", *_INFO)
+_HUSKY = (b"hookspath = .husky", b"hookspath = .husky/_")  # what installing a common package sets
+_LARGEST = 4 << 20
+_RUNS = "refs/heads/ralph/"
+
+
+class _File(Struct, frozen=True):
+    data: bytes  # of a link: where it leads
+    mode: int
+    is_link: bool = False
+
+
+class _Known(Struct, frozen=True):
+    """What is written down of it."""
+
+    paths: list[str]
+    files: dict[str, _File]
+    refs: dict[str, str] | None
+    tip: str  # of the branch that a run works on
+
+
+class Internals:
+    """What was there before an agent began.
+
+    `shared`: people may be at work in other trees of the repository, so what all of them use is none of our business.
+    """
+
+    def __init__(self, repository: Repository, branch: str, *, shared: bool) -> None:
+        self.repository = repository
+        self.branch = branch
+        self.shared = shared or bool(_listed(os.path.join(repository.common, "worktrees")))
+        self._files: dict[str, _File | None] = {}
+        self._refs: dict[str, str] | None = None
+        self.tip = ""  # what the branch was on
+
+    def remember(self, tip: str) -> None:
+        known = self._files, self._refs, self.tip
+        self._files, self.tip = self._read(), tip
+        if self._refs is None and not self.shared:
+            self._refs = self._read_refs()
+        if known != (self._files, self._refs, self.tip):
+            self._write()
+
+    def expect(self, tip: str) -> None:
+        """The run itself is about to move its branch."""
+        self.tip = tip
+        if self._files:
+            self._write()
+
+    @property
+    def _record(self) -> str:
+        return os.path.join(self.repository.gitdir, "ralph", "internals.json")
+
+    def _write(self) -> None:
+        """For a run that is killed: the next one has to know what was there."""
+        inside = {path: one for path, one in self._files.items() if one}
+        known = _Known(list(self._files), inside, self._refs, self.tip)
+        files.replace(self._record, msgspec.json.encode(known))
+
+    def recover(self) -> list[Finding]:
+        """Puts back what an agent touched before its run was killed."""
+        try:
+            known = msgspec.json.decode(files.read(self._record), type=_Known)
+        except (FileNotFoundError, msgspec.DecodeError):
+            return []
+        self._files = {path: known.files.get(path) for path in known.paths}
+        self._refs, self.tip = known.refs, known.tip
+        return self.touched()
+
+    def forget(self) -> None:
+        files.remove(self._record)
+
+    def touched(self) -> list[Finding]:
+        """What differs now; it is put back as it was."""
+        self.unlock()
+        found = [*self._touched_files(), *self._touched_refs()]
+        if found:
+            self._refs = None
+        return found
+
+    def unlock(self) -> None:
+        """A git command that was killed leaves its lock behind, and nobody is at work now who could hold it."""
+        for name in ("index.lock", "HEAD.lock", "config.lock", "packed-refs.lock", f"{self.branch}.lock"):
+            for place in {self.repository.gitdir, self.repository.common}:
+                files.clear(os.path.join(place, name))
+
+    # --- files ----------------------------------------------------------------------------------
+
+    def _read(self) -> dict[str, _File | None]:
+        paths = [self._place(name) for name in (_OWN if self.shared else _FILES)]
+        hooks = os.path.join(self.repository.common, "hooks")
+        paths += [os.path.join(hooks, name) for name in _listed(hooks)]
+        return {path: _content(path) for path in paths}
+
+    def _place(self, name: str) -> str:
+        return os.path.join(self.repository.gitdir if name in _OWN else self.repository.common, name)
+
+    def _touched_files(self) -> list[Finding]:
+        now = self._read()
+        changed = [path for path in {*now, *self._files} if now.get(path) != self._files.get(path)]
+        for path in changed:
+            _put_back(path, self._files.get(path))
+        named = [path for path in sorted(changed) if not _is_harmless(path, self._files.get(path), now.get(path))]
+        return [Finding("git-touched", self._name(path), "changed by the agent, and put back") for path in named]
+
+    def _name(self, path: str) -> str:
+        return os.path.join(".git", os.path.relpath(path, self.repository.common))
+
+    # --- refs -----------------------------------------------------------------------------------
+
+    def _read_refs(self) -> dict[str, str]:
+        """Branches and tags, but for those that runs of ours are moving."""
+        every = self.repository.refs("refs/heads", "refs/tags", "refs/stash")
+        return {name: value for name, value in every.items() if not name.startswith(_RUNS)}
+
+    def _touched_refs(self) -> list[Finding]:
+        """What was there and is elsewhere now is put back. New refs do no harm, and may be somebody else's."""
+        if self._refs is None:
+            return []
+        now = self._read_refs()
+        changed = {name: value for name, value in self._refs.items() if now.get(name) != value}
+        self.repository.set_refs(dict(changed))
+        return [Finding("git-touched", name, "moved by the agent, and put back") for name in sorted(changed)]
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        return [name for name in sorted(os.listdir(folder)) if not name.endswith(".sample")]
+    except OSError:
+        return []
+
+
+def _content(path: str) -> _File | None:
+    try:
+        info = os.lstat(path)
+        if stat.S_ISLNK(info.st_mode):
+            return _File(os.fsencode(os.readlink(path)), 0, is_link=True)
+        is_file = stat.S_ISREG(info.st_mode) and info.st_size <= _LARGEST
+        return _File(files.read(path), stat.S_IMODE(info.st_mode)) if is_file else None
+    except OSError:
+        return None
+
+
+def _put_back(path: str, before: _File | None) -> None:
+    files.clear(path)
+    if before is None:
+        return
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    if before.is_link:
+        os.symlink(before.data, path)
+    else:
+        files.create(path, before.data, before.mode)
+
+
+def _is_harmless(path: str, before: _File | None, after: _File | None) -> bool:
+    """A branch that an agent switched to and back, or a setting that installing packages makes."""
+    if os.path.basename(path) == "HEAD":
+        return True
+    if os.path.basename(path) != "config" or before is None or after is None:
+        return False
+    known = before.data.split(b"\n")
+    added = [line.strip().lower() for line in after.data.split(b"\n") if line not in known]
+    return all(not line or line in _HUSKY or line.startswith(b"[") for line in added)

@@ -1,0 +1,291 @@
+"""A working tree with git: put into a state, taken down as a tree, and committed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from itertools import count
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ralphtool.core import files
+from ralphtool.errors import from_os_error
+from ralphtool.judging import guard
+from ralphtool.workspace import branch
+from ralphtool.workspace.git import GitError, Paths, Repository, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ralphtool.workspace.git import Changed
+    from ralphtool.workspace.protected_git import Internals
+
+ATTEMPTS = "refs/ralph/attempts/"
+BASE = "refs/ralph/base/"
+START = "refs/ralph/start/"  # the branch's first commit, with the change as its author left it
+_INTERRUPTED = "refs/ralph/interrupted/"
+
+
+class Taken(Struct, frozen=True):
+    """What a workspace held when an agent had ended. `trouble` says why it could not be taken down, if so."""
+
+    tree: str | None
+    paths: tuple[str, ...] = ()
+    changes: tuple[guard.Change, ...] = ()
+    findings: tuple[guard.Finding, ...] = ()
+    trouble: str = ""
+
+
+class Tree:
+    """What both kinds of working trees share."""
+
+    def __init__(self, repository: Repository, project: str, change: str) -> None:
+        self.repository = repository
+        self.change = change
+        self.branch: str | None = f"ralph/{change}"
+        self.ref = f"refs/heads/{self.branch}"
+        self.root = project
+        inside = os.path.relpath(os.path.realpath(project), os.path.realpath(repository.top))
+        self.prefix = "" if inside == "." else f"{inside}/"
+        self.ours = f"{self.prefix}.ralph"
+        self.internals: Internals
+        self.tip = ""  # the last checkpoint
+        self._tip_tree = ""
+        self._spared = [self.ours]  # neither checked out nor committed
+        self._left = Paths([self.ours])  # never removed
+        self._files: str | None = None  # the tree that the files are known to be; None: anything may be there
+        self._began_with = ""  # the tree that this iteration began with
+        self._index_state: tuple[int, ...] = ()
+        self._proven: dict[str, str] | None = None
+
+    # --- beginning a run ------------------------------------------------------------------------
+
+    def start_branch(self, own_files: Sequence[str], start: str | None) -> list[str]:
+        """Makes the branch if it is not there; a change that is not committed yet goes into its first commit."""
+        if known := self.repository.resolve(self.ref):
+            self._advance(known, self.repository.tree_of(known))
+            return []
+        tree = self.repository.tree_of(start) if start else self.repository.empty_tree()
+        self.repository.run("read-tree", tree)
+        self._stage_own(own_files)
+        grown = self.repository.write_tree()
+        first = start
+        if grown != tree or not start:
+            message = f"ralphtool: the change {self.change}\n\nRalph-Change: {self.change}\n"
+            first = self.repository.commit(grown, [start] if start else [], message)
+        base = {BASE + self.change: start} if start else {}
+        self.repository.set_refs({self.ref: first, START + self.change: first, **base})
+        self._advance(str(first), grown)
+        return [f"work happens on the branch {self.branch}"]
+
+    def _stage_own(self, own_files: Sequence[str]) -> None:
+        there = [path for path in own_files if os.path.lexists(os.path.join(self.repository.top, path))]
+        if there:
+            self.repository.run("add", "--all", "--force", "--", *[f":(top,literal){path}" for path in there])
+
+    def relative(self, path: str) -> str:
+        """A path as git names it."""
+        return os.path.relpath(os.path.realpath(path), os.path.realpath(self.repository.top))
+
+    def _advance(self, commit: str, tree: str) -> None:
+        self.tip, self._tip_tree = commit, tree
+
+    # --- an iteration ---------------------------------------------------------------------------
+
+    def begin(self, kept: str | None, cut_off: str | None = None) -> str | None:
+        tree, trouble = self._merged(kept) if kept else (self._tip_tree, None)
+        self._began_with = tree  # also for what was cut off: nobody has looked at that yet
+        if cut_off:
+            tree, trouble = self._merged(cut_off)
+        self._put(tree)
+        self._lend_index()
+        self.internals.remember(self.tip)
+        return trouble
+
+    def _merged(self, kept: str) -> tuple[str, str | None]:
+        """What an earlier attempt left, upon the last checkpoint."""
+        if self.repository.text("rev-parse", "--verify", "--quiet", f"{kept}^", check=False) == self.tip:
+            return self.repository.tree_of(kept), None
+        try:
+            return self.repository.text("merge-tree", "--write-tree", self.tip, kept).split("\n")[0], None
+        except GitError:
+            trouble = f"what an earlier attempt left ({kept[:10]}) does not fit on top of newer work: begun anew"
+            return self._tip_tree, trouble
+
+    def _put(self, tree: str) -> None:
+        if self._files == tree:
+            return
+        try:
+            self.repository.check_out(tree, self._spared)
+        except GitError:  # the disk may be full, or our index the thing that is broken: it can be made anew
+            self._free_room()
+            self.repository.run("read-tree", self._tip_tree or tree)
+            self.repository.check_out(tree, self._spared)
+        self._remove_unknown()
+        self._files = tree
+
+    def _free_room(self) -> None:
+        try:
+            self._remove_unknown()
+        except GitError:
+            pass  # git can't tell by an index that is broken
+        files.clear(self.repository.index)
+
+    def _remove_unknown(self) -> None:
+        """What an agent or a command left, and git does not ignore. What was there before us is never touched."""
+        for path in self.repository.unknown_files():
+            if not self._left.cover(path):
+                full = os.path.join(self.repository.top, path.rstrip("/"))
+                files.clear(full)
+                files.remove_empty_above(full, self.repository.top)
+
+    def _lend_index(self) -> None:
+        """The index that people and agents see becomes ours, unless it is already."""
+        theirs = os.path.join(self.repository.gitdir, "index")
+        if self._index_state and self._index_state == self._signature(theirs):
+            return
+        shutil.copyfile(self.repository.index, f"{theirs}.ralph-aside")
+        os.replace(f"{theirs}.ralph-aside", theirs)
+        self._index_state = self._signature(theirs)
+
+    def _signature(self, theirs: str) -> tuple[int, ...]:
+        try:
+            found = [os.stat(path) for path in (theirs, self.repository.index)]
+        except OSError:
+            return ()
+        return tuple(number for info in found for number in (info.st_ino, info.st_size, info.st_mtime_ns))
+
+    def take(self) -> Taken:
+        findings = self.internals.touched()
+        if self._branch_now() != self.tip:
+            self.repository.set_refs({self.ref: self.tip})  # an agent's own commits prove nothing
+        self._files = None
+        try:
+            tree, changed = self._snapshot(self._began_with)
+            contents = self._contents(changed)
+        except GitError as error:
+            return Taken(None, findings=tuple(findings), trouble=str(error))
+        except OSError as error:
+            return Taken(None, findings=tuple(findings), trouble=str(from_os_error(error)))
+        paths = dict.fromkeys(printable(path) for one in changed for path in (one.old_path, one.path))
+        return Taken(tree, tuple(paths), contents, tuple(findings + self._embedded(changed)))
+
+    def _branch_now(self) -> str | None:
+        """Where the branch is; read without git where it can be, since this is asked in every iteration."""
+        try:
+            return files.read(os.path.join(self.repository.common, self.ref)).decode().strip()
+        except (OSError, UnicodeDecodeError):
+            return self.repository.resolve(self.ref)
+
+    def _snapshot(self, before: str) -> tuple[str, list[Changed]]:
+        """The tree of all that is there, and what differs. What was there before us, unknown to git, is not in it."""
+        self.repository.add_all(self._spared)
+        tree = self.repository.write_tree()
+        changed = self.repository.changed(before, tree) if tree != before else []
+        if hidden := [one.path for one in changed if one.status == "A" and self._left.cover(one.path)]:
+            self.repository.drop(hidden)  # an agent has changed what git ignores
+            tree = self.repository.write_tree()
+            changed = self.repository.changed(before, tree)
+        self._files = tree
+        return tree, changed
+
+    def _contents(self, changed: Sequence[Changed]) -> tuple[guard.Change, ...]:
+        known = [one for one in changed if not one.is_submodule]
+        wanted = [one for one in known if guard.wants_content(one.path) or guard.wants_content(one.old_path)]
+        blobs = self.repository.blobs(blob for one in wanted for blob in (one.old_blob, one.new_blob) if blob)
+
+        def content(blob: str | None) -> bytes | None:
+            return None if blob is None else blobs.get(blob, b"")
+
+        def renamed(one: Changed) -> str | None:
+            return printable(one.old_path) if one.status == "R" else None
+
+        return tuple(
+            guard.Change(printable(one.path), content(one.old_blob), content(one.new_blob), renamed(one))
+            for one in known
+        )
+
+    def _embedded(self, changed: Sequence[Changed]) -> list[guard.Finding]:
+        return [
+            guard.Finding("git-touched", one.path, "a repository inside the repository: its files can't be committed")
+            for one in changed
+            if one.is_submodule and one.status == "A" and not self._is_registered(one.path)
+        ]
+
+    def _is_registered(self, path: str) -> bool:
+        listed = self.repository.text("config", "--file", ".gitmodules", "--get-regexp", r"\.path$", check=False)
+        return path in [line.partition(" ")[2] for line in listed.split("\n")]
+
+    def add(self, paths: Sequence[str]) -> str | None:
+        was_known = self._files is not None
+        self.repository.run("add", "--", *[f":(top,literal){self.relative(path)}" for path in paths])
+        tree = self.repository.write_tree()
+        self._files = tree if was_known else None
+        return tree
+
+    def at_start(self, folder: str, named: str) -> bool:
+        commit = self.repository.resolve(START + self.change) or self.repository.resolve(BASE + self.change)
+        if commit:
+            branch.write_out(self.repository, self.root, self.change, commit, folder, named)
+        return commit is not None
+
+    @property
+    def needs_setup(self) -> bool:
+        return False
+
+    def was_set_up(self) -> None:
+        pass
+
+    def disturbed(self) -> None:
+        self._files = None
+
+    @property
+    def tree(self) -> str | None:
+        return self._began_with
+
+    def commit(self, tree: str | None, message: str) -> str | None:
+        return self.repository.commit(tree or self._tip_tree, [self.tip], message)
+
+    def publish(self, attempt: str, commit: str | None, *, tree: str | None = None, story: str = "") -> None:
+        refs = {f"{ATTEMPTS}{attempt}": str(commit)} if attempt else {}
+        if tree:
+            self._advance(str(commit), tree)
+            self.internals.expect(self.tip)  # before it is there: after a kill the branch is put to what is expected
+        self.repository.set_refs({**refs, self.ref: self.tip})
+        if story and self._proven is not None:
+            self._proven[story] = str(commit)
+
+    def checkpoints(self) -> dict[str, str]:
+        if self._proven is None:
+            self._proven = self._read_checkpoints()
+        return self._proven
+
+    def _read_checkpoints(self) -> dict[str, str]:
+        base = self.repository.resolve(BASE + self.change)
+        scope = f"{base}..{self.ref}" if base else self.ref
+        one_line = "valueonly,separator=%x2C)"
+        form = f"%H%x00%(trailers:key=Ralph-Change,{one_line}%x00%(trailers:key=Ralph-Story,{one_line}"
+        told = self.repository.text("log", "--reverse", f"--format={form}", scope, "--")
+        rows = [line.split("\0") for line in told.split("\n") if line.count("\0") == 2]
+        return {story: commit for commit, change, story in rows if change == self.change and story}
+
+    def follows(self, commit: str) -> bool:
+        parent = self.repository.text("rev-parse", "--verify", "--quiet", f"{commit}^", check=False)
+        return self.tip in (commit, parent)
+
+    def keep_interrupted(self, run: str, known: str | None = None) -> str | None:
+        """What an iteration that was cut off had done is no attempt, but it is somebody's work: a ref keeps it."""
+        try:
+            tree, _ = self._snapshot(self._tip_tree)
+        except (GitError, OSError):
+            return known  # it can't be read, so it can't be kept either
+        if known and self.repository.resolve(known) and self.repository.tree_of(known) == tree:
+            return known
+        if tree in (self._tip_tree, self._began_with):
+            return None
+        commit = self.repository.commit(tree, [self.tip], f"ralphtool: {self.change}, interrupted\n")
+        taken = self.repository.refs(_INTERRUPTED)
+        number = next(number for number in count(1) if f"{_INTERRUPTED}{run}-{number}" not in taken)
+        self.repository.set_refs({f"{_INTERRUPTED}{run}-{number}": commit})
+        return f"{_INTERRUPTED}{run}-{number}"
