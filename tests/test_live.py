@@ -27,7 +27,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from ralphtool import agents
-from ralphtool.record.log import Log, Reader
+from ralphtool.record.lines import LineReader, fields_of
+from ralphtool.record.log import Log
 from ralphtool.views.terminal import live, summary
 from ralphtool.views.terminal.live import View
 
@@ -457,7 +458,7 @@ def test_a_single_story_needs_no_table() -> None:
 
 WATCH = """
 import sys, threading, time
-from ralphtool import events
+from ralphtool.record import lines, log
 from ralphtool.views.terminal import live, summary
 how, path, *more = sys.argv[1:]
 if how != "nothing":
@@ -465,8 +466,8 @@ if how != "nothing":
     thread.start()
     thread.join(40)
 if "summary" in more:
-    for event in events.Reader(path).new():
-        if event["type"] == "run_ended":
+    for event in map(lines.fields_of, lines.LineReader(path).new()):
+        if event and event["type"] == "run_ended":
             summary.show(event, "add-login")
 sys.stderr.write("the run goes on")
 """
@@ -646,7 +647,7 @@ def test_the_summary_fits_a_narrow_terminal(log: Path) -> None:
 
 SHOW = """
 import os, sys, threading, time
-from ralphtool import events
+from ralphtool.record import lines, log
 from ralphtool.views.terminal import live, summary
 import test_live as given
 
@@ -657,7 +658,7 @@ def wait_for(name):
         time.sleep(0.05)
 
 path = sys.argv[1]
-log = events.Log(path)
+log = log.Log(path)
 stop = threading.Event()
 thread = threading.Thread(target=live.live, args=(path, stop))
 thread.start()
@@ -791,7 +792,7 @@ def test_what_is_listed_in_brackets_is_in_the_example(name: str, field: str) -> 
 def test_the_examples_can_be_read_as_a_run(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_text("".join(json.dumps(example(name)) + "\n" for name in SECTIONS))
-    found = list(Reader(str(path)).new())
+    found = list(filter(None, map(fields_of, LineReader(str(path)).new())))
     assert [event["type"] for event in found] == list(SECTIONS)
     assert len(told(*found)) == len(SECTIONS) - len(["gate_started", "agent"])
 

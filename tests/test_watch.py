@@ -22,7 +22,7 @@ from test_live import drawn, terminal, told
 from test_runs import ID, NOON, Event, Terminal, ended, line, moment, put, records, started, verdict
 
 from ralphtool.record.follow import Follower, Replay, skimmed
-from ralphtool.record.log import Reader
+from ralphtool.record.lines import LineReader, fields_of
 from ralphtool.views.terminal.live import View
 from ralphtool.views.terminal.summary import Fields
 
@@ -157,8 +157,8 @@ def test_two_gigabytes_are_never_in_memory(tmp_path: Path) -> None:
 # --- any state --------------------------------------------------------------------------------------
 
 
-def texts(reader: Reader) -> list[str]:
-    return [event["text"] for event in reader.new()]
+def texts(reader: LineReader) -> list[str]:
+    return [event["text"] for event in map(fields_of, reader.new()) if event]
 
 
 def note(text: str) -> bytes:
@@ -167,7 +167,7 @@ def note(text: str) -> bytes:
 
 def test_a_record_that_grows_by_pieces_of_lines(tmp_path: Path) -> None:
     path = put(tmp_path, ID, note("a"), note("b")[:20])
-    reader = Reader(str(path))
+    reader = LineReader(str(path))
     assert texts(reader) == ["a"]
     assert texts(reader) == []
     with path.open("ab") as file:
@@ -186,7 +186,7 @@ def test_a_line_of_a_hundred_megabytes_is_passed_over(tmp_path: Path) -> None:
             file.write((note("inside")[:-1] + b" " * (1 << 20))[: (1 << 20) - file.tell() % (1 << 20)])
     tracemalloc.start()
     try:
-        reader = Reader(str(path))
+        reader = LineReader(str(path))
         assert texts(reader) == ["before"]
         with path.open("ab") as file:
             file.write(b" \n" + note("after"))
@@ -198,7 +198,7 @@ def test_a_line_of_a_hundred_megabytes_is_passed_over(tmp_path: Path) -> None:
 
 def test_a_record_that_is_taken_away_and_put_back_goes_on(tmp_path: Path) -> None:
     path = put(tmp_path, ID, note("a"), note("b"))
-    reader = Reader(str(path))
+    reader = LineReader(str(path))
     assert texts(reader) == ["a", "b"]
     path.unlink()
     assert texts(reader) == []
@@ -212,7 +212,7 @@ def test_a_record_that_is_taken_away_and_put_back_goes_on(tmp_path: Path) -> Non
 @pytest.mark.parametrize("other", [[note("x")], [note("x"), note("y"), note("z")]], ids=["shorter", "longer"])
 def test_another_record_in_its_place_is_read_from_its_beginning(tmp_path: Path, other: list[bytes]) -> None:
     path = put(tmp_path, ID, note("a"), note("b"), note("c")[:30])
-    reader = Reader(str(path))
+    reader = LineReader(str(path))
     assert texts(reader) == ["a", "b"]
     put(tmp_path, ID, *other)
     assert [*texts(reader), *texts(reader)] == ["x", "y", "z"][: len(other)]
@@ -234,7 +234,7 @@ def test_a_follower_begins_anew_with_another_record(tmp_path: Path) -> None:
 def test_a_line_that_is_not_utf_8_is_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_bytes(b'{"type":"notice","text":"f\xfcr dich"}\n{"type":"notice","text":"yes"}\n')
-    assert [one["text"] for one in Reader(str(path)).new()] == ["yes"]
+    assert texts(LineReader(str(path))) == ["yes"]
 
 
 @pytest.mark.parametrize("what", ["nothing", "empty", "directory", "fifo", "link", "zeros"])

@@ -15,7 +15,8 @@ from ralphtool.errors import ChangeNotFound, InvalidValue, UsageError, shorten
 from ralphtool.executors import process
 from ralphtool.history import History
 from ralphtool.loop import finish
-from ralphtool.record import iterations, log, overview, questions
+from ralphtool.record import iterations, overview, questions
+from ralphtool.record.lines import NAME, LineReader, fields_of, quick_type
 from ralphtool.views.terminal import summary, tables
 from ralphtool.views.terminal.text import printable
 from ralphtool.workspace.branch import BRANCHES
@@ -74,7 +75,7 @@ def explain(entry: str, as_json: bool) -> None:
 def _record(root: str, entry: str) -> dict[str, Any]:
     """What the run that made the entry wrote down about it: of several, the newest that judged it."""
     for iteration in iterations.of_entry(root, entry):
-        found = _told(os.path.join(os.path.dirname(iteration.folder), log.NAME), entry)
+        found = _told(os.path.join(os.path.dirname(iteration.folder), NAME), entry)
         if found["verdict"]:
             return {**found, "directory": iteration.folder}
     return {"verdict": None, "decision": None, "gates": [], "directory": None}
@@ -83,7 +84,10 @@ def _record(root: str, entry: str) -> dict[str, Any]:
 def _told(path: str, entry: str) -> dict[str, Any]:
     told: dict[str, Any] = {"verdict": None, "decision": None, "gates": []}
     is_ours = False
-    for event in log.Reader(path).new():
+    for line in LineReader(path).new():
+        event = None if quick_type(line) == b"agent" else fields_of(line)
+        if event is None:
+            continue
         kind = event["type"]
         if kind == "iteration_started":
             is_ours = event.get("entry") == entry

@@ -9,10 +9,11 @@ import click
 import msgspec
 
 from ralphtool import settings as settings_module
-from ralphtool.core import files, project, quickjson
+from ralphtool.core import project, quickjson
 from ralphtool.errors import InvalidValue
 from ralphtool.record import backtest as replayed
 from ralphtool.record import overview, runs, steps
+from ralphtool.record.lines import NAME, LineReader
 from ralphtool.views.terminal import summary, tables
 from ralphtool.views.terminal.text import printable
 
@@ -99,7 +100,7 @@ def _recorded(root: str, ids: Sequence[str]) -> tuple[list[Run], list[str]]:
     """The runs, and the names of those whose record does not even tell how they began."""
     found, unreadable = [], []
     for id in ids:
-        run = steps.read(_lines(os.path.join(root, ".ralph", "runs", id, runs.NAME)))
+        run = steps.read(LineReader(os.path.join(root, ".ralph", "runs", id, NAME)).new())
         if run is None:
             unreadable.append(id)
         else:
@@ -110,17 +111,6 @@ def _recorded(root: str, ids: Sequence[str]) -> tuple[list[Run], list[str]]:
             "in .ralph/runs"
         )
     return found, unreadable
-
-
-def _lines(path: str) -> Iterator[bytes]:
-    """The lines that are whole and not longer than any that we write."""
-    with open(files.open_here(path), "rb", buffering=1 << 20) as file:
-        is_new = True
-        while line := file.readline(runs.LONGEST):
-            is_whole = line.endswith(b"\n")
-            if is_new and is_whole:
-                yield line
-            is_new = is_whole
 
 
 # --- telling ----------------------------------------------------------------------------------------

@@ -11,8 +11,7 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from ralphtool.record.log import Reader, decoded
-from ralphtool.record.runs import LONGEST, quick_type
+from ralphtool.record.lines import LONGEST, LineReader, fields_of, quick_type, tells_usage
 from ralphtool.views.terminal.summary import Fields
 
 if TYPE_CHECKING:
@@ -47,6 +46,12 @@ def seconds(at: str) -> float | None:
         return None
 
 
+def decoded(lines: Iterable[bytes]) -> Iterator[Event]:
+    for line in lines:
+        if event := fields_of(line):
+            yield event
+
+
 # --- what agents say --------------------------------------------------------------------------------
 
 
@@ -63,7 +68,7 @@ def skimmed(lines: Iterable[bytes]) -> Iterator[Event]:
     """
     words: list[bytes] = []
     for line in lines:
-        if quick_type(line) == b"agent" and b'"kind":"usage"' not in line and b'"kind":"failure"' not in line:
+        if quick_type(line) == b"agent" and not tells_usage(line) and b'"kind":"failure"' not in line:
             words.append(line)
         else:
             yield from _last_word(words)
@@ -99,9 +104,9 @@ class Follower(Generic[Seen]):
         start = size - _TAIL if size > 2 * _TAIL else 0
         self.view = self._make()
         self._first: list[Event] = []
-        self._reader = Reader(self._path, start)
+        self._reader = LineReader(self._path, start)
         self._whole: Seen | None = None  # is fed with all that comes before, and takes over when it is there
-        self._behind = Reader(self._path)
+        self._behind = LineReader(self._path)
         if start:
             self._whole = self._make()
             self._take_head()
@@ -110,7 +115,7 @@ class Follower(Generic[Seen]):
         """Without the first event, nothing is known of what the others talk about."""
         lines: list[bytes] = []
         while not lines and self._behind.offset == 0:
-            lines = self._behind.lines(_TAIL, LONGEST)
+            lines = self._behind.read(_TAIL, LONGEST)
             if not self._behind.is_behind:
                 break
         self._first = list(decoded(lines[:1]))
@@ -128,7 +133,7 @@ class Follower(Generic[Seen]):
 
     def new(self) -> Iterator[Event]:
         """The events that matter among those that have come; the view has been fed with each."""
-        lines = self._reader.lines(_MOST)
+        lines = self._reader.read(_MOST)
         if self._reader.restarts:
             self._begin()
             return
@@ -142,7 +147,7 @@ class Follower(Generic[Seen]):
         is_read = False
         end = time.monotonic() + seconds
         while self._whole is not None and time.monotonic() < end:
-            self._feed_whole(self._behind.lines(until=self._reader.offset))
+            self._feed_whole(self._behind.read(until=self._reader.offset))
             if self._behind.offset >= self._reader.offset:
                 self.view, self._whole = self._whole, None
             elif not self._behind.is_behind:
@@ -189,7 +194,7 @@ class Replay(Generic[Seen]):
     """A record from its beginning, `speed` times as quick as it happened; 0 is as quick as it can be read."""
 
     def __init__(self, path: str, make: Callable[[Clock], Seen], speed: float) -> None:
-        self._reader = Reader(path)
+        self._reader = LineReader(path)
         self._clock = Clock()
         self._speed = speed
         self._due = self._looked = time.monotonic()
@@ -199,7 +204,7 @@ class Replay(Generic[Seen]):
         """Every event when its time has come. None means that it is time for a picture."""
         while True:
             last = stop.is_set()
-            for event in self._reader.new():
+            for event in decoded(self._reader.new()):
                 yield from self._time_until(event)
                 self.view.feed(event)
                 yield event

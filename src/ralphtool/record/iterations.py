@@ -17,8 +17,9 @@ from msgspec import structs
 from ralphtool import agents, settings
 from ralphtool.agents import Event, Failure, Job, Message, Output, Reader, Result, Runner, Tool
 from ralphtool.core import files
-from ralphtool.errors import InvalidValue, UnsafePath, shorten
+from ralphtool.errors import InvalidValue, shorten
 from ralphtool.record import runs
+from ralphtool.record.lines import NAME, LineReader, fields_of, quick_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -42,7 +43,7 @@ class Iteration:
         self.run = run
         self.number = int(number)
         self.folder = os.path.join(root, ".ralph", "runs", run, name)
-        self._record = _Record(os.path.join(root, ".ralph", "runs", run, runs.NAME), self.number)
+        self._record = _Record(os.path.join(root, ".ralph", "runs", run, NAME), self.number)
 
     def told(self) -> Told:
         """What the run has told about it by now."""
@@ -145,41 +146,23 @@ class _Record:
     """Looks for the lines about one iteration in a run's record, and decodes no others."""
 
     def __init__(self, path: str, number: int) -> None:
-        self._path = path
+        self._reader = LineReader(path)
         self._number = number
-        self._offset = 0
         self._is_ours = self._is_over = False
         self.told = Told()
 
     def read_on(self) -> None:
         """Reads what was added since the last time."""
         try:
-            fd = files.open_here(self._path)
-        except (OSError, UnsafePath):
-            return
-        try:
-            while not self._is_over and (block := files.read_at(fd, self._offset, self._offset + _BLOCK)):
-                if not self._take(block):
-                    return
-        finally:
-            os.close(fd)
-
-    def _take(self, block: bytes) -> bool:
-        """Takes the lines that are whole; tells whether there were any."""
-        end = block.rfind(b"\n") + 1
-        if not end and len(block) < _BLOCK:
-            return False
-        self._offset += end or len(block)  # half a line of that length is none of those that we look for
-        wanted = (b'"verdict"', b'"end"') if self._is_ours else ()
-        if any(word in block for word in (b'"iteration_started"', *wanted)):
-            for line in block[:end].split(b"\n"):
+            for line in () if self._is_over else self._reader.new():
                 self._look_at(line)
-        return True
+        except OSError:
+            return  # it can't be read now; perhaps at the next look
 
     def _look_at(self, line: bytes) -> None:
-        kind = runs.quick_type(line)
+        kind = quick_type(line)
         is_wanted = kind in (b"iteration_started", b"verdict", None) or (kind == b"agent" and b'"end"' in line)
-        if self._is_over or not (is_wanted and (event := runs.event_of(line))):
+        if self._is_over or not (is_wanted and (event := fields_of(line))):
             return
         if event["type"] == "iteration_started":
             self._is_over = self._is_ours

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
-from ralphtool.core import files
 from ralphtool.errors import RalphError
-from ralphtool.record import questions, runs
+from ralphtool.record import questions
+from ralphtool.record.lines import LineReader, fields_of, quick_type, tells_usage
 from ralphtool.views.report import formatting
 from ralphtool.views.report.facts import (
     STATES,
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from ralphtool.record.runs import Run
     from ralphtool.views.report.facts import State
 
-_BLOCK = 1 << 20
 _STORIES, _ATTEMPTS, _GATES, _HAPPENINGS, _WAITS = 1000, 2000, 60, 300, 1000  # that are kept, at the most
 _TEXTS = 20  # of a list
 _ID, _TITLE = 60, 160  # characters
@@ -120,29 +119,10 @@ def read(run: Run, knowledge: Knowledge | None = None) -> Facts:
 
 
 def _events(path: str) -> Iterator[dict[str, Any]]:
-    fd = files.open_here(path)
-    try:
-        for line in _lines(fd):
-            is_wanted = runs.quick_type(line) != b"agent" or runs.tells_usage(line)
-            if is_wanted and (event := runs.event_of(line)):
-                yield event
-    finally:
-        os.close(fd)
-
-
-def _lines(fd: int) -> Iterator[bytes]:
-    """The lines that are whole. One that is longer than any of ours is dropped."""
-    rest, is_dropped = b"", False
-    while block := os.read(fd, _BLOCK):
-        first, *lines = (rest + block).split(b"\n")
-        if not lines:
-            is_dropped = is_dropped or len(first) > runs.LONGEST
-            rest = b"" if is_dropped else first
-            continue
-        if not is_dropped:
-            yield first
-        yield from lines[:-1]
-        rest, is_dropped = lines[-1], False
+    for line in LineReader(path).new():
+        is_wanted = quick_type(line) != b"agent" or tells_usage(line)
+        if is_wanted and (event := fields_of(line)):
+            yield event
 
 
 class Record:

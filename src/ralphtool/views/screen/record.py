@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.text import Text
 
-from ralphtool.record import runs
-from ralphtool.record.follow import seconds
-from ralphtool.record.log import Reader, decoded
+from ralphtool.record.follow import decoded, seconds
+from ralphtool.record.lines import LineReader, quick_type, tells_usage
 from ralphtool.views.terminal.live import View
 from ralphtool.views.terminal.summary import Fields, cut, duration, last_word, mark, outcome, told, writable
 from ralphtool.views.terminal.tables import plural
@@ -29,7 +28,6 @@ KEPT = 400  # things that agents did and that can still be scrolled back to
 _SLICE = 0.03  # seconds of reading, after which there is time for other things
 _PIECE = 64 << 10  # bytes that are read at once
 _NEAR = 512 << 10  # bytes at the end of a record in which everything is looked at
-_USAGE, _BEGINNING = b'"kind":"usage"', 120  # how an event that counts begins, and in how many bytes
 _FOLDED, _UNFOLDED = 3, 60  # lines of what a tool gave back
 _SILENT = ("usage", "quota")  # kinds that are counted, and not told
 
@@ -185,7 +183,7 @@ class Following:
         self.run = run
         self.view = Watched()
         self._exact = Watched()  # what `view` becomes once all is read
-        self._reader = Reader(run.path)
+        self._reader = LineReader(run.path)
         self._restarts = 0
         self._near = _size(run.path) - _NEAR  # what agents did before it can't be scrolled back to
         self._begin_with_the_end()
@@ -195,14 +193,14 @@ class Following:
         if self._near <= 0:
             self.view = self._exact
             return
-        for event in (self.run.start, *decoded(Reader(self.run.path, self._near).lines(_NEAR))):
+        for event in (self.run.start, *decoded(LineReader(self.run.path, self._near).read(_NEAR))):
             self.view.feed(event)
 
     def read(self) -> None:
         """Reads on for a moment."""
         end = time.monotonic() + _SLICE
         try:
-            while self._take(self._reader.lines(_PIECE)) and time.monotonic() < end:
+            while self._take(self._reader.read(_PIECE)) and time.monotonic() < end:
                 pass
         except OSError:
             return  # it can't be read now; perhaps at the next look
@@ -215,7 +213,7 @@ class Following:
             self._restarts, self._near = self._reader.restarts, 0
             self._exact = Watched()
         if self._reader.offset < self._near:
-            lines = [line for line in lines if runs.quick_type(line) != b"agent" or _USAGE in line[:_BEGINNING]]
+            lines = [line for line in lines if quick_type(line) != b"agent" or tells_usage(line)]
         for event in decoded(lines):
             self._exact.feed(event)
         return self._reader.is_behind

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ralphtool.core import quickjson
-from ralphtool.record.log import Reader
+from ralphtool.record.lines import LineReader, fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -35,11 +35,11 @@ def write(happened: Iterable[Event | None]) -> None:
 
 def every(path: str, stop: Stop) -> Iterator[Event | None]:
     """The run's events until it ends or `stop` is set. None means that there is nothing more for the moment."""
-    reader = Reader(path)
+    reader = LineReader(path)
     while True:
         last = stop.is_set()  # asked before reading: what was written until then is still shown
         try:
-            for event in reader.new():
+            for event in filter(None, map(fields_of, reader.new())):
                 yield event
                 if event["type"] == "run_ended":
                     last = True
