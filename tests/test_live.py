@@ -583,8 +583,8 @@ def test_a_run_that_has_not_begun_is_waited_for(tmp_path: Path, capsys: pytest.C
     thread.start()
     try:
         writer = Log(str(path))
-        writer.add("notice", text="here it comes")
-        writer.add("run_ended", result="done", stories=[])
+        writer.add(events.Notice(text="here it comes"))
+        writer.add(events.RunEnded(result="done"))
         writer.close()
         thread.join(20)
         assert not thread.is_alive()
@@ -662,7 +662,7 @@ stop = threading.Event()
 thread = threading.Thread(target=live.live, args=(path, stop))
 thread.start()
 def add(event):
-    log.note(event["type"], **{key: value for key, value in event.items() if key not in ("at", "type")})
+    log.note(events.decode(json.dumps(event).encode()))
 add(given.THREE)
 add(given.iteration("2", 2))
 for number in range(5000):
