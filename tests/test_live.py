@@ -27,6 +27,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from ralphtool import agents
+from ralphtool.record import events
 from ralphtool.record.log import Log, Reader
 from ralphtool.views.terminal import live, summary
 from ralphtool.views.terminal.live import View
@@ -457,7 +458,7 @@ def test_a_single_story_needs_no_table() -> None:
 
 WATCH = """
 import sys, threading, time
-from ralphtool import events
+from ralphtool.record.log import Reader
 from ralphtool.views.terminal import live, summary
 how, path, *more = sys.argv[1:]
 if how != "nothing":
@@ -465,7 +466,7 @@ if how != "nothing":
     thread.start()
     thread.join(40)
 if "summary" in more:
-    for event in events.Reader(path).new():
+    for event in Reader(path).new():
         if event["type"] == "run_ended":
             summary.show(event, "add-login")
 sys.stderr.write("the run goes on")
@@ -645,8 +646,9 @@ def test_the_summary_fits_a_narrow_terminal(log: Path) -> None:
 # --- a real terminal --------------------------------------------------------------------------------
 
 SHOW = """
-import os, sys, threading, time
-from ralphtool import events
+import json, os, sys, threading, time
+from ralphtool.record import events
+from ralphtool.record.log import Log
 from ralphtool.views.terminal import live, summary
 import test_live as given
 
@@ -657,7 +659,7 @@ def wait_for(name):
         time.sleep(0.05)
 
 path = sys.argv[1]
-log = events.Log(path)
+log = Log(path)
 stop = threading.Event()
 thread = threading.Thread(target=live.live, args=(path, stop))
 thread.start()

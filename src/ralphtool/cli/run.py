@@ -27,7 +27,8 @@ from ralphtool.loop import budget
 from ralphtool.loop.change import Change
 from ralphtool.loop.loop import Loop, Parts
 from ralphtool.loop.notify import Notifier
-from ralphtool.record import change_state, overview
+from ralphtool.record import change_state, events, overview
+from ralphtool.record.event_parts import GateCommands, RunLimits, StoryBefore
 from ralphtool.record.log import NAME, Log
 from ralphtool.specs import scaffold
 from ralphtool.views.terminal import raw
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ralphtool.agents import Runner
-    from ralphtool.loop.run_result import Result
+    from ralphtool.record.events import RunEnded
     from ralphtool.settings import Settings
     from ralphtool.specs import Spec
     from ralphtool.workspace import Workspace
@@ -205,7 +206,7 @@ class _Run:
         self.interrupts = 0
         self.is_closing = False  # what is under way then must not be cut off
 
-    def go(self, *, as_json: bool) -> Result:
+    def go(self, *, as_json: bool) -> RunEnded:
         history = History(self.root)
         history.check()
         change_state.load(self.root, self.spec.change)
@@ -216,26 +217,26 @@ class _Run:
         with _Signals(self), _Viewer(log.path, as_json=as_json):
             try:
                 result = self._work(history, log, notifier)
-                self._end(log, notifier, **structs.asdict(result))
+                self._end(log, notifier, result)
             except (RalphError, OSError) as error:
-                self._end(log, notifier, result="unfinished", reason=str(error), stories=[], spent={}, next=[])
+                self._end(log, notifier, events.RunEnded(result="unfinished", reason=str(error)))
                 raise
             finally:
                 notifier.close()
         if not as_json:
             from ralphtool.views.terminal import summary
 
-            summary.show({"type": "run_ended", **structs.asdict(result)}, self.spec.change)
+            summary.show(to_builtins(result), self.spec.change)
         return result
 
-    def _end(self, log: Log, notifier: Notifier, **fields: Any) -> None:
-        told = {name: fields[name] for name in ("result", "reason", "stories", "spent")}
+    def _end(self, log: Log, notifier: Notifier, end: RunEnded) -> None:
+        told = {name: to_builtins(getattr(end, name)) for name in ("result", "reason", "stories", "spent")}
         before = self.interrupts
         not_told = notifier.tell(event="run_ended", run=self.id, change=self.spec.change, **told)
         failed = notifier.finish(lambda: self.interrupts > before)
         for trouble in filter(None, (not_told, failed)):
-            log.note("notice", text=trouble)
-        log.add("run_ended", **fields)
+            log.note(events.Notice(text=trouble))
+        log.add(end)
 
     def _make_folder(self) -> None:
         for folder in (os.path.join(self.root, ".ralph", "runs"), os.path.join(self.root, ".ralph", "standing")):
@@ -245,7 +246,7 @@ class _Run:
                 files.create(ignore, b"*\n", 0o644)
         files.own_dir(self.folder)
 
-    def _work(self, history: History, log: Log, notifier: Notifier) -> Result:
+    def _work(self, history: History, log: Log, notifier: Notifier) -> RunEnded:
         place = workspace.make(self.root, self.spec.change, self.settings.run.workspace)
         commands = gate_commands.commands(self.root)
         gates = [*commands.checks, *commands.tests]
@@ -269,7 +270,7 @@ class _Run:
         place: Workspace,
         gates: Sequence[str],
         told: Sequence[str],
-    ) -> Result:
+    ) -> RunEnded:
         spec = specs.open(place.root, self.spec.change, self.spec.ref)
         prd_ids = _prd_ids(spec)
         ours = Ours(self.root, self.spec.change, self.id)
@@ -328,33 +329,22 @@ class _Run:
         run = self.settings.run
         stands = change_state.load(self.root, spec.change)
         log.add(
-            "run_started",
-            run=self.id,
-            change=spec.change,
-            agent=self.runners[0].name,
-            adapter=spec.adapter,
-            workspace=run.workspace,
-            branch=place.branch,
-            pid=os.getpid(),
-            stories=[
-                {
-                    "id": story.id,
-                    "title": story.title,
-                    "tasks_total": len(story.tasks),
-                    "tasks_done": story.tasks_done,
-                    "done": story.done,
-                    "state": _state(story, stands.stories.get(story.id)),
-                    "optional": story.optional,
-                    "depends_on": list(story.depends_on),
-                }
-                for story in spec.stories()
-            ],
-            limits={name: getattr(run, name) for name in _LIMITS},
-            gates={"commands": list(gates)},
+            events.RunStarted(
+                run=self.id,
+                change=spec.change,
+                agent=self.runners[0].name,
+                adapter=spec.adapter,
+                workspace=run.workspace,
+                branch=place.branch,
+                pid=os.getpid(),
+                stories=tuple(_story_before(story, stands.stories.get(story.id)) for story in spec.stories()),
+                limits=RunLimits(**{name: getattr(run, name) for name in _LIMITS}),
+                gates=GateCommands(commands=tuple(gates)),
+            )
         )
         no_gate = ["there is no gate: that a story is done rests on its ticks and its diff alone; set [verify]"]
         for text in [*told, *([] if gates else no_gate), *self._about_agents()]:
-            log.note("notice", text=text)
+            log.note(events.Notice(text=text))
 
     def _about_agents(self) -> list[str]:
         """What each of the agents may do, and limits that can't hold for it."""
@@ -364,6 +354,19 @@ class _Run:
         if run.max_cost or run.story_cost:
             told += [f"the limit of cost can't hold for {name}: {why}" for name, why in unknown if why]
         return told
+
+
+def _story_before(story: specs.Story, state: change_state.StoryStanding | None) -> StoryBefore:
+    return StoryBefore(
+        id=story.id,
+        title=story.title,
+        tasks_total=len(story.tasks),
+        tasks_done=story.tasks_done,
+        done=story.done,
+        state=_state(story, state),
+        optional=story.optional,
+        depends_on=tuple(story.depends_on),
+    )
 
 
 def _state(story: specs.Story, state: change_state.StoryStanding | None) -> str:

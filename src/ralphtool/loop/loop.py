@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ralphtool.judging.verdict import Verdict
     from ralphtool.loop.change import Change
     from ralphtool.loop.roster import Turn
-    from ralphtool.record.change_state import Outcome
+    from ralphtool.record.change_state import Outcome, Question
     from ralphtool.record.events import RunEnded
     from ralphtool.record.log import Log
     from ralphtool.settings import Settings
@@ -426,13 +426,15 @@ class Loop:
             checkpoint = events.Checkpoint(story=made.story, commit=made.commit, subject=title, iteration=iteration)
             self.log.note(checkpoint)
         if made.question:
-            path, prd_id = questions.path_of(self.change.root, made.question.name), made.entry.prd_id
-            missing = made.question.missing or made.entry.summary
-            asked = {"story": made.story, "prd_id": prd_id, "path": path, "missing": missing}
-            self.log.note(events.Question(**asked, iteration=iteration))
-            about = {"title": made.question.title, "why": made.question.why, "run": self.change.run}
-            if trouble := self.parts.notify(event="question", change=self.change.name, **asked, **about):
-                self.log.note(events.Notice(text=trouble))
+            self._ask(made, made.question, iteration)
+
+    def _ask(self, made: Outcome, question: Question, iteration: int) -> None:
+        path, missing = questions.path_of(self.change.root, question.name), question.missing or made.entry.summary or ""
+        asked = {"story": made.story, "prd_id": made.entry.prd_id, "path": path, "missing": missing}
+        self.log.note(events.Question(**asked, iteration=iteration))
+        about = {"title": question.title, "why": question.why, "run": self.change.run}
+        if trouble := self.parts.notify(event="question", change=self.change.name, **asked, **about):
+            self.log.note(events.Notice(text=trouble))
 
     # --- the end --------------------------------------------------------------------------------
 

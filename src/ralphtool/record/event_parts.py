@@ -54,10 +54,6 @@ class RunLimits(Struct, frozen=True, kw_only=True):
     """tokens of a story"""
     story_cost: Number | None = None
     """dollars of a story"""
-    patience: Number | None = None
-    """time for which an agent may retry by itself"""
-    wait_for_answers: Number | None = None
-    """time for which a run with nothing else to do waits for your answers; 0 is not at all"""
 
 
 class GateCommands(Struct, frozen=True, kw_only=True):
