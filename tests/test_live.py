@@ -27,6 +27,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from ralphtool import agents
+from ralphtool.record import events
 from ralphtool.record.lines import LineReader, fields_of
 from ralphtool.record.log import Log
 from ralphtool.views.terminal import live, summary
@@ -458,7 +459,7 @@ def test_a_single_story_needs_no_table() -> None:
 
 WATCH = """
 import sys, threading, time
-from ralphtool.record import lines, log
+from ralphtool.record import lines
 from ralphtool.views.terminal import live, summary
 how, path, *more = sys.argv[1:]
 if how != "nothing":
@@ -584,8 +585,8 @@ def test_a_run_that_has_not_begun_is_waited_for(tmp_path: Path, capsys: pytest.C
     thread.start()
     try:
         writer = Log(str(path))
-        writer.add("notice", text="here it comes")
-        writer.add("run_ended", result="done", stories=[])
+        writer.add(events.Notice(text="here it comes"))
+        writer.add(events.RunEnded(result="done"))
         writer.close()
         thread.join(20)
         assert not thread.is_alive()
@@ -646,8 +647,9 @@ def test_the_summary_fits_a_narrow_terminal(log: Path) -> None:
 # --- a real terminal --------------------------------------------------------------------------------
 
 SHOW = """
-import os, sys, threading, time
-from ralphtool.record import lines, log
+import json, os, sys, threading, time
+from ralphtool.record import events
+from ralphtool.record.log import Log
 from ralphtool.views.terminal import live, summary
 import test_live as given
 
@@ -658,12 +660,12 @@ def wait_for(name):
         time.sleep(0.05)
 
 path = sys.argv[1]
-log = log.Log(path)
+log = Log(path)
 stop = threading.Event()
 thread = threading.Thread(target=live.live, args=(path, stop))
 thread.start()
 def add(event):
-    log.note(event["type"], **{key: value for key, value in event.items() if key not in ("at", "type")})
+    log.note(events.decode(json.dumps(event).encode()))
 add(given.THREE)
 add(given.iteration("2", 2))
 for number in range(5000):

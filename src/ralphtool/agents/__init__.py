@@ -7,9 +7,9 @@ keeps no state between iterations; a reader lives for one of them. The loop know
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from ralphtool.errors import InvalidValue, shorten
 
@@ -30,6 +30,8 @@ ENTRY_POINTS = "ralphtool.agents"
 
 Trouble = Literal["rate-limit", "overload", "network", "login", "context", "other"]
 TRANSIENT: tuple[Trouble, ...] = ("rate-limit", "overload", "network", "login")
+_MOST = 10**15  # a number beyond it was not counted by anybody, if it is read from a record
+_Count = Annotated[int, Meta(ge=0, le=_MOST)]
 
 
 # --- what an agent emits ----------------------------------------------------------------------------
@@ -69,10 +71,10 @@ class Usage(Event, frozen=True):
     """What has been used up since the last report. `cost` is in dollars, None where the agent does not tell it; once
     told, it covers what was reported without one before."""
 
-    input_tokens: int = 0  # all that was read, what came from a cache included
-    output_tokens: int = 0
-    cost: float | None = None
-    cached_tokens: int = 0  # of the input
+    input_tokens: _Count = 0  # all that was read, what came from a cache included
+    output_tokens: _Count = 0
+    cost: Annotated[float, Meta(ge=0, le=_MOST)] | None = None
+    cached_tokens: _Count = 0  # of the input
     model: str = ""
 
 

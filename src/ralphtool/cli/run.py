@@ -15,7 +15,9 @@ from msgspec import structs, to_builtins
 
 from ralphtool import agents, specs, workspace
 from ralphtool import settings as settings_module
-from ralphtool.core import files, gate_commands, lifecycle, locks, project, quickjson, secrets
+from ralphtool.cli import arguments
+from ralphtool.core import files, gate_commands, layout, lifecycle, locks, project, quickjson, secrets
+from ralphtool.core.text import printable
 from ralphtool.errors import InvalidValue, RalphError, SpecError, UsageError, shorten
 from ralphtool.executors import process
 from ralphtool.executors.environment import session_of_check
@@ -25,12 +27,12 @@ from ralphtool.loop import budget
 from ralphtool.loop.change import Change
 from ralphtool.loop.loop import Loop, Parts
 from ralphtool.loop.notify import Notifier
-from ralphtool.record import change_state, overview
+from ralphtool.record import change_state, events, overview
+from ralphtool.record.event_parts import GateCommands, RunLimits, StoryBefore
 from ralphtool.record.log import NAME, Log
 from ralphtool.specs import scaffold
 from ralphtool.views.terminal import raw
-from ralphtool.views.terminal.text import printable
-from ralphtool.workspace.branch import BRANCHES, FINISHED
+from ralphtool.workspace import in_place
 from ralphtool.workspace.git import Repository
 from ralphtool.workspace.protected_state import Ours
 
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ralphtool.agents import Runner
-    from ralphtool.loop.run_result import Result
+    from ralphtool.record.events import RunEnded
     from ralphtool.settings import Settings
     from ralphtool.specs import Spec
     from ralphtool.workspace import Workspace
@@ -63,7 +65,7 @@ def _settings_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command()
-@click.argument("change", **overview.OPTIONAL)
+@click.argument("change", **arguments.OPTIONAL)
 @click.option("--spec", metavar="FORMAT", help="The format, or the Markdown file, that holds the change.")
 @click.option(
     "--agent-command", metavar="COMMAND", help="The agent, as it would be typed: the prompt comes on its stdin."
@@ -110,8 +112,8 @@ def run(
 def _is_finished(root: str, spec: Spec) -> bool:
     """Whether all of it was done, and taken over, in an earlier run."""
     repository = Repository.find(root)
-    is_known = repository is not None and repository.resolve(FINISHED + spec.change) is not None
-    has_branch = repository is not None and repository.resolve(BRANCHES + spec.change) is not None
+    is_known = repository is not None and repository.resolve(layout.FINISHED + spec.change) is not None
+    has_branch = repository is not None and repository.resolve(layout.BRANCHES + spec.change) is not None
     return is_known and not has_branch and all(story.done for story in spec.stories())
 
 
@@ -141,7 +143,7 @@ def _show_plan(root: str, spec: Spec, settings: Settings, agent_command: str | N
 def _recover_ours(root: str) -> None:
     """After runs that were killed: what their agents did to our files is put back before anybody reads them."""
     repository = Repository.find(root)
-    if repository and (note := workspace.waiting(repository, root)) and locks.read_lock(root, note.change) is None:
+    if repository and (note := in_place.waiting(repository, root)) and locks.read_lock(root, note.change) is None:
         _recover_from(root, note.change, note.run)
     for change in locks.held(root):
         lock = locks.read_lock(root, change)
@@ -204,7 +206,7 @@ class _Run:
         self.interrupts = 0
         self.is_closing = False  # what is under way then must not be cut off
 
-    def go(self, *, as_json: bool) -> Result:
+    def go(self, *, as_json: bool) -> RunEnded:
         history = History(self.root)
         history.check()
         change_state.load(self.root, self.spec.change)
@@ -215,26 +217,26 @@ class _Run:
         with _Signals(self), _Viewer(log.path, as_json=as_json):
             try:
                 result = self._work(history, log, notifier)
-                self._end(log, notifier, **structs.asdict(result))
+                self._end(log, notifier, result)
             except (RalphError, OSError) as error:
-                self._end(log, notifier, result="unfinished", reason=str(error), stories=[], spent={}, next=[])
+                self._end(log, notifier, events.RunEnded(result="unfinished", reason=str(error)))
                 raise
             finally:
                 notifier.close()
         if not as_json:
             from ralphtool.views.terminal import summary
 
-            summary.show({"type": "run_ended", **structs.asdict(result)}, self.spec.change)
+            summary.show(to_builtins(result), self.spec.change)
         return result
 
-    def _end(self, log: Log, notifier: Notifier, **fields: Any) -> None:
-        told = {name: fields[name] for name in ("result", "reason", "stories", "spent")}
+    def _end(self, log: Log, notifier: Notifier, end: RunEnded) -> None:
+        told = {name: to_builtins(getattr(end, name)) for name in ("result", "reason", "stories", "spent")}
         before = self.interrupts
         not_told = notifier.tell(event="run_ended", run=self.id, change=self.spec.change, **told)
         failed = notifier.finish(lambda: self.interrupts > before)
         for trouble in filter(None, (not_told, failed)):
-            log.note("notice", text=trouble)
-        log.add("run_ended", **fields)
+            log.note(events.Notice(text=trouble))
+        log.add(end)
 
     def _make_folder(self) -> None:
         for folder in (os.path.join(self.root, ".ralph", "runs"), os.path.join(self.root, ".ralph", "standing")):
@@ -244,7 +246,7 @@ class _Run:
                 files.create(ignore, b"*\n", 0o644)
         files.own_dir(self.folder)
 
-    def _work(self, history: History, log: Log, notifier: Notifier) -> Result:
+    def _work(self, history: History, log: Log, notifier: Notifier) -> RunEnded:
         place = workspace.make(self.root, self.spec.change, self.settings.run.workspace)
         commands = gate_commands.commands(self.root)
         gates = [*commands.checks, *commands.tests]
@@ -268,7 +270,7 @@ class _Run:
         place: Workspace,
         gates: Sequence[str],
         told: Sequence[str],
-    ) -> Result:
+    ) -> RunEnded:
         spec = specs.open(place.root, self.spec.change, self.spec.ref)
         prd_ids = _prd_ids(spec)
         ours = Ours(self.root, self.spec.change, self.id)
@@ -327,33 +329,22 @@ class _Run:
         run = self.settings.run
         stands = change_state.load(self.root, spec.change)
         log.add(
-            "run_started",
-            run=self.id,
-            change=spec.change,
-            agent=self.runners[0].name,
-            adapter=spec.adapter,
-            workspace=run.workspace,
-            branch=place.branch,
-            pid=os.getpid(),
-            stories=[
-                {
-                    "id": story.id,
-                    "title": story.title,
-                    "tasks_total": len(story.tasks),
-                    "tasks_done": story.tasks_done,
-                    "done": story.done,
-                    "state": _state(story, stands.stories.get(story.id)),
-                    "optional": story.optional,
-                    "depends_on": list(story.depends_on),
-                }
-                for story in spec.stories()
-            ],
-            limits={name: getattr(run, name) for name in _LIMITS},
-            gates={"commands": list(gates)},
+            events.RunStarted(
+                run=self.id,
+                change=spec.change,
+                agent=self.runners[0].name,
+                adapter=spec.adapter,
+                workspace=run.workspace,
+                branch=place.branch,
+                pid=os.getpid(),
+                stories=tuple(_story_before(story, stands.stories.get(story.id)) for story in spec.stories()),
+                limits=RunLimits(**{name: getattr(run, name) for name in _LIMITS}),
+                gates=GateCommands(commands=tuple(gates)),
+            )
         )
         no_gate = ["there is no gate: that a story is done rests on its ticks and its diff alone; set [verify]"]
         for text in [*told, *([] if gates else no_gate), *self._about_agents()]:
-            log.note("notice", text=text)
+            log.note(events.Notice(text=text))
 
     def _about_agents(self) -> list[str]:
         """What each of the agents may do, and limits that can't hold for it."""
@@ -363,6 +354,19 @@ class _Run:
         if run.max_cost or run.story_cost:
             told += [f"the limit of cost can't hold for {name}: {why}" for name, why in unknown if why]
         return told
+
+
+def _story_before(story: specs.Story, state: change_state.StoryStanding | None) -> StoryBefore:
+    return StoryBefore(
+        id=story.id,
+        title=story.title,
+        tasks_total=len(story.tasks),
+        tasks_done=story.tasks_done,
+        done=story.done,
+        state=_state(story, state),
+        optional=story.optional,
+        depends_on=tuple(story.depends_on),
+    )
 
 
 def _state(story: specs.Story, state: change_state.StoryStanding | None) -> str:

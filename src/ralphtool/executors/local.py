@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from msgspec import Struct, structs
 
@@ -16,12 +16,13 @@ from ralphtool.agents import End, Event, Job, Mcp
 from ralphtool.agents.program import written
 from ralphtool.core import files, secrets, session
 from ralphtool.errors import RalphError
-from ralphtool.executors import Assignment, Report
+from ralphtool.executors import Assignment, Report, gate_run
 from ralphtool.executors.environment import path_with_us, redact, session_of_check
 from ralphtool.executors.meter import Limits, Meter, Prices
 from ralphtool.executors.transcript import Complaint
 from ralphtool.executors.watchdog import Watch
 from ralphtool.judging import gates, guard, verdict
+from ralphtool.record import events
 from ralphtool.settings import Agent
 from ralphtool.workspace.protected_state import make_plain
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from ralphtool.agents import Reader, Runner
     from ralphtool.executors.process import Ended, Keeper
-    from ralphtool.record.change_state import Baseline
+    from ralphtool.judging.gates import Baseline, GateResult
     from ralphtool.record.log import Log
     from ralphtool.settings import Settings
     from ralphtool.specs import Spec, Story
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 _Event = TypeVar("_Event", bound=Event)
 _RULES = re.compile(r"(?:^|/)(?:\.(?:claude|codex|gemini|opencode)/|\.mcp\.json$|opencode\.jsonc?$|\.aider[^/]*$)")
+_MOST_TESTS = 100  # names of failed tests in an event
 _LONGEST_SHOWN = 2000  # characters of an agent's words in an event; the transcript has them all
 _KEPT_BACK = ("RALPH_SESSION", "RALPH_STORY", "RALPH_TOKEN", "RALPH_ATTEMPT", "RALPH_TASK", "RALPH_WORKSPACE")
 
@@ -86,13 +88,13 @@ class Here:
     def execute(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
         self._ensure_folders(assignment)
         if trouble := self.place.workspace.begin(assignment.kept):
-            self.place.log.note("notice", text=trouble)
+            self.place.log.note(events.Notice(text=trouble))
         if assignment.fix or self.place.workspace.needs_setup:
             self._set_up(assignment, stop)
         baseline, before_seconds = self._baseline(assignment, stop)
         before = self._read_spec(assignment.story)
         if assignment.cut_off and (trouble := self.place.workspace.begin(assignment.kept, assignment.cut_off)):
-            self.place.log.note("notice", text=trouble)
+            self.place.log.note(events.Notice(text=trouble))
         if stop():
             return Report(ending="stopped", end=End(False), baseline=baseline)
         self.place.ours.remember(session.load(self.place.session_id))
@@ -145,10 +147,8 @@ class Here:
         """Runs the set-up commands. If one fails, no agent can do anything about it."""
         for number, command in enumerate(self.place.settings.run.setup, 1):
             log = os.path.join(assignment.directory, f"setup-{number}.log")
-            one = gates.run(command, self._gate_place(stop), log, self.place.settings.verify.timeout)
-            self.place.log.note(
-                "setup", command=command, ok=one.ok, exit_code=one.exit_code, seconds=one.seconds, log=log
-            )
+            one = gate_run.run(command, self._gate_place(stop), log, self.place.settings.verify.timeout)
+            self.place.log.note(_setup_event(one, assignment))
             if one.why == "stopped" or stop():
                 return  # it is not set up, then
             if not one.ok:
@@ -157,9 +157,9 @@ class Here:
         self.place.workspace.was_set_up()
         self._disturbed()
 
-    def _gate_place(self, stop: Callable[[], bool]) -> gates.Place:
+    def _gate_place(self, stop: Callable[[], bool]) -> gate_run.Place:
         env = {name: value for name, value in os.environ.items() if name not in _KEPT_BACK}
-        return gates.Place(self.place.keeper, self.place.workspace.root, env, self._secrets, stop)
+        return gate_run.Place(self.place.keeper, self.place.workspace.root, env, self._secrets, stop)
 
     def _baseline(self, assignment: Assignment, stop: Callable[[], bool]) -> tuple[Baseline | None, float]:
         """What is red before the agent begins, unless that is known already."""
@@ -181,17 +181,18 @@ class Here:
 
     def _run_gates(
         self, when: str, assignment: Assignment, before: Baseline | None, stop: Callable[[], bool]
-    ) -> list[gates.Result]:
-        results: list[gates.Result] = []
+    ) -> list[GateResult]:
+        results: list[GateResult] = []
         for number, command in enumerate(assignment.gates, 1):
             if stop():
                 break
-            self.place.log.note("gate_started", when=when, command=command)
+            begun = events.GateStarted(when=when, command=command, iteration=assignment.number, story=assignment.story)
+            self.place.log.note(begun)
             log = os.path.join(assignment.directory, f"gate-{number}-{when}.log")
-            one = gates.run(command, self._gate_place(stop), log, self.place.settings.verify.timeout)
+            one = gate_run.run(command, self._gate_place(stop), log, self.place.settings.verify.timeout)
             red = gates.newly_red([one], before) if before else []
             new = [test for fresh in red for test in fresh.tests or [command]]
-            self.place.log.note("gate", when=when, new=new, **_shown(one))
+            self.place.log.note(_gate_event(one, when, new, assignment))
             results.append(one)
         return results
 
@@ -251,7 +252,7 @@ class Here:
             stop=watch.has_to_end,
             complaints=True,
         )
-        report = watch.explained(self._followed(running, reader, meter))
+        report = watch.explained(self._followed(assignment, running, reader, meter))
         if meter.rate is not None:
             self._rates[runner.name] = meter.rate
         redact(job.folder, self._secrets)
@@ -291,7 +292,9 @@ class Here:
         }
         return own | ({"RALPH_TASK": assignment.task} if assignment.task else {})
 
-    def _followed(self, running: Generator[bytes, None, Ended], reader: Reader, meter: Meter) -> Report:
+    def _followed(
+        self, assignment: Assignment, running: Generator[bytes, None, Ended], reader: Reader, meter: Meter
+    ) -> Report:
         """Reads the agent's events until it ends, or has used up what it may."""
         ended: Ended | None = None
         began = time.monotonic()
@@ -302,12 +305,12 @@ class Here:
                 ended = end.value
                 break
             read = reader.feed_errors if isinstance(chunk, Complaint) else reader.feed
-            self._take(read(chunk), meter)
+            self._take(assignment, read(chunk), meter)
         running.close()
         failure = meter.failure if meter.is_retrying else None
-        self._take(reader.rest(), meter)
+        self._take(assignment, reader.rest(), meter)
         end_event = self._masked(reader.end(ended.exit_code if ended else -15))
-        self._note(end_event)
+        self._note(assignment, end_event)
         return Report(
             ending=ended.why if ended else "budget",
             end=end_event,
@@ -320,10 +323,10 @@ class Here:
             agent_seconds=time.monotonic() - began,
         )
 
-    def _take(self, events: Iterable[Event], meter: Meter) -> None:
-        for event in events:
+    def _take(self, assignment: Assignment, emitted: Iterable[Event], meter: Meter) -> None:
+        for event in emitted:
             event = self._masked(event)
-            self._note(event)
+            self._note(assignment, event)
             meter.count(event)
 
     def _masked(self, event: _Event) -> _Event:
@@ -333,9 +336,10 @@ class Here:
         texts = {name: value for name, value in structs.asdict(event).items() if isinstance(value, str)}
         return structs.replace(event, **secrets.masked(texts, self._secrets))
 
-    def _note(self, event: Event) -> None:
-        shown = {name: _short(value) for name, value in structs.asdict(event).items() if value is not None}
-        self.place.log.note("agent", event={"kind": type(event).__name__.lower(), **shown})
+    def _note(self, assignment: Assignment, event: Event) -> None:
+        shortened = {name: _short(value) for name, value in structs.asdict(event).items()}
+        said = cast("events.Said", structs.replace(event, **shortened))  # a runner emits no other kinds
+        self.place.log.note(events.Agent(event=said, iteration=assignment.number, story=assignment.story))
 
     # --- after the agent ------------------------------------------------------------------------
 
@@ -419,7 +423,7 @@ class Here:
         )
 
 
-def _cut_off(results: Sequence[gates.Result], assignment: Assignment) -> bool:
+def _cut_off(results: Sequence[GateResult], assignment: Assignment) -> bool:
     """Whether somebody stopped the gates before all of them had their say."""
     return len(results) < len(assignment.gates) or any(one.why == "stopped" for one in results)
 
@@ -441,16 +445,32 @@ def _short(value: Any) -> Any:
     return value[:_LONGEST_SHOWN] if isinstance(value, str) else value
 
 
-def _shown(result: gates.Result) -> dict[str, Any]:
-    return {
-        "command": result.command,
-        "ok": result.ok,
-        "exit_code": result.exit_code,
-        "seconds": round(result.seconds, 3),
-        "failed": list(result.failed or ())[:100],
-        "tally": result.tally,
-        "log": result.log,
-    }
+def _setup_event(result: GateResult, assignment: Assignment) -> events.Setup:
+    return events.Setup(
+        command=result.command,
+        ok=result.ok,
+        exit_code=result.exit_code,
+        seconds=result.seconds,
+        log=result.log,
+        iteration=assignment.number,
+        story=assignment.story,
+    )
+
+
+def _gate_event(result: GateResult, when: str, new: Sequence[str], assignment: Assignment) -> events.Gate:
+    return events.Gate(
+        when=when,
+        new=tuple(new),
+        command=result.command,
+        ok=result.ok,
+        exit_code=result.exit_code,
+        seconds=round(result.seconds, 3),
+        failed=(result.failed or ())[:_MOST_TESTS],
+        tally=result.tally,
+        log=result.log,
+        iteration=assignment.number,
+        story=assignment.story,
+    )
 
 
 def _files_below(path: str) -> dict[str, bytes]:

@@ -1,28 +1,24 @@
 """What a run does, as it does it: one JSON object a line, in `.ralph/runs/<run>/events.jsonl`.
 
 The loop writes it; whoever wants to watch a run reads it, from any process, at any time. There are no callbacks.
-Every event has `at` (when) and `type`; docs/events.md has the types and their fields.
+Every event has `at` (when) and `type`; record/events.py has the types and their fields.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from ralphtool.core import files, secrets, session
-from ralphtool.record import lines
+from ralphtool.core import files, layout, secrets, session
+from ralphtool.record import events
 
-NAME = lines.NAME
-BREATH = 3.0  # seconds: a run that is at work shows it more often
+if TYPE_CHECKING:
+    from ralphtool.record.events import Event
+
+NAME = layout.EVENTS
 _BLOCK = 1 << 20
-
-
-def last_sign(folder: str) -> float | None:
-    """When the run with these records last showed that it was at work; None if they are gone."""
-    signs = [os.path.join(folder, name) for name in ("processes", NAME)]
-    return max((os.stat(path).st_mtime for path in signs if os.path.exists(path)), default=None)
 
 
 class Log:
@@ -54,14 +50,14 @@ class Log:
         os.close(lost)
         return True
 
-    def add(self, type: str, **fields: Any) -> None:
+    def add(self, event: Event) -> None:
         """Adds an event that somebody may build on: it is on the disk when this returns."""
-        self.note(type, **fields)
+        self.note(event)
         os.fdatasync(self._fd) if hasattr(os, "fdatasync") else os.fsync(self._fd)
 
-    def note(self, type: str, **fields: Any) -> None:
+    def note(self, event: Event) -> None:
         """Adds an event that is only to be looked at: the next one that matters takes it to the disk."""
-        event = {"at": session.now(), "type": type, **fields}
+        fields = events.as_dict(event, session.now())
         if self._secrets:
-            event = secrets.masked(msgspec.to_builtins(event), self._secrets)
-        files.write_fd(self._fd, msgspec.json.encode(event) + b"\n")
+            fields = secrets.masked(msgspec.to_builtins(fields), self._secrets)
+        files.write_fd(self._fd, msgspec.json.encode(fields) + b"\n")

@@ -10,9 +10,9 @@ import os
 import stat
 import time
 
-from ralphtool.core import files, locks, project
+from ralphtool.core import files, layout, locks, project
 from ralphtool.errors import CorruptState, InvalidName, InvalidValue, UnsafePath
-from ralphtool.record.lines import NAME, fields_of, first_line, last_lines, quick_type, tells_usage
+from ralphtool.record.lines import fields_of, first_line, last_lines, quick_type, tells_usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ class Run:
     def __init__(self, root: str, id: str) -> None:
         self.root = root
         self.id = id
-        self.folder = os.path.join(root, ".ralph", "runs", id)
-        self.path = os.path.join(self.folder, NAME)
+        self.folder = layout.run(root, id)
+        self.path = layout.events(root, id)
         self.start: Event = {}  # the `run_started` event
         self.end: Event | None = None  # the `run_ended` event
         self.change = _name(change_of(id))  # empty if nobody knows it
@@ -92,7 +92,7 @@ class Run:
 def ids(root: str) -> list[str]:
     """The runs that have a record, the newest first, by the moment in their names. No record is read."""
     try:
-        names = os.listdir(os.path.join(root, ".ralph", "runs"))
+        names = os.listdir(layout.runs(root))
     except (FileNotFoundError, NotADirectoryError):
         return []
     dated = [(_moment_of(name), changed, name) for name in names if (changed := _changed(root, name)) is not None]
@@ -102,7 +102,7 @@ def ids(root: str) -> list[str]:
 def _changed(root: str, id: str) -> int | None:
     """When its record was last written to, which tells runs of one second apart; None if there is no record."""
     try:
-        info = os.lstat(os.path.join(root, ".ralph", "runs", id, NAME))
+        info = os.lstat(layout.events(root, id))
     except OSError:
         return None
     return info.st_mtime_ns if stat.S_ISREG(info.st_mode) else None

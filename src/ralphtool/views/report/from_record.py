@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
+from ralphtool.core.text import printable
 from ralphtool.errors import RalphError
 from ralphtool.record import questions
 from ralphtool.record.lines import LineReader, fields_of, quick_type, tells_usage
@@ -31,7 +32,6 @@ from ralphtool.views.report.facts import (
     Wait,
 )
 from ralphtool.views.terminal import summary
-from ralphtool.views.terminal.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
