@@ -226,7 +226,7 @@ class _Run:
         if not as_json:
             from ralphtool.views.terminal import summary
 
-            summary.show(to_builtins(result), self.spec.change)
+            summary.show(result, self.spec.change)
         return result
 
     def _end(self, log: Log, notifier: Notifier, end: RunEnded) -> None:

@@ -281,6 +281,7 @@ def _look(run: Run, speed: float | None, *, as_json: bool) -> None:
 
 def _tell_end(before: Run, *, as_json: bool) -> None:
     """How it ended, if it did: it may have gone on after we first looked."""
+    from ralphtool.record import events
     from ralphtool.views.terminal import summary
 
     if sys.stdout is None:
@@ -295,5 +296,6 @@ def _tell_end(before: Run, *, as_json: bool) -> None:
             f"{run.id} died{when}: its process is gone, and it never told its end; "
             f"`{f'ralphtool run {run.change}'.rstrip()}` goes on where it was"
         )
-    if run.end is not None and not as_json:
-        summary.show(run.end, run.change)
+    end = events.from_fields(run.end) if run.end else None
+    if isinstance(end, events.RunEnded) and not as_json:
+        summary.show(end, run.change)
