@@ -46,10 +46,6 @@ if TYPE_CHECKING:
 
 _INTERRUPTED = 130
 _LONGEST_ID = 180  # it becomes a part of file names and refs
-_LIMITS = (
-    *("attempts", "max_iterations", "max_time", "timeout", "silence"),
-    *("max_tokens", "max_cost", "story_tokens", "story_cost"),
-)
 _FLAGS = [one for one in settings_module.describe() if one.flag]
 
 
@@ -349,7 +345,7 @@ class _Run:
                 }
                 for story in spec.stories()
             ],
-            limits={name: getattr(run, name) for name in _LIMITS},
+            limits={name: getattr(run, name) for name in settings_module.list_limits()},
             gates={"commands": list(gates)},
         )
         no_gate = ["there is no gate: that a story is done rests on its ticks and its diff alone; set [verify]"]
