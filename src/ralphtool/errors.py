@@ -13,6 +13,7 @@
     ├── TaskOutOfScope    TASK_OUT_OF_SCOPE  the task belongs to another story
     ├── InvalidName       INVALID_NAME       not a session id or a change name
     ├── InvalidValue      INVALID_VALUE      an argument or a setting that can't be used
+    │   └── WrongSetting                     a setting or a flag that can't be used (exit 2)
     ├── SpecError         SPEC_ERROR         the spec can't be read, or says contradicting things
     ├── CorruptState      CORRUPT_STATE      one of our own files is damaged
     ├── UnsafePath        UNSAFE_PATH        a link or a stranger's file stands where ours belongs
@@ -81,6 +82,10 @@ class InvalidName(RalphError):
 
 class InvalidValue(RalphError):
     code = "INVALID_VALUE"
+
+
+class WrongSetting(InvalidValue):
+    exit_code = 2
 
 
 class SpecError(RalphError):

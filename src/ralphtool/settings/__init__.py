@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from ralphtool.core import config, files
-from ralphtool.errors import InvalidValue, shorten
+from ralphtool.errors import WrongSetting, shorten
 from ralphtool.settings.positions import KeyPath, find_broken_line, find_lines, find_nearest, join_keys
 from ralphtool.settings.values import (
     LIMIT,
@@ -47,21 +47,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class Wrong(InvalidValue):
-    """A setting or a flag that can't be used."""
-
-    exit_code = 2
-
-
 def duration(text: str | int | float) -> float:
     """Seconds, from `90s`, `30m`, `2h`, `1h30m`, or a number of seconds. 0 means no limit."""
     try:
         return typing.cast("float", read_value(Seconds, text))
     except BadValue:
         shown = shorten(text) if isinstance(text, str) else "that"
-        raise Wrong(f"{shown} is no duration: write 90s, 30m, 2h, 1h30m or a number of seconds") from None
+        raise WrongSetting(f"{shown} is no duration: write 90s, 30m, 2h, 1h30m or a number of seconds") from None
     except TooBig as error:
-        raise Wrong(f"that duration {error}") from None
+        raise WrongSetting(f"that duration {error}") from None
 
 
 # --- the settings -----------------------------------------------------------------------------------
@@ -247,12 +241,12 @@ def _content(path: str) -> str:
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except OSError as error:
-        raise Wrong(f"{path} can't be read ({error.strerror}): fix that") from None
+        raise WrongSetting(f"{path} can't be read ({error.strerror}): fix that") from None
     try:
         return data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise Wrong(f"{path}, line {line}: byte {error.start} is not UTF-8: save the file as UTF-8") from None
+        raise WrongSetting(f"{path}, line {line}: byte {error.start} is not UTF-8: save the file as UTF-8") from None
 
 
 def parse(text: str, path: str) -> Settings:
@@ -262,7 +256,7 @@ def parse(text: str, path: str) -> Settings:
     if problems:
         lines = find_lines(text)
         line, message = min((lines[problem.path], problem.message) for problem in problems)
-        raise Wrong(f"{path}, line {line}: {message}")
+        raise WrongSetting(f"{path}, line {line}: {message}")
     return settings
 
 
@@ -274,15 +268,17 @@ def _parse_toml(text: str, path: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise _not_toml(text, path, str(error)) from None
     except (ValueError, RecursionError):  # of thousands of digits, or of brackets; neither has a position
-        raise Wrong(f"{path}, line {find_broken_line(text)}: this is more than can be read: shorten it") from None
+        raise WrongSetting(
+            f"{path}, line {find_broken_line(text)}: this is more than can be read: shorten it"
+        ) from None
 
 
-def _not_toml(text: str, path: str, message: str) -> Wrong:
+def _not_toml(text: str, path: str, message: str) -> WrongSetting:
     found = re.search(r" \(at (?:line ([0-9]+), column [0-9]+|end of document)\)\Z", message)
     said = message[: found.start()] if found else message
     # At the end of the document, the parser does not say where the open statement begins.
     line = int(found[1]) if found and found[1] else find_broken_line(text)
-    return Wrong(f"{path}, line {line}: this is no TOML: {said[:200]}: fix that line")
+    return WrongSetting(f"{path}, line {line}: this is no TOML: {said[:200]}: fix that line")
 
 
 class _Problem(NamedTuple):
@@ -330,13 +326,13 @@ def _flag(name: str, value: object) -> object:
     if hint is None:
         near = find_nearest(name, list_types(Run))
         advice = f"did you mean --{near.replace('_', '-')}?" if near else "see ralphtool run --help"
-        raise Wrong(f"there is no flag {flag}: {advice}")
+        raise WrongSetting(f"there is no flag {flag}: {advice}")
     try:
         return read_flag(hint, value)
     except BadValue as error:
-        raise Wrong(f"{flag}: {_correct('', f'{flag} ', hint, error)}") from None
+        raise WrongSetting(f"{flag}: {_correct('', f'{flag} ', hint, error)}") from None
     except TooBig as error:
-        raise Wrong(f"{flag}: {error}") from None
+        raise WrongSetting(f"{flag}: {error}") from None
 
 
 # --- messages ---------------------------------------------------------------------------------------
