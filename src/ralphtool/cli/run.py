@@ -14,13 +14,14 @@ from msgspec import structs, to_builtins
 
 from ralphtool import agents, specs
 from ralphtool import settings as settings_module
+from ralphtool.cli import arguments
 from ralphtool.core import gate_commands, project, quickjson
+from ralphtool.core.text import printable
 from ralphtool.errors import RalphError, UsageError
 from ralphtool.loop.run import StopRequest, is_finished, know_secrets, named_runners, ready, recover, start
 from ralphtool.record import overview
 from ralphtool.specs import scaffold
 from ralphtool.views.terminal import raw
-from ralphtool.views.terminal.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,7 +45,7 @@ def _settings_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command()
-@click.argument("change", **overview.OPTIONAL)
+@click.argument("change", **arguments.OPTIONAL)
 @click.option("--spec", metavar="FORMAT", help="The format, or the Markdown file, that holds the change.")
 @click.option(
     "--agent-command", metavar="COMMAND", help="The agent, as it would be typed: the prompt comes on its stdin."

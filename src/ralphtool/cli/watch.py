@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ralphtool.core import project, quickjson
+from ralphtool.core.text import printable, writes_unicode
 from ralphtool.errors import InvalidValue, RalphError, from_os_error
 from ralphtool.record import runs as records
-from ralphtool.views.terminal.text import printable, writes_unicode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

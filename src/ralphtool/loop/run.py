@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 
 from ralphtool import agents, specs, workspace
 from ralphtool import settings as settings_module
-from ralphtool.core import files, gate_commands, lifecycle, locks, secrets
+from ralphtool.core import files, gate_commands, layout, lifecycle, locks, secrets
 from ralphtool.errors import InvalidValue, RalphError, SpecError, shorten
 from ralphtool.executors import process
 from ralphtool.executors.environment import session_of_check
@@ -26,9 +26,9 @@ from ralphtool.loop.loop import Loop, Parts
 from ralphtool.loop.notify import Notifier
 from ralphtool.loop.run_result import Result
 from ralphtool.record import change_state
-from ralphtool.record.log import NAME, Log
+from ralphtool.record.log import Log
 from ralphtool.specs import scaffold
-from ralphtool.workspace.branch import BRANCHES, FINISHED
+from ralphtool.workspace import in_place
 from ralphtool.workspace.git import Repository
 from ralphtool.workspace.protected_state import Ours
 
@@ -111,7 +111,7 @@ def recover(root: str) -> list[str]:
 def _killed(root: str) -> Iterator[tuple[str, str]]:
     """The changes whose run was killed, each with the session that held it."""
     repository = Repository.find(root)
-    if repository and (note := workspace.waiting(repository, root)) and locks.read_lock(root, note.change) is None:
+    if repository and (note := in_place.waiting(repository, root)) and locks.read_lock(root, note.change) is None:
         yield note.change, note.run
     for change in locks.held(root):
         lock = locks.read_lock(root, change)
@@ -121,7 +121,7 @@ def _killed(root: str) -> Iterator[tuple[str, str]]:
 
 def _recover_from(root: str, change: str, session_id: str) -> Iterator[str]:
     ours = Ours(root, change, session_id)  # which looks for its last sign of life, before we change that
-    record = os.path.join(root, ".ralph", "runs", session_id, "processes")
+    record = layout.processes(root, session_id)
     check = session_of_check(session_id)
     for name in [*process.end_orphans(record, session_id), *process.end_orphans(record, check)]:
         yield f"A process that the last run left was ended: {name}"
@@ -132,8 +132,8 @@ def _recover_from(root: str, change: str, session_id: str) -> Iterator[str]:
 def is_finished(root: str, spec: Spec) -> bool:
     """Whether all of it was done, and taken over, in an earlier run."""
     repository = Repository.find(root)
-    is_known = repository is not None and repository.resolve(FINISHED + spec.change) is not None
-    has_branch = repository is not None and repository.resolve(BRANCHES + spec.change) is not None
+    is_known = repository is not None and repository.resolve(layout.FINISHED + spec.change) is not None
+    has_branch = repository is not None and repository.resolve(layout.BRANCHES + spec.change) is not None
     return is_known and not has_branch and all(story.done for story in spec.stories())
 
 
@@ -191,7 +191,7 @@ def _run(
     id = _run_id(spec.change)
     lifecycle.begin(root, id, spec.change, spec.ref, locks.this_process())
     folder = _make_folder(root, id)
-    with closing(Log(os.path.join(folder, NAME))) as log, viewer(log.path):
+    with closing(Log(layout.events(root, id))) as log, viewer(log.path):
         run = _Run(
             root=root,
             spec=spec,
@@ -212,13 +212,12 @@ def _run_id(change: str) -> str:
 
 
 def _make_folder(root: str, run: str) -> str:
-    runs = os.path.join(root, ".ralph", "runs")
-    for parent in (runs, os.path.join(root, ".ralph", "standing")):
+    for parent in (layout.runs(root), layout.change_states(root)):
         files.own_dir(parent)
         ignore = os.path.join(parent, ".gitignore")
         if not os.path.lexists(ignore):
             files.create(ignore, b"*\n", 0o644)
-    folder = os.path.join(runs, run)
+    folder = layout.run(root, run)
     files.own_dir(folder)
     return folder
 
@@ -280,7 +279,7 @@ class _Run(Struct, frozen=True, kw_only=True):
         ours = Ours(self.root, self.spec.change, self.id)
         self._announce(spec, place, gates, notices)
         try:
-            with process.Keeper(os.path.join(self.folder, "processes")) as keeper:
+            with process.Keeper(layout.processes(self.root, self.id)) as keeper:
                 return self._joined(place, gates, self._executor(place, keeper, ours, prd_ids)).run()
         except BaseException:
             ours.put_right()

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ralphtool import specs
-from ralphtool.core import config
+from ralphtool.core import config, layout
 from ralphtool.errors import ChangeNotFound
 
 if TYPE_CHECKING:
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from ralphtool.specs import Spec
     from ralphtool.workspace.git import Repository
 
-BRANCHES = "refs/heads/ralph/"
-FINISHED = "refs/ralph/finished/"
-
 
 def _repository(root: str) -> Repository | None:
     """Git is only asked where it can have such branches: most lists of changes need none."""
@@ -27,7 +24,7 @@ def _repository(root: str) -> Repository | None:
         git = os.path.join(folder, ".git")
         if os.path.isdir(git):
             packed = os.path.join(git, "packed-refs")
-            loose = os.path.isdir(os.path.join(git, BRANCHES))
+            loose = os.path.isdir(os.path.join(git, layout.BRANCHES))
             return _found_repository(root) if loose or os.path.exists(packed) else None
         if os.path.exists(git):
             return _found_repository(root)
@@ -58,8 +55,8 @@ class Branches:
         repository = _repository(self._root)
         if repository is None:
             return {}
-        here, refs = repository.head(), repository.refs(BRANCHES)
-        return {ref.removeprefix(BRANCHES): repository for ref in refs if ref != here}
+        here, refs = repository.head(), repository.refs(layout.BRANCHES)
+        return {ref.removeprefix(layout.BRANCHES): repository for ref in refs if ref != here}
 
     @contextmanager
     def opened(self, change: str, ref: str | None) -> Iterator[Spec | None]:
@@ -71,7 +68,7 @@ class Branches:
         import tempfile
 
         with tempfile.TemporaryDirectory(prefix="ralph-") as folder:
-            write_out(repository, self._root, change, BRANCHES + change, folder, named_file(self._root))
+            write_out(repository, self._root, change, layout.BRANCHES + change, folder, named_file(self._root))
             yield _found(self._root, folder, change, ref)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ralphtool.core import files
+from ralphtool.core import files, layout
 from ralphtool.errors import RalphError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Repository:
         self.top = top
         self.gitdir = gitdir
         self.common = common
-        self.index = index or os.path.join(gitdir, "ralph", "index")
+        self.index = index or os.path.join(layout.in_git(gitdir), "index")
         self._env = _environment()
         self.held: tuple[int, ...] = ()  # locks that a git command of ours holds on to when we are killed
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec import Struct, structs
 
-from ralphtool.core import files
+from ralphtool.core import files, layout
 from ralphtool.errors import CorruptState, RalphError
 from ralphtool.workspace.git import SUBMODULE, GitError, Paths
 
@@ -37,7 +37,6 @@ _MOST_BYTES = 64 << 20
 _MADE_AGAIN = {"node_modules", "__pycache__", "target", "build", "dist", ".venv", "venv", ".tox", ".nox", ".cache"}
 _UNDER_WAY = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply")
 _ENVIRONMENT = ("pyvenv.cfg", ".git")
-_STAGED = "refs/ralph/staged"
 
 
 class Busy(RalphError):
@@ -74,7 +73,7 @@ class Away:
     def __init__(self, repository: Repository, ours: str) -> None:
         self.repository = repository
         self.ours = Paths([ours])  # never moved
-        self._place = os.path.join(repository.gitdir, "ralph")
+        self._place = layout.in_git(repository.gitdir)
         self._note = os.path.join(self._place, "away.json")
         self._files = os.path.join(self._place, "away", "files")
         self._copies = os.path.join(self._place, "away", "copies")
@@ -233,7 +232,7 @@ class Away:
         """What is staged is nowhere else: a `git gc` of an agent's must not take it for rubbish."""
         if os.path.exists(self._index):
             tree = self.repository.tree_of_index(self._index)
-            self.repository.set_refs({_STAGED: tree} if tree else {})
+            self.repository.set_refs({layout.STAGED: tree} if tree else {})
 
     def _copy_small(self, left: Iterable[str]) -> list[str]:
         """Copies ignored files that somebody may have written, those in ignored folders too, within reason."""
@@ -281,7 +280,7 @@ class Away:
         self._restore_copies(note)
         if note.phase == "returning":
             self._restore_index(note)
-        self.repository.set_refs({_STAGED: None} if self.repository.refs(_STAGED) else {})
+        self.repository.set_refs({layout.STAGED: None} if self.repository.refs(layout.STAGED) else {})
         files.remove(self._note)
         shutil.rmtree(os.path.dirname(self._files), ignore_errors=True)
         return note

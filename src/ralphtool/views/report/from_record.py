@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, structs
 
 from ralphtool.core import files
+from ralphtool.core.text import printable
 from ralphtool.errors import RalphError
 from ralphtool.record import questions, runs
 from ralphtool.views.report import formatting
@@ -31,7 +32,6 @@ from ralphtool.views.report.facts import (
     Wait,
 )
 from ralphtool.views.terminal import summary
-from ralphtool.views.terminal.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
