@@ -24,6 +24,26 @@ Everything else that escapes is a bug of ours.
 
 import errno
 
+__all__ = [
+    "ChangeLocked",
+    "ChangeNotFound",
+    "CorruptState",
+    "InvalidName",
+    "InvalidValue",
+    "IoError",
+    "RalphError",
+    "SessionExists",
+    "SessionNotFound",
+    "SessionRequired",
+    "SpecError",
+    "StoryNotFound",
+    "StoryRequired",
+    "TaskNotFound",
+    "TaskOutOfScope",
+    "UnsafePath",
+    "UsageError",
+]
+
 
 class RalphError(Exception):
     code = "INTERNAL"

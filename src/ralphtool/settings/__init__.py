@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     Path = tuple[str, ...]  # of a setting: ("run", "timeout")
 
 
+__all__ = ["Settings", "load"]
+
+
 class Wrong(InvalidValue):
     """A setting or a flag that can't be used."""
 
