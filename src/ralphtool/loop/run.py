@@ -46,10 +46,6 @@ if TYPE_CHECKING:
 __all__ = ["RunResult", "StopRequest", "recover", "start"]
 
 _LONGEST_ID = 180  # it becomes a part of file names and refs
-_LIMITS = (
-    *("attempts", "max_iterations", "max_time", "timeout", "silence"),
-    *("max_tokens", "max_cost", "story_tokens", "story_cost"),
-)
 _NO_GATE = "there is no gate: that a story is done rests on its ticks and its diff alone; set [verify]"
 
 
@@ -331,7 +327,7 @@ class _Run(Struct, frozen=True, kw_only=True):
             branch=place.branch,
             pid=os.getpid(),
             stories=_standings(self.root, spec),
-            limits={name: getattr(run, name) for name in _LIMITS},
+            limits={name: getattr(run, name) for name in settings_module.list_limits()},
             gates={"commands": list(gates)},
         )
         for text in [*notices, *([] if gates else [_NO_GATE]), *_about_agents(self.runners, self.settings)]:
