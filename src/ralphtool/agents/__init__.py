@@ -16,6 +16,26 @@ from ralphtool.errors import InvalidValue, shorten
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+__all__ = [
+    "Credentials",
+    "End",
+    "Event",
+    "Failure",
+    "Job",
+    "Mcp",
+    "Message",
+    "Output",
+    "Quota",
+    "Reader",
+    "Result",
+    "Runner",
+    "Start",
+    "Tool",
+    "Traits",
+    "Usage",
+    "make",
+]
+
 BUILT_IN = {
     "aider": "ralphtool.agents.aider:Aider",
     "claude": "ralphtool.agents.claude:Claude",

@@ -18,6 +18,8 @@ from ralphtool.record import runs
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+__all__ = ["Reader"]
+
 NAME = runs.NAME
 _DECODER = msgspec.json.Decoder(dict[str, Any])
 _BLOCK = 1 << 20
