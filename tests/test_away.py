@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from ralphtool.errors import TreeBusy
 from ralphtool.workspace import in_place
 from ralphtool.workspace.git import Repository
 from ralphtool.workspace.in_place import InPlace
-from ralphtool.workspace.stash import Busy
 from ralphtool.workspace.worktree import Worktree
 
 CHANGE = "add-login"
@@ -906,7 +906,7 @@ def test_a_merge_under_way_is_one_error_and_nothing_changes(user: User) -> None:
     subprocess.run(["git", "merge", "side"], cwd=user.top, capture_output=True, check=False)
     before, refs = user.state(), user.git("for-each-ref")
     here = user.here()
-    with pytest.raises(Busy, match="under way"):
+    with pytest.raises(TreeBusy, match="under way"):
         here.open("run-1", [])
     let_go(here)
     assert differences(before, user.state()) == []

@@ -124,6 +124,17 @@ def test_one_module_says_where_our_files_and_refs_are() -> None:
     assert spelled <= {"core.layout", "core.project"}
 
 
+def test_the_errors_that_users_meet_are_one_tree() -> None:
+    tree = {node.name for node in ast.walk(MODULES["errors"]) if isinstance(node, ast.ClassDef)}
+    strays = {
+        f"{module}.{node.name}"
+        for module in MODULES
+        for node in ast.walk(MODULES[module])
+        if isinstance(node, ast.ClassDef) and tree & {ast.unparse(base).rpartition(".")[2] for base in node.bases}
+    }
+    assert {name for name in strays if not name.startswith("errors.")} == set()
+
+
 def concrete(named_in: str) -> set[str]:
     """The built-in adapters or runners, by the names in their registry."""
     told = [node.value for node in ast.walk(MODULES[named_in]) if isinstance(node, ast.Constant)]

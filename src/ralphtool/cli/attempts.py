@@ -13,14 +13,14 @@ from ralphtool import specs
 from ralphtool.cli import arguments
 from ralphtool.core import layout, lifecycle, project, quickjson
 from ralphtool.core.text import printable
-from ralphtool.errors import ChangeNotFound, InvalidValue, UsageError, shorten
+from ralphtool.errors import ChangeNotFound, GitError, InvalidValue, UsageError, shorten
 from ralphtool.executors import process
 from ralphtool.history import History
 from ralphtool.loop import finish
 from ralphtool.record import iterations, log, questions
 from ralphtool.views.terminal import summary, tables
 from ralphtool.workspace import in_place
-from ralphtool.workspace.git import GitError, Repository
+from ralphtool.workspace.git import Repository
 from ralphtool.workspace.protected_state import Ours
 
 if TYPE_CHECKING:

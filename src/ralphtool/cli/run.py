@@ -47,10 +47,6 @@ if TYPE_CHECKING:
 
 _INTERRUPTED = 130
 _LONGEST_ID = 180  # it becomes a part of file names and refs
-_LIMITS = (
-    *("attempts", "max_iterations", "max_time", "timeout", "silence"),
-    *("max_tokens", "max_cost", "story_tokens", "story_cost"),
-)
 _FLAGS = [one for one in settings_module.describe() if one.flag]
 
 
@@ -338,7 +334,7 @@ class _Run:
                 branch=place.branch,
                 pid=os.getpid(),
                 stories=tuple(_story_before(story, stands.stories.get(story.id)) for story in spec.stories()),
-                limits=RunLimits(**{name: getattr(run, name) for name in _LIMITS}),
+                limits=RunLimits(**{name: getattr(run, name) for name in settings_module.list_limits()}),
                 gates=GateCommands(commands=tuple(gates)),
             )
         )
