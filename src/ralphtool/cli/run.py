@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
-from msgspec import structs, to_builtins
+from msgspec import to_builtins
 
 from ralphtool import agents, specs
 from ralphtool import settings as settings_module
