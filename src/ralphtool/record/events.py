@@ -255,7 +255,7 @@ class Checkpoint(_Event, frozen=True, kw_only=True, tag="checkpoint"):
     story: str = ""
     """the story's id"""
     commit: str | None = None
-    """the commit; null without git"""
+    """the commit"""
     subject: str = ""
     """the first line of its message"""
     iteration: Count = 0
