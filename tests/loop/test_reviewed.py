@@ -355,7 +355,7 @@ def test_an_interruption_by_nobody_is_not_tried_again_at_once(lab: Lab, monkeypa
     ).run()
     assert executor.times == 1
     assert result.reason == "interrupted: that would be over only after the limit of time (--max-time)"
-    assert result.stories[0]["attempts"] == 0
+    assert result.stories[0].attempts == 0
 
 
 # --- who looks into a blocker -----------------------------------------------------------------------

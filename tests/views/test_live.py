@@ -43,6 +43,7 @@ from views.run_events import (
 from views.tmux import BASE, Terminal
 
 from ralphtool import agents
+from ralphtool.record import events
 from ralphtool.record.log import Log, Reader
 from ralphtool.views.terminal import live, summary
 from ralphtool.views.terminal.live import View
@@ -401,7 +402,7 @@ def test_a_single_story_needs_no_table() -> None:
 
 WATCH = """
 import sys, threading, time
-from ralphtool.record import log as events
+from ralphtool.record.log import Reader
 from ralphtool.views.terminal import live, summary
 how, path, *more = sys.argv[1:]
 if how != "nothing":
@@ -409,7 +410,7 @@ if how != "nothing":
     thread.start()
     thread.join(40)
 if "summary" in more:
-    for event in events.Reader(path).new():
+    for event in Reader(path).new():
         if event["type"] == "run_ended":
             summary.show(event, "add-login")
 sys.stderr.write("the run goes on")
@@ -522,8 +523,8 @@ def test_a_run_that_has_not_begun_is_waited_for(tmp_path: Path, capsys: pytest.C
     thread.start()
     try:
         writer = Log(str(path))
-        writer.add("notice", text="here it comes")
-        writer.add("run_ended", result="done", stories=[])
+        writer.add(events.Notice(text="here it comes"))
+        writer.add(events.RunEnded(result="done"))
         writer.close()
         thread.join(120)
         assert not thread.is_alive()
@@ -585,8 +586,9 @@ def test_the_summary_fits_a_narrow_terminal(log: Path) -> None:
 
 
 SHOW = """
-import os, sys, threading, time
-from ralphtool.record import log as events
+import json, os, sys, threading, time
+from ralphtool.record import events
+from ralphtool.record.log import Log
 from ralphtool.views.terminal import live, summary
 import views.run_events as given
 
@@ -597,12 +599,12 @@ def wait_for(name):
         time.sleep(0.05)
 
 path = sys.argv[1]
-log = events.Log(path)
+log = Log(path)
 stop = threading.Event()
 thread = threading.Thread(target=live.live, args=(path, stop))
 thread.start()
 def add(event):
-    log.note(event["type"], **{key: value for key, value in event.items() if key not in ("at", "type")})
+    log.note(events.decode(json.dumps(event).encode()))
 add(given.THREE)
 add(given.iteration("2", 2))
 for number in range(5000):
