@@ -9,8 +9,9 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+from project import REPOSITORY
 
-SOURCE = Path(__file__).parent.parent / "src/ralphtool"
+SOURCE = REPOSITORY / "src/ralphtool"
 
 # A room imports only from the rooms before it. A new module needs no line here; it has its place by its folder.
 ROOMS = (
@@ -122,6 +123,17 @@ def test_one_module_says_where_our_files_and_refs_are() -> None:
         if node.value == ".ralph" or node.value.startswith(said)
     }
     assert spelled <= {"core.layout", "core.project"}
+
+
+def test_the_errors_that_users_meet_are_one_tree() -> None:
+    tree = {node.name for node in ast.walk(MODULES["errors"]) if isinstance(node, ast.ClassDef)}
+    strays = {
+        f"{module}.{node.name}"
+        for module in MODULES
+        for node in ast.walk(MODULES[module])
+        if isinstance(node, ast.ClassDef) and tree & {ast.unparse(base).rpartition(".")[2] for base in node.bases}
+    }
+    assert {name for name in strays if not name.startswith("errors.")} == set()
 
 
 def concrete(named_in: str) -> set[str]:

@@ -12,7 +12,7 @@ from ralphtool import specs
 from ralphtool.cli import arguments
 from ralphtool.core import layout, lifecycle, project, quickjson
 from ralphtool.core.text import printable
-from ralphtool.errors import ChangeNotFound, InvalidValue, UsageError, shorten
+from ralphtool.errors import ChangeNotFound, GitError, InvalidValue, UsageError, shorten
 from ralphtool.executors import process
 from ralphtool.history import History
 from ralphtool.loop import finish
@@ -20,7 +20,7 @@ from ralphtool.record import iterations, questions
 from ralphtool.record.lines import LineReader, fields_of, quick_type
 from ralphtool.views.terminal import summary, tables
 from ralphtool.workspace import in_place
-from ralphtool.workspace.git import GitError, Repository
+from ralphtool.workspace.git import Repository
 from ralphtool.workspace.protected_state import Ours
 
 if TYPE_CHECKING:

@@ -25,15 +25,15 @@ from ralphtool import settings as settings_module
 from ralphtool.agents.program import Program, dotted
 from ralphtool.cli import detect
 from ralphtool.core import config, files, gate_commands, layout, lifecycle, locks, project, secrets
-from ralphtool.errors import InvalidValue, RalphError, from_os_error, shorten
+from ralphtool.errors import GitError, InvalidValue, RalphError, TreeBusy, from_os_error, shorten
 from ralphtool.executors import gate_run
 from ralphtool.executors.process import Keeper
 from ralphtool.history.store import Store
 from ralphtool.loop import budget
 from ralphtool.record import change_state, questions
 from ralphtool.workspace import in_place
-from ralphtool.workspace.git import GitError, Repository
-from ralphtool.workspace.stash import Away, Busy
+from ralphtool.workspace.git import Repository
+from ralphtool.workspace.stash import Away
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -180,7 +180,7 @@ def _under_way(patient: Patient, repository: Repository) -> Iterator[Finding]:
         return
     try:
         Away(repository, layout.FOLDER).refuse_if_busy()
-    except Busy as error:
+    except TreeBusy as error:
         yield _wrong("git", str(error), "git status")
 
 

@@ -11,7 +11,7 @@ import click
 
 from ralphtool.core import project, quickjson
 from ralphtool.core.text import printable, writes_unicode
-from ralphtool.errors import InvalidValue, RalphError, from_os_error
+from ralphtool.errors import InvalidValue, RalphError, RunDied, from_os_error
 from ralphtool.record import runs as records
 
 if TYPE_CHECKING:
@@ -28,12 +28,6 @@ _GAP = 2
 _SHORT_NAME = 26  # a run's name is cut to that before other columns go
 _SPEED = 60.0
 _FASTEST = 1e6
-
-
-class RunDied(RalphError):
-    """A run is over that never told its end."""
-
-    code = "RUN_DIED"
 
 
 def _completed(complete: Callable[[str], Sequence[str]]) -> Callable[..., list[CompletionItem]]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ralphtool.executors.process import Ended, Keeper
+    from ralphtool.judging.testresults.model import Counts
 
 _MOST_WORDS = 1500  # characters
 _READ = 4 << 20  # so much of the end of an output is read for results
@@ -37,7 +38,7 @@ def run(command: str, place: Place, log: str, timeout: float) -> GateResult:
     fresh = [path for path, before in reports.items() if _written(path) != before]
     output = _end_of(log) + _end_of(f"{log}.err")
     ok = ended.why == "exit" and ended.exit_code == 0
-    tally = testresults.tally(output)
+    tally = testresults.count_tests(output)
     return GateResult(
         command=command,
         ok=ok,
@@ -74,7 +75,7 @@ def _end_of(path: str) -> bytes:
 
 
 def _reports(command: str, root: str) -> list[str]:
-    return [os.path.join(root, path) for path in testresults.junit_paths(command)]
+    return [os.path.join(root, path) for path in testresults.find_junit_paths(command)]
 
 
 def _written(path: str) -> tuple[int, ...] | None:
@@ -88,13 +89,13 @@ def _written(path: str) -> tuple[int, ...] | None:
 
 def _failed(reports: Sequence[str], output: bytes, root: str) -> tuple[str, ...] | None:
     for path in reports:
-        if found := testresults.failed_in_junit(_end_of(path), root):
+        if found := testresults.find_failed_in_junit(_end_of(path), root):
             return tuple(sorted(found))
-    failed = testresults.failed_tests(output, root)
+    failed = testresults.find_failed_tests(output, root)
     return tuple(sorted(failed)) if failed else None
 
 
-def _in_words(tally: testresults.Tally) -> str:
+def _in_words(tally: Counts) -> str:
     parts = [(tally.passed, "passed"), (tally.failed, "failed"), (tally.skipped, "skipped")]
     return ", ".join(f"{number} {word}" for number, word in parts if number) or "no tests"
 

@@ -15,7 +15,7 @@ from ralphtool import specs
 from ralphtool.agents import End, Event, Job, Mcp
 from ralphtool.agents.program import written
 from ralphtool.core import files, secrets, session
-from ralphtool.errors import RalphError
+from ralphtool.errors import RalphError, SetupFailed
 from ralphtool.executors import Assignment, Report, gate_run
 from ralphtool.executors.environment import path_with_us, redact, session_of_check
 from ralphtool.executors.meter import Limits, Meter, Prices
@@ -44,12 +44,6 @@ _RULES = re.compile(r"(?:^|/)(?:\.(?:claude|codex|gemini|opencode)/|\.mcp\.json$
 _MOST_TESTS = 100  # names of failed tests in an event
 _LONGEST_SHOWN = 2000  # characters of an agent's words in an event; the transcript has them all
 _KEPT_BACK = ("RALPH_SESSION", "RALPH_STORY", "RALPH_TOKEN", "RALPH_ATTEMPT", "RALPH_TASK", "RALPH_WORKSPACE")
-
-
-class SetupFailed(RalphError):
-    """The environment can't be made fit to work in."""
-
-    code = "SETUP_FAILED"
 
 
 class Place(Struct, frozen=True, kw_only=True):

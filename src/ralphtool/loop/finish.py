@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ralphtool.core import files, layout
-from ralphtool.errors import ChangeNotFound
+from ralphtool.errors import ChangeNotFound, GitError
 from ralphtool.record import change_state, questions, steering
-from ralphtool.workspace.git import GitError, Repository
+from ralphtool.workspace.git import Repository
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

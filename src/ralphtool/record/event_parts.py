@@ -34,11 +34,11 @@ class StoryBefore(Struct, frozen=True, kw_only=True):
 
 
 class RunLimits(Struct, frozen=True, kw_only=True):
-    """The limits of a run, as in the settings; times in seconds, 0 is no limit, null if the record does not say."""
+    """The limits of a run, as in the settings; null if the record does not say."""
 
-    attempts: Number | None = None
+    attempts: Count | None = None
     """attempts at a story"""
-    max_iterations: Number | None = None
+    max_iterations: Count | None = None
     """iterations of the run"""
     max_time: Number | None = None
     """time of the run"""
@@ -46,11 +46,11 @@ class RunLimits(Struct, frozen=True, kw_only=True):
     """time of an iteration"""
     silence: Number | None = None
     """time without output of the agent"""
-    max_tokens: Number | None = None
+    max_tokens: Count | None = None
     """tokens of the run"""
     max_cost: Number | None = None
     """dollars of the run"""
-    story_tokens: Number | None = None
+    story_tokens: Count | None = None
     """tokens of a story"""
     story_cost: Number | None = None
     """dollars of a story"""

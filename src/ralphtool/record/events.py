@@ -29,6 +29,30 @@ from ralphtool.record.event_parts import (
 from ralphtool.record.fitting import fit
 from ralphtool.record.lines import fields_of
 
+__all__ = [
+    "Agent",
+    "Answered",
+    "BlockerChecked",
+    "Checkpoint",
+    "Decision",
+    "Event",
+    "Gate",
+    "GateStarted",
+    "HandedOver",
+    "IterationStarted",
+    "Notice",
+    "Paused",
+    "Question",
+    "Resumed",
+    "RunEnded",
+    "RunStarted",
+    "Setup",
+    "Steered",
+    "Verdict",
+    "Waiting",
+    "decode",
+]
+
 Said = (
     agents.Output
     | agents.Message
@@ -256,7 +280,7 @@ class Checkpoint(_Event, frozen=True, kw_only=True, tag="checkpoint"):
     story: str = ""
     """the story's id"""
     commit: str | None = None
-    """the commit; null without git"""
+    """the commit"""
     subject: str = ""
     """the first line of its message"""
     iteration: Count = 0

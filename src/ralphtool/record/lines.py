@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+__all__ = ["LineReader"]
+
 LONGEST = 8 << 20  # bytes of a line; one that is longer was not written by us
 _BLOCK = 1 << 20
 _HEAD = 16 << 10

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ralphtool.core import files, layout, secrets, session
+from ralphtool.core import files, secrets, session
 from ralphtool.record import events
 
 if TYPE_CHECKING:
     from ralphtool.record.events import Event
 
-NAME = layout.EVENTS
 _BLOCK = 1 << 20
 
 

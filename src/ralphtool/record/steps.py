@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct, structs
 
+from ralphtool import settings
 from ralphtool.judging.recovery import Past, Policy, decide
 from ralphtool.judging.verdict import Verdict
 from ralphtool.record.events import RunStarted, decode
@@ -25,10 +26,9 @@ if TYPE_CHECKING:
     from ralphtool.record import events
     from ralphtool.record.run_view import AttemptView
 
-LIMITS = (
-    *("attempts", "timeout", "max_iterations", "max_time"),
-    *("max_tokens", "max_cost", "story_tokens", "story_cost"),
-)
+LIMITS = tuple(
+    name for name in settings.list_limits() if name != "silence"
+)  # no record has how long an agent was silent
 
 
 class Spent(Struct, frozen=True):

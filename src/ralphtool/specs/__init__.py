@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 else:
     Protocol = object
 
+__all__ = ["Adapter", "Scenario", "Spec", "Story", "Task", "open"]
+
 BUILT_IN = {
     "openspec": "ralphtool.specs.openspec",
     "prd": "ralphtool.specs.prd",

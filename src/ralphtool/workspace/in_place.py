@@ -10,9 +10,10 @@ import time
 from typing import TYPE_CHECKING
 
 from ralphtool.core import files, layout, locks
+from ralphtool.errors import TreeBusy
 from ralphtool.workspace.git import Paths, Repository, printable
 from ralphtool.workspace.protected_git import Internals
-from ralphtool.workspace.stash import Away, Busy
+from ralphtool.workspace.stash import Away
 from ralphtool.workspace.tree import Tree, drop_lock
 
 if TYPE_CHECKING:
@@ -122,7 +123,9 @@ class InPlace(Tree):
             if is_alive or time.monotonic() > end:
                 note = self.away.note()
                 by = f"the run {note.run} of {note.change}" if note else "another run"
-                raise Busy(f'{self.repository.top} is in use by {by}: wait for its end, or set workspace = "worktree"')
+                raise TreeBusy(
+                    f'{self.repository.top} is in use by {by}: wait for its end, or set workspace = "worktree"'
+                )
             time.sleep(0.05)
 
     def _unlock_tree(self) -> None:

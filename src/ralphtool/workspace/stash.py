@@ -23,8 +23,8 @@ import msgspec
 from msgspec import Struct, structs
 
 from ralphtool.core import files, layout
-from ralphtool.errors import CorruptState, RalphError
-from ralphtool.workspace.git import SUBMODULE, GitError, Paths
+from ralphtool.errors import CorruptState, GitError, TreeBusy
+from ralphtool.workspace.git import SUBMODULE, Paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,12 +37,6 @@ _MOST_BYTES = 64 << 20
 _MADE_AGAIN = {"node_modules", "__pycache__", "target", "build", "dist", ".venv", "venv", ".tox", ".nox", ".cache"}
 _UNDER_WAY = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply")
 _ENVIRONMENT = ("pyvenv.cfg", ".git")
-
-
-class Busy(RalphError):
-    """The working tree can't be used now."""
-
-    code = "TREE_BUSY"
 
 
 class Note(Struct, frozen=True, kw_only=True):
@@ -104,7 +98,7 @@ class Away:
     def refuse_if_busy(self) -> None:
         for name in _UNDER_WAY:
             if os.path.lexists(os.path.join(self.repository.gitdir, name)):
-                raise Busy(
+                raise TreeBusy(
                     f"a merge, rebase or the like is under way in {self.repository.top} ({name}): finish or abort it, "
                     'or set workspace = "worktree"'
                 )

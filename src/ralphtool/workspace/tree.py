@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ralphtool.core import files, layout
-from ralphtool.errors import from_os_error
+from ralphtool.errors import GitError, from_os_error
 from ralphtool.judging import guard
 from ralphtool.workspace import branch
-from ralphtool.workspace.git import GitError, Paths, Repository, printable
+from ralphtool.workspace.git import Paths, Repository, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

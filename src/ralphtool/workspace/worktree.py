@@ -7,7 +7,8 @@ import shutil
 from typing import TYPE_CHECKING
 
 from ralphtool.core import files, layout
-from ralphtool.workspace.git import GitError, Repository
+from ralphtool.errors import GitError
+from ralphtool.workspace.git import Repository
 from ralphtool.workspace.protected_git import Internals
 from ralphtool.workspace.stash import Away
 from ralphtool.workspace.tree import Tree, drop_lock

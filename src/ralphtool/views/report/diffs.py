@@ -8,9 +8,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ralphtool.core import layout
+from ralphtool.errors import GitError
 from ralphtool.views.report import formatting
 from ralphtool.views.report.facts import Diff
-from ralphtool.workspace.git import GitError, Repository
+from ralphtool.workspace.git import Repository
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

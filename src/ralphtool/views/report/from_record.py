@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from ralphtool import settings
 from ralphtool.core.text import printable
 from ralphtool.errors import RalphError
 from ralphtool.record import events, questions
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 _ID, _TITLE = 60, 160  # characters
 _TEXTS = 20  # of a list
-_LIMITS = {
+_LIMITS_IN_WORDS = {
     "attempts": "attempts at a story",
     "max_iterations": "iterations",
     "max_time": "time in all",
@@ -215,10 +216,10 @@ def _describe(
 
 
 def _limits(limits: RunLimits) -> Iterator[tuple[str, str]]:
-    for name, said in _LIMITS.items():
+    for name in filter(_LIMITS_IN_WORDS.get, settings.list_limits()):
         if value := getattr(limits, name):
             dollars = formatting.cost(value) if name == "max_cost" else f"{value:,.0f}"
-            yield said, formatting.duration(value) if name in _TIMES else dollars
+            yield _LIMITS_IN_WORDS[name], formatting.duration(value) if name in _TIMES else dollars
 
 
 def _verdict(state: str, stories: tuple[Story, ...]) -> str:
