@@ -17,7 +17,7 @@ from ralphtool.executors import process
 from ralphtool.history import History
 from ralphtool.loop import finish
 from ralphtool.record import iterations, questions
-from ralphtool.record.lines import LineReader, fields_of, quick_type
+from ralphtool.record.lines import LineReader, fields_of
 from ralphtool.views.terminal import summary, tables
 from ralphtool.workspace import in_place
 from ralphtool.workspace.git import Repository
@@ -83,10 +83,7 @@ def _record(root: str, entry: str) -> dict[str, Any]:
 def _told(path: str, entry: str) -> dict[str, Any]:
     told: dict[str, Any] = {"verdict": None, "decision": None, "gates": []}
     is_ours = False
-    for line in LineReader(path).new():
-        event = None if quick_type(line) == b"agent" else fields_of(line)
-        if event is None:
-            continue
+    for event in filter(None, map(fields_of, LineReader(path).new_without_prose())):
         kind = event["type"]
         if kind == "iteration_started":
             is_ours = event.get("entry") == entry

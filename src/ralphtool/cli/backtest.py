@@ -100,7 +100,7 @@ def _recorded(root: str, ids: Sequence[str]) -> tuple[list[Run], list[str]]:
     """The runs, and the names of those whose record does not even tell how they began."""
     found, unreadable = [], []
     for id in ids:
-        run = steps.read(LineReader(layout.events(root, id)).new())
+        run = steps.read(LineReader(layout.events(root, id)).new_without_prose())
         if run is None:
             unreadable.append(id)
         else:

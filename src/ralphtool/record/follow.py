@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from ralphtool.record import events
 from ralphtool.record.events import Agent, RunEnded
-from ralphtool.record.lines import LONGEST, LineReader, fields_of, quick_type
+from ralphtool.record.lines import LONGEST, LineReader, fields_of, is_prose
 from ralphtool.record.run_view import is_word, seconds_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 PAUSE = 0.25  # seconds between two looks at the record, and between two pictures
 _TAIL = 256 << 10
-_BEGINNING = 120  # bytes of a line in which its kind stands
 _MOST = 4 << 20  # bytes that are read at one look
 _SLICE = 0.2  # seconds of catching up between two pictures
 _LONGEST_PAUSE = 2.0  # seconds in which nothing happens when a record is played: nights are long
@@ -62,18 +61,13 @@ def skim(lines: Iterable[bytes]) -> Iterator[Event]:
     """
     words: list[bytes] = []
     for line in lines:
-        if quick_type(line) == b"agent" and not _always_matters(line):
+        if is_prose(line):
             words.append(line)
         else:
             yield from _last_words(words)
             words = []
             yield from decode_all([line])
     yield from _last_words(words)
-
-
-def _always_matters(line: bytes) -> bool:
-    beginning = line[:_BEGINNING]
-    return b'"kind":"usage"' in beginning or b'"kind":"failure"' in beginning or b'"kind":"end"' in beginning
 
 
 def _last_words(lines: list[bytes]) -> Iterator[Event]:

@@ -20,7 +20,7 @@ from ralphtool.core import files, layout
 from ralphtool.errors import InvalidValue, shorten
 from ralphtool.record import runs
 from ralphtool.record.events import Agent, IterationStarted, Verdict, decode
-from ralphtool.record.lines import LineReader, quick_type
+from ralphtool.record.lines import LineReader, tells_usage
 from ralphtool.record.run_view import RunView
 
 if TYPE_CHECKING:
@@ -146,10 +146,10 @@ class _Record:
     def read_on(self) -> None:
         """Reads what was added since the last time, up to the verdict."""
         try:
-            for line in self._reader.new():
+            for line in self._reader.new_without_prose():
                 if self.attempt and self.attempt.verdict:
                     return
-                if _may_matter(line) and (event := decode(line)):
+                if not tells_usage(line) and (event := decode(line)):
                     self._take(event)
         except OSError:
             return  # it can't be read now; perhaps at the next look
@@ -165,11 +165,6 @@ class _Record:
 
     def _is_about(self, iteration: int) -> bool:
         return iteration == self._number if iteration else self._is_last
-
-
-def _may_matter(line: bytes) -> bool:
-    kind = quick_type(line)
-    return kind in (b"iteration_started", b"verdict", None) or (kind == b"agent" and b'"end"' in line)
 
 
 # --- what its agent said and did --------------------------------------------------------------------

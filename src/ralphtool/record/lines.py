@@ -27,6 +27,9 @@ _REMEMBERED = 256  # bytes by which a copy of a record is recognised
 _AT = slice(len('{"at":"'), len('{"at":"2026-03-01T22:00:00.000000Z'))
 _TYPE = slice(_AT.stop, _AT.stop + len('","type":"'))
 _USAGE, _BEGINNING = b'"kind":"usage"', 120  # an event about usage begins so, in so many bytes
+_EMITTED = '","type":"agent","event":{"kind":"'
+_KIND = slice(_AT.stop, _AT.stop + len(_EMITTED) + 2)  # the first letters of a kind tell it apart
+_PROSE = frozenset(f"{_EMITTED}{kind[:2]}".encode() for kind in ("output", "message", "tool", "result", "quota"))
 
 
 class LineReader:
@@ -49,6 +52,13 @@ class LineReader:
         """All the lines that were added since the last call."""
         while True:
             yield from self.read()
+            if not self.is_behind:
+                return
+
+    def new_without_prose(self) -> Iterator[bytes]:
+        """The same, without what agents said and did: most of a record, and only for those who look on."""
+        while True:
+            yield from [line for line in self.read() if line[_KIND] not in _PROSE]
             if not self.is_behind:
                 return
 
@@ -81,8 +91,9 @@ class LineReader:
             self.offset += skipped
             self._skips = block[skipped - 1 : skipped] != b"\n"
             block = block[skipped:]
-        *lines, rest = (self._rest + block).split(b"\n") if self._rest else block.split(b"\n")
-        self.offset += sum(map(len, lines)) + len(lines)
+        data = self._rest + block
+        *lines, rest = data.split(b"\n")
+        self.offset += len(data) - len(rest)
         self._rest = rest
         if len(rest) > LONGEST:
             self.offset += len(rest)
@@ -143,6 +154,11 @@ def quick_type(line: bytes) -> bytes | None:
     if line[_TYPE] != b'","type":"':
         return None
     return line[_TYPE.stop : line.find(b'"', _TYPE.stop)]
+
+
+def is_prose(line: bytes) -> bool:
+    """Whether a line is what an agent said or did, and not what it used, or how it failed or ended."""
+    return line[_KIND] in _PROSE
 
 
 def tells_usage(line: bytes) -> bool:

@@ -16,7 +16,6 @@ from ralphtool import settings
 from ralphtool.judging.recovery import Past, Policy, decide
 from ralphtool.judging.verdict import Verdict
 from ralphtool.record.events import RunStarted, decode
-from ralphtool.record.lines import quick_type, tells_usage
 from ralphtool.record.run_view import RunView
 
 if TYPE_CHECKING:
@@ -107,11 +106,7 @@ class Run(Struct, kw_only=True):
 def read(lines: Iterable[bytes]) -> Run | None:
     """The run that the lines of its events tell of; None if they don't tell how it began."""
     view, is_begun = RunView(), False
-    for line in lines:
-        # Nearly all lines are of this kind, and of them only a few matter: the others are not even parsed.
-        if quick_type(line) == b"agent" and not tells_usage(line):
-            continue
-        event = decode(line)
+    for event in map(decode, lines):
         is_begun = is_begun or (isinstance(event, RunStarted) and bool(event.run))
         if event and is_begun:
             view.feed(event)

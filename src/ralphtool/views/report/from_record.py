@@ -19,7 +19,7 @@ from ralphtool.record import events, questions
 from ralphtool.record.events import Answered, BlockerChecked, HandedOver, Notice, RunEnded, Setup, Steered
 from ralphtool.record.events import Gate as GateEvent
 from ralphtool.record.events import Question as QuestionEvent
-from ralphtool.record.lines import LineReader, quick_type, tells_usage
+from ralphtool.record.lines import LineReader
 from ralphtool.record.run_view import RunView, seconds_of
 from ralphtool.views.report import formatting
 from ralphtool.views.report.facts import (
@@ -65,9 +65,8 @@ _BEGINNINGS = {
 def read(run: Run, knowledge: Knowledge | None = None) -> Facts:
     """All that a run's record tells; `knowledge` is what the history adds to it."""
     view = RunView()
-    for line in LineReader(run.path).new():
-        is_wanted = quick_type(line) != b"agent" or tells_usage(line)
-        if is_wanted and (event := events.decode(line)):
+    for event in map(events.decode, LineReader(run.path).new_without_prose()):
+        if event:
             view.feed(event)
     view.close(seconds_of(run.last) or 0.0, is_over=run.state not in ("running", "paused"))
     return _facts(run, view, knowledge or Knowledge())
