@@ -11,8 +11,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ralphtool import specs
-from ralphtool.judging import guard
-from ralphtool.judging.guard import Change, Finding
+from ralphtool.judging.guard import diff
+from ralphtool.judging.guard.model import Change, Finding
+from ralphtool.judging.guard.spec import look_at_spec
+from ralphtool.judging.guard.test_files import is_test
 from ralphtool.specs import Story, Task
 
 OURS = settings(
@@ -26,11 +28,11 @@ def edit(path: str, old: str | None, new: str | None, old_path: str | None = Non
 
 
 def kinds(*changes: Change) -> list[str]:
-    return sorted({finding.kind for finding in guard.look(changes)})
+    return sorted({finding.kind for finding in diff.look(changes)})
 
 
 def details(*changes: Change) -> str:
-    return "\n".join(finding.detail for finding in guard.look(changes))
+    return "\n".join(finding.detail for finding in diff.look(changes))
 
 
 # --- which files ------------------------------------------------------------------------------------
@@ -58,24 +60,24 @@ CONFIGS = """
 
 @pytest.mark.parametrize("path", TEST_FILES.split())
 def test_test_files_are_known_by_name_or_folder(path: str) -> None:
-    assert guard.is_test(path)
-    assert guard.wants_content(path)
+    assert is_test(path)
+    assert diff.wants_content(path)
 
 
 @pytest.mark.parametrize("path", OTHER_FILES.split())
 def test_other_files_are_no_tests(path: str) -> None:
-    assert not guard.is_test(path)
+    assert not is_test(path)
 
 
 @pytest.mark.parametrize("path", CONFIGS.split())
 def test_configuration_is_read(path: str) -> None:
-    assert guard.wants_content(path)
+    assert diff.wants_content(path)
 
 
 @pytest.mark.parametrize("path", ["src/login.py", "src/a.ts", "README.md", "main.go", "poetry.lock"])
 def test_what_says_nothing_about_tests_is_not_read(path: str) -> None:
-    assert not guard.wants_content(path)
-    assert guard.look([Change(path, b"", b""), Change(path, b"", None), Change(path, None, b"")]) == []
+    assert not diff.wants_content(path)
+    assert diff.look([Change(path, b"", b""), Change(path, b"", None), Change(path, None, b"")]) == []
 
 
 # --- Python: cheats ---------------------------------------------------------------------------------
@@ -346,7 +348,7 @@ PYTHON_HONEST = {
 
 @pytest.mark.parametrize("name", PYTHON_HONEST)
 def test_honest_python_is_silent(name: str) -> None:
-    assert guard.look([edit("tests/test_cart.py", PYTHON, PYTHON_HONEST[name])]) == []
+    assert diff.look([edit("tests/test_cart.py", PYTHON, PYTHON_HONEST[name])]) == []
 
 
 UNITTEST = """\
@@ -396,7 +398,7 @@ ONE = """\
 
 
 def test_several_tests_may_become_cases() -> None:
-    assert guard.look([edit("test_add.py", THREE, ONE)]) == []
+    assert diff.look([edit("test_add.py", THREE, ONE)]) == []
 
 
 def test_fewer_cases_than_tests_are_named() -> None:
@@ -404,7 +406,7 @@ def test_fewer_cases_than_tests_are_named() -> None:
 
 
 def test_cases_that_go_are_named() -> None:
-    [found] = guard.look([edit("test_add.py", ONE, ONE.replace(", (-1, -2, -3)", ""))])
+    [found] = diff.look([edit("test_add.py", ONE, ONE.replace(", (-1, -2, -3)", ""))])
     assert (found.kind, found.detail) == ("test-deleted", "test_add: 3 cases, now 2")
 
 
@@ -418,9 +420,9 @@ TABLE = """\
 
 
 def test_cases_may_stand_in_a_table_or_be_counted_by_nobody() -> None:
-    assert guard.look([edit("test_add.py", ONE, TABLE)]) == []
-    assert guard.look([edit("test_add.py", THREE, TABLE)]) == []
-    assert guard.look([edit("test_add.py", ONE, TABLE.replace("CASES = ", "CASES = load() or "))]) == []
+    assert diff.look([edit("test_add.py", ONE, TABLE)]) == []
+    assert diff.look([edit("test_add.py", THREE, TABLE)]) == []
+    assert diff.look([edit("test_add.py", ONE, TABLE.replace("CASES = ", "CASES = load() or "))]) == []
     assert kinds(edit("test_add.py", TABLE, TABLE.replace(", (-1, -2, -3)", ""))) == ["test-deleted"]
 
 
@@ -474,7 +476,7 @@ GET_HONEST = {
 
 @pytest.mark.parametrize("name", GET_HONEST)
 def test_more_honest_python_is_silent(name: str) -> None:
-    assert guard.look([edit("test_user.py", GET, GET_HONEST[name])]) == []
+    assert diff.look([edit("test_user.py", GET, GET_HONEST[name])]) == []
 
 
 USUAL = """
@@ -497,46 +499,46 @@ def test_a_skip_beside_one_that_has_a_condition_is_one_more() -> None:
     old = "    def test_a():\n        if WINDOWS:\n            pytest.skip()\n        assert f() == 1\n"
     new = old.replace("        if WINDOWS", "        pytest.skip()\n        if WINDOWS")
     assert kinds(edit("test_a.py", old, new)) == ["test-skipped"]
-    assert guard.look([edit("test_a.py", old, old.replace("skip()", 'skip("why")'))]) == []
+    assert diff.look([edit("test_a.py", old, old.replace("skip()", 'skip("why")'))]) == []
 
 
 def test_a_class_to_be_inherited_holds_tests() -> None:
     old = "    class Common:\n        def test_a(self):\n            assert self.f() == 1\n"
-    assert guard.look([edit("test_a.py", old, old.replace("Common", "Shared"))]) == []
+    assert diff.look([edit("test_a.py", old, old.replace("Common", "Shared"))]) == []
     assert kinds(edit("test_a.py", old, old.replace("== 1", "> 0"))) == ["assertion-weakened"]
 
 
 def test_a_fixture_is_no_test_whatever_its_name() -> None:
     fixture = "\n    @pytest.fixture\n    def test_client():\n        return Client()\n"
-    assert guard.look([edit("test_user.py", GET + fixture, GET)]) == []
+    assert diff.look([edit("test_user.py", GET + fixture, GET)]) == []
 
 
 # --- Python: several files --------------------------------------------------------------------------
 
 
 def test_a_deleted_file_is_one_finding_that_names_its_tests() -> None:
-    [found] = guard.look([edit("tests/test_cart.py", PYTHON, None)])
+    [found] = diff.look([edit("tests/test_cart.py", PYTHON, None)])
     assert found.kind == "test-deleted"
     assert found.path == "tests/test_cart.py"
     assert "4 tests (test_total, test_parse_refuses, TestCart.test_empty" in found.detail
 
 
 def test_a_renamed_file_is_silent() -> None:
-    assert guard.look([edit("tests/unit/test_basket.py", PYTHON, PYTHON, "tests/test_cart.py")]) == []
+    assert diff.look([edit("tests/unit/test_basket.py", PYTHON, PYTHON, "tests/test_cart.py")]) == []
 
 
 def test_a_file_that_was_removed_here_and_added_there_is_silent() -> None:
-    assert guard.look([edit("tests/test_cart.py", PYTHON, None), edit("tests/unit/test_it.py", None, PYTHON)]) == []
+    assert diff.look([edit("tests/test_cart.py", PYTHON, None), edit("tests/unit/test_it.py", None, PYTHON)]) == []
 
 
 def test_a_test_that_moved_to_another_file_is_silent() -> None:
     rest = altered(TOTAL, "")
-    assert guard.look([edit("tests/test_a.py", PYTHON, rest), edit("tests/test_b.py", "", TOTAL)]) == []
+    assert diff.look([edit("tests/test_a.py", PYTHON, rest), edit("tests/test_b.py", "", TOTAL)]) == []
 
 
 def test_a_test_that_moved_and_got_weaker_is_named() -> None:
     moved = edit("tests/test_b.py", None, TOTAL.replace(EQUAL, "assert total(cart)"))
-    [found] = guard.look([edit("tests/test_a.py", PYTHON, altered(TOTAL, "")), moved])
+    [found] = diff.look([edit("tests/test_a.py", PYTHON, altered(TOTAL, "")), moved])
     assert (found.kind, found.path) == ("assertion-weakened", "tests/test_b.py")
     assert found.detail == "test_total: total(cart) == 3 became total(cart)"
 
@@ -554,7 +556,7 @@ def test_a_call_of_the_code_under_test_is_no_assertion() -> None:
     body = "        out = check_output(['a'])\n        check_call(['b'])\n        assert run(out) == 1\n"
     old = f"    def test_a():\n{body}"
     new = "    def test_a():\n        assert run('x') == 1\n"
-    assert guard.look([edit("tests/test_a.py", old, new)]) == []
+    assert diff.look([edit("tests/test_a.py", old, new)]) == []
     called = old.replace("check_call(['b'])", "check_total(3)")
     assert kinds(edit("tests/test_a.py", called, new)) == ["assertion-weakened"]
 
@@ -562,7 +564,7 @@ def test_a_call_of_the_code_under_test_is_no_assertion() -> None:
 def test_a_method_that_sets_things_up_is_no_assertion() -> None:
     beside = "    class Slow:\n        def wait(self):\n            assert self.ready\n\n"
     old = f"{beside}    def test_a(slow):\n        slow.wait()\n        assert slow.done == 1\n"
-    assert guard.look([edit("tests/test_a.py", old, old.replace("slow.wait()", "slow.begin(1)"))]) == []
+    assert diff.look([edit("tests/test_a.py", old, old.replace("slow.wait()", "slow.begin(1)"))]) == []
     ours = "    class TestA:\n        def holds(self):\n            assert self.ready\n\n"
     test = f"{ours}        def test_a(self):\n            self.holds()\n            assert self.done == 1\n"
     assert kinds(edit("tests/test_a.py", test, test.replace("self.holds()", "self.begin()"))) == ["assertion-weakened"]
@@ -573,12 +575,12 @@ def test_assertions_may_move_into_a_file_beside() -> None:
     beside = (
         "    def holds(cart, price, size):\n        assert total(cart) == price\n        assert cart.size == size\n"
     )
-    assert guard.look([edit("tests/test_a.py", PYTHON, new), edit("tests/support.py", None, beside)]) == []
+    assert diff.look([edit("tests/test_a.py", PYTHON, new), edit("tests/support.py", None, beside)]) == []
 
 
 def test_a_function_beside_tests_that_asserts_less_is_named() -> None:
     old = "    def holds(cart, price):\n        assert total(cart) == price\n        assert cart.size\n"
-    [found] = guard.look([edit("tests/support.py", old, "    def holds(cart, price):\n        assert cart.size\n")])
+    [found] = diff.look([edit("tests/support.py", old, "    def holds(cart, price):\n        assert cart.size\n")])
     assert (found.kind, found.detail[:6]) == ("assertion-weakened", "holds:")
 
 
@@ -589,8 +591,8 @@ def test_a_fixture_that_begins_to_skip_is_named() -> None:
 
 
 def test_files_beside_tests_may_go() -> None:
-    assert guard.look([edit("tests/support.py", "    def make():\n        return 1\n", None)]) == []
-    assert guard.look([edit("tests/__init__.py", "", None)]) == []
+    assert diff.look([edit("tests/support.py", "    def make():\n        return 1\n", None)]) == []
+    assert diff.look([edit("tests/__init__.py", "", None)]) == []
 
 
 def test_details_are_one_line_and_name_the_test() -> None:
@@ -1034,7 +1036,7 @@ def test_cheats_are_named(case: tuple[str, str, str, str]) -> None:
 def test_honest_work_is_silent(case: tuple[str, str, str]) -> None:
     language, old, new = case
     path, text = FILES[language]
-    assert guard.look([edit(path, text, altered(old, new, text))]) == []
+    assert diff.look([edit(path, text, altered(old, new, text))]) == []
 
 
 @pytest.mark.parametrize("language", FILES)
@@ -1042,13 +1044,13 @@ def test_every_language_moves_and_goes(language: str) -> None:
     path, text = FILES[language]
     folder, _, name = path.rpartition("/")
     moved = f"{folder}/deeper/{name}".lstrip("/")
-    assert guard.look([edit(path, None, text)]) == []
-    assert guard.look([edit(moved, text, text, path)]) == []
-    assert guard.look([edit(path, text, None), edit(moved, None, text)]) == []
+    assert diff.look([edit(path, None, text)]) == []
+    assert diff.look([edit(moved, text, text, path)]) == []
+    assert diff.look([edit(path, text, None), edit(moved, None, text)]) == []
     flush = textwrap.dedent(text).encode()
-    assert guard.look([Change(path, flush, flush.replace(b"\n", b"\r\n"))]) == []
+    assert diff.look([Change(path, flush, flush.replace(b"\n", b"\r\n"))]) == []
     deeper = text if language == "python" else text.replace("\n    ", "\n        ")
-    assert guard.look([edit(path, text, deeper)]) == []
+    assert diff.look([edit(path, text, deeper)]) == []
     assert kinds(edit(path, text, None)) == [DELETED]
     assert kinds(edit(path, text, "")) == [DELETED]
 
@@ -1061,7 +1063,7 @@ def test_assertions_outside_of_tests_excuse_those_that_went_there() -> None:
     old = "it('a', () => {\n  expect(a.x).toBe(1)\n  expect(a.y).toBe(2)\n})\n"
     checks = "  expect(a.x).toBe(x)\n  expect(a.y).toBe(y)\n"
     new = f"function same(a, x, y) {{\n{checks}}}\nit('a', () => {{\n  same(a, 1, 2)\n}})\n"
-    assert guard.look([edit("a.test.js", old, new)]) == []
+    assert diff.look([edit("a.test.js", old, new)]) == []
     assert kinds(edit("a.test.js", old, new.replace(checks, ""))) == [WEAKER]
 
 
@@ -1200,20 +1202,20 @@ CONFIG_HONEST = [
 )
 def test_configuration_that_leaves_tests_out_is_named(case: tuple[str, str | None, str | None]) -> None:
     path, old, new = case
-    assert {(found.kind, found.path) for found in guard.look([edit(path, old, new)])} == {("test-config", path)}
+    assert {(found.kind, found.path) for found in diff.look([edit(path, old, new)])} == {("test-config", path)}
 
 
 @pytest.mark.parametrize(
     "case", CONFIG_HONEST, ids=lambda case: f"{case[0]}: {' '.join((case[2] or 'gone').split())[-60:]}"
 )
 def test_honest_configuration_is_silent(case: tuple[str, str | None, str | None]) -> None:
-    assert guard.look([edit(*case)]) == []
+    assert diff.look([edit(*case)]) == []
 
 
 def test_settings_may_move_from_one_file_to_another() -> None:
     old = "[pytest]\naddopts = --ignore=tests/data\n"
     new = '[tool.pytest.ini_options]\naddopts = "--ignore=tests/data"\n'
-    assert guard.look([edit("pytest.ini", old, None), edit("pyproject.toml", "", new)]) == []
+    assert diff.look([edit("pytest.ini", old, None), edit("pyproject.toml", "", new)]) == []
 
 
 # --- the spec ---------------------------------------------------------------------------------------
@@ -1243,7 +1245,7 @@ def stories_of(tmp_path: Path, text: str) -> list[Story]:
 
 def spec_findings(tmp_path: Path, new: str, story: str = "1", old: str = TASKS) -> list[Finding]:
     before, after = {"tasks.md": old.encode()}, {"tasks.md": new.encode()}
-    return guard.look_at_spec(before, after, stories_of(tmp_path, old), stories_of(tmp_path, new), story)
+    return look_at_spec(before, after, stories_of(tmp_path, old), stories_of(tmp_path, new), story)
 
 
 SPEC_CASES = {
@@ -1299,9 +1301,9 @@ def test_what_an_adapter_ticks_is_what_is_allowed(tmp_path: Path) -> None:
         spec.tick(task.id)
     new = file.read_bytes()
     assert new.count(b"[x]") == 3
-    told = guard.look_at_spec({"TODO.md": old.encode()}, {"TODO.md": new}, before, spec.stories(), "1")
+    told = look_at_spec({"TODO.md": old.encode()}, {"TODO.md": new}, before, spec.stories(), "1")
     assert told == []
-    told = guard.look_at_spec({"TODO.md": old.encode()}, {"TODO.md": new}, before, spec.stories(), "2")
+    told = look_at_spec({"TODO.md": old.encode()}, {"TODO.md": new}, before, spec.stories(), "2")
     assert [one.kind for one in told] == ["other-story-ticked"] * 3
 
 
@@ -1323,9 +1325,9 @@ def test_boxes_of_other_files_are_no_tasks(tmp_path: Path) -> None:
     stories = stories_of(tmp_path, TASKS)
     before: dict[str, bytes | None] = {"tasks.md": TASKS.encode(), "spec.md": b"- [ ] shall\n", "proposal.md": None}
     after = {**before, "spec.md": b"- [x] shall\n", "design.md": b"new\n"}
-    found = guard.look_at_spec(before, after, stories, stories, "1")
+    found = look_at_spec(before, after, stories, stories, "1")
     assert [(one.kind, one.path) for one in found] == [("spec-edited", "design.md"), ("spec-edited", "spec.md")]
-    gone = guard.look_at_spec(before, {**before, "spec.md": None}, stories, stories, "1")
+    gone = look_at_spec(before, {**before, "spec.md": None}, stories, stories, "1")
     assert gone == [Finding("spec-edited", "spec.md", "the file is gone")]
 
 
@@ -1351,7 +1353,7 @@ PRD_CASES = [
 
 @pytest.mark.parametrize(("new", "wanted"), PRD_CASES, ids=range(len(PRD_CASES)))
 def test_prd_json_is_not_for_the_agent(new: str, wanted: list[str]) -> None:
-    found = guard.look_at_spec({"prd.json": PRD.encode()}, {"prd.json": new.encode()}, [], [], "US-1")
+    found = look_at_spec({"prd.json": PRD.encode()}, {"prd.json": new.encode()}, [], [], "US-1")
     assert [one.kind for one in found] == wanted
 
 
@@ -1366,7 +1368,7 @@ def test_prd_json_is_not_for_the_agent(new: str, wanted: list[str]) -> None:
     ],
 )
 def test_a_story_can_say_that_tests_may_change(story: Story, wanted: bool) -> None:
-    assert guard.may_change_tests(story) is wanted
+    assert diff.may_change_tests(story) is wanted
 
 
 # --- hostile input ----------------------------------------------------------------------------------
@@ -1407,7 +1409,7 @@ def test_hostile_files_are_survived(name: str) -> None:
     data = HOSTILE[name]
     paths = ["test_a.py"] if len(data) == LONG else ["test_a.py", "a.test.js", "ATest.java", "a_spec.rb", "Makefile"]
     for path in HOSTILE_PATHS if len(data) < 60_000 else paths:
-        assert isinstance(guard.look([Change(path, data, data[: len(data) // 2] + b"\n")]), list)
+        assert isinstance(diff.look([Change(path, data, data[: len(data) // 2] + b"\n")]), list)
 
 
 def test_what_is_too_long_is_still_looked_at() -> None:
@@ -1443,9 +1445,9 @@ def test_a_spec_of_any_size_is_survived() -> None:
     new = old.replace("[ ]", "[x]")
     before = [Story("1", "A", [Task(f"1.{n}", "do it", False) for n in range(50_000)])]
     after = [Story("1", "A", [Task(f"1.{n}", "do it", True) for n in range(50_000)])]
-    assert guard.look_at_spec({"a.md": old.encode()}, {"a.md": new.encode()}, before, after, "1") == []
+    assert look_at_spec({"a.md": old.encode()}, {"a.md": new.encode()}, before, after, "1") == []
     binary = {"a.md": b"\xff" * 1_000_000}
-    assert len(guard.look_at_spec(binary, {"a.md": b"\xfe" * 1_000_000}, [], [], "1")) == 1
+    assert len(look_at_spec(binary, {"a.md": b"\xfe" * 1_000_000}, [], [], "1")) == 1
 
 
 # --- properties -------------------------------------------------------------------------------------
@@ -1464,7 +1466,7 @@ PATHS = st.sampled_from(HOSTILE_PATHS)
 @given(PATHS, st.none() | st.binary(max_size=200) | SOUP.map(str.encode), st.none() | SOUP.map(str.encode))
 @example("tox.ini", b"[pytest]\n", b"[pytest]\naddopts\n   x = 1\n")
 def test_nothing_makes_it_fall_over(path: str, old: bytes | None, new: bytes | None) -> None:
-    for finding in guard.look([Change(path, old, new)]):
+    for finding in diff.look([Change(path, old, new)]):
         assert finding.path == path
         assert "\n" not in finding.detail
 
@@ -1472,7 +1474,7 @@ def test_nothing_makes_it_fall_over(path: str, old: bytes | None, new: bytes | N
 @OURS
 @given(PATHS, SOUP)
 def test_what_did_not_change_is_silent(path: str, text: str) -> None:
-    assert guard.look([Change(path, text.encode(), text.encode())]) == []
+    assert diff.look([Change(path, text.encode(), text.encode())]) == []
 
 
 @OURS
@@ -1480,7 +1482,7 @@ def test_what_did_not_change_is_silent(path: str, text: str) -> None:
 def test_no_spec_makes_it_fall_over(old: bytes, new: bytes, text: str) -> None:
     for name in ("a.md", "prd.json"):
         for one, other in ((old, new), (text.encode(), new), (text.encode(), text.encode() + b"\n")):
-            found = guard.look_at_spec({name: one}, {name: other}, [], [], "1")
+            found = look_at_spec({name: one}, {name: other}, [], [], "1")
             assert bool(found) == (one != other)
 
 
@@ -1511,4 +1513,4 @@ def test_appending_a_test_is_never_a_finding(language: str, tests: list[tuple[st
     path, text, template = APPENDED[language]
     named = {name: (subject, value) for name, subject, value in tests}
     more = "".join(template.format(name=n, subject=f"f_{s}", value=v) for n, (s, v) in named.items())
-    assert guard.look([edit(path, text, text + more)]) == []
+    assert diff.look([edit(path, text, text + more)]) == []

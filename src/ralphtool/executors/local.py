@@ -21,7 +21,8 @@ from ralphtool.executors.environment import path_with_us, redact, session_of_che
 from ralphtool.executors.meter import Limits, Meter, Prices
 from ralphtool.executors.transcript import Complaint
 from ralphtool.executors.watchdog import Watch
-from ralphtool.judging import gates, guard, verdict
+from ralphtool.judging import gates, verdict
+from ralphtool.judging.guard.model import Finding
 from ralphtool.settings import Agent
 from ralphtool.workspace.protected_state import make_plain
 
@@ -354,16 +355,18 @@ class Here:
         )
         return self._proven(report, assignment, stop) if self._worth_proving(report, assignment) else report
 
-    def _read_again(self, before: _Spec, story_id: str) -> tuple[frozenset[str], list[guard.Finding]]:
+    def _read_again(self, before: _Spec, story_id: str) -> tuple[frozenset[str], list[Finding]]:
+        from ralphtool.judging.guard.spec import look_at_spec
+
         try:
             spec = self._spec()
             stories = spec.stories(session.load(self.place.session_id)["completed_tasks"])
             story = specs.story_by_id(stories, story_id)
             after = self._spec_files(spec)
         except RalphError as error:
-            return before.ticked, [guard.Finding("spec-edited", self.place.change, str(error))]
+            return before.ticked, [Finding("spec-edited", self.place.change, str(error))]
         ticked = frozenset(task.id for task in story.tasks if task.done)
-        return ticked, guard.look_at_spec(before.files, after, before.stories, stories, story_id)
+        return ticked, look_at_spec(before.files, after, before.stories, stories, story_id)
 
     def _put_spec_back(self, before: _Spec) -> None:
         """Without git nothing else can take it back."""
@@ -373,17 +376,19 @@ class Here:
             with open(path, "wb") as file:
                 file.write(data)
 
-    def _cheats(self, taken: Taken, story: Story) -> list[guard.Finding]:
-        own = os.path.relpath(self._spec_path(), self.place.workspace.root)
-        found = guard.look([one for one in taken.changes if f"/{own}" not in f"/{one.path}"])
-        return [] if guard.may_change_tests(story) else found
+    def _cheats(self, taken: Taken, story: Story) -> list[Finding]:
+        from ralphtool.judging.guard.diff import look, may_change_tests
 
-    def _freed(self, taken: Taken, assignment: Assignment) -> list[guard.Finding]:
+        own = os.path.relpath(self._spec_path(), self.place.workspace.root)
+        found = look([one for one in taken.changes if f"/{own}" not in f"/{one.path}"])
+        return [] if may_change_tests(story) else found
+
+    def _freed(self, taken: Taken, assignment: Assignment) -> list[Finding]:
         """What agents are told in the project's own files holds from their next start on, commands to run included."""
         if not self.place.runners[assignment.agent].traits.is_kept:
             return []
         told = "agents would be allowed more by it than you have allowed"
-        return [guard.Finding("agent-config", path, told) for path in taken.paths if _RULES.search(path)]
+        return [Finding("agent-config", path, told) for path in taken.paths if _RULES.search(path)]
 
     def _spec_path(self) -> str:
         try:
