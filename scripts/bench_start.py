@@ -16,15 +16,16 @@ from typing import Any
 from bench_loop import Lab, Rows, measured
 from bench_watch import COMMAND, FEW, PYTHON, RUNS, Project, ended, long_run
 
-# `ralphtool`, which prints its CPU time, without that of its children, when the first event of a run is on the disk.
+# `ralphtool`, which prints its CPU time, without that of its children, when the first event of a run is written.
 TO_FIRST_EVENT = """
 import os, sys, time
 sync = os.fdatasync
 def measured(fd):
-    sync(fd)
+    used = time.process_time()
     if os.readlink(f"/proc/self/fd/{fd}").endswith("events.jsonl"):
-        os.write(1, str(time.process_time()).encode())
+        os.write(1, str(used).encode())
         os._exit(0)
+    sync(fd)
 os.fdatasync = measured
 from ralphtool.__main__ import main
 sys.exit(main())
