@@ -12,7 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec import structs, to_builtins
+import msgspec
+from msgspec import to_builtins
 
 from ralphtool import agents, specs
 from ralphtool import settings as settings_module
@@ -112,7 +113,7 @@ def _run(
     elif not as_json:
         from ralphtool.views.terminal import summary
 
-        summary.show({"type": "run_ended", **structs.asdict(result.ended)}, change)
+        summary.show(msgspec.json.decode(msgspec.json.encode(result.ended)), change)  # as the record has it
     return _EXIT_CODES[result.ended.result]
 
 

@@ -10,7 +10,7 @@ import time
 from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, structs
+from msgspec import Struct, structs, to_builtins
 
 from ralphtool import agents, specs, workspace
 from ralphtool import settings as settings_module
@@ -19,8 +19,9 @@ from ralphtool.errors import InvalidValue, RalphError, SpecError, shorten
 from ralphtool.history import History
 from ralphtool.loop import budget
 from ralphtool.loop.notify import Notifier
-from ralphtool.loop.run_result import Result
-from ralphtool.record import change_state
+from ralphtool.record import change_state, events
+from ralphtool.record.event_parts import GateCommands, RunLimits, StoryBefore
+from ralphtool.record.events import RunEnded
 from ralphtool.record.log import Log
 from ralphtool.specs import scaffold
 from ralphtool.workspace import in_place
@@ -62,7 +63,7 @@ class RunResult(Struct, frozen=True, kw_only=True):
     """How a run ended, and its record (None if nothing was left to run)."""
 
     record: str | None
-    ended: Result
+    ended: RunEnded
 
 
 def start(
@@ -136,7 +137,7 @@ def is_finished(root: str, spec: Spec) -> bool:
 
 def _nothing_left(change: str) -> RunResult:
     reason = f"{change} is done and finished: nothing is left to run"
-    return RunResult(record=None, ended=Result(result="done", reason=reason, stories=[], spent={}, next=[]))
+    return RunResult(record=None, ended=RunEnded(result="done", reason=reason))
 
 
 def know_secrets(settings: Settings) -> None:
@@ -233,29 +234,28 @@ class _Run(Struct, frozen=True, kw_only=True):
     log: Log
     notifier: Notifier
 
-    def go(self, notices: Sequence[str]) -> Result:
+    def go(self, notices: Sequence[str]) -> RunEnded:
         """What it came to, which is also the last event of the record."""
         try:
             result = self._work(notices)
             self._end(result)
         except (RalphError, OSError) as error:
-            self._end(Result(result="unfinished", reason=str(error), stories=[], spent={}, next=[]))
+            self._end(RunEnded(result="unfinished", reason=str(error)))
             raise
         finally:
             self.notifier.close()
         return result
 
-    def _end(self, result: Result) -> None:
-        fields = structs.asdict(result)
-        news = {name: fields[name] for name in ("result", "reason", "stories", "spent")}
+    def _end(self, end: RunEnded) -> None:
+        news = {name: to_builtins(getattr(end, name)) for name in ("result", "reason", "stories", "spent")}
         before = self.stop.count
         not_told = self.notifier.tell(event="run_ended", run=self.id, change=self.spec.change, **news)
         failed = self.notifier.finish(lambda: self.stop.count > before)
         for trouble in filter(None, (not_told, failed)):
-            self.log.note("notice", text=trouble)
-        self.log.add("run_ended", **fields)
+            self.log.note(events.Notice(text=trouble))
+        self.log.add(end)
 
-    def _work(self, notices: Sequence[str]) -> Result:
+    def _work(self, notices: Sequence[str]) -> RunEnded:
         place = workspace.make(self.root, self.spec.change, self.settings.run.workspace)
         commands = gate_commands.commands(self.root)
         opened = place.open(self.id, [self.spec.path])
@@ -270,7 +270,7 @@ class _Run(Struct, frozen=True, kw_only=True):
         lifecycle.end(self.id, self.root, lambda state: None)
         return result
 
-    def _loop(self, place: Workspace, gates: Sequence[str], notices: Sequence[str]) -> Result:
+    def _loop(self, place: Workspace, gates: Sequence[str], notices: Sequence[str]) -> RunEnded:
         spec = specs.open(place.root, self.spec.change, self.spec.ref)
         prd_ids = _prd_ids(spec)
         ours = Ours(self.root, self.spec.change, self.id)
@@ -326,20 +326,21 @@ class _Run(Struct, frozen=True, kw_only=True):
     def _announce(self, spec: Spec, place: Workspace, gates: Sequence[str], notices: Sequence[str]) -> None:
         run = self.settings.run
         self.log.add(
-            "run_started",
-            run=self.id,
-            change=spec.change,
-            agent=self.runners[0].name,
-            adapter=spec.adapter,
-            workspace=run.workspace,
-            branch=place.branch,
-            pid=os.getpid(),
-            stories=_standings(self.root, spec),
-            limits={name: getattr(run, name) for name in settings_module.list_limits()},
-            gates={"commands": list(gates)},
+            events.RunStarted(
+                run=self.id,
+                change=spec.change,
+                agent=self.runners[0].name,
+                adapter=spec.adapter,
+                workspace=run.workspace,
+                branch=place.branch,
+                pid=os.getpid(),
+                stories=_standings(self.root, spec),
+                limits=RunLimits(**{name: getattr(run, name) for name in settings_module.list_limits()}),
+                gates=GateCommands(commands=tuple(gates)),
+            )
         )
         for text in [*notices, *([] if gates else [_NO_GATE]), *_about_agents(self.runners, self.settings)]:
-            self.log.note("notice", text=text)
+            self.log.note(events.Notice(text=text))
 
 
 def _prd_ids(spec: Spec) -> list[str]:
@@ -361,22 +362,22 @@ def _prd_ids(spec: Spec) -> list[str]:
 # --- what the first event says -----------------------------------------------------------------------
 
 
-def _standings(root: str, spec: Spec) -> list[dict[str, Any]]:
+def _standings(root: str, spec: Spec) -> tuple[StoryBefore, ...]:
     """How each story stands when the run begins."""
     stands = change_state.load(root, spec.change)
-    return [
-        {
-            "id": story.id,
-            "title": story.title,
-            "tasks_total": len(story.tasks),
-            "tasks_done": story.tasks_done,
-            "done": story.done,
-            "state": _state(story, stands.stories.get(story.id)),
-            "optional": story.optional,
-            "depends_on": list(story.depends_on),
-        }
+    return tuple(
+        StoryBefore(
+            id=story.id,
+            title=story.title,
+            tasks_total=len(story.tasks),
+            tasks_done=story.tasks_done,
+            done=story.done,
+            state=_state(story, stands.stories.get(story.id)),
+            optional=story.optional,
+            depends_on=tuple(story.depends_on),
+        )
         for story in spec.stories()
-    ]
+    )
 
 
 def _state(story: Story, state: change_state.StoryStanding | None) -> str:
