@@ -35,12 +35,13 @@ if TYPE_CHECKING:
 
 _TICK = 0.01  # seconds between two looks at whether the record has begun
 _EXIT_CODES = {"done": 0, "unfinished": 1, "interrupted": 130}
-_FLAGS = [one for one in settings_module.describe() if one.flag]
 
 
 def _settings_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     """Every setting of `[run]` as a flag; its help stands with the setting."""
-    for one in reversed(_FLAGS):
+    for one in reversed(settings_module.describe("run")):
+        if not one.flag:
+            continue
         is_switch = one.default in ("true", "false")
         extra: dict[str, Any] = {"is_flag": True, "flag_value": "true"} if is_switch else {"metavar": "VALUE"}
         default = f" [default: {one.default}]" if one.default and not is_switch else ""

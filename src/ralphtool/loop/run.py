@@ -129,10 +129,10 @@ def _recover_from(root: str, change: str, session_id: str) -> Iterator[str]:
 
 def is_finished(root: str, spec: Spec) -> bool:
     """Whether all of it was done, and taken over, in an earlier run."""
-    repository = Repository.find(root)
-    is_known = repository is not None and repository.resolve(layout.FINISHED + spec.change) is not None
-    has_branch = repository is not None and repository.resolve(layout.BRANCHES + spec.change) is not None
-    return is_known and not has_branch and all(story.done for story in spec.stories())
+    if not all(story.done for story in spec.stories()) or (repository := Repository.find(root)) is None:
+        return False
+    is_known = repository.resolve(layout.FINISHED + spec.change) is not None
+    return is_known and repository.resolve(layout.BRANCHES + spec.change) is None
 
 
 def _nothing_left(change: str) -> RunResult:
