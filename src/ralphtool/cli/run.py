@@ -248,7 +248,7 @@ class _Run:
         place = workspace.make(self.root, self.spec.change, self.settings.run.workspace)
         commands = gate_commands.commands(self.root)
         gates = [*commands.checks, *commands.tests]
-        told = place.open(self.id, [self.spec.path])
+        told = place.open(self.id, specs.own_paths(self.root, self.spec))
         try:
             result = self._loop(history, log, notifier, place, gates, told)
         except BaseException:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralphtool import agents, settings
+from ralphtool import agents, settings, specs
 from ralphtool.cli import detect
 from ralphtool.cli import doctor as doctors
 from ralphtool.core import config, quickjson
@@ -249,9 +249,18 @@ def _sum_up(counts: dict[str, int], fixable: int) -> None:
 # --- new --------------------------------------------------------------------------------------------
 
 
+def _complete_format(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in scaffold.formats() if name.startswith(incomplete)]
+
+
 @click.command()
 @click.argument("text", metavar="TEXT")
-@click.option("--format", type=click.Choice(scaffold.FORMATS), help="Instead of the one that the project uses.")
+@click.option(
+    "--format",
+    metavar="FORMAT",
+    shell_complete=_complete_format,
+    help=f"Instead of the one that the project uses: {', '.join(specs.BUILT_IN)}, or another adapter.",
+)
 @click.option("--name", metavar="NAME", help="What the change is called, instead of a name made of TEXT.")
 @click.option("--file", metavar="PATH", help="The checklist to make, instead of PLAN.md.")
 @_JSON

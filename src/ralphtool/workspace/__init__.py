@@ -39,11 +39,8 @@ class Workspace(Protocol):
         """What the iteration began with."""
         ...
 
-    def at_start(self, folder: str, named: str) -> bool:
-        """Writes the spec as it was when work began into a folder; False where nobody knows.
-
-        `named` is the change's file, where its format has no place of its own.
-        """
+    def at_start(self, folder: str, ref: str) -> bool:
+        """Writes the spec as it was when work began into a folder; False where nobody knows."""
         ...
 
     @property
@@ -119,7 +116,7 @@ class Folder:
     def __init__(self, root: str) -> None:
         self.root = root
 
-    def at_start(self, folder: str, named: str) -> bool:
+    def at_start(self, folder: str, ref: str) -> bool:
         return False
 
     def disturbed(self) -> None:

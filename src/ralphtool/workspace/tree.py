@@ -224,10 +224,10 @@ class Tree:
         self._files = tree if was_known else None
         return tree
 
-    def at_start(self, folder: str, named: str) -> bool:
+    def at_start(self, folder: str, ref: str) -> bool:
         commit = self.repository.resolve(START + self.change) or self.repository.resolve(BASE + self.change)
         if commit:
-            branch.write_out(self.repository, self.root, self.change, commit, folder, named)
+            branch.write_out(self.repository, self.root, self.change, commit, folder, ref)
         return commit is not None
 
     @property
