@@ -20,7 +20,7 @@ _LONGEST_NAME = 128
 
 
 def find(start: str | None = None) -> str:
-    """The nearest folder, going up, that looks like a project, never out of the git repository; else its root; else here."""
+    """The nearest folder, going up inside the git repository, that looks like a project; else its root; else here."""
     here = os.path.abspath(start or os.getcwd())
     for folder in upward(here):
         if any(os.path.lexists(os.path.join(folder, mark)) for mark in _marks(folder)):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import sys
 import time
+from fnmatch import fnmatchcase
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct, structs
 
-from ralphtool import specs
+from ralphtool import agents, specs
 from ralphtool.agents import End, Event, Job, Mcp
 from ralphtool.agents.program import written
 from ralphtool.core import files, secrets, session
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from ralphtool.workspace.tree import Taken
 
 _Event = TypeVar("_Event", bound=Event)
-_RULES = re.compile(r"(?:^|/)(?:\.(?:claude|codex|gemini|opencode)/|\.mcp\.json$|opencode\.jsonc?$|\.aider[^/]*$)")
 _LONGEST_SHOWN = 2000  # characters of an agent's words in an event; the transcript has them all
 _KEPT_BACK = ("RALPH_SESSION", "RALPH_STORY", "RALPH_TOKEN", "RALPH_ATTEMPT", "RALPH_TASK", "RALPH_WORKSPACE")
 
@@ -369,15 +369,27 @@ class Here:
         except RalphError as error:
             return before.ticked, [guard.Finding("spec-edited", self.place.change, str(error))]
         ticked = frozenset(task.id for task in story.tasks if task.done)
-        return ticked, guard.look_at_spec(before.files, after, before.stories, stories, story_id)
+        done_key = getattr(spec, "done_key", None)
+        found = guard.look_at_spec(before.files, after, before.stories, stories, story_id, done_key=done_key)
+        is_fine = found and self._has_only_ticks(before, spec, sorted(ticked - before.ticked))
+        return ticked, [] if is_fine else found
+
+    def _has_only_ticks(self, before: _Spec, now: Spec, ticked: Sequence[str]) -> bool:
+        """Whether the spec is what its adapter makes of these ticks: not every format has boxes."""
+        inside = os.path.relpath(before.path, self.place.workspace.root)
+        with TemporaryDirectory(prefix="ralph-") as folder:
+            _write_files(os.path.join(folder, inside), before.files, in_folder=os.path.isdir(now.path))
+            try:
+                copy = specs.open(folder, self.place.change, self.place.ref)
+                for task in ticked:
+                    copy.tick(task, ticked, proven=False)
+                return self._spec_files(copy) == self._spec_files(now)
+            except (RalphError, OSError):
+                return False
 
     def _put_spec_back(self, before: _Spec) -> None:
         """Without git nothing else can take it back."""
-        for name, data in before.files.items():
-            path = os.path.join(before.path, name) if os.path.isdir(before.path) else before.path
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(path, "wb") as file:
-                file.write(data)
+        _write_files(before.path, before.files, in_folder=os.path.isdir(before.path))
 
     def _cheats(self, taken: Taken, story: Story) -> list[guard.Finding]:
         own = os.path.relpath(self._spec_path(), self.place.workspace.root)
@@ -389,7 +401,8 @@ class Here:
         if not self.place.runners[assignment.agent].traits.is_kept:
             return []
         told = "agents would be allowed more by it than you have allowed"
-        return [guard.Finding("agent-config", path, told) for path in taken.paths if _RULES.search(path)]
+        rules = [rule for one in (*self.place.runners, *agents.known()) for rule in one.traits.config_paths]
+        return [guard.Finding("agent-config", path, told) for path in taken.paths if _is_named(path, rules)]
 
     def _spec_path(self) -> str:
         try:
@@ -427,9 +440,11 @@ def _cut_off(results: Sequence[gates.Result], assignment: Assignment) -> bool:
 def _advised(report: Report, runner: Runner) -> Report:
     """Who is not logged in can't be helped by waiting: the one who reads this has to know what to do."""
     failure = report.failure
-    if failure is None or failure.trouble != "login" or not runner.traits.login:
+    if failure is None or failure.trouble != "login" or not runner.traits.login_hint:
         return report
-    return structs.replace(report, failure=structs.replace(failure, text=f"{runner.traits.login} ({failure.text})"))
+    return structs.replace(
+        report, failure=structs.replace(failure, text=f"{runner.traits.login_hint} ({failure.text})")
+    )
 
 
 def _shorter(one: float, other: float) -> float:
@@ -451,6 +466,23 @@ def _shown(result: gates.Result) -> dict[str, Any]:
         "tally": result.tally,
         "log": result.log,
     }
+
+
+def _is_named(path: str, rules: Iterable[str]) -> bool:
+    """Whether a file has one of the names, or lies in a folder that has one with a `/` at its end."""
+    *folders, name = path.split("/")
+    return any(
+        any(fnmatchcase(folder, rule[:-1]) for folder in folders) if rule.endswith("/") else fnmatchcase(name, rule)
+        for rule in rules
+    )
+
+
+def _write_files(place: str, contents: Mapping[str, bytes], *, in_folder: bool) -> None:
+    for name, data in contents.items():
+        path = os.path.join(place, name) if in_folder else place
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(data)
 
 
 def _files_below(path: str) -> dict[str, bytes]:
