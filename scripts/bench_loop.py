@@ -105,10 +105,10 @@ def with_history(top: Path, rounds: int) -> float:
 
 OURS = """
 import sys, resource
-from ralphtool import events, process
 from ralphtool.agents.command import Tail
-from ralphtool.executors import here
-log = events.Log(sys.argv[2] + "/events.jsonl")
+from ralphtool.executors import process
+from ralphtool.record.log import Log
+log = Log(sys.argv[2] + "/events.jsonl")
 tail = Tail()
 before = resource.getrusage(resource.RUSAGE_SELF)
 with process.Keeper(None) as keeper:

@@ -50,7 +50,8 @@ PRD = """\
 # Holds a change as `ralphtool run` does, until its stdin is closed.
 HOLD = """
 import sys
-from ralphtool import lifecycle, locks, specs
+from ralphtool import specs
+from ralphtool.core import lifecycle, locks
 root, change, session_id = sys.argv[1:]
 spec = specs.open(root, change)
 lifecycle.begin(root, session_id, change, spec.ref, owner=locks.this_process())

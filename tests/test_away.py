@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from ralphtool import workspace
-from ralphtool.workspace import Here
+from ralphtool.errors import TreeBusy
+from ralphtool.workspace import in_place
 from ralphtool.workspace.git import Repository
-from ralphtool.workspace.stash import Busy
+from ralphtool.workspace.in_place import InPlace
+from ralphtool.workspace.worktree import Worktree
 
 CHANGE = "add-login"
 MINE = "mine\n"  # all that is the user's own says so: no commit may contain it
@@ -109,11 +110,11 @@ class User:
         assert found is not None
         return found
 
-    def here(self) -> Here:
-        return Here(self.repository(), str(self.project), CHANGE)
+    def here(self) -> InPlace:
+        return InPlace(self.repository(), str(self.project), CHANGE)
 
     def recover(self) -> str:
-        return workspace.recover(self.repository(), str(self.project))
+        return in_place.recover(self.repository(), str(self.project))
 
 
 def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
@@ -171,7 +172,7 @@ def _spoil_one(full: bytes) -> None:
             file.write(b"the agent's\n")
 
 
-def one_story(user: User, here: Here, before: Files) -> None:
+def one_story(user: User, here: InPlace, before: Files) -> None:
     """Begins, sees that nothing of the user's is about to be committed, lets the agent work, and keeps its work."""
     assert here.begin(None) is None
     assert here.take().paths == ()
@@ -660,7 +661,7 @@ def everything(user: User) -> dict[str, Any]:
     return user.state()
 
 
-def let_go(here: Here) -> None:
+def let_go(here: InPlace) -> None:
     if here._lock >= 0:
         try:
             os.close(here._lock)
@@ -826,7 +827,7 @@ def test_two_runs_leave_each_others_attempts(user: User) -> None:
     one = user.here()
     one.open("run-1", [])
     one.begin(None)
-    other = workspace.Worktree(user.repository(), str(user.project), "other")
+    other = Worktree(user.repository(), str(user.project), "other")
     other.open("run-2", [])
     other.begin(None)
     (Path(other.root) / "made.txt").write_text("the agent's\n")
@@ -846,7 +847,7 @@ def test_a_run_that_begins_beside_another_one_does_not_spoil_its_index(user: Use
     user.write("made.txt", "the agent's\n")
     first = one.take()
     one.publish(f"{CHANGE}-1-1", one.commit(first.tree, "one\n"), tree=first.tree, story="1")
-    workspace.Worktree(user.repository(), str(user.project), "other").open("run-2", [])
+    Worktree(user.repository(), str(user.project), "other").open("run-2", [])
     one.begin(None)
     assert one.take().paths == ()
     assert (user.top / "made.txt").exists()
@@ -854,7 +855,7 @@ def test_a_run_that_begins_beside_another_one_does_not_spoil_its_index(user: Use
 
 
 def test_a_users_stash_and_settings_stay_while_a_worktree_is_worked_in(user: User) -> None:
-    tree = workspace.Worktree(user.repository(), str(user.project), CHANGE)
+    tree = Worktree(user.repository(), str(user.project), CHANGE)
     tree.open("run-1", [])
     tree.begin(None)
     user.write("src/a.txt")
@@ -905,7 +906,7 @@ def test_a_merge_under_way_is_one_error_and_nothing_changes(user: User) -> None:
     subprocess.run(["git", "merge", "side"], cwd=user.top, capture_output=True, check=False)
     before, refs = user.state(), user.git("for-each-ref")
     here = user.here()
-    with pytest.raises(Busy, match="under way"):
+    with pytest.raises(TreeBusy, match="under way"):
         here.open("run-1", [])
     let_go(here)
     assert differences(before, user.state()) == []

@@ -33,7 +33,7 @@ EVERY = {
     *("", "cli", "cli.agent", "core", "core.files", "core.project", "core.quickjson", "core.session", "errors"),
 }
 MARKDOWN = {"specs.boxed", "specs.markdown"}
-SPEC = EVERY | {"core.locks", "specs"}
+SPEC = EVERY | {"core.layout", "core.locks", "specs"}
 OPENSPEC = SPEC | MARKDOWN | {"specs.openspec"}
 
 COMMANDS: dict[str, tuple[list[str], set[str]]] = {
@@ -116,7 +116,7 @@ def test_recall_imports_the_memory_and_not_the_history(project: Ralph) -> None:
     assert project.begin().agent("learn", "The tests need make db first").exit_code == 0
     assert project.agent("recall", "tests").json["learnings"]  # the index is made now
     added = Recorded(project).added("agent", "recall", "tests")
-    assert ours(added) == EVERY | MEMORY | {"core.locks", "memory.recall", "core.secrets"}
+    assert ours(added) == EVERY | MEMORY | {"core.layout", "core.locks", "memory.recall", "core.secrets"}
     assert not {"typing", "msgspec", "json", "hashlib", "subprocess", "numpy"} & added
 
 

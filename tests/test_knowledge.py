@@ -813,7 +813,7 @@ def test_a_file_that_was_replaced_truncated_or_removed(root: str, tmp_path: Path
 
 NOTER = """\
 import sys
-from ralphtool import usefulness
+from ralphtool.memory import usefulness
 root, name = sys.argv[1:]
 for number in range(20):
     usefulness.note(root, usefulness.Showing(f"{name}-{number}", "completed", {"d": None, "x" * 5000 + name: None}))

@@ -21,7 +21,7 @@ from ralphtool.history import History
 from ralphtool.loop.change import Change
 from ralphtool.loop.loop import Loop, Parts
 from ralphtool.record.log import Log
-from ralphtool.workspace import Folder
+from ralphtool.workspace.folder import Folder
 from ralphtool.workspace.git import Repository
 from ralphtool.workspace.protected_state import Ours
 

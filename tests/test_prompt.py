@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from ralphtool.core.text import fence_visible
 from ralphtool.errors import InvalidValue
 from ralphtool.judging.verdict import Claim, claim
-from ralphtool.loop.prompt import Material, Prompt, build, fenced
+from ralphtool.loop.prompt import Material, Prompt, build
 from ralphtool.memory.knowledge import Remembered
 from ralphtool.specs import Scenario, Story, Task
 
@@ -256,12 +257,12 @@ def test_the_id_of_a_task_stays_in_its_place() -> None:
 
 def test_what_is_fenced_is_seen_as_it_is() -> None:
     text = "a\tb\u00a0c\u3000d \u00e9\u4e2d\U0001f600 \U0001f468\u200d\U0001f4bb"
-    shown = fenced(text)
+    shown = fence_visible(text)
     assert "a\tb" in shown
     assert "\u00e9\u4e2d\U0001f600" in shown
     assert "\\xa0" not in shown, "a space of another width hides nothing"
     assert "\\u3000" not in shown, "a space of another width hides nothing"
-    assert "\x1b" not in fenced("\x1b[31m")
+    assert "\x1b" not in fence_visible("\x1b[31m")
 
 
 def test_line_ends_of_windows_are_no_litter() -> None:

@@ -13,10 +13,15 @@
     ├── TaskOutOfScope    TASK_OUT_OF_SCOPE  the task belongs to another story
     ├── InvalidName       INVALID_NAME       not a session id or a change name
     ├── InvalidValue      INVALID_VALUE      an argument or a setting that can't be used
+    │   └── WrongSetting                     a setting or a flag that can't be used (exit 2)
     ├── SpecError         SPEC_ERROR         the spec can't be read, or says contradicting things
     ├── CorruptState      CORRUPT_STATE      one of our own files is damaged
     ├── UnsafePath        UNSAFE_PATH        a link or a stranger's file stands where ours belongs
-    └── IoError           IO_ERROR           the system refused to read or write
+    ├── IoError           IO_ERROR           the system refused to read or write
+    ├── GitError          GIT_ERROR          git refused; the message has what git said
+    ├── TreeBusy          TREE_BUSY          the working tree can't be used now
+    ├── SetupFailed       SETUP_FAILED       the set-up commands could not prepare the environment
+    └── RunDied           RUN_DIED           a run is over without having recorded its end
 
 The message of an error says what happened and what to do next. `code` is for programs.
 Everything else that escapes is a bug of ours.
@@ -79,6 +84,10 @@ class InvalidValue(RalphError):
     code = "INVALID_VALUE"
 
 
+class WrongSetting(InvalidValue):
+    exit_code = 2
+
+
 class SpecError(RalphError):
     code = "SPEC_ERROR"
 
@@ -95,6 +104,22 @@ class IoError(RalphError):
     code = "IO_ERROR"
 
 
+class GitError(RalphError):
+    code = "GIT_ERROR"
+
+
+class TreeBusy(RalphError):
+    code = "TREE_BUSY"
+
+
+class SetupFailed(RalphError):
+    code = "SETUP_FAILED"
+
+
+class RunDied(RalphError):
+    code = "RUN_DIED"
+
+
 _ADVICE = {
     errno.ENOSPC: "free some space on that disk and run the command again",
     errno.EDQUOT: "your disk quota is used up: free some space and run the command again",
@@ -108,7 +133,7 @@ _ADVICE = {
 def from_os_error(error: OSError) -> IoError:
     """The one place where the system's own errors become a message for people."""
     where = f"{error.filename}: " if error.filename else ""
-    advice = _ADVICE.get(error.errno or 0, "mend that and run the command again")
+    advice = _ADVICE.get(error.errno or 0, "fix that and run the command again")
     return IoError(f"{where}{error.strerror or error}; {advice}")
 
 

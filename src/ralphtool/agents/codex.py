@@ -34,7 +34,7 @@ from ralphtool.agents import (
 from ralphtool.agents.codex_rollout import Record
 from ralphtool.agents.json_lines import Lines
 from ralphtool.agents.program import Program
-from ralphtool.core import files
+from ralphtool.core import files, layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -110,7 +110,7 @@ def _harmless(args: tuple[str, ...]) -> list[str]:
 def _ours(job: Job) -> list[str]:
     """What `ralphtool agent` writes to, besides the working tree: the sessions, and a project that is elsewhere."""
     parts = job.folder.split(os.sep)
-    records = os.sep.join(parts[: parts.index(".ralph") + 1]) if ".ralph" in parts else ""
+    records = os.sep.join(parts[: parts.index(layout.FOLDER) + 1]) if layout.FOLDER in parts else ""
     wanted = [records, *(os.path.join(files.tmp_dir(), name) for name in ("ralph", "ralphtool"))]
     return [folder for folder in wanted if folder and os.path.isdir(folder)]
 

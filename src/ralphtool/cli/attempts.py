@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ralphtool import specs, workspace
-from ralphtool.core import lifecycle, project, quickjson
-from ralphtool.errors import ChangeNotFound, InvalidValue, UsageError, shorten
+from ralphtool import specs
+from ralphtool.cli import arguments
+from ralphtool.core import layout, lifecycle, project, quickjson
+from ralphtool.core.text import printable
+from ralphtool.errors import ChangeNotFound, GitError, InvalidValue, UsageError, shorten
 from ralphtool.executors import process
 from ralphtool.history import History
 from ralphtool.loop import finish
-from ralphtool.record import iterations, log, overview, questions
+from ralphtool.record import iterations, log, questions
 from ralphtool.views.terminal import summary, tables
-from ralphtool.views.terminal.text import printable
-from ralphtool.workspace.branch import BRANCHES
-from ralphtool.workspace.git import GitError, Repository
+from ralphtool.workspace import in_place
+from ralphtool.workspace.git import Repository
 from ralphtool.workspace.protected_state import Ours
-from ralphtool.workspace.tree import ATTEMPTS
 
 if TYPE_CHECKING:
     from ralphtool.history.records import Entry
@@ -172,7 +172,7 @@ def _section(title: str, lines: list[str]) -> list[str]:
 
 
 @click.command()
-@click.argument("change", **overview.OPTIONAL)
+@click.argument("change", **arguments.OPTIONAL)
 @_JSON
 def attempts(change: str | None, as_json: bool) -> None:
     """List the attempts that are kept, with the commit of each.
@@ -183,7 +183,9 @@ def attempts(change: str | None, as_json: bool) -> None:
       ralphtool attempts add-login --json | jq -r '.attempts[] | select(.status == "failed") | .id'
     """
     root = project.find()
-    kept = {name.removeprefix(ATTEMPTS): commit for name, commit in _repository(root).refs(ATTEMPTS).items()}
+    kept = {
+        name.removeprefix(layout.ATTEMPTS): commit for name, commit in _repository(root).refs(layout.ATTEMPTS).items()
+    }
     wanted = _prd_ids(root, change) if change else None
     found = [one for one in History(root).entries() if one.id in kept and (wanted is None or one.prd_id in wanted)]
     rows = [{"id": one.id, "status": one.status, "commit": kept[one.id], "summary": one.summary or ""} for one in found]
@@ -213,7 +215,7 @@ def diff(entry: str, stat: bool) -> int:
       ralphtool diff add-login-2-1 --stat
     """
     repository = _repository(project.find())
-    commit = repository.resolve(f"{ATTEMPTS}{entry}")
+    commit = repository.resolve(f"{layout.ATTEMPTS}{entry}")
     if commit is None:
         raise InvalidValue(f"no attempt {shorten(entry)} is kept: `ralphtool attempts` lists them")
     before = repository.resolve(f"{commit}^") or repository.empty_tree()
@@ -225,7 +227,7 @@ def diff(entry: str, stat: bool) -> int:
 
 
 @click.command("finish")
-@click.argument("change", **overview.OPTIONAL)
+@click.argument("change", **arguments.OPTIONAL)
 @click.option(
     "--squash", is_flag=True, help="Put all of its work into your working tree, uncommitted, and end the branch."
 )
@@ -251,11 +253,11 @@ def finish_command(change: str | None, squash: bool, keep: bool) -> None:
         return
     done = finish.squash(repository, root, change)
     click.echo(f"{len(done.paths)} files of {done.branch} are in your working tree, staged: look, then commit.")
-    click.echo(f"The branch is gone; its commits are kept as refs/ralph/finished/{change}.")
+    click.echo(f"The branch is gone; its commits are kept as {layout.FINISHED}{change}.")
 
 
 def _only_branch(repository: Repository) -> str:
-    names = [name.removeprefix(BRANCHES) for name in repository.refs(BRANCHES)]
+    names = [name.removeprefix(layout.BRANCHES) for name in repository.refs(layout.BRANCHES)]
     if len(names) == 1:
         return names[0]
     if not names:
@@ -264,10 +266,10 @@ def _only_branch(repository: Repository) -> str:
 
 
 def _say_kept(repository: Repository, change: str) -> None:
-    commit = repository.resolve(BRANCHES + change)
+    commit = repository.resolve(layout.BRANCHES + change)
     if commit is None:
         raise ChangeNotFound(f"there is no branch ralph/{change}: `ralphtool run {change}` makes it")
-    click.echo(f"ralph/{change} stays as it is, at {commit[:10]}. To take it over, one of:")
+    click.echo(f"{layout.branch(change)} stays as it is, at {commit[:10]}. To take it over, one of:")
     click.echo(f"  git merge ralph/{change}                  every story as a commit of its own")
     click.echo(f"  ralphtool finish {change} --squash       all in one, in your working tree")
 
@@ -290,7 +292,7 @@ def back() -> None:
 def _give_back(repository: Repository, root: str) -> str:
     def put_right(note: Note) -> None:
         ours = Ours(root, note.change, note.run)  # which looks for its last sign of life, before we change that
-        process.end_orphans(os.path.join(root, ".ralph", "runs", note.run, "processes"), note.run)
+        process.end_orphans(layout.processes(root, note.run), note.run)
         ours.recover()
 
-    return workspace.recover(repository, root, put_right)
+    return in_place.recover(repository, root, put_right)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from ralphtool import settings as settings_module
-from ralphtool.core import files, project, quickjson
+from ralphtool.cli import arguments
+from ralphtool.core import files, layout, project, quickjson
+from ralphtool.core.text import printable
 from ralphtool.errors import InvalidValue
 from ralphtool.record import backtest as replayed
-from ralphtool.record import overview, runs, steps
+from ralphtool.record import runs, steps
 from ralphtool.views.terminal import summary, tables
-from ralphtool.views.terminal.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -47,7 +47,7 @@ def _complete_run(context: click.Context, parameter: click.Parameter, incomplete
 
 @click.command()
 @_limit_flags
-@click.option("--change", help="Only the runs of this change.", **overview.ARGUMENT)
+@click.option("--change", help="Only the runs of this change.", **arguments.ARGUMENT)
 @click.option("--run", metavar="RUN", shell_complete=_complete_run, help="Only this run.")
 @click.option("--last", metavar="N", type=click.IntRange(1), help="Only the last N runs.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
@@ -99,7 +99,7 @@ def _recorded(root: str, ids: Sequence[str]) -> tuple[list[Run], list[str]]:
     """The runs, and the names of those whose record does not even tell how they began."""
     found, unreadable = [], []
     for id in ids:
-        run = steps.read(_lines(os.path.join(root, ".ralph", "runs", id, runs.NAME)))
+        run = steps.read(_lines(layout.events(root, id)))
         if run is None:
             unreadable.append(id)
         else:

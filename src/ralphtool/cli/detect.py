@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from ralphtool import agents, specs
 from ralphtool.agents.program import Program
-from ralphtool.core import config, files, gate_commands, project
+from ralphtool.core import config, files, gate_commands, layout, project
 from ralphtool.errors import InvalidValue
 from ralphtool.history.state import Lock
 from ralphtool.workspace.git import Repository
@@ -203,7 +203,7 @@ class Ignoring(Struct, frozen=True):
 
 def ignoring(repository: Repository, root: str) -> Ignoring:
     path = os.path.join(root, ".gitignore")
-    prefix = os.path.relpath(os.path.join(os.path.realpath(root), ".ralph"), os.path.realpath(repository.top))
+    prefix = os.path.relpath(layout.folder(os.path.realpath(root)), os.path.realpath(repository.top))
     ignored = _ignored(repository, [os.path.join(prefix, name) for name in (*_PASSING, *_LASTING)])
     lasting = [name for name in _LASTING if os.path.join(prefix, name) in ignored]
     if not all(os.path.join(prefix, name) in ignored for name in _PASSING):

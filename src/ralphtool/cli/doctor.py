@@ -20,19 +20,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, structs
 
-from ralphtool import __version__, agents, specs, workspace
+from ralphtool import __version__, agents, specs
 from ralphtool import settings as settings_module
 from ralphtool.agents.program import Program, dotted
 from ralphtool.cli import detect
-from ralphtool.core import config, files, gate_commands, lifecycle, locks, project, secrets
-from ralphtool.errors import InvalidValue, RalphError, from_os_error, shorten
+from ralphtool.core import config, files, gate_commands, layout, lifecycle, locks, project, secrets
+from ralphtool.errors import GitError, InvalidValue, RalphError, TreeBusy, from_os_error, shorten
+from ralphtool.executors import gate_run
 from ralphtool.executors.process import Keeper
 from ralphtool.history.store import Store
-from ralphtool.judging import gates
 from ralphtool.loop import budget
 from ralphtool.record import change_state, questions
-from ralphtool.workspace.git import GitError, Repository
-from ralphtool.workspace.stash import Away, Busy
+from ralphtool.workspace import in_place
+from ralphtool.workspace.git import Repository
+from ralphtool.workspace.stash import Away
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -94,7 +95,7 @@ class Patient:
 
     @property
     def folder(self) -> str:
-        return os.path.join(self.root, ".ralph")
+        return layout.folder(self.root)
 
 
 def examine(
@@ -178,8 +179,8 @@ def _under_way(patient: Patient, repository: Repository) -> Iterator[Finding]:
     if patient.settings and patient.settings.run.workspace == "worktree":
         return
     try:
-        Away(repository, ".ralph").refuse_if_busy()
-    except Busy as error:
+        Away(repository, layout.FOLDER).refuse_if_busy()
+    except TreeBusy as error:
         yield _wrong("git", str(error), "git status")
 
 
@@ -210,9 +211,9 @@ def _ignore(patient: Patient, repository: Repository, found: detect.Ignoring) ->
 def _worktrees(patient: Patient, repository: Repository) -> Iterator[Finding]:
     place = os.path.join(repository.common, "ralph", "worktrees")
     names = sorted(os.listdir(place)) if os.path.isdir(place) else []
-    known = {*repository.refs("refs/heads/ralph/")}
+    known = {*repository.refs(layout.BRANCHES)}
     for name in names:
-        if f"refs/heads/ralph/{name}" not in known:
+        if layout.BRANCHES + name not in known:
             path = os.path.join(place, name)
             text = f"{path} is a working tree of a change that has no branch any more"
             yield _warning("git", text, f"git worktree remove --force {shlex.quote(path)}")
@@ -371,12 +372,12 @@ def _gates(patient: Patient, tell: Callable[[str], None]) -> Iterator[Finding]:
 
 def _gate(root: str, command: str, keeper: Keeper, log: str, timeout: float) -> Finding:
     env = {name: value for name, value in os.environ.items() if name not in _KEPT_BACK}
-    done = gates.run(command, gates.Place(keeper, root, env, secrets.values(), lambda: False), log, timeout)
+    done = gate_run.run(command, gate_run.Place(keeper, root, env, secrets.values(), lambda: False), log, timeout)
     if done.ok:
         return _ok("gates", f"`{command}` is green{f' ({done.tally})' if done.tally else ''}, {done.seconds:.1f} s")
     if done.why == "wall-clock":
         return _wrong("gates", f"`{command}` took longer than {timeout:g} s and was ended", "raise timeout in [verify]")
-    last = gates.last_words([done]).splitlines()[-_LAST_LINES:]
+    last = gate_run.last_words([done]).splitlines()[-_LAST_LINES:]
     ending = done.why or f"exit status {done.exit_code}"
     text = f"`{command}` is red already ({ending}), before any agent has begun"
     mend = "make it green: what is red at the start proves nothing, and only what is newly red is held against a story"
@@ -386,7 +387,7 @@ def _gate(root: str, command: str, keeper: Keeper, log: str, timeout: float) -> 
 def _at_work(patient: Patient) -> str:
     """The run that works in this very tree, if one does."""
     try:
-        note = workspace.waiting(patient.repository, patient.root) if patient.repository else None
+        note = in_place.waiting(patient.repository, patient.root) if patient.repository else None
         return note.run if note and _is_alive(patient.root, note.change, note.run) else ""
     except RalphError:
         return ""
@@ -401,7 +402,7 @@ def _is_alive(root: str, change: str, run: str) -> bool:
 
 
 def _locks(patient: Patient) -> Iterator[Finding]:
-    folder = locks.locks_dir(patient.root)
+    folder = layout.locks(patient.root)
     locks.check_folders(patient.root)
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
         change = name.removesuffix(".lock")
@@ -434,7 +435,7 @@ def _unlock(root: str, change: str) -> str:
 
 
 def _tree(patient: Patient) -> Iterator[Finding]:
-    note = workspace.waiting(patient.repository, patient.root) if patient.repository else None
+    note = in_place.waiting(patient.repository, patient.root) if patient.repository else None
     if note is None:
         return
     if _is_alive(patient.root, note.change, note.run):

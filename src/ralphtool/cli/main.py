@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import click
 
 from ralphtool import __version__, specs
+from ralphtool.cli import arguments
 from ralphtool.core import learnings_file, lifecycle, locks, project, quickjson
+from ralphtool.core.text import printable, printable_lines
 from ralphtool.errors import ChangeNotFound, RalphError, UsageError, from_os_error
 from ralphtool.record import overview
-from ralphtool.views.terminal import text
+from ralphtool.views.terminal import changes
 from ralphtool.workspace import branch
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ def _fail(error: RalphError, arguments: Sequence[str]) -> int:
     if "--json" in arguments:
         click.echo(quickjson.dumps({"success": False, "error": str(error), "code": error.code}), err=True)
     else:
-        click.echo(f"Error: {text.printable_lines(str(error))}", err=True)
+        click.echo(f"Error: {printable_lines(str(error))}", err=True)
     return error.exit_code
 
 
@@ -124,7 +126,7 @@ class _Commands(click.Group):
         if name not in self.elsewhere:
             return super().get_command(context, name)
         module, _, attribute = self.elsewhere[name].target.partition(":")
-        found: click.Command = getattr(importlib.import_module(f"ralphtool.cli.{module}"), attribute)
+        found: click.Command = getattr(importlib.import_module(f"ralphtool.cli.main.{module}"), attribute)
         return found
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
@@ -190,17 +192,17 @@ def list_changes(as_json: bool) -> None:
     if as_json:
         click.echo(quickjson.dumps({"changes": [one.as_dict() for one in overviews]}))
     else:
-        text.show_changes(overviews)
+        changes.show_changes(overviews)
         if running := overview.aside_for(root):
             told = f"What you have not committed waits aside until the run of {running} is over: it is not listed here."
             click.echo(click.style(told, dim=True))
     for one in overviews:
         if one.problem and as_json:
-            click.echo(f"Warning: {text.printable(one.problem)}", err=True)
+            click.echo(f"Warning: {printable(one.problem)}", err=True)
 
 
 @cli.command()
-@click.argument("change", **overview.ARGUMENT)
+@click.argument("change", **arguments.ARGUMENT)
 @_SPEC
 @_JSON
 def show(change: str, spec: str | None, as_json: bool) -> None:
@@ -224,7 +226,7 @@ def _show(root: str, found: specs.Spec, *, as_json: bool) -> None:
     stories = found.stories(locks.completed_tasks(root, change))
     scenarios = {tuple(map(str, one.as_dict().values())): one for story in stories for one in found.scenarios(story)}
     if not as_json:
-        text.show_change(found, stories, scenarios.values(), lock.describe() if lock else None)
+        changes.show_change(found, stories, scenarios.values(), lock.describe() if lock else None)
         return
     click.echo(
         quickjson.dumps(
@@ -253,7 +255,7 @@ def _story(story: specs.Story) -> dict[str, Any]:
 
 
 @cli.command("learnings")
-@click.argument("change", **overview.OPTIONAL)
+@click.argument("change", **arguments.OPTIONAL)
 @_JSON
 def show_learnings(change: str | None, as_json: bool) -> None:
     """Show the learnings file of a change: where it is, and what agents wrote in it.
@@ -273,7 +275,7 @@ def show_learnings(change: str | None, as_json: bool) -> None:
         click.echo(quickjson.dumps({"path": path, "content": content}))
         return
     click.echo(path)
-    click.echo(f"\n{text.printable_lines(content)}" if content else "\nNothing has been learnt there yet.")
+    click.echo(f"\n{printable_lines(content)}" if content else "\nNothing has been learnt there yet.")
 
 
 def _check_known(change: str) -> None:
@@ -282,7 +284,7 @@ def _check_known(change: str) -> None:
 
 
 @cli.command()
-@click.argument("change", **overview.ARGUMENT)
+@click.argument("change", **arguments.ARGUMENT)
 @click.option("--force", is_flag=True, help="Even if the process that holds it is alive.")
 def unlock(change: str, force: bool) -> None:
     """Give a change free that a dead session still holds.
@@ -296,7 +298,7 @@ def unlock(change: str, force: bool) -> None:
     done = lifecycle.unlock(project.find(), change, force=force)
     if done is None:
         _check_known(change)
-    click.echo(text.printable(done) if done else f"{change} is not locked: nothing to do")
+    click.echo(printable(done) if done else f"{change} is not locked: nothing to do")
 
 
 @cli.command()

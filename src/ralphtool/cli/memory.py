@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ralphtool.core import project, quickjson
+from ralphtool.core.text import printable
 from ralphtool.errors import UsageError
 from ralphtool.history import History
 from ralphtool.memory.knowledge import Knowledge
 from ralphtool.memory.review import review
 from ralphtool.views.terminal import tables
-from ralphtool.views.terminal.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ralphtool.views.terminal.text import printable, printable_lines
+from ralphtool.core.text import printable, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

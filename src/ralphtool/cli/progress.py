@@ -10,11 +10,11 @@ import click
 import msgspec
 
 from ralphtool.core import files, project, quickjson
+from ralphtool.core.text import printable
 from ralphtool.errors import CorruptState, UsageError
 from ralphtool.history import History, document, schema
 from ralphtool.history.records import LearningType, PatternType
 from ralphtool.views.terminal import tables
-from ralphtool.views.terminal.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

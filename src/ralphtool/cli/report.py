@@ -11,10 +11,10 @@ import msgspec
 from click.shell_completion import CompletionItem
 
 from ralphtool.core import files, project, quickjson
+from ralphtool.core.text import printable, writes_unicode
 from ralphtool.errors import InvalidValue, RalphError, UsageError
 from ralphtool.record import runs
 from ralphtool.views.report import diffs, from_record, junit, learnt, markdown, page
-from ralphtool.views.terminal.text import printable, writes_unicode
 
 if TYPE_CHECKING:
     from ralphtool.record.runs import Run

@@ -15,7 +15,9 @@ from msgspec import structs, to_builtins
 
 from ralphtool import agents, specs, workspace
 from ralphtool import settings as settings_module
-from ralphtool.core import files, gate_commands, lifecycle, locks, project, quickjson, secrets
+from ralphtool.cli import arguments
+from ralphtool.core import files, gate_commands, layout, lifecycle, locks, project, quickjson, secrets
+from ralphtool.core.text import printable
 from ralphtool.errors import InvalidValue, RalphError, SpecError, UsageError, shorten
 from ralphtool.executors import process
 from ralphtool.executors.environment import session_of_check
@@ -29,8 +31,7 @@ from ralphtool.record import change_state, overview
 from ralphtool.record.log import NAME, Log
 from ralphtool.specs import scaffold
 from ralphtool.views.terminal import raw
-from ralphtool.views.terminal.text import printable
-from ralphtool.workspace.branch import BRANCHES, FINISHED
+from ralphtool.workspace import in_place
 from ralphtool.workspace.git import Repository
 from ralphtool.workspace.protected_state import Ours
 
@@ -45,10 +46,6 @@ if TYPE_CHECKING:
 
 _INTERRUPTED = 130
 _LONGEST_ID = 180  # it becomes a part of file names and refs
-_LIMITS = (
-    *("attempts", "max_iterations", "max_time", "timeout", "silence"),
-    *("max_tokens", "max_cost", "story_tokens", "story_cost"),
-)
 _FLAGS = [one for one in settings_module.describe() if one.flag]
 
 
@@ -63,7 +60,7 @@ def _settings_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command()
-@click.argument("change", **overview.OPTIONAL)
+@click.argument("change", **arguments.OPTIONAL)
 @click.option("--spec", metavar="FORMAT", help="The format, or the Markdown file, that holds the change.")
 @click.option(
     "--agent-command", metavar="COMMAND", help="The agent, as it would be typed: the prompt comes on its stdin."
@@ -110,8 +107,8 @@ def run(
 def _is_finished(root: str, spec: Spec) -> bool:
     """Whether all of it was done, and taken over, in an earlier run."""
     repository = Repository.find(root)
-    is_known = repository is not None and repository.resolve(FINISHED + spec.change) is not None
-    has_branch = repository is not None and repository.resolve(BRANCHES + spec.change) is not None
+    is_known = repository is not None and repository.resolve(layout.FINISHED + spec.change) is not None
+    has_branch = repository is not None and repository.resolve(layout.BRANCHES + spec.change) is not None
     return is_known and not has_branch and all(story.done for story in spec.stories())
 
 
@@ -141,7 +138,7 @@ def _show_plan(root: str, spec: Spec, settings: Settings, agent_command: str | N
 def _recover_ours(root: str) -> None:
     """After runs that were killed: what their agents did to our files is put back before anybody reads them."""
     repository = Repository.find(root)
-    if repository and (note := workspace.waiting(repository, root)) and locks.read_lock(root, note.change) is None:
+    if repository and (note := in_place.waiting(repository, root)) and locks.read_lock(root, note.change) is None:
         _recover_from(root, note.change, note.run)
     for change in locks.held(root):
         lock = locks.read_lock(root, change)
@@ -348,7 +345,7 @@ class _Run:
                 }
                 for story in spec.stories()
             ],
-            limits={name: getattr(run, name) for name in _LIMITS},
+            limits={name: getattr(run, name) for name in settings_module.list_limits()},
             gates={"commands": list(gates)},
         )
         no_gate = ["there is no gate: that a story is done rests on its ticks and its diff alone; set [verify]"]

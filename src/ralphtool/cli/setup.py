@@ -14,9 +14,9 @@ from ralphtool.cli import detect
 from ralphtool.cli import doctor as doctors
 from ralphtool.core import config, quickjson
 from ralphtool.core import project as projects
+from ralphtool.core.text import printable, printable_lines, writes_unicode
 from ralphtool.errors import InvalidValue
 from ralphtool.specs import scaffold
-from ralphtool.views.terminal.text import printable, printable_lines, writes_unicode
 from ralphtool.workspace.git import Repository
 
 if TYPE_CHECKING:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from ralphtool import specs
+from ralphtool.cli import arguments
 from ralphtool.core import locks, project, quickjson
+from ralphtool.core.text import printable, printable_lines
 from ralphtool.errors import ChangeNotFound, InvalidValue, RalphError, StoryNotFound, UsageError, shorten
 from ralphtool.record import overview, questions, runs, steering
-from ralphtool.views.terminal.text import printable, printable_lines
 from ralphtool.workspace import branch
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 _WIDEST = 100
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
-_CHANGE = click.option("--change", help="Which change is meant, if that is not plain.", **overview.ARGUMENT)
-_NAMED = click.argument("change", **overview.OPTIONAL)
+_CHANGE = click.option("--change", help="Which change is meant, if that is not plain.", **arguments.ARGUMENT)
+_NAMED = click.argument("change", **arguments.OPTIONAL)
 
 
 # --- what is meant ----------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ralphtool.core import project, quickjson
-from ralphtool.errors import InvalidValue, RalphError, from_os_error
+from ralphtool.core.text import printable, writes_unicode
+from ralphtool.errors import InvalidValue, RalphError, RunDied, from_os_error
 from ralphtool.record import runs as records
-from ralphtool.views.terminal.text import printable, writes_unicode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,12 +28,6 @@ _GAP = 2
 _SHORT_NAME = 26  # a run's name is cut to that before other columns go
 _SPEED = 60.0
 _FASTEST = 1e6
-
-
-class RunDied(RalphError):
-    """A run is over that never told its end."""
-
-    code = "RUN_DIED"
 
 
 def _completed(complete: Callable[[str], Sequence[str]]) -> Callable[..., list[CompletionItem]]:

@@ -4,9 +4,7 @@ The agent's hot path needs two lists of commands from it and can't pay for a TOM
 read by a small reader that knows the plain cases and leaves everything else to `tomllib`.
 """
 
-import os
-
-from ralphtool.core import files
+from ralphtool.core import files, layout
 from ralphtool.errors import InvalidValue
 
 TYPE_CHECKING = False
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def path_of(project: str) -> str:
-    return os.path.join(project, ".ralph", "config.toml")
+    return layout.config(project)
 
 
 def _text(project: str) -> str | None:

@@ -7,6 +7,7 @@ path, and carries its content when there is some beyond the template.
 import os
 
 from ralphtool.core import files, project
+from ralphtool.core.text import fence
 
 _TEMPLATE = """\
 # Learnings: {change}
@@ -99,16 +100,4 @@ def fenced(text: str, budget: int, path: str) -> str:
         shown = text[len(text) - budget :]
         shown = shown.partition("\n")[2] or shown
         notice = f"[{len(text) - len(shown)} characters left out here; the whole is in {path}]\n"
-    fence = "`" * max(3, longest_run(shown) + 1)
-    return f"{fence}markdown\n{notice}{shown}\n{fence}"
-
-
-def longest_run(text: str) -> int:
-    """How many backticks stand in a row at the most; by asking for ever more, then ever more closely."""
-    low, high = 0, 1
-    while "`" * high in text:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if "`" * middle in text else (low, middle)
-    return low
+    return fence(f"{notice}{shown}", "markdown")

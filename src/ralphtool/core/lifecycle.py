@@ -7,7 +7,7 @@ so that nobody waits in a circle.
 import errno
 import os
 
-from ralphtool.core import files, learnings_file, locks, session
+from ralphtool.core import files, layout, learnings_file, locks, session
 from ralphtool.core.session import Held
 from ralphtool.errors import ChangeLocked, CorruptState, SessionExists, UnsafePath
 
@@ -29,9 +29,9 @@ class Locks:
     """All transitions of a project's locks happen while this is held: of many beginners exactly one wins."""
 
     def __init__(self, root: str) -> None:
-        self._folders = [os.path.join(root, ".ralph"), locks.locks_dir(root)]
+        self._folders = [layout.folder(root), layout.locks(root)]
         # The file that we lock is one that has a use of its own: it keeps the locks out of commits.
-        self._guard = files.Locked(os.path.join(locks.locks_dir(root), ".gitignore"), ours=True, make=True)
+        self._guard = files.Locked(os.path.join(layout.locks(root), ".gitignore"), ours=True, make=True)
         self.made: list[str] = []
 
     def __enter__(self) -> "Locks":
@@ -244,7 +244,7 @@ def end(session_id: str, root: str, write: "Callable[[State], Result]") -> "list
     What is written is no longer buffered, so an interrupted end has nothing to write again. Emptying the buffers
     replaces the file that we hold; whoever records something then is written out by the next round.
     """
-    if not os.path.isdir(locks.locks_dir(root)):  # somebody has removed it: there is no lock to give back
+    if not os.path.isdir(layout.locks(root)):  # somebody has removed it: there is no lock to give back
         return _rounds(session_id, root, write)
     with Locks(root):
         return _rounds(session_id, root, write)

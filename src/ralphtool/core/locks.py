@@ -6,7 +6,7 @@ The lock lies in the project and outlives the command that took it. `lifecycle` 
 import os
 import stat
 
-from ralphtool.core import files, project, quickjson, session
+from ralphtool.core import files, layout, project, quickjson, session
 from ralphtool.errors import CorruptState, RalphError, SessionNotFound, UnsafePath
 
 TYPE_CHECKING = False
@@ -102,18 +102,14 @@ class Lock:
         return f"{since}, process {self.owner['pid']})" if self.owner else f"{since})"
 
 
-def locks_dir(root: str) -> str:
-    return os.path.join(root, ".ralph", "locks")
-
-
 def lock_path(root: str, change: str) -> str:
     project.check_name(change, "a change's name")
-    return os.path.join(locks_dir(root), f"{change}.lock")
+    return os.path.join(layout.locks(root), f"{change}.lock")
 
 
 def check_folders(root: str) -> None:
     """Refuses a link where our folders of the project belong."""
-    for folder in (os.path.join(root, ".ralph"), locks_dir(root)):
+    for folder in (layout.folder(root), layout.locks(root)):
         if os.path.islink(folder):
             raise UnsafePath(f"{folder} must be a plain folder, and is a link: move it away")
 
@@ -191,7 +187,7 @@ def _no_private_folder(path: str) -> UnsafePath:
 def held(root: str) -> list[str]:
     """The changes that have a lock, whoever holds it."""
     try:
-        names = sorted(os.listdir(locks_dir(root)))
+        names = sorted(os.listdir(layout.locks(root)))
     except (FileNotFoundError, NotADirectoryError):
         return []
     return [name[:-5] for name in names if name.endswith(".lock") and project.is_name(name[:-5])]
@@ -250,3 +246,14 @@ def _noted_home(state: "State") -> list[str]:
     except FileNotFoundError:
         return []
     return [root] if os.path.isabs(root) and "\0" not in root else []
+
+
+# --- is a run at work? ------------------------------------------------------------------------------
+
+BREATH = 3.0  # seconds: a run that is at work shows it more often
+
+
+def last_sign(root: str, run: str) -> float | None:
+    """When a run last showed that it was at work; None if its records are gone."""
+    signs = (layout.processes(root, run), layout.events(root, run))
+    return max((os.stat(path).st_mtime for path in signs if os.path.exists(path)), default=None)

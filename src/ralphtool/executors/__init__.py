@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 from ralphtool.agents import End, Failure, Quota, Usage
-from ralphtool.judging.gates import Result
+from ralphtool.judging.gates import Baseline, GateResult
 from ralphtool.judging.guard import Finding
 from ralphtool.judging.verdict import Ending, Red
-from ralphtool.record.change_state import Baseline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +56,7 @@ class Report(Struct, frozen=True, kw_only=True):
     tree: str | None = None
     paths: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
-    results: tuple[Result, ...] = ()
+    results: tuple[GateResult, ...] = ()
     red: tuple[Red, ...] = ()
     gates_ran: bool = False
     baseline: Baseline | None = None

@@ -16,8 +16,8 @@ from ralphtool import agents, specs
 from ralphtool.agents import End, Event, Job, Mcp
 from ralphtool.agents.program import written
 from ralphtool.core import files, secrets, session
-from ralphtool.errors import RalphError
-from ralphtool.executors import Assignment, Report
+from ralphtool.errors import RalphError, SetupFailed
+from ralphtool.executors import Assignment, Report, gate_run
 from ralphtool.executors.environment import path_with_us, redact, session_of_check
 from ralphtool.executors.meter import Limits, Meter, Prices
 from ralphtool.executors.transcript import Complaint
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from ralphtool.agents import Reader, Runner
     from ralphtool.executors.process import Ended, Keeper
-    from ralphtool.record.change_state import Baseline
+    from ralphtool.judging.gates import Baseline, GateResult
     from ralphtool.record.log import Log
     from ralphtool.settings import Settings
     from ralphtool.specs import Spec, Story
@@ -42,12 +42,6 @@ if TYPE_CHECKING:
 _Event = TypeVar("_Event", bound=Event)
 _LONGEST_SHOWN = 2000  # characters of an agent's words in an event; the transcript has them all
 _KEPT_BACK = ("RALPH_SESSION", "RALPH_STORY", "RALPH_TOKEN", "RALPH_ATTEMPT", "RALPH_TASK", "RALPH_WORKSPACE")
-
-
-class SetupFailed(RalphError):
-    """The environment can't be made fit to work in."""
-
-    code = "SETUP_FAILED"
 
 
 class Place(Struct, frozen=True, kw_only=True):
@@ -145,7 +139,7 @@ class Here:
         """Runs the set-up commands. If one fails, no agent can do anything about it."""
         for number, command in enumerate(self.place.settings.run.setup, 1):
             log = os.path.join(assignment.directory, f"setup-{number}.log")
-            one = gates.run(command, self._gate_place(stop), log, self.place.settings.verify.timeout)
+            one = gate_run.run(command, self._gate_place(stop), log, self.place.settings.verify.timeout)
             self.place.log.note(
                 "setup", command=command, ok=one.ok, exit_code=one.exit_code, seconds=one.seconds, log=log
             )
@@ -157,9 +151,9 @@ class Here:
         self.place.workspace.was_set_up()
         self._disturbed()
 
-    def _gate_place(self, stop: Callable[[], bool]) -> gates.Place:
+    def _gate_place(self, stop: Callable[[], bool]) -> gate_run.Place:
         env = {name: value for name, value in os.environ.items() if name not in _KEPT_BACK}
-        return gates.Place(self.place.keeper, self.place.workspace.root, env, self._secrets, stop)
+        return gate_run.Place(self.place.keeper, self.place.workspace.root, env, self._secrets, stop)
 
     def _baseline(self, assignment: Assignment, stop: Callable[[], bool]) -> tuple[Baseline | None, float]:
         """What is red before the agent begins, unless that is known already."""
@@ -181,14 +175,14 @@ class Here:
 
     def _run_gates(
         self, when: str, assignment: Assignment, before: Baseline | None, stop: Callable[[], bool]
-    ) -> list[gates.Result]:
-        results: list[gates.Result] = []
+    ) -> list[GateResult]:
+        results: list[GateResult] = []
         for number, command in enumerate(assignment.gates, 1):
             if stop():
                 break
             self.place.log.note("gate_started", when=when, command=command)
             log = os.path.join(assignment.directory, f"gate-{number}-{when}.log")
-            one = gates.run(command, self._gate_place(stop), log, self.place.settings.verify.timeout)
+            one = gate_run.run(command, self._gate_place(stop), log, self.place.settings.verify.timeout)
             red = gates.newly_red([one], before) if before else []
             new = [test for fresh in red for test in fresh.tests or [command]]
             self.place.log.note("gate", when=when, new=new, **_shown(one))
@@ -432,7 +426,7 @@ class Here:
         )
 
 
-def _cut_off(results: Sequence[gates.Result], assignment: Assignment) -> bool:
+def _cut_off(results: Sequence[GateResult], assignment: Assignment) -> bool:
     """Whether somebody stopped the gates before all of them had their say."""
     return len(results) < len(assignment.gates) or any(one.why == "stopped" for one in results)
 
@@ -456,7 +450,7 @@ def _short(value: Any) -> Any:
     return value[:_LONGEST_SHOWN] if isinstance(value, str) else value
 
 
-def _shown(result: gates.Result) -> dict[str, Any]:
+def _shown(result: GateResult) -> dict[str, Any]:
     return {
         "command": result.command,
         "ok": result.ok,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from ralphtool.core import files, session
+from ralphtool.core import files, layout, session
 from ralphtool.history import progresstxt
 from ralphtool.history.journal import Batch
 from ralphtool.history.records import learning_id
@@ -69,7 +69,7 @@ def _text(path: str) -> str | None:
 
 
 def _find(root: str) -> str | None:
-    places = (os.path.join(root, ".ralph", "progress.txt"), os.path.join(root, "progress.txt"))
+    places = (os.path.join(layout.folder(root), "progress.txt"), os.path.join(root, "progress.txt"))
     # Not through a link: one that came with somebody's repository could lead to what is nobody's business.
     return next((path for path in places if os.path.isfile(path) and not os.path.islink(path)), None)
 

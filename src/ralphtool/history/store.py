@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from ralphtool.core import files, secrets
+from ralphtool.core import files, layout, secrets
 from ralphtool.errors import CorruptState, InvalidValue, RalphError
 from ralphtool.history import document, journal, schema
 from ralphtool.history.catalog import Catalog, Stale, Unfit, Written
@@ -54,7 +54,7 @@ class Store:
 
     def __init__(self, root: str) -> None:
         self.root = root
-        self.folder = os.path.join(root, ".ralph")
+        self.folder = layout.folder(root)
         self.path = os.path.join(self.folder, "progress.json")
         self.journal_path = os.path.join(self.folder, "progress.journal")
         self.damaged_path = os.path.join(self.folder, "progress.journal.damaged")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ralphtool.core import learnings_file
+from ralphtool.core import layout, learnings_file
 from ralphtool.loop import prompt
 from ralphtool.memory.knowledge import Wanted
 
@@ -94,7 +93,7 @@ def build(situation: Situation, known: Remembrance, token: str) -> Prompt:
 
 def folder_of_templates(root: str) -> str:
     """Where the user's own sections of the prompt lie."""
-    return os.path.join(root, ".ralph", "prompts")
+    return layout.prompts(root)
 
 
 def _guidance(standing: Standing, state: StoryStanding) -> str:

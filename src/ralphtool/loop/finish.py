@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ralphtool.core import files
-from ralphtool.errors import ChangeNotFound
+from ralphtool.core import files, layout
+from ralphtool.errors import ChangeNotFound, GitError
 from ralphtool.record import change_state, questions, steering
-from ralphtool.workspace.branch import BRANCHES, FINISHED
-from ralphtool.workspace.git import GitError, Repository
-from ralphtool.workspace.tree import BASE, START
+from ralphtool.workspace.git import Repository
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,13 +27,13 @@ class Finished(Struct, frozen=True):
 def squash(repository: Repository, root: str, change: str) -> Finished:
     """Puts the work of the branch into index and files, uncommitted. Where it does not fit, nothing changes."""
     repository.ensure_identity()
-    ref = BRANCHES + change
+    ref = layout.BRANCHES + change
     commit = repository.resolve(ref)
     if commit is None:
-        done = repository.resolve(FINISHED + change)
+        done = repository.resolve(layout.FINISHED + change)
         if done and os.path.exists(change_state.path_of(root, change)):  # somebody was killed at the very end
             _forget(root, change)
-            return Finished(f"ralph/{change}", done, ())
+            return Finished(layout.branch(change), done, ())
         raise ChangeNotFound(f"there is no branch ralph/{change}: `ralphtool run {change}` makes it")
     if repository.head() == ref:
         raise GitError(
@@ -50,10 +48,10 @@ def squash(repository: Repository, root: str, change: str) -> Finished:
         _refuse_obstacles(repository, change, changed)
         with room:
             _apply(repository, change, old, new)
-    over = (ref, BASE + change, START + change)
-    repository.set_refs({FINISHED + change: commit, **dict.fromkeys(over)})
+    over = (ref, layout.BASE + change, layout.START + change)
+    repository.set_refs({layout.FINISHED + change: commit, **dict.fromkeys(over)})
     _forget(root, change)
-    return Finished(f"ralph/{change}", commit, tuple(one.path for one in changed))
+    return Finished(layout.branch(change), commit, tuple(one.path for one in changed))
 
 
 def _is_applied(repository: Repository, changed: Sequence[Changed]) -> bool:
@@ -107,8 +105,8 @@ class _Room:
     def __init__(self, repository: Repository, change: str, paths: Sequence[str]) -> None:
         self.repository = repository
         self._index = os.path.join(repository.gitdir, "index")
-        base = repository.resolve(BASE + change)
-        scope = f"{base}..{BRANCHES}{change}" if base else f"{BRANCHES}{change}"
+        base = repository.resolve(layout.BASE + change)
+        scope = f"{base}..{layout.BRANCHES}{change}" if base else f"{layout.BRANCHES}{change}"
         first = repository.text("rev-list", "--reverse", scope).split("\n")[0]
         known = repository.files_at(first, ".") if first else {}
         self._paths = [path for path in paths if path in known and self._is_as_in(known[path], path)]

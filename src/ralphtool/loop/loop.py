@@ -12,9 +12,9 @@ from msgspec import Struct, structs
 
 from ralphtool import specs
 from ralphtool.core import lifecycle, secrets
-from ralphtool.executors import Assignment, Report
+from ralphtool.executors import Assignment, Report, gate_run
 from ralphtool.history import analyzer, from_session
-from ralphtool.judging import blockers, gates, recovery
+from ralphtool.judging import blockers, recovery
 from ralphtool.judging.verdict import Evidence, claim, is_transient, judge
 from ralphtool.loop import briefing, outcome, prompt, run_result
 from ralphtool.loop.briefing import Situation
@@ -368,7 +368,7 @@ class Loop:
         return check
 
     def _workaround(self, verdict: Verdict, report: Report) -> recovery.Workaround | None:
-        told = [verdict.summary, verdict.blocker or "", gates.last_words(report.results)]
+        told = [verdict.summary, verdict.blocker or "", gate_run.last_words(report.results)]
         failure = "\n".join(filter(None, told))
         self._keep_up()
         found = [one for one in self.knowledge.search(failure, _LEARNT) if one.type == "error-workaround"]

@@ -8,10 +8,11 @@ from msgspec import Struct
 
 from ralphtool import specs
 from ralphtool.core import secrets, session
+from ralphtool.core.text import fence_visible
+from ralphtool.executors import gate_run
 from ralphtool.history import analyzer
 from ralphtool.history.records import Observation, RecoveryAction
 from ralphtool.judging import gates
-from ralphtool.loop import prompt
 from ralphtool.memory import usefulness
 from ralphtool.memory.usefulness import Showing
 from ralphtool.record import questions
@@ -186,9 +187,9 @@ def _question(change: Change, iteration: Iteration) -> Question:
         prd_id,
         {
             "Story": f"{story.id}. {story.title} (change {change.name})",
-            "What is missing": missing if check.is_real else prompt.fenced(missing),
+            "What is missing": missing if check.is_real else fence_visible(missing),
             "Why you are asked": why,
-            "What was tried": prompt.fenced("\n".join([*tried, now])),
+            "What was tried": fence_visible("\n".join([*tried, now])),
         },
     )
     return Question(f"{prd_id[-200:]}.md", text, story.title, missing, why, session.now())
@@ -202,7 +203,7 @@ def _stand(change: Change, iteration: Iteration, made: Outcome) -> None:
     state.attempts += not (iteration.is_done or iteration.is_done_chunk)
     state.status, state.entry, state.decision = iteration.verdict.status, made.entry.id, decision
     state.guidance = decision.guidance
-    state.error = "" if iteration.is_done else gates.last_words(iteration.report.results)
+    state.error = "" if iteration.is_done else gate_run.last_words(iteration.report.results)
     state.in_chunks = decision.action == "break-chunks" or (state.in_chunks and not iteration.is_done)
     state.question = made.question
     if iteration.is_kept:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import re
-import unicodedata
 from importlib import resources
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from ralphtool.core import files, learnings_file
+from ralphtool.core.text import fence_visible, longest_run, visible
 from ralphtool.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -89,8 +89,8 @@ def blocker(story: Story, told: str, token: str, folder: str | None = None) -> s
     tasks = "\n".join(f"{task.id} {task.text}" for task in story.tasks)
     about = f"Story {story.id}: {story.title}\n\n{tasks}\n\n{story.description or ''}"
     parts = {
-        "story": _titled("Story", fenced(about[:_FAILURE])),
-        "blocker": fenced(told[:_FAILURE]),
+        "story": _titled("Story", fence_visible(about[:_FAILURE])),
+        "blocker": fence_visible(told[:_FAILURE]),
         "token": token,
     }
     template = _template("blocker", folder)
@@ -119,7 +119,7 @@ class _Room:
         """As much of a text as there is room for, fenced, with a notice where it was cut."""
         text = visible(text)
         most = max(least, self.left if most is None else min(most, self.left))
-        if learnings_file.longest_run(text) > _LONG_RUN:
+        if longest_run(text) > _LONG_RUN:
             most //= 3  # the fence is as long, at both ends
         left_out = len(text) - most
         if left_out > 0:
@@ -127,26 +127,8 @@ class _Room:
             text = text[left_out:] if keep_end else text[:most]
             notice = f"[{left_out} characters of {what} left out here; {_MORE}]"
             text = f"{notice}\n{text}" if keep_end else f"{text}\n{notice}"
-        self.take(len(fenced(text)))
-        return fenced(text)
-
-
-def fenced(text: str) -> str:
-    """Within a fence that it can't close; control characters that could hide something become visible."""
-    text = visible(text).strip("\n")
-    fence = "`" * max(3, learnings_file.longest_run(text) + 1)
-    return f"{fence}text\n{text}\n{fence}"
-
-
-def visible(text: str) -> str:
-    """Control characters, and letters that are not seen, spelled out. Spaces of other widths hide nothing."""
-    lines = text.replace("\r\n", "\n").split("\n")
-    return "\n".join(line if line.isprintable() else "".join(map(_spelled_out, line)) for line in lines)
-
-
-def _spelled_out(character: str) -> str:
-    is_harmless = character.isprintable() or character == "\t" or unicodedata.category(character) == "Zs"
-    return character if is_harmless else ascii(character)[1:-1]
+        self.take(len(fence_visible(text)))
+        return fence_visible(text)
 
 
 def _template(name: str, folder: str | None) -> str:
@@ -156,7 +138,7 @@ def _template(name: str, folder: str | None) -> str:
             return files.read(own).decode("utf-8")
         except UnicodeDecodeError:
             raise InvalidValue(f"{own} is not UTF-8: save it as UTF-8") from None
-    return resources.files("ralphtool.loop").joinpath("prompts", f"{name}.md").read_text("utf-8")
+    return resources.files("ralphtool.loop.loop").joinpath("prompts", f"{name}.md").read_text("utf-8")
 
 
 def _filled(template: str, parts: dict[str, str], name: str) -> str:
@@ -250,7 +232,7 @@ def _memory(material: Material, room: _Room) -> tuple[tuple[Remembered, ...], di
 
 
 def _listed(title: str, lines: Sequence[str]) -> str:
-    return _titled(title, fenced("\n".join(lines))) if lines else ""
+    return _titled(title, fence_visible("\n".join(lines))) if lines else ""
 
 
 def _line(one: Remembered) -> str:
@@ -265,9 +247,7 @@ def _line(one: Remembered) -> str:
 def _notes(material: Material, room: _Room) -> str:
     if not material.notes:
         return ""
-    budget = max(
-        200, min(room.left // (6 if learnings_file.longest_run(material.notes) > _LONG_RUN else 2), len(material.notes))
-    )
+    budget = max(200, min(room.left // (6 if longest_run(material.notes) > _LONG_RUN else 2), len(material.notes)))
     if len(material.notes) > budget:
         room.cut.append("the learnings file")
     text = learnings_file.fenced(material.notes, budget, material.notes_path)

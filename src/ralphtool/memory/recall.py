@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from ralphtool.core import files, quickjson, secrets
+from ralphtool.core import files, layout, quickjson, secrets
 from ralphtool.memory import Memory
 from ralphtool.memory.labels import INDEX, NOTE, note_id, note_label, of_sessions_that_are_over
 
@@ -23,7 +23,7 @@ MOST = 10
 
 def answer(root: str, session_id: str, notes: Sequence[State], text: str) -> State:
     """Up to ten things that are known about something, and how much is known in all."""
-    folder = os.path.join(root, ".ralph")
+    folder = layout.folder(root)
     notes = secrets.masked(list(notes), secrets.values())
     memory = Memory(os.path.join(folder, INDEX) if os.path.isdir(folder) else None, by_meaning=False)
     try:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from ralphtool.core import files
+from ralphtool.core import files, layout
 from ralphtool.errors import UnsafePath
 from ralphtool.history.catalog import words_of
 
@@ -53,7 +53,7 @@ class Use(Struct, frozen=True):
 
 
 def path_of(root: str) -> str:
-    return os.path.join(root, ".ralph", "usefulness.jsonl")
+    return layout.usefulness(root)
 
 
 def digest(text: str) -> str:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from ralphtool.core import files, project
+from ralphtool.core import files, layout, project
 from ralphtool.errors import CorruptState
 from ralphtool.history.records import Entry, Learning
+from ralphtool.judging.gates import Baseline
 from ralphtool.judging.recovery import Decision
 from ralphtool.record import steering
 
@@ -65,13 +66,6 @@ class StoryStanding(Struct, kw_only=True):
     told: list[str] = []  # what a human told unasked; it holds as long
 
 
-class Baseline(Struct, frozen=True):
-    """Which gates were red before a story began: the failing tests of each; None stands for the whole command."""
-
-    key: str
-    red: dict[str, list[str] | None] = {}
-
-
 class Standing(Struct, kw_only=True):
     spec: str = ""  # the format, or the file, that holds the change
     stories: dict[str, StoryStanding] = {}
@@ -87,7 +81,7 @@ class Standing(Struct, kw_only=True):
 
 def path_of(root: str, change: str) -> str:
     project.check_name(change, "a change's name")
-    return os.path.join(root, ".ralph", "standing", f"{change}.json")
+    return layout.change_state(root, change)
 
 
 def load(root: str, change: str) -> Standing:

@@ -16,7 +16,7 @@ from msgspec import structs
 
 from ralphtool import agents, settings
 from ralphtool.agents import Event, Failure, Job, Message, Output, Reader, Result, Runner, Tool
-from ralphtool.core import files
+from ralphtool.core import files, layout
 from ralphtool.errors import InvalidValue, UnsafePath, shorten
 from ralphtool.record import runs
 
@@ -41,8 +41,8 @@ class Iteration:
         self.root = root
         self.run = run
         self.number = int(number)
-        self.folder = os.path.join(root, ".ralph", "runs", run, name)
-        self._record = _Record(os.path.join(root, ".ralph", "runs", run, runs.NAME), self.number)
+        self.folder = os.path.join(layout.run(root, run), name)
+        self._record = _Record(layout.events(root, run), self.number)
 
     def told(self) -> Told:
         """What the run has told about it by now."""
@@ -108,11 +108,11 @@ def _numbered(root: str, run: str, number: str | None) -> Iteration:
 def _run_names(root: str) -> list[str]:
     """Of one whose record is gone the transcripts may still be there."""
     known = runs.ids(root)
-    return [*known, *sorted(_names(os.path.join(root, ".ralph", "runs")) - set(known), reverse=True)]
+    return [*known, *sorted(_names(layout.runs(root)) - set(known), reverse=True)]
 
 
 def _of_run(root: str, run: str) -> list[Iteration]:
-    names = _names(os.path.join(root, ".ralph", "runs", run))
+    names = _names(layout.run(root, run))
     found = [Iteration(root, run, name) for name in names if name.partition("-")[0].isdecimal() and "-" in name]
     return sorted(found, key=lambda one: one.number, reverse=True)
 

@@ -19,16 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 NAME = runs.NAME
-BREATH = 3.0  # seconds: a run that is at work shows it more often
 _DECODER = msgspec.json.Decoder(dict[str, Any])
 _BLOCK = 1 << 20
 _REMEMBERED = 256  # bytes by which a copy of a record is recognised
-
-
-def last_sign(folder: str) -> float | None:
-    """When the run with these records last showed that it was at work; None if they are gone."""
-    signs = [os.path.join(folder, name) for name in ("processes", NAME)]
-    return max((os.stat(path).st_mtime for path in signs if os.path.exists(path)), default=None)
 
 
 class Log:

@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ralphtool import specs
-from ralphtool.core import files, locks, project, quickjson
+from ralphtool.core import files, locks, quickjson
 from ralphtool.errors import ChangeNotFound, RalphError, UsageError, from_os_error
 from ralphtool.workspace import branch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import click
-    from click.shell_completion import CompletionItem
-
     from ralphtool.specs import Place, Story
     from ralphtool.workspace.branch import Branches
-
-
-def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from click.shell_completion import CompletionItem
-
-    try:
-        found = names(project.find())
-    except (RalphError, OSError):
-        return []  # a shell waits for words, and has no place for an error
-    return [CompletionItem(name) for name in found if name.startswith(incomplete)]
-
-
-ARGUMENT: dict[str, Any] = {"shell_complete": _complete, "metavar": "CHANGE"}
-OPTIONAL: dict[str, Any] = {"shell_complete": _complete, "metavar": "[CHANGE]", "required": False}
 
 
 def names(root: str) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ralphtool.core import files, project, quickjson
+from ralphtool.core import files, layout, project, quickjson
 from ralphtool.errors import CorruptState, InvalidValue, UnsafePath
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Waiting:
 
 
 def path_of(root: str, name: str) -> str:
-    return os.path.join(root, ".ralph", "questions", name)
+    return os.path.join(layout.questions(root), name)
 
 
 def written(prd_id: str, fields: Mapping[str, str]) -> str:
@@ -146,7 +146,7 @@ def waiting(root: str, change: str | None = None) -> list[Waiting]:
 
 def _changes(root: str) -> list[str]:
     try:
-        names = sorted(os.listdir(os.path.join(root, ".ralph", "standing")))
+        names = sorted(os.listdir(layout.change_states(root)))
     except (FileNotFoundError, NotADirectoryError):
         return []
     return [name.removesuffix(".json") for name in names if name.endswith(".json") and project.is_name(name[:-5])]
@@ -160,7 +160,7 @@ def _of(root: str, change: str) -> Iterator[Waiting]:
 
 def standing_of(root: str, change: str) -> dict[str, Any]:
     """Where a change stands, as it is written down: for whoever only looks, and has to be quick. Empty before a run."""
-    path = os.path.join(root, ".ralph", "standing", f"{change}.json")
+    path = layout.change_state(root, change)
     try:
         fields = quickjson.loads(files.read(path).decode())
     except (FileNotFoundError, NotADirectoryError):

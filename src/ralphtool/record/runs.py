@@ -10,7 +10,7 @@ import os
 import stat
 import time
 
-from ralphtool.core import files, locks, project, quickjson
+from ralphtool.core import files, layout, locks, project, quickjson
 from ralphtool.errors import CorruptState, InvalidName, InvalidValue, UnsafePath
 
 TYPE_CHECKING = False
@@ -45,7 +45,7 @@ class Run:
     def __init__(self, root: str, id: str) -> None:
         self.root = root
         self.id = id
-        self.folder = os.path.join(root, ".ralph", "runs", id)
+        self.folder = layout.run(root, id)
         self.path = os.path.join(self.folder, NAME)
         self.start: Event = {}  # the `run_started` event
         self.end: Event | None = None  # the `run_ended` event
@@ -97,7 +97,7 @@ class Run:
 def ids(root: str) -> list[str]:
     """The runs that have a record, the newest first, by the moment in their names. No record is read."""
     try:
-        names = os.listdir(os.path.join(root, ".ralph", "runs"))
+        names = os.listdir(layout.runs(root))
     except (FileNotFoundError, NotADirectoryError):
         return []
     dated = [(_moment_of(name), changed, name) for name in names if (changed := _changed(root, name)) is not None]
@@ -107,7 +107,7 @@ def ids(root: str) -> list[str]:
 def _changed(root: str, id: str) -> int | None:
     """When its record was last written to, which tells runs of one second apart; None if there is no record."""
     try:
-        info = os.lstat(os.path.join(root, ".ralph", "runs", id, NAME))
+        info = os.lstat(layout.events(root, id))
     except OSError:
         return None
     return info.st_mtime_ns if stat.S_ISREG(info.st_mode) else None

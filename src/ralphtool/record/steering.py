@@ -11,7 +11,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Literal
 
-from ralphtool.core import files, project, quickjson, session
+from ralphtool.core import files, layout, project, quickjson, session
 from ralphtool.errors import UnsafePath
 from ralphtool.record import questions
 
@@ -40,7 +40,7 @@ class Said:
 
 def folder_of(root: str, change: str) -> str:
     project.check_name(change, "a change's name")
-    return os.path.join(root, ".ralph", "steering", change)
+    return layout.steering(root, change)
 
 
 def say(
@@ -48,7 +48,7 @@ def say(
 ) -> None:
     """Says something to the run of a change, or to the next one. It lasts when this returns."""
     folder = folder_of(root, change)
-    for above in (os.path.join(root, ".ralph"), os.path.dirname(folder), folder):
+    for above in (layout.folder(root), os.path.dirname(folder), folder):
         files.own_dir(above)
     ignore = os.path.join(os.path.dirname(folder), ".gitignore")
     if not os.path.lexists(ignore):

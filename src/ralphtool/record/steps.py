@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct, structs
 
+from ralphtool import settings
 from ralphtool.judging.recovery import Past, Policy, decide
 from ralphtool.judging.verdict import Verdict
 
@@ -20,10 +21,9 @@ if TYPE_CHECKING:
 
     from ralphtool.judging.recovery import Decision
 
-LIMITS = (
-    *("attempts", "timeout", "max_iterations", "max_time"),
-    *("max_tokens", "max_cost", "story_tokens", "story_cost"),
-)
+LIMITS = tuple(
+    name for name in settings.list_limits() if name != "silence"
+)  # no record has how long an agent was silent
 _MOST = 10**15  # a number beyond it was not counted by anybody
 
 

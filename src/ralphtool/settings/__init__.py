@@ -1,240 +1,89 @@
 """The settings of a run: `.ralph/config.toml` and the flags, typed, and checked whole before anything runs.
 
 Every setting is a field of a table below: its type says what it may be, the docstring under it what it does. The
-page `docs/settings.md` and the help of the flags are made from these. What is wrong is told with its line.
+page `docs/settings.md` and the help of the flags are made from these. An error names its line.
 """
 
 from __future__ import annotations
 
-import difflib
-import inspect
-import json
 import re
 import sys
-import tomllib
 import typing
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
 
+import msgspec
 from msgspec import Struct, structs
 
 from ralphtool.core import config, files
-from ralphtool.errors import InvalidValue, shorten
+from ralphtool.errors import WrongSetting, shorten
+from ralphtool.settings.positions import KeyPath, find_broken_line, find_lines, find_nearest, join_keys
+from ralphtool.settings.values import (
+    LIMIT,
+    Argument,
+    Attempts,
+    BadValue,
+    Budget,
+    Count,
+    Dollars,
+    Environment,
+    Port,
+    Seconds,
+    Share,
+    Switch,
+    Text,
+    Texts,
+    TooBig,
+    describe_dollars,
+    describe_list,
+    describe_text,
+    find_kind,
+    list_types,
+    read_flag,
+    read_value,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    Path = tuple[str, ...]  # of a setting: ("run", "timeout")
-
-
-class Wrong(InvalidValue):
-    """A setting or a flag that can't be used."""
-
-    exit_code = 2
-
-
-# --- what a setting may be --------------------------------------------------------------------------
-
-_MOST = 10**12  # of tokens, dollars, attempts: beyond that somebody's finger stayed on a key
-_LONGEST = 366 * 24 * 3600  # the clocks of the system refuse what is much longer
-_DURATION = re.compile(r"(?:([0-9.]+)h)? ?(?:([0-9.]+)m)? ?(?:([0-9.]+)s)?|([0-9.]+)")
-
-
-class _Unfit(Exception):
-    """A value that its setting can't take; `step` is the key inside it that is to blame, if it is a table."""
-
-    def __init__(self, hint: str = "", step: str | None = None) -> None:
-        self.hint = hint
-        self.step = step
-
-
-class _Kind(NamedTuple):
-    """One kind of value: in words, by example (as TOML), and how it is read from TOML and from a flag's text.
-
-    Reading raises _Unfit for what is not of the kind, and OverflowError for too much of it.
-    """
-
-    words: str
-    example: str
-    read: Callable[[Any], object]
-    typed: Callable[[str], object] = str
+    from collections.abc import Mapping
 
 
 def duration(text: str | int | float) -> float:
     """Seconds, from `90s`, `30m`, `2h`, `1h30m`, or a number of seconds. 0 means no limit."""
     try:
-        return _seconds(text)
-    except _Unfit:
+        return typing.cast("float", read_value(Seconds, text))
+    except BadValue:
         shown = shorten(text) if isinstance(text, str) else "that"
-        raise Wrong(f"{shown} is no duration: write 90s, 30m, 2h, 1h30m or a number of seconds") from None
-    except OverflowError as error:
-        raise Wrong(f"that duration {error}") from None
+        raise WrongSetting(f"{shown} is no duration: write 90s, 30m, 2h, 1h30m or a number of seconds") from None
+    except TooBig as error:
+        raise WrongSetting(f"that duration {error}") from None
 
 
-def _seconds(value: object) -> float:
-    return float(_number(_spelled_out(value) if isinstance(value, str) else value, _LONGEST, "a year"))
-
-
-def _spelled_out(text: str) -> float | None:
-    found = _DURATION.fullmatch(text.strip())
-    if found is None or not found[0]:
-        return None
-    try:
-        return sum(float(part or 0) * size for part, size in zip(found.groups(), (3600, 60, 1, 1), strict=True))
-    except ValueError:  # 1.2.3
-        return None
-
-
-def _number(value: object, most: int, in_words: str) -> int | float:
-    # True is an int, but nobody means it so; and nan compares with nothing.
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        raise _Unfit
-    if value > most:
-        raise OverflowError(f"is too big: {in_words} is the most")
-    return abs(value)  # TOML knows -0.0
-
-
-def _dollars(value: object) -> float:
-    return float(_number(value, _MOST, str(_MOST)))
-
-
-def _whole(least: int, value: object) -> int:
-    number = _number(value, _MOST, str(_MOST))
-    if not isinstance(number, int) or number < least:
-        raise _Unfit
-    return number
-
-
-def _share(value: object) -> float:
-    found = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%", value.strip()) if isinstance(value, str) else None
-    if found is None or not 0 < float(found[1]) <= 100:
-        raise _Unfit
-    return float(found[1]) / 100
-
-
-def _number_of(text: str) -> object:
-    """The number that a flag's text is, as TOML would have it; else the text, which is then unfit."""
-    try:
-        return int(text) if re.fullmatch(r"-?[0-9]{1,100}", text) else float(text)
-    except ValueError:
-        return text
-
-
-def _switch(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise _Unfit
-    return value
-
-
-def _truth_of(text: str) -> object:
-    return {"true": True, "false": False}.get(text, text)
-
-
-def _can_be_passed_on(value: object) -> bool:
-    """No program can be given a NUL, and no file of ours half a character."""
-    return isinstance(value, str) and not any(mark == "\0" or "\ud800" <= mark <= "\udfff" for mark in value)
-
-
-def _says_something(value: object) -> bool:
-    return isinstance(value, str) and value.strip() != "" and _can_be_passed_on(value)
-
-
-def _is_port(value: object) -> bool:
-    """A port, or a host and a port."""
-    found = (
-        re.fullmatch(r"(?:[A-Za-z0-9._-]+:|\[[0-9a-f:.]+\]:)?([0-9]{1,5})", value) if isinstance(value, str) else None
-    )
-    return found is not None and 0 < int(found[1]) < 65536
-
-
-def _text(value: object) -> str:
-    if not _says_something(value):
-        raise _Unfit
-    return str(value)
-
-
-def _texts(fits: Callable[[object], bool], value: object) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple):
-        raise _Unfit
-    for number, one in enumerate(value, 1):
-        if not fits(one):
-            raise _Unfit(f": look at item {number}")
-    return tuple(value)
-
-
-def _environment(value: object) -> dict[str, str]:
-    if not isinstance(value, dict):
-        raise _Unfit
-    for name, text in value.items():
-        if not name or "=" in name or not _can_be_passed_on(name) or not _can_be_passed_on(text):
-            raise _Unfit(f": look at {_dotted((name,))}", name)
-    return dict(value)
-
-
-def _choice(choices: tuple[str, ...], value: object) -> str:
-    if value in choices:
-        return str(value)
-    near = _nearest(value, choices) if isinstance(value, str) else None
-    raise _Unfit(f": did you mean {json.dumps(near)}?" if near else "")
-
-
-def _whole_from(least: int, example: str) -> _Kind:
-    return _Kind(f"a whole number of {least} or more", example, partial(_whole, least), _number_of)
-
-
-def _text_as(example: str) -> _Kind:
-    return _Kind("a text that is not empty", json.dumps(example), _text)
-
-
-def _list_of(what: str, example: str, fits: Callable[[object], bool] = _says_something) -> _Kind:
-    return _Kind(f"a list of {what}", example, partial(_texts, fits))
-
-
-def _one_of(literal: object) -> _Kind:
-    choices = typing.get_args(literal)
-    *others, last = map(json.dumps, choices)
-    return _Kind(f"{', '.join(others)} or {last}", "", partial(_choice, choices))
-
+# --- the settings -----------------------------------------------------------------------------------
 
 Guard = Literal["off", "warn", "fail"]
 Permissions = Literal["edit", "all"]
 Workspace = Literal["here", "worktree"]
-
-Seconds = Annotated[float, _Kind("a duration", '"30m"', _seconds)]
-Attempts = Annotated[int, _whole_from(1, "3")]
-Budget = Annotated[int, _whole_from(1, "20000")]
-Count = Annotated[int, _whole_from(0, "20")]
-Dollars = Annotated[float, _Kind("a number of 0 or more", "2.50", _dollars, _number_of)]
-Share = Annotated[float | None, _Kind("a share", '"80%"', _share)]
-Switch = Annotated[bool, _Kind("true or false", "true", _switch, _truth_of)]
-Names = Annotated[tuple[str, ...], _list_of("names", '["claude", "codex"]')]
-Commands = Annotated[tuple[str, ...], _list_of("commands", '["npm ci"]')]
-Gates = Annotated[tuple[str, ...] | None, _list_of("commands", '["make test"]')]
-Arguments = Annotated[tuple[str, ...], _list_of("texts", '["--verbose"]', _can_be_passed_on)]
-Environment = Annotated[dict[str, str], _Kind("a table of texts", '{ PORT = "8080" }', _environment)]
-
-
-# --- the settings -----------------------------------------------------------------------------------
+Gates = Annotated[Texts, describe_list("commands", '["make test"]')]
 
 
 class Run(Struct, frozen=True, kw_only=True):
     """`[run]`: how a change is worked through."""
 
-    spec: Annotated[str | None, _text_as("docs/plan.md")] = None
+    spec: Annotated[Text, describe_text("docs/plan.md")] | None = None
     """The format or the file of the change, where that is not plain: `openspec`, `docs/plan.md`."""
-    agent: Annotated[str | None, _text_as("claude")] = None
+    agent: Annotated[Text, describe_text("claude")] | None = None
     """The agent that writes the code: a built-in one, or a NAME of `[agents.NAME]`."""
-    agents: Names = ()
+    agents: Annotated[Texts, describe_list("names", '["claude", "codex"]')] = ()
     """The agents in the order in which work is handed over when one can't go on."""
-    attempts: Attempts = 3
+    attempts: Annotated[Attempts, LIMIT] = 3
     """How often a story is tried before a human is asked."""
-    max_iterations: Count = 0
+    max_iterations: Annotated[Count, LIMIT] = 0
     """How many iterations a run may have; 0 is no limit."""
-    max_time: Seconds = 0
+    max_time: Annotated[Seconds, LIMIT] = 0
     """How long a run may take; 0 is no limit."""
-    timeout: Seconds = 3600
+    timeout: Annotated[Seconds, LIMIT] = 3600
     """How long an iteration may take; 0 is no limit."""
-    silence: Seconds = 900
+    silence: Annotated[Seconds, LIMIT] = 900
     """How long an agent may put out nothing before it is ended; 0 is no limit."""
     patience: Seconds = 300
     """How long an agent may try again by itself, against a limit or an outage, before it is ended; 0 is no limit."""
@@ -244,28 +93,28 @@ class Run(Struct, frozen=True, kw_only=True):
     """How long a run with nothing else to do waits for your answers before it ends; 0 is not at all."""
     strict_order: Switch = False
     """Whether every story waits for all before it."""
-    setup: Commands = ()
+    setup: Annotated[Texts, describe_list("commands", '["npm ci"]')] = ()
     """Commands that make a workspace ready to work in."""
-    guard: Annotated[Guard, _one_of(Guard)] = "fail"
+    guard: Guard = "fail"
     """What comes of cheating: nothing, a warning, or a failed attempt."""
-    workspace: Annotated[Workspace, _one_of(Workspace)] = "here"
+    workspace: Workspace = "here"
     """Where agents work: in your own tree, or in a worktree beside it (see `setup`)."""
-    max_tokens: Count = 0
+    max_tokens: Annotated[Count, LIMIT] = 0
     """How many tokens a run may use; 0 is no limit."""
-    max_cost: Dollars = 0
+    max_cost: Annotated[Dollars, LIMIT] = 0
     """How many dollars a run may cost; 0 is no limit."""
-    story_tokens: Count = 0
+    story_tokens: Annotated[Count, LIMIT] = 0
     """How many tokens a story may use; 0 is no limit."""
-    story_cost: Dollars = 0.0
+    story_cost: Annotated[Dollars, LIMIT] = 0.0
     """How many dollars a story may cost; 0 is no limit."""
 
 
 class Verify(Struct, frozen=True, kw_only=True):
     """`[verify]`: how a story is proven."""
 
-    checks: Gates = None
+    checks: Gates | None = None
     """Commands that look at the code, as linters do; inferred from the project if not given."""
-    tests: Gates = None
+    tests: Gates | None = None
     """Commands that run tests; inferred from the project if not given."""
     timeout: Seconds = 1200
     """How long one of these commands may take; 0 is no limit."""
@@ -274,20 +123,20 @@ class Verify(Struct, frozen=True, kw_only=True):
 class Blockers(Struct, frozen=True, kw_only=True):
     """`[blockers]`: what the project needs to have; looked up when an agent says that it is blocked."""
 
-    variables: Annotated[tuple[str, ...], _list_of("names of variables", '["DATABASE_URL"]')] = ()
+    variables: Annotated[Texts, describe_list("names of variables", '["DATABASE_URL"]')] = ()
     """Variables of the environment."""
-    files: Annotated[tuple[str, ...], _list_of("paths", '["config/local.toml"]')] = ()
+    files: Annotated[Texts, describe_list("paths", '["config/local.toml"]')] = ()
     """Files and folders, from the project's root."""
-    commands: Annotated[tuple[str, ...], _list_of("names of programs", '["psql"]')] = ()
+    commands: Annotated[Texts, describe_list("names of programs", '["psql"]')] = ()
     """Programs that have to be on the PATH."""
-    ports: Annotated[tuple[str, ...], _list_of("ports or hosts with ports", '["5432", "db.local:5432"]', _is_port)] = ()
+    ports: Annotated[tuple[Port, ...], describe_list("ports or hosts with ports", '["5432", "db.local:5432"]')] = ()
     """Ports that have to answer, here or on a host: `5432`, `db.local:5432`."""
 
 
 class Notify(Struct, frozen=True, kw_only=True):
     """`[notify]`: who is told when a run ends, or a question waits."""
 
-    command: Annotated[tuple[str, ...], _list_of("texts, none of them empty", '["notify-send", "ralphtool"]')] = ()
+    command: Annotated[Texts, describe_list("texts, none of them empty", '["notify-send", "ralphtool"]')] = ()
     """A program and its arguments; it gets one JSON object on its standard input."""
 
 
@@ -308,21 +157,21 @@ class Prompt(Struct, frozen=True, kw_only=True):
 class Agent(Struct, frozen=True, kw_only=True):
     """`[agents.NAME]`: how one agent is called."""
 
-    kind: Annotated[str | None, _text_as("claude")] = None
+    kind: Annotated[Text, describe_text("claude")] | None = None
     """Which kind of agent it is, if its name does not say that: so there can be two of a kind."""
-    command: Annotated[tuple[str, ...], _list_of("texts, none of them empty", '["my-agent", "--quiet"]')] = ()
+    command: Annotated[Texts, describe_list("texts, none of them empty", '["my-agent", "--quiet"]')] = ()
     """The program and its arguments, if they are not the usual ones."""
-    model: Annotated[str | None, _text_as("opus")] = None
+    model: Annotated[Text, describe_text("opus")] | None = None
     """The model that the agent is told to use."""
-    args: Arguments = ()
+    args: Annotated[tuple[Argument, ...], describe_list("texts", '["--verbose"]')] = ()
     """Arguments that are added to the command."""
     env: Environment = {}
     """Variables that are added to the environment."""
-    permissions: Annotated[Permissions, _one_of(Permissions)] = "edit"
+    permissions: Permissions = "edit"
     """What it may do unasked: edit files and use our own commands, or all that you can."""
-    stop_at: Share = None
+    stop_at: Share | None = None
     """How much of its quota may be used before it has to rest until the quota is reset, where it tells that."""
-    mcp: Annotated[bool | None, _Kind("true or false", "true", _switch, _truth_of)] = None
+    mcp: Switch | None = None
     """Whether it gets our commands as MCP tools too; if not given, only where it may not run any command it likes."""
 
 
@@ -336,7 +185,7 @@ class Price(Struct, frozen=True, kw_only=True):
     """What it reads."""
     output: Dollars = 0.0
     """What it writes."""
-    cached: Annotated[float | None, _Kind("a number of 0 or more", "0.25", _dollars, _number_of)] = None
+    cached: Annotated[Dollars, describe_dollars("0.25")] | None = None
     """What it reads from its cache; as other input if not given."""
 
 
@@ -369,9 +218,9 @@ _Table = TypeVar("_Table", bound=Struct)
 
 
 @cache
-def _kinds(table: type[Struct]) -> dict[str, _Kind]:
-    hints = typing.get_type_hints(table, include_extras=True)
-    return {key: hints[key].__metadata__[-1] for key in table.__struct_fields__}
+def list_limits() -> tuple[str, ...]:
+    """The names of the settings that limit a run, in the order of the file."""
+    return tuple(key for key, hint in list_types(Run).items() if LIMIT in getattr(hint, "__metadata__", ()))
 
 
 # --- reading ----------------------------------------------------------------------------------------
@@ -380,7 +229,8 @@ def _kinds(table: type[Struct]) -> dict[str, _Kind]:
 def load(project: str, flags: Mapping[str, Any] | None = None) -> Settings:
     """The settings of a project. `flags` are named as in `[run]` and win over the file; None is one not given."""
     path = config.path_of(project)
-    settings = parse(_content(path), path)
+    text = _content(path)
+    settings = parse(text, path) if text else Settings()
     given = {name: _flag(name, value) for name, value in (flags or {}).items() if value is not None}
     return structs.replace(settings, run=structs.replace(settings.run, **given))
 
@@ -391,43 +241,48 @@ def _content(path: str) -> str:
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except OSError as error:
-        raise Wrong(f"{path} can't be read ({error.strerror}): mend that") from None
+        raise WrongSetting(f"{path} can't be read ({error.strerror}): fix that") from None
     try:
         return data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise Wrong(f"{path}, line {line}: byte {error.start} is not UTF-8: save the file as UTF-8") from None
+        raise WrongSetting(f"{path}, line {line}: byte {error.start} is not UTF-8: save the file as UTF-8") from None
 
 
 def parse(text: str, path: str) -> Settings:
     """The settings that a text in TOML holds; `path` is what errors call it."""
     text = text.removeprefix("\ufeff")
-    settings, problems = _read_whole(_toml(text, path))
+    settings, problems = _read_whole(_parse_toml(text, path))
     if problems:
-        lines = _lines(text)
+        lines = find_lines(text)
         line, message = min((lines[problem.path], problem.message) for problem in problems)
-        raise Wrong(f"{path}, line {line}: {message}")
+        raise WrongSetting(f"{path}, line {line}: {message}")
     return settings
 
 
-def _toml(text: str, path: str) -> dict[str, Any]:
+def _parse_toml(text: str, path: str) -> dict[str, Any]:
+    import tomllib  # slow to import, and only needed where there is a file
+
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise _not_toml(text, path, str(error)) from None
-    except (ValueError, RecursionError):  # of thousands of digits, or of brackets; neither tells where
-        raise Wrong(f"{path}, line {_broken_line(text)}: this is more than can be read: shorten it") from None
+    except (ValueError, RecursionError):  # of thousands of digits, or of brackets; neither has a position
+        raise WrongSetting(
+            f"{path}, line {find_broken_line(text)}: this is more than can be read: shorten it"
+        ) from None
 
 
-def _not_toml(text: str, path: str, message: str) -> Wrong:
+def _not_toml(text: str, path: str, message: str) -> WrongSetting:
     found = re.search(r" \(at (?:line ([0-9]+), column [0-9]+|end of document)\)\Z", message)
     said = message[: found.start()] if found else message
-    line = int(found[1]) if found and found[1] else _broken_line(text)  # the end tells nothing of the beginning
-    return Wrong(f"{path}, line {line}: this is no TOML: {said[:200]}: mend that line")
+    # At the end of the document, the parser does not say where the open statement begins.
+    line = int(found[1]) if found and found[1] else find_broken_line(text)
+    return WrongSetting(f"{path}, line {line}: this is no TOML: {said[:200]}: fix that line")
 
 
 class _Problem(NamedTuple):
-    path: Path
+    path: KeyPath
     message: str
 
 
@@ -444,46 +299,48 @@ def _read_whole(given: dict[str, Any]) -> tuple[Settings, list[_Problem]]:
     return Settings(**read), problems
 
 
-def _read_table(table: type[_Table], given: object, path: Path, problems: list[_Problem]) -> _Table:
+def _read_table(table: type[_Table], given: object, path: KeyPath, problems: list[_Problem]) -> _Table:
     if not isinstance(given, dict):
-        problems.append(_Problem(path, f"{_dotted(path)} must be a table, as in [{_dotted(path)}]"))
+        problems.append(_Problem(path, f"{join_keys(path)} must be a table, as in [{join_keys(path)}]"))
         return table()
-    kinds, read = _kinds(table), {}
+    types, read = list_types(table), {}
     for key, value in given.items():
         here = (*path, key)
-        if key not in kinds:
-            problems.append(_Problem(here, f"there is no setting {_dotted(here)}: {_advice(table, here)}"))
+        if key not in types:
+            problems.append(_Problem(here, f"there is no setting {join_keys(here)}: {_advice(table, here)}"))
             continue
         try:
-            read[key] = kinds[key].read(value)
-        except _Unfit as error:
-            to_blame = here if error.step is None else (*here, error.step)
-            problems.append(_Problem(to_blame, _unfit(_dotted(here), f"{key} = ", kinds[key], error)))
-        except OverflowError as error:
-            problems.append(_Problem(here, f"{_dotted(here)} {error}"))
+            read[key] = read_value(types[key], value)
+        except BadValue as error:
+            to_blame = here if error.key is None else (*here, error.key)
+            problems.append(_Problem(to_blame, _correct(join_keys(here), f"{key} = ", types[key], error)))
+        except TooBig as error:
+            problems.append(_Problem(here, f"{join_keys(here)} {error}"))
     return structs.replace(table(), **read)
 
 
 def _flag(name: str, value: object) -> object:
     """What a flag of the command line says; a text if it comes as it was typed."""
     flag = "--" + name.replace("_", "-")
-    kind = _kinds(Run).get(name)
-    if kind is None:
-        near = _nearest(name, _kinds(Run))
+    hint = list_types(Run).get(name)
+    if hint is None:
+        near = find_nearest(name, list_types(Run))
         advice = f"did you mean --{near.replace('_', '-')}?" if near else "see ralphtool run --help"
-        raise Wrong(f"there is no flag {flag}: {advice}")
+        raise WrongSetting(f"there is no flag {flag}: {advice}")
     try:
-        return kind.read(kind.typed(value) if isinstance(value, str) else value)
-    except _Unfit as error:
-        raise Wrong(f"{flag}: {_unfit('', f'{flag} ', kind, error)}") from None
-    except OverflowError as error:
-        raise Wrong(f"{flag}: {error}") from None
+        return read_flag(hint, value)
+    except BadValue as error:
+        raise WrongSetting(f"{flag}: {_correct('', f'{flag} ', hint, error)}") from None
+    except TooBig as error:
+        raise WrongSetting(f"{flag}: {error}") from None
 
 
-# --- what to say ------------------------------------------------------------------------------------
+# --- messages ---------------------------------------------------------------------------------------
 
 
-def _unfit(name: str, assigned: str, kind: _Kind, error: _Unfit) -> str:
+def _correct(name: str, assigned: str, hint: Any, error: BadValue) -> str:
+    """What a setting must be, in words and by example."""
+    kind = find_kind(hint)
     example = f", as in {assigned}{kind.example}" if kind.example else ""
     return f"{name} must be {kind.words}{example}{error.hint}".lstrip()
 
@@ -494,94 +351,29 @@ def _no_table(name: str, given: object) -> str:
     if name == "prices":
         return "prices must hold tables, as in [prices.gpt-5]"
     if not isinstance(given, dict):
-        return f"there is no setting {_dotted((name,))}: {_elsewhere(name) or 'settings stand in tables, as in [run]'}"
-    near = _nearest(name, (*_TABLES, *_NAMED))
+        return (
+            f"there is no setting {join_keys((name,))}: {_elsewhere(name) or 'settings stand in tables, as in [run]'}"
+        )
+    near = find_nearest(name, (*_TABLES, *_NAMED))
     advice = f"did you mean [{near}]?" if near else f"there are {', '.join(_SECTIONS)}"
-    return f"there is no table [{_dotted((name,))}]: {advice}"
+    return f"there is no table [{join_keys((name,))}]: {advice}"
 
 
-def _advice(table: type[Struct], path: Path) -> str:
+def _advice(table: type[Struct], path: KeyPath) -> str:
     """The nearest right setting: one of that very name, else one of the same table, else any; else what there is."""
-    near = _nearest(path[-1], _kinds(table))
+    near = find_nearest(path[-1], list_types(table))
     if near and not _homes(path[-1]):
-        return f"did you mean {_dotted((*path[:-1], near))}?"
-    return _elsewhere(path[-1]) or f"there are {', '.join(_kinds(table))}"
+        return f"did you mean {join_keys((*path[:-1], near))}?"
+    return _elsewhere(path[-1]) or f"there are {', '.join(list_types(table))}"
 
 
 def _elsewhere(key: str) -> str:
-    near = _nearest(key, {right for table in _SECTIONS.values() for right in _kinds(table)})
+    near = find_nearest(key, {right for table in _SECTIONS.values() for right in list_types(table)})
     return f"did you mean {' or '.join(_homes(near))}?" if near else ""
 
 
 def _homes(key: str) -> list[str]:
-    return [f"{name}.{key}" for name, table in _SECTIONS.items() if key in _kinds(table)]
-
-
-def _nearest(wrong: str, right: Iterable[str]) -> str | None:
-    """Case, and dashes for underscores, are no difference. A monster of a key is near to nothing."""
-    found = difflib.get_close_matches(wrong[:80].lower().replace("-", "_"), sorted(right), n=1)
-    return found[0] if found else None
-
-
-def _dotted(path: Path) -> str:
-    """As TOML has it. Keys come out of a file that anybody may have written, so odd ones are quoted and cut."""
-    return ".".join(key if re.fullmatch(r"[A-Za-z0-9_-]{1,60}", key) else shorten(key) for key in path)
-
-
-# --- on which line ----------------------------------------------------------------------------------
-
-# What can hold a line end or a bracket without its meaning, and these themselves.
-_PIECE = re.compile(
-    r'''"""(?:\\.|[^\\])*?"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|#[^\n]*|[\[\]{}\n]''', re.DOTALL
-)
-_DEEPEST = 4  # agents.NAME.env.VARIABLE
-
-
-def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """Each header and each assignment, with the number of its first line; blank lines and comments too.
-
-    True up to the first that is no TOML: where a quote or a bracket is left open, the rest may be anything.
-    """
-    line, start, depth = 1, 0, 0
-    for piece in _PIECE.finditer(text + "\n"):
-        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(piece[0], 0)
-        if piece[0] == "\n" and depth == 0:
-            statement = text[start : piece.end()]
-            yield line, statement
-            line, start = line + statement.count("\n"), piece.end()
-    yield line, text[start:]
-
-
-def _lines(text: str) -> dict[Path, int]:
-    """On which line each setting is first named. The parser tells no positions, but parses single statements too."""
-    found: dict[Path, int] = {}
-    table: Path = ()
-    for line, statement in _statements(text):
-        is_header = statement.lstrip().startswith("[")
-        paths = list(_paths(tomllib.loads(statement), () if is_header else table))
-        if is_header:
-            table = max(paths, key=len)
-        for path in paths:
-            found.setdefault(path, line)
-    return found
-
-
-def _paths(given: object, path: Path) -> Iterator[Path]:
-    if isinstance(given, dict) and len(path) < _DEEPEST:
-        for key, value in given.items():
-            yield (*path, key)
-            yield from _paths(value, (*path, key))
-
-
-def _broken_line(text: str) -> int:
-    """The line of the first statement that can't be parsed by itself; else of the last, which contradicts another."""
-    line = 1
-    for line, statement in _statements(text.rstrip()):
-        try:
-            tomllib.loads(statement)
-        except (ValueError, RecursionError):
-            return line
-    return line
+    return [f"{name}.{key}" for name, table in _SECTIONS.items() if key in list_types(table)]
 
 
 # --- for people -------------------------------------------------------------------------------------
@@ -605,32 +397,35 @@ class Described(NamedTuple):
         return "--" + self.key.replace("_", "-") if is_flag else None
 
 
-def describe() -> list[Described]:
+@cache
+def describe() -> tuple[Described, ...]:
     """Every setting, in the order of the file."""
-    docs = _docstrings()
-    rows = []
-    for name, table in _SECTIONS.items():
-        empty = table()
-        for key, kind in _kinds(table).items():
-            default = _as_toml(getattr(empty, key), is_duration=kind.read is _seconds)
-            rows.append(Described(name, key, default, docs.get((table.__name__, key), ""), kind.words))
-    return rows
+    docs = _read_docstrings()
+    return tuple(
+        Described(name, key, _write_default(table, key), docs.get((table.__name__, key), ""), find_kind(hint).words)
+        for name, table in _SECTIONS.items()
+        for key, hint in list_types(table).items()
+    )
 
 
-def _as_toml(value: object, *, is_duration: bool) -> str:
+def _write_default(table: type[Struct], key: str) -> str:
+    value = getattr(table(), key)
     if value is None:
         return ""
-    if is_duration and isinstance(value, int | float):
+    if find_kind(list_types(table)[key]) is find_kind(Seconds):
         size, unit = next(((n, u) for n, u in ((3600, "h"), (60, "m")) if value and value % n == 0), (1, "s"))
         return f'"{value / size:g}{unit}"' if value else '"0"'
-    return json.dumps(value)  # which looks the same for all that is a default here
+    return msgspec.json.encode(value).decode()  # TOML looks the same for all that is a default here
 
 
-def _docstrings() -> dict[tuple[str, str], str]:
-    """The docstring under each field. Python throws them away, so they are read from the source, where there is one.
+def _read_docstrings() -> dict[tuple[str, str], str]:
+    """The docstring under each field. Python drops them, so they are read from the source, where there is one.
 
-    By its lines: every run wants the help of its flags, and parsing the source would take a quarter of its start.
+    By its lines, so each field has to be on one: every run needs the help of its flags, and to parse the source would
+    take a quarter of its start.
     """
+    import inspect
+
     try:
         source = inspect.getsource(sys.modules[__name__])
     except OSError:

@@ -8,9 +8,9 @@ import sys
 from contextlib import suppress
 
 from ralphtool.core import files
+from ralphtool.core.text import printable_lines
 from ralphtool.errors import RalphError
 from ralphtool.record import runs
-from ralphtool.views.terminal.text import printable_lines
 
 _LAST = 4000  # bytes of what a run printed that are shown
 

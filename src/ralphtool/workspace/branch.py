@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ralphtool import specs
-from ralphtool.core import files, project
+from ralphtool.core import files, layout, project
 from ralphtool.errors import ChangeNotFound
 
 if TYPE_CHECKING:
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from ralphtool.specs import Spec
     from ralphtool.workspace.git import Repository
 
-BRANCHES = "refs/heads/ralph/"
-FINISHED = "refs/ralph/finished/"
-_HELD_IN = (BRANCHES, "packed-refs")  # where a repository's folder has branches of ours, if it has any
+_HELD_IN = (layout.BRANCHES, "packed-refs")  # where a repository's folder has branches of ours, if it has any
 
 
 def _repository(root: str) -> Repository | None:
@@ -68,8 +66,8 @@ class Branches:
         repository = _repository(self._root)
         if repository is None:
             return {}
-        here, refs = repository.head(), repository.refs(BRANCHES)
-        return {ref.removeprefix(BRANCHES): repository for ref in refs if ref != here}
+        here, refs = repository.head(), repository.refs(layout.BRANCHES)
+        return {ref.removeprefix(layout.BRANCHES): repository for ref in refs if ref != here}
 
     @contextmanager
     def opened(self, change: str, ref: str | None) -> Iterator[Spec | None]:
@@ -81,7 +79,7 @@ class Branches:
         import tempfile
 
         with tempfile.TemporaryDirectory(prefix="ralph-") as folder:
-            write_out(repository, self._root, change, BRANCHES + change, folder, ref)
+            write_out(repository, self._root, change, layout.BRANCHES + change, folder, ref)
             yield _found(self._root, folder, change, ref)
 
 

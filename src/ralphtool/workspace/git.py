@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ralphtool.core import files
-from ralphtool.errors import RalphError
+from ralphtool.core import files, layout
+from ralphtool.errors import GitError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,12 +31,6 @@ _QUIET = (
 _OPTIONS = tuple(word for setting in _QUIET for word in ("-c", setting))
 _OURS = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL")
 SUBMODULE = "160000"
-
-
-class GitError(RalphError):
-    """Git refused. The message says what git said."""
-
-    code = "GIT_ERROR"
 
 
 class Changed(Struct, frozen=True):
@@ -57,7 +51,7 @@ class Repository:
         self.top = top
         self.gitdir = gitdir
         self.common = common
-        self.index = index or os.path.join(gitdir, "ralph", "index")
+        self.index = index or os.path.join(layout.in_git(gitdir), "index")
         self._env = _environment()
         self.held: tuple[int, ...] = ()  # locks that a git command of ours holds on to when we are killed
 

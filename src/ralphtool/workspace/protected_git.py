@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from ralphtool.core import files
+from ralphtool.core import files, layout
 from ralphtool.judging.guard import Finding
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ _OWN = ("config.worktree", "HEAD")  # of one working tree alone
 _FILES = (*_OWN, "config", "logs/refs/stash", *_INFO)
 _HUSKY = (b"hookspath = .husky", b"hookspath = .husky/_")  # what installing a common package sets
 _LARGEST = 4 << 20
-_RUNS = "refs/heads/ralph/"
 
 
 class _File(Struct, frozen=True):
@@ -68,7 +67,7 @@ class Internals:
 
     @property
     def _record(self) -> str:
-        return os.path.join(self.repository.gitdir, "ralph", "internals.json")
+        return os.path.join(layout.in_git(self.repository.gitdir), "internals.json")
 
     def _write(self) -> None:
         """For a run that is killed: the next one has to know what was there."""
@@ -130,7 +129,7 @@ class Internals:
     def _read_refs(self) -> dict[str, str]:
         """Branches and tags, but for those that runs of ours are moving."""
         every = self.repository.refs("refs/heads", "refs/tags", "refs/stash")
-        return {name: value for name, value in every.items() if not name.startswith(_RUNS)}
+        return {name: value for name, value in every.items() if not name.startswith(layout.BRANCHES)}
 
     def _touched_refs(self) -> list[Finding]:
         """What was there and is elsewhere now is put back. New refs do no harm, and may be somebody else's."""

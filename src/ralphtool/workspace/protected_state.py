@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from ralphtool.core import files, session
+from ralphtool.core import files, layout, locks, session
 from ralphtool.errors import CorruptState, RalphError, SessionNotFound
 from ralphtool.history import History
 from ralphtool.judging.guard import Finding
-from ralphtool.record import log
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -48,7 +47,7 @@ class Ours:
     """
 
     def __init__(self, root: str, change: str, session_id: str) -> None:
-        self.folder = os.path.join(root, ".ralph")
+        self.folder = layout.folder(root)
         self.names = ("config.toml", *_HISTORY, f"standing/{change}.json", f"locks/{change}.lock")
         self.change = change
         self.session_id = session_id
@@ -56,7 +55,7 @@ class Ours:
         self._copies = files.private_path("ralph", f"kept-{session_id}", "record")
         self._state: State | None = None
         # Without records nobody can tell: then it may have been at work until now.
-        self._last_sign = log.last_sign(os.path.join(self.folder, "runs", session_id)) or time.time()
+        self._last_sign = locks.last_sign(root, session_id) or time.time()
 
     def remember(self, state: State) -> None:
         self._state = state
@@ -129,7 +128,7 @@ class Ours:
     def _is_newer(self, name: str) -> bool:
         """Whether somebody changed a file when the run was over already: then it was no agent."""
         try:
-            return os.lstat(os.path.join(self.folder, name)).st_ctime > self._last_sign + log.BREATH
+            return os.lstat(os.path.join(self.folder, name)).st_ctime > self._last_sign + locks.BREATH
         except OSError:
             return False
 
@@ -159,7 +158,7 @@ class Ours:
     def _grew(self, prd_ids: Collection[str]) -> bool:
         """Whether somebody else only added to the history, and nothing about this change's stories."""
         with tempfile.TemporaryDirectory(prefix="ralph-") as folder:
-            place = os.path.join(folder, ".ralph")
+            place = layout.folder(folder)
             os.mkdir(place)
             for name in _HISTORY:
                 if self._known.get(name):

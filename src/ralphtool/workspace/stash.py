@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec import Struct, structs
 
-from ralphtool.core import files
-from ralphtool.errors import CorruptState, RalphError
-from ralphtool.workspace.git import SUBMODULE, GitError, Paths
+from ralphtool.core import files, layout
+from ralphtool.errors import CorruptState, GitError, TreeBusy
+from ralphtool.workspace.git import SUBMODULE, Paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,13 +37,6 @@ _MOST_BYTES = 64 << 20
 _MADE_AGAIN = {"node_modules", "__pycache__", "target", "build", "dist", ".venv", "venv", ".tox", ".nox", ".cache"}
 _UNDER_WAY = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply")
 _ENVIRONMENT = ("pyvenv.cfg", ".git")
-_STAGED = "refs/ralph/staged"
-
-
-class Busy(RalphError):
-    """The working tree can't be used now."""
-
-    code = "TREE_BUSY"
 
 
 class Note(Struct, frozen=True, kw_only=True):
@@ -70,7 +63,7 @@ class Note(Struct, frozen=True, kw_only=True):
 
 def note_path(gitdir: str) -> str:
     """Where the note of a working tree is, by the folder that git keeps for that tree."""
-    return os.path.join(gitdir, "ralph", "away.json")
+    return os.path.join(layout.in_git(gitdir), "away.json")
 
 
 class Away:
@@ -79,7 +72,7 @@ class Away:
     def __init__(self, repository: Repository, ours: str) -> None:
         self.repository = repository
         self.ours = Paths([ours])  # never moved
-        self._place = os.path.join(repository.gitdir, "ralph")
+        self._place = layout.in_git(repository.gitdir)
         self._note = note_path(repository.gitdir)
         self._files = os.path.join(self._place, "away", "files")
         self._copies = os.path.join(self._place, "away", "copies")
@@ -110,7 +103,7 @@ class Away:
     def refuse_if_busy(self) -> None:
         for name in _UNDER_WAY:
             if os.path.lexists(os.path.join(self.repository.gitdir, name)):
-                raise Busy(
+                raise TreeBusy(
                     f"a merge, rebase or the like is under way in {self.repository.top} ({name}): finish or abort it, "
                     'or set workspace = "worktree"'
                 )
@@ -238,7 +231,7 @@ class Away:
         """What is staged is nowhere else: a `git gc` of an agent's must not take it for rubbish."""
         if os.path.exists(self._index):
             tree = self.repository.tree_of_index(self._index)
-            self.repository.set_refs({_STAGED: tree} if tree else {})
+            self.repository.set_refs({layout.STAGED: tree} if tree else {})
 
     def _copy_small(self, left: Iterable[str]) -> list[str]:
         """Copies ignored files that somebody may have written, those in ignored folders too, within reason."""
@@ -286,7 +279,7 @@ class Away:
         self._restore_copies(note)
         if note.phase == "returning":
             self._restore_index(note)
-        self.repository.set_refs({_STAGED: None} if self.repository.refs(_STAGED) else {})
+        self.repository.set_refs({layout.STAGED: None} if self.repository.refs(layout.STAGED) else {})
         files.remove(self._note)
         shutil.rmtree(os.path.dirname(self._files), ignore_errors=True)
         return note

@@ -9,22 +9,17 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ralphtool.core import files
-from ralphtool.errors import from_os_error
+from ralphtool.core import files, layout
+from ralphtool.errors import GitError, from_os_error
 from ralphtool.judging import guard
 from ralphtool.workspace import branch
-from ralphtool.workspace.git import GitError, Paths, Repository, printable
+from ralphtool.workspace.git import Paths, Repository, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ralphtool.workspace.git import Changed
     from ralphtool.workspace.protected_git import Internals
-
-ATTEMPTS = "refs/ralph/attempts/"
-BASE = "refs/ralph/base/"
-START = "refs/ralph/start/"  # the branch's first commit, with the change as its author left it
-_INTERRUPTED = "refs/ralph/interrupted/"
 
 
 class Taken(Struct, frozen=True):
@@ -43,7 +38,7 @@ class Tree:
     def __init__(self, repository: Repository, project: str, change: str) -> None:
         self.repository = repository
         self.change = change
-        self.branch: str | None = f"ralph/{change}"
+        self.branch: str | None = layout.branch(change)
         self.ref = f"refs/heads/{self.branch}"
         self.root = project
         inside = os.path.relpath(os.path.realpath(project), os.path.realpath(repository.top))
@@ -74,8 +69,8 @@ class Tree:
         if grown != tree or not start:
             message = f"ralphtool: the change {self.change}\n\nRalph-Change: {self.change}\n"
             first = self.repository.commit(grown, [start] if start else [], message)
-        base = {BASE + self.change: start} if start else {}
-        self.repository.set_refs({self.ref: first, START + self.change: first, **base})
+        base = {layout.BASE + self.change: start} if start else {}
+        self.repository.set_refs({self.ref: first, layout.START + self.change: first, **base})
         self._advance(str(first), grown)
         return [f"work happens on the branch {self.branch}"]
 
@@ -225,7 +220,9 @@ class Tree:
         return tree
 
     def at_start(self, folder: str, ref: str) -> bool:
-        commit = self.repository.resolve(START + self.change) or self.repository.resolve(BASE + self.change)
+        commit = self.repository.resolve(layout.START + self.change) or self.repository.resolve(
+            layout.BASE + self.change
+        )
         if commit:
             branch.write_out(self.repository, self.root, self.change, commit, folder, ref)
         return commit is not None
@@ -248,7 +245,7 @@ class Tree:
         return self.repository.commit(tree or self._tip_tree, [self.tip], message)
 
     def publish(self, attempt: str, commit: str | None, *, tree: str | None = None, story: str = "") -> None:
-        refs = {f"{ATTEMPTS}{attempt}": str(commit)} if attempt else {}
+        refs = {f"{layout.ATTEMPTS}{attempt}": str(commit)} if attempt else {}
         if tree:
             self._advance(str(commit), tree)
             self.internals.expect(self.tip)  # before it is there: after a kill the branch is put to what is expected
@@ -262,7 +259,7 @@ class Tree:
         return self._proven
 
     def _read_checkpoints(self) -> dict[str, str]:
-        base = self.repository.resolve(BASE + self.change)
+        base = self.repository.resolve(layout.BASE + self.change)
         scope = f"{base}..{self.ref}" if base else self.ref
         one_line = "valueonly,separator=%x2C)"
         form = f"%H%x00%(trailers:key=Ralph-Change,{one_line}%x00%(trailers:key=Ralph-Story,{one_line}"
@@ -285,7 +282,12 @@ class Tree:
         if tree in (self._tip_tree, self._began_with):
             return None
         commit = self.repository.commit(tree, [self.tip], f"ralphtool: {self.change}, interrupted\n")
-        taken = self.repository.refs(_INTERRUPTED)
-        number = next(number for number in count(1) if f"{_INTERRUPTED}{run}-{number}" not in taken)
-        self.repository.set_refs({f"{_INTERRUPTED}{run}-{number}": commit})
-        return f"{_INTERRUPTED}{run}-{number}"
+        taken = self.repository.refs(layout.INTERRUPTED)
+        number = next(number for number in count(1) if f"{layout.INTERRUPTED}{run}-{number}" not in taken)
+        self.repository.set_refs({f"{layout.INTERRUPTED}{run}-{number}": commit})
+        return f"{layout.INTERRUPTED}{run}-{number}"
+
+
+def drop_lock(index: str) -> None:
+    """Only a killed run of ours can have left it: nobody else uses this index."""
+    files.clear(f"{index}.lock")

@@ -7,10 +7,11 @@ import subprocess
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from ralphtool.core import layout
+from ralphtool.errors import GitError
 from ralphtool.views.report import formatting
 from ralphtool.views.report.facts import Diff
-from ralphtool.workspace.git import GitError, Repository
-from ralphtool.workspace.tree import ATTEMPTS
+from ralphtool.workspace.git import Repository
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,13 +28,13 @@ def diffs(root: str, attempts: Iterable[Attempt]) -> dict[str, Diff]:
     """The diff of each entry that is kept. Without git there are none."""
     try:
         repository = Repository.find(root)
-        kept = repository.refs(ATTEMPTS) if repository else {}
+        kept = repository.refs(layout.ATTEMPTS) if repository else {}
     except GitError:
         return {}
     found: dict[str, Diff] = {}
     room = _ALL
     for one in attempts:
-        commit = kept.get(f"{ATTEMPTS}{one.entry}") if one.counts else None
+        commit = kept.get(f"{layout.ATTEMPTS}{one.entry}") if one.counts else None
         if repository is not None and commit and room > 0:
             found[one.entry] = diff = _diff(repository, commit, min(room, _LONGEST))
             room -= sum(len(line) for _, line in diff.lines)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from typing import NamedTuple
 
-from ralphtool.views.terminal.text import printable
+from ralphtool.core.text import printable
 
 Value = str | int | float | bool | None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-from ralphtool.views.terminal.text import printable
+from ralphtool.core.text import printable
 
 LONGEST = 400  # characters of a text in one line,
 LONGEST_BLOCK = 6000  # and of one that may have many

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
+from ralphtool import settings
 from ralphtool.core import files
+from ralphtool.core.text import printable
 from ralphtool.errors import RalphError
 from ralphtool.record import questions, runs
 from ralphtool.views.report import formatting
@@ -31,7 +33,6 @@ from ralphtool.views.report.facts import (
     Wait,
 )
 from ralphtool.views.terminal import summary
-from ralphtool.views.terminal.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,7 +44,7 @@ _BLOCK = 1 << 20
 _STORIES, _ATTEMPTS, _GATES, _HAPPENINGS, _WAITS = 1000, 2000, 60, 300, 1000  # that are kept, at the most
 _TEXTS = 20  # of a list
 _ID, _TITLE = 60, 160  # characters
-_LIMITS = {
+_LIMITS_IN_WORDS = {
     "attempts": "attempts at a story",
     "max_iterations": "iterations",
     "max_time": "time in all",
@@ -481,10 +482,10 @@ def _used(fields: Told, seconds: float) -> Used:
 
 
 def _limits(fields: Told) -> Iterator[tuple[str, str]]:
-    for name, said in _LIMITS.items():
+    for name in filter(_LIMITS_IN_WORDS.get, settings.list_limits()):
         if value := fields.number(name):
             dollars = formatting.cost(value) if name == "max_cost" else f"{value:,.0f}"
-            yield said, formatting.duration(value) if name in _TIMES else dollars
+            yield _LIMITS_IN_WORDS[name], formatting.duration(value) if name in _TIMES else dollars
 
 
 def _story(tale: _Tale) -> Story:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ralphtool.loop import prompt
+from ralphtool.core.text import fence_visible
 from ralphtool.views.report import formatting, wording
 from ralphtool.views.report.facts import Used, total
 from ralphtool.views.terminal import summary
@@ -98,14 +98,14 @@ def _question(story: Story) -> Iterator[str]:
     yield ""
     asked = story.question
     if asked and asked.missing:
-        yield from (prompt.fenced(asked.missing), "")
+        yield from (fence_visible(asked.missing), "")
     if asked and asked.why:
         yield from (f"Why you are asked: {text(asked.why)}", "")
     if asked and not asked.is_open:
         yield from ("This question does not wait any more: it was answered, or put away, after the run.", "")
         return
     if asked and asked.answer:
-        yield from ("You have answered already; the next run takes it up:", "", prompt.fenced(asked.answer), "")
+        yield from ("You have answered already; the next run takes it up:", "", fence_visible(asked.answer), "")
     yield from (f"Answer: {code(wording.answer_command(story))}", "")
     if asked and asked.path:
         yield from (f"Or write into {code(asked.path)}.", "")

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralphtool import settings, specs
-from ralphtool.core import locks
+from ralphtool.core import layout, locks
 from ralphtool.errors import InvalidValue, RalphError
 from ralphtool.history import History
 from ralphtool.record import overview as changes_module
@@ -191,7 +191,7 @@ def pulse(root: str, path: str | None = None) -> tuple[int, ...]:
 
     With the path of a spec, also when that was written to.
     """
-    ralph = os.path.join(root, ".ralph")
+    ralph = layout.folder(root)
     places = [os.path.join(ralph, name) for name in ("locks", "runs", "standing", "questions")]
     spec = [path, *(os.path.join(path, name) for name in _names_in(path))] if path else []
     return tuple(map(_changed, [*places, *(os.path.join(root, folder) for folder in _folders_of_changes()), *spec]))

@@ -13,9 +13,9 @@ from ralphtool.record import runs
 from ralphtool.views.screen import data
 from ralphtool.views.screen.base import Go, Page, Rows, row
 from ralphtool.views.screen.record import lines_of
+from ralphtool.views.terminal.changes import where_changes_lie
 from ralphtool.views.terminal.summary import duration, mark, money, one_line
 from ralphtool.views.terminal.tables import bar, day, plural
-from ralphtool.views.terminal.text import where_changes_lie
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ralphtool.core.text import writes_unicode
 from ralphtool.views.terminal import summary
 from ralphtool.views.terminal.summary import Fields
 from ralphtool.views.terminal.tables import plural
-from ralphtool.views.terminal.text import writes_unicode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,6 +16,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
+from ralphtool.core.text import writes_unicode
 from ralphtool.record.follow import Follower, Replay, is_word, seconds
 from ralphtool.views.terminal import raw
 from ralphtool.views.terminal.summary import (
@@ -34,7 +35,6 @@ from ralphtool.views.terminal.summary import (
     told,
 )
 from ralphtool.views.terminal.tables import bar, plural
-from ralphtool.views.terminal.text import writes_unicode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

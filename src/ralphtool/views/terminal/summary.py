@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from ralphtool.core.text import printable, writes_unicode
 from ralphtool.views.terminal.tables import plural
-from ralphtool.views.terminal.text import printable, writes_unicode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

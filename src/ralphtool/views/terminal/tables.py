@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ralphtool.views.terminal.text import printable, writes_unicode
+from ralphtool.core.text import printable, writes_unicode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -6,13 +6,13 @@ Specs and agents write what is shown here, so control characters never reach the
 from __future__ import annotations
 
 import os
-import sys
 import textwrap
 from typing import TYPE_CHECKING
 
 import click
 
 from ralphtool import specs
+from ralphtool.core.text import printable, writes_unicode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,15 +21,6 @@ if TYPE_CHECKING:
     from ralphtool.specs import Scenario, Spec, Story
 
 _BAR_WIDTH = 12
-
-
-def printable(text: str) -> str:
-    """One line of it: control characters, and those that turn the direction of writing, become visible."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-
-
-def printable_lines(text: str) -> str:
-    return "\n".join(printable(line.rstrip("\r").expandtabs(4)) for line in text.split("\n"))
 
 
 def where_changes_lie() -> str:
@@ -59,10 +50,6 @@ def _bar(done: int, total: int) -> str:
     full = _BAR_WIDTH * done // total if total else _BAR_WIDTH
     whole, empty = ("█", "░") if writes_unicode() else ("#", ".")
     return click.style(whole * full, fg="green") + click.style(empty * (_BAR_WIDTH - full), dim=True)
-
-
-def writes_unicode() -> bool:
-    return (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "").startswith("utf")
 
 
 def _held(locked_by: str | None) -> str:

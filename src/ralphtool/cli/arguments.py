@@ -1,0 +1,27 @@
+"""Arguments that several commands share, with what a shell completes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ralphtool.core import project
+from ralphtool.errors import RalphError
+from ralphtool.record import overview
+
+if TYPE_CHECKING:
+    import click
+    from click.shell_completion import CompletionItem
+
+
+def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    try:
+        found = overview.names(project.find())
+    except (RalphError, OSError):
+        return []  # a shell waits for words, and has no place for an error
+    return [CompletionItem(name) for name in found if name.startswith(incomplete)]
+
+
+ARGUMENT: dict[str, Any] = {"shell_complete": _complete, "metavar": "CHANGE"}
+OPTIONAL: dict[str, Any] = {"shell_complete": _complete, "metavar": "[CHANGE]", "required": False}

@@ -1,0 +1,91 @@
+"""Where each file and each git ref of ours is. No other module spells these names."""
+
+import os
+
+FOLDER = ".ralph"
+EVENTS = "events.jsonl"
+
+# Branches that people see, and refs that keep what they may want back.
+BRANCH = "ralph/"
+BRANCHES = "refs/heads/ralph/"
+ATTEMPTS = "refs/ralph/attempts/"
+BASE = "refs/ralph/base/"
+START = "refs/ralph/start/"  # the branch's first commit, with the change as its author left it
+FINISHED = "refs/ralph/finished/"
+INTERRUPTED = "refs/ralph/interrupted/"
+STAGED = "refs/ralph/staged"
+
+
+def folder(root: str) -> str:
+    return os.path.join(root, FOLDER)
+
+
+def config(root: str) -> str:
+    return os.path.join(root, FOLDER, "config.toml")
+
+
+def locks(root: str) -> str:
+    return os.path.join(root, FOLDER, "locks")
+
+
+def prompts(root: str) -> str:
+    """Where a project's own texts for prompts are."""
+    return os.path.join(root, FOLDER, "prompts")
+
+
+def questions(root: str) -> str:
+    return os.path.join(root, FOLDER, "questions")
+
+
+def steering(root: str, change: str) -> str:
+    return os.path.join(root, FOLDER, "steering", change)
+
+
+def change_states(root: str) -> str:
+    return os.path.join(root, FOLDER, "standing")
+
+
+def change_state(root: str, change: str) -> str:
+    return os.path.join(root, FOLDER, "standing", f"{change}.json")
+
+
+def memory_index(root: str) -> str:
+    return os.path.join(root, FOLDER, "memory.index")
+
+
+def usefulness(root: str) -> str:
+    return os.path.join(root, FOLDER, "usefulness.jsonl")
+
+
+# --- runs -------------------------------------------------------------------------------------------
+
+
+def runs(root: str) -> str:
+    return os.path.join(root, FOLDER, "runs")
+
+
+def run(root: str, id: str) -> str:
+    return os.path.join(root, FOLDER, "runs", id)
+
+
+def events(root: str, id: str) -> str:
+    """The record of a run."""
+    return os.path.join(root, FOLDER, "runs", id, EVENTS)
+
+
+def processes(root: str, id: str) -> str:
+    """The processes of a run, one a line; touched every second while a program runs."""
+    return os.path.join(root, FOLDER, "runs", id, "processes")
+
+
+# --- git --------------------------------------------------------------------------------------------
+
+
+def branch(change: str) -> str:
+    """The branch on which work on a change happens."""
+    return BRANCH + change
+
+
+def in_git(git_folder: str) -> str:
+    """Our part of a repository's own folder: what of the user's is set aside while a run uses the tree."""
+    return os.path.join(git_folder, "ralph")

@@ -1,0 +1,121 @@
+"""The output of pytest and unittest."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from ralphtool.judging.testresults.model import Counts, ProgramReport, build_report, parse_counts, parse_number
+
+# --- pytest -----------------------------------------------------------------------------------------
+
+_PYTEST_START = re.compile(r"=+ test session starts =+$")
+_PYTEST_BEGIN = re.compile(
+    r"=+ (?:test session starts|ERRORS|FAILURES|PASSES|warnings summary|short test summary info) (?:\(.*\) )?=+$"
+)
+_PYTEST_SUMMARY = re.compile(r"=+ short test summary info =+$")
+_PYTEST_END = re.compile(
+    r"(?:=+ )?(?:\d+ (?:x?failed|x?passed|skipped|deselected|warnings?|errors?|rerun|subtests)\b[\w, ]*|no tests ran)"
+    r" in [\d.]+s(?: \([\w :,]+\))?(?: =+)?$"
+)
+_PYTEST_INTERRUPTED = re.compile(r"INTERNALERROR>|!+ (?:KeyboardInterrupt|_pytest\.outcomes\.Exit)\b")
+
+
+def has_pytest_begun(lines: list[str]) -> bool:
+    """Returns whether any of these lines begins a run of pytest, or a section of one."""
+    return any(map(_PYTEST_BEGIN.match, lines))
+
+
+def was_pytest_interrupted(lines: list[str]) -> bool:
+    """Returns whether pytest reports that it could not run all tests."""
+    return any(map(_PYTEST_INTERRUPTED.match, lines))
+
+
+def split_pytest_runs(lines: list[str]) -> tuple[list[list[str]], list[str], bool]:
+    """Returns the runs in an output, the lines around them, and whether the last run came to its end.
+
+    A failing test may have run pytest itself, and its captured output is shown: that run is left out, where its start
+    is shown. With -q it isn't: a run then begins with its first section, and its last line has no frame.
+    """
+    runs: list[list[str]] = []
+    rest: list[str] = []
+    run: list[str] | None = None
+    depth = outermost = 0
+    for line in lines:
+        started = bool(_PYTEST_START.match(line))
+        ends = bool(_PYTEST_END.match(line)) and (depth == 0 or line.startswith("="))
+        if run is None and (ends or _PYTEST_BEGIN.match(line)):
+            run, depth, outermost = [], 0, int(started)
+        depth += started
+        if run is None:
+            rest.append(line)
+        elif depth == outermost:
+            run.append(line)
+        if run is not None and ends:
+            depth -= 1
+            if depth < outermost:
+                runs.append(run)
+                run, depth = None, 0
+    return runs, rest, run is None
+
+
+def read_pytest(run: list[str]) -> ProgramReport:
+    """Reads one run: the names are in its short summary, the counts in its last line."""
+    words = parse_counts(run[-1].rpartition(" in ")[0])
+    failures = words["failed"] + words["error"]
+    counts = Counts(words["passed"] + words["xpassed"], failures, words["skipped"] + words["xfailed"])
+    summaries = [at for at, line in enumerate(run) if _PYTEST_SUMMARY.match(line)]
+    listed = run[summaries[-1] :] if summaries else []
+    return build_report(filter(None, map(_find_id, listed)), failures, counts)
+
+
+def _find_id(line: str) -> str | None:
+    word, _, rest = line.partition(" ")
+    if word in ("FAILED", "ERROR"):
+        return _strip_message(rest)
+    if not line.startswith("SUBFAILED"):
+        return None
+    subtest, _, node = line[: line.find("::")].rpartition(" ")
+    return f"{_strip_message(node + line[line.find('::') :])} {subtest.removeprefix('SUBFAILED')}"
+
+
+def _strip_message(text: str) -> str:
+    """Returns the node id without the message after it; parameters may look like the beginning of one."""
+    name = max(0, text.find(".py::"))
+    bracket, dash = text.find("[", name), text.find(" - ", name)
+    if dash < 0 or bracket < 0 or dash < bracket:
+        return text if dash < 0 else text[:dash]
+    closing = text.find("] - ", bracket)
+    return text if closing < 0 else text[: closing + 1]
+
+
+# --- unittest ---------------------------------------------------------------------------------------
+
+_UNITTEST_NAME = re.compile(r"(?:FAIL|ERROR|UNEXPECTED SUCCESS): (\S.*)$")
+_UNITTEST_RAN = re.compile(r"Ran (\d{1,9}) tests? in [\d.]+s$")
+_UNITTEST_RESULT = re.compile(r"(?:OK|FAILED|NO TESTS RAN)(?: \((.*)\))?$")
+
+
+def read_unittest(lines: list[str]) -> ProgramReport | None:
+    """Reads `FAIL: test_two (tests.TestCart.test_two)` below a ruler, and `FAILED (failures=1)` at the end."""
+    names: list[str] = []
+    sums = Counter[str]()
+    ran, before, unfinished = 0, "", False
+    for line in lines:
+        if found := _UNITTEST_NAME.match(line):
+            if before == "=" * 70 or line.startswith("UNEXPECTED"):
+                names.append(found[1])
+                unfinished = True
+        elif found := _UNITTEST_RAN.match(line):
+            ran, sums["runs"], unfinished = ran + int(found[1]), sums["runs"] + 1, True
+        elif unfinished and (found := _UNITTEST_RESULT.match(line)):
+            pairs = (part.partition("=") for part in (found[1] or "").split(", "))
+            sums.update({word: parse_number(number) for word, _, number in pairs})
+            unfinished = False
+        before = line
+    if not sums["runs"]:
+        return None
+    failures = sums["failures"] + sums["errors"] + sums["unexpected successes"]
+    skipped = sums["skipped"] + sums["expected failures"]
+    counts = Counts(max(0, ran - failures - skipped), failures, skipped)
+    return build_report(names, failures, counts, complete=not unfinished)

@@ -1,0 +1,81 @@
+"""Where a setting stands in a file of TOML, how its name is written, and which right name is nearest to a wrong one."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ralphtool.errors import shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+KeyPath = tuple[str, ...]  # of a setting: ("run", "timeout")
+
+# What can hold a line end or a bracket without its meaning, and these themselves.
+_PIECE = r'''"""(?:\\.|[^\\])*?"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|#[^\n]*|[\[\]{}\n]'''
+_DEEPEST = 4  # agents.NAME.env.VARIABLE
+
+
+def find_lines(text: str) -> dict[KeyPath, int]:
+    """On which line each setting is first named. The parser gives no positions, but parses single statements too."""
+    import tomllib  # slow to import, and only needed where there is a file
+
+    found: dict[KeyPath, int] = {}
+    table: KeyPath = ()
+    for line, statement in _split_statements(text):
+        is_header = statement.lstrip().startswith("[")
+        paths = list(_list_paths(tomllib.loads(statement), () if is_header else table))
+        if is_header:
+            table = max(paths, key=len)
+        for path in paths:
+            found.setdefault(path, line)
+    return found
+
+
+def find_broken_line(text: str) -> int:
+    """The line of the first statement that can't be parsed by itself; else of the last, which contradicts another."""
+    import tomllib
+
+    line = 1
+    for line, statement in _split_statements(text.rstrip()):
+        try:
+            tomllib.loads(statement)
+        except (ValueError, RecursionError):
+            return line
+    return line
+
+
+def _split_statements(text: str) -> Iterator[tuple[int, str]]:
+    """Each header and each assignment, with the number of its first line; blank lines and comments too.
+
+    True up to the first that is no TOML: where a quote or a bracket is left open, the rest may be anything.
+    """
+    line, start, depth = 1, 0, 0
+    for piece in re.finditer(_PIECE, text + "\n", re.DOTALL):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(piece[0], 0)
+        if piece[0] == "\n" and depth == 0:
+            statement = text[start : piece.end()]
+            yield line, statement
+            line, start = line + statement.count("\n"), piece.end()
+    yield line, text[start:]
+
+
+def _list_paths(given: object, path: KeyPath) -> Iterator[KeyPath]:
+    if isinstance(given, dict) and len(path) < _DEEPEST:
+        for key, value in given.items():
+            yield (*path, key)
+            yield from _list_paths(value, (*path, key))
+
+
+def join_keys(path: KeyPath) -> str:
+    """As TOML has it. Keys come out of a file that anybody may have written, so odd ones are quoted and cut."""
+    return ".".join(key if re.fullmatch(r"[A-Za-z0-9_-]{1,60}", key) else shorten(key) for key in path)
+
+
+def find_nearest(wrong: str, right: Iterable[str]) -> str | None:
+    """Case, and dashes for underscores, are no difference. A monster of a key is near to nothing."""
+    import difflib  # slow to import, and only needed where something is wrong
+
+    found = difflib.get_close_matches(wrong[:80].lower().replace("-", "_"), sorted(right), n=1)
+    return found[0] if found else None

@@ -1,0 +1,194 @@
+"""Kinds of values that a setting can have: their constraints, and each in words and by example."""
+
+from __future__ import annotations
+
+import re
+import typing
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from ralphtool.settings.positions import find_nearest, join_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+# msgspec encodes some texts to look at them, and a flag may hold bytes that are not UTF-8.
+_REFUSED = (msgspec.ValidationError, UnicodeEncodeError)
+
+
+class BadValue(Exception):
+    """A value that its setting can't take; `key` is the key inside it that is to blame, if it is a table."""
+
+    def __init__(self, hint: str = "", key: str | None = None) -> None:
+        self.hint = hint
+        self.key = key
+
+
+class TooBig(Exception):
+    """A number beyond the most that its setting can take."""
+
+
+class ValueKind(NamedTuple):
+    """One kind of value in words and by example (as TOML). The type that it stands with holds the constraints."""
+
+    words: str
+    example: str
+    most: str = ""
+    """The biggest number in words, where a number that is too big has its own message."""
+    parse: Callable[[object], object] | None = None
+    """Turns the written value into the number that it means."""
+    typed: Callable[[str], object] = str
+    """Turns a flag's text into what TOML would hold."""
+
+
+# --- reading ----------------------------------------------------------------------------------------
+
+
+@cache
+def list_types(table: type[msgspec.Struct]) -> dict[str, Any]:
+    """The type of each setting of a table, with its constraints; TOML has no null, so None is no part of it."""
+    hints = typing.get_type_hints(table, include_extras=True)
+    return {key: _drop_none(hints[key]) for key in table.__struct_fields__}
+
+
+def _drop_none(hint: Any) -> Any:
+    others = [one for one in typing.get_args(hint) if one is not type(None)]
+    return others[0] if type(None) in typing.get_args(hint) else hint
+
+
+def find_kind(hint: Any) -> ValueKind:
+    """The last one that stands with a type; choices speak for themselves."""
+    for mark in reversed(getattr(hint, "__metadata__", ())):
+        if isinstance(mark, ValueKind):
+            return mark
+    *others, last = (f'"{choice}"' for choice in typing.get_args(hint))
+    return ValueKind(f"{', '.join(others)} or {last}", "")
+
+
+def read_value(hint: Any, value: object) -> object:
+    """A value out of TOML as its setting has it. Raises BadValue or TooBig."""
+    kind = find_kind(hint)
+    number = kind.parse(value) if kind.parse else value
+    try:
+        read = msgspec.convert(number, hint)
+    except _REFUSED:
+        raise _explain(hint, number) from None
+    return read + 0.0 if isinstance(read, float) else read  # TOML knows -0.0
+
+
+def read_flag(hint: Any, value: object) -> object:
+    """What a flag says; a text if it comes as it was typed."""
+    return read_value(hint, find_kind(hint).typed(value) if isinstance(value, str) else value)
+
+
+def _explain(hint: Any, value: object) -> BadValue | TooBig:
+    most = find_kind(hint).most
+    if most and isinstance(value, int | float) and value > hint.__metadata__[0].le:
+        return TooBig(f"is too big: {most} is the most")
+    if isinstance(value, str) and typing.get_origin(hint) is typing.Literal:
+        near = find_nearest(value, typing.get_args(hint))
+        return BadValue(f': did you mean "{near}"?' if near else "")
+    return next(_find_bad_items(hint, value), BadValue())
+
+
+def _find_bad_items(hint: Any, value: object) -> Iterator[BadValue]:
+    """The items of a list or a table that don't fit, where the setting takes a list or a table at all."""
+    if isinstance(value, list | tuple) and _fits(hint, []):
+        for number, item in enumerate(value, 1):
+            if not _fits(hint, [item]):
+                yield BadValue(f": look at item {number}")
+    if isinstance(value, dict) and _fits(hint, {}):
+        for key, item in value.items():
+            if not _fits(hint, {key: item}):
+                yield BadValue(f": look at {join_keys((key,))}", key)
+
+
+def _fits(hint: Any, value: object) -> bool:
+    try:
+        msgspec.convert(value, hint)
+    except _REFUSED:
+        return False
+    return True
+
+
+# --- spellings --------------------------------------------------------------------------------------
+
+
+def _parse_duration(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    pattern = r"(?:([0-9.]+)h)? ?(?:([0-9.]+)m)? ?(?:([0-9.]+)s)?|([0-9.]+)"
+    found = re.fullmatch(pattern, value.strip())
+    if found is None or not found[0]:
+        raise BadValue
+    try:
+        return sum(float(part or 0) * size for part, size in zip(found.groups(), (3600, 60, 1, 1), strict=True))
+    except ValueError:  # 1.2.3
+        raise BadValue from None
+
+
+def _parse_share(value: object) -> float:
+    found = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%", value.strip()) if isinstance(value, str) else None
+    if found is None:
+        raise BadValue
+    return float(found[1]) / 100
+
+
+def _read_number(text: str) -> object:
+    """The number that a flag's text is, as TOML would have it; else the text, which is then a bad value."""
+    try:
+        return int(text) if re.fullmatch(r"-?[0-9]{1,100}", text) else float(text)
+    except ValueError:
+        return text
+
+
+def _read_truth(text: str) -> object:
+    return {"true": True, "false": False}.get(text, text)
+
+
+# --- the kinds --------------------------------------------------------------------------------------
+
+_MOST = 10**12  # of tokens, dollars, attempts: more is a typing mistake
+_LONGEST = 366 * 24 * 3600  # the clocks of the system refuse what is much longer
+
+_CHARACTER = r"[^\x00\ud800-\udfff]"  # no argument can hold a NUL, and no UTF-8 a half of a surrogate pair
+_PORT = r"(?!0+\Z)(?:[0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"  # 1 to 65535
+
+LIMIT = "limit"  # marks a setting of a run as one of its limits
+
+
+def describe_whole(least: int, example: str) -> ValueKind:
+    return ValueKind(f"a whole number of {least} or more", example, most=str(_MOST), typed=_read_number)
+
+
+def describe_dollars(example: str) -> ValueKind:
+    return ValueKind("a number of 0 or more", example, most=str(_MOST), typed=_read_number)
+
+
+def describe_text(example: str) -> ValueKind:
+    return ValueKind("a text that is not empty", f'"{example}"')
+
+
+def describe_list(what: str, example: str) -> ValueKind:
+    return ValueKind(f"a list of {what}", example)
+
+
+Argument = Annotated[str, Meta(pattern=rf"\A{_CHARACTER}*\Z")]
+Text = Annotated[str, Meta(pattern=rf"\A(?=\s*\S){_CHARACTER}*\Z")]
+Texts = tuple[Text, ...]
+Variable = Annotated[str, Meta(pattern=r"\A[^=\x00\ud800-\udfff]+\Z")]
+Port = Annotated[str, Meta(pattern=rf"\A(?:[A-Za-z0-9._-]+:|\[[0-9a-f:.]+\]:)?{_PORT}\Z")]
+
+Seconds = Annotated[
+    float, Meta(ge=0, le=_LONGEST), ValueKind("a duration", '"30m"', most="a year", parse=_parse_duration)
+]
+Attempts = Annotated[int, Meta(ge=1, le=_MOST), describe_whole(1, "3")]
+Budget = Annotated[int, Meta(ge=1, le=_MOST), describe_whole(1, "20000")]
+Count = Annotated[int, Meta(ge=0, le=_MOST), describe_whole(0, "20")]
+Dollars = Annotated[float, Meta(ge=0, le=_MOST), describe_dollars("2.50")]
+Share = Annotated[float, Meta(gt=0, le=1), ValueKind("a share", '"80%"', parse=_parse_share)]
+Switch = Annotated[bool, ValueKind("true or false", "true", typed=_read_truth)]
+Environment = Annotated[dict[Variable, Argument], ValueKind("a table of texts", '{ PORT = "8080" }')]

@@ -1,0 +1,64 @@
+"""A plain folder without git as the place of work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ralphtool.workspace.tree import Taken
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Folder:
+    """A project without git: nothing can be taken back, compared or kept."""
+
+    needs_setup = False
+
+    branch: str | None = None
+    tree: str | None = None
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    def at_start(self, folder: str, ref: str) -> bool:
+        return False
+
+    def disturbed(self) -> None:
+        pass
+
+    def open(self, run: str, own_files: Sequence[str]) -> list[str]:
+        return [
+            "this project has no git repository: nothing is committed, a failed attempt is not taken back, "
+            "and cheating in the diff can't be seen; `git init` gives you all that"
+        ]
+
+    def close(self) -> None:
+        pass
+
+    def begin(self, kept: str | None, cut_off: str | None = None) -> str | None:
+        return None
+
+    def take(self) -> Taken:
+        return Taken(None)
+
+    def add(self, paths: Sequence[str]) -> str | None:
+        return None
+
+    def commit(self, tree: str | None, message: str) -> str | None:
+        return None
+
+    def publish(self, attempt: str, commit: str | None, *, tree: str | None = None, story: str = "") -> None:
+        pass
+
+    def was_set_up(self) -> None:
+        pass
+
+    def checkpoints(self) -> dict[str, str]:
+        return {}
+
+    def follows(self, commit: str) -> bool:
+        return True
+
+    def keep_interrupted(self, run: str, known: str | None = None) -> str | None:
+        return None

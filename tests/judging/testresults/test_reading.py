@@ -1,0 +1,175 @@
+"""What holds for the output of every program: noise, missing parts, hostile text, and when the readers are imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from judging.testresults.reading_lab import failed, failed_junit
+from judging.testresults.recordings import (
+    CARGO,
+    GO_CRASH,
+    GO_IDS,
+    GO_JSON,
+    GO_TEXT,
+    JEST,
+    JEST_IDS,
+    MOCHA,
+    MOCHA_IDS,
+    RECORDED,
+)
+
+from ralphtool.judging.testresults import LIMIT, count_tests, find_junit_paths
+from ralphtool.judging.testresults.model import Counts
+
+COUNT_PATTERNS = """\
+import re, re._compiler, sys, typing
+compiled = []
+original = re._compiler.compile
+re._compiler.compile = lambda *given: compiled.append(given) or original(*given)
+from ralphtool.judging import testresults
+print(len(compiled), sorted(name for name in sys.modules if name.startswith("ralphtool.judging.")))
+testresults.count_tests(b"3 passed in 0.10s")
+print(len(compiled) > 0)
+"""
+
+
+def test_importing_compiles_no_pattern() -> None:
+    """Every run imports it at its start."""
+    done = subprocess.run([sys.executable, "-I", "-c", COUNT_PATTERNS], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "0 ['ralphtool.judging.testresults']\nTrue\n", done.stderr
+
+
+# --- noise and missing parts ------------------------------------------------------------------------
+
+recorded = pytest.mark.parametrize(("output", "ids", "counts"), RECORDED.values(), ids=RECORDED)
+
+
+@recorded
+def test_line_ends_and_broken_bytes_change_nothing(output: str, ids: set[str], counts: Counts | None) -> None:
+    noisy = (
+        b"caf\xe9 \xff\xfe\x00\r\nwarning: something\n"
+        + output.replace("\n", "\r\n").encode()
+        + b"\r\nmake: *** Error 1"
+    )
+    assert failed(noisy) == ids
+    assert count_tests(noisy) == counts
+    assert failed(b"  0%\r100%\r" + output.encode()) == ids
+
+
+@recorded
+def test_an_output_without_its_end_is_not_read(output: str, ids: set[str], counts: Counts | None) -> None:
+    """Where each package has its own results, nothing shows that the last package is missing."""
+    lines = output.splitlines(keepends=True)
+    parts = {frozenset(failed("".join(lines[:end]).encode()) or ids) for end in range(len(lines))}
+    several = output in (GO_JSON, CARGO)
+    assert parts == {frozenset(ids)} or several
+    assert failed("".join(lines[: len(lines) // 5]).encode()) is None
+
+
+@pytest.mark.parametrize("output", ["", "Segmentation fault (core dumped)\n"])
+def test_a_crash_names_no_test(output: str) -> None:
+    assert failed(output.encode()) is None
+
+
+def test_two_programs_in_one_output_are_both_read() -> None:
+    assert failed((JEST + GO_TEXT + MOCHA).encode()) == JEST_IDS | GO_IDS | MOCHA_IDS
+    assert count_tests((JEST + MOCHA).encode()) == Counts(4, 8, 3)
+    assert failed((JEST + GO_CRASH).encode()) is None
+    assert failed((JEST + JEST.partition("Test Suites:")[0]).encode()) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "FAIL Required test coverage of 90% not reached. Total coverage: 12.00%",
+        'Jest: "global" coverage threshold for statements (90%) not met: 12%',
+        "ERROR: Coverage for lines (12%) does not meet global threshold (90%)",
+    ],
+)
+def test_too_little_coverage_has_an_id_of_its_own(line: str) -> None:
+    assert failed(f"3 passed in 0.10s\n{line}\n".encode()) == {"coverage threshold"}
+    assert failed(b"3 passed in 0.10s\n") is None
+    assert failed(line.encode()) is None
+
+
+def test_a_cut_output_is_read_only_where_its_end_counts_all() -> None:
+    padding = b"x" * 99 + b"\n"
+    long = padding * (LIMIT // len(padding) + 1)
+    assert failed(long + MOCHA.encode()) == MOCHA_IDS
+    assert failed(long + GO_TEXT.encode()) is None
+    assert count_tests(long + CARGO.encode()) == Counts(1, 4, 1)
+
+
+# --- hostile output ---------------------------------------------------------------------------------
+
+LINES = sorted({line for output, _, _ in RECORDED.values() for line in output.splitlines()})
+
+
+def check(output: bytes) -> None:
+    found = failed(output, "/src/shop")
+    assert found is None or (
+        found and all(len(name) < 1000 and "\n" not in name and "\x1b[" not in name for name in found)
+    )
+    counts = count_tests(output)
+    assert counts is None or min(counts.passed, counts.failed, counts.skipped) >= 0
+
+
+@given(st.binary())
+def test_no_bytes_crash_it(output: bytes) -> None:
+    check(output)
+    assert failed_junit(output) is None
+
+
+@given(st.lists(st.sampled_from(LINES) | st.text(max_size=20), max_size=40))
+def test_no_mixture_of_lines_crashes_it(lines: list[str]) -> None:
+    check("\n".join(lines).encode("utf-8", "surrogatepass"))
+
+
+@given(st.text())
+def test_no_command_crashes_it(command: str) -> None:
+    assert all(find_junit_paths(command))
+
+
+@settings(deadline=None)
+@given(st.sampled_from(sorted(RECORDED)), st.data())
+def test_lines_that_get_lost_hide_no_failure_that_is_counted(name: str, data: st.DataObject) -> None:
+    """Of an output that counts its failures, at least as many ids are left, or there is no answer."""
+    output, _, counts = RECORDED[name]
+    lines = output.splitlines(keepends=True)
+    lost = data.draw(st.sets(st.integers(0, len(lines) - 1), max_size=5))
+    left = "".join(line for at, line in enumerate(lines) if at not in lost).encode()
+    found, counted = failed(left), count_tests(left)
+    if found is not None and counted == counts and counts and not name.startswith("go"):
+        assert len(found) >= counts.failed
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "=",
+        "\r",
+        "\x1b[0",
+        "FAIL a (1.0 s",
+        "FAIL a\n  ● x\n",
+        "--- FAIL: " + "a/" * 900 + " (0.00s)\n",
+        "    not ok 1 - a\n1..9\n",
+        "  1 failing\n  1) a\n",
+        "<testsuite name='a'>\n",
+        "1 failed in 1.0s\n",
+        "FAILED a[ - ",
+        "Ran 1 test in 1s\nFAILED (" + "a " * 900 + ")\n",
+        "failures:\n    a\n",
+    ],
+    ids=lambda piece: repr(piece)[:20],
+)
+def test_hostile_output_takes_no_time_worth_mentioning(piece: str) -> None:
+    output = (piece * (LIMIT // 16 // len(piece))).encode()
+    began = time.monotonic()
+    check(output)
+    check(b"=== short test summary info ===\nFAILED " + output + b"\n1 failed in 1.0s\n")
+    assert time.monotonic() - began < 60

@@ -1,0 +1,61 @@
+"""Flags of the command line win over the file, and a wrong one is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from settingsfile import write_settings
+
+from ralphtool import settings
+from ralphtool.settings import Run, Settings, Verify, Wrong
+
+
+@pytest.mark.parametrize(
+    ("flags", "wanted"),
+    [
+        ({}, Run(attempts=7, timeout=60)),
+        ({"attempts": None, "timeout": None}, Run(attempts=7, timeout=60)),
+        ({"attempts": "5", "timeout": "2m"}, Run(attempts=5, timeout=120)),
+        ({"attempts": 5, "timeout": 120}, Run(attempts=5, timeout=120)),
+        ({"timeout": "0"}, Run(attempts=7, timeout=0)),
+        (
+            {"max_cost": "2.5", "story_cost": "3", "max_tokens": "9"},
+            Run(attempts=7, timeout=60, max_cost=2.5, story_cost=3, max_tokens=9),
+        ),
+        ({"strict_order": True}, Run(attempts=7, timeout=60, strict_order=True)),
+        ({"strict_order": "true", "guard": "off"}, Run(attempts=7, timeout=60, strict_order=True, guard="off")),
+        ({"agent": "codex", "agents": ["a", "b"]}, Run(attempts=7, timeout=60, agent="codex", agents=("a", "b"))),
+    ],
+)
+def test_flags_win_over_the_file(tmp_path: Path, flags: dict[str, Any], wanted: Run) -> None:
+    write_settings(tmp_path, "[run]\nattempts = 7\ntimeout = 60\n[verify]\ntimeout = 1\n")
+    assert settings.load(str(tmp_path), flags) == Settings(run=wanted, verify=Verify(timeout=1))
+
+
+@pytest.mark.parametrize(
+    ("flags", "wanted"),
+    [
+        ({"timeout": "soon"}, '--timeout: must be a duration, as in --timeout "30m"'),
+        ({"timeout": "-5"}, '--timeout: must be a duration, as in --timeout "30m"'),
+        ({"max_time": "9999h"}, "--max-time: is too big: a year is the most"),
+        ({"attempts": "x"}, "--attempts: must be a whole number of 1 or more, as in --attempts 3"),
+        ({"attempts": "0"}, "--attempts: must be a whole number of 1 or more, as in --attempts 3"),
+        ({"attempts": "2.0"}, "--attempts: must be a whole number of 1 or more, as in --attempts 3"),
+        ({"attempts": "9" * 5000}, "--attempts: is too big: 1000000000000 is the most"),
+        ({"max_cost": "nan"}, "--max-cost: must be a number of 0 or more, as in --max-cost 2.50"),
+        ({"guard": "of"}, '--guard: must be "off", "warn" or "fail": did you mean "off"?'),
+        ({"strict_order": "maybe"}, "--strict-order: must be true or false, as in --strict-order true"),
+        ({"agent": "\udcff"}, '--agent: must be a text that is not empty, as in --agent "claude"'),
+        ({"guard": "\udcff"}, '--guard: must be "off", "warn" or "fail"'),
+        ({"attempts": "\udcff"}, "--attempts: must be a whole number of 1 or more, as in --attempts 3"),
+        ({"max_tim": "1"}, "there is no flag --max-tim: did you mean --max-time?"),
+        ({"xyzzy": "1"}, "there is no flag --xyzzy: see ralphtool run --help"),
+    ],
+)
+def test_wrong_flags_are_named(tmp_path: Path, flags: dict[str, Any], wanted: str) -> None:
+    with pytest.raises(Wrong) as caught:
+        settings.load(str(tmp_path), flags)
+    assert str(caught.value) == wanted
+    assert caught.value.exit_code == 2

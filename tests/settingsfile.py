@@ -1,0 +1,30 @@
+"""What the tests of the settings share: parsing a text, the error that it leads to, writing a file of settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ralphtool import settings
+from ralphtool.errors import InvalidValue
+from ralphtool.settings import Settings, Wrong
+
+
+def parse(text: str) -> Settings:
+    return settings.parse(text, "config.toml")
+
+
+def read_error(text: str) -> str:
+    with pytest.raises(Wrong) as caught:
+        parse(text)
+    assert caught.value.exit_code == 2
+    assert isinstance(caught.value, InvalidValue)
+    return str(caught.value)
+
+
+def write_settings(project: Path, content: str | bytes) -> str:
+    file = project / ".ralph/config.toml"
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return str(file)
