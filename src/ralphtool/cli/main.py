@@ -126,7 +126,7 @@ class _Commands(click.Group):
         if name not in self.elsewhere:
             return super().get_command(context, name)
         module, _, attribute = self.elsewhere[name].target.partition(":")
-        found: click.Command = getattr(importlib.import_module(f"ralphtool.cli.main.{module}"), attribute)
+        found: click.Command = getattr(importlib.import_module(f"ralphtool.cli.{module}"), attribute)
         return found
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:

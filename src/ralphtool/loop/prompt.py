@@ -138,7 +138,7 @@ def _template(name: str, folder: str | None) -> str:
             return files.read(own).decode("utf-8")
         except UnicodeDecodeError:
             raise InvalidValue(f"{own} is not UTF-8: save it as UTF-8") from None
-    return resources.files("ralphtool.loop.loop").joinpath("prompts", f"{name}.md").read_text("utf-8")
+    return resources.files("ralphtool.loop").joinpath("prompts", f"{name}.md").read_text("utf-8")
 
 
 def _filled(template: str, parts: dict[str, str], name: str) -> str:
