@@ -86,12 +86,13 @@ def install(lab: Lab, top: Path, *, entry_point: bool) -> None:
 def normalised(text: str) -> str:
     """Without what differs from run to run, and without the name of the format."""
     for pattern, plain in (
+        (r"/(ours|theirs)/", "/"),
         (r"strangers\.todos|\btodos\b", "checklist"),
         (r"todo\.txt", "todo.md"),
         (r"todo-\d{8}-\d{6}[\w-]*", "RUN"),
         (r"\b[0-9a-f]{7,40}\b", "HASH"),
-        (r"\d+", "0"),
-        (r"[▁▂▃▄▅▆▇█]+| +", " "),
+        (r"\d[\d.,:]*( ?(ms|s|min)\b( \d+ s)?)?", "0"),
+        (r"[▁▂▃▄▅▆▇█]+| +|-{3,}", " "),
     ):
         text = re.sub(pattern, plain, text)
     return text
@@ -124,8 +125,10 @@ def journey(lab: Lab, file: str, new: list[str], **config: Any) -> dict[str, Any
     seen["on the branch"] = lab.git("show", f"ralph/todo:{file}")
     seen["list afterwards"] = without_paths(lab.run("list", "--json").json)
     seen["show afterwards"] = without_paths(lab.run("show", "todo", "--json").json)
-    seen["watch"] = normalised(lab.run("watch", "todo").stdout)
-    seen["report"] = normalised(lab.run("report", "todo", "--format", "markdown").stdout)
+    for command in (["watch", "todo"], ["report", "todo"], ["explain", "todo-2-1"], ["logs", "todo-2-1"]):
+        told = lab.run(*command)
+        assert (told.exit_code, bool(told.stdout)) == (0, True), (command, told.stderr)
+        seen[command[0]] = normalised(told.stdout)
     finished = lab.run("finish", "todo", "--squash")
     seen["finish"] = (finished.exit_code, normalised(finished.stdout))
     seen["finished"] = lab.read(file)
