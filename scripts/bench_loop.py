@@ -107,6 +107,7 @@ OURS = """
 import sys, resource
 from ralphtool.agents.command import Tail
 from ralphtool.executors import process
+from ralphtool.record.events import Agent
 from ralphtool.record.log import Log
 log = Log(sys.argv[2] + "/events.jsonl")
 tail = Tail()
@@ -116,7 +117,7 @@ with process.Keeper(None) as keeper:
     run = keeper.run(["cat", sys.argv[1]], cwd="/", env=env, stdin=None, into=into, wall=600, silence=600)
     for chunk in run:
         for event in tail.feed(chunk):
-            log.note("agent", event=event)
+            log.note(Agent(event=event))
 tail.end(0)
 after = resource.getrusage(resource.RUSAGE_SELF)
 print(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)

@@ -1,168 +1,20 @@
-"""What every test stands on: a project of its own, a temporary directory of its own, and the installed command."""
+"""The fixtures of every test: a project of its own, and the sentence model."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-COMMAND = str(Path(sys.executable).with_name("ralphtool"))
+# What tests share says as much about an assertion that fails as the tests do; before any of it is imported.
+pytest.register_assert_rewrite(
+    "project", "lab", "cli", "core", "history", "judging", "record", "specs", "testing", "views"
+)
 
-TASKS = """\
-# Tasks
+from project import REPOSITORY, Ralph  # noqa: E402
 
-## 1. Set up
-
-- [ ] 1.1 Make the folder
-- [ ] 1.2 Write the file
-
-## 2. Build
-
-- [ ] 2.1 Compile
-- [ ] 2.10 Link
-"""
-
-SPEC = """\
-## ADDED Requirements
-
-### Requirement: Login
-Users SHALL be able to log in.
-
-#### Scenario: Good password
-- **GIVEN** a known user
-- **WHEN** the password is right
-- **THEN** the user is in
-"""
-
-
-class Result:
-    """How one call of the command ended."""
-
-    def __init__(self, done: subprocess.CompletedProcess[bytes]) -> None:
-        self.exit_code = done.returncode
-        self.stdout = done.stdout.decode()
-        self.stderr = done.stderr.decode()
-
-    @property
-    def json(self) -> dict[str, Any]:
-        """What a call that succeeded printed: one JSON object, and nothing on stderr."""
-        assert self.exit_code == 0, self.stderr
-        assert self.stderr == ""
-        value = json.loads(self.stdout)
-        assert isinstance(value, dict)
-        return value
-
-    @property
-    def error(self) -> dict[str, Any]:
-        """What a call that failed printed: one JSON object on stderr, and nothing on stdout."""
-        assert self.exit_code != 0, self.stdout
-        assert self.stdout == ""
-        value = json.loads(self.stderr)
-        assert set(value) == {"success", "error", "code"}
-        assert value["success"] is False
-        assert value["error"]
-        return dict(value)
-
-    @property
-    def code(self) -> str:
-        return str(self.error["code"])
-
-
-class Ralph:
-    """A project folder, and the real command run in it. Each has its own HOME and TMPDIR."""
-
-    longest = 60.0  # seconds that a command may take before something must be stuck
-
-    def __init__(self, top: Path) -> None:
-        self.root = top / "project"
-        self.tmp = top / "tmp"
-        self.home = top / "home"
-        for folder in (self.root, self.tmp, self.home):
-            folder.mkdir()
-        kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
-        self.env = {**kept, "HOME": str(self.home), "TMPDIR": str(self.tmp)}
-
-    def run(
-        self, *arguments: str, stdin: bytes = b"", cwd: Path | None = None, session: str | None = None, **env: str
-    ) -> Result:
-        """Runs `ralphtool …`; keyword arguments in capitals are environment variables."""
-        environment = {**self.env, **env}
-        if session is not None:
-            environment["RALPH_SESSION"] = session
-        done = subprocess.run(
-            [COMMAND, *arguments],
-            input=stdin,
-            cwd=cwd or self.root,
-            env=environment,
-            capture_output=True,
-            timeout=self.longest,
-        )
-        return Result(done)
-
-    def agent(self, *arguments: str, session: str | None = "s1", **more: Any) -> Result:
-        return self.run("agent", *arguments, session=session, **more)
-
-    def begin(self, change: str = "add-login", session: str = "s1") -> Ralph:
-        """A session with the first story in scope."""
-        assert self.agent("session", "init", "--change", change, session=session).json
-        assert self.agent("session", "next-story", session=session).json
-        return self
-
-    def write(self, path: str, text: str | bytes) -> Path:
-        """Writes a file of the project, byte for byte."""
-        file = self.root / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return file
-
-    def read(self, path: str) -> str:
-        return (self.root / path).read_bytes().decode()
-
-    def openspec(self, tasks: str | bytes = TASKS, change: str = "add-login") -> Ralph:
-        """Makes an OpenSpec change."""
-        self.write(f"openspec/changes/{change}/tasks.md", tasks)
-        self.write(f"openspec/changes/{change}/proposal.md", "# Why\nUsers want in.\n")
-        self.write(f"openspec/changes/{change}/specs/auth/spec.md", SPEC)
-        return self
-
-    @property
-    def tasks_file(self) -> Path:
-        return self.root / "openspec/changes/add-login/tasks.md"
-
-    @property
-    def design_file(self) -> Path:
-        return self.root / "openspec/changes/add-login/design.md"
-
-    @property
-    def lock_file(self) -> Path:
-        return self.root / ".ralph/locks/add-login.lock"
-
-    def session_file(self, session: str = "s1") -> Path:
-        return self.tmp / "ralph/sessions" / f"{session}.json"
-
-    def session(self, session: str = "s1") -> dict[str, Any]:
-        value = json.loads(self.session_file(session).read_text())
-        assert isinstance(value, dict)
-        return value
-
-    def snapshot(self) -> dict[str, bytes | str | None]:
-        """Every file, link and folder there is, byte for byte: to show that nothing changed."""
-        seen: dict[str, bytes | str | None] = {}
-        for top in (self.root, self.tmp, self.home):
-            for path in sorted(top.rglob("*")):
-                if path.is_symlink():
-                    seen[str(path)] = os.readlink(path)
-                else:
-                    seen[str(path)] = path.read_bytes() if path.is_file() else None
-        return seen
-
-
-WEIGHTS = Path(__file__).parent.parent / ".tools/weights"  # of the sentence model, beside .venv: most tests do without
+WEIGHTS = REPOSITORY / ".tools/weights"  # of the sentence model, beside .venv: most tests do without
 
 
 @pytest.fixture

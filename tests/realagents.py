@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Result
 from lab import Lab, processes_with
+from project import REPOSITORY, Result
 
 from ralphtool.testing import All, ModelServer, Request, Run, Say, Scenario, Turn, Write, script
 
-TOOLS = Path(__file__).parent.parent / ".tools/agents"
+TOOLS = REPOSITORY / ".tools/agents"
 PROGRAMS = {name: TOOLS / name / "node_modules/.bin" / name for name in ("claude", "codex", "gemini", "opencode")}
 PROGRAMS |= {name: TOOLS / name / "bin" / name for name in ("aider", "mini")}
 QUICK = ("claude", "codex")
@@ -68,8 +67,6 @@ def by_story(**turns: list[Turn]) -> Scenario:
 
 class RealLab(Lab):
     """A project whose agents are real programs. `model` serves what they are told to do."""
-
-    longest = 240.0
 
     def prepare(
         self, agents: str, model: ModelServer, tasks: str = ONE_STORY, *, more: dict[str, Any] | None = None, **run: Any

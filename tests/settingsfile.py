@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ralphtool import settings
-from ralphtool.errors import InvalidValue
-from ralphtool.settings import Settings, Wrong
+from ralphtool.errors import InvalidValue, WrongSetting
+from ralphtool.settings import Settings
 
 
 def parse(text: str) -> Settings:
@@ -16,7 +16,7 @@ def parse(text: str) -> Settings:
 
 
 def read_error(text: str) -> str:
-    with pytest.raises(Wrong) as caught:
+    with pytest.raises(WrongSetting) as caught:
         parse(text)
     assert caught.value.exit_code == 2
     assert isinstance(caught.value, InvalidValue)

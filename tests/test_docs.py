@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from project import REPOSITORY, TESTS
 
 from ralphtool import errors
 from ralphtool.history import History, document, schema
 from ralphtool.testing import check_adapter
 
-ROOT = Path(__file__).parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
-CONFORMANCE = (ROOT / "docs/conformance.md").read_text()
+PAGES = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").glob("*.md")])
+CONFORMANCE = (REPOSITORY / "docs/conformance.md").read_text()
 
 
 def names_in(path: Path) -> set[str]:
@@ -30,13 +30,13 @@ def names_in(path: Path) -> set[str]:
     return found
 
 
-TESTS = {path.name: names_in(path) for path in (ROOT / "tests").glob("test_*.py")}
+NAMES = {path.relative_to(TESTS).as_posix(): names_in(path) for path in TESTS.rglob("test_*.py")}
 
 
 def test_every_test_that_is_named_exists() -> None:
-    named = re.findall(r"`(test_\w+\.py)::([\w:]+)`", CONFORMANCE)
+    named = re.findall(r"`([\w/]+\.py)::([\w:]+)`", CONFORMANCE)
     assert len(named) > 100
-    assert [f"{file}::{name}" for file, name in named if name not in TESTS.get(file, set())] == []
+    assert [f"{file}::{name}" for file, name in named if name not in NAMES.get(file, set())] == []
 
 
 def test_every_promise_names_a_test() -> None:
@@ -54,12 +54,12 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_every_code_is_documented() -> None:
     codes = {kind.code for kind in vars(errors).values() if isinstance(kind, type) and hasattr(kind, "code")}
-    listed = re.findall(r"^\| ([A-Z_]+) \|", (ROOT / "docs/agent-commands.md").read_text(), re.MULTILINE)
+    listed = re.findall(r"^\| ([A-Z_]+) \|", (REPOSITORY / "docs/agent-commands.md").read_text(), re.MULTILINE)
     assert set(listed) == codes - {"INTERNAL"}
 
 
 def test_the_adapter_of_the_docs_keeps_the_contract(tmp_path: Path) -> None:
-    [code, *_] = re.findall(r"```python\n(.*?)```", (ROOT / "docs/specs.md").read_text(), re.DOTALL)
+    [code, *_] = re.findall(r"```python\n(.*?)```", (REPOSITORY / "docs/specs.md").read_text(), re.DOTALL)
     plans = types.ModuleType("plans")
     exec(compile(code, "docs/specs.md", "exec"), vars(plans))
     (tmp_path / "plans").mkdir()
@@ -70,14 +70,14 @@ def test_the_adapter_of_the_docs_keeps_the_contract(tmp_path: Path) -> None:
 
 def test_scripts_can_be_run() -> None:
     for name in ("demo", "test", "check", "bench"):
-        script = ROOT / "scripts" / name
+        script = REPOSITORY / "scripts" / name
         assert script.stat().st_mode & 0o100, name
         assert f"scripts/{name}" in "".join(page.read_text() for page in PAGES)
 
 
 # --- docs/progress-json.md --------------------------------------------------------------------------
 
-PROGRESS = (ROOT / "docs/progress-json.md").read_text()
+PROGRESS = (REPOSITORY / "docs/progress-json.md").read_text()
 
 
 def fields_of(definition: dict[str, Any]) -> tuple[set[str], set[str]]:

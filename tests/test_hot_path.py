@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import COMMAND, Ralph
+from project import COMMAND, REPOSITORY, Ralph
 
 import ralphtool
 
@@ -146,7 +146,7 @@ def test_the_command_is_our_own_script() -> None:
     installed = Path(COMMAND).read_text()
     shebang, _, body = installed.partition("\n")
     assert shebang.startswith("#!")
-    assert body == (Path(__file__).parent.parent / "bin/ralphtool").read_text().partition("\n")[2]
+    assert body == (REPOSITORY / "bin/ralphtool").read_text().partition("\n")[2]
     assert imported(ast.parse(installed)) == {"sys", "ralphtool.__main__", "ralphtool.cli.agent"}
 
 

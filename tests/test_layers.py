@@ -9,8 +9,9 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+from project import REPOSITORY
 
-SOURCE = Path(__file__).parent.parent / "src/ralphtool"
+SOURCE = REPOSITORY / "src/ralphtool"
 
 # A room imports only from the rooms before it. A new module needs no line here; it has its place by its folder.
 ROOMS = (

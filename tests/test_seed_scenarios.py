@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 import pytest
-from conftest import TASKS, Ralph
+from project import TASKS, Ralph
 
 EVERY_COMMAND = (
     ("session", "init", "--change", "add-login"),

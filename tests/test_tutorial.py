@@ -6,7 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPTS = Path(__file__).parent.parent / "scripts"
+from project import REPOSITORY
+
+SCRIPTS = REPOSITORY / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
 import tutorial  # noqa: E402

@@ -29,6 +29,31 @@ Everything else that escapes is a bug of ours.
 
 import errno
 
+__all__ = [
+    "ChangeLocked",
+    "ChangeNotFound",
+    "CorruptState",
+    "GitError",
+    "InvalidName",
+    "InvalidValue",
+    "IoError",
+    "RalphError",
+    "RunDied",
+    "SessionExists",
+    "SessionNotFound",
+    "SessionRequired",
+    "SetupFailed",
+    "SpecError",
+    "StoryNotFound",
+    "StoryRequired",
+    "TaskNotFound",
+    "TaskOutOfScope",
+    "TreeBusy",
+    "UnsafePath",
+    "UsageError",
+    "WrongSetting",
+]
+
 
 class RalphError(Exception):
     code = "INTERNAL"

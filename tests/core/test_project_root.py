@@ -6,7 +6,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import Ralph
 from lab import Lab
 
 from ralphtool import specs
@@ -83,7 +82,7 @@ def test_commands_stay_in_a_real_submodule(lab: Lab) -> None:
     assert [one["name"] for one in lab.run("list", "--json").json["changes"]] == ["add-login"]
 
 
-def test_every_format_of_ours_has_its_mark(ralph: Ralph) -> None:
+def test_every_format_of_ours_has_its_mark() -> None:
     assert list(project.FORMATS) == list(specs.BUILT_IN)
     for name, (module, mark) in project.FORMATS.items():
         assert (module, bool(mark)) == (f"ralphtool.specs.{name}", True)

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from settingsfile import parse, read_error, write_settings
 
 from ralphtool import settings
-from ralphtool.settings import Settings, Wrong
+from ralphtool.errors import WrongSetting
+from ralphtool.settings import Settings
 
 BAD = {
     # a key that is none
@@ -172,14 +173,14 @@ def test_much_text_before_a_mistake() -> None:
 
 def test_errors_name_the_file(tmp_path: Path) -> None:
     path = write_settings(tmp_path, "[run]\ntimout = 1\n")
-    with pytest.raises(Wrong) as caught:
+    with pytest.raises(WrongSetting) as caught:
         settings.load(str(tmp_path))
     assert str(caught.value) == f"{path}, line 2: there is no setting run.timout: did you mean run.timeout?"
 
 
 def test_what_is_not_utf8(tmp_path: Path) -> None:
     path = write_settings(tmp_path, b"[run]\nagent = 'caf\xe9'\n")
-    with pytest.raises(Wrong) as caught:
+    with pytest.raises(WrongSetting) as caught:
         settings.load(str(tmp_path))
     assert str(caught.value) == f"{path}, line 2: byte 18 is not UTF-8: save the file as UTF-8"
 
@@ -191,11 +192,11 @@ def test_a_bom_in_the_file(tmp_path: Path) -> None:
 
 def test_what_can_not_be_read(tmp_path: Path) -> None:
     (tmp_path / ".ralph/config.toml").mkdir(parents=True)
-    with pytest.raises(Wrong, match=r"config\.toml can't be read"):
+    with pytest.raises(WrongSetting, match=r"config\.toml can't be read"):
         settings.load(str(tmp_path))
     (tmp_path / ".ralph/config.toml").rmdir()
     os.mkfifo(tmp_path / ".ralph/config.toml")
-    with pytest.raises(Wrong, match="not a plain file"):
+    with pytest.raises(WrongSetting, match="not a plain file"):
         settings.load(str(tmp_path))
 
 
@@ -220,7 +221,7 @@ TOML = st.lists(LINES, max_size=8).map("\n".join)
 def outcome(text: str) -> str | Settings:
     try:
         return parse(text)
-    except Wrong as error:
+    except WrongSetting as error:
         return str(error)
 
 

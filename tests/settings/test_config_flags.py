@@ -9,7 +9,8 @@ import pytest
 from settingsfile import write_settings
 
 from ralphtool import settings
-from ralphtool.settings import Run, Settings, Verify, Wrong
+from ralphtool.errors import WrongSetting
+from ralphtool.settings import Run, Settings, Verify
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,7 @@ def test_flags_win_over_the_file(tmp_path: Path, flags: dict[str, Any], wanted: 
     ],
 )
 def test_wrong_flags_are_named(tmp_path: Path, flags: dict[str, Any], wanted: str) -> None:
-    with pytest.raises(Wrong) as caught:
+    with pytest.raises(WrongSetting) as caught:
         settings.load(str(tmp_path), flags)
     assert str(caught.value) == wanted
     assert caught.value.exit_code == 2

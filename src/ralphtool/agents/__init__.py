@@ -8,14 +8,34 @@ from __future__ import annotations
 
 import importlib
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from ralphtool.errors import InvalidValue, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = [
+    "Credentials",
+    "End",
+    "Event",
+    "Failure",
+    "Job",
+    "Mcp",
+    "Message",
+    "Output",
+    "Quota",
+    "Reader",
+    "Result",
+    "Runner",
+    "Start",
+    "Tool",
+    "Traits",
+    "Usage",
+    "make",
+]
 
 # In the order in which one that is installed is proposed. mini can only be run with all permissions, so it comes late.
 BUILT_IN = {
@@ -32,13 +52,15 @@ ENTRY_POINTS = "ralphtool.agents"
 
 Trouble = Literal["rate-limit", "overload", "network", "login", "context", "other"]
 TRANSIENT: tuple[Trouble, ...] = ("rate-limit", "overload", "network", "login")
+_MOST = 10**15  # a number beyond it was not counted by anybody, if it is read from a record
+_Count = Annotated[int, Meta(ge=0, le=_MOST)]
 
 
 # --- what an agent emits ----------------------------------------------------------------------------
 
 
 class Event(Struct, frozen=True, tag_field="kind", tag=str.lower, omit_defaults=True):
-    """Something that an agent emitted, live."""
+    """Something that an agent emitted, live. Its kinds are documented in docs/events.md, which is made from here."""
 
 
 class Output(Event, frozen=True):
@@ -61,44 +83,52 @@ class Tool(Event, frozen=True):
 
 
 class Result(Event, frozen=True):
-    """What a tool gave back. Where several are used at once, results come in any order."""
+    """What a tool gave back. Where several are used at once, results come in any order. Some agents don't report them,
+    and of Claude's only short ones are read while it runs: `ralphtool logs` shows them all."""
 
     text: str
     ok: bool = True
 
 
 class Usage(Event, frozen=True):
-    """What has been used up since the last report. `cost` is in dollars, None where the agent does not tell it; once
-    told, it covers what was reported without one before."""
+    """What has been used up since the last report."""
 
-    input_tokens: int = 0  # all that was read, what came from a cache included
-    output_tokens: int = 0
-    cost: float | None = None
-    cached_tokens: int = 0  # of the input
+    input_tokens: _Count = 0
+    """all that was read, what came from a cache included"""
+    output_tokens: _Count = 0
+    cost: Annotated[float, Meta(ge=0, le=_MOST)] | None = None
+    """dollars, null where the agent does not report it; once reported, it covers what came without one before"""
+    cached_tokens: _Count = 0
+    """those of the input that came from a cache"""
     model: str = ""
 
 
 class Quota(Event, frozen=True):
     """How much of what a subscription allows in a time is used up."""
 
-    used: float  # 1.0 is all of it
+    used: float
+    """1.0 is all of it"""
     reset_at: float | None = None
+    """seconds since the epoch"""
     name: str = ""
 
 
 class Failure(Event, frozen=True):
-    """Something went wrong on the agent's side; the agent may go on, and often tries again by itself."""
+    """Something went wrong on the agent's side; the agent may continue, and often retries by itself."""
 
     trouble: Trouble
+    """one of `rate-limit`, `overload`, `network`, `login`, `context`, `other`"""
     text: str
-    reset_at: float | None = None  # seconds since the epoch, where the agent tells when it can go on
+    reset_at: float | None = None
+    """seconds since the epoch, where the agent says when it can continue"""
 
 
 class End(Event, frozen=True):
-    """The agent's own terminal truth. `message` is its final message, or the end of it."""
+    """The agent has ended, and says so itself."""
 
     ok: bool
     message: str = ""
+    """its final message, or the end of it"""
     reason: str = ""
 
 
@@ -201,10 +231,10 @@ class Runner(Protocol):
 
 
 def known() -> list[Runner]:
-    """One runner of each kind, without options; one that can't be made so, or whose package is broken, is left out."""
+    """One runner of each kind, without options. One that needs some, or whose package is broken, is left out."""
     found = []
     for name in [*BUILT_IN, *(name for name in _entry_points() if name not in BUILT_IN)]:
-        with suppress(InvalidValue):
+        with suppress(InvalidValue, AttributeError, LookupError, TypeError, ValueError):
             found.append(make(name, {}))
     return found
 

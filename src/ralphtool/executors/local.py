@@ -8,7 +8,7 @@ import sys
 import time
 from fnmatch import fnmatchcase
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from msgspec import Struct, structs
 
@@ -23,6 +23,7 @@ from ralphtool.executors.meter import Limits, Meter, Prices
 from ralphtool.executors.transcript import Complaint
 from ralphtool.executors.watchdog import Watch
 from ralphtool.judging import gates, guard, verdict
+from ralphtool.record import events
 from ralphtool.settings import Agent
 from ralphtool.workspace.protected_state import make_plain
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from ralphtool.workspace.tree import Taken
 
 _Event = TypeVar("_Event", bound=Event)
+_MOST_TESTS = 100  # names of failed tests in an event
 _LONGEST_SHOWN = 2000  # characters of an agent's words in an event; the transcript has them all
 _KEPT_BACK = ("RALPH_SESSION", "RALPH_STORY", "RALPH_TOKEN", "RALPH_ATTEMPT", "RALPH_TASK", "RALPH_WORKSPACE")
 
@@ -80,13 +82,13 @@ class Here:
     def execute(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
         self._ensure_folders(assignment)
         if trouble := self.place.workspace.begin(assignment.kept):
-            self.place.log.note("notice", text=trouble)
+            self.place.log.note(events.Notice(text=trouble))
         if assignment.fix or self.place.workspace.needs_setup:
             self._set_up(assignment, stop)
         baseline, before_seconds = self._baseline(assignment, stop)
         before = self._read_spec(assignment.story)
         if assignment.cut_off and (trouble := self.place.workspace.begin(assignment.kept, assignment.cut_off)):
-            self.place.log.note("notice", text=trouble)
+            self.place.log.note(events.Notice(text=trouble))
         if stop():
             return Report(ending="stopped", end=End(False), baseline=baseline)
         self.place.ours.remember(session.load(self.place.session_id))
@@ -140,9 +142,7 @@ class Here:
         for number, command in enumerate(self.place.settings.run.setup, 1):
             log = os.path.join(assignment.directory, f"setup-{number}.log")
             one = gate_run.run(command, self._gate_place(stop), log, self.place.settings.verify.timeout)
-            self.place.log.note(
-                "setup", command=command, ok=one.ok, exit_code=one.exit_code, seconds=one.seconds, log=log
-            )
+            self.place.log.note(_setup_event(one, assignment))
             if one.why == "stopped" or stop():
                 return  # it is not set up, then
             if not one.ok:
@@ -180,12 +180,13 @@ class Here:
         for number, command in enumerate(assignment.gates, 1):
             if stop():
                 break
-            self.place.log.note("gate_started", when=when, command=command)
+            begun = events.GateStarted(when=when, command=command, iteration=assignment.number, story=assignment.story)
+            self.place.log.note(begun)
             log = os.path.join(assignment.directory, f"gate-{number}-{when}.log")
             one = gate_run.run(command, self._gate_place(stop), log, self.place.settings.verify.timeout)
             red = gates.newly_red([one], before) if before else []
             new = [test for fresh in red for test in fresh.tests or [command]]
-            self.place.log.note("gate", when=when, new=new, **_shown(one))
+            self.place.log.note(_gate_event(one, when, new, assignment))
             results.append(one)
         return results
 
@@ -245,7 +246,7 @@ class Here:
             stop=watch.has_to_end,
             complaints=True,
         )
-        report = watch.explained(self._followed(running, reader, meter))
+        report = watch.explained(self._followed(assignment, running, reader, meter))
         if meter.rate is not None:
             self._rates[runner.name] = meter.rate
         redact(job.folder, self._secrets)
@@ -285,7 +286,9 @@ class Here:
         }
         return own | ({"RALPH_TASK": assignment.task} if assignment.task else {})
 
-    def _followed(self, running: Generator[bytes, None, Ended], reader: Reader, meter: Meter) -> Report:
+    def _followed(
+        self, assignment: Assignment, running: Generator[bytes, None, Ended], reader: Reader, meter: Meter
+    ) -> Report:
         """Reads the agent's events until it ends, or has used up what it may."""
         ended: Ended | None = None
         began = time.monotonic()
@@ -296,12 +299,12 @@ class Here:
                 ended = end.value
                 break
             read = reader.feed_errors if isinstance(chunk, Complaint) else reader.feed
-            self._take(read(chunk), meter)
+            self._take(assignment, read(chunk), meter)
         running.close()
         failure = meter.failure if meter.is_retrying else None
-        self._take(reader.rest(), meter)
+        self._take(assignment, reader.rest(), meter)
         end_event = self._masked(reader.end(ended.exit_code if ended else -15))
-        self._note(end_event)
+        self._note(assignment, end_event)
         return Report(
             ending=ended.why if ended else "budget",
             end=end_event,
@@ -314,10 +317,10 @@ class Here:
             agent_seconds=time.monotonic() - began,
         )
 
-    def _take(self, events: Iterable[Event], meter: Meter) -> None:
-        for event in events:
+    def _take(self, assignment: Assignment, emitted: Iterable[Event], meter: Meter) -> None:
+        for event in emitted:
             event = self._masked(event)
-            self._note(event)
+            self._note(assignment, event)
             meter.count(event)
 
     def _masked(self, event: _Event) -> _Event:
@@ -327,9 +330,10 @@ class Here:
         texts = {name: value for name, value in structs.asdict(event).items() if isinstance(value, str)}
         return structs.replace(event, **secrets.masked(texts, self._secrets))
 
-    def _note(self, event: Event) -> None:
-        shown = {name: _short(value) for name, value in structs.asdict(event).items() if value is not None}
-        self.place.log.note("agent", event={"kind": type(event).__name__.lower(), **shown})
+    def _note(self, assignment: Assignment, event: Event) -> None:
+        shortened = {name: _short(value) for name, value in structs.asdict(event).items()}
+        said = cast("events.Said", structs.replace(event, **shortened))  # a runner emits no other kinds
+        self.place.log.note(events.Agent(event=said, iteration=assignment.number, story=assignment.story))
 
     # --- after the agent ------------------------------------------------------------------------
 
@@ -450,16 +454,32 @@ def _short(value: Any) -> Any:
     return value[:_LONGEST_SHOWN] if isinstance(value, str) else value
 
 
-def _shown(result: GateResult) -> dict[str, Any]:
-    return {
-        "command": result.command,
-        "ok": result.ok,
-        "exit_code": result.exit_code,
-        "seconds": round(result.seconds, 3),
-        "failed": list(result.failed or ())[:100],
-        "tally": result.tally,
-        "log": result.log,
-    }
+def _setup_event(result: GateResult, assignment: Assignment) -> events.Setup:
+    return events.Setup(
+        command=result.command,
+        ok=result.ok,
+        exit_code=result.exit_code,
+        seconds=result.seconds,
+        log=result.log,
+        iteration=assignment.number,
+        story=assignment.story,
+    )
+
+
+def _gate_event(result: GateResult, when: str, new: Sequence[str], assignment: Assignment) -> events.Gate:
+    return events.Gate(
+        when=when,
+        new=tuple(new),
+        command=result.command,
+        ok=result.ok,
+        exit_code=result.exit_code,
+        seconds=round(result.seconds, 3),
+        failed=(result.failed or ())[:_MOST_TESTS],
+        tally=result.tally,
+        log=result.log,
+        iteration=assignment.number,
+        story=assignment.story,
+    )
 
 
 def _is_named(path: str, rules: Iterable[str]) -> bool:

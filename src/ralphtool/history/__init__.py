@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from ralphtool.history.records import LearningType, PatternType, Status
     from ralphtool.history.state import State
 
+__all__ = ["History"]
+
 _LEARNING = msgspec.json.Decoder(Learning)
 _PATTERN = msgspec.json.Decoder(Pattern)
 _ALL = -1  # for SQLite: no limit

@@ -11,6 +11,8 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+__all__ = ["Entry", "IterationContext", "Learning", "Observation", "Pattern", "Progress"]
+
 # RFC 3339 with its zone, on a day that exists. \Z and [0-9]: the whole string, and no digits of other scripts.
 _DAY = (
     r"(?!0000)(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -31,7 +31,7 @@ class Sum:
         self.input_tokens += report.usage.input_tokens
         self.output_tokens += report.usage.output_tokens
 
-    def as_dict(self) -> dict[str, float]:
+    def as_dict(self) -> dict[str, Any]:
         return {
             "seconds": round(self.agent_seconds + self.gate_seconds, 3),
             "agent_seconds": round(self.agent_seconds, 3),

@@ -10,7 +10,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from ralphtool.record import questions, steering
+from ralphtool.record import events, questions, steering
 
 if TYPE_CHECKING:
     from ralphtool.loop.change import Change
@@ -47,7 +47,7 @@ class Attention:
             return  # it was for a run that is over
         self.is_stopped = self.is_stopped or said.action == "stop"
         self.stops_after = self.stops_after or said.action == "stop-after"
-        self._log.add("steered", action=said.action, story=said.story, text=said.text)
+        self._log.add(events.Steered(action=said.action, story=said.story, text=said.text))
 
     def _look_for_answers(self) -> None:
         for id, state in self._change.standing.stories.items():
@@ -58,7 +58,7 @@ class Attention:
                 if told := questions.answer(path):
                     self._change.answers[id] = told
                     prd_id = os.path.basename(path).removesuffix(".md")
-                    self._log.add("answered", story=id, prd_id=prd_id, text=told)
+                    self._log.add(events.Answered(story=id, prd_id=prd_id, text=told))
 
     def leaves(self, story: str) -> bool:
         """Whether a person wants this story left alone from now on."""
@@ -77,7 +77,7 @@ class Attention:
             self._put_off |= set(self._change.heed(list(self._heard.values())))
             self._heard = {}
         for text in self._change.drain_notices():
-            self._log.note("notice", text=text)
+            self._log.note(events.Notice(text=text))
 
 
 def _version(path: str) -> int:

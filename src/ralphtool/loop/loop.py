@@ -16,7 +16,7 @@ from ralphtool.executors import Assignment, Report, gate_run
 from ralphtool.history import analyzer, from_session
 from ralphtool.judging import blockers, recovery
 from ralphtool.judging.verdict import Evidence, claim, is_transient, judge
-from ralphtool.loop import briefing, outcome, prompt, run_result
+from ralphtool.loop import briefing, iteration_events, outcome, prompt, run_result
 from ralphtool.loop.briefing import Situation
 from ralphtool.loop.budget import Budget
 from ralphtool.loop.listener import Attention
@@ -25,7 +25,7 @@ from ralphtool.loop.roster import Roster
 from ralphtool.memory import usefulness
 from ralphtool.memory.knowledge import Knowledge
 from ralphtool.memory.labels import NOTE, notes_of
-from ralphtool.record import questions
+from ralphtool.record import events, questions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,14 +38,13 @@ if TYPE_CHECKING:
     from ralphtool.judging.verdict import Verdict
     from ralphtool.loop.change import Change
     from ralphtool.loop.roster import Turn
-    from ralphtool.loop.run_result import Result
-    from ralphtool.record.change_state import Outcome
+    from ralphtool.record.change_state import Outcome, Question
+    from ralphtool.record.events import RunEnded
     from ralphtool.record.log import Log
     from ralphtool.settings import Settings
     from ralphtool.specs import Story
 
 _RECENT = 500  # entries in which a solved blocker is looked for
-_SHOWN_FILES = 200
 _TICK = 0.2  # seconds between two looks at what could end a wait
 _LEARNT = 30  # learnings that are looked through for a way around a failure
 
@@ -86,7 +85,7 @@ class Loop:
         self.patience_ends: float | None = None  # when a wait for answers is over
         self.is_left = False  # a person does not want the story that is worked on
 
-    def run(self) -> Result:
+    def run(self) -> RunEnded:
         """Iterations until nothing is left to do, or a limit is reached."""
         self._take_up()
         while (story := self._next_story()) is not None:
@@ -128,7 +127,7 @@ class Loop:
         if made and outcome.is_pending(self.change):
             self._carry_out(made)
             text = f"{made.entry.id} had been judged when the last run was cut off: it counts"
-            self.log.note("notice", text=text)
+            self.log.note(events.Notice(text=text))
         self.change.restore_ticks()
         self.change.workspace.begin(None)
         self.change.done(self.change.stories())  # what is done before we begin
@@ -171,12 +170,13 @@ class Loop:
 
     def _pause(self) -> None:
         """A person's pause is nobody's time: the limit of it does not come nearer."""
-        self.log.add("paused", why=f"you paused it; `ralphtool resume {self.change.name}` lets it go on")
+        why = f"you paused it; `ralphtool resume {self.change.name}` lets it go on"
+        self.log.add(events.Paused(why=why))
         while self.change.standing.paused and not self._is_over():
             self.budget.rest(_TICK)
             self.attention.heed()
         if not self.change.standing.paused:
-            self.log.add("resumed")
+            self.log.add(events.Resumed())
 
     def _hears_an_answer(self) -> bool:
         """Waits for a person, if that is wanted and nothing else is left to do; tells whether anything was said."""
@@ -186,7 +186,7 @@ class Loop:
         if self.patience_ends is None:
             self.patience_ends = until = time.time() + seconds
             why = f"story {', '.join(asked)} waits for your answer, and nothing else is left to do"
-            self.log.add("waiting", seconds=seconds, until=datetime.fromtimestamp(until, UTC), why=why)
+            self.log.add(events.Waiting(seconds=seconds, until=_spell(until), why=why))
         while time.time() < self.patience_ends and not self._is_over():
             if self.attention.has_news or self.change.has_answers():
                 return True
@@ -197,8 +197,8 @@ class Loop:
         """Waits for an agent, if all of them have to rest. Tells whether there is still something to be done then."""
         turn = self.roster.next()
         if turn.agent != self.agent:
-            names = {"from": self.roster.name(self.agent), "to": self.roster.name(turn.agent)}
-            self.log.note("handed_over", **names, why=self.roster.why_not(self.agent) or "it can go on")
+            before, why = self.roster.name(self.agent), self.roster.why_not(self.agent) or "it can go on"
+            self.log.note(events.HandedOver(from_=before, to=self.roster.name(turn.agent), why=why))
         self.agent = turn.agent
         if turn.seconds > 0 and self.budget.has_time_for(turn.seconds):
             self._wait(turn)
@@ -210,8 +210,7 @@ class Loop:
     def _wait(self, turn: Turn) -> None:
         """By the clock on the wall, which goes on while a machine sleeps."""
         until = time.time() + turn.seconds
-        moment = datetime.fromtimestamp(until, UTC)
-        self.log.add("waiting", seconds=turn.seconds, until=moment, why=turn.why)
+        self.log.add(events.Waiting(seconds=turn.seconds, until=_spell(until), why=turn.why))
         while (left := until - time.time()) > 0 and not (self._is_over() or self.attention.has_news):
             time.sleep(min(_TICK, left))
 
@@ -263,19 +262,8 @@ class Loop:
         self.knowledge.sync(self.change.run, secrets.masked(notes_of(self.change.state()), secrets.values()))
 
     def _announce(self, story: Story, assignment: Assignment, built: prompt.Prompt) -> None:
-        self.log.add(
-            "iteration_started",
-            number=assignment.number,
-            story=story.id,
-            title=story.title,
-            entry=assignment.entry,
-            attempt=assignment.attempt,
-            attempts=self.settings.run.attempts,
-            task=assignment.task,
-            directory=assignment.directory,
-            agent=self.parts.agents[assignment.agent],
-            cut=list(built.cut),
-        )
+        agent = self.parts.agents[assignment.agent]
+        self.log.add(iteration_events.build_start(assignment, story, agent, self.settings.run.attempts, built.cut))
 
     def _executed(self, assignment: Assignment) -> Report:
         """The iteration. One that ended because the run's own budget is used up is the run's end, not the story's."""
@@ -364,7 +352,15 @@ class Loop:
         self.budget.add(story.id, report)
         found = blockers.answer(report.end.message, token) if report.end.ok else None
         check = found or blockers.Check(None, f"{check.found}, and an agent could not tell: {_why_not(report)}")
-        self.log.note("blocker_checked", entry=assignment.entry, story=story.id, real=check.is_real, found=check.found)
+        self.log.note(
+            events.BlockerChecked(
+                entry=assignment.entry,
+                story=story.id,
+                real=check.is_real,
+                found=check.found,
+                iteration=assignment.number,
+            )
+        )
         return check
 
     def _workaround(self, verdict: Verdict, report: Report) -> recovery.Workaround | None:
@@ -385,39 +381,8 @@ class Loop:
         return next((one for one in later if one.iteration > blocked.iteration and one.status == "completed"), None)
 
     def _tell(self, iteration: Iteration) -> None:
-        report, verdict, decision = iteration.report, iteration.verdict, iteration.decision
-        story, entry = iteration.story, iteration.assignment.entry
-        self.log.note(
-            "verdict",
-            entry=entry,
-            story=story.id,
-            attempt=iteration.assignment.attempt,
-            task=iteration.assignment.task,
-            status=verdict.status,
-            summary=verdict.summary,
-            reasons=verdict.reasons,
-            ticked=verdict.ticked,
-            tasks_done=len(report.ticked),
-            tasks_total=len(story.tasks),
-            files=report.paths[:_SHOWN_FILES],
-            findings=report.findings,
-            guard=self.settings.run.guard,
-            ended=report.left,
-            blocker_check=iteration.check.found if verdict.blocker else None,
-            seconds={"agent": round(report.agent_seconds, 3), "gates": round(report.gate_seconds, 3)},
-            input_tokens=report.usage.input_tokens,
-            output_tokens=report.usage.output_tokens,
-            cost=report.usage.cost or 0.0,
-        )
-        self.log.add(
-            "decision",
-            entry=entry,
-            story=story.id,
-            action=decision.action,
-            guidance=decision.guidance,
-            reason=decision.reason,
-            given={"verdict": verdict, "past": iteration.past, "policy": self.policy},
-        )
+        self.log.note(iteration_events.build_verdict(iteration, self.settings.run.guard))
+        self.log.add(iteration_events.build_decision(iteration, self.policy))
 
     def _mention_unknown_cost(self, report: Report) -> None:
         """A limit that can't hold is worse than none, if nobody says so; once for each agent is enough."""
@@ -427,7 +392,7 @@ class Loop:
             self.unpriced.add(name)
             model = usage.model or name
             text = f"nobody knows what {name} costs, so the limit of cost can't hold for it: set [prices.{model}]"
-            self.log.note("notice", text=text)
+            self.log.note(events.Notice(text=text))
 
     # --- acting ---------------------------------------------------------------------------------
 
@@ -437,7 +402,8 @@ class Loop:
             return
         self.change.standing.story(iteration.story.id).cut_off = None  # it was taken up, for good or ill
         self.roster.could(self.agent, iteration.report.quotas)
-        self._carry_out(outcome.settle(self.change, iteration), iteration.story.title)
+        made = outcome.settle(self.change, iteration)
+        self._carry_out(made, iteration.story.title, iteration.assignment.number)
 
     def _put_off(self, iteration: Iteration) -> None:
         """Nothing is wrong with the work: it is kept, and taken up when an agent can go on."""
@@ -453,19 +419,22 @@ class Loop:
         if verdict.status == "transient" or not (self._is_over() or self.is_left):
             self.roster.could_not(self.agent, verdict.summary, verdict.retry_at)
 
-    def _carry_out(self, made: Outcome, title: str = "") -> None:
+    def _carry_out(self, made: Outcome, title: str = "", iteration: int = 0) -> None:
         if trouble := outcome.carry_out(self.change, made):
-            self.log.note("notice", text=trouble)
+            self.log.note(events.Notice(text=trouble))
         if made.tree:
-            self.log.note("checkpoint", story=made.story, commit=made.commit, subject=title)
+            checkpoint = events.Checkpoint(story=made.story, commit=made.commit, subject=title, iteration=iteration)
+            self.log.note(checkpoint)
         if made.question:
-            path, prd_id = questions.path_of(self.change.root, made.question.name), made.entry.prd_id
-            missing = made.question.missing or made.entry.summary
-            asked = {"story": made.story, "prd_id": prd_id, "path": path, "missing": missing}
-            self.log.note("question", **asked)
-            about = {"title": made.question.title, "why": made.question.why, "run": self.change.run}
-            if trouble := self.parts.notify(event="question", change=self.change.name, **asked, **about):
-                self.log.note("notice", text=trouble)
+            self._ask(made, made.question, iteration)
+
+    def _ask(self, made: Outcome, question: Question, iteration: int) -> None:
+        path, missing = questions.path_of(self.change.root, question.name), question.missing or made.entry.summary or ""
+        asked = {"story": made.story, "prd_id": made.entry.prd_id, "path": path, "missing": missing}
+        self.log.note(events.Question(**asked, iteration=iteration))
+        about = {"title": question.title, "why": question.why, "run": self.change.run}
+        if trouble := self.parts.notify(event="question", change=self.change.name, **asked, **about):
+            self.log.note(events.Notice(text=trouble))
 
     # --- the end --------------------------------------------------------------------------------
 
@@ -483,6 +452,11 @@ class Loop:
             commit = workspace.commit(taken.tree, f"Learnings of {name}\n\nRalph-Change: {name}\n")
             workspace.publish("", commit, tree=taken.tree)
         from_session.write(self.history, state, lambda story: specs.prd_id(spec, story))
+
+
+def _spell(moment: float) -> str:
+    """Seconds since the epoch as RFC 3339, UTC."""
+    return datetime.fromtimestamp(moment, UTC).isoformat().replace("+00:00", "Z")
 
 
 def _history_id(id: str) -> str | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
-
-from msgspec import Struct
+from typing import TYPE_CHECKING
 
 from ralphtool.record import questions
+from ralphtool.record.event_parts import NextStep, StoryAfter, Totals
+from ralphtool.record.events import RunEnded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,50 +16,38 @@ if TYPE_CHECKING:
     from ralphtool.record.change_state import StoryStanding
     from ralphtool.specs import Story
 
-    Row = dict[str, Any]
-    Step = dict[str, str | None]
 
-
-class Result(Struct, frozen=True, kw_only=True):
-    """The event `run_ended`."""
-
-    result: Literal["done", "unfinished", "interrupted"]
-    reason: str
-    stories: list[dict[str, Any]]
-    spent: dict[str, float]
-    next: list[dict[str, str | None]]
-
-
-def conclude(change: Change, budget: Budget, reason: str, *, is_stopped: bool) -> Result:
+def conclude(change: Change, budget: Budget, reason: str, *, is_stopped: bool) -> RunEnded:
     stories = change.stories()
     done = change.done(stories)
-    rows = [_row(change, budget, story, is_open=story.id not in done) for story in stories]
-    is_done = all(row["state"] == "done" or row["optional"] for row in rows)
-    unfinished: Literal["interrupted", "unfinished"] = "interrupted" if is_stopped else "unfinished"
-    return Result(
+    rows = tuple(_row(change, budget, story, is_open=story.id not in done) for story in stories)
+    is_done = all(row.state == "done" or row.optional for row in rows)
+    unfinished = "interrupted" if is_stopped else "unfinished"
+    spent = budget.total.as_dict() | {"seconds": round(budget.seconds, 3), "iterations": budget.iterations}
+    return RunEnded(
         result="done" if is_done else unfinished,
         reason="every story is done and proven" if is_done else reason,
         stories=rows,
-        spent=budget.total.as_dict() | {"seconds": round(budget.seconds, 3), "iterations": budget.iterations},
-        next=list(_advice(change, rows, is_done=is_done)),
+        spent=Totals(**spent),
+        next=tuple(_advice(change, rows, is_done=is_done)),
     )
 
 
-def _row(change: Change, budget: Budget, story: Story, *, is_open: bool) -> Row:
+def _row(change: Change, budget: Budget, story: Story, *, is_open: bool) -> StoryAfter:
     state = change.standing.story(story.id)
-    return {
-        "id": story.id,
-        "title": story.title,
-        "optional": story.optional,
-        "state": _state(state) if is_open else "done",
-        "attempts": state.attempts + (not is_open and state.status == "completed"),
-        "why": state.decision.reason if state.decision and is_open else "",
-        "failure": state.guidance if is_open else "",
-        "entry": state.entry,
-        "question": questions.path_of(change.root, state.question.name) if state.question else None,
-        "commit": change.workspace.checkpoints().get(story.id),
+    return StoryAfter(
+        id=story.id,
+        title=story.title,
+        optional=story.optional,
+        state=_state(state) if is_open else "done",
+        attempts=state.attempts + (not is_open and state.status == "completed"),
+        why=state.decision.reason if state.decision and is_open else "",
+        failure=state.guidance if is_open else "",
+        entry=state.entry,
+        question=questions.path_of(change.root, state.question.name) if state.question else None,
+        commit=change.workspace.checkpoints().get(story.id),
         **budget.on(story.id).as_dict(),
-    }
+    )
 
 
 def _state(state: StoryStanding) -> str:
@@ -71,26 +59,26 @@ def _state(state: StoryStanding) -> str:
     return "failed" if state.status in ("failed", "blocked") and state.attempts else "open"
 
 
-def _advice(change: Change, rows: Sequence[Row], *, is_done: bool) -> Iterator[Step]:
+def _advice(change: Change, rows: Sequence[StoryAfter], *, is_done: bool) -> Iterator[NextStep]:
     branch = change.workspace.branch
     named = f" --change {change.name}" if change.has_others() else ""
     for row in rows:
         if step := _about(row, named):
             yield step
     if not is_done:
-        yield {"say": "go on", "run": f"ralphtool run {change.name}{change.spec_flag()}"}
+        yield NextStep(say="go on", run=f"ralphtool run {change.name}{change.spec_flag()}")
     elif branch:
-        yield {"say": "look at the work", "run": f"git log -p HEAD..{branch}"}
-        yield {"say": "take it into your working tree", "run": f"ralphtool finish {change.name} --squash"}
+        yield NextStep(say="look at the work", run=f"git log -p HEAD..{branch}")
+        yield NextStep(say="take it into your working tree", run=f"ralphtool finish {change.name} --squash")
 
 
-def _about(row: Row, named: str) -> Step | None:
+def _about(row: StoryAfter, named: str) -> NextStep | None:
     """What can be done about one story."""
-    id = row["id"]
-    if row["state"] == "waiting":
-        return {"say": f"answer the question of story {id}", "run": f'ralphtool answer {id} "…"{named}'}
-    if row["state"] == "failed":
-        return {"say": f"see why story {id} failed", "run": f"ralphtool explain {row['entry']}"}
-    if row["state"] == "skipped" and not row["optional"]:
-        return {"say": f"take story {id} up again", "run": f"ralphtool retry {id}{named}"}
+    id = row.id
+    if row.state == "waiting":
+        return NextStep(say=f"answer the question of story {id}", run=f'ralphtool answer {id} "…"{named}')
+    if row.state == "failed":
+        return NextStep(say=f"see why story {id} failed", run=f"ralphtool explain {row.entry}")
+    if row.state == "skipped" and not row.optional:
+        return NextStep(say=f"take story {id} up again", run=f"ralphtool retry {id}{named}")
     return None

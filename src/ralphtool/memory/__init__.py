@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     Row = tuple[bytes, str, str, Profile, bytes | None]
 
+__all__ = ["Memory"]
+
 _MOST_WORDS = 48  # of a query: the rarest ones
 _MOST_OF_A_WORD = 800  # texts with one word, the newest first
 _MOST_READ = 8_000  # texts for all the words of a query

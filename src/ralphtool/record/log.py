@@ -1,7 +1,7 @@
 """What a run does, as it does it: one JSON object a line, in `.ralph/runs/<run>/events.jsonl`.
 
 The loop writes it; whoever wants to watch a run reads it, from any process, at any time. There are no callbacks.
-Every event has `at` (when) and `type`; docs/events.md has the types and their fields.
+Every event has `at` (when) and `type`; record/events.py has the types and their fields.
 """
 
 from __future__ import annotations
@@ -13,10 +13,14 @@ import msgspec
 
 from ralphtool.core import files, secrets, session
 from ralphtool.errors import UnsafePath
-from ralphtool.record import runs
+from ralphtool.record import events, runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from ralphtool.record.events import Event
+
+__all__ = ["Reader"]
 
 NAME = runs.NAME
 _DECODER = msgspec.json.Decoder(dict[str, Any])
@@ -53,17 +57,17 @@ class Log:
         os.close(lost)
         return True
 
-    def add(self, type: str, **fields: Any) -> None:
+    def add(self, event: Event) -> None:
         """Adds an event that somebody may build on: it is on the disk when this returns."""
-        self.note(type, **fields)
+        self.note(event)
         os.fdatasync(self._fd) if hasattr(os, "fdatasync") else os.fsync(self._fd)
 
-    def note(self, type: str, **fields: Any) -> None:
+    def note(self, event: Event) -> None:
         """Adds an event that is only to be looked at: the next one that matters takes it to the disk."""
-        event = {"at": session.now(), "type": type, **fields}
+        fields = events.as_dict(event, session.now())
         if self._secrets:
-            event = secrets.masked(msgspec.to_builtins(event), self._secrets)
-        files.write_fd(self._fd, msgspec.json.encode(event) + b"\n")
+            fields = secrets.masked(msgspec.to_builtins(fields), self._secrets)
+        files.write_fd(self._fd, msgspec.json.encode(fields) + b"\n")
 
 
 class Reader:

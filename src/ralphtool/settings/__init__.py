@@ -45,6 +45,7 @@ from ralphtool.settings.values import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+__all__ = ["Settings", "load"]
 
 
 def duration(text: str | int | float) -> float:

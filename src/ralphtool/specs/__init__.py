@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 else:
     Protocol = object
 
+__all__ = ["Adapter", "Scenario", "Spec", "Story", "Task", "open"]
+
 BUILT_IN = {name: module for name, (module, _) in projects.FORMATS.items()}
 ENTRY_POINTS = "ralphtool.specs"
 _INSTALLED = (".dist-info", ".egg-info")

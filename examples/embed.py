@@ -1,0 +1,49 @@
+"""Starts a run from Python, and watches it by reading its record: `python examples/embed.py`.
+
+The project is a copy of examples/shop, and the agent plays a script, so no account is needed.
+"""
+
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ralphtool import agents
+from ralphtool.loop import run
+from ralphtool.record.log import Reader
+
+SHOP = Path(__file__).with_name("shop")
+
+
+@contextmanager
+def print_verdicts(record: str) -> Iterator[None]:
+    """A viewer. The run knows nothing of it: it reads the record in its own thread, and any other process could."""
+    is_over = threading.Event()
+    thread = threading.Thread(target=follow, args=(Reader(record), is_over))
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def follow(reader: Reader, is_over: threading.Event) -> None:
+    is_last = False
+    while not is_last:
+        is_last = is_over.wait(0.1)
+        for event in reader.new():
+            if event["type"] == "verdict":
+                print(f"story {event['story']}, attempt {event['attempt']}: {event['summary']}")
+
+
+with tempfile.TemporaryDirectory() as folder:
+    project = str(shutil.copytree(SHOP, Path(folder, "shop")))
+    for words in ("init --quiet", "add .", "-c user.name=me -c user.email=me commit --quiet -m first"):
+        subprocess.run(["git", *words.split()], cwd=project, check=True)
+    agent = agents.make("scripted", {"args": [str(SHOP / "agent.toml")]})
+    result = run.start(project, "add-discounts", runners=[agent], viewer=print_verdicts)
+    print(f"{result.ended.result}: {result.ended.reason}")

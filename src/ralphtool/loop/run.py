@@ -1,0 +1,389 @@
+"""One run from start to end: takes a change, runs the loop over its stories, and gives everything back.
+
+A program starts a run with `start`. Nothing is printed here: what happens goes to the record, which a viewer reads.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import closing, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, structs, to_builtins
+
+from ralphtool import agents, specs, workspace
+from ralphtool import settings as settings_module
+from ralphtool.core import files, gate_commands, layout, lifecycle, locks, secrets
+from ralphtool.errors import InvalidValue, RalphError, SpecError, shorten
+from ralphtool.executors import process
+from ralphtool.executors.environment import session_of_check
+from ralphtool.executors.local import Here, Place
+from ralphtool.history import History
+from ralphtool.loop import budget
+from ralphtool.loop.change import Change
+from ralphtool.loop.loop import Loop, Parts
+from ralphtool.loop.notify import Notifier
+from ralphtool.record import change_state, events
+from ralphtool.record.event_parts import GateCommands, RunLimits, StoryBefore
+from ralphtool.record.events import RunEnded
+from ralphtool.record.log import Log
+from ralphtool.specs import scaffold
+from ralphtool.workspace import in_place
+from ralphtool.workspace.git import Repository
+from ralphtool.workspace.protected_state import Ours
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from ralphtool.agents import Runner
+    from ralphtool.settings import Settings
+    from ralphtool.specs import Spec, Story
+    from ralphtool.workspace import Workspace
+
+    Viewer = Callable[[str], AbstractContextManager[object]]
+
+__all__ = ["RunResult", "StopRequest", "recover", "start"]
+
+_LONGEST_ID = 180  # it becomes a part of file names and refs
+_NO_GATE = "there is no gate: that a story is done rests on its ticks and its diff alone; set [verify]"
+
+
+class StopRequest:
+    """Asks a run to stop: it ends what it is doing soon, and gives everything back."""
+
+    def __init__(self) -> None:
+        self.count = 0  # how often it was asked
+        self.is_closing = False  # the run is giving back what it took: that must not be cut off
+
+    def ask(self) -> None:
+        self.count += 1
+
+
+class RunResult(Struct, frozen=True, kw_only=True):
+    """How a run ended, and its record (None if nothing was left to run)."""
+
+    record: str | None
+    ended: RunEnded
+
+
+def start(
+    root: str,
+    change: str,
+    settings: Settings | None = None,
+    *,
+    ref: str | None = None,
+    runners: Sequence[Runner] = (),
+    viewer: Viewer = nullcontext,
+    stop: StopRequest | None = None,
+) -> RunResult:
+    """Runs agents over the stories of a change until every one is done, or it has to stop.
+
+    `ref` names the spec where a change's name is not enough. Without `settings` those of the project hold, and without
+    `runners` the settings name the agents. The viewer gets the path of the record and stays open while the run goes on.
+    """
+    notices = recover(root)
+    settings = settings or settings_module.load(root)
+    spec = specs.open(root, change, ref)
+    scaffold.refuse_untouched(spec)
+    if is_finished(root, spec):
+        return _nothing_left(spec.change)
+    know_secrets(settings)
+    checked = ready(runners or named_runners(settings))
+    return _run(root, spec, settings, checked, viewer, stop or StopRequest(), notices)
+
+
+# --- before a run -----------------------------------------------------------------------------------
+
+
+def recover(root: str) -> list[str]:
+    """Puts back what the agents of killed runs did to our files, and describes it.
+
+    A program that reads the project's settings itself calls this first.
+    """
+    return [text for change, session_id in _killed(root) for text in _recover_from(root, change, session_id)]
+
+
+def _killed(root: str) -> Iterator[tuple[str, str]]:
+    """The changes whose run was killed, each with the session that held it."""
+    repository = Repository.find(root)
+    if repository and (note := in_place.waiting(repository, root)) and locks.read_lock(root, note.change) is None:
+        yield note.change, note.run
+    for change in locks.held(root):
+        lock = locks.read_lock(root, change)
+        if lock is not None and lock.owner_died:
+            yield change, lock.session_id
+
+
+def _recover_from(root: str, change: str, session_id: str) -> Iterator[str]:
+    ours = Ours(root, change, session_id)  # which looks for its last sign of life, before we change that
+    record = layout.processes(root, session_id)
+    check = session_of_check(session_id)
+    for name in [*process.end_orphans(record, session_id), *process.end_orphans(record, check)]:
+        yield f"A process that the last run left was ended: {name}"
+    for found in ours.recover():
+        yield f"The agent of the last run had changed {found.path}: it is put back"
+
+
+def is_finished(root: str, spec: Spec) -> bool:
+    """Whether all of it was done, and taken over, in an earlier run."""
+    repository = Repository.find(root)
+    is_known = repository is not None and repository.resolve(layout.FINISHED + spec.change) is not None
+    has_branch = repository is not None and repository.resolve(layout.BRANCHES + spec.change) is not None
+    return is_known and not has_branch and all(story.done for story in spec.stories())
+
+
+def _nothing_left(change: str) -> RunResult:
+    reason = f"{change} is done and finished: nothing is left to run"
+    return RunResult(record=None, ended=RunEnded(result="done", reason=reason))
+
+
+def know_secrets(settings: Settings) -> None:
+    """Keeps what the agents get in their environment out of every record."""
+    for agent in settings.agents.values():
+        secrets.know(agent.env)
+
+
+def named_runners(settings: Settings) -> list[Runner]:
+    """The agents that the settings name, the first choice first."""
+    run = settings.run
+    names = [run.agent, *(name for name in run.agents if name != run.agent)] if run.agent else list(run.agents)
+    if not names:
+        raise InvalidValue(
+            'no agent is named: give one with --agent-command "…" or --agent NAME, or set agent = "…" under [run] '
+            "in .ralph/config.toml"
+        )
+    return [agents.make(name, _options(settings, name)) for name in names]
+
+
+def _options(settings: Settings, name: str) -> dict[str, Any]:
+    found = settings.agents.get(name)
+    return structs.asdict(found) if found else {}
+
+
+def ready(runners: Sequence[Runner]) -> Sequence[Runner]:
+    """The same agents, once each of them has made sure that it can work."""
+    for runner in runners:
+        runner.check()
+    return runners
+
+
+# --- the run ----------------------------------------------------------------------------------------
+
+
+def _run(
+    root: str,
+    spec: Spec,
+    settings: Settings,
+    runners: Sequence[Runner],
+    viewer: Viewer,
+    stop: StopRequest,
+    notices: Sequence[str],
+) -> RunResult:
+    """Takes the change, opens the record, and goes to work."""
+    history = History(root)
+    history.check()
+    change_state.load(root, spec.change)
+    id = _run_id(spec.change)
+    lifecycle.begin(root, id, spec.change, spec.ref, locks.this_process())
+    folder = _make_folder(root, id)
+    with closing(Log(layout.events(root, id))) as log, viewer(log.path):
+        run = _Run(
+            root=root,
+            spec=spec,
+            settings=settings,
+            runners=runners,
+            stop=stop,
+            id=id,
+            folder=folder,
+            history=history,
+            log=log,
+            notifier=Notifier(settings.notify.command, root, folder),
+        )
+        return RunResult(record=log.path, ended=run.go(notices))
+
+
+def _run_id(change: str) -> str:
+    return f"{change[:90]}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.urandom(2).hex()}"
+
+
+def _make_folder(root: str, run: str) -> str:
+    for parent in (layout.runs(root), layout.change_states(root)):
+        files.own_dir(parent)
+        ignore = os.path.join(parent, ".gitignore")
+        if not os.path.lexists(ignore):
+            files.create(ignore, b"*\n", 0o644)
+    folder = layout.run(root, run)
+    files.own_dir(folder)
+    return folder
+
+
+class _Run(Struct, frozen=True, kw_only=True):
+    """One run that has taken its change: the loop over it, and giving everything back."""
+
+    root: str
+    spec: Spec
+    settings: Settings
+    runners: Sequence[Runner]
+    stop: StopRequest
+    id: str
+    folder: str  # where its records lie
+    history: History
+    log: Log
+    notifier: Notifier
+
+    def go(self, notices: Sequence[str]) -> RunEnded:
+        """What it came to, which is also the last event of the record."""
+        try:
+            result = self._work(notices)
+            self._end(result)
+        except (RalphError, OSError) as error:
+            self._end(RunEnded(result="unfinished", reason=str(error)))
+            raise
+        finally:
+            self.notifier.close()
+        return result
+
+    def _end(self, end: RunEnded) -> None:
+        news = {name: to_builtins(getattr(end, name)) for name in ("result", "reason", "stories", "spent")}
+        before = self.stop.count
+        not_told = self.notifier.tell(event="run_ended", run=self.id, change=self.spec.change, **news)
+        failed = self.notifier.finish(lambda: self.stop.count > before)
+        for trouble in filter(None, (not_told, failed)):
+            self.log.note(events.Notice(text=trouble))
+        self.log.add(end)
+
+    def _work(self, notices: Sequence[str]) -> RunEnded:
+        place = workspace.make(self.root, self.spec.change, self.settings.run.workspace)
+        commands = gate_commands.commands(self.root)
+        opened = place.open(self.id, specs.own_paths(self.root, self.spec))
+        try:
+            result = self._loop(place, [*commands.checks, *commands.tests], [*notices, *opened])
+        except BaseException:
+            place.keep_interrupted(self.id)
+            raise
+        finally:
+            self.stop.is_closing = True
+            place.close()
+        lifecycle.end(self.id, self.root, lambda state: None)
+        return result
+
+    def _loop(self, place: Workspace, gates: Sequence[str], notices: Sequence[str]) -> RunEnded:
+        spec = specs.open(place.root, self.spec.change, self.spec.ref)
+        prd_ids = _prd_ids(spec)
+        ours = Ours(self.root, self.spec.change, self.id)
+        self._announce(spec, place, gates, notices)
+        try:
+            with process.Keeper(layout.processes(self.root, self.id)) as keeper:
+                return self._joined(place, gates, self._executor(place, keeper, ours, prd_ids)).run()
+        except BaseException:
+            ours.put_right()
+            raise
+        finally:
+            ours.forget()
+
+    def _executor(self, place: Workspace, keeper: process.Keeper, ours: Ours, prd_ids: Sequence[str]) -> Here:
+        return Here(
+            Place(
+                workspace=place,
+                keeper=keeper,
+                runners=self.runners,
+                log=self.log,
+                ours=ours,
+                settings=self.settings,
+                session_id=self.id,
+                change=self.spec.change,
+                ref=self.spec.ref,
+                prd_ids=prd_ids,
+                folder=self.folder,
+            )
+        )
+
+    def _joined(self, place: Workspace, gates: Sequence[str], executor: Here) -> Loop:
+        return Loop(
+            Parts(
+                change=Change(self.root, self.id, self.spec.change, self.spec.ref, place, self.history),
+                folder=self.folder,
+                settings=self.settings,
+                gates=gates,
+                executor=executor,
+                agents=[runner.name for runner in self.runners],
+                log=self.log,
+                stop=lambda: self.stop.count > 0,
+                notify=self.notifier.tell,
+            )
+        )
+
+    def _announce(self, spec: Spec, place: Workspace, gates: Sequence[str], notices: Sequence[str]) -> None:
+        run = self.settings.run
+        self.log.add(
+            events.RunStarted(
+                run=self.id,
+                change=spec.change,
+                agent=self.runners[0].name,
+                adapter=spec.adapter,
+                workspace=run.workspace,
+                branch=place.branch,
+                pid=os.getpid(),
+                stories=_standings(self.root, spec),
+                limits=RunLimits(**{name: getattr(run, name) for name in settings_module.list_limits()}),
+                gates=GateCommands(commands=tuple(gates)),
+            )
+        )
+        for text in [*notices, *([] if gates else [_NO_GATE]), *_about_agents(self.runners, self.settings)]:
+            self.log.note(events.Notice(text=text))
+
+
+def _prd_ids(spec: Spec) -> list[str]:
+    """What the history calls the stories. Two that share a name would share their attempts as well."""
+    known: dict[str, str] = {}
+    for story in spec.stories():
+        prd_id = specs.prd_id(spec, story.id)
+        if len(prd_id) > _LONGEST_ID:
+            raise SpecError(f"{spec.path}: the story {shorten(story.id)} has too long an id: give it a shorter one")
+        other = known.setdefault(prd_id, story.id)
+        if other != story.id:
+            raise SpecError(
+                f"{spec.path}: the stories {other} and {story.id} are the same to the history, which knows small "
+                "letters and digits only: rename one of them"
+            )
+    return list(known)
+
+
+# --- what the first event says -----------------------------------------------------------------------
+
+
+def _standings(root: str, spec: Spec) -> tuple[StoryBefore, ...]:
+    """How each story stands when the run begins."""
+    stands = change_state.load(root, spec.change)
+    return tuple(
+        StoryBefore(
+            id=story.id,
+            title=story.title,
+            tasks_total=len(story.tasks),
+            tasks_done=story.tasks_done,
+            done=story.done,
+            state=_state(story, stands.stories.get(story.id)),
+            optional=story.optional,
+            depends_on=tuple(story.depends_on),
+        )
+        for story in spec.stories()
+    )
+
+
+def _state(story: Story, state: change_state.StoryStanding | None) -> str:
+    if story.done:
+        return "done"
+    if state and state.question:
+        return "waiting"
+    return "skipped" if state and state.decision and state.decision.action == "skip" else "open"
+
+
+def _about_agents(runners: Sequence[Runner], settings: Settings) -> list[str]:
+    """What each of the agents may do, and limits that can't hold for it."""
+    notices = [text for runner in runners for text in runner.traits.notices]
+    unknown = [(runner.name, budget.why_no_cost(runner, settings)) for runner in runners]
+    if settings.run.max_cost or settings.run.story_cost:
+        notices += [f"the limit of cost can't hold for {name}: {why}" for name, why in unknown if why]
+    return notices

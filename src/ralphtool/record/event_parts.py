@@ -1,0 +1,148 @@
+"""What stands inside of the events of a run: stories, limits, totals, and how large a number may be."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+_MOST = 10**15  # a number beyond it was not counted by anybody
+Count = Annotated[int, Meta(ge=0, le=_MOST)]
+Number = Annotated[float, Meta(ge=0, le=_MOST)]
+Whole = Annotated[int, Meta(ge=-_MOST, le=_MOST)]
+
+
+class StoryBefore(Struct, frozen=True, kw_only=True):
+    """A story when a run begins."""
+
+    id: str = ""
+    """its id"""
+    title: str = ""
+    """its title"""
+    tasks_total: Count = 0
+    """how many tasks it has"""
+    tasks_done: Count = 0
+    """how many of them are ticked"""
+    done: bool = False
+    """whether all of them are"""
+    state: str = ""
+    """`done`, `waiting`, `skipped`, `open`; empty in old records"""
+    optional: bool = False
+    """whether the run may end without it"""
+    depends_on: tuple[str, ...] = ()
+    """the ids of the stories that have to be done first"""
+
+
+class RunLimits(Struct, frozen=True, kw_only=True):
+    """The limits of a run, as in the settings; null if the record does not say."""
+
+    attempts: Count | None = None
+    """attempts at a story"""
+    max_iterations: Count | None = None
+    """iterations of the run"""
+    max_time: Number | None = None
+    """time of the run"""
+    timeout: Number | None = None
+    """time of an iteration"""
+    silence: Number | None = None
+    """time without output of the agent"""
+    max_tokens: Count | None = None
+    """tokens of the run"""
+    max_cost: Number | None = None
+    """dollars of the run"""
+    story_tokens: Count | None = None
+    """tokens of a story"""
+    story_cost: Number | None = None
+    """dollars of a story"""
+
+
+class GateCommands(Struct, frozen=True, kw_only=True):
+    """The gates of a run."""
+
+    commands: tuple[str, ...] = ()
+    """the commands that prove a story"""
+
+
+class GuardFinding(Struct, frozen=True, kw_only=True):
+    """Something in a diff that is not in order."""
+
+    kind: str = ""
+    """what kind of thing"""
+    path: str = ""
+    """the file"""
+    detail: str = ""
+    """one line for people"""
+
+
+class Durations(Struct, frozen=True, kw_only=True):
+    """How long the parts of an iteration took, in seconds."""
+
+    agent: Number = 0.0
+    """the agent"""
+    gates: Number = 0.0
+    """the gates"""
+
+
+class StoryAfter(Struct, frozen=True, kw_only=True):
+    """A story when a run ends, and what the run spent on it."""
+
+    id: str = ""
+    """its id"""
+    title: str = ""
+    """its title"""
+    optional: bool = False
+    """whether the run may end without it"""
+    state: str = ""
+    """`done`, `waiting`, `failed`, `skipped`, `open`"""
+    attempts: Count = 0
+    """how many attempts it has used"""
+    why: str = ""
+    """why it is not done"""
+    failure: str = ""
+    """what went wrong in its last attempt"""
+    entry: str | None = None
+    """the id of its last entry in progress.json"""
+    question: str | None = None
+    """the file with its question"""
+    commit: str | None = None
+    """its checkpoint"""
+    seconds: Number = 0.0
+    """agent and gates together"""
+    agent_seconds: Number = 0.0
+    """the agent"""
+    gate_seconds: Number = 0.0
+    """the gates"""
+    input_tokens: Count = 0
+    """tokens read"""
+    output_tokens: Count = 0
+    """tokens written"""
+    cost: Number = 0.0
+    """dollars"""
+
+
+class Totals(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a run spent. A field that is not known is left out."""
+
+    seconds: Number | None = None
+    """the whole run"""
+    agent_seconds: Number | None = None
+    """the agents"""
+    gate_seconds: Number | None = None
+    """the gates"""
+    input_tokens: Count | None = None
+    """tokens read"""
+    output_tokens: Count | None = None
+    """tokens written"""
+    cost: Number | None = None
+    """dollars"""
+    iterations: Count | None = None
+    """how many iterations there were"""
+
+
+class NextStep(Struct, frozen=True, kw_only=True):
+    """Something that people can do after a run."""
+
+    say: str = ""
+    """what, in words"""
+    run: str | None = None
+    """the command"""

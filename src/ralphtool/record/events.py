@@ -1,0 +1,425 @@
+"""The events of a run, one type for each: what a run writes, what its readers get, and what docs/events.md shows.
+
+The docstring under a class and under a field is its documentation. Nearly every field has a default, because a record
+may be of an earlier version, and numbers are bounded, because a record may be anybody's.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct, structs
+
+from ralphtool import agents
+from ralphtool.record.event_parts import (
+    Count,
+    Durations,
+    GateCommands,
+    GuardFinding,
+    NextStep,
+    Number,
+    RunLimits,
+    StoryAfter,
+    StoryBefore,
+    Totals,
+    Whole,
+)
+from ralphtool.record.fitting import fit
+
+Said = (
+    agents.Output
+    | agents.Message
+    | agents.Tool
+    | agents.Result
+    | agents.Usage
+    | agents.Quota
+    | agents.Failure
+    | agents.End
+)
+
+
+class _Event(Struct, frozen=True, kw_only=True, tag_field="type"):
+    at: str = ""
+
+
+class RunStarted(_Event, frozen=True, kw_only=True, tag="run_started"):
+    """The first event."""
+
+    run: str = ""
+    """the run's name, which is that of its folder"""
+    change: str = ""
+    """the change"""
+    agent: str = ""
+    """the agent that it begins with"""
+    adapter: str = ""
+    """the format of the spec"""
+    workspace: str = ""
+    """`here` or `worktree`"""
+    branch: str | None = None
+    """where the checkpoints go; null without git"""
+    pid: Whole | None = None
+    """the process that runs it"""
+    stories: tuple[StoryBefore, ...] = ()
+    """what there is to do"""
+    limits: RunLimits = RunLimits()
+    """the limits of the run; times in seconds, 0 is no limit"""
+    gates: GateCommands = GateCommands()
+    """the gates of the run"""
+
+
+class IterationStarted(_Event, frozen=True, kw_only=True, tag="iteration_started"):
+    """A story is given to an agent."""
+
+    number: Count = 0
+    """the same as `iteration`"""
+    story: str = ""
+    """the story's id"""
+    title: str = ""
+    """its title"""
+    entry: str = ""
+    """the id that the entry in progress.json will have"""
+    attempt: Count = 0
+    """the number of the attempt at this story"""
+    attempts: Count = 0
+    """how many there may be"""
+    task: str | None = None
+    """the id of the only task that is asked for; null for the whole story"""
+    directory: str = ""
+    """where the prompt and the transcript lie"""
+    agent: str = ""
+    """the agent"""
+    cut: tuple[str, ...] = ()
+    """the parts of the prompt that were shortened to make it fit"""
+    iteration: Count = 0
+    """1, 2, 3 in this run; the name of its folder begins with it"""
+
+
+class Setup(_Event, frozen=True, kw_only=True, tag="setup"):
+    """A command of `setup` has ended."""
+
+    command: str = ""
+    """the command"""
+    ok: bool = False
+    """whether it succeeded"""
+    exit_code: Whole | None = None
+    """its exit code; negative is the signal that ended it"""
+    seconds: Number = 0.0
+    """how long it took"""
+    log: str = ""
+    """the file with its output"""
+    iteration: Count = 0
+    """the iteration that it belongs to"""
+    story: str = ""
+    """the story's id"""
+
+
+class GateStarted(_Event, frozen=True, kw_only=True, tag="gate_started"):
+    """A gate begins."""
+
+    when: str = ""
+    """`before` the agent's work or `after` it"""
+    command: str = ""
+    """the command"""
+    iteration: Count = 0
+    """the iteration that it belongs to"""
+    story: str = ""
+    """the story's id"""
+
+
+class Gate(_Event, frozen=True, kw_only=True, tag="gate"):
+    """A gate has ended."""
+
+    when: str = ""
+    """`before` the agent's work or `after` it"""
+    new: tuple[str, ...] = ()
+    """those of the failed tests that did not fail before"""
+    command: str = ""
+    """the command"""
+    ok: bool = False
+    """whether it is green"""
+    exit_code: Whole | None = None
+    """its exit code; negative is the signal that ended it"""
+    seconds: Number = 0.0
+    """how long it took"""
+    failed: tuple[str, ...] = ()
+    """the tests that failed, as far as their names are known; 100 at most"""
+    tally: str | None = None
+    """the test runner's own count; null if none was found"""
+    log: str = ""
+    """the file with its output"""
+    iteration: Count = 0
+    """the iteration that it belongs to"""
+    story: str = ""
+    """the story's id"""
+
+
+class Agent(_Event, frozen=True, kw_only=True, tag="agent"):
+    """The agent emitted something."""
+
+    event: Said  # before the rest: whoever looks for usage reads only the beginning of a line
+    """what it was: `kind`, and the fields of that kind. A field that is null is left out, and a long text is cut: the
+    transcript has all of it"""
+    iteration: Count = 0
+    """the iteration that it belongs to"""
+    story: str = ""
+    """the story's id"""
+
+
+class BlockerChecked(_Event, frozen=True, kw_only=True, tag="blocker_checked"):
+    """An agent in its read-only mode has looked into a claimed blocker, as `check_blockers` asks for. It comes before
+    the verdict."""
+
+    entry: str = ""
+    """the id that the entry in progress.json will have"""
+    story: str = ""
+    """the story's id"""
+    real: bool | None = None
+    """whether the blocker is real; null if the agent does not know"""
+    found: str = ""
+    """what was found, in words"""
+    iteration: Count = 0
+    """the iteration that it belongs to"""
+
+
+class Verdict(_Event, frozen=True, kw_only=True, tag="verdict"):
+    """How an iteration ended."""
+
+    entry: str = ""
+    """the id of its entry in progress.json"""
+    story: str = ""
+    """the story's id"""
+    attempt: Count = 0
+    """the number of the attempt"""
+    task: str | None = None
+    """the id of the only task that was asked for; null for the whole story"""
+    status: str = ""
+    """`completed`, `failed`, `blocked`, `partial`; or `interrupted`, `transient`, which are no attempts and have no
+    entry"""
+    summary: str = ""
+    """what was done, in a sentence"""
+    reasons: tuple[str, ...] = ()
+    """why it is not more than that"""
+    ticked: tuple[str, ...] = ()
+    """the ids of the tasks that were newly ticked"""
+    tasks_done: Count = 0
+    """how many tasks of the story are ticked now"""
+    tasks_total: Count = 0
+    """how many it has"""
+    files: tuple[str, ...] = ()
+    """the files that were changed; 200 at most"""
+    findings: tuple[GuardFinding, ...] = ()
+    """what in the diff is not in order"""
+    guard: str = ""
+    """what comes of findings, as the setting `guard` says: `off`, `warn`, `fail`"""
+    ended: tuple[str, ...] = ()
+    """processes that the agent left behind, and that were ended"""
+    blocker_check: str | None = None
+    """what came of looking into a claimed blocker; null if none was claimed"""
+    seconds: Durations = Durations()
+    """how long it took"""
+    input_tokens: Count = 0
+    """tokens read, as far as the agent reported them"""
+    output_tokens: Count = 0
+    """tokens written"""
+    cost: Number | None = None
+    """dollars: as the agent reported them, else by `[prices]`; null in old records if no agent ran"""
+    iteration: Count = 0
+    """the iteration that it belongs to"""
+
+
+class Decision(_Event, frozen=True, kw_only=True, tag="decision"):
+    """What happens next, and why."""
+
+    entry: str = ""
+    """the id of the entry that it follows from"""
+    story: str = ""
+    """the story's id"""
+    action: str = ""
+    """`next`, `retry`, `fix-state`, `break-chunks`, `skip`, `manual`, `wait`, `stop`"""
+    guidance: str = ""
+    """what the next attempt is given to read"""
+    reason: str = ""
+    """why"""
+    given: Any = None
+    """what it was made of: `verdict`, `past`, `policy`. The same function gives the same decision for them:
+    [backtest.md](backtest.md)"""
+    iteration: Count = 0
+    """the iteration that it belongs to"""
+
+
+class Checkpoint(_Event, frozen=True, kw_only=True, tag="checkpoint"):
+    """A story is done, and its commit made."""
+
+    story: str = ""
+    """the story's id"""
+    commit: str | None = None
+    """the commit"""
+    subject: str = ""
+    """the first line of its message"""
+    iteration: Count = 0
+    """the iteration that it belongs to; 0 if that was one of an earlier run, which was cut off"""
+
+
+class Question(_Event, frozen=True, kw_only=True, tag="question"):
+    """A story needs a person's answer."""
+
+    story: str = ""
+    """the story's id"""
+    prd_id: str = ""
+    """its id in progress.json"""
+    path: str = ""
+    """the file with the question; the answer goes there too"""
+    missing: str = ""
+    """what is missing"""
+    iteration: Count = 0
+    """the iteration that it belongs to; 0 if that was one of an earlier run, which was cut off"""
+
+
+class Notice(_Event, frozen=True, kw_only=True, tag="notice"):
+    """Something that people should know."""
+
+    text: str = ""
+    """what it is"""
+
+
+class HandedOver(_Event, frozen=True, kw_only=True, tag="handed_over", rename={"from_": "from"}):
+    """Another agent continues: the one before has to rest, or one that comes earlier in `agents` can work again."""
+
+    from_: str = ""
+    """the agent that worked last"""
+    to: str = ""
+    """the agent that is next"""
+    why: str = ""
+    """what keeps the one before from working; or `it can go on`"""
+
+
+class Waiting(_Event, frozen=True, kw_only=True, tag="waiting"):
+    """Nothing can be done for a while: every agent has to rest, or only your answer helps (`wait_for_answers`). An
+    interrupt, a limit of the run, or what you say ends the wait early."""
+
+    seconds: Number = 0.0
+    """how long"""
+    until: str | float = ""
+    """until when: RFC 3339, UTC; in old records seconds since the epoch"""
+    why: str = ""
+    """what for"""
+
+
+class Steered(_Event, frozen=True, kw_only=True, tag="steered"):
+    """A person said something to the run, from any terminal: `ralphtool pause`, `resume`, `stop`, `guide`, `retry`,
+    `skip`. The run applies it as soon as the iteration that is under way allows."""
+
+    action: str = ""
+    """`pause`, `resume`, `stop`, `stop-after` (the iteration), `guide`, `forget` (earlier guidance), `retry`, `skip`"""
+    story: str | None = None
+    """the story that it is about; null for all"""
+    text: str = ""
+    """the guidance, or why; may be empty"""
+
+
+class Answered(_Event, frozen=True, kw_only=True, tag="answered"):
+    """An answer to a question was found. The story resumes with it."""
+
+    story: str = ""
+    """the story's id"""
+    prd_id: str = ""
+    """its id in progress.json"""
+    text: str = ""
+    """the answer"""
+
+
+class Paused(_Event, frozen=True, kw_only=True, tag="paused"):
+    """Nothing new is begun until a person resumes the run."""
+
+    why: str = ""
+    """why, and what ends it"""
+
+
+class Resumed(_Event, frozen=True, kw_only=True, tag="resumed"):
+    """The run continues. It has no fields."""
+
+
+class RunEnded(_Event, frozen=True, kw_only=True, tag="run_ended"):
+    """The last event. A run that was killed has none."""
+
+    result: str = ""
+    """`done`, `unfinished`, `interrupted`"""
+    reason: str = ""
+    """why it ended"""
+    stories: tuple[StoryAfter, ...] = ()
+    """how each of them stands"""
+    spent: Totals = Totals()
+    """what the run spent"""
+    next: tuple[NextStep, ...] = ()
+    """what people can do now"""
+
+
+Event = (
+    RunStarted
+    | IterationStarted
+    | Setup
+    | GateStarted
+    | Gate
+    | Agent
+    | BlockerChecked
+    | Verdict
+    | Decision
+    | Checkpoint
+    | Question
+    | Notice
+    | HandedOver
+    | Waiting
+    | Steered
+    | Answered
+    | Paused
+    | Resumed
+    | RunEnded
+)
+
+
+# --- writing ----------------------------------------------------------------------------------------
+
+
+def as_dict(event: Event, at: str) -> dict[str, Any]:
+    """An event as it is written: `at` and `type` come first, so that readers find the type without parsing a line."""
+    names = zip(event.__struct_fields__, event.__struct_encode_fields__, strict=True)
+    fields = {name: getattr(event, field) for field, name in names if field != "at"}
+    if isinstance(event, Agent):
+        fields["event"] = _without_nulls(event.event)
+    return {"at": at, "type": event.__struct_config__.tag, **fields}
+
+
+def _without_nulls(said: Said) -> dict[str, Any]:
+    fields = {name: value for name, value in structs.asdict(said).items() if value is not None}
+    return {"kind": said.__struct_config__.tag, **fields}
+
+
+# --- reading ----------------------------------------------------------------------------------------
+
+
+def decode(line: bytes) -> Event | None:
+    """What a line says; None if it is no event, or one of a type that this version does not know.
+
+    A field that does not fit is taken for absent: what an agent reports may be absurd, and the rest still counts.
+    """
+    try:
+        return _decoder().decode(line)
+    except msgspec.ValidationError:
+        return _decode_loosely(line)
+    except (ValueError, RecursionError):  # also of msgspec, and of what is not UTF-8
+        return None
+
+
+@functools.cache
+def _decoder() -> msgspec.json.Decoder[Event]:
+    return msgspec.json.Decoder(Event)
+
+
+def _decode_loosely(line: bytes) -> Event | None:
+    try:
+        fitted = fit(Event, msgspec.json.decode(line))
+    except (ValueError, RecursionError):
+        return None
+    return None if fitted is UNSET else fitted

@@ -1,0 +1,44 @@
+"""Values that fit a type only in part, as those of a damaged record do: what fits is kept."""
+
+from __future__ import annotations
+
+import types
+from typing import Any, get_args, get_origin
+
+import msgspec
+from msgspec import UNSET, Struct, structs
+
+
+def fit(kind: Any, value: object) -> Any:
+    """As much of a value as fits a type; UNSET if nothing does."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        if isinstance(value, dict):
+            member = _struct_of(kind, value)
+            return UNSET if member is None else _fit_fields(member, value)
+        if get_origin(kind) is tuple and isinstance(value, list):
+            item = get_args(kind)[0]
+            return tuple(fitted for one in value if (fitted := fit(item, one)) is not UNSET)
+        return UNSET
+
+
+def _struct_of(kind: Any, value: dict[str, Any]) -> type[Struct] | None:
+    """The struct that a value is meant for: of a union, the one whose tag it has."""
+    if isinstance(kind, types.UnionType):
+        return next((one for one in get_args(kind) if _has_tag(one, value)), None)
+    return kind if isinstance(kind, type) and issubclass(kind, Struct) else None
+
+
+def _has_tag(kind: Any, value: dict[str, Any]) -> bool:
+    config = getattr(kind, "__struct_config__", None)
+    return config is not None and config.tag_field is not None and value.get(config.tag_field) == config.tag
+
+
+def _fit_fields(kind: type[Struct], value: dict[str, Any]) -> Any:
+    fields = {}
+    for field in structs.fields(kind):
+        if field.encode_name in value and (fitted := fit(field.type, value[field.encode_name])) is not UNSET:
+            fields[field.name] = fitted
+    is_whole = all(field.name in fields or not field.required for field in structs.fields(kind))
+    return kind(**fields) if is_whole else UNSET

@@ -1,0 +1,311 @@
+"""`ralphtool doctor`: what it finds, what mends it, and what it mends itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import DONE, Lab, kill, wait_until
+from project import Result
+from realagents import PROGRAMS
+
+from ralphtool import agents
+from ralphtool.agents.program import Program
+from ralphtool.cli import doctor
+from ralphtool.history import journal
+
+GREEN = "true"
+RED = "echo the last words >&2; exit 3"
+
+
+def findings(result: Result) -> list[dict[str, Any]]:
+    found = json.loads(result.stdout)["findings"]
+    assert isinstance(found, list)
+    return found
+
+
+def troubles(result: Result, about: str | None = None) -> list[str]:
+    """What is not as it should be, in words."""
+    shown = [one for one in findings(result) if one["state"] != "ok" and about in (None, one["about"])]
+    return [f"{one['state']}: {one['text']}" for one in shown]
+
+
+def examined(lab: Lab, *arguments: str, **env: Any) -> Result:
+    return lab.run("doctor", "--json", *arguments, **env)
+
+
+@pytest.fixture
+def well(lab: Lab) -> Lab:
+    """A project in which nothing is wrong."""
+    lab.repository(tests=[GREEN]).play(default=DONE)
+    assert lab.run("init", "--yes").exit_code == 0
+    return lab
+
+
+def test_a_project_that_is_well(well: Lab) -> None:
+    before = well.snapshot()
+    result = examined(well)
+    assert troubles(result) == []
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["wrong"] == 0
+    assert {one["about"] for one in findings(result)} >= {"git", "settings", "agents", "specs", "gates"}
+    shown = well.run("doctor")
+    assert "nothing is wrong" in shown.stdout
+    assert "running true" in shown.stderr
+    assert well.snapshot() == before, "looking changes nothing"
+
+
+def test_nothing_at_all(lab: Lab) -> None:
+    """A newcomer's first command, in an empty folder, with no agent."""
+    result = examined(lab, PATH="/usr/bin:/bin")
+    assert result.exit_code == 1
+    told = " ".join(troubles(result))
+    for words in (
+        "no git repository",
+        "there is no .ralph/config.toml",
+        "none that is known is installed",
+        "no change",
+    ):
+        assert words in told
+    assert list(lab.root.iterdir()) == []
+    mends = [one["mend"] for one in findings(result) if one["state"] != "ok"]
+    assert all(mends)
+
+
+def test_gates(well: Lab) -> None:
+    well.configure(checks=["no-such-program --x"], tests=[RED, GREEN])
+    marked = examined(well)
+    assert marked.exit_code == 1
+    missing, red = troubles(marked, "gates")
+    assert "no-such-program is not there" in missing
+    assert "is red already (exit status 3)" in red
+    assert "the last words" in red
+    assert examined(well, "--no-gates").exit_code == 0
+    well.configure(tests=["sleep 600"])
+    well.write(".ralph/config.toml", well.read(".ralph/config.toml") + 'timeout = "1s"\n')
+    assert "took longer than 1 s" in troubles(examined(well), "gates")[0]
+
+
+def test_secrets_are_not_shown(well: Lab) -> None:
+    well.configure(tests=["echo $MY_TOKEN; exit 1"])
+    result = examined(well, MY_TOKEN="abcdefghijkl")
+    assert "[redacted]" in result.stdout
+    assert "abcdefghijkl" not in result.stdout
+
+
+def test_settings_that_can_t_be_read(well: Lab) -> None:
+    well.write(".ralph/config.toml", "[run]\nattemps = 3\n")
+    result = examined(well)
+    assert result.exit_code == 1
+    assert any("line 2: there is no setting run.attemps: did you mean run.attempts?" in one for one in troubles(result))
+
+
+def test_settings_that_can_t_hold(well: Lab) -> None:
+    well.write(".ralph/config.toml", '[run]\nagent = "mine"\nmax_cost = 5.0\n[agents.mine]\ncommand = ["cat"]\n')
+    assert any("the limit of cost can't hold for mine" in one for one in troubles(examined(well), "agents"))
+    well.write(".ralph/config.toml", '[run]\nagents = ["mine", "other"]\n[agents.mine]\ncommand = ["no-such-thing"]\n')
+    missing, unknown = troubles(examined(well), "agents")
+    assert "no-such-thing' is not there" in missing
+    assert "there is no agent 'other'" in unknown
+
+
+def test_specs_that_can_t_be_read(well: Lab) -> None:
+    well.write("openspec/changes/broken/tasks.md", b"\xff\xfe")
+    well.write("prd.json", "{")
+    result = examined(well, "--no-gates")
+    told = " ".join(troubles(result, "specs"))
+    assert result.exit_code == 1
+    assert "not JSON" in told
+    assert "not UTF-8" in told
+
+
+def test_git_that_is_in_the_middle_of_something(well: Lab) -> None:
+    well.write(".git/MERGE_HEAD", well.git("rev-parse", "HEAD") + "\n")
+    well.git("config", "--unset", "user.email")
+    busy, nameless = sorted(troubles(examined(well, "--no-gates"), "git"), reverse=True)
+    assert "merge, rebase or the like is under way" in busy
+    assert "does not know who you are" in nameless
+
+
+def test_locks_held_by_nobody(well: Lab) -> None:
+    gone = {"pid": 2**22 + 5, "start_time": "0", "machine": ""}
+    code = "import json; from ralphtool.core import locks; print(json.dumps(locks.this_process()))"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    gone |= json.loads(told.stdout)
+    lock = {"session_id": "s1", "change_name": "add-login", "acquired_at": "2026-01-01T00:00:00Z", "unlocked": False}
+    lock |= {"session_file": str(well.session_file()), "spec": None, "owner": gone, "inherits": []}
+    well.write(".ralph/locks/add-login.lock", json.dumps(lock)).chmod(0o600)
+    well.write(".ralph/locks/other.lock", "{ damaged").chmod(0o600)
+    dead, damaged = troubles(examined(well, "--no-gates"), "locks")
+    assert "which is dead" in dead
+    assert damaged.startswith("wrong")
+    mended = examined(well, "--no-gates", "--fix")
+    assert mended.exit_code == 0
+    assert [one["fixed"] for one in findings(mended) if one["about"] == "locks"] == [True, True]
+    assert troubles(examined(well, "--no-gates"), "locks") == []
+    assert not well.lock_file.exists()
+
+
+def test_files_of_ours_that_are_damaged(well: Lab) -> None:
+    well.write(".ralph/memory.index", b"SQLite format 3\0" + b"\xff" * 5000)
+    well.write(".ralph/standing/add-login.json", '{"stories": 5}')
+    well.write(".ralph/progress.json", "{")
+    (well.root / ".gitignore").unlink()
+    result = examined(well, "--no-gates", "--fix")
+    assert result.exit_code == 1
+    by_name = {one["about"]: one for one in findings(result)}
+    assert (by_name["memory"]["state"], by_name["memory"]["fixed"]) == ("warning", True)
+    assert (by_name["standing"]["state"], by_name["standing"]["fixed"]) == ("wrong", False)
+    path = f"{well.root}/.ralph/standing/add-login.json"
+    assert by_name["standing"]["mend"] == f"mv {path} {path}.damaged"
+    assert by_name["history"]["state"] == "wrong"
+    assert not (well.root / ".ralph/memory.index").exists()
+    assert well.read(".ralph/progress.json") == "{", "what is not ours to judge is left as it is"
+    assert (well.root / ".gitignore").exists()
+    left = troubles(examined(well, "--no-gates"))
+    assert len(left) >= 2
+    assert not any("memory" in one or ".gitignore" in one for one in left)
+
+
+def test_a_record_that_can_t_be_read_is_set_aside(well: Lab) -> None:
+    well.write(".ralph/progress.journal", journal.new_head() + b"damaged\n")
+    [told] = troubles(examined(well, "--no-gates"), "history")
+    assert "the next write sets that aside" in told
+    assert examined(well, "--no-gates", "--fix").exit_code == 0
+    assert "damaged" in well.read(".ralph/progress.journal.damaged")
+
+
+def test_a_run_that_was_killed_and_one_that_goes_on(well: Lab, tmp_path: Path) -> None:
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    well.play(default=[{"run": f"touch {marks}/begun; sleep 600"}])
+    process = well.start()
+    try:
+        assert wait_until((marks / "begun").exists)
+        well.configure(tests=[f"touch {marks}/gate"])
+        during = examined(well)
+        assert troubles(during, "tree") == []
+        assert troubles(during, "locks") == []
+        assert not (marks / "gate").exists(), "a gate would get in the way of the run"
+    finally:
+        kill(process, signal.SIGKILL)
+    after = examined(well, "--no-gates")
+    assert after.exit_code == 1
+    [killed] = [one for one in findings(after) if one["about"] == "tree"]
+    assert (killed["state"], killed["mend"]) == ("wrong", "ralphtool back")
+    assert any("which is dead" in one for one in troubles(after, "locks"))
+    assert well.run("back").exit_code == 0
+    assert troubles(examined(well, "--no-gates", "--fix"), "tree") == []
+
+
+def test_working_trees_that_nobody_needs(well: Lab) -> None:
+    well.git("worktree", "add", "--quiet", "--detach", str(well.root / ".git/ralph/worktrees/finished"))
+    well.git("worktree", "add", "--quiet", "--detach", str(well.tmp / "gone"))
+    shutil.rmtree(well.tmp / "gone")
+    orphan, prunable = troubles(examined(well, "--no-gates", "--fix"), "git")
+    assert "a change that has no branch any more" in orphan
+    assert "folders are gone" in prunable
+    assert len(troubles(examined(well, "--no-gates"), "git")) == 1
+
+
+def test_a_disk_that_is_nearly_full() -> None:
+    states = [[one.state for one in doctor.room("/", mib << 20)] for mib in (5000, 500, 50)]
+    assert states == [[], ["warning"], ["wrong"]]
+
+
+# --- agents -----------------------------------------------------------------------------------------
+
+
+def runner(name: str, **env: str) -> Program:
+    options = {"command": [str(PROGRAMS[name])] if PROGRAMS[name].exists() else [name], "env": env}
+    made = agents.make(name, options)
+    assert isinstance(made, Program)
+    return made
+
+
+@pytest.fixture
+def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A home in which nobody is logged in to anything."""
+    for name in [name for name in os.environ if name.endswith(("_KEY", "_TOKEN")) or name.startswith("GOOGLE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+KEYS = {"claude": "ANTHROPIC_API_KEY", "codex": "CODEX_API_KEY", "gemini": "GEMINI_API_KEY", "aider": "OPENAI_API_KEY"}
+KEYS |= {"opencode": "ANTHROPIC_API_KEY", "mini": "OPENAI_API_KEY"}
+FILES = {
+    "claude": (".claude/.credentials.json", '{"claudeAiOauth": {"accessToken": "a", "refreshToken": "b"}}', "yes"),
+    "codex": (".codex/auth.json", '{"OPENAI_API_KEY": "sk-x"}', "yes"),
+    "gemini": (".gemini/oauth_creds.json", "{}", "yes"),
+    "opencode": (".local/share/opencode/auth.json", '{"anthropic": {"type": "api", "key": "x"}}', "yes"),
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_a_key_is_a_login(nobody: Path, name: str) -> None:
+    assert runner(name, **{KEYS[name]: "x"}).login(str(nobody)).answer == "yes"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_real_programs_agree_who_is_logged_in(nobody: Path, name: str) -> None:
+    if not PROGRAMS[name].exists():
+        pytest.skip(f"{name} is not installed: scripts/test does that")
+    one = runner(name)
+    before = one.login(str(nobody)).answer
+    assert before == ("unknown" if name == "opencode" else "no")
+    path, text, answer = FILES[name]
+    (nobody / path).parent.mkdir(parents=True, exist_ok=True)
+    (nobody / path).write_text(text)
+    assert one.login(str(nobody)).answer == answer
+
+
+def test_ways_that_nobody_sees(nobody: Path) -> None:
+    (nobody / ".gemini").mkdir()
+    (nobody / ".gemini/settings.json").write_text('{"security": {"auth": {"selectedType": "vertex-ai"}}}')
+    assert runner("gemini").login(str(nobody)).answer == "unknown"
+    project = nobody / "project"
+    project.mkdir()
+    (nobody / ".gemini/settings.json").unlink()
+    assert runner("gemini").login(str(project)).answer == "no"
+    (project / ".env").write_text("GEMINI_API_KEY=x\n")
+    assert runner("gemini").login(str(project)).answer == "unknown"
+
+
+def script_named(name: str, folder: Path, body: str) -> None:
+    (folder / name).write_text(f"#!/bin/sh\n{body}\n")
+    (folder / name).chmod(0o755)
+
+
+def test_an_old_version_is_not_asked_what_it_might_take_for_a_prompt(nobody: Path) -> None:
+    body = f'[ "$1" = --version ] && echo 2.1.0 || touch {nobody}/asked'
+    script_named("claude", nobody, body)
+    made = agents.make("claude", {"command": [str(nobody / "claude")]})
+    assert isinstance(made, Program)
+    assert made.login(str(nobody)).answer == "unknown"
+    assert not (nobody / "asked").exists()
+
+
+def test_agents_are_told_apart(well: Lab) -> None:
+    """Too old, not logged in, can't tell: each with its own words, in the order of the settings."""
+    place = well.home / "bin"
+    place.mkdir()
+    script_named("claude", place, '[ "$1" = --version ] && echo 2.1.197 || exit 1')
+    script_named("codex", place, "echo codex-cli 0.1.0")
+    script_named("aider", place, "echo aider 0.86.2")
+    script_named("opencode", place, "exit 7")
+    well.write(".ralph/config.toml", '[run]\nagents = ["claude", "codex", "aider", "opencode"]\n')
+    result = examined(well, "--no-gates", PATH=f"{place}:{well.env['PATH']}")
+    told = [one["text"] for one in findings(result) if one["about"] == "agents" and "MCP" not in one["text"]]
+    assert told[0] == "claude 2.1.197: nobody is logged in"
+    assert "codex 0.1.0 is too old" in told[1]
+    assert "can't be told from here" in told[2]
+    assert "tells no version" in told[3]
+    assert result.exit_code == 1

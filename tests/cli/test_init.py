@@ -1,0 +1,266 @@
+"""`ralphtool init`: what it finds, what it writes, and what it leaves alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from lab import Lab
+from project import COMMAND
+
+from ralphtool import settings
+from ralphtool.cli import detect
+from ralphtool.cli.detect import Found, Gate
+from ralphtool.core import gate_commands
+
+SYSTEM = "/usr/bin:/bin"
+
+
+class Bare(Lab):
+    """A project, and a PATH on which only those agents are that a test puts there."""
+
+    def __init__(self, top: Path) -> None:
+        super().__init__(top)
+        self.bin = top / "bin"
+        self.bin.mkdir()
+        self.env["PATH"] = f"{self.bin}:{SYSTEM}"
+
+    def install(self, *names: str, script: str = "echo 99.0.0") -> None:
+        for name in names:
+            (self.bin / name).write_text(f"#!/bin/sh\n{script}\n")
+            (self.bin / name).chmod(0o755)
+
+    @property
+    def config(self) -> str:
+        return self.read(".ralph/config.toml")
+
+    def ignored(self, path: str) -> bool:
+        return self.git("check-ignore", "--no-index", path, check=False) != ""
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Bare:
+    return Bare(tmp_path)
+
+
+def test_it_writes_what_it_finds(bare: Bare) -> None:
+    bare.git("init", "--quiet")
+    bare.openspec()
+    bare.write("Makefile", "lint:\n\ttrue\ntest:\n\ttrue\n")
+    bare.install("codex", "claude", "make")
+    before = (bare.git("status", "--porcelain"), bare.read("Makefile"))
+    told = bare.run("init", "--json").json
+    assert told["created"] is True
+    assert (told["agent"], told["agents"]) == ("claude", ["claude", "codex"])
+    assert told["changes"] == ["add-login"]
+    assert told["next"] == ["ralphtool doctor", "ralphtool run --dry-run"]
+    loaded = settings.load(str(bare.root))
+    assert loaded.run.agent == "claude"
+    assert (loaded.verify.checks, loaded.verify.tests) == (("make lint",), ("make test",))
+    assert gate_commands.commands(str(bare.root)).tests == ["make test"]
+    assert len(bare.config.splitlines()) <= 30
+    assert told["gitignore"]["added"] is False, "nobody has agreed"
+    assert not (bare.root / ".gitignore").exists()
+    assert bare.read("Makefile") == before[1]
+
+
+def test_every_example_in_the_settings_holds(tmp_path: Path) -> None:
+    """Whoever takes a # away gets a file that can be used."""
+    gates = (Gate("checks", "ruff check .", None), Gate("tests", "python -m pytest", "python"))
+    found = Found(root=str(tmp_path), is_repository=True, changes=(), gates=gates, agents=("claude", "codex"))
+    for agent in (None, "claude", "mini", "scripted", "command"):
+        text = detect.settings_text(found, agent)
+        lines = [line.removeprefix("# ") for line in text.splitlines()]
+        live = [line for line in lines if line.startswith("[") or " = " in line]
+        loaded = settings.parse("\n".join(live), "config.toml")
+        assert loaded.run.max_cost == 20
+        assert loaded.notify.command == ("notify-send", "ralphtool")
+        assert loaded.verify.checks == ("ruff check .",)
+        assert loaded.verify.tests == (), "what can't be run is not inferred again"
+        assert len(text.splitlines()) <= 30
+
+
+def test_a_second_time_changes_nothing(bare: Bare) -> None:
+    bare.git("init", "--quiet")
+    bare.install("claude")
+    assert bare.run("init", "--yes").exit_code == 0
+    before = bare.own_files(), bare.config
+    again = bare.run("init", "--yes")
+    assert (again.exit_code, again.stderr) == (0, "")
+    assert "is there already, and is left as it is" in again.stdout
+    assert "ralphtool doctor" in again.stdout
+    assert (bare.own_files(), bare.config) == before
+    assert bare.run("init", "--agent", "claude").exit_code == 0
+    refused = bare.run("init", "--agent", "codex", "--json")
+    assert 'agent = "codex" under [run]' in refused.error["error"]
+    assert (bare.own_files(), bare.config) == before
+
+
+def test_settings_of_the_user_s_are_never_touched(bare: Bare) -> None:
+    bare.write(".ralph/config.toml", b"this is \xff no TOML")
+    before = bare.snapshot()
+    assert bare.run("init", "--yes").exit_code == 0
+    assert bare.snapshot() == before
+
+
+@pytest.mark.parametrize(
+    ("before", "end"),
+    [(None, "\n"), ("", "\n"), ("*.pyc\n", "\n"), ("*.pyc", "\n"), ("*.pyc\r\n*.o", "\r\n"), ("*.pyc\r\n", "\r\n")],
+)
+def test_what_git_should_not_keep(bare: Bare, before: str | None, end: str) -> None:
+    bare.git("init", "--quiet")
+    if before is not None:
+        bare.write(".gitignore", before).chmod(0o640)
+    assert bare.run("init", "--yes").exit_code == 0
+    whole = (before or "") + (end if before and not before.endswith("\n") else "")
+    assert bare.read(".gitignore") == whole + end.join((*detect.IGNORED, ""))
+    assert before is None or (bare.root / ".gitignore").stat().st_mode & 0o777 == 0o640
+    passing = ("locks/a.lock", "memory.index", "runs/x/events.jsonl", "questions/a.md", "progress.journal")
+    assert [path for path in passing if not bare.ignored(f".ralph/{path}")] == []
+    assert not any(bare.ignored(f".ralph/{path}") for path in ("config.toml", "progress.json", "prompts/task.md"))
+    assert bare.run("init", "--json").json["gitignore"]["state"] == "fine"
+
+
+def test_what_is_kept_out_on_purpose_stays_out(bare: Bare) -> None:
+    bare.git("init", "--quiet")
+    bare.write(".gitignore", ".ralph/progress.json\n")
+    assert bare.run("init", "--yes").exit_code == 0
+    assert (bare.ignored(".ralph/progress.json"), bare.ignored(".ralph/config.toml")) == (True, False)
+    before = bare.read(".gitignore")
+    assert bare.run("init", "--yes").exit_code == 0
+    assert bare.read(".gitignore") == before
+
+
+def test_where_another_rule_wins_no_lines_are_added_again_and_again(bare: Bare) -> None:
+    bare.git("init", "--quiet")
+    bare.run("init", "--yes")
+    bare.write(".ralph/.gitignore", "!runs/\n!runs/*\n")
+    before = bare.read(".gitignore")
+    for _ in range(2):
+        told = json.loads(bare.run("doctor", "--fix", "--no-gates", "--json").stdout)["findings"]
+        [finding] = [one for one in told if ".gitignore" in one["text"]]
+        assert (finding["fixed"], "check-ignore" in finding["done"]) == (False, True)
+    assert bare.read(".gitignore") == before
+
+
+def test_git_that_ignores_everything_is_told(bare: Bare) -> None:
+    bare.git("init", "--quiet")
+    bare.write(".gitignore", ".ralph/\n")
+    result = bare.run("init", "--yes")
+    assert "history (progress.json) are not kept" in result.stdout
+    assert bare.read(".gitignore") == ".ralph/\n"
+
+
+def test_without_git(bare: Bare) -> None:
+    result = bare.run("init", "--yes")
+    assert result.exit_code == 0
+    assert "no git repository: nothing can be committed or taken back" in result.stdout
+    assert sorted(path.name for path in bare.root.iterdir()) == [".ralph"]
+
+
+def test_without_any_agent(bare: Bare) -> None:
+    result = bare.run("init")
+    assert "npm install -g @anthropic-ai/claude-code" in result.stdout
+    assert settings.load(str(bare.root)).run.agent is None
+    assert '# agent = "claude"' in bare.config
+
+
+def test_agents_that_are_not_there_to_be_found(bare: Bare) -> None:
+    assert bare.run("init", "--agent", "nobody", "--json").error["code"] == "INVALID_VALUE"
+    assert not (bare.root / ".ralph").exists()
+    assert bare.run("init", "--agent", "scripted").exit_code == 0
+    assert settings.load(str(bare.root)).run.agent == "scripted"
+
+
+def test_a_part_of_a_bigger_project(bare: Bare) -> None:
+    bare.git("init", "--quiet")
+    part = bare.root / "packages/part"
+    part.mkdir(parents=True)
+    assert "init --here" in bare.run("init", cwd=part).stdout
+    assert (bare.root / ".ralph/config.toml").exists()
+    told = bare.run("init", "--here", "--yes", "--json", cwd=part).json
+    assert told["root"] == str(part)
+    assert bare.ignored("packages/part/.ralph/runs/x")
+    assert not bare.ignored("packages/part/.ralph/progress.json")
+    assert not (bare.root / ".gitignore").exists()
+
+
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_where_our_folder_belongs_is_something_else(bare: Bare, kind: str) -> None:
+    elsewhere = bare.root.parent / "elsewhere"
+    elsewhere.mkdir()
+    if kind == "file":
+        bare.write(".ralph", "mine")
+    else:
+        (bare.root / ".ralph").symlink_to(elsewhere)
+    result = bare.run("init", "--yes", "--json")
+    assert result.error["code"] == "UNSAFE_PATH"
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_folder_that_may_only_be_read(bare: Bare) -> None:
+    bound = []
+    if os.geteuid() == 0:
+        if not shutil.which("setpriv"):
+            pytest.skip("root may write everywhere, and there is no setpriv to give that up")
+        bound = ["setpriv", "--bounding-set=-all"]
+    bare.root.chmod(0o555)
+    try:
+        done = subprocess.run([*bound, COMMAND, "init"], cwd=bare.root, env=bare.env, capture_output=True, timeout=60)
+    finally:
+        bare.root.chmod(0o755)
+    assert done.returncode == 1
+    assert b"check the permissions" in done.stderr
+    assert list(bare.root.iterdir()) == []
+
+
+# --- with a terminal --------------------------------------------------------------------------------
+
+
+def on_a_terminal(bare: Bare, *answers: str) -> tuple[int, str]:
+    """Runs `init` as a person would; each answer is typed when the command asks."""
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.chdir(bare.root)
+        os.execve(COMMAND, [COMMAND, "init"], {**bare.env, "TERM": "dumb"})
+    shown, waiting, end = b"", list(answers), time.monotonic() + 60
+    while time.monotonic() < end:
+        if not select.select([fd], [], [], 1)[0]:
+            continue
+        try:
+            chunk = os.read(fd, 4096)
+        except OSError:
+            break
+        if not chunk:
+            break
+        shown += chunk
+        if waiting and shown.rstrip().endswith((b"]:", b"?")):
+            os.write(fd, waiting.pop(0).encode())
+            shown += b"\n"
+    os.close(fd)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status), shown.decode()
+
+
+def test_a_person_is_asked(bare: Bare) -> None:
+    bare.git("init", "--quiet")
+    bare.install("claude", "codex")
+    code, shown = on_a_terminal(bare, "codex\n", "\n")
+    assert code == 0, shown
+    assert settings.load(str(bare.root)).run.agent == "codex"
+    assert bare.ignored(".ralph/runs/x"), shown
+
+
+def test_a_person_who_breaks_off_has_changed_nothing(bare: Bare) -> None:
+    bare.git("init", "--quiet")
+    bare.install("claude", "codex")
+    code, shown = on_a_terminal(bare, "codex\n", "\x04")
+    assert code == 130, shown
+    assert sorted(path.name for path in bare.root.iterdir()) == [".git"]

@@ -1,0 +1,50 @@
+"""The diff guard: which files are tests, and which say how tests are run."""
+
+from __future__ import annotations
+
+import pytest
+
+from ralphtool.judging import guard
+from ralphtool.judging.guard import Change
+
+TEST_FILES = """
+    test_login.py tests/unit/test_a.py pkg/login_test.py app/tests.py tests/support.py
+    src/a.test.ts src/a.spec.js src/__tests__/a.tsx a.test.mjs e2e/login.ts test/a.cjs
+    pkg/login_test.go tests/it.rs src/tests.rs
+    src/test/java/com/a/LoginTest.java LoginTests.java TestLogin.java LoginIT.java src/test/kotlin/LoginTest.kt
+    spec/models/user_spec.rb test/user_test.rb
+    Shop.Tests/Cart.cs CartTests.cs tests/Unit/CartTest.php Tests/ShopTests/CartTests.swift
+    test/shop/cart_test.exs src/cart_test.cc tests/test_cart.cpp CartTest.cpp cart_unittest.cc
+"""
+OTHER_FILES = """
+    login.py src/testing.py latest.py contest.py src/a.ts src/attest.js pkg/login.go testdata/a.go src/lib.rs
+    src/main/java/com/a/Login.java Latest.java app/models/user.rb Cart.cs src/Cart.php Sources/Cart.swift
+    lib/cart.ex src/cart.cc README.md tests/data.json tests/README.md specs/001-login/tasks.md test Makefile
+"""
+CONFIGS = """
+    conftest.py tests/conftest.py pytest.ini pyproject.toml setup.cfg tox.ini package.json web/package.json
+    jest.config.js jest.config.ts jest.config.json vitest.config.mts vite.config.ts Makefile GNUmakefile src/lib.rs
+    .coveragerc playwright.config.ts .mocharc.json
+"""
+
+
+@pytest.mark.parametrize("path", TEST_FILES.split())
+def test_test_files_are_known_by_name_or_folder(path: str) -> None:
+    assert guard.is_test(path)
+    assert guard.wants_content(path)
+
+
+@pytest.mark.parametrize("path", OTHER_FILES.split())
+def test_other_files_are_no_tests(path: str) -> None:
+    assert not guard.is_test(path)
+
+
+@pytest.mark.parametrize("path", CONFIGS.split())
+def test_configuration_is_read(path: str) -> None:
+    assert guard.wants_content(path)
+
+
+@pytest.mark.parametrize("path", ["src/login.py", "src/a.ts", "README.md", "main.go", "poetry.lock"])
+def test_what_says_nothing_about_tests_is_not_read(path: str) -> None:
+    assert not guard.wants_content(path)
+    assert guard.look([Change(path, b"", b""), Change(path, b"", None), Change(path, None, b"")]) == []

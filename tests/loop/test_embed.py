@@ -1,0 +1,90 @@
+"""A run that a program starts: examples/embed.py, and what `start` promises to such a program."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ralphtool import errors
+from ralphtool.loop import run
+from ralphtool.record.log import Reader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+EXAMPLE = Path(__file__).parents[2] / "examples/embed.py"
+
+
+def test_a_program_of_less_than_fifty_lines_starts_a_run_and_watches_it(tmp_path: Path) -> None:
+    assert len(EXAMPLE.read_text().splitlines()) < 50
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, EXAMPLE], env=env, capture_output=True, text=True)
+    assert done.stderr == ""
+    *verdicts, last = done.stdout.splitlines()
+    assert [line.partition(": ")[0] for line in verdicts] == [
+        *("story 1, attempt 1", "story 2, attempt 1", "story 2, attempt 2"),
+        *("story 3, attempt 1", "story 3, attempt 2", "story 4, attempt 1"),
+    ]
+    assert last == "unfinished: nothing is left that could be worked on now"
+
+
+@pytest.fixture
+def project(lab: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    for name, value in lab.env.items():
+        monkeypatch.setenv(name, value)
+    return lab.repository().play(default=[{"tick": "all"}, {"complete": True}])
+
+
+def test_a_run_prints_nothing_and_tells_where_its_record_is(project: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    result = run.start(str(project.root), "add-login")
+    assert result.ended.result == "done"
+    assert result.record is not None
+    events = list(Reader(result.record).new())
+    assert (events[0]["type"], events[-1]["type"]) == ("run_started", "run_ended")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_viewer_can_ask_the_run_to_stop(project: Any) -> None:
+    stop = run.StopRequest()
+    seen: list[str] = []
+
+    @contextmanager
+    def viewer(record: str) -> Iterator[None]:
+        stop.ask()
+        with watch(seen, record):
+            yield
+
+    result = run.start(str(project.root), "add-login", viewer=viewer, stop=stop)
+    assert result.ended.result == "interrupted"
+    assert seen[-1] == "run_ended"
+    assert stop.is_closing
+
+
+@contextmanager
+def watch(seen: list[str], record: str) -> Iterator[None]:
+    """The simplest viewer: the types of a run's events, once it is over."""
+    try:
+        yield
+    finally:
+        seen.extend(event["type"] for event in Reader(record).new())
+
+
+def test_an_error_ends_the_record_and_goes_to_the_caller(project: Any) -> None:
+    seen: list[str] = []
+    project.write(".git/MERGE_HEAD", f"{project.git('rev-parse', 'HEAD')}\n")
+    with pytest.raises(errors.RalphError, match="merge"):
+        run.start(str(project.root), "add-login", viewer=partial(watch, seen))
+    assert seen == ["run_ended"]
+
+
+def test_a_finished_change_has_nothing_left_to_run(project: Any) -> None:
+    assert run.start(str(project.root), "add-login").ended.result == "done"
+    assert project.run("finish", "add-login", "--squash").exit_code == 0
+    result = run.start(str(project.root), "add-login")
+    assert (result.record, result.ended.result) == (None, "done")

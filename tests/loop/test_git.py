@@ -1,0 +1,413 @@
+"""Whole runs, seen through git: the branch, its commits, the attempts, and a user whose tree stays theirs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import DONE, STORIES, Lab, kill, wait_until
+
+HALF = [{"write": "half.txt", "text": "half\n"}, {"tick": "1.1"}]
+FIRST = "## 1. First\n\n- [ ] 1.1 Make a\n- [ ] 1.2 Make b\n"
+
+
+def turn(story: str, attempt: int, *steps: dict[str, Any]) -> dict[str, Any]:
+    return {"story": story, "attempt": attempt, "steps": list(steps)}
+
+
+def on_branch(lab: Lab, name: str = "ralph/add-login") -> set[str]:
+    return set(lab.git("ls-tree", "-r", "--name-only", name).split("\n"))
+
+
+def subjects(lab: Lab) -> list[str]:
+    return lab.git("log", "--reverse", "--format=%s", "ralph/add-login").split("\n")
+
+
+def same_after_a_run(lab: Lab, *arguments: str, code: int = 0) -> None:
+    before = lab.users_state()
+    result = lab.loop(*arguments)
+    assert result.exit_code == code, result.stderr
+    assert lab.users_state() == before
+
+
+# --- the branch -------------------------------------------------------------------------------------
+
+
+def test_a_committed_change_needs_no_commit_of_its_own(lab: Lab) -> None:
+    lab.repository().play(default=DONE)
+    same_after_a_run(lab)
+    assert subjects(lab) == ["first", "First (add-login 1)", "Second (add-login 2)"]
+    assert lab.checkpoints() == ["1", "2"]
+    assert {"1.txt", "2.txt"} <= on_branch(lab)
+
+
+def test_a_change_that_is_not_committed_goes_into_the_first_commit(lab: Lab) -> None:
+    lab.repository()
+    lab.git("rm", "--quiet", "--cached", "-r", "openspec")
+    lab.git("commit", "--quiet", "--message=not yet")
+    lab.write("own.txt", "mine\n")
+    lab.play(default=DONE)
+    same_after_a_run(lab)
+    assert subjects(lab)[2] == "ralphtool: the change add-login"
+    assert "own.txt" not in on_branch(lab)
+    assert "openspec/changes/add-login/tasks.md" in lab.git("show", "--name-only", "--format=", "ralph/add-login~2")
+
+
+def test_a_change_that_is_committed_in_part(lab: Lab) -> None:
+    lab.repository()
+    lab.write("openspec/changes/add-login/design.md", "# Design\n")
+    lab.tasks_file.write_text(STORIES + "\n<!-- edited -->\n")
+    lab.write("README.md", "mine\n")
+    lab.play(default=DONE)
+    same_after_a_run(lab)
+    first = lab.git("show", "--name-only", "--format=", "ralph/add-login~2").split("\n")
+    assert first == ["openspec/changes/add-login/design.md", "openspec/changes/add-login/tasks.md"]
+    assert lab.git("show", "ralph/add-login:README.md") == "hello"
+
+
+def test_a_checkpoint_says_what_it_is(lab: Lab) -> None:
+    lab.repository(FIRST).play(default=DONE)
+    assert lab.loop().exit_code == 0
+    message = lab.git("log", "-1", "--format=%B", "ralph/add-login")
+    assert "- 1.1 Make a\n- 1.2 Make b" in message
+    assert message.endswith("Ralph-Change: add-login\nRalph-Entry: add-login-1-1\nRalph-Story: 1\n".rstrip("\n"))
+    assert lab.git("log", "-1", "--format=%an", "ralph/add-login") == "Tester"
+
+
+def test_commits_of_an_agent_are_folded_into_the_checkpoint(lab: Lab) -> None:
+    commits = [{"run": f"echo {n} > {n}.c && git add {n}.c && git commit -qm {n}", "must": True} for n in ("a", "b")]
+    lab.repository(FIRST).play(default=[*commits, *DONE])
+    same_after_a_run(lab)
+    assert subjects(lab) == ["first", "First (add-login 1)"]
+    assert {"a.c", "b.c", "1.txt"} <= on_branch(lab)
+
+
+def test_every_attempt_is_kept(lab: Lab) -> None:
+    lab.repository(FIRST).play(turn("1", 1, {"write": "wrong.txt", "text": "wrong\n"}, {"say": "no"}), default=DONE)
+    same_after_a_run(lab)
+    assert lab.endings() == [("add-login-1-1", "failed"), ("add-login-1-2", "completed")]
+    assert "wrong.txt" in on_branch(lab, "refs/ralph/attempts/add-login-1-1")
+    assert "wrong.txt" not in on_branch(lab)
+    assert lab.git("rev-parse", "refs/ralph/attempts/add-login-1-2", "ralph/add-login").split("\n")[0] == lab.git(
+        "rev-parse", "ralph/add-login"
+    )
+
+
+def test_a_partial_attempt_is_kept_and_built_on(lab: Lab) -> None:
+    look = {"run": "test -e half.txt", "must": True}
+    lab.repository(FIRST).play(turn("1", 1, *HALF), default=[look, *DONE])
+    same_after_a_run(lab)
+    assert lab.endings() == [("add-login-1-1", "partial"), ("add-login-1-2", "completed")]
+    assert {"half.txt", "1.txt"} <= on_branch(lab)
+
+
+def test_learnings_are_one_commit_more(lab: Lab) -> None:
+    lab.repository().play(default=[{"learn": "mind the gap"}, *DONE])
+    same_after_a_run(lab)
+    assert subjects(lab)[-1] == "Learnings of add-login"
+    assert len(subjects(lab)) == 4
+
+
+# --- our own folder ---------------------------------------------------------------------------------
+
+
+def test_nothing_of_ours_is_in_a_commit(lab: Lab) -> None:
+    lab.repository().play(default=DONE)
+    assert lab.loop().exit_code == 0
+    assert not [path for path in on_branch(lab) if ".ralph" in path]
+
+
+def track(lab: Lab, *names: str) -> None:
+    lab.git("add", "--force", *(f".ralph/{name}" for name in names))
+    lab.git("commit", "--quiet", "--message=tracked")
+
+
+def test_settings_that_the_user_tracks(lab: Lab) -> None:
+    lab.repository().play(default=DONE)
+    track(lab, "config.toml")
+    settings = lab.read(".ralph/config.toml")
+    same_after_a_run(lab)
+    assert lab.read(".ralph/config.toml") == settings
+    assert lab.git("diff", "--name-only", "main", "ralph/add-login", "--", ".ralph") == ""
+
+
+def test_settings_that_the_user_tracks_and_has_changed_are_in_no_commit(lab: Lab) -> None:
+    lab.repository().play(default=DONE)
+    track(lab, "config.toml")
+    lab.write(".ralph/config.toml", lab.read(".ralph/config.toml") + "# mine\n")
+    settings = lab.read(".ralph/config.toml")
+    same_after_a_run(lab)
+    assert lab.read(".ralph/config.toml") == settings
+    assert lab.git("diff", "--name-only", "main", "ralph/add-login", "--", ".ralph") == ""
+
+
+def test_settings_that_are_staged_are_still_there(lab: Lab) -> None:
+    lab.repository().play(default=DONE)
+    lab.git("add", "--force", ".ralph/config.toml")
+    settings = lab.read(".ralph/config.toml")
+    same_after_a_run(lab)
+    assert lab.read(".ralph/config.toml") == settings
+    assert lab.git("status", "--porcelain", ".ralph/config.toml") == "A  .ralph/config.toml"
+
+
+def test_a_history_that_the_user_commits_between_runs_is_still_there(lab: Lab) -> None:
+    lab.repository().play(default=DONE)
+    assert lab.loop("--max-iterations", "1").exit_code == 1
+    track(lab, "config.toml", "progress.json")
+    assert lab.loop().exit_code == 0
+    assert lab.endings() == [("add-login-1-1", "completed"), ("add-login-2-1", "completed")]
+    assert (lab.root / ".ralph/config.toml").exists()
+
+
+def test_a_history_that_is_staged_is_still_there(lab: Lab) -> None:
+    lab.repository().play(default=DONE)
+    assert lab.loop("--max-iterations", "1").exit_code == 1
+    lab.git("add", "--all")
+    before = lab.users_state()
+    assert lab.loop().exit_code == 0
+    assert lab.endings() == [("add-login-1-1", "completed"), ("add-login-2-1", "completed")]
+    assert (lab.root / ".ralph/config.toml").exists()
+    assert lab.users_state() == before
+
+
+# --- states of the repository -----------------------------------------------------------------------
+
+
+def test_a_detached_head(lab: Lab) -> None:
+    lab.repository().play(default=DONE)
+    lab.git("switch", "--quiet", "--detach")
+    same_after_a_run(lab)
+    assert lab.checkpoints() == ["1", "2"]
+
+
+def test_no_commit_yet(lab: Lab) -> None:
+    lab.git("init", "--quiet", "--initial-branch=main")
+    lab.openspec(STORIES)
+    lab.configure()
+    lab.write("own.txt", "mine\n")
+    lab.play(default=DONE)
+    same_after_a_run(lab)
+    assert lab.checkpoints() == ["1", "2"]
+    assert "own.txt" not in on_branch(lab)
+
+
+def test_no_git(lab: Lab) -> None:
+    lab.openspec(STORIES)
+    lab.configure()
+    lab.play(default=DONE)
+    result = lab.loop()
+    assert result.exit_code == 0
+    assert any("no git repository" in event.get("text", "") for event in lab.events(result))
+    assert (lab.root / "1.txt").exists()
+
+
+def test_no_git_program(lab: Lab, tmp_path: Path) -> None:
+    lab.repository().play(default=DONE)
+    commands = tmp_path / "commands"
+    commands.mkdir()
+    for name in ("sh", "env"):
+        (commands / name).symlink_to(str(shutil.which(name)))
+    result = lab.loop(PATH=str(commands))
+    assert result.exit_code == 0, result.stderr
+    assert any("git" in event.get("text", "") for event in lab.events(result) if event["type"] == "notice")
+
+
+def failing_hooks(lab: Lab) -> None:
+    for name in ("pre-commit", "commit-msg", "post-checkout", "reference-transaction"):
+        path = lab.write(f".git/hooks/{name}", f"#!/bin/sh\necho {name} >> {lab.tmp}/hooks\nexit 1\n")
+        path.chmod(0o755)
+
+
+def hooks_elsewhere(lab: Lab) -> None:
+    failing_hooks(lab)
+    shutil.move(lab.root / ".git/hooks", lab.home / "hooks")
+    lab.git("config", "core.hooksPath", str(lab.home / "hooks"))
+
+
+def signed_commits(lab: Lab) -> None:
+    lab.git("config", "commit.gpgSign", "true")
+    lab.git("config", "gpg.program", "/bin/false")
+
+
+def no_identity(lab: Lab) -> None:
+    lab.git("config", "--unset", "user.name")
+    lab.git("config", "--unset", "user.email")
+    lab.git("config", "user.useConfigOnly", "true")
+
+
+def a_submodule(lab: Lab) -> None:
+    other = lab.home / "other"
+    subprocess.run(["git", "clone", "--quiet", str(lab.root), str(other)], env=lab.env, check=True)
+    lab.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other), "sub")
+    lab.git("commit", "--quiet", "--message=sub")
+    lab.write("sub/README.md", "mine\n")
+
+
+def strict_settings(lab: Lab) -> None:
+    """Settings of a user's that change what git prints or does."""
+    for name, value in (
+        ("status.showUntrackedFiles", "no"),
+        ("status.relativePaths", "true"),
+        ("color.ui", "always"),
+        ("core.untrackedCache", "true"),
+        ("core.quotePath", "true"),
+        ("diff.noprefix", "true"),
+        ("core.safecrlf", "true"),
+        ("log.showSignature", "true"),
+        ("merge.conflictStyle", "diff3"),
+        ("core.fileMode", "false"),
+    ):
+        lab.git("config", name, value)
+    lab.write("own.txt", "mine\n")
+
+
+@pytest.mark.parametrize(
+    "make", [failing_hooks, hooks_elsewhere, signed_commits, no_identity, a_submodule, strict_settings]
+)
+def test_a_repository_with_ways_of_its_own(lab: Lab, make: Callable[[Lab], None]) -> None:
+    lab.repository(FIRST).play(default=DONE)
+    make(lab)
+    same_after_a_run(lab)
+    assert lab.checkpoints() == ["1"]
+    assert "own.txt" not in on_branch(lab)
+    assert not (lab.tmp / "hooks").exists()
+
+
+def test_another_ones_repository_is_refused_with_gits_own_advice(lab: Lab) -> None:
+    lab.repository().play(default=DONE)
+    os.chown(lab.root / ".git", 12345, 12345)
+    os.chown(lab.root, 12345, 12345)
+    told = lab.loop()
+    assert told.exit_code == 1
+    assert "safe.directory" in told.stderr
+
+
+def test_the_user_is_on_the_branch(lab: Lab) -> None:
+    lab.repository().play(default=DONE)
+    assert lab.loop("--max-iterations", "1").exit_code == 1
+    lab.git("switch", "--quiet", "ralph/add-login")
+    lab.write("own.txt", "mine\n")
+    assert lab.loop().exit_code == 0
+    assert lab.git("symbolic-ref", "HEAD") == "refs/heads/ralph/add-login"
+    assert lab.git("status", "--porcelain", "--", ":!.ralph") == "?? own.txt"
+    assert (lab.root / "2.txt").exists()
+
+
+def test_a_branch_of_the_users_that_moved_on(lab: Lab) -> None:
+    lab.repository().play(default=DONE)
+    assert lab.loop("--max-iterations", "1").exit_code == 1
+    lab.write("newer.txt", "newer\n")
+    lab.git("add", "newer.txt")
+    lab.git("commit", "--quiet", "--message=newer")
+    same_after_a_run(lab)
+    assert lab.checkpoints() == ["1", "2"]
+
+
+def test_a_merge_under_way(lab: Lab) -> None:
+    lab.repository().play(default=DONE)
+    lab.git("switch", "--quiet", "--create", "side")
+    for branch in ("side", "main"):
+        lab.git("switch", "--quiet", branch)
+        lab.write("README.md", branch)
+        lab.git("commit", "--quiet", "--all", f"--message={branch}")
+    lab.git("merge", "side", check=False)
+    before, refs = lab.users_state(), lab.git("for-each-ref")
+    told = lab.loop()
+    assert told.exit_code == 1
+    assert "under way" in told.stderr
+    assert lab.users_state() == before
+    assert lab.git("for-each-ref") == refs
+    lab.git("merge", "--abort")
+    assert lab.loop().exit_code == 0
+
+
+# --- a working tree of its own ----------------------------------------------------------------------
+
+
+def test_a_worktree_leaves_the_users_tree_alone(lab: Lab) -> None:
+    lab.repository(workspace="worktree", setup=["touch set-up.log"]).play(
+        {"story": "1", "steps": [{"run": "while test ! -e go; do sleep 0.02; done"}, *DONE]}, default=DONE
+    )
+    lab.write(".gitignore", "*.log\ngo\n")
+    lab.git("add", ".gitignore")
+    lab.git("commit", "--quiet", "--message=ignore")
+    lab.write("own.txt", "mine\n")
+    before = lab.users_state()
+    place = lab.root / ".git/ralph/worktrees/add-login"
+    run = lab.start()
+    try:
+        assert wait_until(lambda: (place / "set-up.log").exists()), run.poll()
+        assert lab.users_state() == before
+        (place / "go").touch()
+        assert run.wait(120) == 0
+    finally:
+        kill(run)
+    assert lab.users_state() == before
+    assert lab.checkpoints() == ["1", "2"]
+
+
+def test_a_second_run_uses_the_same_worktree(lab: Lab) -> None:
+    lab.repository(workspace="worktree", setup=["echo x >> ../set-up"]).play(default=DONE)
+    assert lab.loop("--max-iterations", "1").exit_code == 1
+    assert lab.loop().exit_code == 0
+    assert (lab.root / ".git/ralph/worktrees/set-up").read_text() == "x\n"
+    assert lab.checkpoints() == ["1", "2"]
+
+
+# --- looking at it ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tried(lab: Lab) -> Lab:
+    """One attempt that failed, one that was good."""
+    lab.repository(FIRST).play(turn("1", 1, {"write": "wrong.txt", "text": "wrong\n"}, {"say": "no"}), default=DONE)
+    assert lab.loop().exit_code == 0
+    return lab
+
+
+def test_looking_at_what_was_tried(tried: Lab) -> None:
+    before = tried.users_state()
+    assert "tasks 2/2  stories 1/1" in tried.run("list").stdout
+    assert "1.1" in tried.run("show", "add-login").stdout
+    rows = tried.run("attempts", "--json").json["attempts"]
+    assert [(row["id"], row["status"]) for row in rows] == tried.endings()
+    assert rows == tried.run("attempts", "add-login", "--json").json["attempts"]
+    assert "add-login-1-1" in tried.run("attempts").stdout
+    assert "+wrong" in tried.run("diff", "add-login-1-1").stdout
+    assert "wrong.txt" in tried.run("diff", "--stat", "add-login-1-1").stdout
+    assert "no attempt 'add-login-9-9'" in tried.run("diff", "add-login-9-9").stderr
+    assert tried.users_state() == before
+
+
+def test_why_it_was_judged_so(tried: Lab) -> None:
+    told = tried.run("explain", "add-login-1-1", "--json").json
+    assert told["verdict"]["status"] == "failed"
+    assert told["decision"]["action"] == "retry"
+    assert told["next_entry"] == "add-login-1-2"
+    shown = tried.run("explain", "add-login-1-1").stdout
+    assert "Why it was judged so" in shown
+    assert "no entry 'add-login-9-9'" in tried.run("explain", "add-login-9-9").stderr
+    shutil.rmtree(tried.root / ".ralph/runs")
+    assert "records of the run are gone" in tried.run("explain", "add-login-1-1").stdout
+    assert json.loads(tried.run("explain", "add-login-1-1", "--json").stdout)["verdict"] is None
+
+
+def test_going_back_after_a_kill(lab: Lab) -> None:
+    lab.repository().play(default=[{"write": "half.txt", "text": "half\n"}, {"hang": True}])
+    lab.write("own.txt", "mine\n")
+    lab.write("README.md", "mine\n")
+    before = lab.users_state()
+    run = lab.start()
+    assert wait_until(lambda: (lab.root / "half.txt").exists())
+    assert lab.run("back").exit_code == 1
+    kill(run)
+    told = lab.run("back")
+    assert "your files are back" in told.stdout
+    assert lab.users_state() == before
+    assert "Nothing is to be given back" in lab.run("back").stdout

@@ -1,0 +1,165 @@
+"""Error lines: what is volatile is masked, what tells failures apart is kept, in linear time."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter, defaultdict
+
+import pytest
+from project import DATA
+
+from ralphtool.memory.fingerprint import PLACE, fingerprint, masked
+
+MEGABYTE = 1_000_000
+
+
+def lines_of(name: str) -> list[tuple[str, str]]:
+    rows = [json.loads(line) for line in (DATA / name).read_text(encoding="utf-8").splitlines()]
+    return [(row["group"], row["text"]) for row in rows]
+
+
+def figures(lines: list[tuple[str, str]]) -> tuple[float, float]:
+    """Precision and F1 over all pairs of lines, of saying "the same failure" where fingerprints are equal."""
+
+    def pairs(counts: Counter[str]) -> int:
+        return sum(count * (count - 1) // 2 for count in counts.values())
+
+    by_group: dict[str, Counter[str]] = defaultdict(Counter)
+    for group, text in lines:
+        by_group[group][fingerprint(text)] += 1
+    said = pairs(sum(by_group.values(), Counter()))
+    right = sum(map(pairs, by_group.values()))
+    precision, recall = right / said, right / pairs(Counter(group for group, _ in lines))
+    return precision, 2 * precision * recall / (precision + recall)
+
+
+@pytest.mark.parametrize(
+    ("name", "least_precision", "least_f1"),
+    [("error_lines.jsonl", 0.985, 0.98), ("error_lines_held_out.jsonl", 0.97, 0.96)],
+)
+def test_the_labelled_lines(name: str, least_precision: float, least_f1: float) -> None:
+    precision, f1 = figures(lines_of(name))
+    assert precision >= least_precision
+    assert f1 >= least_f1
+
+
+def test_the_labelled_lines_are_many_and_no_text_has_two_labels() -> None:
+    lines = lines_of("error_lines.jsonl")
+    assert len(lines) >= 1500
+    assert len({group for group, _ in lines}) >= 400
+    for name in ("error_lines.jsonl", "error_lines_held_out.jsonl"):
+        labels: dict[str, set[str]] = defaultdict(set)
+        for group, text in lines_of(name):
+            labels[text].add(group)
+        assert [text for text, groups in labels.items() if len(groups) > 1] == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("/tmp/tmpab12cd/x.py:3: boom", "/tmp/tmpzz99/x.py:77:1: boom"),
+        ("src/a/auth.py:12: boom", r"C:\Users\me\src\a\auth.py:9: boom"),
+        ("open '/Users/Ann Lee/My Project/a.json'", "open '/srv/a.json'"),
+        ("at file:///home/me/a.mjs:3:1", "at file:///srv/x/a.mjs:14:2"),
+        ("bad object 3f2a1bc", "bad object " + "0a1b2c3d" * 5),
+        ("<Cart object at 0x7f3a2b1c0d>", "<Cart object at 0x10aF>"),
+        ("task 6e0c1f9e-0d8a-4b7e-9d7b-0f3f4c2b1a00 died", "task 00000000-1111-4222-8333-444455556666 died"),
+        ("2024-05-06T07:08:09.123Z it broke", "May  6 07:08:09 it broke"),
+        ("[2024-05-06 07:08:09,123] it broke", "it broke"),
+        ("took 1.5s (12 %, 1,234 rows)", "took 300 ms (3%, 1.234,5 rows)"),
+        ("GET https://a.example/x?y=1 failed", "GET http://b.example:8080/z failed"),
+        ("\x1b[1;31merror\x1b[0m: no  luck", "Error: no luck\r\n"),
+        ("undeclared \u2018foo\u2019", "undeclared 'foo'"),
+        ("connect to 10.0.0.1:80 refused", "connect to [fe80::1:2]:65000 refused"),
+        ("peer react@17.0.2 is missing", "peer react@18.3.0-rc.1 is missing"),
+        ('pods "web-7d9f8b6c5d-x2x9z" not found', 'pods "web-5c4b8f7d66-klm4p" not found'),
+        ("=== 3 failed in 0.12s ===", "====== 14 failed in 12.5s ======"),
+        ("make[2]: *** [Makefile:3: all] Error 2", "make: *** [Makefile:77: all] Error 2"),
+        ("mail to ann@example.com bounced", "mail to bob.k@mail.example.org bounced"),
+    ],
+)
+def test_the_same_failure_elsewhere(one: str, other: str) -> None:
+    assert fingerprint(one) == fingerprint(other), (masked(one), masked(other))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("No module named 'yaml'", "No module named 'toml'"),
+        ("src/a/auth.py:12: boom", "src/a/cart.py:12: boom"),
+        ("error TS2345: bad", "error TS2322: bad"),
+        ("HTTP 404", "HTTP 500"),
+        ("assert 404 == 200", "assert 503 == 200"),
+        ("404 Not Found", "410 Gone"),
+        ("request failed (403)", "request failed (502)"),
+        ("GET /api/cart/7 500 1.2 ms", "GET /api/cart/7 404 1.2 ms"),
+        ("exit status 1", "exit status 137"),
+        ("exited with code 1", "exited with code 2"),
+        ("[Errno 2] x", "[Errno 13] x"),
+        ("killed by signal 9", "killed by signal 11"),
+        ("SQLSTATE 42P01", "SQLSTATE 23505"),
+        ("ORA-00942: x", "ORA-01017: x"),
+        ("curl: (6) x", "curl: (7) x"),
+        ("HRESULT: 0x80070005", "HRESULT: 0x80004005"),
+        ("Unexpected token ';'", "Unexpected token '}'"),
+        ("the lock is held", "the lock is not held"),
+        ("FAILED t/test_a.py::test_x", "FAILED t/test_a.py::test_y"),
+        ("FAILED t/test_a.py::test_x[1-2]", "FAILED t/test_a.py::test_x[1-3]"),
+        ("--- FAIL: TestParse/1", "--- FAIL: TestParse/2"),
+        ("Cannot find module '@types/node'", "Cannot find module '@scope/node'"),
+        ("type 'i32'", "type 'i64'"),
+        ("assert a == b", "assert a != b"),
+        ("in `parse_list'", "in `parse_map'"),
+    ],
+)
+def test_another_failure(one: str, other: str) -> None:
+    assert fingerprint(one) != fingerprint(other), (masked(one), masked(other))
+
+
+def test_only_what_is_volatile_is_replaced() -> None:
+    text = "KeyError: 'Name'  at /srv/app/cart.py:12,\n\tpid 77 (attempt 3/5)"
+    assert masked(text) == f"KeyError: 'Name'  at {PLACE}/cart.py:{PLACE},\n\tpid {PLACE} (attempt {PLACE})"
+    plain = "Nothing here changes: neither names, nor `code`, nor and/or, nor utf-8."
+    assert masked(plain) == plain
+
+
+def test_a_whole_traceback() -> None:
+    def traceback(folder: str, line: int, address: str, name: str) -> str:
+        return (
+            f'Traceback (most recent call last):\n  File "{folder}/shop.py", line {line}, in {name}\n'
+            f"    return load(cart)\nValueError: no items in <Cart object at {address}>\n"
+        )
+
+    first = fingerprint(traceback("/home/me/shop", 12, "0x7f01", "total"))
+    assert first == fingerprint("\n" + traceback(r"D:\a\1\s", 340, "0xdeadbeef", "total"))
+    assert first != fingerprint(traceback("/home/me/shop", 12, "0x7f01", "discount"))
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", ".", "12", "\ud800", "\x00\x1b[", "<*>", "\ue000", "ünïcode 한국어 خطأ", "'/", "@"]
+)
+def test_any_text_has_a_fingerprint(text: str) -> None:
+    assert len(fingerprint(text)) >= 16
+    assert fingerprint(text) == fingerprint(text)
+    assert set(fingerprint(text)) <= set("0123456789abcdef")
+
+
+def test_a_package_within_itself() -> None:
+    assert masked("/a/node_modules/@s/ui/node_modules/index.js") == f"{PLACE}/index.js"
+    assert masked("/a/node_modules/@s/ui/dist/index.js") == f"{PLACE}/@s/ui/index.js"
+
+
+# One that repeats the beginning of each kind, or the end of one that never comes.
+HOSTILE = [
+    *("a/", "'/", "http://", "a.", "a@", "1:", "0x", "1-", "12345678-", "f::1", "Jan 1 ", "tmp_", "bcdfgh-", "aB1"),
+    *("\x1b[0;", "[ ", "::a[", ".,", "1 s", "GET /a 404 "),
+]
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_the_time_is_linear(piece: str) -> None:
+    text = (piece * (MEGABYTE // len(piece)))[: MEGABYTE - 3] + 'x1"'
+    begun = time.monotonic()
+    assert len(fingerprint(text)) >= 16
+    assert time.monotonic() - begun < 60  # what is not linear takes hours

@@ -1,0 +1,28 @@
+"""The settings of the tests that hold for every document and every order of commands."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+
+# The same examples every time: a build that fails must fail again when somebody looks into it.
+settings.register_profile(
+    "ours",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    print_blob=False,
+    report_multiple_bugs=False,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
+OURS = settings.get_profile("ours")
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as path:
+        yield Path(path)

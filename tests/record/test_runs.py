@@ -1,0 +1,312 @@
+"""The runs of a project: which there are, how each ended, and whether one that looks alive is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from lab import DONE, Lab, kill, wait_until
+from project import Ralph
+from record.run_records import ID, NOON, Event, Terminal, ended, line, moment, put, records, started, verdict
+
+from ralphtool.core import locks
+from ralphtool.errors import InvalidValue
+from ralphtool.record import runs
+
+
+def read(root: Path, *events: Event | bytes) -> runs.Run:
+    put(root, ID, *events)
+    return runs.read(str(root), ID)
+
+
+# --- real runs --------------------------------------------------------------------------------------
+
+
+def test_a_real_run_goes_on_and_is_killed_and_the_next_is_done(lab: Lab) -> None:
+    lab.repository().play(default=[{"hang": True}])
+    process = lab.start()
+    try:
+        assert wait_until(lambda: any(b"iteration_started" in path.read_bytes() for path in records(lab)))
+        [going] = lab.run("runs", "--json").json["runs"]
+        assert (going["state"], going["change"], going["agent"]) == ("running", "add-login", "scripted")
+        assert (going["stories_done"], going["stories_total"], going["ended"]) == (0, 2, None)
+    finally:
+        kill(process)
+    [dead] = lab.run("runs", "--json").json["runs"]
+    assert (dead["id"], dead["state"]) == (going["id"], "died")
+
+    lab.play(default=DONE)
+    assert lab.loop().exit_code == 0
+    done, before = lab.run("runs", "--json").json["runs"]
+    assert (done["state"], done["stories_done"], done["stories_total"]) == ("done", 2, 2)
+    assert done["seconds"] > 0
+    assert before["state"] == "died"
+    told = lab.run("runs").stdout.splitlines()
+    assert [row.split()[:2] for row in told] == [
+        ["RUN", "CHANGE"],
+        [done["id"], "add-login"],
+        [dead["id"], "add-login"],
+    ]
+    assert "  done  " in told[1]
+    assert "  died  " in told[2]
+    assert lab.run("runs", "--last", "1", "--json").json["runs"][0]["id"] == done["id"]
+
+
+# --- which there are --------------------------------------------------------------------------------
+
+
+def test_the_newest_comes_first(tmp_path: Path) -> None:
+    names = ["b-20260301-120000-aaaa", "a-20260301-120001-aaaa", "c-20251231-235959-ffff", "by-hand"]
+    for name in names:
+        put(tmp_path, name, started())
+    assert runs.ids(str(tmp_path)) == [names[1], names[0], names[2], names[3]]
+
+
+def test_of_one_second_the_one_that_was_written_last_is_the_newest(tmp_path: Path) -> None:
+    for name, written in (("a-20260301-120000-ffff", 1), ("a-20260301-120000-0000", 2)):
+        os.utime(put(tmp_path, name, started()), (written, written))
+    assert runs.ids(str(tmp_path))[0] == "a-20260301-120000-0000"
+
+
+def test_what_is_no_run_is_not_listed(tmp_path: Path) -> None:
+    assert runs.ids(str(tmp_path)) == []
+    folder = tmp_path / ".ralph/runs"
+    (folder / "x-20260301-120000-aaaa/events.jsonl").mkdir(parents=True)
+    (folder / "y-20260301-120000-aaaa").mkdir()
+    (folder / "z-20260301-120000-aaaa").mkdir()
+    (folder / "z-20260301-120000-aaaa/events.jsonl").symlink_to("/dev/zero")
+    (folder / "p-20260301-120000-aaaa").mkdir()
+    os.mkfifo(folder / "p-20260301-120000-aaaa/events.jsonl")
+    (folder / ".gitignore").write_text("*\n")
+    assert runs.ids(str(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        (None, "add-login-20260301-120001-1a2b"),
+        ("add-login-20260301-120000-1a2b", "add-login-20260301-120000-1a2b"),
+        ("add-login", "add-login-20260301-120001-1a2b"),
+        ("add", "add-20260301-110000-9f9f"),
+        ("add-login-20260301-120000", "add-login-20260301-120000-1a2b"),
+        ("9f9f", "add-20260301-110000-9f9f"),
+        ("1a2b", "1a2b can be any of add-login-20260301-120001-1a2b, add-login-20260301-120000-1a2b: give more of"),
+        ("", "there is no run : `ralphtool runs` lists them"),
+        ("nope", "there is no run nope: `ralphtool runs` lists them"),
+    ],
+)
+def test_a_run_is_found_by_its_name(tmp_path: Path, name: str | None, found: str) -> None:
+    for id in ("add-login-20260301-120000-1a2b", "add-login-20260301-120001-1a2b", "add-20260301-110000-9f9f"):
+        put(tmp_path, id, started())
+    try:
+        told = runs.find(str(tmp_path), name).id
+    except InvalidValue as error:
+        told = str(error)
+    assert told.startswith(found)
+
+
+def test_without_any_run(project: Ralph) -> None:
+    assert project.run("runs").stdout == "There are no runs here yet: `ralphtool run` begins one.\n"
+    assert project.run("runs", "--json").json == {"runs": []}
+    with pytest.raises(InvalidValue, match="`ralphtool run` begins one"):
+        runs.find(str(project.root), None)
+
+
+def test_the_newest_of_a_change(tmp_path: Path) -> None:
+    long = "c" * 120
+    for id, change in (
+        ("add-20260301-120000-aaaa", "add"),
+        ("add-20260301-120005-aaaa", "add"),
+        (f"{long[:90]}-20260301-120000-aaaa", long),
+        (f"{long[:90]}-20260301-120009-aaaa", f"{long}d"),
+    ):
+        put(tmp_path, id, started(change))
+    found = runs.of_change(str(tmp_path), "add")
+    assert found
+    assert found.id == "add-20260301-120005-aaaa"
+    other = runs.of_change(str(tmp_path), long)
+    assert other
+    assert other.id == f"{long[:90]}-20260301-120000-aaaa"
+    assert runs.of_change(str(tmp_path), "ad") is None
+
+
+# --- what a record tells ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("result", ["done", "unfinished", "interrupted"])
+def test_how_a_run_ended(tmp_path: Path, result: str) -> None:
+    run = read(tmp_path, started(), verdict("0"), ended(result, reason="why"))
+    assert (run.state, run.reason, run.stories_done, run.stories_total) == (result, "why", 2, 2)
+    assert (run.began, run.ended, run.spent) == (NOON, "2026-03-01T13:02:03.000000Z", {"cost": 1.5})
+    assert runs.seconds(run) == 3723
+    assert run.end == ended(result, reason="why")
+
+
+def test_a_run_that_goes_on_tells_how_far_it_is(tmp_path: Path) -> None:
+    here = started(pid=os.getpid(), at=moment())
+    run = read(tmp_path, here, verdict("1", cost=0.5), verdict("1", "failed", cost=0.25))
+    assert (run.state, run.stories_done, run.stories_total, run.spent["cost"]) == ("running", 1, 2, 0.75)
+    assert read(tmp_path, here, {"at": NOON, "type": "paused", "why": "lunch"}).state == "paused"
+    assert read(tmp_path, here, {"type": "paused"}, {"type": "resumed"}).state == "running"
+    assert read(tmp_path, here, {"type": "paused"}, {"type": "iteration_started"}).state == "running"
+
+
+@pytest.mark.parametrize("odd", [b'"abc"', b"[1]", b"1e999", b"-1", b"true", b"null", b"{}", b"9" * 400])
+def test_what_was_spent_are_numbers(project: Ralph, odd: bytes) -> None:
+    spent = {"cost": "ODD", "input_tokens": 7, "of a later version": 1}
+    run = read(project.root, started(), line(ended(spent=spent)).replace(b'"ODD"', odd))
+    assert (run.state, run.spent) == ("done", {"input_tokens": 7})
+
+
+def test_what_an_iteration_without_a_verdict_used_is_counted(tmp_path: Path) -> None:
+    def used(cost: float | None) -> Event:
+        return {"at": NOON, "type": "agent", "event": {"kind": "usage", "input_tokens": 10, "cost": cost}}
+
+    told = verdict("1", cost=0.5, input_tokens=30)
+    run = read(tmp_path, started(), used(0.25), used(None), told, used(0.125), NOISE, used(None))
+    assert run.spent == {"input_tokens": 50, "output_tokens": 0, "cost": 0.625}
+    assert read(tmp_path, started(), told, 200 * NOISE, used(0.125)).spent == {}  # too little was read to know
+
+
+NOISE = line({"at": NOON, "type": "agent", "event": {"kind": "output", "text": "x" * 500 + ' "type":"run_ended" '}})
+
+
+def test_only_head_and_tail_of_two_gigabytes_are_read(tmp_path: Path) -> None:
+    path = put(tmp_path, ID, started(), 2000 * NOISE)
+    with path.open("r+b") as file:
+        file.seek(2 << 30)
+        file.write(b"\n" + 2000 * NOISE + line(verdict("0")) + line(ended()))
+    begun = time.process_time()
+    run = runs.read(str(tmp_path), ID)
+    assert (run.state, run.began, run.stories_done) == ("done", NOON, 2)
+    assert time.process_time() - begun < 5
+
+
+@pytest.mark.parametrize(
+    ("events", "state", "change"),
+    [
+        ([], "died", "add-login"),
+        ([b"\0" * 300_000], "died", "add-login"),
+        ([b"not json\n" * 9], "died", "add-login"),
+        ([b"[1]\n7\nnull\n" + b'{"type": 7}\n' + b"\xff\xfe\n"], "died", "add-login"),
+        ([b"x" * 9_000_000], "died", "add-login"),
+        ([line(started("other"))[:-9]], "died", "add-login"),
+        ([started("other"), line(ended())[:-1]], "died", "other"),
+        ([started("other"), line(ended()), b'{"at":"2026'], "done", "other"),
+        ([b'{"type": "run_started", "change": 7, "stories": {}}\n{"type": "run_ended"}\n'], "unfinished", "add-login"),
+        ([b'{"type": "run_ended", "result": "of a later version", "later": 1}\n'], "unfinished", "add-login"),
+        ([started("other", 30_000), NOISE, ended()], "done", "other"),
+        ([started("other"), 200 * NOISE, ended(next=[{"say": "x" * 900_000}])], "done", "other"),
+        ([started("../../etc")], "died", ""),
+        ([started("x; rm -rf ~")], "died", ""),
+    ],
+)
+def test_a_record_can_be_anything(tmp_path: Path, events: list[Event | bytes], state: str, change: str) -> None:
+    run = read(tmp_path, *events)
+    assert (run.state, run.change) == (state, change)
+
+
+def test_only_the_process_that_wrote_it_makes_a_run_alive(tmp_path: Path) -> None:
+    """A later one may have the same number."""
+    with subprocess.Popen([sys.executable, "-c", "open(0).read()"], stdin=subprocess.PIPE) as other:
+        assert read(tmp_path, started(pid=other.pid, at=moment(60))).state == "running"
+        assert read(tmp_path, started(pid=other.pid, at=moment(-3600))).state == "died"
+        assert other.stdin
+        other.stdin.close()
+    assert read(tmp_path, started(pid=other.pid, at=moment(60))).state == "died"
+
+
+def lock(root: Path, *, machine: str) -> None:
+    """The run holds its change, from a process of this number that is no more, on this machine or another."""
+    owner = {"pid": 1, "start_time": "never", "machine": machine}
+    about = {"change_name": "add-login", "session_id": ID, "session_file": f"/x/ralph/sessions/{ID}.json"}
+    fields: Event = {**about, "acquired_at": NOON, "spec": None, "unlocked": False, "owner": owner, "inherits": []}
+    (root / ".ralph/locks").mkdir(exist_ok=True)
+    (root / ".ralph/locks/add-login.lock").write_text(json.dumps(fields))
+
+
+def grow_old(root: Path) -> runs.Run:
+    """Its records were last written to two minutes ago."""
+    then = time.time() - 120
+    for path in (root / ".ralph/runs" / ID).iterdir():
+        os.utime(path, (then, then))
+    return runs.read(str(root), ID)
+
+
+def test_a_run_of_another_machine_lives_as_long_as_it_writes(tmp_path: Path) -> None:
+    put(tmp_path, ID, started())
+    processes = tmp_path / ".ralph/runs" / ID / "processes"
+    processes.touch()
+    lock(tmp_path, machine="elsewhere")
+    assert runs.read(str(tmp_path), ID).state == "running"
+    assert grow_old(tmp_path).state == "died"
+    processes.touch()
+    assert runs.read(str(tmp_path), ID).state == "running"
+    lock(tmp_path, machine=locks.this_process()["machine"])
+    assert runs.read(str(tmp_path), ID).state == "died"
+
+
+@pytest.mark.parametrize(
+    ("last", "state"),
+    [
+        ({"type": "paused"}, "paused"),
+        ({"type": "waiting", "until": moment(3600)}, "running"),
+        ({"type": "waiting", "until": moment(-3600)}, "died"),
+        ({"type": "waiting", "until": "soon"}, "died"),
+        ({"type": "resumed"}, "died"),
+    ],
+)
+def test_a_run_of_another_machine_that_rests_is_silent(tmp_path: Path, last: Event, state: str) -> None:
+    put(tmp_path, ID, started(), {"at": NOON, **last})
+    lock(tmp_path, machine="elsewhere")
+    assert grow_old(tmp_path).state == state
+
+
+def test_a_process_that_has_its_number_by_chance_makes_no_run_alive(tmp_path: Path) -> None:
+    """As the first one of a container has."""
+    put(tmp_path, ID, started(pid=os.getpid(), at=moment()))
+    assert runs.read(str(tmp_path), ID).state == "running"
+    assert grow_old(tmp_path).state == "died"
+
+
+# --- the command ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 120])
+def test_the_list_fits_the_terminal(tmp_path: Path, width: int) -> None:
+    ralph = Ralph(tmp_path)
+    for number in range(3):
+        put(ralph.root, f"a-change-with-a-rather-long-name-20260301-12000{number}-1a2b", started("a-change"), ended())
+    with Terminal(ralph, "runs", columns=width, rows=5, NO_COLOR="1") as terminal:
+        shown, code = terminal.rest()
+    assert code == 0
+    lines = shown.splitlines()
+    assert len(lines) == 4
+    assert all(len(one) <= width and "done" in one for one in lines[1:])
+    assert "\x1b" not in shown
+    assert ("STORIES" in lines[0]) == (width > 20)
+
+
+def test_the_list_needs_neither_rich_nor_msgspec(project: Ralph) -> None:
+    put(project.root, ID, started(), ended())
+    code = "import sys; sys.argv[1:] = ['runs']; from ralphtool.__main__ import main; main(); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=project.root, env=project.env, capture_output=True, text=True
+    )
+    told, modules = done.stdout.splitlines()[-2:]
+    assert told.startswith(ID)
+    assert {"rich", "msgspec", "subprocess", "tempfile", "json", "psutil"} & set(modules.split()) == set()
+
+
+def test_hostile_names_are_shown_as_they_are_and_ascii_where_it_must_be(project: Ralph) -> None:
+    put(project.root, "é\x1b[2J-20260301-120000-1a2b", started("x\ny"), ended(spent={"cost": "much"}))
+    told = project.run("runs", PYTHONIOENCODING="ascii", LC_ALL="C").stdout
+    assert told.isascii()
+    assert told.splitlines()[1].startswith(r"\xe9\x1b[2J-20260301-120000-1a2b  2026-03-01 ")
+    assert "much" not in told
+    assert project.run("runs", "--change", "nope").stdout.startswith("There are no runs of nope here")

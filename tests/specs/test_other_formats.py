@@ -1,0 +1,67 @@
+"""A format of somebody else's: found by dotted path or entry point, and used like ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from project import Ralph
+
+
+def install(ralph: Ralph, entry_points: str) -> None:
+    """What an installer leaves behind for a distribution with entry points."""
+    info = Path(ralph.env["PYTHONPATH"]) / "stranger_jobs-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger-jobs\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(entry_points)
+
+
+def whole_session(ralph: Ralph, *more: str) -> None:
+    assert ralph.agent("session", "init", "--change", "jobs", *more).json["stories"][0]["tasks_total"] == 2
+    assert ralph.agent("session", "next-story").json["story_id"] == "all"
+    assert ralph.agent("task", "done", "2").json["remaining"] == ["1"]
+    assert ralph.read("jobs.txt") == "todo 1 sweep\ndone 2 mop\n"
+    ralph.agent("learn", "mop last", "--task", "2")
+    assert ralph.agent("session", "flush").json["learnings_written"] == 1
+    assert "- mop last (Task 2)\n" in ralph.read("jobs-notes.md")
+
+
+def test_an_adapter_by_dotted_path(stranger: Ralph) -> None:
+    whole_session(stranger, "--spec", "stranger_jobs.formats:by_path")
+
+
+def test_an_adapter_by_entry_point(stranger: Ralph) -> None:
+    install(stranger, "[ralphtool.specs]\njobs = stranger_jobs.formats:by_name\n")
+    [listed] = stranger.run("list", "--json").json["changes"]
+    assert (listed["name"], listed["adapter"], listed["tasks_total"]) == ("jobs", "jobs", 2)
+    whole_session(stranger)
+
+
+def test_spec_names_an_entry_point(stranger: Ralph) -> None:
+    install(stranger, "[ralphtool.specs]\njobs = stranger_jobs.formats:by_name\n")
+    whole_session(stranger, "--spec", "jobs")
+
+
+def test_an_entry_point_counts_when_formats_collide(stranger: Ralph) -> None:
+    install(stranger, "[ralphtool.specs]\njobs = stranger_jobs.formats:by_name\n")
+    stranger.openspec(change="jobs")
+    refused = stranger.agent("session", "init", "--change", "jobs")
+    assert refused.code == "SPEC_ERROR"
+    assert "openspec, jobs" in refused.error["error"]
+    whole_session(stranger, "--spec", "jobs")
+
+
+@pytest.mark.parametrize(
+    "path", ["stranger_jobs.nowhere:by_path", "stranger_jobs.formats:nothing", "no_such.package:x"]
+)
+def test_an_adapter_that_is_not_there(stranger: Ralph, path: str) -> None:
+    refused = stranger.agent("session", "init", "--change", "jobs", "--spec", path)
+    assert refused.code == "INVALID_VALUE"
+    assert path in refused.error["error"]
+
+
+def test_an_entry_point_that_can_not_be_loaded_names_itself(stranger: Ralph) -> None:
+    install(stranger, "[ralphtool.specs]\njobs = stranger_jobs.formats:gone\n")
+    refused = stranger.agent("session", "init", "--change", "jobs", "--spec", "jobs")
+    assert refused.code == "INVALID_VALUE"
+    assert "stranger_jobs.formats:gone" in refused.error["error"]

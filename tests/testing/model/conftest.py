@@ -1,0 +1,39 @@
+"""The fixtures of the tests of the scripted model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from testing.model.apis import APIS, Api
+
+from ralphtool.testing import (
+    ModelServer,
+    script,
+)
+
+
+@pytest.fixture(params=APIS, ids=lambda each: each.name)
+def api(request: pytest.FixtureRequest) -> Api:
+    found: Api = request.param
+    return found
+
+
+@pytest.fixture(params=[True, False], ids=["streamed", "whole"])
+def stream(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[ModelServer]:
+    with ModelServer(script()) as model:
+        yield model
+
+
+@pytest.fixture
+def model(running: ModelServer) -> ModelServer:
+    """A server as if it were a new one: to begin and to end one takes its time, which most tests are not about."""
+    running.scenario, running.root, running.headers = script(), "", {}
+    for record in (running.requests, running.errors, running.began):
+        record.clear()
+    return running

@@ -1,0 +1,623 @@
+"""The full screen, driven by Textual's pilot: each page by keys and by mouse, what is said to a run, and bad input."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import DONE, Lab
+from rich.style import Style
+from textual.pilot import Pilot
+from textual.widgets import OptionList, RichLog
+
+from ralphtool.core import session
+from ralphtool.record import questions, runs, steering
+from ralphtool.views.screen import RalphApp, data
+from ralphtool.views.screen.record import KEPT, Following, Watched
+from ralphtool.views.screen.watch import WatchPage
+
+Event = dict[str, Any]
+Drive = Callable[[Pilot[None]], Awaitable[None]]
+PATIENCE = 240.0  # seconds after which something must be stuck
+EVIL = "[bold red]x[/] \x1b[31mred\x1b]0;t\x07 \u202eback [@click=app.quit]q[/] [/oops]"
+
+
+def drive(root: Path, act: Drive, size: tuple[int, int] = (80, 24), encoding: str = "utf-8") -> RalphApp:
+    """Opens the screen in a project, and does something with it."""
+
+    async def run() -> None:
+        async with app.run_test(size=size, notifications=True) as pilot:
+            async with asyncio.timeout(PATIENCE):
+                await act(pilot)
+
+    app = RalphApp(str(root), encoding)
+    asyncio.run(run())
+    return app
+
+
+def text_of(pilot: Pilot[None]) -> str:
+    """What is on the screen, as text."""
+    strips = pilot.app.screen._compositor.render_strips()
+    return "\n".join(strip.text.rstrip() for strip in strips)
+
+
+async def seen(pilot: Pilot[None], *wanted: str) -> str:
+    """What is on the screen, once all of it is."""
+    end = time.monotonic() + PATIENCE / 2
+    while not all(one in (text := text_of(pilot)) for one in wanted):
+        assert time.monotonic() < end, f"{wanted} was not seen in\n{text}"
+        await pilot.pause(0.03)
+    return text
+
+
+async def settled(pilot: Pilot[None], *wanted: str) -> str:
+    """The same, once it stays where it is: to be clicked at."""
+    before, text = "", await seen(pilot, *wanted)
+    while before != text:
+        await pilot.pause(0.05)
+        before, text = text, await seen(pilot, *wanted)
+    return text
+
+
+async def typed(pilot: Pilot[None], text: str) -> None:
+    await pilot.press(*("space" if one == " " else one for one in text), "enter")
+    await pilot.pause()
+
+
+async def watch(pilot: Pilot[None]) -> None:
+    """From the first page, goes to the run that goes on."""
+    await seen(pilot, "running")
+    await pilot.press("w")
+
+
+@pytest.fixture(autouse=True)
+def _at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The screen is in this process: what it and its runs write goes where the test is at home."""
+    for name in ("HOME", "TMPDIR"):
+        folder = tmp_path / f"own-{name.lower()}"
+        folder.mkdir()
+        monkeypatch.setenv(name, str(folder))
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """A project whose run has ended: the first story is done, the second waits for a human."""
+    lab = Lab(tmp_path_factory.mktemp("finished")).repository()
+    learnt = {"learn": "Files have to be short", "type": "codebase-pattern"}
+    lab.play(
+        {"story": "1", "steps": [{"say": "I make a and b"}, learnt, *DONE]},
+        {"story": "2", "steps": [{"blocked": "SHOP_KEY is not set"}]},
+    )
+    assert lab.loop("add-login").exit_code == 1
+    return lab
+
+
+@pytest.fixture
+def copied(finished: Lab, tmp_path: Path) -> Path:
+    """The same, to be changed."""
+    root = tmp_path / "project"
+    shutil.copytree(finished.root, root, symlinks=True)
+    return root
+
+
+# --- a record of our own ----------------------------------------------------------------------------
+
+
+class Record:
+    """The record of a run that this process stands for: it goes on for as long as nobody writes its end."""
+
+    def __init__(self, root: Path, pid: int | None = None) -> None:
+        self.root = root
+        self.id = "add-login-20260301-220000-1a2b"
+        self.path = root / ".ralph/runs" / self.id / "events.jsonl"
+        self.path.parent.mkdir(parents=True)
+        stories = [{"id": id, "title": title, "tasks_total": 2, "tasks_done": 0} for id, title in TITLES.items()]
+        self.add(
+            "run_started", run=self.id, change="add-login", agent="claude", pid=pid or os.getpid(), stories=stories
+        )
+        self.add("iteration_started", story="1", attempt=1, attempts=3, agent="claude")
+
+    def add(self, type: str, **fields: Any) -> None:
+        self.write({"at": session.now(), "type": type, **fields})
+
+    def say(self, kind: str, **fields: Any) -> None:
+        self.add("agent", event={"kind": kind, **fields})
+
+    def write(self, *events: Event) -> None:
+        with self.path.open("ab") as file:
+            file.write(b"".join(json.dumps(one, separators=(",", ":")).encode() + b"\n" for one in events))
+
+    def said(self) -> list[tuple[str, str | None, str]]:
+        return [(one.action, one.story, one.text) for one in steering.heard(str(self.root), "add-login")]
+
+
+TITLES = {"1": "First", "2": "Second"}
+
+
+@pytest.fixture
+def record(lab: Lab) -> Record:
+    lab.openspec("## 1. First\n\n- [ ] 1.1 a\n\n## 2. Second\n\n- [ ] 2.1 b\n")
+    return Record(lab.root)
+
+
+# --- the pages --------------------------------------------------------------------------------------
+
+
+def test_every_page_is_reached_by_keys(finished: Lab) -> None:
+    async def act(pilot: Pilot[None]) -> None:
+        await seen(pilot, "add-login", "1 question waits for you", "2 of 3 tasks, 1 of 2 stories", "unfinished")
+        text = await seen(pilot, "enter Open", "u Refresh", "? Keys", "q Quit")
+        assert "w Watch" not in text
+        await pilot.press("?")
+        await seen(pilot, "look again at what there is", "watch what runs now", "what runs goes on")
+        await pilot.press("ctrl+c")
+        await pilot.press("enter")
+        await seen(pilot, "✓ 1. First", "? 2. Second", "Proposal", "Users want in.")
+        await pilot.press("down")
+        await seen(pilot, "Make a", "Good password", "the user is in", "r Run it")
+        await pilot.press("o")
+        await seen(
+            pilot, "1 of 2 stories are done; 1 waits for you.", f"ralphtool report {runs.ids(str(finished.root))[0]}"
+        )
+        await pilot.press("end")
+        await seen(pilot, "attempt 1: completed", "1.txt", "commit", "Files have to be short")
+        await pilot.press("l")
+        await seen(pilot, "What happened", "? 2. Second", "checkpoint")
+        await pilot.press("tab", "home")
+        await seen(pilot, "I make a and b")
+        await pilot.press("escape", "escape", "escape", "escape")
+        await seen(pilot, "Changes", "Runs")
+        await pilot.press("q")
+
+    assert drive(finished.root, act).return_code == 0
+
+
+def test_every_page_is_reached_by_mouse(finished: Lab) -> None:
+    async def act(pilot: Pilot[None]) -> None:
+        async def click(words: str) -> None:
+            lines = (await settled(pilot, words)).splitlines()
+            row = next(number for number, line in enumerate(lines) if words in line)
+            await pilot.click(offset=(lines[row].index(words) + 1, row))
+            await pilot.pause()
+
+        await click("add-login")
+        await click("1. First")
+        await seen(pilot, "Make a")
+        await click("Last result")
+        await click("Look back")
+        await click("2. Second")
+        await seen(pilot, "2. Second waits for you")
+
+    drive(finished.root, act)
+
+
+def test_where_there_is_nothing_it_says_what_to_do(tmp_path: Path) -> None:
+    async def act(pilot: Pilot[None]) -> None:
+        await seen(pilot, "There are no changes here", "ralphtool new")
+        await pilot.press("enter", "w")
+        assert "w Watch" not in text_of(pilot)
+
+    drive(tmp_path, act)
+
+
+def test_settings_that_can_not_be_read_say_why_and_hide_no_run(record: Record) -> None:
+    (record.root / ".ralph/config.toml").write_text("spec = [")
+
+    async def act(pilot: Pilot[None]) -> None:
+        await seen(pilot, "config.toml", "w Watch", "Runs", "add-login", "running")
+        (record.root / ".ralph/config.toml").write_text("")
+        await pilot.press("u")
+        text = await seen(pilot, "Changes")
+        assert "config.toml" not in text
+
+    drive(record.root, act)
+
+
+def test_a_change_that_can_not_be_read_says_why(lab: Lab) -> None:
+    lab.openspec("## 1. First\n\n- [ ] 1.1 a\n- [ ] 1.1 b\n")
+
+    async def act(pilot: Pilot[None]) -> None:
+        await seen(pilot, "✗ add-login", "is there twice")
+        await pilot.press("enter")
+        await seen(pilot, "give each task", "an id of its own")  # in two lines
+        lab.openspec("## 1. First\n\n- [ ] 1.1 a\n- [x] 1.2 b\n")  # which is seen without being asked for
+        await seen(pilot, "1. First", "1/2")
+
+    drive(lab.root, act)
+
+
+def test_what_other_runs_learnt_is_not_told(finished: Lab) -> None:
+    root = str(finished.root)
+    run = runs.read(root, runs.ids(root)[0])
+    assert [one.content for one in data.learnt(root, run)] == ["Files have to be short"]
+    run.last = "2001-01-01T00:00:00+02:00"
+    assert not data.learnt(root, run)
+    run.last, run.began = "2101-01-01T00:00:00Z", "2100-01-01T00:00:00Z"
+    assert not data.learnt(root, run)
+
+
+# --- running ----------------------------------------------------------------------------------------
+
+
+def test_a_run_is_begun_and_watched_until_its_result(lab: Lab) -> None:
+    go = lab.root.parent / "go"
+    wait = {"run": f"while [ ! -e {go} ]; do sleep 0.05; done"}
+    lab.repository().play({"story": "1", "steps": [{"say": "look [bold]here[/]"}, wait, *DONE]}, default=DONE)
+
+    async def act(pilot: Pilot[None]) -> None:
+        await seen(pilot, "add-login")
+        await pilot.press("enter")
+        await seen(pilot, "r Run it")
+        await pilot.press("r")
+        await seen(pilot, "Run add-login with scripted?")
+        assert not runs.ids(str(lab.root))
+        await pilot.press("enter")
+        await seen(pilot, "look [bold]here[/]", "▸ 1. First", "attempt 1 of 3", "x Stop")
+        go.touch()
+        await seen(pilot, "All 2 stories are done and proven.", "✓ 2. Second")
+        await pilot.press("e")
+        await seen(pilot, "All 2 stories are done and proven.", "ralphtool report")
+        depth = len(pilot.app.screen_stack)
+        await pilot.press("l")
+        await seen(pilot, "What happened")
+        await pilot.press("e")
+        await seen(pilot, "ralphtool report")
+        assert len(pilot.app.screen_stack) == depth
+        while list(Path(os.environ["TMPDIR"]).glob("ralph/screen/*.log")):  # it is removed when the process is gone
+            await pilot.pause(0.05)
+
+    drive(lab.root, act)
+    assert lab.checkpoints() == ["1", "2"]
+
+
+def test_a_run_that_does_not_start_says_why(lab: Lab) -> None:
+    lab.repository(agent="nobody")
+
+    async def act(pilot: Pilot[None]) -> None:
+        await seen(pilot, "add-login")
+        await pilot.press("enter")
+        await seen(pilot, "r Run it")
+        await pilot.press("r", "y", "escape")  # whoever goes elsewhere is told as well
+        await seen(pilot, "add-login did not start", "nobody")
+        assert not list(Path(os.environ["TMPDIR"]).glob("ralph/screen/*.log"))
+        await pilot.press("o", "space")
+        await seen(pilot, "add-login did not start")
+        await pilot.press("enter")
+        await seen(pilot, "Changes")
+        await pilot.press("enter")
+        await seen(pilot, "r Run it")
+        lab.write(".ralph/config.toml", "")
+        await pilot.press("r")
+        await seen(pilot, "no agent is named yet")
+
+    drive(lab.root, act)
+    assert not runs.ids(str(lab.root))
+
+
+# --- saying something -------------------------------------------------------------------------------
+
+
+def test_a_question_is_answered_in_place(copied: Path) -> None:
+    async def act(pilot: Pilot[None]) -> None:
+        await seen(pilot, "1 question waits")
+        await pilot.press("tab", "enter")
+        await seen(pilot, "a Answer")
+        await pilot.press("a")
+        await seen(pilot, "2. Second waits for you", "SHOP_KEY is not set", "enter Send")
+        await pilot.press("ctrl+c", "l")
+        await seen(pilot, "? 2. Second", "a Answer")
+        await pilot.press("k")
+        await seen(pilot, "story 1 of add-login is done: there is nothing to skip")
+        await pilot.press("down", "enter")
+        await seen(pilot, "2. Second waits for you")
+        await pilot.press("enter")
+        await typed(pilot, "use b")
+        await seen(pilot, "answered: story 2")
+        shutil.rmtree(copied / ".ralph/standing")
+        await pilot.press("a", "q")  # which nobody is told, and which does not close the screen either
+        await seen(pilot, "No question waits for you")
+        await pilot.press("escape")
+        (copied / ".ralph/standing").mkdir()
+        standing.rename(copied / ".ralph/standing/add-login.json")
+
+    standing = Path(shutil.copy(copied / ".ralph/standing/add-login.json", copied / "kept"))
+    drive(copied, act)
+    [asked] = questions.waiting(str(copied), "add-login")
+    assert asked.answer == "use b"
+
+
+def test_what_is_said_reaches_the_run(record: Record) -> None:
+    async def act(pilot: Pilot[None]) -> None:
+        await watch(pilot)
+        await seen(pilot, "▸ 1. First", "p Pause", "x Stop")
+        await pilot.press("x")
+        await seen(pilot, "y Stop now", "a After this iteration", "n Go on")
+        await pilot.press("enter", "k", "enter", "t", "y")  # neither is what Enter gives, nor is there a retry now
+        await pilot.pause()
+        assert record.said() == []
+        await pilot.press("g")
+        await typed(pilot, "hi")
+        await pilot.press("down", "t", "y", "k", "y", "p")
+        await pilot.pause()
+        record.add("paused", why="you paused it")
+        await seen(pilot, "p Resume", "paused: you paused it")
+        await pilot.press("p", "x", "a", "x", "y")
+        await pilot.pause()
+
+    drive(record.root, act)
+    assert record.said() == [
+        ("guide", "1", "hi"),
+        ("retry", "2", ""),
+        ("skip", "2", ""),
+        ("pause", None, ""),
+        ("resume", None, ""),
+        ("stop-after", None, ""),
+        ("stop", None, ""),
+    ]
+    words = steering.heard(str(record.root), "add-login")
+    assert {one.run for one in words if one.action.startswith("stop")} == {record.id}
+
+
+def test_stories_begin_as_earlier_runs_left_them_and_stay_done() -> None:
+    states = ("waiting", "skipped", "done", "open", "evil", "")
+    view = Watched()
+    view.feed({"type": "run_started", "stories": [{"id": one, "state": one} for one in states]})
+    view.feed({"type": "steered", "action": "skip", "story": "done"})
+    view.feed({"type": "steered", "action": "skip", "story": "open"})
+    view.feed({"type": "steered", "action": "retry", "story": "waiting"})
+    assert [one.state for one in view.stories] == ["open", "skipped", "done", "skipped", "open", "open"]
+    view.feed({"type": "iteration_started", "story": "evil", "title": "long " * 9, "attempt": 1, "attempts": 3})
+    rows = [view.row(one, width) for one in states for width in (1, 10, 28)]
+    assert [row.cell_len <= width for row, width in zip(rows, (1, 10, 28) * 6, strict=True)] == [True] * 18
+    assert view.row("evil", 28).plain.endswith("00:00")
+
+
+def test_the_mark_goes_along_with_the_run_until_somebody_moves_it(record: Record) -> None:
+    async def act(pilot: Pilot[None]) -> None:
+        await watch(pilot)
+        await seen(pilot, "▸ 1. First")
+        shown = pilot.app.screen.query_one("#stories", OptionList)
+        record.add("iteration_started", story="2", attempt=1, attempts=3)
+        await seen(pilot, "▸ 2. Second")
+        assert shown.highlighted == 1
+        await pilot.press("up")
+        record.add("iteration_started", story="1", attempt=2, attempts=3)
+        record.add("iteration_started", story="2", attempt=2, attempts=3)
+        await seen(pilot, "attempt 2 of 3", "▸ 2. Second")
+        assert shown.highlighted == 0
+
+    drive(record.root, act)
+
+
+def test_what_is_refused_is_told(record: Record) -> None:
+    async def act(pilot: Pilot[None]) -> None:
+        await watch(pilot)
+        await seen(pilot, "x Stop")
+        (record.root / ".ralph/steering").write_text("in the way")
+        await pilot.press("p")
+        await seen(pilot, "steering")
+
+    drive(record.root, act)
+    assert (record.root / ".ralph/steering").read_text() == "in the way"
+
+
+# --- records of all kinds ---------------------------------------------------------------------------
+
+
+def test_a_run_that_died_says_so(lab: Lab) -> None:
+    lab.openspec()
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    record = Record(lab.root, gone.pid)
+
+    async def act(pilot: Pilot[None]) -> None:
+        await seen(pilot, "the last run died")
+        await pilot.press("tab", "enter")
+        await seen(pilot, "This run died", "ralphtool run add-login")
+        await pilot.press("l")
+        text = await seen(pilot, "This run died", "goes on where it was", "▸ 1. First")
+        assert "Pause" not in text
+
+    drive(record.root, act)
+
+
+def test_results_are_folded_and_unfolded(record: Record) -> None:
+    record.say("tool", name="Bash", detail="ls")
+    record.say("result", text="\n".join(f"line {number}" for number in range(9)))
+    record.say("usage", input_tokens=1500, output_tokens=10)
+
+    async def act(pilot: Pilot[None]) -> None:
+        await watch(pilot)
+        text = await seen(pilot, "Bash ls", "line 2", "6 more lines", "1.5k in")
+        assert "line 3" not in text
+        await pilot.press("f")
+        await seen(pilot, "line 8")
+        await pilot.press("f")
+        await seen(pilot, "6 more lines")
+
+    drive(record.root, act)
+
+
+def test_a_flood_is_passed_over_and_keys_still_work(record: Record) -> None:
+    async def act(pilot: Pilot[None]) -> None:
+        await watch(pilot)
+        await seen(pilot, "▸ 1. First")
+        page = pilot.app.screen
+        assert isinstance(page, WatchPage)
+        for number in range(8):
+            at = session.now()
+            record.write(
+                *(
+                    {"at": at, "type": "agent", "event": {"kind": "output", "text": f"{number}-{one}"}}
+                    for one in range(1000)
+                )
+            )
+            await pilot.pause(0.05)
+        await seen(pilot, "7-999")
+        shown = [strip.text.strip() for strip in page.query_one(RichLog).lines]
+        assert "things more; `ralphtool logs` has them all" in " ".join(shown)
+        assert len(page.following.view.doings) == KEPT
+        assert len(shown) < 1600
+        await pilot.press("p")
+        await pilot.pause()
+        assert record.said() == [("pause", None, "")]
+
+    drive(record.root, act)
+
+
+def test_a_long_record_is_shown_at_once_and_exactly_in_the_end(record: Record) -> None:
+    at = session.now()
+    usage = {"at": at, "type": "agent", "event": {"kind": "usage", "input_tokens": 1, "output_tokens": 1, "cost": 0.5}}
+    word = {"at": at, "type": "agent", "event": {"kind": "message", "text": "w" * 200}}
+    gate = {"at": at, "type": "gate", "when": "after", "command": "pytest", "ok": True, "seconds": 1}
+    verdict = {"at": at, "type": "verdict", "story": "1", "attempt": 1, "status": "completed", "summary": "well done"}
+    record.write(usage, *[word] * 3000, gate, verdict, *[word] * 3000, usage)
+    record.add("iteration_started", story="2", attempt=1, attempts=3)
+    record.write(*[word] * 3000)
+
+    following = Following(runs.read(str(record.root), record.id))
+    assert [one.id for one in following.view.stories] == ["1", "2"]
+    assert following.view.doings[-1].told()[0].plain == "w" * 200
+    assert not following.view.verdicts
+    for _ in range(1000):
+        following.read()
+        if not following.is_behind:
+            break
+    whole = Watched()
+    for line in record.path.read_text().splitlines():
+        whole.feed(json.loads(line))
+    assert not following.is_behind
+    assert len(following.view.verdicts) == 1
+    following.view.is_over = whole.is_over = True  # so that both clocks stand still
+    assert following.view.head(80) == whole.head(80)
+    assert [following.view.row(id, 40) for id in TITLES] == [whole.row(id, 40) for id in TITLES]
+    assert [one.told() for one in following.view.doings] == [one.told() for one in whole.doings]
+
+
+def test_a_record_that_is_no_record_harms_nothing(record: Record) -> None:
+    with record.path.open("ab") as file:
+        file.write(
+            b"\x00\xff garbage\n[1]\n"
+            + b"x" * 100_000
+            + b'\n{"type": 5}\n{"type":"verdict","story":[],"files":7}\n{"cut'
+        )
+
+    async def act(pilot: Pilot[None]) -> None:
+        await watch(pilot)
+        await seen(pilot, "1. First: attempt 1 of 3")
+        record.path.unlink()
+        await pilot.pause(0.3)
+        record.path.mkdir()
+        await pilot.pause(0.3)
+        await seen(pilot, "First")
+        await pilot.press("escape", "u")
+        await seen(pilot, "Changes")
+
+    drive(record.root, act)
+
+
+def test_hostile_texts_stay_texts(lab: Lab) -> None:
+    lab.openspec(f"## 1. {EVIL}\n\n- [ ] 1.1 {EVIL}\n")
+    lab.write("openspec/changes/add-login/proposal.md", EVIL)
+    record = Record(lab.root)
+    record.add("iteration_started", story=EVIL, title=EVIL, attempt=1, agent=EVIL)
+    for kind in ("message", "result", "output"):
+        record.say(kind, text=EVIL)
+    record.say("tool", name=EVIL, detail=EVIL)
+    record.add("gate", when=EVIL, command=EVIL, ok=False, new=[EVIL], log=EVIL)
+    record.add("notice", text=EVIL)
+
+    async def act(pilot: Pilot[None]) -> None:
+        texts = [await seen(pilot, "add-login")]
+        await pilot.press("enter")
+        texts.append(await seen(pilot, "[bold red]x[/]"))
+        await pilot.press("down")
+        texts.append(await seen(pilot, "1.1 [bold red]x[/]"))
+        await pilot.press("w")
+        texts.append(await seen(pilot, "[bold red]x[/]", "[@click=app.quit]"))
+        await pilot.press("down", "down", "g")
+        texts.append(await seen(pilot, "Tell the agent", "[bold red]x[/]"))
+        await pilot.press("escape")
+        record.add(
+            "verdict", story=EVIL, attempt=1, status=EVIL, summary=EVIL, reasons=[EVIL], files=[EVIL], entry=EVIL
+        )
+        row = {"id": EVIL, "title": EVIL, "state": "failed", "why": EVIL}
+        record.add("run_ended", result=EVIL, reason=EVIL, stories=[row], next=[{"say": EVIL, "run": EVIL}])
+        await seen(pilot, "e Result")
+        await pilot.press("e")
+        texts.append(await seen(pilot, "the result of", "[bold red]x[/]", "\\u202eback"))
+        for text in texts:
+            assert not {"\x1b", "\x07", "\u202e"} & set(text)
+
+    drive(lab.root, act, (100, 40))
+
+
+# --- rooms of all sizes -----------------------------------------------------------------------------
+
+
+def test_it_fits_every_terminal(record: Record) -> None:
+    record.say("message", text="word " * 100)
+    record.add("question", story="2", path="x", missing="y")
+
+    async def resized(pilot: Pilot[None], *wanted: str) -> None:
+        await pilot.resize_terminal(20, 5)
+        assert " ".join((await seen(pilot, "too small")).split()) == "too small: 40×10 at least"
+        await pilot.resize_terminal(80, 24)
+        await seen(pilot, *wanted)
+
+    async def act(pilot: Pilot[None]) -> None:
+        await resized(pilot, "Changes", "Runs", "add-login", "running", "q Quit")
+        await pilot.press("enter")
+        await seen(pilot, "1. First", "Proposal", "w Watch it", "q Quit")
+        await pilot.press("w")
+        keys = ("a Answer", "g Guide", "p Pause", "x Stop", "k Skip", "f Fold", "esc Back", "? Keys", "q Quit")
+        await resized(pilot, "▸ 1. First", "word word", "1 story waits for you", "attempt 1 of 3", *keys)
+        assert "Retry" not in text_of(pilot)
+        await pilot.press("down")
+        await seen(pilot, "t Retry", *keys)
+        await pilot.press("g")
+        await seen(pilot, "Tell the agent", "enter Send")
+        for size in ((1, 1), (40, 10)):
+            await pilot.resize_terminal(*size)
+            assert len(text_of(pilot).splitlines()) <= size[1]
+        await seen(pilot, "Tell the agent", "enter Send")
+
+    drive(record.root, act)
+
+
+def test_a_terminal_without_other_letters_gets_none(record: Record) -> None:
+    record.say("message", text="caf\xe9")
+
+    async def act(pilot: Pilot[None]) -> None:
+        await watch(pilot)
+        text = await seen(pilot, "> 1. First", "caf\\xe9", "+- Stories ---")
+        assert text.isascii()
+
+    drive(record.root, act, encoding="ascii")
+
+
+def test_without_colours_there_are_none(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    async def act(pilot: Pilot[None]) -> None:
+        await seen(pilot, "add-login")
+        styles: list[Style] = []
+        while not any(style.underline for style in styles):  # which marks the chosen row
+            await pilot.pause(0.05)
+            strips = pilot.app.screen._compositor.render_strips()
+            styles = [segment.style for strip in strips for segment in strip if segment.style]
+        assert {style.color.name for style in styles if style.color} <= {"default"}
+        assert {style.bgcolor.name for style in styles if style.bgcolor} <= {"default"}
+
+    drive(record.root, act)
