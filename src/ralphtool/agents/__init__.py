@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 from msgspec import Meta, Struct
@@ -237,6 +238,16 @@ def known() -> list[Runner]:
         with suppress(InvalidValue, AttributeError, LookupError, TypeError, ValueError):
             found.append(make(name, {}))
     return found
+
+
+def configures(path: str, runners: Iterable[Runner]) -> bool:
+    """Whether a file of a project tells one of these agents what it may do."""
+    *folders, name = path.split("/")
+    rules = [rule for one in runners for rule in one.traits.config_paths]
+    return any(
+        any(fnmatchcase(folder, rule[:-1]) for folder in folders) if rule.endswith("/") else fnmatchcase(name, rule)
+        for rule in rules
+    )
 
 
 def make(name: str, options: Mapping[str, Any]) -> Runner:

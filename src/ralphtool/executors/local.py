@@ -6,7 +6,6 @@ import importlib.util
 import os
 import sys
 import time
-from fnmatch import fnmatchcase
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -399,8 +398,8 @@ class Here:
         if not self.place.runners[assignment.agent].traits.is_kept:
             return []
         told = "agents would be allowed more by it than you have allowed"
-        rules = [rule for one in (*self.place.runners, *agents.known()) for rule in one.traits.config_paths]
-        return [guard.Finding("agent-config", path, told) for path in taken.paths if _is_named(path, rules)]
+        known = [*self.place.runners, *agents.known()]
+        return [guard.Finding("agent-config", path, told) for path in taken.paths if agents.configures(path, known)]
 
     def _spec_path(self) -> str:
         try:
@@ -479,15 +478,6 @@ def _gate_event(result: GateResult, when: str, new: Sequence[str], assignment: A
         log=result.log,
         iteration=assignment.number,
         story=assignment.story,
-    )
-
-
-def _is_named(path: str, rules: Iterable[str]) -> bool:
-    """Whether a file has one of the names, or lies in a folder that has one with a `/` at its end."""
-    *folders, name = path.split("/")
-    return any(
-        any(fnmatchcase(folder, rule[:-1]) for folder in folders) if rule.endswith("/") else fnmatchcase(name, rule)
-        for rule in rules
     )
 
 
