@@ -6,7 +6,6 @@ import importlib.util
 import os
 import sys
 import time
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from msgspec import Struct, structs
@@ -14,9 +13,9 @@ from msgspec import Struct, structs
 from ralphtool import agents, specs
 from ralphtool.agents import End, Event, Job, Mcp
 from ralphtool.agents.program import written
-from ralphtool.core import files, secrets, session
+from ralphtool.core import secrets, session
 from ralphtool.errors import RalphError, SetupFailed
-from ralphtool.executors import Assignment, Report, gate_run
+from ralphtool.executors import Assignment, Report, gate_run, spec_files
 from ralphtool.executors.environment import path_with_us, redact, session_of_check
 from ralphtool.executors.meter import Limits, Meter, Prices
 from ralphtool.executors.transcript import Complaint
@@ -196,17 +195,7 @@ class Here:
         spec = self._spec()
         stories = spec.stories(session.load(self.place.session_id)["completed_tasks"])
         story = specs.story_by_id(stories, story_id)
-        return _Spec(
-            spec.path, self._spec_files(spec), stories, frozenset(task.id for task in story.tasks if task.done)
-        )
-
-    def _spec_files(self, spec: Spec) -> dict[str, bytes]:
-        """All that the spec says; the file for notes beside it says nothing about what is to be done."""
-        return {
-            name: data
-            for name, data in _files_below(spec.path).items()
-            if os.path.basename(name) != f"{spec.change}-learnings.md"
-        }
+        return _Spec(spec.path, spec_files.read(spec), stories, frozenset(task.id for task in story.tasks if task.done))
 
     # --- the agent ------------------------------------------------------------------------------
 
@@ -362,31 +351,20 @@ class Here:
             spec = self._spec()
             stories = spec.stories(session.load(self.place.session_id)["completed_tasks"])
             story = specs.story_by_id(stories, story_id)
-            after = self._spec_files(spec)
+            after = spec_files.read(spec)
         except RalphError as error:
             return before.ticked, [guard.Finding("spec-edited", self.place.change, str(error))]
         ticked = frozenset(task.id for task in story.tasks if task.done)
         done_key = getattr(spec, "done_key", None)
         found = guard.look_at_spec(before.files, after, before.stories, stories, story_id, done_key=done_key)
-        is_fine = found and self._has_only_ticks(before, spec, sorted(ticked - before.ticked))
+        is_fine = found and spec_files.has_only_ticks(
+            self.place.workspace.root, before.files, spec, sorted(ticked - before.ticked)
+        )
         return ticked, [] if is_fine else found
-
-    def _has_only_ticks(self, before: _Spec, now: Spec, ticked: Sequence[str]) -> bool:
-        """Whether the spec is what its adapter makes of these ticks: not every format has boxes."""
-        inside = os.path.relpath(before.path, self.place.workspace.root)
-        with TemporaryDirectory(prefix="ralph-") as folder:
-            _write_files(os.path.join(folder, inside), before.files, in_folder=os.path.isdir(now.path))
-            try:
-                copy = specs.open(folder, self.place.change, self.place.ref)
-                for task in ticked:
-                    copy.tick(task, ticked, proven=False)
-                return self._spec_files(copy) == self._spec_files(now)
-            except (RalphError, OSError):
-                return False
 
     def _put_spec_back(self, before: _Spec) -> None:
         """Without git nothing else can take it back."""
-        _write_files(before.path, before.files, in_folder=os.path.isdir(before.path))
+        spec_files.write(before.path, before.files)
 
     def _cheats(self, taken: Taken, story: Story) -> list[guard.Finding]:
         own = os.path.relpath(self._spec_path(), self.place.workspace.root)
@@ -479,24 +457,3 @@ def _gate_event(result: GateResult, when: str, new: Sequence[str], assignment: A
         iteration=assignment.number,
         story=assignment.story,
     )
-
-
-def _write_files(place: str, contents: Mapping[str, bytes], *, in_folder: bool) -> None:
-    for name, data in contents.items():
-        path = os.path.join(place, name) if in_folder else place
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb") as file:
-            file.write(data)
-
-
-def _files_below(path: str) -> dict[str, bytes]:
-    """The files at or below a path, by their names relative to it."""
-    if not os.path.isdir(path):
-        return {os.path.basename(path): files.read(path)} if os.path.exists(path) else {}
-    found = {}
-    for folder, _, names in os.walk(path):
-        for name in names:
-            full = os.path.join(folder, name)
-            if os.path.isfile(full):
-                found[os.path.relpath(full, path)] = files.read(full)
-    return found
