@@ -258,7 +258,7 @@ class _Run(Struct, frozen=True, kw_only=True):
     def _work(self, notices: Sequence[str]) -> RunEnded:
         place = workspace.make(self.root, self.spec.change, self.settings.run.workspace)
         commands = gate_commands.commands(self.root)
-        opened = place.open(self.id, [self.spec.path])
+        opened = place.open(self.id, specs.own_paths(self.root, self.spec))
         try:
             result = self._loop(place, [*commands.checks, *commands.tests], [*notices, *opened])
         except BaseException:

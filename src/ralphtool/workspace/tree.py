@@ -220,12 +220,12 @@ class Tree:
         self._files = tree if was_known else None
         return tree
 
-    def at_start(self, folder: str, named: str) -> bool:
+    def at_start(self, folder: str, ref: str) -> bool:
         commit = self.repository.resolve(layout.START + self.change) or self.repository.resolve(
             layout.BASE + self.change
         )
         if commit:
-            branch.write_out(self.repository, self.root, self.change, commit, folder, named)
+            branch.write_out(self.repository, self.root, self.change, commit, folder, ref)
         return commit is not None
 
     @property

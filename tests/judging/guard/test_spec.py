@@ -146,7 +146,7 @@ PRD_CASES = [
 
 @pytest.mark.parametrize(("new", "wanted"), PRD_CASES, ids=range(len(PRD_CASES)))
 def test_prd_json_is_not_for_the_agent(new: str, wanted: list[str]) -> None:
-    found = look_at_spec({"prd.json": PRD.encode()}, {"prd.json": new.encode()}, [], [], "US-1")
+    found = look_at_spec({"prd.json": PRD.encode()}, {"prd.json": new.encode()}, [], [], "US-1", done_key="passes")
     assert [one.kind for one in found] == wanted
 
 
