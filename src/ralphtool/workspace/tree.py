@@ -43,7 +43,7 @@ class Tree:
         self.root = project
         inside = os.path.relpath(os.path.realpath(project), os.path.realpath(repository.top))
         self.prefix = "" if inside == "." else f"{inside}/"
-        self.ours = f"{self.prefix}.ralph"
+        self.ours = f"{self.prefix}{layout.FOLDER}"
         self.internals: Internals
         self.tip = ""  # the last checkpoint
         self._tip_tree = ""
