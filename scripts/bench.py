@@ -28,6 +28,7 @@ import bench_agents
 import bench_history
 import bench_loop
 import bench_memory
+import bench_start
 import bench_watch
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -319,6 +320,7 @@ def main() -> int:
         results += bench_loop.measure(Path(top), chosen.rounds, chosen.only)
         results += bench_agents.measure(Path(top), chosen.rounds, chosen.only)
         results += bench_memory.measure(Path(top), chosen.rounds, chosen.only)
+        results += bench_start.measure(Path(top), chosen.rounds, chosen.only)
         results += bench_watch.measure(Path(top), chosen.rounds, chosen.only)
     if not results:
         raise SystemExit(f"no row contains {chosen.only!r}")

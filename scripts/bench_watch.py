@@ -16,7 +16,7 @@ import tempfile
 import termios
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -97,31 +97,6 @@ def long_run(length: int) -> Iterator[dict[str, Any]]:
             yield {**about, "type": "verdict", "status": "completed", "summary": "done"}
         else:
             yield said(number, moment)
-
-
-# --- starting ---------------------------------------------------------------------------------------
-
-
-def starting(*arguments: str) -> Callable[[Path, int], float]:
-    """The time of a command / `python -I -c pass`, with twenty runs there."""
-
-    def ratio(top: Path, rounds: int) -> float:
-        project = Project(top)
-        for number in range(RUNS):
-            project.record(number, iter([*long_run(FEW), ended()]))
-        pair = ([PYTHON, "-I", "-c", "pass"], [COMMAND, *arguments])
-        for command in pair:
-            _seconds(command, project)
-        taken = [[_seconds(command, project) for command in pair] for _ in range(4 * rounds)]
-        return statistics.median(ours / floor for floor, ours in taken)
-
-    return ratio
-
-
-def _seconds(command: list[str], project: Project) -> float:
-    begun = time.perf_counter()
-    subprocess.run(command, cwd=project.root, env=project.env, check=True, stdout=subprocess.DEVNULL)
-    return time.perf_counter() - begun
 
 
 # --- a screen ---------------------------------------------------------------------------------------
@@ -235,9 +210,6 @@ def _print(path: Path, over: threading.Event) -> None:
 
 
 ROWS: Rows = {
-    "list / python": (starting("list"), 8.0),
-    "runs / python": (starting("runs"), 8.0),
-    "questions / python": (starting("questions"), 8.0),
     "watch: first paint at 1,000,000 events / at 1,000": (first_paint, 1.5),
     "watch: CPU at 1,000 lines a second": (cpu, 0.10),
 }

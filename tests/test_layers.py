@@ -136,15 +136,15 @@ def test_the_errors_that_users_meet_are_one_tree() -> None:
     assert {name for name in strays if not name.startswith("errors.")} == set()
 
 
-def concrete(named_in: str) -> set[str]:
+def concrete(room: str, registry: str) -> set[str]:
     """The built-in adapters or runners, by the names in their registry."""
-    told = [node.value for node in ast.walk(MODULES[named_in]) if isinstance(node, ast.Constant)]
+    told = [node.value for node in ast.walk(MODULES[registry]) if isinstance(node, ast.Constant)]
     names = {str(value).partition(":")[0].removeprefix("ralphtool.") for value in told}
-    return {name for name in names if name.startswith(f"{named_in}.") and name in MODULES}
+    return {name for name in names if name.startswith(f"{room}.") and name in MODULES}
 
 
 def test_concrete_backends_are_known_by_name_only() -> None:
-    adapters, runners = concrete("specs"), concrete("agents")
+    adapters, runners = concrete("specs", "core.project"), concrete("agents", "agents")
     assert len(adapters) >= 4
     assert len(runners) >= 8
     assert {module for module in MODULES if imports(module) & adapters} == set()

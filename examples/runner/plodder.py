@@ -18,7 +18,7 @@ class Plodder(Program):
     skips = "it can run any command and change any file that you can"
     kept_to = "edits files and ticks tasks, but runs no other command"
 
-    tells = Traits(cost="tokens", read_only=True)
+    tells = Traits(cost="tokens", read_only=True, config_paths=(".plodder/",), login_hint="run `plodder login`")
 
     def start(self, job: Job) -> Start:
         may = "look" if job.read_only else "all" if self.may_do_all else "edit"

@@ -11,9 +11,12 @@ def main() -> int:
         from ralphtool.cli import agent
 
         return agent.start()
+    import gc
+
+    gc.disable()  # until a command begins: nothing that is imported is garbage
     from ralphtool.cli import main as people
 
-    return people.main(sys.argv[1:])
+    return people.start()
 
 
 if __name__ == "__main__":

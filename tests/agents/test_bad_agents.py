@@ -451,7 +451,7 @@ def test_an_agent_that_nobody_is_logged_in_to_says_so_and_costs_no_attempt(lab: 
     lab.agent_is(kind, "complain('Please run /login')\nsys.exit(1)")
     done = lab.run("run")
     assert done.exit_code == 1
-    assert f"{make(kind, {}).traits.login} (Please run /login)); this was no attempt" in done.stdout
+    assert f"{make(kind, {}).traits.login_hint} (Please run /login)); this was no attempt" in done.stdout
     assert lab.entries() == []
     assert lab.checkpoints() == []
 

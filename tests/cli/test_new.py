@@ -42,7 +42,7 @@ def test_it_can_be_read_at_once(ralph: Ralph, format: str, change: str) -> None:
 )
 def test_whatever_is_said_stays_text(ralph: Ralph, text: str) -> None:
     root = str(ralph.root)
-    for format in scaffold.FORMATS:
+    for format in specs.BUILT_IN:
         made = scaffold.plan(root, text, format=format, name=None if format == "checklist" else f"in-{format}")
         scaffold.make(made)
         stories = specs.open(root, made.change, format).stories()
@@ -76,7 +76,7 @@ def test_the_format_is_the_project_s(ralph: Ralph) -> None:
     assert scaffold.format_of(root) == "checklist"
 
 
-@pytest.mark.parametrize("format", scaffold.FORMATS)
+@pytest.mark.parametrize("format", specs.BUILT_IN)
 def test_examples_that_nobody_has_replaced_are_not_run(lab: Lab, format: str) -> None:
     lab.configure()
     lab.play()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from ralphtool.agents import End, Failure
-from ralphtool.judging.guard import Finding
+from ralphtool.judging.guard.model import Finding
 from ralphtool.judging.verdict import Claim, Evidence, Red, Verdict, claim, judge
 
 TOKEN = "0123456789abcdef0123456789abcdef"

@@ -154,6 +154,7 @@ class Jobs:
 
 class Adapter:
     name = "jobs"
+    found_in = "jobs.txt"
 
     def __init__(self, ref):
         self.ref = ref
@@ -165,6 +166,9 @@ class Adapter:
         if change not in self.changes(project):
             raise ChangeNotFound(change)
         return Jobs(project, self.ref)
+
+    def places(self, change, where=None):
+        return ["jobs.txt"]
 
 
 by_path = Adapter("stranger_jobs.formats:by_path")

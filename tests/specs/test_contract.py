@@ -72,6 +72,7 @@ class WrongSpec(checklist.Checklist):
 
 class WrongAdapter:
     name = "wrong"
+    found_in = "fix_plan.md"
 
     def __init__(self, spec: type[WrongSpec] = WrongSpec) -> None:
         self.spec = spec
@@ -81,6 +82,9 @@ class WrongAdapter:
 
     def open(self, project: str, change: str, where: str | None = None) -> Spec:
         return self.spec(checklist.open(project, change, where))
+
+    def places(self, change: str, where: str | None = None) -> list[str]:
+        return checklist.places(change, where)
 
 
 def promise_broken(ralph: Ralph, adapter: Adapter) -> str:

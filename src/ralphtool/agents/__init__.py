@@ -7,6 +7,8 @@ keeps no state between iterations; a reader lives for one of them. The loop know
 from __future__ import annotations
 
 import importlib
+from contextlib import suppress
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 from msgspec import Meta, Struct
@@ -36,14 +38,15 @@ __all__ = [
     "make",
 ]
 
+# In the order in which one that is installed is proposed. mini can only be run with all permissions, so it comes late.
 BUILT_IN = {
-    "aider": "ralphtool.agents.aider:Aider",
     "claude": "ralphtool.agents.claude:Claude",
     "codex": "ralphtool.agents.codex:Codex",
-    "command": "ralphtool.agents.command:Command",
     "gemini": "ralphtool.agents.gemini:Gemini",
-    "mini": "ralphtool.agents.mini:Mini",
     "opencode": "ralphtool.agents.opencode:OpenCode",
+    "aider": "ralphtool.agents.aider:Aider",
+    "mini": "ralphtool.agents.mini:Mini",
+    "command": "ralphtool.agents.command:Command",
     "scripted": "ralphtool.agents.scripted:Scripted",
 }
 ENTRY_POINTS = "ralphtool.agents"
@@ -182,8 +185,12 @@ class Traits(Struct, frozen=True, kw_only=True):
     read_only: bool = False  # it has a mode in which it changes nothing
     mcp: bool = False  # it takes our MCP server
     is_kept: bool = False  # it may not do all that its user can
-    login: str = ""  # how its user gets it to know him
+    login_hint: str = ""  # how its user gets it to know him
     credentials: Credentials = Credentials()
+    # Files of a project, in any of its folders, that tell it what it may do: names as a shell takes them, with a `/` at
+    # the end for a folder. No agent that may not do all is to change one.
+    config_paths: tuple[str, ...] = ()
+    example: str = ""  # a line for its table in the settings
     notices: tuple[str, ...] = ()  # what its user should know before it is let loose
 
 
@@ -224,6 +231,25 @@ class Runner(Protocol):
     def reader(self, job: Job) -> Reader: ...
 
 
+def known() -> list[Runner]:
+    """One runner of each kind, without options. One that needs some, or whose package is broken, is left out."""
+    found = []
+    for name in [*BUILT_IN, *(name for name in _entry_points() if name not in BUILT_IN)]:
+        with suppress(InvalidValue, AttributeError, LookupError, TypeError, ValueError):
+            found.append(make(name, {}))
+    return found
+
+
+def configures(path: str, runners: Iterable[Runner]) -> bool:
+    """Whether a file of a project tells one of these agents what it may do."""
+    *folders, name = path.split("/")
+    rules = [rule for one in runners for rule in one.traits.config_paths]
+    return any(
+        any(fnmatchcase(folder, rule[:-1]) for folder in folders) if rule.endswith("/") else fnmatchcase(name, rule)
+        for rule in rules
+    )
+
+
 def make(name: str, options: Mapping[str, Any]) -> Runner:
     """The runner of that name. `options` is its table `[agents.NAME]`: one with a `kind` or a `command` can have any
     name."""
@@ -232,7 +258,7 @@ def make(name: str, options: Mapping[str, Any]) -> Runner:
     module, _, attribute = target.partition(":")
     try:
         made = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, ValueError) as error:
         raise InvalidValue(
             f"the agent {shorten(name)} can't be loaded from {target} ({error}): mend its package"
         ) from None
@@ -240,12 +266,18 @@ def make(name: str, options: Mapping[str, Any]) -> Runner:
     return found
 
 
-def _stranger(name: str) -> str:
+def _entry_points() -> dict[str, str]:
+    """The kinds of agents that other packages bring."""
     from importlib.metadata import entry_points
 
-    strangers = {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
-    if name in strangers:
-        return strangers[name]
+    return {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
+
+
+def _stranger(name: str) -> str:
+    """Where the runner of a kind is that is not ours: an entry point, or the dotted path of its class."""
+    strangers = _entry_points()
+    if name in strangers or ":" in name:
+        return strangers.get(name, name)
     raise InvalidValue(
         f'there is no agent {shorten(name)}: give one as `--agent-command "…"`, or describe it in '
         f'.ralph/config.toml as [agents.{name}] with command = ["…"]'

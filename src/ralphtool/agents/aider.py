@@ -69,7 +69,8 @@ class Aider(Program):
     tells = Traits(
         cost="told",
         read_only=True,
-        login="set the key of your model's maker, such as OPENAI_API_KEY",
+        config_paths=(".aider*",),
+        login_hint="set the key of your model's maker, such as OPENAI_API_KEY",
         credentials=Credentials(variables=KEYS),
     )
 

@@ -40,6 +40,7 @@ _LONGEST_INPUT = 64 << 10  # bytes of a tool's input that are looked at
 
 
 class Claude(Program):
+    title = "Claude Code"
     program = "claude"
     package = "npm install -g @anthropic-ai/claude-code"
     oldest = (2, 0, 0)
@@ -49,7 +50,8 @@ class Claude(Program):
         cost="told",
         read_only=True,
         mcp=True,
-        login="start `claude` and type /login, or set ANTHROPIC_API_KEY",
+        config_paths=(".claude/", ".mcp.json"),
+        login_hint="start `claude` and type /login, or set ANTHROPIC_API_KEY",
         credentials=Credentials(
             variables=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
             files=("${CLAUDE_CONFIG_DIR:-~/.claude}/.credentials.json",),

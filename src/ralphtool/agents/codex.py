@@ -58,7 +58,8 @@ class Codex(Program):
         cost="tokens",
         read_only=True,
         mcp=True,
-        login="run `codex login`, or set CODEX_API_KEY",
+        config_paths=(".codex/",),
+        login_hint="run `codex login`, or set CODEX_API_KEY",
         credentials=Credentials(
             variables=("CODEX_API_KEY",),
             asks=("login", "status"),

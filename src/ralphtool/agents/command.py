@@ -17,7 +17,7 @@ _PAUSE = 0.2  # seconds between two pieces of output that are shown
 
 
 class Command:
-    traits = Traits()
+    traits = Traits(example='command = ["my-agent", "--headless"]')
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         self.name = name

@@ -94,7 +94,8 @@ class Gemini(Program):
     )
     tells = Traits(
         cost="tokens",
-        login="start `gemini` once and log in, or set GEMINI_API_KEY",
+        config_paths=(".gemini/",),
+        login_hint="start `gemini` once and log in, or set GEMINI_API_KEY",
         credentials=Credentials(
             variables=("GEMINI_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_GCA"),
             files=(f"{_OWN}/oauth_creds.json", f"{_OWN}/gemini-credentials.json"),

@@ -46,9 +46,10 @@ class Mini(Program):
     when_asked: ClassVar[dict[str, str]] = {"MSWEA_SILENT_STARTUP": ""}
     skips = "it runs every command that its model asks for"
     kept_to = "can do nothing but run commands, and asks before each"
+    needs_all = True
     tells = Traits(
         cost="told",
-        login="run `mini-extra config setup`, or set the key of your model's maker",
+        login_hint="run `mini-extra config setup`, or set the key of your model's maker",
         credentials=Credentials(variables=KEYS),
     )
 

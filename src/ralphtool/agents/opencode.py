@@ -77,7 +77,8 @@ class OpenCode(Program):
         cost="told",
         read_only=True,
         mcp=True,
-        login="run `opencode auth login`",
+        config_paths=(".opencode/", "opencode.json", "opencode.jsonc"),
+        login_hint="run `opencode auth login`",
         credentials=Credentials(
             variables=KEYS,
             files=("${XDG_DATA_HOME:-~/.local/share}/opencode/auth.json",),

@@ -45,6 +45,8 @@ class Program:
     when_asked: ClassVar[dict[str, str]] = {}  # variables that it needs for that
     skips: ClassVar[str]  # what it does without asking when all is permitted
     kept_to: ClassVar[str]  # what it can do when not
+    needs_all: ClassVar[bool] = False  # it can do nothing when not
+    title: ClassVar[str] = ""  # what its maker calls it, if that is not the name of the program
     tells: ClassVar[Traits] = Traits()  # its traits, but for what depends on the options
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:

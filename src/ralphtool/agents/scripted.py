@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 class Scripted:
     """`args` holds the script's path."""
 
-    traits = Traits(cost="told")
+    traits = Traits(cost="told", example='args = ["script.toml"]')
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         self.name = name

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
     from ralphtool.agents import Runner
 
-# In the order in which one is proposed. mini comes last: it can only be run with all permissions.
-FAVOURED = ("claude", "codex", "gemini", "opencode", "aider", "mini")
-
 
 class Gate(Struct, frozen=True):
     """A command that proves a story. `missing` is its program, if that is not there."""
@@ -45,7 +42,7 @@ class Found(Struct, frozen=True, kw_only=True):
     is_repository: bool
     changes: tuple[str, ...]
     gates: tuple[Gate, ...]
-    agents: tuple[str, ...]  # that are installed, the favoured ones first
+    agents: tuple[str, ...]  # that are installed, in the order in which they are proposed
 
 
 def look(root: str) -> Found:
@@ -54,7 +51,7 @@ def look(root: str) -> Found:
         is_repository=Repository.find(root) is not None,
         changes=_changes(root),
         gates=gates(gate_commands.infer(root), root),
-        agents=tuple(name for name in FAVOURED if is_installed(agents.make(name, {}))),
+        agents=installed(),
     )
 
 
@@ -89,8 +86,18 @@ _OF_THE_SHELL = {".", ":", "cd", "command", "eval", "exec", "exit", "export", "f
 }
 
 
-def is_installed(runner: Runner) -> bool:
-    return isinstance(runner, Program) and shutil.which(runner.command[0]) is not None
+def installed() -> tuple[str, ...]:
+    """The agents whose programs are there."""
+    return tuple(one.name for one in _programs() if shutil.which(one.command[0]) is not None)
+
+
+def first_program() -> Program:
+    """The agent to get for somebody who has none."""
+    return _programs()[0]
+
+
+def _programs() -> list[Program]:
+    return [one for one in agents.known() if isinstance(one, Program)]
 
 
 # --- settings ---------------------------------------------------------------------------------------
@@ -121,7 +128,8 @@ def settings_text(found: Found, agent: str | None) -> str:
 
 def _agent_lines(agent: str | None, others: Sequence[str]) -> list[str]:
     if agent is None:
-        return ['# agent = "claude"      # none was found: `ralphtool doctor` tells how to get one']
+        example = f"# agent = {_quoted(first_program().name)}"
+        return [f"{example:23} # none was found: `ralphtool doctor` tells how to get one"]
     lines = [f"agent = {_quoted(agent)}"]
     if others:
         order = ", ".join(map(_quoted, (agent, *others[:2])))
@@ -145,10 +153,9 @@ def _gate_lines(found: Sequence[Gate]) -> list[str]:
 def _table_of(agent: str | None, runner: Runner | None) -> list[str]:
     if isinstance(runner, Program):
         return ["", f"# [agents.{agent}]", f'# permissions = "all"   # {runner.skips}, unasked']
-    if agent is None:
+    if runner is None or not runner.traits.example:
         return []
-    example = 'args = ["script.toml"]' if agent == "scripted" else 'command = ["my-agent", "--headless"]'
-    return ["", f"# [agents.{agent}]", f"# {example}"]
+    return ["", f"# [agents.{agent}]", f"# {runner.traits.example}"]
 
 
 def _quoted(text: str) -> str:

@@ -253,7 +253,7 @@ def _agents(patient: Patient) -> Iterator[Finding]:
     settings = patient.settings or settings_module.Settings()
     run = settings.run
     names = [*dict.fromkeys([*([run.agent] if run.agent else []), *run.agents])]
-    others = [name for name in detect.FAVOURED if name not in names and detect.is_installed(agents.make(name, {}))]
+    others = [name for name in detect.installed() if name not in names]
     if not names and patient.settings:
         yield _no_agent(patient, others)
     with ThreadPoolExecutor(max_workers=max(len(names), 1)) as pool:
@@ -265,8 +265,7 @@ def _agents(patient: Patient) -> Iterator[Finding]:
 
 def _no_agent(patient: Patient, installed: Sequence[str]) -> Finding:
     if not installed:
-        runner = agents.make(detect.FAVOURED[0], {})
-        get = runner.package if isinstance(runner, Program) else ""
+        get = detect.first_program().package
         return _wrong(
             "agents", "no agent is named, and none that is known is installed", f"{get}, or see docs/agents.md"
         )
@@ -299,11 +298,11 @@ def _program(root: str, runner: Program) -> Iterator[Finding]:
     if login.answer == "yes":
         yield _ok("agents", f"{named}, logged in ({login.because})")
     elif login.answer == "no":
-        yield _wrong("agents", f"{named}: nobody is logged in", runner.traits.login)
+        yield _wrong("agents", f"{named}: nobody is logged in", runner.traits.login_hint)
     else:
         why = f" ({login.because})" if login.because else ""
         text = f"{named}: whether anybody is logged in can't be told from here{why}"
-        yield _warning("agents", text, f"if not: {runner.traits.login}")
+        yield _warning("agents", text, f"if not: {runner.traits.login_hint}")
 
 
 def _can_t_hold(runner: Runner, settings: Settings) -> Iterator[Finding]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import sys
 import threading
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -30,13 +32,15 @@ if TYPE_CHECKING:
     from ralphtool.settings import Settings
     from ralphtool.specs import Spec
 
+_TICK = 0.01  # seconds between two looks at whether the record has begun
 _EXIT_CODES = {"done": 0, "unfinished": 1, "interrupted": 130}
-_FLAGS = [one for one in settings_module.describe() if one.flag]
 
 
 def _settings_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     """Every setting of `[run]` as a flag; its help stands with the setting."""
-    for one in reversed(_FLAGS):
+    for one in reversed(settings_module.describe("run")):
+        if not one.flag:
+            continue
         is_switch = one.default in ("true", "false")
         extra: dict[str, Any] = {"is_flag": True, "flag_value": "true"} if is_switch else {"metavar": "VALUE"}
         default = f" [default: {one.default}]" if one.default and not is_switch else ""
@@ -162,24 +166,30 @@ class _Signals:
             signal.signal(number, signal.SIG_IGN if kind is None and number == signal.SIGINT else before)
 
 
-def _show(*, as_json: bool) -> Callable[[str, threading.Event], None]:
-    """What is not drawn does not wait for what draws."""
-    if as_json:
-        return raw.follow
-    from ralphtool.views.terminal import live
-
-    return live.live if sys.stdout.isatty() else live.plain
-
-
 class _Viewer:
     """Shows the run while it goes on, by reading its events."""
 
     def __init__(self, path: str, *, as_json: bool) -> None:
+        self._path = path
+        self._as_json = as_json
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=_show(as_json=as_json), args=(path, self._stop), daemon=True)
+        self._thread = threading.Thread(target=self._show, daemon=True)
 
     def __enter__(self) -> None:
         self._thread.start()
+
+    def _show(self) -> None:
+        """What draws is imported when there is something to draw: the run doesn't wait for it."""
+        with suppress(FileNotFoundError):
+            while not os.path.getsize(self._path) and not self._stop.wait(_TICK):
+                pass
+        if self._as_json:
+            raw.follow(self._path, self._stop)
+            return
+        from ralphtool.views.terminal import live
+
+        show = live.live if sys.stdout.isatty() else live.plain
+        show(self._path, self._stop)
 
     def __exit__(self, *exception: object) -> None:
         self._stop.set()

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralphtool import agents, settings
+from ralphtool import agents, settings, specs
+from ralphtool.agents.program import Program
 from ralphtool.cli import detect
 from ralphtool.cli import doctor as doctors
 from ralphtool.core import config, quickjson
@@ -119,15 +120,12 @@ def _as_dict(ignoring: Ignoring | None, *, added: bool) -> dict[str, Any] | None
 def _next(found: Found, agent: str | None, *, is_there: bool) -> list[str]:
     steps = ["ralphtool doctor"]
     if agent is None and not is_there:
-        steps.insert(0, f"get an agent, such as Claude Code: {_package('claude')}")
+        one = detect.first_program()
+        steps.insert(0, f"get an agent, such as {one.title or one.name}: {one.package}")
     if not found.changes:
         steps.append('ralphtool new "What it is about"')
     name = f" {found.changes[0]}" if len(found.changes) > 1 else ""
     return [*steps, f"ralphtool run{name} --dry-run"]
-
-
-def _package(name: str) -> str:
-    return str(getattr(agents.make(name, {}), "package", ""))
 
 
 def _say_found(found: Found) -> None:
@@ -160,8 +158,9 @@ def _say_done(found: Found, done: dict[str, Any]) -> None:
     else:
         others = len(found.agents) > 1 and done["agent"] in found.agents
         _say(f"{path} is written, with {done['agent']} as the agent{'; change it there' if others else ''}.")
-    if done["agent"] == "mini":
-        _say('mini can do nothing but run commands: it needs permissions = "all" there, if you want that.')
+    chosen = agents.make(done["agent"], {}) if done["agent"] else None
+    if isinstance(chosen, Program) and chosen.needs_all:
+        _say(f'{chosen.name} {chosen.kept_to}: it needs permissions = "all" there, if you want that.')
     _say_ignoring(done["gitignore"])
     _say("Next:")
     for step in done["next"]:
@@ -249,9 +248,18 @@ def _sum_up(counts: dict[str, int], fixable: int) -> None:
 # --- new --------------------------------------------------------------------------------------------
 
 
+def _complete_format(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in scaffold.formats() if name.startswith(incomplete)]
+
+
 @click.command()
 @click.argument("text", metavar="TEXT")
-@click.option("--format", type=click.Choice(scaffold.FORMATS), help="Instead of the one that the project uses.")
+@click.option(
+    "--format",
+    metavar="FORMAT",
+    shell_complete=_complete_format,
+    help=f"Instead of the one that the project uses: {', '.join(specs.BUILT_IN)}, or another adapter.",
+)
 @click.option("--name", metavar="NAME", help="What the change is called, instead of a name made of TEXT.")
 @click.option("--file", metavar="PATH", help="The checklist to make, instead of PLAN.md.")
 @_JSON

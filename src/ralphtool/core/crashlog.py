@@ -1,8 +1,6 @@
 """The last resort: what to do with an error that nobody expected. A log that can be pasted into a report."""
 
 import os
-import platform
-import traceback
 
 from ralphtool import __version__
 from ralphtool.core import files
@@ -10,6 +8,9 @@ from ralphtool.core import files
 
 def report(error: BaseException, arguments: list[str]) -> str:
     """Writes the log; tells the user where it is."""
+    import platform
+    import traceback
+
     text = "\n".join(
         [
             f"ralphtool {__version__}, Python {platform.python_version()}, {platform.platform()}",

@@ -4,21 +4,30 @@ import os
 
 from ralphtool.errors import InvalidName, shorten
 
-_MARKS = (".ralph", "openspec", "prd.json", "specs", "fix_plan.md")
+# The spec formats that come with us: the module of each, and what makes a folder a project that uses it.
+# It stands here and not in ralphtool.specs because commands of the agent that read no spec look for the project too.
+# Formats of other packages have no marks: every command has to find the same project, whichever packages it loads.
+# Their project is the repository, or a folder in it with a `.ralph`, which `ralphtool init --here` makes.
+FORMATS = {
+    "openspec": ("ralphtool.specs.openspec", "openspec"),
+    "prd": ("ralphtool.specs.prd", "prd.json"),
+    "speckit": ("ralphtool.specs.speckit", "specs"),
+    "checklist": ("ralphtool.specs.checklist", "fix_plan.md"),
+}
+_MARKS = (".ralph", *(mark for _, mark in FORMATS.values()))
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 _LONGEST_NAME = 128
 
 
 def find(start: str | None = None) -> str:
-    """The nearest folder, going up, that looks like a project; else the nearest git repository; else here."""
+    """The nearest folder, going up inside the git repository, that looks like a project; else its root; else here."""
     here = os.path.abspath(start or os.getcwd())
-    repository = None
     for folder in upward(here):
         if any(os.path.lexists(os.path.join(folder, mark)) for mark in _marks(folder)):
             return folder
-        if repository is None and os.path.lexists(os.path.join(folder, ".git")):
-            repository = folder
-    return repository or here
+        if os.path.lexists(os.path.join(folder, ".git")):  # a file in a linked working tree and in a submodule
+            return folder
+    return here
 
 
 def _marks(folder: str) -> tuple[str, ...]:

@@ -1,7 +1,5 @@
 """Values that must not be written down: those of variables whose names say that they are secret."""
 
-from __future__ import annotations
-
 import os
 
 TYPE_CHECKING = False
@@ -16,12 +14,12 @@ MASK = "[redacted]"
 _told: dict[str, str] = {}  # variables that only an agent gets
 
 
-def know(environ: Mapping[str, str]) -> None:
+def know(environ: "Mapping[str, str]") -> None:
     """Variables besides those of our own environment whose values may be secret."""
     _told.update(environ)
 
 
-def values(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+def values(environ: "Mapping[str, str]" = os.environ) -> tuple[str, ...]:
     """The longest first: one may be a part of another."""
     found = {
         value
@@ -44,7 +42,7 @@ def _in_json(value: str) -> tuple[str, ...]:
     return json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]
 
 
-def masked(value: Any, secrets: tuple[str, ...], *, except_for: Collection[str] = ()) -> Any:
+def masked(value: "Any", secrets: tuple[str, ...], *, except_for: "Collection[str]" = ()) -> "Any":
     """The same value, with every secret in its texts masked, but for fields that are no free text."""
     if isinstance(value, str):
         for secret in secrets:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from ralphtool.agents import End, Failure, Quota, Usage
 from ralphtool.judging.gates import Baseline, GateResult
-from ralphtool.judging.guard import Finding
+from ralphtool.judging.guard.model import Finding
 from ralphtool.judging.verdict import Ending, Red
 
 if TYPE_CHECKING:

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import sys
 import time
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from msgspec import Struct, structs
 
-from ralphtool import specs
+from ralphtool import agents, specs
 from ralphtool.agents import End, Event, Job, Mcp
 from ralphtool.agents.program import written
-from ralphtool.core import files, secrets, session
+from ralphtool.core import secrets, session
 from ralphtool.errors import RalphError, SetupFailed
-from ralphtool.executors import Assignment, Report, gate_run
+from ralphtool.executors import Assignment, Report, gate_run, spec_files
 from ralphtool.executors.environment import path_with_us, redact, session_of_check
 from ralphtool.executors.meter import Limits, Meter, Prices
 from ralphtool.executors.transcript import Complaint
 from ralphtool.executors.watchdog import Watch
-from ralphtool.judging import gates, guard, verdict
+from ralphtool.judging import gates, verdict
+from ralphtool.judging.guard.model import Finding
 from ralphtool.record import events
 from ralphtool.settings import Agent
 from ralphtool.workspace.protected_state import make_plain
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from ralphtool.workspace.tree import Taken
 
 _Event = TypeVar("_Event", bound=Event)
-_RULES = re.compile(r"(?:^|/)(?:\.(?:claude|codex|gemini|opencode)/|\.mcp\.json$|opencode\.jsonc?$|\.aider[^/]*$)")
 _MOST_TESTS = 100  # names of failed tests in an event
 _LONGEST_SHOWN = 2000  # characters of an agent's words in an event; the transcript has them all
 _KEPT_BACK = ("RALPH_SESSION", "RALPH_STORY", "RALPH_TOKEN", "RALPH_ATTEMPT", "RALPH_TASK", "RALPH_WORKSPACE")
@@ -197,17 +196,7 @@ class Here:
         spec = self._spec()
         stories = spec.stories(session.load(self.place.session_id)["completed_tasks"])
         story = specs.story_by_id(stories, story_id)
-        return _Spec(
-            spec.path, self._spec_files(spec), stories, frozenset(task.id for task in story.tasks if task.done)
-        )
-
-    def _spec_files(self, spec: Spec) -> dict[str, bytes]:
-        """All that the spec says; the file for notes beside it says nothing about what is to be done."""
-        return {
-            name: data
-            for name, data in _files_below(spec.path).items()
-            if os.path.basename(name) != f"{spec.change}-learnings.md"
-        }
+        return _Spec(spec.path, spec_files.read(spec), stories, frozenset(task.id for task in story.tasks if task.done))
 
     # --- the agent ------------------------------------------------------------------------------
 
@@ -358,36 +347,42 @@ class Here:
         )
         return self._proven(report, assignment, stop) if self._worth_proving(report, assignment) else report
 
-    def _read_again(self, before: _Spec, story_id: str) -> tuple[frozenset[str], list[guard.Finding]]:
+    def _read_again(self, before: _Spec, story_id: str) -> tuple[frozenset[str], list[Finding]]:
+        from ralphtool.judging.guard.spec import look_at_spec
+
         try:
             spec = self._spec()
             stories = spec.stories(session.load(self.place.session_id)["completed_tasks"])
             story = specs.story_by_id(stories, story_id)
-            after = self._spec_files(spec)
+            after = spec_files.read(spec)
         except RalphError as error:
-            return before.ticked, [guard.Finding("spec-edited", self.place.change, str(error))]
+            return before.ticked, [Finding("spec-edited", self.place.change, str(error))]
         ticked = frozenset(task.id for task in story.tasks if task.done)
-        return ticked, guard.look_at_spec(before.files, after, before.stories, stories, story_id)
+        done_key = getattr(spec, "done_key", None)
+        found = look_at_spec(before.files, after, before.stories, stories, story_id, done_key=done_key)
+        is_fine = found and spec_files.has_only_ticks(
+            self.place.workspace.root, before.files, spec, sorted(ticked - before.ticked)
+        )
+        return ticked, [] if is_fine else found
 
     def _put_spec_back(self, before: _Spec) -> None:
         """Without git nothing else can take it back."""
-        for name, data in before.files.items():
-            path = os.path.join(before.path, name) if os.path.isdir(before.path) else before.path
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(path, "wb") as file:
-                file.write(data)
+        spec_files.write(before.path, before.files)
 
-    def _cheats(self, taken: Taken, story: Story) -> list[guard.Finding]:
+    def _cheats(self, taken: Taken, story: Story) -> list[Finding]:
+        from ralphtool.judging.guard.diff import look, may_change_tests
+
         own = os.path.relpath(self._spec_path(), self.place.workspace.root)
-        found = guard.look([one for one in taken.changes if f"/{own}" not in f"/{one.path}"])
-        return [] if guard.may_change_tests(story) else found
+        found = look([one for one in taken.changes if f"/{own}" not in f"/{one.path}"])
+        return [] if may_change_tests(story) else found
 
-    def _freed(self, taken: Taken, assignment: Assignment) -> list[guard.Finding]:
+    def _freed(self, taken: Taken, assignment: Assignment) -> list[Finding]:
         """What agents are told in the project's own files holds from their next start on, commands to run included."""
         if not self.place.runners[assignment.agent].traits.is_kept:
             return []
         told = "agents would be allowed more by it than you have allowed"
-        return [guard.Finding("agent-config", path, told) for path in taken.paths if _RULES.search(path)]
+        known = [*self.place.runners, *agents.known()]
+        return [Finding("agent-config", path, told) for path in taken.paths if agents.configures(path, known)]
 
     def _spec_path(self) -> str:
         try:
@@ -425,9 +420,11 @@ def _cut_off(results: Sequence[GateResult], assignment: Assignment) -> bool:
 def _advised(report: Report, runner: Runner) -> Report:
     """Who is not logged in can't be helped by waiting: the one who reads this has to know what to do."""
     failure = report.failure
-    if failure is None or failure.trouble != "login" or not runner.traits.login:
+    if failure is None or failure.trouble != "login" or not runner.traits.login_hint:
         return report
-    return structs.replace(report, failure=structs.replace(failure, text=f"{runner.traits.login} ({failure.text})"))
+    return structs.replace(
+        report, failure=structs.replace(failure, text=f"{runner.traits.login_hint} ({failure.text})")
+    )
 
 
 def _shorter(one: float, other: float) -> float:
@@ -465,16 +462,3 @@ def _gate_event(result: GateResult, when: str, new: Sequence[str], assignment: A
         iteration=assignment.number,
         story=assignment.story,
     )
-
-
-def _files_below(path: str) -> dict[str, bytes]:
-    """The files at or below a path, by their names relative to it."""
-    if not os.path.isdir(path):
-        return {os.path.basename(path): files.read(path)} if os.path.exists(path) else {}
-    found = {}
-    for folder, _, names in os.walk(path):
-        for name in names:
-            full = os.path.join(folder, name)
-            if os.path.isfile(full):
-                found[os.path.relpath(full, path)] = files.read(full)
-    return found

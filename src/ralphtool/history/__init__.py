@@ -17,7 +17,17 @@ from ralphtool.history import document, migrate
 from ralphtool.history.catalog import invalidated, words_of
 from ralphtool.history.document import Invalid
 from ralphtool.history.journal import About, Batch, Invalidation, Reference
-from ralphtool.history.records import Category, Entry, Learning, Observation, Pattern, Progress, learning_id, pattern_id
+from ralphtool.history.records import (
+    Category,
+    Entry,
+    Learning,
+    Observation,
+    Pattern,
+    Progress,
+    decode,
+    learning_id,
+    pattern_id,
+)
 from ralphtool.history.store import Store
 
 if TYPE_CHECKING:
@@ -29,8 +39,6 @@ if TYPE_CHECKING:
 
 __all__ = ["History"]
 
-_LEARNING = msgspec.json.Decoder(Learning)
-_PATTERN = msgspec.json.Decoder(Pattern)
 _ALL = -1  # for SQLite: no limit
 _MOST = 1 << 62
 
@@ -253,13 +261,13 @@ class History(Store):
         conditions, values = _conditions(types, prd_id)
         if valid_only:
             conditions.append("valid")
-        return [_LEARNING.decode(text) for text in self._texts("learnings", conditions, values, last)]
+        return [decode(text, Learning) for text in self._texts("learnings", conditions, values, last)]
 
     def patterns(
         self, types: Sequence[PatternType] = (), *, prd_id: str | None = None, last: int | None = None
     ) -> list[Pattern]:
         """Patterns, likewise."""
-        return [_PATTERN.decode(text) for text in self._texts("patterns", *_conditions(types, prd_id), last)]
+        return [decode(text, Pattern) for text in self._texts("patterns", *_conditions(types, prd_id), last)]
 
     def _texts(self, table: str, conditions: list[str], values: list[str], last: int | None) -> list[bytes]:
         limit = _ALL if last is None else min(max(last, 0), _MOST)
@@ -270,11 +278,11 @@ class History(Store):
         """The learnings with these ids that are valid, in no order."""
         places = ", ".join("?" * len(ids))
         rows = self._rows(f"SELECT text FROM learnings WHERE valid AND id IN ({places})", *ids)
-        return [_LEARNING.decode(text) for (text,) in rows]
+        return [decode(text, Learning) for (text,) in rows]
 
     def patterns_of(self, ids: Sequence[str]) -> list[Pattern]:
         rows = self._rows(f"SELECT text FROM patterns WHERE id IN ({', '.join('?' * len(ids))})", *ids)
-        return [_PATTERN.decode(text) for (text,) in rows]
+        return [decode(text, Pattern) for (text,) in rows]
 
     def learnt(self, since: str = "") -> Learnt:
         """What is known, or what has changed since the mark of an earlier answer. The latter costs what it tells."""
@@ -338,8 +346,8 @@ def _learnt(state: State, since: str) -> Learnt:
     return Learnt(
         msgspec.json.encode(_Mark(*read, *ends)).decode(),
         is_whole,
-        [_LEARNING.decode(text) for _, text in learnings],
-        [_PATTERN.decode(text) for _, text in patterns],
+        [decode(text, Learning) for _, text in learnings],
+        [decode(text, Pattern) for _, text in patterns],
         [id for (id,) in gone],
     )
 

@@ -7,7 +7,6 @@ patterns, and entries that are not in the document yet, stand in it whole.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sqlite3
 from collections import Counter
@@ -417,6 +416,8 @@ def invalidated(learning: Learning, why: str) -> Learning:
 
 
 def words_of(text: str) -> bytes:
+    import hashlib  # which loads OpenSSL
+
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -10,7 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from ralphtool.errors import shorten
-from ralphtool.history import schema
+from ralphtool.history import records
 from ralphtool.history.records import Entry, Learning, Pattern, Progress, Record
 
 if TYPE_CHECKING:
@@ -24,8 +23,6 @@ KINDS: dict[str, type[Entry | Learning | Pattern]] = {"entries": Entry, "learnin
 VERSION = "1.0"
 _LONGEST_NUMBER = 1000  # digits
 
-_PROGRESS = msgspec.json.Decoder(Progress)
-_DECODERS: dict[type[Record], msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(kind) for kind in KINDS.values()}
 _FIELDS = msgspec.json.Decoder(dict[str, Raw])
 _ITEMS = msgspec.json.Decoder(list[Raw])
 _NAME = re.compile(rb'[ \t\r\n,{]*"(?:[^"\\]|\\.)*"[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
@@ -46,7 +43,7 @@ class TooNew(Invalid):
 def parse(data: bytes, is_measured: bool = False) -> Progress:
     """The document, every field checked; raises Invalid. `is_measured`: whether `measure` had nothing to complain."""
     try:
-        progress = _PROGRESS.decode(data)
+        progress = records.decode(data, Progress)
         _check_version(progress.version)
     except msgspec.ValidationError as error:
         progress = _later_minor(data, error)
@@ -80,6 +77,8 @@ def _malformed(data: bytes, error: Exception) -> str:
 
 def _plain(data: bytes | Raw) -> Any:
     """The same as dicts and lists, whatever numbers it has; to look for what is wrong with it. Raises Invalid."""
+    import json
+
     try:
         return json.loads(bytes(data), parse_int=_number, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
@@ -119,6 +118,8 @@ def is_later_minor(version: str) -> bool:
 
 
 def _convert(value: Any, kind: type[Kind], error: msgspec.ValidationError, where: str, *, lenient: bool) -> Kind:
+    from ralphtool.history import schema
+
     if lenient:
         value = schema.known_fields(value, kind)
         try:
@@ -145,8 +146,7 @@ def taken(name: str, number: int, id: str) -> Invalid:
 def decode(data: bytes | Raw, kind: type[Kind], where: str, lenient: bool) -> Kind:
     """One record of the document; raises Invalid, with the field's path beginning with `where`."""
     try:
-        found: Kind = _DECODERS[kind].decode(data)
-        return found
+        return records.decode(data, kind)
     except msgspec.ValidationError as error:
         return _convert(_plain(data), kind, error, where, lenient=lenient)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ralphtool.history import records
 from ralphtool.history.records import Entry, Learning, Pattern, Record
 
 _HEAD = b"ralphtool-journal 1 "
@@ -61,7 +62,6 @@ class Batch(Record, frozen=True, kw_only=True, omit_defaults=True):
         return bool(self.learnings or self.patterns or self.invalidated or self.referenced)
 
 
-_BATCH = msgspec.json.Decoder(Batch)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -95,7 +95,7 @@ def line(data: bytes) -> bytes:
 
 def decode(data: bytes) -> Batch:
     """Raises msgspec.ValidationError."""
-    return _BATCH.decode(data)
+    return records.decode(data, Batch)
 
 
 class Found(NamedTuple):
@@ -136,6 +136,6 @@ def checked(start: int, text: bytes) -> Line:
     if checksum != b"%08x" % zlib.crc32(data):
         return line
     try:
-        return line._replace(batch=_BATCH.decode(data), problem=None)
+        return line._replace(batch=records.decode(data, Batch), problem=None)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return line._replace(problem=f"this version can't read it ({error})")

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, structs
 
 from ralphtool.core import files, layout, session
-from ralphtool.history import progresstxt
 from ralphtool.history.journal import Batch
 from ralphtool.history.records import learning_id
 
@@ -58,6 +57,8 @@ def plan(store: Store) -> Migration | None:
         return None
     if os.path.lexists(store.path) and not store.ask(lambda state: _is_taken_over(state, store.masked(text))):
         return None
+    from ralphtool.history import progresstxt
+
     return Migration(path, _free_backup(path), *progresstxt.read(text, session.now()), text)
 
 

@@ -7,9 +7,10 @@ The JSON Schema is made from these types, and errors are explained from it (`sch
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec.json import Decoder
 
 __all__ = ["Entry", "IterationContext", "Learning", "Observation", "Pattern", "Progress"]
 
@@ -171,3 +172,18 @@ def number_of(id: str) -> int:
     """The number in an id of a learning or a pattern. One that nobody will ever count up to is none."""
     digits = id.rpartition("-")[2]
     return int(digits) if len(digits) < 16 else 0
+
+
+# --- reading ----------------------------------------------------------------------------------------
+
+_Kind = TypeVar("_Kind")
+_DECODERS: dict[type, Decoder[Any]] = {}
+
+
+def decode(data: bytes | str | Raw, kind: type[_Kind]) -> _Kind:
+    """One object of JSON, every field checked.
+
+    A decoder is made when it is first needed: the patterns of its fields take long to compile.
+    """
+    found: _Kind = (_DECODERS.get(kind) or _DECODERS.setdefault(kind, Decoder(kind))).decode(data)
+    return found

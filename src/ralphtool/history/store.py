@@ -22,7 +22,7 @@ import msgspec
 
 from ralphtool.core import files, layout, secrets
 from ralphtool.errors import CorruptState, InvalidValue, RalphError
-from ralphtool.history import document, journal, schema
+from ralphtool.history import document, journal
 from ralphtool.history.catalog import Catalog, Stale, Unfit, Written
 from ralphtool.history.document import Invalid, TooNew
 from ralphtool.history.journal import Batch
@@ -304,6 +304,8 @@ class Store:
         try:
             return data, journal.decode(data)
         except msgspec.ValidationError as error:
+            from ralphtool.history import schema
+
             raise InvalidValue(schema.explain(error, msgspec.json.decode(data), Progress)) from None
 
     def _add_line(self, state: State, batch: Batch, data: bytes) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -38,6 +37,8 @@ class Baseline(Struct, frozen=True):
 
 def key(tree: str | None, commands: Sequence[str]) -> str:
     """What a baseline belongs to: the same files, and the same commands."""
+    import hashlib  # which loads OpenSSL
+
     return hashlib.sha256("\0".join([tree or "", *commands]).encode("utf-8", "replace")).hexdigest()
 
 

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from msgspec import UNSET, Struct
 
-from ralphtool.memory import fingerprint, profile
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
@@ -145,6 +143,8 @@ def _same(one: str, other: str) -> bool:
 
     Work is thrown away by this answer, so it is stricter than a fingerprint, which is for finding.
     """
+    from ralphtool.memory import fingerprint  # which compiles its patterns
+
     left, right = one.lower().split(), other.lower().split()
     if len(left) != len(right) or fingerprint.fingerprint(one) != fingerprint.fingerprint(other):
         return False
@@ -198,6 +198,8 @@ def _alike(text: str, items: Iterable[Item], words: Callable[[Item], str]) -> li
 
 
 def _likeness(text: str, other: str) -> float:
+    from ralphtool.memory import profile  # likewise
+
     shared = profile.shared(text, other)
     # Said in a few words, many things are the same.
     return _THE_SAME if shared and any(_same(part, other) for part in (text, *text.splitlines())) else shared

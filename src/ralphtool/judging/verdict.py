@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from msgspec import Struct
 
 from ralphtool.agents import TRANSIENT, End, Failure
-from ralphtool.judging.guard import Finding
+from ralphtool.judging.guard.model import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -64,9 +64,8 @@ class Change:
 
     def spec_flag(self) -> str:
         """What a command line has to say so that it finds the change; empty where looking is enough."""
-        file = self.ref.partition(":")[2]
         is_found = any(place.change == self.name for place in specs.find_all(self.workspace.root))
-        return "" if is_found or not file else f" --spec {shlex.quote(file)}"
+        return "" if is_found else f" --spec {shlex.quote(specs.file_of(self.ref) or self.ref)}"
 
     def save(self) -> None:
         change_state.save(self.root, self.name, self.standing)
@@ -124,7 +123,7 @@ class Change:
     def _ticked_at_start(self, stories: Sequence[Story]) -> set[str]:
         """What the user had ticked before we began; without git, what is ticked and was never tried."""
         with tempfile.TemporaryDirectory(prefix="ralph-") as folder:
-            if self.workspace.at_start(folder, self.ref.partition(":")[2]):
+            if self.workspace.at_start(folder, self.ref):
                 try:
                     given = specs.open(folder, self.name, self.ref).stories()
                 except (ChangeNotFound, SpecError):

@@ -162,6 +162,6 @@ def _as_kept(root: str, spec: Spec, story: Story, stands: Standing, folder: str)
     repository = Repository.find(root) if kept else None
     if not kept or repository is None or repository.resolve(kept) is None:
         return story
-    branch.write_out(repository, root, spec.change, kept, folder, branch.named_file(root))
+    branch.write_out(repository, root, spec.change, kept, folder, spec.ref)
     there = specs.open(folder, spec.change, spec.ref).stories(_completed(stands))
     return specs.story_by_id(there, story.id)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import tempfile
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -71,6 +70,8 @@ class _Call:
     """One call of the command. What it says waits in a pipe: one that says too much waits as well, and is ended."""
 
     def __init__(self, command: Sequence[str], root: str, data: bytes) -> None:
+        import tempfile  # slow, and most runs notify nobody
+
         self._pipe, theirs = os.pipe()
         os.set_blocking(self._pipe, False)
         try:

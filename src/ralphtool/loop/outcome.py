@@ -119,7 +119,7 @@ def _marked(change: Change, iteration: Iteration) -> str | None:
         return tree
     spec = change.spec
     spec.tick(story.tasks[-1].id, change.state()["completed_tasks"], proven=True)
-    return change.workspace.add([spec.path])
+    return change.workspace.add(specs.own_paths(change.workspace.root, spec))
 
 
 def _commit(change: Change, iteration: Iteration, tree: str | None) -> str | None:

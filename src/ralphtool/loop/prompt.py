@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-from importlib import resources
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from ralphtool.specs import Scenario, Story
 
 SECTIONS = ("task", "known", "verify", "finish")
+_PROMPTS = os.path.join(os.path.dirname(__file__), "prompts")
 _CHARACTERS = 4  # to a token, roughly
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 _FAILURE = 4000  # characters of a failure are enough
@@ -138,7 +138,8 @@ def _template(name: str, folder: str | None) -> str:
             return files.read(own).decode("utf-8")
         except UnicodeDecodeError:
             raise InvalidValue(f"{own} is not UTF-8: save it as UTF-8") from None
-    return resources.files("ralphtool.loop").joinpath("prompts", f"{name}.md").read_text("utf-8")
+    with open(os.path.join(_PROMPTS, f"{name}.md"), encoding="utf-8") as file:
+        return file.read()
 
 
 def _filled(template: str, parts: dict[str, str], name: str) -> str:

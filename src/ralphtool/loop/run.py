@@ -16,13 +16,8 @@ from ralphtool import agents, specs, workspace
 from ralphtool import settings as settings_module
 from ralphtool.core import files, gate_commands, layout, lifecycle, locks, secrets
 from ralphtool.errors import InvalidValue, RalphError, SpecError, shorten
-from ralphtool.executors import process
-from ralphtool.executors.environment import session_of_check
-from ralphtool.executors.local import Here, Place
 from ralphtool.history import History
 from ralphtool.loop import budget
-from ralphtool.loop.change import Change
-from ralphtool.loop.loop import Loop, Parts
 from ralphtool.loop.notify import Notifier
 from ralphtool.record import change_state, events
 from ralphtool.record.event_parts import GateCommands, RunLimits, StoryBefore
@@ -38,6 +33,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from ralphtool.agents import Runner
+    from ralphtool.executors.local import Here
+    from ralphtool.executors.process import Keeper
+    from ralphtool.loop.loop import Loop
     from ralphtool.settings import Settings
     from ralphtool.specs import Spec, Story
     from ralphtool.workspace import Workspace
@@ -117,6 +115,9 @@ def _killed(root: str) -> Iterator[tuple[str, str]]:
 
 
 def _recover_from(root: str, change: str, session_id: str) -> Iterator[str]:
+    from ralphtool.executors import process
+    from ralphtool.executors.environment import session_of_check
+
     ours = Ours(root, change, session_id)  # which looks for its last sign of life, before we change that
     record = layout.processes(root, session_id)
     check = session_of_check(session_id)
@@ -128,10 +129,10 @@ def _recover_from(root: str, change: str, session_id: str) -> Iterator[str]:
 
 def is_finished(root: str, spec: Spec) -> bool:
     """Whether all of it was done, and taken over, in an earlier run."""
-    repository = Repository.find(root)
-    is_known = repository is not None and repository.resolve(layout.FINISHED + spec.change) is not None
-    has_branch = repository is not None and repository.resolve(layout.BRANCHES + spec.change) is not None
-    return is_known and not has_branch and all(story.done for story in spec.stories())
+    if not all(story.done for story in spec.stories()) or (repository := Repository.find(root)) is None:
+        return False
+    is_known = repository.resolve(layout.FINISHED + spec.change) is not None
+    return is_known and repository.resolve(layout.BRANCHES + spec.change) is None
 
 
 def _nothing_left(change: str) -> RunResult:
@@ -257,7 +258,7 @@ class _Run(Struct, frozen=True, kw_only=True):
     def _work(self, notices: Sequence[str]) -> RunEnded:
         place = workspace.make(self.root, self.spec.change, self.settings.run.workspace)
         commands = gate_commands.commands(self.root)
-        opened = place.open(self.id, [self.spec.path])
+        opened = place.open(self.id, specs.own_paths(self.root, self.spec))
         try:
             result = self._loop(place, [*commands.checks, *commands.tests], [*notices, *opened])
         except BaseException:
@@ -274,8 +275,10 @@ class _Run(Struct, frozen=True, kw_only=True):
         prd_ids = _prd_ids(spec)
         ours = Ours(self.root, self.spec.change, self.id)
         self._announce(spec, place, gates, notices)
+        from ralphtool.executors.process import Keeper  # nobody waits for that to see that the run has begun
+
         try:
-            with process.Keeper(layout.processes(self.root, self.id)) as keeper:
+            with Keeper(layout.processes(self.root, self.id)) as keeper:
                 return self._joined(place, gates, self._executor(place, keeper, ours, prd_ids)).run()
         except BaseException:
             ours.put_right()
@@ -283,7 +286,9 @@ class _Run(Struct, frozen=True, kw_only=True):
         finally:
             ours.forget()
 
-    def _executor(self, place: Workspace, keeper: process.Keeper, ours: Ours, prd_ids: Sequence[str]) -> Here:
+    def _executor(self, place: Workspace, keeper: Keeper, ours: Ours, prd_ids: Sequence[str]) -> Here:
+        from ralphtool.executors.local import Here, Place
+
         return Here(
             Place(
                 workspace=place,
@@ -301,6 +306,9 @@ class _Run(Struct, frozen=True, kw_only=True):
         )
 
     def _joined(self, place: Workspace, gates: Sequence[str], executor: Here) -> Loop:
+        from ralphtool.loop.change import Change
+        from ralphtool.loop.loop import Loop, Parts
+
         return Loop(
             Parts(
                 change=Change(self.root, self.id, self.spec.change, self.spec.ref, place, self.history),

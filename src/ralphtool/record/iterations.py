@@ -298,8 +298,7 @@ def _reader(iteration: Iteration, head: bytes) -> Reader | None:
     own = _runner(_agent_of(iteration), _options(iteration))
     if own and _tells(own, job, head):
         return own.reader(job)
-    others = [made for name in agents.BUILT_IN if (made := _runner(name, {}))]
-    best = max(others, key=lambda one: _tells(one, job, head))
+    best = max(agents.known(), key=lambda one: _tells(one, job, head))
     if _tells(best, job, head):
         return best.reader(job)
     return own.reader(job) if own and (head.lstrip().startswith(b"{") or not head) else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from ralphtool import specs
@@ -81,7 +80,7 @@ def overview(root: str, place: Place, branches: Branches) -> Overview:
         lock = locks.holder(root, place.change)
         one.locked_by = lock.session_id if lock else None
         spec = specs.open(root, place.change, place.ref)
-        one.path = spec.path
+        one.adapter, one.path = spec.adapter, spec.path
         with branches.opened(place.change, place.ref) as on_branch:
             one.count((on_branch or spec).stories(locks.completed_tasks(root, place.change)))
     except RalphError as error:
@@ -95,8 +94,12 @@ def overview(root: str, place: Place, branches: Branches) -> Overview:
 
 def aside_for(root: str) -> str | None:
     """The change whose run uses the user's tree now: what is not committed waits aside meanwhile."""
+    git = branch.git_folder(root)
+    if git is None:
+        return None
+    from ralphtool.workspace import stash  # which costs more than the rest of a short list
+
     try:
-        note = quickjson.loads(files.read(os.path.join(root, ".git", "ralph", "away.json")).decode())
-        return str(note["change"])
+        return str(quickjson.loads(files.read(stash.note_path(git)).decode())["change"])
     except (OSError, ValueError, LookupError, TypeError):
         return None

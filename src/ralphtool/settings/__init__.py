@@ -399,12 +399,13 @@ class Described(NamedTuple):
 
 
 @cache
-def describe() -> tuple[Described, ...]:
-    """Every setting, in the order of the file."""
+def describe(section: str = "") -> tuple[Described, ...]:
+    """Every setting, or those of one section, in the order of the file."""
     docs = _read_docstrings()
     return tuple(
         Described(name, key, _write_default(table, key), docs.get((table.__name__, key), ""), find_kind(hint).words)
         for name, table in _SECTIONS.items()
+        if section in ("", name)
         for key, hint in list_types(table).items()
     )
 

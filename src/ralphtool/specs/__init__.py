@@ -30,15 +30,13 @@ else:
 
 __all__ = ["Adapter", "Scenario", "Spec", "Story", "Task", "open"]
 
-BUILT_IN = {
-    "openspec": "ralphtool.specs.openspec",
-    "prd": "ralphtool.specs.prd",
-    "speckit": "ralphtool.specs.speckit",
-    "checklist": "ralphtool.specs.checklist",
-}
+BUILT_IN = {name: module for name, (module, _) in projects.FORMATS.items()}
 ENTRY_POINTS = "ralphtool.specs"
 _INSTALLED = (".dist-info", ".egg-info")
-_MARKDOWN = (".md", ".markdown")
+DEFAULT = "checklist"  # what a change is begun in where no format is used yet
+# Files that can be named where a format is asked for: how the name ends says which format it is.
+_BY_ENDING = {".md": "checklist", ".markdown": "checklist"}
+_NEEDED = ("name", "found_in", "changes", "open", "places")
 
 
 # --- what a change is made of -----------------------------------------------------------------------
@@ -145,11 +143,19 @@ class Spec(Protocol):
 
     def write_observations(self, observations: "Sequence[dict[str, Any]]") -> int: ...
 
+    # A spec may also have:
+    #   done_key: str                       the key of a story's object, in a format that is JSON, which says that it is
+    #                                       done: only a proven story gets it, and never from an agent
+    #   prd_id(story_id: str) -> str        what the history calls a story
+    #   is_untouched() -> bool              whether it is still what `scaffold` made of it
+
 
 class Adapter(Protocol):
     """The reader and writer of one spec format."""
 
     name: str
+    found_in: str
+    """Where changes lie in a project, for people: `plans/<name>.md`."""
 
     def changes(self, project: str) -> list[str]:
         """The names of the changes that this format holds in a project; cheap, and none is no error."""
@@ -158,6 +164,19 @@ class Adapter(Protocol):
     def open(self, project: str, change: str, where: str | None = None) -> Spec:
         """The change of that name, or ChangeNotFound. `where` is what follows the ':' of a ref."""
         ...
+
+    def places(self, change: str, where: str | None = None) -> "Sequence[str]":
+        """The paths in a project, files or folders, that can belong to the change; nothing has to be there.
+
+        What a run commits with the change, and what is read from its branch without checking that out.
+        """
+        ...
+
+    # An adapter may also have:
+    #   scaffold(project: str, text: str, name: str | None, file: str | None) -> Skeleton
+    #                                       what `ralphtool new` writes: see ralphtool.specs.scaffold
+    #   takes_file: bool                    whether `ralphtool new --file` can name the file to make
+    #   is_used(project: str) -> bool       whether the project uses the format, if it can without having changes
 
 
 # --- finding adapters and changes -------------------------------------------------------------------
@@ -186,9 +205,14 @@ def _load(dotted: str) -> "Adapter":
         found = getattr(found, attribute) if attribute else found
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidValue(f"the spec adapter {shorten(dotted)} can't be loaded ({error}): check its name") from None
-    if not all(hasattr(found, name) for name in ("name", "changes", "open")):
-        raise InvalidValue(f"{dotted} is no spec adapter: one has a name, changes() and open()")
+    if missing := [name for name in _NEEDED if not hasattr(found, name)]:
+        raise InvalidValue(f"{dotted} is no spec adapter: it has no {', '.join(missing)}")
     return found  # type: ignore[no-any-return]
+
+
+def names() -> list[str]:
+    """The formats that are looked for: those that come with us, and those of other packages."""
+    return [*BUILT_IN, *(name for name in _entry_points() if name not in BUILT_IN)]
 
 
 def _entry_points() -> dict[str, str]:
@@ -244,26 +268,62 @@ def _the_one(project: str, found: "list[Place]") -> "Place":
 
 def ref_of(project: str, text: str | None) -> str | None:
     """What somebody gave as `--spec`, as a ref: a file that is named from where they stand is found all the same."""
-    if text is None or not text.endswith(_MARKDOWN):
+    file = file_of(text)
+    if text is None or file is None:
         return text
-    file = text.removeprefix("checklist:")
     here = os.path.abspath(file)
-    return f"checklist:{os.path.relpath(here, project) if os.path.exists(here) else os.path.normpath(file)}"
+    return _file_ref(os.path.relpath(here, project) if os.path.exists(here) else os.path.normpath(file))
+
+
+def file_of(ref: str | None) -> str | None:
+    """The file that a ref names, if it names one: `docs/plan.md`, with or without its format before it."""
+    name, colon, file = (ref or "").partition(":")
+    ending = os.path.splitext(ref or "")[1]
+    if colon and name == _BY_ENDING.get(ending):
+        return file
+    return ref if ending in _BY_ENDING else None
+
+
+def _file_ref(file: str) -> str:
+    return f"{_BY_ENDING[os.path.splitext(file)[1]]}:{file}"
 
 
 def change_of(ref: str | None) -> str | None:
     """The change that a ref names by itself: a file's is called after it."""
-    is_file = ref is not None and ref.endswith(_MARKDOWN)
-    return os.path.splitext(os.path.basename(ref or ""))[0] if is_file else None
+    file = file_of(ref)
+    return None if file is None else os.path.splitext(os.path.basename(file))[0]
 
 
 def _open_ref(project: str, change: str, ref: str) -> Spec:
-    if ref.endswith(_MARKDOWN) and not ref.startswith("checklist:"):
-        ref = f"checklist:{ref}"
+    if file := file_of(ref):
+        ref = _file_ref(file)
+    found, where = _resolve(ref)
+    spec = found.open(project, change, where)
+    if spec.ref.partition(":")[0] != ref.partition(":")[0]:
+        spec.ref = ref  # an adapter does not know by which entry point or path it is found
+    return spec
+
+
+def _resolve(ref: str) -> tuple[Adapter, str | None]:
+    """The adapter that a ref names, and what the ref tells it."""
     name, _, where = ref.partition(":")
     if name in BUILT_IN or "." not in name:
-        return adapter(name).open(project, change, where or None)
-    return adapter(ref).open(project, change)
+        return adapter(name), where or None
+    return adapter(ref), None
+
+
+def places(project: str, change: str, ref: str | None = None) -> list[str]:
+    """The paths in a project that can belong to a change; without a ref, those of every format."""
+    file = file_of(ref)
+    refs = [_file_ref(file)] if file else [ref] if ref else [*names(), *configured(project)]
+    found = [place for found, where in map(_resolve, refs) for place in found.places(change, where)]
+    return list(dict.fromkeys(found))
+
+
+def own_paths(project: str, spec: Spec) -> list[str]:
+    """The paths of a change that is there, in full."""
+    found = [os.path.join(project, place) for place in places(project, spec.change, spec.ref)]
+    return list(dict.fromkeys([spec.path, *(path for path in found if os.path.lexists(path))]))
 
 
 class Place:
@@ -279,27 +339,40 @@ class Place:
 
 def find_all(project: str) -> list[Place]:
     """Every change of the project, of every format; what the configuration names comes along."""
-    places = []
-    for name in [*BUILT_IN, *_entry_points()]:
-        try:
-            places += [Place(change, name) for change in adapter(name).changes(project)]
-        except RalphError as error:
-            places.append(Place(os.path.basename(project), name, error))
-        except OSError as error:
-            places.append(Place(os.path.basename(project), name, SpecError(str(from_os_error(error)))))
-    return places + _configured(project, places)
+    places = [place for name in names() for place in _found_by(project, name)]
+    return places + _found_configured(project, places)
 
 
-def _configured(project: str, known: list[Place]) -> list[Place]:
+def _found_by(project: str, ref: str) -> list[Place]:
+    try:
+        return [Place(change, ref) for change in adapter(ref).changes(project)]
+    except RalphError as error:
+        return [Place(os.path.basename(project), ref, error)]
+    except OSError as error:
+        return [Place(os.path.basename(project), ref, SpecError(str(from_os_error(error))))]
+
+
+def _found_configured(project: str, known: list[Place]) -> list[Place]:
+    found = []
+    for ref in configured(project):
+        file = file_of(ref)
+        if file is None:
+            found += _found_by(project, ref)
+        else:
+            change, name = os.path.splitext(os.path.basename(file))[0], ref.partition(":")[0]
+            usual = any(place.change == change and place.ref == name for place in known)
+            found += [] if usual and file == os.path.basename(file) else [Place(change, ref)]
+    return found
+
+
+def configured(project: str) -> list[str]:
+    """What the configuration names, if that is no format which is looked for anyway: a file, an adapter's path."""
     from ralphtool.core import config
 
     ref = config.spec(project)
-    if ref is None or not ref.endswith(_MARKDOWN):
-        return []
-    file = os.path.normpath(ref.removeprefix("checklist:"))
-    change = os.path.splitext(os.path.basename(file))[0]
-    usual = any(place.change == change and place.ref == "checklist" for place in known)
-    return [] if usual and file == os.path.basename(file) else [Place(change, f"checklist:{file}")]
+    if file := file_of(ref):
+        return [_file_ref(os.path.normpath(file))]
+    return [ref] if ref and "." in ref.partition(":")[0] and ref not in names() else []
 
 
 def _nothing_found(project: str, change: str, places: list[Place]) -> Exception:

@@ -3,18 +3,22 @@
 import os
 
 from ralphtool.core import project as projects
-from ralphtool.errors import ChangeNotFound, InvalidName, SpecError
+from ralphtool.errors import ChangeNotFound, InvalidName, InvalidValue, SpecError, shorten
 from ralphtool.specs import Scenario, Story, markdown
 from ralphtool.specs.boxed import BoxedSpec, Draft
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralphtool.specs.markdown import Section
+    from ralphtool.specs.scaffold import Skeleton
 
 name = "checklist"
+found_in = "checklists (fix_plan.md, PLAN.md, TODO.md)"
 
 _USUAL = ("fix_plan.md", "plan.md", "todo.md")
 _NEVER = ("readme", "changelog", "learnings")
+_MARKDOWN = (".md", ".markdown")
+takes_file = True
 
 
 def changes(project: str) -> list[str]:
@@ -56,6 +60,12 @@ def _check_may_be_one(path: str, change: str) -> None:
         raise InvalidName(f"{path} can't be a checklist: boxes in a {change} are no work to do")
     if not os.path.isfile(path):
         raise ChangeNotFound(f"{path} is not a file: name the checklist with --spec PATH")
+
+
+def places(change: str, where: str | None = None) -> list[str]:
+    if where:
+        return [where]
+    return [f"{change}{ending}" for ending in (".md", ".MD")] if f"{change}.md".lower() in _USUAL else []
 
 
 class Checklist(BoxedSpec):
@@ -114,3 +124,47 @@ def _is_number(id: str) -> bool:
 def _is_ticket(id: str) -> bool:
     prefix, _, number = id.partition("-")
     return projects.is_name(prefix) and prefix.isupper() and number.isascii() and number.isdigit()
+
+
+# --- what `ralphtool new` writes --------------------------------------------------------------------
+
+
+def scaffold(project: str, text: str, name: str | None, file: str | None) -> "Skeleton":
+    from ralphtool.specs.scaffold import STORIES, Skeleton, check_change, name_for, title_of
+
+    place = (
+        os.path.abspath(file) if file else os.path.join(project, f"{name_for(text, name)}.md" if name else "PLAN.md")
+    )
+    inside = os.path.relpath(os.path.realpath(place), os.path.realpath(project))
+    _check_file(project, place, inside)
+    title = title_of(text)
+    written = _CHECKLIST.format(title=title, about="" if text == title else f"{text}\n\n", stories=STORIES)
+    ref = None if inside.lower() in _USUAL else inside
+    return Skeleton(check_change(change_of(place)), place, {"": written}, ref, _TAKEN)
+
+
+def _check_file(project: str, place: str, inside: str) -> None:
+    if inside.startswith(".."):
+        raise InvalidValue(f"{shorten(place)} is outside of the project: name a file in {project}")
+    if not place.endswith(_MARKDOWN):
+        raise InvalidValue(f"{shorten(inside)} is no Markdown file: name one that ends in .md")
+
+
+_TAKEN = "add a story to it, or name another file with --file docs/NAME.md"
+_CHECKLIST = """\
+# {title}
+
+{about}<!--
+{stories}Boxes without a number are numbered by their place: 1.1, 1.2.
+-->
+
+## The first thing that can be seen to work
+
+- [ ] Say what is there afterwards: a file, a command, an answer to a request
+- [ ] Name the test that proves it, and what it looks at
+
+## The next thing, which builds on it
+
+- [ ] One task for each thing that has to be true
+- [ ] What has to stay as it is, if that is not plain
+"""

@@ -10,8 +10,10 @@ from ralphtool.specs.boxed import BoxedSpec, Draft, unique_name
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralphtool.specs.markdown import Section
+    from ralphtool.specs.scaffold import Skeleton
 
 name = "openspec"
+found_in = "openspec/changes/<name>/"
 
 
 def _folder(project: str) -> str:
@@ -36,6 +38,10 @@ def open(project: str, change: str, where: str | None = None) -> "OpenSpec":
             f"there is no {os.path.join(_folder(project), change)}: `ralphtool list` shows the changes"
         )
     return OpenSpec(project, change)
+
+
+def places(change: str, where: str | None = None) -> list[str]:
+    return [f"openspec/changes/{change}"]
 
 
 class OpenSpec(BoxedSpec):
@@ -203,3 +209,82 @@ def _clause(line: str) -> tuple[str, str] | None:
         if word not in _CLAUSES or bare[len(word) : len(word) + 1].isalnum():
             return None
     return word, bare[len(word) :].lstrip("*_: \t,")
+
+
+# --- what `ralphtool new` writes --------------------------------------------------------------------
+
+
+def is_used(project: str) -> bool:
+    return os.path.isdir(os.path.join(project, "openspec"))
+
+
+def scaffold(project: str, text: str, name: str | None, file: str | None) -> "Skeleton":
+    from ralphtool.specs.scaffold import STORIES, Skeleton, name_for, title_of
+
+    change = name_for(text, name)
+    fill = {"title": title_of(text), "text": text, "stories": STORIES}
+    texts = {
+        "proposal.md": _PROPOSAL.format(**fill),
+        f"specs/{projects.slug(change) or 'capability'}/spec.md": _SPEC.format(**fill),
+        "tasks.md": _TASKS.format(**fill),
+    }
+    return Skeleton(change, os.path.join(_folder(project), change), texts)
+
+
+_PROPOSAL = """\
+## Why
+
+{text}
+
+<!-- One or two sentences more: who has which trouble today, and why now. -->
+
+## What Changes
+
+- <!-- What is added, changed or removed. Mark what breaks others with **BREAKING**. -->
+
+## Impact
+
+- <!-- Which parts of the code, which interfaces, which data. -->
+"""
+
+_SPEC = """\
+<!--
+What the finished change does, as requirements with scenarios. Name the folder of this file after the capability
+that it belongs to. A requirement says SHALL or MUST, and has at least one scenario that a test can play through.
+-->
+
+## ADDED Requirements
+
+### Requirement: {title}
+
+The system SHALL do what this change is about.
+
+#### Scenario: The usual case
+
+- **GIVEN** what is there at the beginning
+- **WHEN** somebody does something
+- **THEN** this can be seen
+
+#### Scenario: What is not allowed
+
+- **WHEN** somebody gives it something wrong
+- **THEN** it says what is wrong, and changes nothing
+"""
+
+_TASKS = """\
+# Tasks
+
+<!--
+{stories}Each heading with a number is a story.
+-->
+
+## 1. The first thing that can be seen to work
+
+- [ ] 1.1 Say what is there afterwards: a file, a command, an answer to a request
+- [ ] 1.2 Name the test that proves it, and what it looks at
+
+## 2. The next thing, which builds on it (depends on 1)
+
+- [ ] 2.1 One task for each thing that has to be true
+- [ ] 2.2 What has to stay as it is, if that is not plain
+"""

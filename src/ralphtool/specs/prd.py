@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import Any
 
+    from ralphtool.specs.scaffold import Skeleton
+
 name = "prd"
+found_in = "prd.json"
 _FILE = "prd.json"
 _NAMES = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
 
@@ -39,6 +42,10 @@ def open(project: str, change: str, where: str | None = None) -> "Prd":
     return Prd(path, change)
 
 
+def places(change: str, where: str | None = None) -> list[str]:
+    return [_FILE]
+
+
 def _change_name(document: "dict[str, Any]", project: str) -> str:
     """After `branchName` without its `ralph/`, else `project` or `name`, else the folder; made fit to be a name."""
     wanted = [_text(document.get(key)) for key in ("branchName", "project", "name")]
@@ -56,6 +63,7 @@ def _text(value: object) -> str:
 class Prd(WithNotes):
     adapter = name
     ref = name
+    done_key = "passes"
 
     def __init__(self, path: str, change: str) -> None:
         self.change = change
@@ -222,3 +230,43 @@ def _add_passes(text: str, start: int) -> str:
     first = text.index('"', start)
     end = members[-1][2]
     return f'{text[:end]},{text[start + 1 : first]}"passes": true{text[end:]}'
+
+
+# --- what `ralphtool new` writes --------------------------------------------------------------------
+
+
+def is_used(project: str) -> bool:
+    return os.path.lexists(os.path.join(project, _FILE))
+
+
+def scaffold(project: str, text: str, name: str | None, file: str | None) -> "Skeleton":
+    import json
+
+    from ralphtool.specs.scaffold import Skeleton, name_for, title_of
+
+    change = name_for(text, name)
+    stories = [
+        _user_story(1, "The first thing that can be seen to work", "Small: an hour's work of yours, not a week's."),
+        _user_story(2, "The next thing, which builds on it", "It can be proven: by a test, or by a command."),
+    ]
+    stories[1]["dependsOn"] = ["US-001"]
+    document = {"project": title_of(text), "branchName": f"ralph/{change}", "description": text, "userStories": stories}
+    written = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return Skeleton(change, os.path.join(project, _FILE), {"": written}, if_taken=_TAKEN)
+
+
+def _user_story(number: int, title: str, hint: str) -> "dict[str, Any]":
+    from ralphtool.specs.scaffold import EXAMPLES
+
+    return {
+        "id": f"US-{number:03}",
+        "title": title,
+        "description": f"As somebody I want something, so that something is better. {hint}",
+        "acceptanceCriteria": list(EXAMPLES[:2]),
+        "priority": number,
+        "passes": False,
+        "notes": "",
+    }
+
+
+_TAKEN = "it holds one change only, so add a story to it, or begin a checklist with --file docs/NAME.md"

@@ -11,8 +11,10 @@ from ralphtool.specs.boxed import BoxedSpec, Draft, unique_name
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralphtool.specs.markdown import Section
+    from ralphtool.specs.scaffold import Skeleton
 
 name = "speckit"
+found_in = "specs/<feature>/tasks.md"
 
 # Phases of these names come before all others, which wait for them.
 _GROUNDWORK = ("setup", "foundational", "foundation")
@@ -34,6 +36,10 @@ def open(project: str, change: str, where: str | None = None) -> "SpecKit":
     if not _is_change(project, change):
         raise ChangeNotFound(f"there is no specs/{change}/tasks.md in {project}: `ralphtool list` shows the changes")
     return SpecKit(project, change)
+
+
+def places(change: str, where: str | None = None) -> list[str]:
+    return [f"specs/{change}"]
 
 
 class SpecKit(BoxedSpec):
@@ -194,3 +200,71 @@ def _scenario(line: str, scenario: Scenario) -> Scenario:
         elif clause is not None and part.strip(" ,.;:\r"):
             clause.append(part.strip(" ,;:\r"))
     return scenario
+
+
+# --- what `ralphtool new` writes --------------------------------------------------------------------
+
+
+def is_used(project: str) -> bool:
+    return os.path.isdir(os.path.join(project, ".specify")) or bool(changes(project))
+
+
+def scaffold(project: str, text: str, name: str | None, file: str | None) -> "Skeleton":
+    from ralphtool.specs.scaffold import STORIES, Skeleton, name_for, title_of
+
+    change = name_for(text, name) if name else f"{_next_number(project):03}-{name_for(text, None)}"
+    fill = {"title": title_of(text), "text": text, "stories": STORIES}
+    texts = {"spec.md": _FEATURE.format(**fill), "tasks.md": _PHASES.format(**fill)}
+    return Skeleton(change, os.path.join(project, "specs", change), texts)
+
+
+def _next_number(project: str) -> int:
+    folder = os.path.join(project, "specs")
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    heads = [name.partition("-")[0] for name in names]
+    return 1 + max((int(head) for head in heads if head.isascii() and head.isdigit() and len(head) <= 6), default=0)
+
+
+_FEATURE = """\
+# Feature Specification: {title}
+
+{text}
+
+## User Scenarios & Testing
+
+### User Story 1 - The first thing that can be seen to work (Priority: P1)
+
+<!-- Who wants what, and why. How it is tried by itself. -->
+
+**Acceptance Scenarios**:
+
+1. **Given** what is there at the beginning, **When** somebody does something, **Then** this can be seen
+
+### User Story 2 - The next thing, which builds on it (Priority: P2)
+
+**Acceptance Scenarios**:
+
+1. **Given** the first thing, **When** somebody gives it something wrong, **Then** it says what is wrong
+
+## Requirements
+
+- **FR-001**: The system MUST do what this change is about
+"""
+
+_PHASES = """\
+# Tasks: {title}
+
+<!--
+{stories}Each phase is a story. Setup and Foundational, where there are such phases, come before all others.
+-->
+
+## Phase 1: User Story 1 - The first thing that can be seen to work
+
+- [ ] T001 [US1] Say what is there afterwards: a file, a command, an answer to a request
+- [ ] T002 [US1] Name the test that proves it, and what it looks at
+
+## Phase 2: User Story 2 - The next thing, which builds on it
+
+- [ ] T003 [US2] One task for each thing that has to be true (depends on T001)
+- [ ] T004 [US2] What has to stay as it is, if that is not plain
+"""

@@ -12,11 +12,14 @@ The sample needs at least two open tasks. It is changed by the check: give it a 
 from __future__ import annotations
 
 import os
+import shutil
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from ralphtool import specs
 from ralphtool.core import project as projects
-from ralphtool.errors import ChangeNotFound, RalphError, SpecError, TaskNotFound
+from ralphtool.errors import ChangeNotFound, InvalidValue, RalphError, SpecError, TaskNotFound
+from ralphtool.specs import scaffold
 from ralphtool.specs.markdown import heading
 
 if TYPE_CHECKING:
@@ -52,9 +55,12 @@ def _require(holds: bool, promise: str) -> None:
 def check_adapter(adapter: Adapter, project: str, change: str) -> None:
     """Drives an adapter through its whole life on a sample change; raises ContractBroken with the broken promise."""
     _require(projects.is_name(adapter.name), "an adapter's name is a name")
+    _require(bool(adapter.found_in.strip()), "an adapter tells people where changes lie")
     _check_finding(adapter, project, change)
     spec = adapter.open(project, change)
     _check_reading(spec, project, change)
+    _check_places(adapter, project, change)
+    _check_scaffold(adapter)
     _check_ticking(spec, project)
     _check_notes(project, lambda: spec.write_learnings(_LEARNINGS), len(_LEARNINGS), "learnings")
     _check_notes(project, lambda: spec.write_patterns(_PATTERNS), len(_PATTERNS), "patterns")
@@ -68,6 +74,60 @@ def _check_finding(adapter: Adapter, project: str, change: str) -> None:
         ChangeNotFound,
         "`open` raises ChangeNotFound for a change that is not there",
     )
+
+
+def _check_places(adapter: Adapter, project: str, change: str) -> None:
+    """With nothing but the files at these places, the change is the same: that is how it is read from a branch."""
+    places = list(adapter.places(change))
+    for place in places:
+        inside = not os.path.isabs(place) and ".." not in place.split("/") and os.path.normpath(place) != "."
+        _require(inside, f"`places` names paths inside of the project, not {place}")
+    with TemporaryDirectory(prefix="ralph-") as copy:
+        for place in places:
+            _copy(os.path.join(project, place), os.path.join(copy, place))
+        promise = "`places` names all that the change needs to be read"
+        try:
+            there, here = (adapter.open(one, change) for one in (copy, project))
+            _require(_content(there) == _content(here), promise)
+        except (RalphError, OSError) as error:
+            raise ContractBroken(f"{promise}: {error}") from error
+
+
+def _copy(path: str, target: str) -> None:
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    if os.path.isdir(path):
+        shutil.copytree(path, target, dirs_exist_ok=True)
+    elif os.path.exists(path):
+        shutil.copyfile(path, target)
+
+
+def _content(spec: Spec) -> Any:
+    stories = spec.stories()
+    tasks = [(task.id, task.text, task.done) for story in stories for task in story.tasks]
+    scenarios = [one.as_dict() for story in stories for one in spec.scenarios(story)]
+    return [(story.id, story.title) for story in stories], tasks, scenarios, spec.proposal(), spec.design()
+
+
+def _check_scaffold(adapter: Adapter) -> None:
+    """A change that the adapter begins is one that it finds and reads, and that is told from one with real work."""
+    make_skeleton = getattr(adapter, "scaffold", None)
+    if make_skeleton is None:
+        return
+    with TemporaryDirectory(prefix="ralph-") as folder:
+        made = make_skeleton(folder, "Add login", "add-login", None)
+        _require(os.listdir(folder) == [], "`scaffold` writes nothing itself")
+        scaffold.make(made)
+        spec = adapter.open(folder, made.change, specs.file_of(made.spec))
+        places = [os.path.join(folder, place) for place in adapter.places(made.change, specs.file_of(made.spec))]
+        _require(all(_is_below(path, places) for path in made.paths), "a change is begun at its places")
+        _require(any(story.tasks for story in spec.stories()), "a change that is begun has tasks")
+        _require_error(
+            lambda: scaffold.refuse_untouched(spec), InvalidValue, "a change that nobody has filled in is told as such"
+        )
+
+
+def _is_below(path: str, places: list[str]) -> bool:
+    return any(path == place or path.startswith(f"{place}{os.sep}") for place in places)
 
 
 def _require_error(act: Callable[[], object], kind: type[Exception], promise: str) -> None:

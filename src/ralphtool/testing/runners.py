@@ -81,6 +81,10 @@ def _job(folder: str, **more: Any) -> Job:
 
 def _check_start(runner: Runner, job: Job) -> None:
     _require(bool(runner.name) and isinstance(runner.traits, Traits), "a runner has a name and traits")
+    for path in runner.traits.config_paths:
+        _require(
+            "/" not in path[:-1] and path.strip("/*") != "", f"a config path is the name of a file or folder: {path}"
+        )
     start = _started(runner, job)
     _require(_started(runner, job) == start, "the same job is started the same way again")
 

@@ -25,11 +25,8 @@ class Workspace(Protocol):
         """What the iteration began with."""
         ...
 
-    def at_start(self, folder: str, named: str) -> bool:
-        """Writes the spec as it was when work began into a folder; False where nobody knows.
-
-        `named` is the change's file, where its format has no place of its own.
-        """
+    def at_start(self, folder: str, ref: str) -> bool:
+        """Writes the spec as it was when work began into a folder; False where nobody knows."""
         ...
 
     @property

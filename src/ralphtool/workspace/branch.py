@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ralphtool import specs
-from ralphtool.core import config, layout
+from ralphtool.core import files, layout, project
 from ralphtool.errors import ChangeNotFound
 
 if TYPE_CHECKING:
@@ -17,30 +17,41 @@ if TYPE_CHECKING:
     from ralphtool.specs import Spec
     from ralphtool.workspace.git import Repository
 
+_HELD_IN = (layout.BRANCHES, "packed-refs")  # where a repository's folder has branches of ours, if it has any
+
 
 def _repository(root: str) -> Repository | None:
     """Git is only asked where it can have such branches: most lists of changes need none."""
-    for folder in (root, *_above(root)):
-        git = os.path.join(folder, ".git")
-        if os.path.isdir(git):
-            packed = os.path.join(git, "packed-refs")
-            loose = os.path.isdir(os.path.join(git, layout.BRANCHES))
-            return _found_repository(root) if loose or os.path.exists(packed) else None
-        if os.path.exists(git):
-            return _found_repository(root)
-    return None
+    git = _dot_git(root)
+    if git is None:
+        return None
+    # In a linked working tree it is a file, and the branches are elsewhere.
+    may_have = not os.path.isdir(git) or any(os.path.exists(os.path.join(git, name)) for name in _HELD_IN)
+    return _found_repository(root) if may_have else None
+
+
+def _dot_git(root: str) -> str | None:
+    """The `.git` of the repository around a folder: its folder, or a file that names it."""
+    known = (os.path.join(folder, ".git") for folder in project.upward(os.path.abspath(root)))
+    return next((git for git in known if os.path.exists(git)), None)
+
+
+def git_folder(root: str) -> str | None:
+    """Where git keeps what belongs to the working tree around a folder, found without asking git."""
+    git = _dot_git(root)
+    if git is None or os.path.isdir(git):
+        return git
+    try:
+        word, _, named = os.fsdecode(files.read(git)).partition(":")
+    except OSError:
+        return None
+    return os.path.normpath(os.path.join(os.path.dirname(git), named.strip())) if word == "gitdir" else None
 
 
 def _found_repository(root: str) -> Repository | None:
     from ralphtool.workspace.git import Repository  # which costs more than the rest of a short list
 
     return Repository.find(root)
-
-
-def _above(folder: str) -> Iterator[str]:
-    while (parent := os.path.dirname(folder)) != folder:
-        folder = parent
-        yield folder
 
 
 class Branches:
@@ -68,7 +79,7 @@ class Branches:
         import tempfile
 
         with tempfile.TemporaryDirectory(prefix="ralph-") as folder:
-            write_out(repository, self._root, change, layout.BRANCHES + change, folder, named_file(self._root))
+            write_out(repository, self._root, change, layout.BRANCHES + change, folder, ref)
             yield _found(self._root, folder, change, ref)
 
 
@@ -78,12 +89,15 @@ def opened(root: str, change: str, ref: str | None) -> AbstractContextManager[Sp
 
 
 def _found(root: str, folder: str, change: str, ref: str | None) -> Spec | None:
-    try:
-        spec = specs.open(folder, change, ref)
-    except ChangeNotFound:
-        return None
-    shown: Any = _Shown(spec, os.path.join(root, os.path.relpath(spec.path, folder)))
-    return shown  # type: ignore[no-any-return]
+    # What the project's configuration names is not found by looking at what was written out.
+    for one in [ref] if ref else [None, *specs.configured(root)]:
+        try:
+            spec = specs.open(folder, change, one)
+        except ChangeNotFound:
+            continue
+        shown: Any = _Shown(spec, os.path.join(root, os.path.relpath(spec.path, folder)))
+        return shown  # type: ignore[no-any-return]
+    return None
 
 
 class _Shown:
@@ -97,19 +111,13 @@ class _Shown:
         return getattr(self._spec, name)
 
 
-def write_out(repository: Repository, root: str, change: str, commit: str, folder: str, named: str = "") -> None:
-    """Writes out the files of a commit that any format could keep the change in; `named` is one more."""
+def write_out(repository: Repository, root: str, change: str, commit: str, folder: str, ref: str | None) -> None:
+    """Writes out the files of a commit that belong to the change; without a ref, those of every format."""
     prefix = os.path.relpath(os.path.realpath(root), os.path.realpath(repository.top))
-    places = [f"openspec/changes/{change}", "prd.json", f"specs/{change}", "fix_plan.md", "PLAN.md", "TODO.md", named]
-    paths = [os.path.normpath(os.path.join(prefix, place)) for place in filter(None, places)]
-    for name, data in repository.files_at(commit, *paths).items():
+    places = specs.places(root, change, ref)
+    paths = [os.path.normpath(os.path.join(prefix, place)) for place in places]
+    for name, data in (repository.files_at(commit, *paths) if paths else {}).items():
         target = os.path.join(folder, os.path.relpath(name, prefix))
         os.makedirs(os.path.dirname(target), exist_ok=True)
         with open(target, "wb") as file:
             file.write(data)
-
-
-def named_file(project: str) -> str:
-    """The file that the configuration names as a change's, if it does."""
-    told = (config.spec(project) or "").removeprefix("checklist:")
-    return told if os.path.splitext(told)[1] else ""

@@ -21,7 +21,7 @@ class Folder:
     def __init__(self, root: str) -> None:
         self.root = root
 
-    def at_start(self, folder: str, named: str) -> bool:
+    def at_start(self, folder: str, ref: str) -> bool:
         return False
 
     def disturbed(self) -> None:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from ralphtool.core import files, layout
-from ralphtool.judging.guard import Finding
+from ralphtool.judging.guard.model import Finding
 
 if TYPE_CHECKING:
     from ralphtool.workspace.git import Repository

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import time
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,7 @@ from msgspec import Struct
 from ralphtool.core import files, layout, locks, session
 from ralphtool.errors import CorruptState, RalphError, SessionNotFound
 from ralphtool.history import History
-from ralphtool.judging.guard import Finding
+from ralphtool.judging.guard.model import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -157,6 +156,8 @@ class Ours:
 
     def _grew(self, prd_ids: Collection[str]) -> bool:
         """Whether somebody else only added to the history, and nothing about this change's stories."""
+        import tempfile
+
         with tempfile.TemporaryDirectory(prefix="ralph-") as folder:
             place = layout.folder(folder)
             os.mkdir(place)

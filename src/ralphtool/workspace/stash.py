@@ -61,6 +61,11 @@ class Note(Struct, frozen=True, kw_only=True):
         return [os.fsdecode(path) for path in self.left]
 
 
+def note_path(gitdir: str) -> str:
+    """Where the note of a working tree is, by the folder that git keeps for that tree."""
+    return os.path.join(layout.in_git(gitdir), "away.json")
+
+
 class Away:
     """The place in git's own folder where a user's work waits."""
 
@@ -68,7 +73,7 @@ class Away:
         self.repository = repository
         self.ours = Paths([ours])  # never moved
         self._place = layout.in_git(repository.gitdir)
-        self._note = os.path.join(self._place, "away.json")
+        self._note = note_path(repository.gitdir)
         self._files = os.path.join(self._place, "away", "files")
         self._copies = os.path.join(self._place, "away", "copies")
         self._index = os.path.join(self._place, "away", "index")

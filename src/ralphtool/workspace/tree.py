@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from ralphtool.core import files, layout
 from ralphtool.errors import GitError, from_os_error
-from ralphtool.judging import guard
+from ralphtool.judging.guard.model import Change, Finding
 from ralphtool.workspace import branch
 from ralphtool.workspace.git import Paths, Repository, printable
 
@@ -27,8 +27,8 @@ class Taken(Struct, frozen=True):
 
     tree: str | None
     paths: tuple[str, ...] = ()
-    changes: tuple[guard.Change, ...] = ()
-    findings: tuple[guard.Finding, ...] = ()
+    changes: tuple[Change, ...] = ()
+    findings: tuple[Finding, ...] = ()
     trouble: str = ""
 
 
@@ -43,7 +43,7 @@ class Tree:
         self.root = project
         inside = os.path.relpath(os.path.realpath(project), os.path.realpath(repository.top))
         self.prefix = "" if inside == "." else f"{inside}/"
-        self.ours = f"{self.prefix}.ralph"
+        self.ours = f"{self.prefix}{layout.FOLDER}"
         self.internals: Internals
         self.tip = ""  # the last checkpoint
         self._tip_tree = ""
@@ -185,9 +185,11 @@ class Tree:
         self._files = tree
         return tree, changed
 
-    def _contents(self, changed: Sequence[Changed]) -> tuple[guard.Change, ...]:
+    def _contents(self, changed: Sequence[Changed]) -> tuple[Change, ...]:
+        from ralphtool.judging.guard.diff import wants_content  # whose patterns nothing waits for before
+
         known = [one for one in changed if not one.is_submodule]
-        wanted = [one for one in known if guard.wants_content(one.path) or guard.wants_content(one.old_path)]
+        wanted = [one for one in known if wants_content(one.path) or wants_content(one.old_path)]
         blobs = self.repository.blobs(blob for one in wanted for blob in (one.old_blob, one.new_blob) if blob)
 
         def content(blob: str | None) -> bytes | None:
@@ -197,13 +199,12 @@ class Tree:
             return printable(one.old_path) if one.status == "R" else None
 
         return tuple(
-            guard.Change(printable(one.path), content(one.old_blob), content(one.new_blob), renamed(one))
-            for one in known
+            Change(printable(one.path), content(one.old_blob), content(one.new_blob), renamed(one)) for one in known
         )
 
-    def _embedded(self, changed: Sequence[Changed]) -> list[guard.Finding]:
+    def _embedded(self, changed: Sequence[Changed]) -> list[Finding]:
         return [
-            guard.Finding("git-touched", one.path, "a repository inside the repository: its files can't be committed")
+            Finding("git-touched", one.path, "a repository inside the repository: its files can't be committed")
             for one in changed
             if one.is_submodule and one.status == "A" and not self._is_registered(one.path)
         ]
@@ -219,12 +220,12 @@ class Tree:
         self._files = tree if was_known else None
         return tree
 
-    def at_start(self, folder: str, named: str) -> bool:
+    def at_start(self, folder: str, ref: str) -> bool:
         commit = self.repository.resolve(layout.START + self.change) or self.repository.resolve(
             layout.BASE + self.change
         )
         if commit:
-            branch.write_out(self.repository, self.root, self.change, commit, folder, named)
+            branch.write_out(self.repository, self.root, self.change, commit, folder, ref)
         return commit is not None
 
     @property

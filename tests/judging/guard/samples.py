@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import textwrap
 
-from ralphtool.judging import guard
-from ralphtool.judging.guard import Change
+from ralphtool.judging.guard import diff
+from ralphtool.judging.guard.model import Change
 
 
 def edit(path: str, old: str | None, new: str | None, old_path: str | None = None) -> Change:
@@ -14,7 +14,7 @@ def edit(path: str, old: str | None, new: str | None, old_path: str | None = Non
 
 
 def kinds(*changes: Change) -> list[str]:
-    return sorted({finding.kind for finding in guard.look(changes)})
+    return sorted({finding.kind for finding in diff.look(changes)})
 
 
 PYTHON = """\

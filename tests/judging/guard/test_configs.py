@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from judging.guard.samples import altered, edit
 
-from ralphtool.judging import guard
+from ralphtool.judging.guard import diff
 
 PACKAGE = (
     '{"scripts": {"test": "eslint . && jest --ci", "lint": "eslint .", "start": "node ."}, "jest": {"bail": false}}'
@@ -140,17 +140,17 @@ CONFIG_HONEST = [
 )
 def test_configuration_that_leaves_tests_out_is_named(case: tuple[str, str | None, str | None]) -> None:
     path, old, new = case
-    assert {(found.kind, found.path) for found in guard.look([edit(path, old, new)])} == {("test-config", path)}
+    assert {(found.kind, found.path) for found in diff.look([edit(path, old, new)])} == {("test-config", path)}
 
 
 @pytest.mark.parametrize(
     "case", CONFIG_HONEST, ids=lambda case: f"{case[0]}: {' '.join((case[2] or 'gone').split())[-60:]}"
 )
 def test_honest_configuration_is_silent(case: tuple[str, str | None, str | None]) -> None:
-    assert guard.look([edit(*case)]) == []
+    assert diff.look([edit(*case)]) == []
 
 
 def test_settings_may_move_from_one_file_to_another() -> None:
     old = "[pytest]\naddopts = --ignore=tests/data\n"
     new = '[tool.pytest.ini_options]\naddopts = "--ignore=tests/data"\n'
-    assert guard.look([edit("pytest.ini", old, None), edit("pyproject.toml", "", new)]) == []
+    assert diff.look([edit("pytest.ini", old, None), edit("pyproject.toml", "", new)]) == []

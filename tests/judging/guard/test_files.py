@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ralphtool.judging import guard
-from ralphtool.judging.guard import Change
+from ralphtool.judging.guard import diff
+from ralphtool.judging.guard.model import Change
+from ralphtool.judging.guard.test_files import is_test
 
 TEST_FILES = """
     test_login.py tests/unit/test_a.py pkg/login_test.py app/tests.py tests/support.py
@@ -30,21 +31,21 @@ CONFIGS = """
 
 @pytest.mark.parametrize("path", TEST_FILES.split())
 def test_test_files_are_known_by_name_or_folder(path: str) -> None:
-    assert guard.is_test(path)
-    assert guard.wants_content(path)
+    assert is_test(path)
+    assert diff.wants_content(path)
 
 
 @pytest.mark.parametrize("path", OTHER_FILES.split())
 def test_other_files_are_no_tests(path: str) -> None:
-    assert not guard.is_test(path)
+    assert not is_test(path)
 
 
 @pytest.mark.parametrize("path", CONFIGS.split())
 def test_configuration_is_read(path: str) -> None:
-    assert guard.wants_content(path)
+    assert diff.wants_content(path)
 
 
 @pytest.mark.parametrize("path", ["src/login.py", "src/a.ts", "README.md", "main.go", "poetry.lock"])
 def test_what_says_nothing_about_tests_is_not_read(path: str) -> None:
-    assert not guard.wants_content(path)
-    assert guard.look([Change(path, b"", b""), Change(path, b"", None), Change(path, None, b"")]) == []
+    assert not diff.wants_content(path)
+    assert diff.look([Change(path, b"", b""), Change(path, b"", None), Change(path, None, b"")]) == []

@@ -8,8 +8,9 @@ import pytest
 from judging.guard.samples import altered
 
 from ralphtool import specs
-from ralphtool.judging import guard
-from ralphtool.judging.guard import Finding
+from ralphtool.judging.guard import diff
+from ralphtool.judging.guard.model import Finding
+from ralphtool.judging.guard.spec import look_at_spec
 from ralphtool.specs import Story, Task
 
 TASKS = """\
@@ -37,7 +38,7 @@ def stories_of(tmp_path: Path, text: str) -> list[Story]:
 
 def spec_findings(tmp_path: Path, new: str, story: str = "1", old: str = TASKS) -> list[Finding]:
     before, after = {"tasks.md": old.encode()}, {"tasks.md": new.encode()}
-    return guard.look_at_spec(before, after, stories_of(tmp_path, old), stories_of(tmp_path, new), story)
+    return look_at_spec(before, after, stories_of(tmp_path, old), stories_of(tmp_path, new), story)
 
 
 SPEC_CASES = {
@@ -93,9 +94,9 @@ def test_what_an_adapter_ticks_is_what_is_allowed(tmp_path: Path) -> None:
         spec.tick(task.id)
     new = file.read_bytes()
     assert new.count(b"[x]") == 3
-    told = guard.look_at_spec({"TODO.md": old.encode()}, {"TODO.md": new}, before, spec.stories(), "1")
+    told = look_at_spec({"TODO.md": old.encode()}, {"TODO.md": new}, before, spec.stories(), "1")
     assert told == []
-    told = guard.look_at_spec({"TODO.md": old.encode()}, {"TODO.md": new}, before, spec.stories(), "2")
+    told = look_at_spec({"TODO.md": old.encode()}, {"TODO.md": new}, before, spec.stories(), "2")
     assert [one.kind for one in told] == ["other-story-ticked"] * 3
 
 
@@ -117,9 +118,9 @@ def test_boxes_of_other_files_are_no_tasks(tmp_path: Path) -> None:
     stories = stories_of(tmp_path, TASKS)
     before: dict[str, bytes | None] = {"tasks.md": TASKS.encode(), "spec.md": b"- [ ] shall\n", "proposal.md": None}
     after = {**before, "spec.md": b"- [x] shall\n", "design.md": b"new\n"}
-    found = guard.look_at_spec(before, after, stories, stories, "1")
+    found = look_at_spec(before, after, stories, stories, "1")
     assert [(one.kind, one.path) for one in found] == [("spec-edited", "design.md"), ("spec-edited", "spec.md")]
-    gone = guard.look_at_spec(before, {**before, "spec.md": None}, stories, stories, "1")
+    gone = look_at_spec(before, {**before, "spec.md": None}, stories, stories, "1")
     assert gone == [Finding("spec-edited", "spec.md", "the file is gone")]
 
 
@@ -145,7 +146,7 @@ PRD_CASES = [
 
 @pytest.mark.parametrize(("new", "wanted"), PRD_CASES, ids=range(len(PRD_CASES)))
 def test_prd_json_is_not_for_the_agent(new: str, wanted: list[str]) -> None:
-    found = guard.look_at_spec({"prd.json": PRD.encode()}, {"prd.json": new.encode()}, [], [], "US-1")
+    found = look_at_spec({"prd.json": PRD.encode()}, {"prd.json": new.encode()}, [], [], "US-1", done_key="passes")
     assert [one.kind for one in found] == wanted
 
 
@@ -160,4 +161,4 @@ def test_prd_json_is_not_for_the_agent(new: str, wanted: list[str]) -> None:
     ],
 )
 def test_a_story_can_say_that_tests_may_change(story: Story, wanted: bool) -> None:
-    assert guard.may_change_tests(story) is wanted
+    assert diff.may_change_tests(story) is wanted

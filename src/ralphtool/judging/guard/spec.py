@@ -19,10 +19,13 @@ def look_at_spec(
     old: Sequence[Story],
     new: Sequence[Story],
     story_id: str,
+    *,
+    done_key: str | None = None,
 ) -> list[Finding]:
     """What was done to the files of a spec beyond ticking boxes of the story.
 
-    `old` and `new` are the stories as the adapter reads them; none if it no longer can.
+    `old` and `new` are the stories as the adapter reads them; none if it no longer can. A format that is JSON has a
+    `done_key`, which says of a story that it is done, and is not for the agent.
     """
     ticks = _Ticks(old, new, story_id)
     found: list[Finding] = []
@@ -32,8 +35,8 @@ def look_at_spec(
             continue
         if one is None or other is None:
             found.append(Finding("spec-edited", path, "the file was added" if one is None else "the file is gone"))
-        elif path.endswith("prd.json"):
-            found += _look_at_prd(path, one, other)
+        elif done_key and path.endswith(".json"):
+            found += _look_at_json(path, one, other, done_key)
         else:
             found += _look_at_boxes(path, one, other, ticks)
     return found
@@ -131,18 +134,16 @@ def _claimed(path: str, ticked: Sequence[tuple[int, str]], ticks: _Ticks) -> lis
     return found
 
 
-_PASSES = re.compile(rb'("passes"\s*+:\s*+)(?:true|false)')
-
-
-def _look_at_prd(path: str, one: bytes, other: bytes) -> list[Finding]:
-    old, new = _passes(one), _passes(other)
+def _look_at_json(path: str, one: bytes, other: bytes, key: str) -> list[Finding]:
+    old, new = _done_in(one, key), _done_in(other, key)
     found = []
-    for key, passes in new.items():
-        if passes and not old.get(key, False):
-            found.append(Finding("passes-flipped", path, f"{short(key)}: passes is true now"))
-        elif not passes and old.get(key, False):
-            found.append(Finding("unticked", path, f"{short(key)}: passes was true"))
-    if not found or _PASSES.sub(rb"\1", one) != _PASSES.sub(rb"\1", other):
+    for story, is_done in new.items():
+        if is_done and not old.get(story, False):
+            found.append(Finding("passes-flipped", path, f"{short(story)}: {key} is true now"))
+        elif not is_done and old.get(story, False):
+            found.append(Finding("unticked", path, f"{short(story)}: {key} was true"))
+    flag = re.compile(rb'("%s"\s*+:\s*+)(?:true|false)' % re.escape(key.encode()))
+    if not found or flag.sub(rb"\1", one) != flag.sub(rb"\1", other):
         lines = (data.decode("utf-8", "backslashreplace").split("\n") for data in (one, other))
         pairs = enumerate(zip(*lines, strict=False), 1)
         number, line = next(((number, after) for number, (before, after) in pairs if before != after), (0, "its end"))
@@ -150,8 +151,8 @@ def _look_at_prd(path: str, one: bytes, other: bytes) -> list[Finding]:
     return found
 
 
-def _passes(data: bytes) -> dict[str, bool]:
-    """Every `passes` of the document, by the id of its story, else by its place."""
+def _done_in(data: bytes, key: str) -> dict[str, bool]:
+    """What the key says, everywhere in the document: by the id of the story, else by its place."""
     try:
         waiting: list[Any] = [json.loads(data.decode("utf-8-sig", "replace"))]
     except (ValueError, RecursionError):
@@ -159,8 +160,8 @@ def _passes(data: bytes) -> dict[str, bool]:
     found: dict[str, bool] = {}
     while waiting:
         one = waiting.pop()
-        if isinstance(one, dict) and "passes" in one:
+        if isinstance(one, dict) and key in one:
             name = f"story {one['id']}" if isinstance(one.get("id"), str | int) else f"story {len(found) + 1}"
-            found[name] = one["passes"] is True or found.get(name, False)
+            found[name] = one[key] is True or found.get(name, False)
         waiting += one.values() if isinstance(one, dict) else one if isinstance(one, list) else []
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralphtool import settings, specs
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 RECENT = 20  # runs that are listed
 _SLACK = 2.0  # seconds: notes are written to the history after the last event
 _NAMED = 90  # characters of a change's name that are in the names of its runs
-_SPEC_FILES = ("tasks.md", "proposal.md", "design.md", "specs")
 _TOLD = {
     "running": "running",
     "paused": "paused",
@@ -193,8 +193,22 @@ def pulse(root: str, path: str | None = None) -> tuple[int, ...]:
     """
     ralph = layout.folder(root)
     places = [os.path.join(ralph, name) for name in ("locks", "runs", "standing", "questions")]
-    spec = [path, *(os.path.join(path, name) for name in _SPEC_FILES)] if path else []
-    return tuple(map(_changed, [*places, os.path.join(root, "openspec", "changes"), root, *spec]))
+    spec = [path, *(os.path.join(path, name) for name in _names_in(path))] if path else []
+    return tuple(map(_changed, [*places, *(os.path.join(root, folder) for folder in _folders_of_changes()), *spec]))
+
+
+@cache
+def _folders_of_changes() -> tuple[str, ...]:
+    """The folders in which a change appears when it is begun, whatever its format."""
+    places = [place for name in specs.names() for place in specs.adapter(name).places("PLAN")]
+    return tuple(sorted({os.path.dirname(place) for place in places} | {""}))
+
+
+def _names_in(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []  # it is a file, or gone
 
 
 def _changed(path: str) -> int:

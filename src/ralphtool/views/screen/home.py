@@ -13,6 +13,7 @@ from ralphtool.record import runs
 from ralphtool.views.screen import data
 from ralphtool.views.screen.base import Go, Page, Rows, row
 from ralphtool.views.screen.record import lines_of
+from ralphtool.views.terminal.changes import where_changes_lie
 from ralphtool.views.terminal.summary import duration, mark, money, one_line
 from ralphtool.views.terminal.tables import bar, day, plural
 
@@ -25,11 +26,7 @@ if TYPE_CHECKING:
 
 _OFTEN = 1.0  # seconds between two looks at whether anything has happened
 _STATES = {"running": "current", "paused": "waiting", "done": "done", "died": "failed", "unfinished": "open"}
-_NOTHING = (
-    'There are no changes here: `ralphtool new "…"` begins one.\n\n'
-    "ralphtool reads openspec/changes/<name>/, prd.json, specs/<feature>/tasks.md,\n"
-    "and checklists: fix_plan.md, PLAN.md, TODO.md."
-)
+_NOTHING = 'There are no changes here: `ralphtool new "…"` begins one.'
 
 
 class ChangesPage(Page, inherit_bindings=False):
@@ -92,7 +89,7 @@ class ChangesPage(Page, inherit_bindings=False):
         nothing = self.query_one("#nothing", Static)
         nothing.display = error is not None or not self._changes
         why = "\n".join(lines_of(str(error).replace(f"{self.root}/", "")))
-        nothing.update(Text(why, style="red") if error else Text(_NOTHING))
+        nothing.update(Text(why, style="red") if error else Text(f"{_NOTHING}\n\n{where_changes_lie()}"))
 
     def _show(self, id: str, rows: list[RenderableType]) -> None:
         shown = self.query_one(f"#{id}", Rows)

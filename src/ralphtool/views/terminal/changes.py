@@ -6,10 +6,12 @@ Specs and agents write what is shown here, so control characters never reach the
 from __future__ import annotations
 
 import os
+import textwrap
 from typing import TYPE_CHECKING
 
 import click
 
+from ralphtool import specs
 from ralphtool.core.text import printable, writes_unicode
 
 if TYPE_CHECKING:
@@ -21,10 +23,15 @@ if TYPE_CHECKING:
 _BAR_WIDTH = 12
 
 
+def where_changes_lie() -> str:
+    """What is looked for, in one sentence."""
+    *some, last = [specs.adapter(name).found_in for name in specs.names()]
+    return f"ralphtool reads {', '.join(some)}, and {last}."
+
+
 def show_changes(overviews: Sequence[Overview]) -> None:
     if not overviews:
-        click.echo("There are no changes here. ralphtool reads openspec/changes/<name>/, prd.json,")
-        click.echo("specs/<feature>/tasks.md, and checklists: fix_plan.md, PLAN.md, TODO.md.")
+        click.echo(textwrap.fill(f"There are no changes here. {where_changes_lie()}", 88, break_long_words=False))
         return
     widths = [max(len(printable(getattr(one, key))) for one in overviews) for key in ("name", "adapter")]
     for one in overviews:

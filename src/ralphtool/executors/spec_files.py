@@ -1,0 +1,58 @@
+"""The files of a spec: what they were when an iteration began, and whether an agent only ticked its tasks in them."""
+
+from __future__ import annotations
+
+import os
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from ralphtool import specs
+from ralphtool.core import files
+from ralphtool.errors import RalphError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ralphtool.specs import Spec
+
+
+def read(spec: Spec) -> dict[str, bytes]:
+    """All that the spec says; the file for notes beside it says nothing about what is to be done."""
+    notes = f"{spec.change}-learnings.md"
+    return {name: data for name, data in _files_below(spec.path).items() if os.path.basename(name) != notes}
+
+
+def _files_below(path: str) -> dict[str, bytes]:
+    """The files at or below a path, by their names relative to it."""
+    if not os.path.isdir(path):
+        return {os.path.basename(path): files.read(path)} if os.path.exists(path) else {}
+    found = {}
+    for folder, _, names in os.walk(path):
+        for name in names:
+            full = os.path.join(folder, name)
+            if os.path.isfile(full):
+                found[os.path.relpath(full, path)] = files.read(full)
+    return found
+
+
+def write(path: str, contents: Mapping[str, bytes]) -> None:
+    """Puts the files of a spec, as `read` tells them, to where the spec is."""
+    in_folder = os.path.isdir(path) or list(contents) != [os.path.basename(path)]
+    for name, data in contents.items():
+        place = os.path.join(path, name) if in_folder else path
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        with open(place, "wb") as file:
+            file.write(data)
+
+
+def has_only_ticks(root: str, before: Mapping[str, bytes], now: Spec, ticked: Sequence[str]) -> bool:
+    """Whether the spec is what its adapter makes of these ticks: a format need not have boxes."""
+    with TemporaryDirectory(prefix="ralph-") as folder:
+        write(os.path.join(folder, os.path.relpath(now.path, root)), before)
+        try:
+            copy = specs.open(folder, now.change, now.ref)
+            for task in ticked:
+                copy.tick(task, ticked, proven=False)
+            return read(copy) == read(now)
+        except (RalphError, OSError):
+            return False
