@@ -75,7 +75,7 @@ def told(*happened: Event) -> list[str]:
     lines = []
     for event in all_typed(happened):
         view.feed(event)
-        if line := view.told(event):
+        if line := view.describe(event):
             lines.append(line.plain)
     return lines
 

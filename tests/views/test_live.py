@@ -251,7 +251,7 @@ def test_no_field_has_to_be_what_it_should_be(name: str) -> None:
         happened = (THREE, iteration("2"), event, said("message", text="hm"), event)
         for one in all_typed(happened):
             view.feed(one)
-            line = view.told(one)
+            line = view.describe(one)
             assert line is None or line.plain.isprintable()
         assert all(line.isprintable() for line in drawn(view, 80, 24))
         assert not isinstance(typed(event), events.RunEnded) or shown(event)[0].endswith(".")
@@ -269,7 +269,7 @@ def test_no_event_breaks_the_picture(happened: list[Event], width: int, height: 
     view = Picture(clock(0))
     for event in all_typed(happened):
         view.feed(event)
-        line = view.told(event)
+        line = view.describe(event)
         assert line is None or line.plain.isprintable()
         assert re.fullmatch(r"(\d+:)?\d\d:\d\d", view.elapsed(event))
     lines = drawn(view, width, height)

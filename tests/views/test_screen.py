@@ -495,7 +495,7 @@ def test_a_long_record_is_shown_at_once_and_exactly_in_the_end(record: Record) -
 
     following = Following(runs.read(str(record.root), record.id))
     assert [one.id for one in following.view.stories] == ["1", "2"]
-    assert following.view.doings[-1].told()[0].plain == "w" * 200
+    assert following.view.doings[-1].describe()[0].plain == "w" * 200
     assert not judged(following.view)
     for _ in range(1000):
         following.read()
@@ -509,7 +509,7 @@ def test_a_long_record_is_shown_at_once_and_exactly_in_the_end(record: Record) -
     following.view.is_over = whole.is_over = True  # so that both clocks stand still
     assert following.view.head(80) == whole.head(80)
     assert [following.view.row(id, 40) for id in TITLES] == [whole.row(id, 40) for id in TITLES]
-    assert [one.told() for one in following.view.doings] == [one.told() for one in whole.doings]
+    assert [one.describe() for one in following.view.doings] == [one.describe() for one in whole.doings]
 
 
 def test_a_record_that_is_no_record_harms_nothing(record: Record) -> None:

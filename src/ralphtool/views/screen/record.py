@@ -20,12 +20,12 @@ from ralphtool.views.terminal.live import Picture
 from ralphtool.views.terminal.summary import (
     attempt,
     cut,
+    describe_event,
     duration,
     last_word,
     mark,
     one_line,
     outcome,
-    told,
     writable,
 )
 from ralphtool.views.terminal.tables import plural
@@ -47,12 +47,12 @@ class Doing(NamedTuple):
     event: Event
     name: str  # of the story
 
-    def told(self, *, unfolded: bool = False) -> list[Text]:
+    def describe(self, *, unfolded: bool = False) -> list[Text]:
         if isinstance(self.event, Gate):
             return [_gate(self.event)]
         if isinstance(self.event, Agent):
             return _words(self.event.event, _UNFOLDED if unfolded else _FOLDED)
-        line = told(self.event, self.name)
+        line = describe_event(self.event, self.name)
         return [Text(), line] if line and isinstance(self.event, IterationStarted) else [line] if line else []
 
 

@@ -218,7 +218,7 @@ class WatchPage(Page, inherit_bindings=False):
         if at_end:
             self.call_after_refresh(log.scroll_end, animate=False)
         for one in fresh:
-            for words in one.told(unfolded=self._unfolded):
+            for words in one.describe(unfolded=self._unfolded):
                 log.write(words, scroll_end=at_end)
 
     def _is_at_end(self, log: RichLog) -> bool:

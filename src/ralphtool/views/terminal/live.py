@@ -37,6 +37,7 @@ from ralphtool.views.terminal.summary import (
     attempt,
     console,
     cut,
+    describe_event,
     duration,
     label,
     last_word,
@@ -45,7 +46,6 @@ from ralphtool.views.terminal.summary import (
     one_line,
     outcome,
     tokens,
-    told,
 )
 from ralphtool.views.terminal.tables import bar, plural
 
@@ -87,13 +87,13 @@ class Picture:
 
     # --- telling what happened
 
-    def told(self, event: Event) -> Text | None:
+    def describe(self, event: Event) -> Text | None:
         """The event as one line; None if nobody needs to be told."""
-        return told(event, self.name_of(getattr(event, "story", None)))
+        return describe_event(event, self.name_of(getattr(event, "story", None)))
 
     def fact(self, event: Event) -> Text | None:
         """The same, only of what shall still be read when the picture has changed."""
-        return self.told(event) if isinstance(event, _LASTING) else None
+        return self.describe(event) if isinstance(event, _LASTING) else None
 
     @property
     def story_ids(self) -> list[str]:
@@ -198,7 +198,7 @@ class Picture:
         return [Text(f"  paused{f': {why}' if why else ''}{going}", style="yellow")]
 
     def _heard_lines(self) -> list[Text]:
-        line = self.run.steered and self.told(self.run.steered)
+        line = self.run.steered and self.describe(self.run.steered)
         return [Text.assemble("  ", line)] if line else []
 
     def _question_lines(self) -> list[Text]:
@@ -286,7 +286,7 @@ def _plain_lines(source: Follower[Picture] | Replay[Picture], stop: Stop, lead: 
             yield None
             lines, lead = [], None
         elif not isinstance(event, RunEnded) and (
-            told := source.view.told(event)
+            told := source.view.describe(event)
         ):  # that, the summary tells, and better
             lines.append(f"[{source.view.elapsed(event)}] {told.plain}")
 

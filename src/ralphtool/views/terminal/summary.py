@@ -310,7 +310,7 @@ def _tell_end(event: RunEnded, name: str) -> Text:
     return Text(verdict(event), style="bold")
 
 
-def told(event: Event, name: str) -> Text | None:
+def describe_event(event: Event, name: str) -> Text | None:
     """The event as one line, `name` being the story's; None if nobody needs to be told."""
     tell = _TELLS.get(type(event))
     return tell(event, name) if tell else None
