@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ralphtool import agents
 from ralphtool.loop import run
-from ralphtool.record.log import Reader
+from ralphtool.record import events, lines
 
 SHOP = Path(__file__).with_name("shop")
 
@@ -22,7 +22,7 @@ SHOP = Path(__file__).with_name("shop")
 def print_verdicts(record: str) -> Iterator[None]:
     """A viewer. The run knows nothing of it: it reads the record in its own thread, and any other process could."""
     is_over = threading.Event()
-    thread = threading.Thread(target=follow, args=(Reader(record), is_over))
+    thread = threading.Thread(target=follow, args=(lines.LineReader(record), is_over))
     thread.start()
     try:
         yield
@@ -31,13 +31,13 @@ def print_verdicts(record: str) -> Iterator[None]:
         thread.join()
 
 
-def follow(reader: Reader, is_over: threading.Event) -> None:
+def follow(reader: lines.LineReader, is_over: threading.Event) -> None:
     is_last = False
     while not is_last:
         is_last = is_over.wait(0.1)
-        for event in reader.new():
-            if event["type"] == "verdict":
-                print(f"story {event['story']}, attempt {event['attempt']}: {event['summary']}")
+        for event in map(events.decode, reader.new()):
+            if isinstance(event, events.Verdict):
+                print(f"story {event.story}, attempt {event.attempt}: {event.summary}")
 
 
 with tempfile.TemporaryDirectory() as folder:

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 ROWS = re.findall(r"^\| `(ralphtool\.[\w.]+)` \| (.+?) \|", (ROOT / "docs/api.md").read_text(), re.MULTILINE)
 PUBLIC = (
-    *("loop.run", "record.log", "settings", "history", "history.records", "memory"),
+    *("loop.run", "record.lines", "record.events", "settings", "history", "history.records", "memory"),
     *("specs", "agents", "testing", "errors"),
 )
 

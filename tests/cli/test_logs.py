@@ -16,7 +16,7 @@ from lab import Lab, kill, wait_until
 from msgspec import to_builtins
 from project import COMMAND, Ralph
 
-from ralphtool.agents import Message, Output, Result, Tool
+from ralphtool.agents import Message, Output, Quota, Result, Tool
 from ralphtool.cli.logs import _tail
 from ralphtool.record import iterations
 from ralphtool.views.terminal.conversation import Conversation
@@ -526,12 +526,11 @@ def test_one_that_goes_on_can_be_followed(running: tuple[Lab, subprocess.Popen[b
 
 def test_results_that_fit_are_shown_as_they_are() -> None:
     conversation = Conversation()
-    assert [*conversation.lines({"kind": "result", "text": "\n".join("1234567")})] == [
+    assert [*conversation.lines(Result("\n".join("1234567")))] == [
         f"\x1b[2m    {number}\x1b[0m" for number in "1234567"
     ]
-    assert [*conversation.lines({"kind": "result", "text": "", "ok": False})] == ["    \x1b[31mfailed\x1b[0m"]
-    assert [*conversation.lines({"kind": "result", "text": 7})] == []
-    assert [*conversation.lines({"kind": "a new one", "text": "x"})] == []
+    assert [*conversation.lines(Result("", ok=False))] == ["    \x1b[31mfailed\x1b[0m"]
+    assert [*conversation.lines(Quota(0.5))] == []
 
 
 def test_events_are_those_of_the_agents_own_reader(records: Records) -> None:

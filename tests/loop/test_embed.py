@@ -13,7 +13,8 @@ import pytest
 
 from ralphtool import errors
 from ralphtool.loop import run
-from ralphtool.record.log import Reader
+from ralphtool.record import events
+from ralphtool.record.lines import LineReader, quick_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,8 +46,8 @@ def test_a_run_prints_nothing_and_tells_where_its_record_is(project: Any, capfd:
     result = run.start(str(project.root), "add-login")
     assert result.ended.result == "done"
     assert result.record is not None
-    events = list(Reader(result.record).new())
-    assert (events[0]["type"], events[-1]["type"]) == ("run_started", "run_ended")
+    found = list(map(events.decode, LineReader(result.record).new()))
+    assert (type(found[0]), type(found[-1])) == (events.RunStarted, events.RunEnded)
     assert capfd.readouterr() == ("", "")
 
 
@@ -72,7 +73,7 @@ def watch(seen: list[str], record: str) -> Iterator[None]:
     try:
         yield
     finally:
-        seen.extend(event["type"] for event in Reader(record).new())
+        seen.extend((quick_type(line) or b"").decode() for line in LineReader(record).new())
 
 
 def test_an_error_ends_the_record_and_goes_to_the_caller(project: Any) -> None:

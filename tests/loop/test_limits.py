@@ -15,7 +15,8 @@ import pytest
 from lab import DONE, Lab, processes_with, wait_until
 from rich.console import Console
 
-from ralphtool.views.terminal.live import View
+from ralphtool.record import events
+from ralphtool.views.terminal.live import Picture
 
 Steps = list[dict[str, Any]]
 
@@ -139,9 +140,10 @@ def test_the_live_view_counts_down(resting: Lab) -> None:
     happened = resting.events()
     last = next(number for number, event in enumerate(happened) if event["type"] == "waiting")
     until = datetime.fromisoformat(happened[last]["until"]).timestamp()
-    view = View(lambda: until - 90.5)
+    view = Picture(lambda: until - 90.5)
     for event in happened[: last + 1]:
-        view.feed(event)
+        if known := events.from_fields(event):
+            view.feed(known)
     screen = Console(width=80, file=io.StringIO(), record=True, color_system=None)
     screen.print(view.render(80, 24))
     assert screen.export_text().rstrip().endswith("waiting 01:30 more: overload: too many people")

@@ -10,12 +10,11 @@ import pytest
 from lab import DONE, Lab
 from project import Ralph
 
-from ralphtool.cli.backtest import _lines
 from ralphtool.judging.recovery import Decision, Past, Policy, decide
 from ralphtool.judging.verdict import Verdict
 from ralphtool.record import backtest, steps
 from ralphtool.record.backtest import Backtest, Difference
-from ralphtool.record.runs import LONGEST
+from ralphtool.record.lines import LONGEST, LineReader
 from ralphtool.record.steps import Run, Spent
 
 Event = dict[str, Any]
@@ -302,7 +301,7 @@ def test_a_damaged_record_is_read_as_far_as_it_goes() -> None:
 def test_a_line_that_nobody_wrote_is_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_bytes(b"x" * LONGEST + b'{"of": "it"}\n{"whole": 1}\n{"cut')
-    assert list(_lines(str(path))) == [b'{"whole": 1}\n']
+    assert list(LineReader(str(path)).new()) == [b'{"whole": 1}']
 
 
 # --- the command ------------------------------------------------------------------------------------

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from rich.console import Console
 
-from ralphtool.views.terminal.live import View
+from ralphtool.record import events
+from ralphtool.views.terminal.live import Picture
 
 Event = dict[str, Any]
 NOON = "2026-03-01T12:00:00.000000Z"
@@ -52,7 +54,16 @@ def ended(*stories: Event, result: str = "unfinished", **fields: Any) -> Event:
 THREE = started(story("1", "Set up", done=True), story("2", "Login form"), story("3", "Sign out"))
 
 
-def drawn(view: View, width: int, height: int) -> list[str]:
+def typed(event: Event) -> events.Event | None:
+    """What a reader makes of an event that anybody may have written; JSON has no infinity, but numbers as large."""
+    return events.decode(json.dumps(event).replace("NaN", "1e999").replace("Infinity", "1e999").encode())
+
+
+def all_typed(happened: Iterable[Event]) -> list[events.Event]:
+    return [one for event in happened if (one := typed(event))]
+
+
+def drawn(view: Picture, width: int, height: int) -> list[str]:
     console = Console(width=width, file=io.StringIO(), record=True, color_system=None)
     console.print(view.render(width, height))
     return console.export_text().rstrip("\n").split("\n")
@@ -60,9 +71,9 @@ def drawn(view: View, width: int, height: int) -> list[str]:
 
 def told(*happened: Event) -> list[str]:
     """The lines that are told of these events."""
-    view = View(clock(0))
+    view = Picture(clock(0))
     lines = []
-    for event in happened:
+    for event in all_typed(happened):
         view.feed(event)
         if line := view.told(event):
             lines.append(line.plain)

@@ -29,6 +29,7 @@ from views.run_events import (
     NOON,
     THREE,
     Event,
+    all_typed,
     at,
     clock,
     drawn,
@@ -39,22 +40,24 @@ from views.run_events import (
     started,
     story,
     told,
+    typed,
 )
 from views.tmux import BASE, Terminal
 
 from ralphtool import agents
 from ralphtool.record import events
-from ralphtool.record.log import Log, Reader
+from ralphtool.record.lines import LineReader, fields_of
+from ralphtool.record.log import Log
 from ralphtool.views.terminal import live, summary
-from ralphtool.views.terminal.live import View
+from ralphtool.views.terminal.live import Picture
 
 DOC = (REPOSITORY / "docs/events.md").read_text()
 
 
 def picture(happened: list[Event], width: int = 80, height: int = 24, now: int = 70) -> list[str]:
     """The lines of the picture after these events."""
-    view = View(clock(now))
-    for event in happened:
+    view = Picture(clock(now))
+    for event in all_typed(happened):
         view.feed(event)
     return drawn(view, width, height)
 
@@ -244,13 +247,14 @@ def spoilt(value: Any) -> Iterator[Any]:
 @pytest.mark.parametrize("name", re.findall(r"^## (\w+)$", DOC, re.MULTILINE))
 def test_no_field_has_to_be_what_it_should_be(name: str) -> None:
     for event in spoilt(example(name)):
-        view = View(clock(0))
-        for one in (THREE, iteration("2"), event, said("message", text="hm"), event):
+        view = Picture(clock(0))
+        happened = (THREE, iteration("2"), event, said("message", text="hm"), event)
+        for one in all_typed(happened):
             view.feed(one)
             line = view.told(one)
             assert line is None or line.plain.isprintable()
         assert all(line.isprintable() for line in drawn(view, 80, 24))
-        assert name != "run_ended" or shown(event)[0].endswith(".")
+        assert not isinstance(typed(event), events.RunEnded) or shown(event)[0].endswith(".")
 
 
 def test_a_run_that_begins_twice() -> None:
@@ -262,8 +266,8 @@ def test_a_run_that_begins_twice() -> None:
 @settings(max_examples=80, deadline=None)
 @given(st.lists(HOSTILE, max_size=6), st.integers(1, 120), st.integers(1, 40))
 def test_no_event_breaks_the_picture(happened: list[Event], width: int, height: int) -> None:
-    view = View(clock(0))
-    for event in happened:
+    view = Picture(clock(0))
+    for event in all_typed(happened):
         view.feed(event)
         line = view.told(event)
         assert line is None or line.plain.isprintable()
@@ -330,7 +334,8 @@ def shown(event: Event, change: str = "add-login", encoding: str = "utf-8") -> l
     """The summary, as it is written to a file."""
     out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     with contextlib.redirect_stdout(out):
-        summary.show(event, change)
+        if isinstance(end := typed(event), events.RunEnded):
+            summary.show(end, change)
     out.seek(0)
     return out.read().rstrip("\n").split("\n")
 
@@ -402,7 +407,7 @@ def test_a_single_story_needs_no_table() -> None:
 
 WATCH = """
 import sys, threading, time
-from ralphtool.record.log import Reader
+from ralphtool.record import events, lines
 from ralphtool.views.terminal import live, summary
 how, path, *more = sys.argv[1:]
 if how != "nothing":
@@ -410,8 +415,8 @@ if how != "nothing":
     thread.start()
     thread.join(40)
 if "summary" in more:
-    for event in Reader(path).new():
-        if event["type"] == "run_ended":
+    for event in map(events.decode, lines.LineReader(path).new()):
+        if isinstance(event, events.RunEnded):
             summary.show(event, "add-login")
 sys.stderr.write("the run goes on")
 """
@@ -620,7 +625,7 @@ add({"type": "notice", "text": "[bold]no markup[/bold]"})
 wait_for(path + ".3")
 add(given.FIVE)
 thread.join(120)
-summary.show(given.FIVE, "add-login")
+summary.show(given.typed(given.FIVE), "add-login")
 """
 
 
@@ -698,7 +703,7 @@ def test_what_is_listed_in_brackets_is_in_the_example(name: str, field: str) -> 
 def test_the_examples_can_be_read_as_a_run(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_text("".join(json.dumps(example(name)) + "\n" for name in SECTIONS))
-    found = list(Reader(str(path)).new())
+    found = list(filter(None, map(fields_of, LineReader(str(path)).new())))
     assert [event["type"] for event in found] == list(SECTIONS)
     assert len(told(*found)) == len(SECTIONS) - len(["gate_started", "agent"])
 

@@ -21,6 +21,9 @@ from textual.widgets import OptionList, RichLog
 
 from ralphtool.core import session
 from ralphtool.record import questions, runs, steering
+from ralphtool.record.event_parts import StoryBefore
+from ralphtool.record.events import IterationStarted, RunStarted, Steered
+from ralphtool.record.follow import decode_all
 from ralphtool.views.screen import RalphApp, data
 from ralphtool.views.screen.record import KEPT, Following, Watched
 from ralphtool.views.screen.watch import WatchPage
@@ -372,12 +375,12 @@ def test_what_is_said_reaches_the_run(record: Record) -> None:
 def test_stories_begin_as_earlier_runs_left_them_and_stay_done() -> None:
     states = ("waiting", "skipped", "done", "open", "evil", "")
     view = Watched()
-    view.feed({"type": "run_started", "stories": [{"id": one, "state": one} for one in states]})
-    view.feed({"type": "steered", "action": "skip", "story": "done"})
-    view.feed({"type": "steered", "action": "skip", "story": "open"})
-    view.feed({"type": "steered", "action": "retry", "story": "waiting"})
+    view.feed(RunStarted(stories=tuple(StoryBefore(id=one, state=one) for one in states)))
+    view.feed(Steered(action="skip", story="done"))
+    view.feed(Steered(action="skip", story="open"))
+    view.feed(Steered(action="retry", story="waiting"))
     assert [one.state for one in view.stories] == ["open", "skipped", "done", "skipped", "open", "open"]
-    view.feed({"type": "iteration_started", "story": "evil", "title": "long " * 9, "attempt": 1, "attempts": 3})
+    view.feed(IterationStarted(story="evil", title="long " * 9, attempt=1, attempts=3))
     rows = [view.row(one, width) for one in states for width in (1, 10, 28)]
     assert [row.cell_len <= width for row, width in zip(rows, (1, 10, 28) * 6, strict=True)] == [True] * 18
     assert view.row("evil", 28).plain.endswith("00:00")
@@ -476,6 +479,10 @@ def test_a_flood_is_passed_over_and_keys_still_work(record: Record) -> None:
     drive(record.root, act)
 
 
+def judged(view: Watched) -> int:
+    return sum(one.verdict is not None for one in view.run.attempts)
+
+
 def test_a_long_record_is_shown_at_once_and_exactly_in_the_end(record: Record) -> None:
     at = session.now()
     usage = {"at": at, "type": "agent", "event": {"kind": "usage", "input_tokens": 1, "output_tokens": 1, "cost": 0.5}}
@@ -489,16 +496,16 @@ def test_a_long_record_is_shown_at_once_and_exactly_in_the_end(record: Record) -
     following = Following(runs.read(str(record.root), record.id))
     assert [one.id for one in following.view.stories] == ["1", "2"]
     assert following.view.doings[-1].told()[0].plain == "w" * 200
-    assert not following.view.verdicts
+    assert not judged(following.view)
     for _ in range(1000):
         following.read()
         if not following.is_behind:
             break
     whole = Watched()
-    for line in record.path.read_text().splitlines():
-        whole.feed(json.loads(line))
+    for event in decode_all(record.path.read_bytes().splitlines()):
+        whole.feed(event)
     assert not following.is_behind
-    assert len(following.view.verdicts) == 1
+    assert judged(following.view) == 1
     following.view.is_over = whole.is_over = True  # so that both clocks stand still
     assert following.view.head(80) == whole.head(80)
     assert [following.view.row(id, 40) for id in TITLES] == [whole.row(id, 40) for id in TITLES]

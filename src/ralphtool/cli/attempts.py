@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,8 @@ from ralphtool.errors import ChangeNotFound, GitError, InvalidValue, UsageError,
 from ralphtool.executors import process
 from ralphtool.history import History
 from ralphtool.loop import finish
-from ralphtool.record import iterations, log, questions
+from ralphtool.record import iterations, questions
+from ralphtool.record.lines import LineReader, fields_of
 from ralphtool.views.terminal import summary, tables
 from ralphtool.workspace import in_place
 from ralphtool.workspace.git import Repository
@@ -74,7 +74,7 @@ def explain(entry: str, as_json: bool) -> None:
 def _record(root: str, entry: str) -> dict[str, Any]:
     """What the run that made the entry wrote down about it: of several, the newest that judged it."""
     for iteration in iterations.of_entry(root, entry):
-        found = _told(os.path.join(os.path.dirname(iteration.folder), log.NAME), entry)
+        found = _told(layout.events(root, iteration.run), entry)
         if found["verdict"]:
             return {**found, "directory": iteration.folder}
     return {"verdict": None, "decision": None, "gates": [], "directory": None}
@@ -83,7 +83,7 @@ def _record(root: str, entry: str) -> dict[str, Any]:
 def _told(path: str, entry: str) -> dict[str, Any]:
     told: dict[str, Any] = {"verdict": None, "decision": None, "gates": []}
     is_ours = False
-    for event in log.Reader(path).new():
+    for event in filter(None, map(fields_of, LineReader(path).new_without_prose())):
         kind = event["type"]
         if kind == "iteration_started":
             is_ours = event.get("entry") == entry

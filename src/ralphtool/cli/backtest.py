@@ -9,11 +9,12 @@ import msgspec
 
 from ralphtool import settings as settings_module
 from ralphtool.cli import arguments
-from ralphtool.core import files, layout, project, quickjson
+from ralphtool.core import layout, project, quickjson
 from ralphtool.core.text import printable
 from ralphtool.errors import InvalidValue
 from ralphtool.record import backtest as replayed
 from ralphtool.record import runs, steps
+from ralphtool.record.lines import LineReader
 from ralphtool.views.terminal import summary, tables
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def _recorded(root: str, ids: Sequence[str]) -> tuple[list[Run], list[str]]:
     """The runs, and the names of those whose record does not even tell how they began."""
     found, unreadable = [], []
     for id in ids:
-        run = steps.read(_lines(layout.events(root, id)))
+        run = steps.read(LineReader(layout.events(root, id)).new_without_prose())
         if run is None:
             unreadable.append(id)
         else:
@@ -110,17 +111,6 @@ def _recorded(root: str, ids: Sequence[str]) -> tuple[list[Run], list[str]]:
             "in .ralph/runs"
         )
     return found, unreadable
-
-
-def _lines(path: str) -> Iterator[bytes]:
-    """The lines that are whole and not longer than any that we write."""
-    with open(files.open_here(path), "rb", buffering=1 << 20) as file:
-        is_new = True
-        while line := file.readline(runs.LONGEST):
-            is_whole = line.endswith(b"\n")
-            if is_new and is_whole:
-                yield line
-            is_new = is_whole
 
 
 # --- telling ----------------------------------------------------------------------------------------

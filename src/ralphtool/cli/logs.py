@@ -93,45 +93,36 @@ def _write(blocks: Iterator[bytes]) -> None:
 
 def _print_json(told: Iterator[Event]) -> None:
     for event in told:
-        fields = _fields(event)
+        fields: dict[str, Any] = msgspec.to_builtins(event)
         fields.pop("reset_at", None)  # often counted from now on, and this is the past
         click.echo(quickjson.dumps(fields))
-
-
-def _fields(event: Event) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.to_builtins(event)
-    return found
 
 
 def _print(conversation: Conversation, told: Iterator[Event]) -> bool:
     """Tells whether there was anything to show."""
     is_empty = True
     for event in told:
-        if lines := list(conversation.lines(_fields(event))):
+        if lines := list(conversation.lines(event)):
             click.echo("\n".join(lines))
             is_empty = False
     return not is_empty
 
 
 def _show(found: Iteration, told: Iterator[Event], conversation: Conversation) -> None:
-    for line in conversation.title(f"{found.entry} ({found.run}:{found.number})", found.told().start):
+    attempt = found.attempt()
+    for line in conversation.title(f"{found.entry} ({found.run}:{found.number})", attempt.start if attempt else None):
         click.echo(line)
     if not _print(conversation, told):
         click.echo("the agent said nothing")
-    facts = found.told()
-    is_running = not facts.verdict and _is_running(found)
-    for line in conversation.ending(_without_echo(facts.verdict), facts.end, is_running=is_running):
+    attempt = found.attempt()
+    verdict, end = (attempt.verdict, attempt.end) if attempt else (None, None)
+    is_running = verdict is None and _is_running(found)
+    for line in conversation.ending(verdict, end, is_running=is_running):
         click.echo(line)
-    _show_complaints(found, conversation, is_well=facts.verdict.get("status") == "completed")
+    _show_complaints(found, conversation, is_well=verdict is not None and verdict.status == "completed")
     click.echo(f"records: {conversation.shown(found.folder)}")
     if os.path.isdir(found.path("check")):
         click.echo(f"the blocker was looked into by an agent: {conversation.shown(found.path('check'))}")
-
-
-def _without_echo(verdict: dict[str, Any]) -> dict[str, Any]:
-    """A summary that only says the status again is none."""
-    is_echo = verdict.get("summary") == verdict.get("status")
-    return {**verdict, "summary": ""} if verdict and is_echo else verdict
 
 
 def _is_running(found: Iteration) -> bool:

@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 from msgspec import to_builtins
 
 from ralphtool import agents, specs
@@ -114,7 +113,7 @@ def _run(
     elif not as_json:
         from ralphtool.views.terminal import summary
 
-        summary.show(msgspec.json.decode(msgspec.json.encode(result.ended)), change)  # as the record has it
+        summary.show(result.ended, change)
     return _EXIT_CODES[result.ended.result]
 
 

@@ -257,26 +257,34 @@ class _WhileAlive:
 
 
 def _look(run: Run, speed: float | None, *, as_json: bool) -> None:
+    stop = _WhileAlive(run)
+    if speed is None and as_json:
+        from ralphtool.views.terminal import raw
+
+        raw.follow(run.path, stop)
+    elif speed is None and run.end is not None:
+        click.echo(click.style(f"{_writable(run.id)}, begun {_when(run.began) or 'some day'}", dim=True))
+    else:
+        _look_on(run, stop, speed, as_json=as_json)
+    _tell_end(run, as_json=as_json)
+
+
+def _look_on(run: Run, stop: _WhileAlive, speed: float | None, *, as_json: bool) -> None:
+    """In a function of its own, because what draws takes as long to load as all the rest."""
     from ralphtool.views.terminal import live
 
-    stop = _WhileAlive(run)
     if as_json:
         live.as_json(run.path, stop, speed)
     elif speed is not None:
         live.live(run.path, stop, live.Look(speed=speed))
     elif run.state == "died":
         live.still(run.path, run.last, stop)
-    elif run.end is None:
-        live.live(run.path, stop, live.JOINING)
     else:
-        click.echo(click.style(f"{_writable(run.id)}, begun {_when(run.began) or 'some day'}", dim=True))
-    _tell_end(run, as_json=as_json)
+        live.live(run.path, stop, live.JOINING)
 
 
 def _tell_end(before: Run, *, as_json: bool) -> None:
     """How it ended, if it did: it may have gone on after we first looked."""
-    from ralphtool.views.terminal import summary
-
     if sys.stdout is None:
         return
     try:
@@ -290,4 +298,13 @@ def _tell_end(before: Run, *, as_json: bool) -> None:
             f"`{f'ralphtool run {run.change}'.rstrip()}` goes on where it was"
         )
     if run.end is not None and not as_json:
-        summary.show(run.end, run.change)
+        _show_end(run.end, run.change)
+
+
+def _show_end(fields: dict[str, Any], change: str) -> None:
+    from ralphtool.record import events
+    from ralphtool.views.terminal import summary
+
+    end = events.from_fields(fields)
+    if isinstance(end, events.RunEnded):
+        summary.show(end, change)

@@ -27,6 +27,31 @@ from ralphtool.record.event_parts import (
     Whole,
 )
 from ralphtool.record.fitting import fit
+from ralphtool.record.lines import fields_of
+
+__all__ = [
+    "Agent",
+    "Answered",
+    "BlockerChecked",
+    "Checkpoint",
+    "Decision",
+    "Event",
+    "Gate",
+    "GateStarted",
+    "HandedOver",
+    "IterationStarted",
+    "Notice",
+    "Paused",
+    "Question",
+    "Resumed",
+    "RunEnded",
+    "RunStarted",
+    "Setup",
+    "Steered",
+    "Verdict",
+    "Waiting",
+    "decode",
+]
 
 Said = (
     agents.Output
@@ -406,10 +431,9 @@ def decode(line: bytes) -> Event | None:
     """
     try:
         return _decoder().decode(line)
-    except msgspec.ValidationError:
-        return _decode_loosely(line)
     except (ValueError, RecursionError):  # also of msgspec, and of what is not UTF-8
-        return None
+        fields = fields_of(line)
+        return None if fields is None else from_fields(fields)
 
 
 @functools.cache
@@ -417,9 +441,10 @@ def _decoder() -> msgspec.json.Decoder[Event]:
     return msgspec.json.Decoder(Event)
 
 
-def _decode_loosely(line: bytes) -> Event | None:
+def from_fields(fields: dict[str, Any]) -> Event | None:
+    """The event with these fields, as far as they fit."""
     try:
-        fitted = fit(Event, msgspec.json.decode(line))
-    except (ValueError, RecursionError):
+        fitted = fit(Event, fields)
+    except RecursionError:
         return None
     return None if fitted is UNSET else fitted

@@ -1,12 +1,18 @@
-"""Values that fit a type only in part, as those of a damaged record do: what fits is kept."""
+"""Values of a record that anybody may have written: what fits a type is kept of them, and what fits into memory."""
 
 from __future__ import annotations
 
 import types
-from typing import Any, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import UNSET, Struct, structs
+
+_TEXT, _ITEM, _LATER_ITEM = 8000, 1000, 60  # characters of a text, and of one in a list
+_ITEMS, _SHOWN = 1000, 20  # things in a list, and how many of them somebody may want to read
+_FREE = 64 << 10  # bytes of a value of any form
+
+Kept = TypeVar("Kept", bound=Struct)
 
 
 def fit(kind: Any, value: object) -> Any:
@@ -42,3 +48,30 @@ def _fit_fields(kind: type[Struct], value: dict[str, Any]) -> Any:
             fields[field.name] = fitted
     is_whole = all(field.name in fields or not field.required for field in structs.fields(kind))
     return kind(**fields) if is_whole else UNSET
+
+
+# --- what fits into memory --------------------------------------------------------------------------
+
+
+def trim(event: Kept) -> Kept:
+    """An event without the rest of endless texts and lists, which nobody wants to read."""
+    return structs.replace(event, **{name: _trim_value(getattr(event, name)) for name in event.__struct_fields__})
+
+
+def _trim_value(value: Any) -> Any:
+    match value:
+        case str():
+            return value[:_TEXT]
+        case Struct():
+            return trim(value)
+        case tuple():
+            return tuple(map(_trim_item, range(_ITEMS), value))
+        case dict() | list():
+            return value if len(msgspec.json.encode(value)) <= _FREE else None
+    return value
+
+
+def _trim_item(number: int, item: Any) -> Any:
+    if isinstance(item, str):
+        return item[: _ITEM if number < _SHOWN else _LATER_ITEM]
+    return trim(item)

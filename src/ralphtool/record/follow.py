@@ -1,4 +1,4 @@
-"""Reading a record for somebody who looks on: a run that goes on, from wherever it is, or one that is played again.
+"""Follows a record: that of a run under way, from wherever it is, or one that is played again.
 
 A record may have a million events before anybody looks. So the first picture is made of its head and its tail, and what
 is between is read afterwards, a slice at a time: then the picture is what it would be had every event been fed to it.
@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from ralphtool.record.log import Reader, decoded
-from ralphtool.record.runs import LONGEST, quick_type
-from ralphtool.views.terminal.summary import Fields
+from ralphtool.record import events
+from ralphtool.record.events import Agent, RunEnded
+from ralphtool.record.lines import LONGEST, LineReader, fields_of, is_prose
+from ralphtool.record.run_view import is_word, seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ralphtool.views.terminal.raw import Stop
-
-    Event = dict[str, Any]
+    from ralphtool.record.events import Event
 
 PAUSE = 0.25  # seconds between two looks at the record, and between two pictures
 _TAIL = 256 << 10
@@ -29,95 +27,105 @@ _SLICE = 0.2  # seconds of catching up between two pictures
 _LONGEST_PAUSE = 2.0  # seconds in which nothing happens when a record is played: nights are long
 
 
-class View(Protocol):
-    """Whoever wants to know what has happened."""
+class Stop(Protocol):
+    """Says when nobody needs to look any longer: a `threading.Event`, for one."""
+
+    def is_set(self) -> bool: ...
+
+    def wait(self, timeout: float) -> object: ...
+
+
+class Projection(Protocol):
+    """What becomes of events: a `RunView`, or something around one."""
 
     def feed(self, event: Event) -> None: ...
 
 
-Seen = TypeVar("Seen", bound=View)
+Seen = TypeVar("Seen", bound=Projection)
 
 
-def seconds(at: str) -> float | None:
-    """A moment in RFC 3339 as seconds since the epoch."""
-    try:
-        found = datetime.fromisoformat(at)
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        return None
+# --- which events matter ----------------------------------------------------------------------------
 
 
-# --- what agents say --------------------------------------------------------------------------------
+def decode_all(lines: Iterable[bytes]) -> Iterator[Event]:
+    for line in lines:
+        if event := events.decode(line):
+            yield event
 
 
-def is_word(said: Fields) -> bool:
-    """Whether it is worth being shown as what an agent does now."""
-    kind = said.raw("kind")
-    return kind not in ("usage", "quota", "result") and (kind != "output" or bool(said.raw("text").strip()))
-
-
-def skimmed(lines: Iterable[bytes]) -> Iterator[Event]:
-    """The events that matter: of all that an agent says in a row only its last word, its failures, and what it used.
+def skim(lines: Iterable[bytes]) -> Iterator[Event]:
+    """The events that matter: of all that an agent says in a row only its last word, its end, its failures, and what
+    it used.
 
     Agents may print thousands of lines a second, and most of them are never decoded.
     """
     words: list[bytes] = []
     for line in lines:
-        if quick_type(line) == b"agent" and b'"kind":"usage"' not in line and b'"kind":"failure"' not in line:
+        if is_prose(line):
             words.append(line)
         else:
-            yield from _last_word(words)
+            yield from _last_words(words)
             words = []
-            yield from decoded([line])
-    yield from _last_word(words)
+            yield from decode_all([line])
+    yield from _last_words(words)
 
 
-def _last_word(words: list[bytes]) -> Iterator[Event]:
-    for event in decoded(reversed(words)):
-        if is_word(Fields(event).inside("event")):
-            yield event
-            return
+def _last_words(lines: list[bytes]) -> Iterator[Event]:
+    """The last word of each iteration that speaks in these lines. Which one it is stands at the end of a line."""
+    found: set[bytes] = set()
+    for line in reversed(lines):
+        iteration = line[line.rfind(b'"iteration":') :]
+        if iteration not in found:
+            event = events.decode(line)
+            if isinstance(event, Agent) and is_word(event.event):
+                found.add(iteration)
+                yield event
 
 
-# --- a run that goes on -----------------------------------------------------------------------------
+# --- a run under way --------------------------------------------------------------------------------
 
 
 class Follower(Generic[Seen]):
     """Keeps a view up to date with a record of any length.
 
-    One that `joins` a run is quick to know how that stands, and is not told all that has happened before.
+    One that `joins` a run is quick to know how it stands, and does not return all that has happened before. With
+    `detail`, what agents say is fed in full from the last so many bytes on; else it is skimmed.
     """
 
-    def __init__(self, path: str, make: Callable[[], Seen], *, joins: bool) -> None:
+    def __init__(self, path: str, make: Callable[[], Seen], *, joins: bool, detail: int = 0) -> None:
         self._path = path
         self._make = make
         self._joins = joins
+        self._tail = detail or _TAIL
+        self._most = detail or _MOST
+        self._pick = decode_all if detail else skim
         self._begin()
 
     def _begin(self) -> None:
         size = os.path.getsize(self._path) if self._joins and os.path.exists(self._path) else 0
-        start = size - _TAIL if size > 2 * _TAIL else 0
+        self._start = size - self._tail if size > 2 * self._tail else 0
+        self._is_far = True  # what is read of what came before is not yet what the view began with
         self.view = self._make()
         self._first: list[Event] = []
-        self._reader = Reader(self._path, start)
+        self._reader = LineReader(self._path, self._start)
         self._whole: Seen | None = None  # is fed with all that comes before, and takes over when it is there
-        self._behind = Reader(self._path)
-        if start:
+        self._behind = LineReader(self._path)
+        if self._start:
             self._whole = self._make()
             self._take_head()
 
     def _take_head(self) -> None:
-        """Without the first event, nothing is known of what the others talk about."""
+        """Without the first event, nothing is known of what the others are about."""
         lines: list[bytes] = []
         while not lines and self._behind.offset == 0:
-            lines = self._behind.lines(_TAIL, LONGEST)
+            lines = self._behind.read(_TAIL, LONGEST)
             if not self._behind.is_behind:
                 break
-        self._first = list(decoded(lines[:1]))
+        self._first = list(decode_all(lines[:1]))
         self._feed_whole(lines)
 
     def _feed_whole(self, lines: list[bytes]) -> None:
-        for event in skimmed(lines):
+        for event in skim(lines) if self._is_far else self._pick(lines):
             if self._whole is not None:
                 self._whole.feed(event)
 
@@ -128,12 +136,12 @@ class Follower(Generic[Seen]):
 
     def new(self) -> Iterator[Event]:
         """The events that matter among those that have come; the view has been fed with each."""
-        lines = self._reader.lines(_MOST)
+        lines = self._reader.read(self._most)
         if self._reader.restarts:
             self._begin()
             return
         first, self._first = self._first, []
-        for event in (*first, *skimmed(lines)):
+        for event in (*first, *self._pick(lines)):
             self.view.feed(event)
             yield event
 
@@ -142,13 +150,25 @@ class Follower(Generic[Seen]):
         is_read = False
         end = time.monotonic() + seconds
         while self._whole is not None and time.monotonic() < end:
-            self._feed_whole(self._behind.lines(until=self._reader.offset))
-            if self._behind.offset >= self._reader.offset:
+            self._feed_whole(self._behind.read(until=self._start if self._is_far else self._reader.offset))
+            if self._is_far:
+                self._is_far = self._behind.is_behind
+            elif self._behind.offset >= self._reader.offset:
                 self.view, self._whole = self._whole, None
             elif not self._behind.is_behind:
                 return False
             is_read = True
         return is_read
+
+    def read(self, seconds: float) -> None:
+        """Feeds the view with what has come, and for so many seconds with what came before."""
+        end = time.monotonic() + seconds
+        while True:
+            for _ in self.new():
+                pass
+            left = end - time.monotonic()
+            if left <= 0 or not (self._reader.is_behind or self.catch_up(left)):
+                return
 
     def events(self, stop: Stop) -> Iterator[Event | None]:
         """What is new until the run ends or `stop` is set. None means that there is nothing more for the moment."""
@@ -158,7 +178,7 @@ class Follower(Generic[Seen]):
             try:
                 for event in self.new():
                     yield event
-                    if event["type"] == "run_ended":
+                    if isinstance(event, RunEnded):
                         yield None
                         return
                 yield None
@@ -175,7 +195,7 @@ class Follower(Generic[Seen]):
 
 
 class Clock:
-    """The time in a record that is played; at its end, if the run still goes on, that on the wall."""
+    """The time in a record that is played; at its end, if the run is still under way, that on the wall."""
 
     def __init__(self) -> None:
         self.now: float | None = None
@@ -189,21 +209,32 @@ class Replay(Generic[Seen]):
     """A record from its beginning, `speed` times as quick as it happened; 0 is as quick as it can be read."""
 
     def __init__(self, path: str, make: Callable[[Clock], Seen], speed: float) -> None:
-        self._reader = Reader(path)
+        self._reader = LineReader(path)
         self._clock = Clock()
         self._speed = speed
         self._due = self._looked = time.monotonic()
         self.view = make(self._clock)
 
     def events(self, stop: Stop) -> Iterator[Event | None]:
-        """Every event when its time has come. None means that it is time for a picture."""
-        while True:
-            last = stop.is_set()
-            for event in self._reader.new():
-                yield from self._time_until(event)
+        """Every event of a known type when its time has come. None means that it is time for a picture."""
+        for line in self.lines(stop):
+            if line is None:
+                yield None
+            elif event := events.decode(line):
                 self.view.feed(event)
                 yield event
-                if event["type"] == "run_ended":
+
+    def lines(self, stop: Stop) -> Iterator[bytes | None]:
+        """Every line of an event, likewise."""
+        while True:
+            last = stop.is_set()
+            for line in self._reader.new():
+                fields = fields_of(line)
+                if fields is None:
+                    continue
+                yield from self._time_until(str(fields.get("at")))
+                yield line
+                if fields["type"] == "run_ended":
                     last = True
                     break
             yield None
@@ -212,9 +243,9 @@ class Replay(Generic[Seen]):
             self._clock.is_over = True
             stop.wait(PAUSE)
 
-    def _time_until(self, event: Event) -> Iterator[None]:
-        """Lets the time pass until an event. The clock goes on meanwhile, and pictures are drawn."""
-        then, now = seconds(Fields(event).raw("at")), self._clock.now
+    def _time_until(self, at: str) -> Iterator[None]:
+        """Lets the time pass until a moment. The clock goes on meanwhile, and pictures are drawn."""
+        then, now = seconds_of(at), self._clock.now
         if then is not None and now is not None and then > now and self._speed and not self._clock.is_over:
             pause = min((then - now) / self._speed, _LONGEST_PAUSE)
             self._due = max(self._due, time.monotonic() - 1) + pause

@@ -17,11 +17,17 @@ from msgspec import structs
 from ralphtool import agents, settings
 from ralphtool.agents import Event, Failure, Job, Message, Output, Reader, Result, Runner, Tool
 from ralphtool.core import files, layout
-from ralphtool.errors import InvalidValue, UnsafePath, shorten
+from ralphtool.errors import InvalidValue, shorten
 from ralphtool.record import runs
+from ralphtool.record.events import Agent, IterationStarted, Verdict, decode
+from ralphtool.record.lines import LineReader, tells_usage
+from ralphtool.record.run_view import RunView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from ralphtool.record.events import Event as RunEvent
+    from ralphtool.record.run_view import AttemptView
 
 TRANSCRIPT = "transcript.log"
 ERRORS = f"{TRANSCRIPT}.err"
@@ -44,10 +50,10 @@ class Iteration:
         self.folder = os.path.join(layout.run(root, run), name)
         self._record = _Record(layout.events(root, run), self.number)
 
-    def told(self) -> Told:
-        """What the run has told about it by now."""
+    def attempt(self) -> AttemptView | None:
+        """What the run's record says about it by now; None if it is not in there."""
         self._record.read_on()
-        return self._record.told
+        return self._record.attempt
 
     def path(self, name: str = TRANSCRIPT) -> str:
         return os.path.join(self.folder, name)
@@ -124,72 +130,41 @@ def _names(folder: str) -> set[str]:
         return set()
 
 
-# --- what its run told ------------------------------------------------------------------------------
-
-
-class Told:
-    """What stands in the run's record about an iteration; each is empty where it does not stand there."""
-
-    def __init__(self) -> None:
-        self.start: dict[str, Any] = {}  # the event `iteration_started`
-        self.end: dict[str, Any] = {}  # the agent's last word
-        self.verdict: dict[str, Any] = {}
-
-    @property
-    def agent(self) -> str:
-        name = self.start.get("agent")
-        return name if isinstance(name, str) else ""
+# --- what the record says about it ------------------------------------------------------------------
 
 
 class _Record:
-    """Looks for the lines about one iteration in a run's record, and decodes no others."""
+    """Looks for the lines about one iteration in a run's record, and decodes few others."""
 
     def __init__(self, path: str, number: int) -> None:
-        self._path = path
+        self._reader = LineReader(path)
         self._number = number
-        self._offset = 0
-        self._is_ours = self._is_over = False
-        self.told = Told()
+        self._view = RunView()
+        self._is_last = False  # of those that have begun: in old records, what follows is about it
+        self.attempt: AttemptView | None = None
 
     def read_on(self) -> None:
-        """Reads what was added since the last time."""
+        """Reads what was added since the last time, up to the verdict."""
         try:
-            fd = files.open_here(self._path)
-        except (OSError, UnsafePath):
-            return
-        try:
-            while not self._is_over and (block := files.read_at(fd, self._offset, self._offset + _BLOCK)):
-                if not self._take(block):
+            for line in self._reader.new_without_prose():
+                if self.attempt and self.attempt.verdict:
                     return
-        finally:
-            os.close(fd)
+                if not tells_usage(line) and (event := decode(line)):
+                    self._take(event)
+        except OSError:
+            return  # it can't be read now; perhaps at the next look
 
-    def _take(self, block: bytes) -> bool:
-        """Takes the lines that are whole; tells whether there were any."""
-        end = block.rfind(b"\n") + 1
-        if not end and len(block) < _BLOCK:
-            return False
-        self._offset += end or len(block)  # half a line of that length is none of those that we look for
-        wanted = (b'"verdict"', b'"end"') if self._is_ours else ()
-        if any(word in block for word in (b'"iteration_started"', *wanted)):
-            for line in block[:end].split(b"\n"):
-                self._look_at(line)
-        return True
+    def _take(self, event: RunEvent) -> None:
+        if isinstance(event, IterationStarted):
+            self._is_last = (event.iteration or event.number) == self._number
+            if self._is_last and self.attempt is None:
+                self._view.feed(event)
+                self.attempt = self._view.attempt
+        elif isinstance(event, Agent | Verdict) and self.attempt is not None and self._is_about(event.iteration):
+            self._view.feed(event)
 
-    def _look_at(self, line: bytes) -> None:
-        kind = runs.quick_type(line)
-        is_wanted = kind in (b"iteration_started", b"verdict", None) or (kind == b"agent" and b'"end"' in line)
-        if self._is_over or not (is_wanted and (event := runs.event_of(line))):
-            return
-        if event["type"] == "iteration_started":
-            self._is_over = self._is_ours
-            self._is_ours = event.get("number") == self._number
-            self.told.start = event if self._is_ours and not self._is_over else self.told.start
-        elif event["type"] == "verdict" and self._is_ours:
-            self.told.verdict, self._is_over = event, True
-        elif event["type"] == "agent" and self._is_ours and not self.told.end:  # a second is of one who only looked
-            said = event.get("event")
-            self.told.end = said if isinstance(said, dict) and said.get("kind") == "end" else {}
+    def _is_about(self, iteration: int) -> bool:
+        return iteration == self._number if iteration else self._is_last
 
 
 # --- what its agent said and did --------------------------------------------------------------------
@@ -285,8 +260,8 @@ def _clock(iteration: Iteration) -> Callable[[], bool]:
     """Waits a moment; tells whether the agent may still say something."""
 
     def goes_on() -> bool:
-        told = iteration.told()
-        if told.end or told.verdict:
+        attempt = iteration.attempt()
+        if attempt and (attempt.end or attempt.verdict):
             return False
         time.sleep(_TICK)
         return runs.is_alive(runs.read(iteration.root, iteration.run))
@@ -320,7 +295,7 @@ def _read(reader: Reader, iteration: Iteration, goes_on: Callable[[], bool]) -> 
 def _reader(iteration: Iteration, head: bytes) -> Reader | None:
     """A reader that makes something of the transcript: its own agent's, if it can; None if it is plain text."""
     job = Job(prompt=iteration.path("prompt.md"), root=iteration.root, folder=iteration.folder, is_past=True)
-    own = _runner(iteration.told().agent, _options(iteration))
+    own = _runner(_agent_of(iteration), _options(iteration))
     if own and _tells(own, job, head):
         return own.reader(job)
     best = max(agents.known(), key=lambda one: _tells(one, job, head))
@@ -329,9 +304,14 @@ def _reader(iteration: Iteration, head: bytes) -> Reader | None:
     return own.reader(job) if own and (head.lstrip().startswith(b"{") or not head) else None
 
 
+def _agent_of(iteration: Iteration) -> str:
+    attempt = iteration.attempt()
+    return attempt.start.agent if attempt else ""
+
+
 def _options(iteration: Iteration) -> Mapping[str, Any]:
     try:
-        configured = settings.load(iteration.root).agents.get(iteration.told().agent)
+        configured = settings.load(iteration.root).agents.get(_agent_of(iteration))
     except InvalidValue:
         return {}  # whoever looks at a transcript need not mend the settings first
     return structs.asdict(configured) if configured else {}

@@ -10,8 +10,9 @@ import os
 import stat
 import time
 
-from ralphtool.core import files, layout, locks, project, quickjson
+from ralphtool.core import files, layout, locks, project
 from ralphtool.errors import CorruptState, InvalidName, InvalidValue, UnsafePath
+from ralphtool.record.lines import fields_of, first_line, last_lines, quick_type, tells_usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,15 +21,9 @@ if TYPE_CHECKING:
 
     Event = dict[str, Any]
 
-NAME = "events.jsonl"
-LONGEST = 8 << 20  # bytes of a line; one that is longer was not written by us
 STATES = ("running", "paused", "done", "unfinished", "interrupted", "died")
-_HEAD = 16 << 10
-_TAIL = 64 << 10
 _MOMENT = len("-20260301-220000-1a2b")  # how the names of runs end
-_AT = slice(len('{"at":"2026-03-01T22:00:00.000000Z'), len('{"at":"2026-03-01T22:00:00.000000Z","type":"'))
 _SHOWN = 5  # names in a message
-_USAGE, _BEGINNING = b'"kind":"usage"', 120  # what tells of usage begins so, in so many bytes
 _SPENT = ("seconds", "agent_seconds", "gate_seconds", "input_tokens", "output_tokens", "cost", "iterations")
 _MOST = 1e15  # a number beyond it was not counted by anybody
 _BREATH = 60.0  # seconds: whoever is at work writes to its records more often, by far
@@ -46,7 +41,7 @@ class Run:
         self.root = root
         self.id = id
         self.folder = layout.run(root, id)
-        self.path = os.path.join(self.folder, NAME)
+        self.path = layout.events(root, id)
         self.start: Event = {}  # the `run_started` event
         self.end: Event | None = None  # the `run_ended` event
         self.change = _name(change_of(id))  # empty if nobody knows it
@@ -170,11 +165,11 @@ def read(root: str, id: str) -> Run:
 
 def _read(run: Run, fd: int) -> None:
     size = os.fstat(fd).st_size
-    if first := event_of(_first_line(fd, size)):
+    if first := fields_of(first_line(fd, size)):
         run.last = _text(first, "at")
         if first["type"] == "run_started":
             run._take_start(first)
-    lines, is_whole = _last_lines(fd, size)
+    lines, is_whole = last_lines(fd, size)
     tail = list(_telling(lines))
     run._take_tail(tail, is_whole=is_whole)
     end = next((one for one in reversed(tail) if one["type"] == "run_ended"), None)
@@ -184,34 +179,12 @@ def _read(run: Run, fd: int) -> None:
         run.state = "paused" if _is_paused(tail) else "running"
 
 
-def _first_line(fd: int, size: int) -> bytes:
-    """The first line, if it is whole."""
-    length = _HEAD
-    head = files.read_at(fd, 0, length)
-    while b"\n" not in head and length < min(size, LONGEST):
-        length *= 8
-        head = files.read_at(fd, 0, length)
-    line, end, _ = head.partition(b"\n")
-    return line if end else b""
-
-
-def _last_lines(fd: int, size: int) -> tuple[list[bytes], bool]:
-    """The last lines that are whole, one at least if there is one, and whether these are all that there are."""
-    length = _TAIL
-    while True:
-        start = max(0, size - length)
-        lines = files.read_at(fd, start, size).split(b"\n")[:-1]
-        if start == 0 or len(lines) > 1 or length >= LONGEST:
-            return (lines if start == 0 else lines[1:]), start == 0
-        length *= 8
-
-
 def _telling(lines: list[bytes]) -> Iterator[Event]:
     """The last event, and those before it that tell how the run stands."""
     wanted = (b"verdict", b"iteration_started", b"waiting", b"paused", b"resumed", b"run_ended", None)
     for number, line in enumerate(lines, 1):
         is_wanted = number == len(lines) or quick_type(line) in wanted or tells_usage(line)
-        if is_wanted and (event := event_of(line)):
+        if is_wanted and (event := fields_of(line)):
             yield event
 
 
@@ -226,27 +199,6 @@ def _usages(tail: list[Event]) -> list[Event]:
 def _is_paused(tail: list[Event]) -> bool:
     telling = [one["type"] for one in tail if one["type"] in ("paused", "resumed", "iteration_started")]
     return telling[-1:] == ["paused"]
-
-
-def quick_type(line: bytes) -> bytes | None:
-    """The type of an event as we write it, without decoding the rest; None for a line of another form."""
-    if line[_AT] != b'","type":"':
-        return None
-    return line[_AT.stop : line.find(b'"', _AT.stop)]
-
-
-def tells_usage(line: bytes) -> bool:
-    """Whether a line is one of the few of an agent that say what it used, without decoding it."""
-    return _USAGE in line[:_BEGINNING]
-
-
-def event_of(line: bytes) -> Event | None:
-    """What a line says; None if it is no event."""
-    try:
-        event = quickjson.loads(line.decode("utf-8"))
-    except ValueError:
-        return None
-    return event if isinstance(event, dict) and isinstance(event.get("type"), str) else None
 
 
 def _text(event: Event, name: str) -> str:
@@ -332,7 +284,7 @@ def _rests(run: Run) -> bool:
     except (OSError, UnsafePath):
         return False
     try:
-        lines, _ = _last_lines(fd, os.fstat(fd).st_size)
+        lines, _ = last_lines(fd, os.fstat(fd).st_size)
     finally:
         os.close(fd)
     telling = ("waiting", "paused", "resumed", "iteration_started")

@@ -7,24 +7,27 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Meta, Struct, structs
+from msgspec import Struct, structs
 
 from ralphtool import settings
 from ralphtool.judging.recovery import Past, Policy, decide
 from ralphtool.judging.verdict import Verdict
+from ralphtool.record.events import RunStarted, decode
+from ralphtool.record.run_view import RunView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ralphtool.judging.recovery import Decision
+    from ralphtool.record import events
+    from ralphtool.record.run_view import AttemptView
 
 LIMITS = tuple(
     name for name in settings.list_limits() if name != "silence"
 )  # no record has how long an agent was silent
-_MOST = 10**15  # a number beyond it was not counted by anybody
 
 
 class Spent(Struct, frozen=True):
@@ -99,146 +102,58 @@ class Run(Struct, kw_only=True):
 
 # --- reading what was recorded ----------------------------------------------------------------------
 
-_Number = Annotated[float, Meta(ge=0, le=_MOST)]
-_Count = Annotated[int, Meta(ge=0, le=_MOST)]
-
-
-class _Story(Struct):
-    id: str
-    optional: bool = False
-    depends_on: list[str] = []
-
-
-class _RunStarted(Struct, tag_field="type", tag="run_started"):
-    at: str
-    run: str
-    change: str
-    limits: dict[str, Any] = {}
-    stories: list[_Story] = []
-
-
-class _Begun(Struct, tag_field="type", tag="iteration_started"):
-    at: str
-    story: str
-    entry: str
-    attempt: _Count
-    task: str | None = None
-
-
-class _Usage(Struct):
-    kind: str
-    input_tokens: _Count = 0
-    output_tokens: _Count = 0
-    cost: _Number | None = None
-
-
-class _Agent(Struct, tag_field="type", tag="agent"):
-    event: _Usage
-
-
-class _Judged(Struct, tag_field="type", tag="verdict"):
-    entry: str
-    status: Literal["completed", "failed", "blocked", "partial", "interrupted", "transient"]
-    summary: str = ""
-    ticked: list[str] = []
-    tasks_done: _Count = 0
-    tasks_total: _Count = 0
-    seconds: dict[str, _Number] = {}
-    input_tokens: _Count = 0
-    output_tokens: _Count = 0
-    cost: _Number | None = None
-
-
-class _Decided(Struct, tag_field="type", tag="decision"):
-    entry: str
-    action: str
-    reason: str = ""
-    given: Any = None
-
-
-class _RunEnded(Struct, tag_field="type", tag="run_ended"):
-    reason: str = ""
-
-
-_Event = _RunStarted | _Begun | _Agent | _Judged | _Decided | _RunEnded
-_DECODER: msgspec.json.Decoder[_Event] = msgspec.json.Decoder(_Event)
-
 
 def read(lines: Iterable[bytes]) -> Run | None:
     """The run that the lines of its events tell of; None if they don't tell how it began."""
-    reading = _Reading()
-    for line in lines:
-        # Nearly all lines are of this kind, and of them only a few matter: the others are not even parsed.
-        if b'"type":"agent"' in line[:100] and b'"kind":"usage"' not in line[:200]:
-            continue
-        try:
-            reading.take(_DECODER.decode(line))
-        except (ValueError, RecursionError):  # also of msgspec, and of what is not UTF-8
-            continue  # of another kind, of another version, or damaged
-    return reading.run
+    view, is_begun = RunView(), False
+    for event in map(decode, lines):
+        is_begun = is_begun or (isinstance(event, RunStarted) and bool(event.run))
+        if event and is_begun:
+            view.feed(event)
+    return _build_run(view) if is_begun else None
 
 
-class _Reading:
-    def __init__(self) -> None:
-        self.run: Run | None = None
-        self._told = self._last = 0.0  # of its usage, by the agent that is at work
-
-    def take(self, event: _Event) -> None:
-        if isinstance(event, _RunStarted):
-            self.run = self.run or _begin(event)
-        elif self.run is None:
-            return
-        elif isinstance(event, _Begun):
-            self._told = self._last = 0.0
-            self.run.steps.append(_step(self.run, event))
-        elif isinstance(event, _Agent):
-            used = event.event
-            self._last = used.input_tokens + used.output_tokens or used.cost or 0.0
-            self._told += self._last
-        elif isinstance(event, _RunEnded):
-            self.run.ended_by = _named(event.reason)
-        elif self.run.steps and self.run.steps[-1].entry == event.entry:
-            self._conclude(self.run.steps[-1], event)
-
-    def _conclude(self, step: Step, event: _Judged | _Decided) -> None:
-        if isinstance(event, _Decided):
-            step.action, step.reason, step.given = event.action, event.reason, given(event.given)
-            return
-        step.status, step.summary = event.status, event.summary
-        step.has_ticked = step.task in event.ticked
-        step.agent_seconds = event.seconds.get("agent", 0.0)
-        seconds = sum(event.seconds.values())
-        step.spent = Spent(seconds, event.input_tokens + event.output_tokens, event.cost or 0.0)
-        step.early = 1 - self._last / self._told if self._told else 0.0
-        before = event.tasks_done - (0 if event.status == "partial" else len(event.ticked))
-        step.open_tasks = event.tasks_total - before
-
-
-def _begin(event: _RunStarted) -> Run:
-    limits = {
-        name: float(value)
-        for name, value in event.limits.items()
-        if name in LIMITS and isinstance(value, int | float) and 0 <= value <= _MOST
-    }
+def _build_run(view: RunView) -> Run:
+    start = view.start
+    limits = {name: getattr(start.limits, name) for name in LIMITS}
     return Run(
-        id=event.run,
-        change=event.change,
-        began=event.at,
-        limits=limits,
-        depends_on={story.id: story.depends_on for story in event.stories},
-        optional=[story.id for story in event.stories if story.optional],
+        id=start.run,
+        change=start.change,
+        began=start.at,
+        limits={name: float(value) for name, value in limits.items() if value is not None},
+        depends_on={story.id: list(story.depends_on) for story in start.stories},
+        optional=[story.id for story in start.stories if story.optional],
+        steps=[_build_step(start, one) for one in view.attempts if one.start.at],
+        ended_by=_named(view.end.reason) if view.end else "",
     )
 
 
-def _step(run: Run, event: _Begun) -> Step:
-    return Step(
+def _build_step(run: RunStarted, one: AttemptView) -> Step:
+    start = one.start
+    step = Step(
         change=run.change,
-        story=event.story,
-        entry=event.entry,
-        attempt=event.attempt,
-        task=event.task,
-        begun=_between(run.began, event.at),
+        story=start.story,
+        entry=start.entry,
+        attempt=start.attempt,
+        task=start.task,
+        begun=_between(run.at, start.at),
     )
+    if one.verdict:
+        _add_verdict(step, one, one.verdict)
+    if one.decision:
+        step.action, step.reason, step.given = one.decision.action, one.decision.reason, given(one.decision.given)
+    return step
+
+
+def _add_verdict(step: Step, one: AttemptView, verdict: events.Verdict) -> None:
+    step.status, step.summary = verdict.status, verdict.summary
+    step.has_ticked = step.task in verdict.ticked
+    step.agent_seconds = verdict.seconds.agent
+    seconds = verdict.seconds.agent + verdict.seconds.gates
+    step.spent = Spent(seconds, verdict.input_tokens + verdict.output_tokens, verdict.cost or 0.0)
+    step.early = 1 - one.last_used.amount / one.reported if one.reported else 0.0
+    before = verdict.tasks_done - (0 if verdict.status == "partial" else len(verdict.ticked))
+    step.open_tasks = verdict.tasks_total - before
 
 
 def _between(one: str, other: str) -> float:

@@ -5,34 +5,19 @@ Whoever makes one has cut the texts and made visible what is not seen in them; a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
+
+from ralphtool.record.run_view import Used
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-State = Literal["done", "waiting", "failed", "skipped", "open"]
-STATES: tuple[State, ...] = ("done", "waiting", "failed", "skipped", "open")
+    from ralphtool.record.run_view import State, Wait
+
 ENDINGS = ("completed", "partial", "failed", "blocked")  # of attempts that count
 PUT_OFF = ("transient", "interrupted")  # which were no attempts: nothing was wrong with the work
-
-
-class Used(Struct, frozen=True):
-    """What a piece of work took."""
-
-    seconds: float = 0.0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost: float = 0.0
-
-    def __add__(self, other: Used) -> Used:
-        return Used(
-            self.seconds + other.seconds,
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cost + other.cost,
-        )
 
 
 class Gate(Struct, frozen=True, kw_only=True):
@@ -142,15 +127,6 @@ class Story(Struct, frozen=True, kw_only=True):
     @property
     def used(self) -> Used:
         return self.first + self.retries + self.gates
-
-
-class Wait(Struct, frozen=True):
-    """A time in which nothing was done."""
-
-    kind: Literal["wait", "pause"]
-    began: float
-    ended: float
-    why: str
 
 
 class Happening(Struct, frozen=True):

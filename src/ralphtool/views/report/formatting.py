@@ -13,7 +13,6 @@ from ralphtool.core.text import printable
 LONGEST = 400  # characters of a text in one line,
 LONGEST_BLOCK = 6000  # and of one that may have many
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
-_LAST = 7_000_000_000  # seconds since the epoch: the year 2191
 _SELECTORS = {0xFE0E: None, 0xFE0F: None}
 
 
@@ -33,16 +32,6 @@ def block(text: str, longest: int = LONGEST_BLOCK) -> str:
 
 def _plain(text: str) -> str:
     return _ESCAPES.sub("", text).translate(_SELECTORS)
-
-
-def seconds_of(moment: str) -> float | None:
-    """Seconds since the epoch; None for what is no moment, or none in which anybody ran an agent."""
-    try:
-        told = datetime.fromisoformat(moment[:40])
-        seconds = (told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        return None
-    return seconds if 0 <= seconds < _LAST else None
 
 
 def moment(seconds: float) -> str:

@@ -12,6 +12,7 @@ from ralphtool.core import files, project
 from ralphtool.errors import RalphError
 from ralphtool.history import History
 from ralphtool.memory import usefulness
+from ralphtool.record.run_view import seconds_of
 from ralphtool.views.report import formatting
 from ralphtool.views.report.facts import Helped, Knowledge, Learnt
 
@@ -61,7 +62,7 @@ def _gained(facts: Facts, recent: Sequence[Learning], entries: set[str]) -> Iter
 
 
 def _is_within(moment: str, facts: Facts) -> bool:
-    at = formatting.seconds_of(moment)
+    at = seconds_of(moment)
     return at is not None and facts.began <= at <= facts.ended + _SLACK
 
 

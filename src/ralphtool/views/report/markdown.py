@@ -6,8 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from ralphtool.core.text import fence_visible
+from ralphtool.record.run_view import Used
 from ralphtool.views.report import formatting, wording
-from ralphtool.views.report.facts import Used, total
+from ralphtool.views.report.facts import total
 from ralphtool.views.terminal import summary
 
 if TYPE_CHECKING:

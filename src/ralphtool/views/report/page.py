@@ -8,17 +8,19 @@ from __future__ import annotations
 from importlib import resources
 from typing import TYPE_CHECKING, NamedTuple
 
+from ralphtool.record.run_view import STATES
 from ralphtool.views.report import formatting, timeline, wording
 from ralphtool.views.report.elements import Css, html, tag
-from ralphtool.views.report.facts import STATES, total
+from ralphtool.views.report.facts import total
 from ralphtool.views.terminal import summary
 from ralphtool.views.terminal.tables import plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ralphtool.record.run_view import Used
     from ralphtool.views.report.elements import Element
-    from ralphtool.views.report.facts import Attempt, Diff, Facts, Gate, Happening, Story, Used
+    from ralphtool.views.report.facts import Attempt, Diff, Facts, Gate, Happening, Story
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _MARKS = {"done": "✓", "waiting": "?", "failed": "✗", "skipped": "-", "open": "·"}

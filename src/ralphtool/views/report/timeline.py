@@ -15,8 +15,9 @@ from ralphtool.views.report.elements import tag
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ralphtool.record.run_view import Wait
     from ralphtool.views.report.elements import Element
-    from ralphtool.views.report.facts import Attempt, Facts, Gate, Happening, Story, Wait
+    from ralphtool.views.report.facts import Attempt, Facts, Gate, Happening, Story
 
 _MOST_LANES = 80
 _ABOVE, _LANE, _AXIS = 28, 54, 26  # heights; the first only if there is something to be said there

@@ -13,7 +13,8 @@ from ralphtool.views.terminal.tables import plural
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ralphtool.views.report.facts import Attempt, Facts, Knowledge, Story, Used
+    from ralphtool.record.run_view import Used
+    from ralphtool.views.report.facts import Attempt, Facts, Knowledge, Story
 
 TITLES = {
     "done": "Done",

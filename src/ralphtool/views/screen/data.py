@@ -13,7 +13,7 @@ from ralphtool.errors import InvalidValue, RalphError
 from ralphtool.history import History
 from ralphtool.record import overview as changes_module
 from ralphtool.record import questions, runs
-from ralphtool.record.follow import seconds
+from ralphtool.record.run_view import seconds_of
 from ralphtool.views.terminal.tables import plural
 from ralphtool.workspace import branch
 
@@ -181,8 +181,8 @@ def learnt(root: str, run: Run) -> list[Learning]:
 
 
 def _is_within(moment: str, run: Run) -> bool:
-    at, began = seconds(moment), seconds(run.began)
-    ended = None if run.state in ("running", "paused") else seconds(run.last)
+    at, began = seconds_of(moment), seconds_of(run.began)
+    ended = None if run.state in ("running", "paused") else seconds_of(run.last)
     return at is not None and began is not None and began <= at and (ended is None or at <= ended + _SLACK)
 
 

@@ -14,7 +14,18 @@ from ralphtool.record import runs
 from ralphtool.views.screen import data
 from ralphtool.views.screen.base import Go, Page
 from ralphtool.views.screen.record import Following
-from ralphtool.views.terminal.summary import STATES, duration, label, mark, money, one_line, tokens, verdict
+from ralphtool.views.terminal.summary import (
+    STATES,
+    duration,
+    exact,
+    label,
+    mark,
+    money,
+    one_line,
+    some,
+    tokens,
+    verdict,
+)
 from ralphtool.views.terminal.tables import plural
 
 if TYPE_CHECKING:
@@ -24,9 +35,10 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from ralphtool.history.records import Learning
+    from ralphtool.record.events import Verdict
+    from ralphtool.record.run_view import StoryView
     from ralphtool.record.runs import Run
     from ralphtool.views.screen.record import Watched
-    from ralphtool.views.terminal.summary import Fields
 
 _SOON = 0.05  # seconds between two slices of a long record
 _FILES = 8  # of an attempt that are named
@@ -104,58 +116,60 @@ class ResultPage(Page, inherit_bindings=False):
 def _ending(run: Run, view: Watched) -> Iterator[Text]:
     yield from _end(run, view)
     yield Text.assemble(("all of it: ", "dim"), (one_line(f"ralphtool report {run.id}"), "cyan"))
-    for step in view.end.rows("next") if view.end else []:
-        yield Text.assemble("\n", step.text("say"), "\n  ", (step.exact("run"), "bold cyan"))
+    for step in view.run.end.next if view.run.end else ():
+        yield Text.assemble("\n", one_line(step.say), "\n  ", (exact(step.run), "bold cyan"))
 
 
 def _end(run: Run, view: Watched) -> Iterator[Text]:
-    if view.end is None:
+    end = view.run.end
+    if end is None:
         died = f"This run died: `ralphtool run {run.change}` goes on where it was."
         yield Text(one_line("This run goes on." if run.state in ("running", "paused") else died), style="bold")
         return
-    yield Text(verdict(view.end), style="bold")
-    if reason := view.end.text("reason"):
+    yield Text(verdict(end), style="bold")
+    if reason := one_line(end.reason):
         yield Text(reason, style="dim")
-    spent = view.end.inside("spent")
-    parts = [duration(runs.seconds(run) or 0), plural(spent.whole("iterations"), "iteration", "iterations")]
-    if spent.number("input_tokens") or spent.number("output_tokens"):
-        parts.append(f"{tokens(spent.number('input_tokens'))} tokens in, {tokens(spent.number('output_tokens'))} out")
-    yield Text(", ".join(filter(None, [*parts, money(spent.number("cost"))])), style="dim")
+    spent = end.spent
+    parts = [duration(runs.seconds(run) or 0), plural(spent.iterations or 0, "iteration", "iterations")]
+    if spent.input_tokens or spent.output_tokens:
+        parts.append(f"{tokens(spent.input_tokens or 0)} tokens in, {tokens(spent.output_tokens or 0)} out")
+    yield Text(", ".join(filter(None, [*parts, money(spent.cost or 0.0)])), style="dim")
 
 
 def _stories(view: Watched) -> Iterator[Text]:
-    rows = view.end.rows("stories") if view.end else []
+    rows = view.run.end.stories if view.run.end else ()
     order = {"waiting": 0, "failed": 1, "done": 2, "skipped": 3}
-    for row in sorted(rows, key=lambda one: order.get(one.raw("state"), 4)):
-        state = (f"  {row.text('state', 20)}", "dim")
-        yield Text.assemble("\n", mark(row.raw("state")), " ", (label(row), "bold"), state)
-        if row.raw("state") != "done" and (why := row.text("why")):
+    for row in sorted(rows, key=lambda one: order.get(one.state, 4)):
+        state = (f"  {one_line(row.state, 20)}", "dim")
+        yield Text.assemble("\n", mark(row.state), " ", (label(row.id, row.title), "bold"), state)
+        if row.state != "done" and (why := one_line(row.why)):
             yield Text(f"  {why}")
-        yield from _attempts(view, row.raw("id"))
-    if not rows:
-        for id in dict.fromkeys(one.raw("story") for one in view.verdicts):
-            yield Text.assemble("\n", (view.title_of(id), "bold"))
-            yield from _attempts(view, id)
+        yield from _attempts(view.run.stories.get(row.id))
+    for story in () if rows else view.run.stories.values():
+        if any(one.verdict for one in story.attempts):
+            yield Text.assemble("\n", (view.name_of(story.id), "bold"))
+            yield from _attempts(story)
 
 
-def _attempts(view: Watched, story: str) -> Iterator[Text]:
-    for one in view.verdicts:
-        if one.raw("story") == story:
-            yield from _attempt(one)
-    for one in view.commits:
-        if one.raw("story") == story:
-            yield Text.assemble("  ", ("commit ", "dim"), one.text("commit", 100)[:10], " ", one.text("subject"))
+def _attempts(story: StoryView | None) -> Iterator[Text]:
+    attempts = story.attempts if story else []
+    for one in attempts:
+        if one.verdict:
+            yield from _attempt(one.verdict)
+    for one in attempts:
+        if commit := one.checkpoint:
+            id = one_line(commit.commit or "", 100)[:10]
+            yield Text.assemble("  ", ("commit ", "dim"), id, " ", one_line(commit.subject))
 
 
-def _attempt(one: Fields) -> Iterator[Text]:
-    status = one.raw("status")
-    number = f"attempt {one.whole('attempt')}" if one.whole("attempt") else "no attempt"
-    told = f" {number}: {one.text('status', 20)}  "
-    yield Text.assemble("  ", mark(STATES.get(status, "open")), told, (one.text("entry", 100), "dim"))
-    for reason in one.texts("reasons") or list(filter(None, [one.text("summary")])):
+def _attempt(one: Verdict) -> Iterator[Text]:
+    number = f"attempt {one.attempt}" if one.attempt else "no attempt"
+    told = f" {number}: {one_line(one.status, 20)}  "
+    yield Text.assemble("  ", mark(STATES.get(one.status, "open")), told, (one_line(one.entry, 100), "dim"))
+    for reason in some(one.reasons) or list(filter(None, [one_line(one.summary)])):
         yield Text(f"      {reason}")
-    if files := one.texts("files"):
-        more = one.count("files") - min(len(files), _FILES)
+    if files := some(one.files):
+        more = len(one.files) - min(len(files), _FILES)
         yield Text(f"      {', '.join(files[:_FILES])}{f' and {more} more' if more else ''}", style="dim")
 
 

@@ -123,8 +123,8 @@ class WatchPage(Page, inherit_bindings=False):
     def _check_life(self) -> None:
         """A run that was killed writes no end: whether it is there at all has to be asked, now and then."""
         view = self.following.view
-        view.is_over = view.end is not None or not self._is_alive
-        if view.end:
+        view.is_over = view.run.end is not None or not self._is_alive
+        if view.run.end:
             self._is_alive = False
         elif self._is_alive and time.monotonic() - self._looked > _RARELY:
             self._looked = time.monotonic()
@@ -163,8 +163,8 @@ class WatchPage(Page, inherit_bindings=False):
 
     def _notice(self) -> Text:
         view = self.following.view
-        if view.end:
-            return Text.assemble((verdict(view.end), "bold"), ("  e shows the result", "dim"))
+        if view.run.end:
+            return Text.assemble((verdict(view.run.end), "bold"), ("  e shows the result", "dim"))
         if not self._is_alive:
             return Text(f"This run died. `ralphtool run {self.change}` goes on where it was.", style="red")
         asked = [one for one in view.stories if one.state == "waiting"]
@@ -230,7 +230,7 @@ class WatchPage(Page, inherit_bindings=False):
         return at_end
 
     def _show_keys(self) -> None:
-        ended = self.following.view.end is not None
+        ended = self.following.view.run.end is not None
         keys = (self._is_alive, self._is_paused, bool(self._waiting), ended, self._is_at_work(self._chosen()))
         if keys != self._keys:
             self._keys = keys
@@ -240,7 +240,7 @@ class WatchPage(Page, inherit_bindings=False):
 
     @property
     def _is_paused(self) -> bool:
-        return self.following.view.is_paused
+        return self.following.view.run.is_to_pause
 
     @property
     def _waiting(self) -> set[str]:
@@ -288,7 +288,7 @@ class WatchPage(Page, inherit_bindings=False):
 
     def action_guide(self) -> None:
         story = self._chosen()
-        name = self.following.view.title_of(story) if story else self.change
+        name = self.following.view.name_of(story) if story else self.change
         dialog = Say(f"Tell the agent, from its next prompt on: {name}", hint="what it should know or do")
         self.ask(dialog, lambda text: self._say("guide", story, text))
 
@@ -317,7 +317,7 @@ class WatchPage(Page, inherit_bindings=False):
             return
         if self._is_done(story):
             raise InvalidValue(f"story {story} of {self.change} is done: there is nothing to {action}")
-        title = f"{self.following.view.title_of(story)}: {what}?"
+        title = f"{self.following.view.name_of(story)}: {what}?"
         answers = [("y", "Yes", "yes"), ("n", "No", None)]
         self.ask(Ask(title, "", answers, careful=True), lambda _: self._say(action, story))
 

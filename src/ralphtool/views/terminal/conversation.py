@@ -6,17 +6,23 @@ All of it was written by others. Colours are left out, and everything else that 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from ralphtool.agents import Failure, Message, Output, Result, Tool, Usage
 from ralphtool.core.text import writes_unicode
+from ralphtool.record.event_parts import Durations
+from ralphtool.record.run_view import Used
 from ralphtool.views.terminal import summary
-from ralphtool.views.terminal.summary import Fields
+from ralphtool.views.terminal.summary import one_line
 from ralphtool.views.terminal.tables import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from ralphtool.agents import End, Event
+    from ralphtool.record.events import IterationStarted, Verdict
 
 _COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
 _ENDS = 3  # lines that are shown of each end of what came back
@@ -30,31 +36,29 @@ class Conversation:
     def __init__(self, *, full: bool = False) -> None:
         self._full = full
         self._unicode = writes_unicode()
-        self._last = ""  # the kind of the last that was shown
-        self._used = {"input_tokens": 0.0, "output_tokens": 0.0, "cost": 0.0}
+        self._last: type | None = None  # the kind of the last that was shown
+        self._used = Used()
 
-    def lines(self, event: dict[str, Any]) -> Iterator[str]:
-        kind = event.get("kind")
-        told = event.get("text")
-        text = told if isinstance(told, str) else ""
-        if kind == "usage":
-            self._used = {name: value + Fields(event).number(name) for name, value in self._used.items()}
-        if kind not in ("message", "output", "tool", "result", "failure"):
+    def lines(self, event: Event) -> Iterator[str]:
+        if isinstance(event, Usage):
+            self._used += Used(0.0, event.input_tokens, event.output_tokens, event.cost or 0.0)
+        if not isinstance(event, Message | Output | Tool | Result | Failure):
             return
-        if self._last and "message" in (kind, self._last):
+        if self._last and Message in (type(event), self._last):
             yield ""
-        self._last = kind
-        match kind:
-            case "message":
-                yield from map(self.shown, _lines(text.strip("\n")))
-            case "output":
-                yield from map(self.shown, _lines(text))
-            case "tool":
-                yield self._tool(Fields(event))
-            case "result":
-                yield from self._result(text, is_ok=event.get("ok") is not False)
-            case "failure":
-                yield click.style(f"{self._mark('✗', 'x')} {self.shown(_failure(Fields(event)))}", fg="red")
+        self._last = type(event)
+        match event:
+            case Message():
+                yield from map(self.shown, _lines(event.text.strip("\n")))
+            case Output():
+                yield from map(self.shown, _lines(event.text))
+            case Tool():
+                yield self._tool(event)
+            case Result():
+                yield from self._result(event.text, is_ok=event.ok)
+            case Failure():
+                told = f"{one_line(event.trouble, 40)}: {one_line(event.text, 1000)}"
+                yield click.style(f"{self._mark('✗', 'x')} {self.shown(told)}", fg="red")
 
     def shown(self, line: str) -> str:
         """One line, fit for a terminal."""
@@ -64,9 +68,9 @@ class Conversation:
         is_plain = line.isprintable() and (self._unicode or line.isascii())
         return line if is_plain else summary.writable(line)
 
-    def _tool(self, use: Fields) -> str:
-        name = click.style(f"{self._mark('▸', '>')} {use.text('name', 60)}", fg="cyan")
-        detail = use.text("detail")
+    def _tool(self, use: Tool) -> str:
+        name = click.style(f"{self._mark('▸', '>')} {one_line(use.name, 60)}", fg="cyan")
+        detail = one_line(use.detail)
         return f"{name}  {detail}" if detail else name
 
     def _result(self, text: str, *, is_ok: bool) -> Iterator[str]:
@@ -105,42 +109,37 @@ class Conversation:
 
     # --- what stands above and below it -----------------------------------------------------------
 
-    def title(self, name: str, start: dict[str, Any]) -> list[str]:
-        """Which iteration this is. `start` is its `iteration_started`, empty if nobody knows it any more."""
-        fields = Fields(start)
-        story = summary.label(Fields({"id": fields.raw("story"), "title": fields.raw("title")}))
-        agent = fields.text("agent", 60)
-        about = [story, summary.attempt(fields), f"by {agent}" if agent else ""] if start else []
-        told = ", ".join(one for one in about if one)
+    def title(self, name: str, start: IterationStarted | None) -> list[str]:
+        """Which iteration this is. `start` is None if nobody knows any more how it began."""
+        told = ""
+        if start:
+            agent = one_line(start.agent, 60)
+            about = [summary.label(start.story, start.title), summary.attempt(start.attempt, start.attempts)]
+            told = ", ".join(filter(None, [*about, f"by {agent}" if agent else ""]))
         return [click.style(self.shown(name), bold=True) + (f"  {told}" if told else ""), ""]
 
-    def ending(self, verdict: dict[str, Any], end: dict[str, Any], *, is_running: bool) -> Iterator[str]:
+    def ending(self, verdict: Verdict | None, end: End | None, *, is_running: bool) -> Iterator[str]:
         """How it ended, and what it used."""
-        fields = Fields(verdict)
         yield ""
         if verdict:
-            why = "" if fields.raw("status") == "completed" else "; ".join(fields.texts("reasons"))
-            told = why or fields.text("summary")
-            yield click.style(fields.text("status", 20), bold=True) + (f": {told}" if told else "")
+            why = "" if verdict.status == "completed" else "; ".join(summary.some(verdict.reasons))
+            told = why or ("" if verdict.summary == verdict.status else one_line(verdict.summary))
+            yield click.style(one_line(verdict.status, 20), bold=True) + (f": {told}" if told else "")
         elif is_running:
             yield click.style("it is still running", bold=True) + ": -f goes on with it"
         else:
             yield click.style("it was never judged", bold=True) + ": its run was cut off"
-        if end.get("ok") is False and (reason := Fields(end).text("reason")):
+        if end and not end.ok and (reason := one_line(end.reason)):
             yield f"the agent ended with: {reason}"
-        if used := _used(fields if verdict else Fields(self._used), fields.inside("seconds")):
+        if used := _describe_use(verdict or self._used, verdict.seconds if verdict else Durations()):
             yield f"used: {used}"
 
 
-def _failure(fields: Fields) -> str:
-    return f"{fields.text('trouble', 40)}: {fields.text('text', 1000)}"
-
-
-def _used(fields: Fields, took: Fields) -> str:
-    read, written = fields.number("input_tokens"), fields.number("output_tokens")
+def _describe_use(used: Verdict | Used, took: Durations) -> str:
+    read, written = used.input_tokens, used.output_tokens
     parts = [f"{summary.tokens(read)} tokens read, {summary.tokens(written)} written" if read or written else ""]
-    parts.append(summary.money(fields.number("cost")))
-    parts += [f"{name} {summary.duration(took.number(name))}" for name in ("agent", "gates") if took.number(name)]
+    parts.append(summary.money(used.cost or 0.0))
+    parts += [f"{name} {summary.duration(one)}" for name, one in (("agent", took.agent), ("gates", took.gates)) if one]
     return ", ".join(one for one in parts if one)
 
 

@@ -1,27 +1,22 @@
-"""A run's events as they are, one line of JSON for each: for programs, and without anything that draws."""
+"""A run's events as they are, one line of JSON for each: for programs, and without anything that draws.
+
+All fields are written, those included that this version does not know.
+"""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ralphtool.core import quickjson
-from ralphtool.record.log import Reader
+from ralphtool.record.lines import LineReader, fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    Event = dict[str, Any]
+    from ralphtool.record.follow import Stop
 
 _PAUSE = 0.25  # seconds between two looks at the record
-
-
-class Stop(Protocol):
-    """Says when nobody needs to look any longer: a `threading.Event`, for one."""
-
-    def is_set(self) -> bool: ...
-
-    def wait(self, timeout: float) -> object: ...
 
 
 def follow(path: str, stop: Stop) -> None:
@@ -29,21 +24,13 @@ def follow(path: str, stop: Stop) -> None:
     write(every(path, stop))
 
 
-def write(happened: Iterable[Event | None]) -> None:
-    put(None if event is None else _json(event) for event in happened)
-
-
-def every(path: str, stop: Stop) -> Iterator[Event | None]:
-    """The run's events until it ends or `stop` is set. None means that there is nothing more for the moment."""
-    reader = Reader(path)
+def every(path: str, stop: Stop) -> Iterator[bytes | None]:
+    """The lines of a record until its run ends or `stop` is set. None means that there is no more for the moment."""
+    reader = LineReader(path)
     while True:
         last = stop.is_set()  # asked before reading: what was written until then is still shown
         try:
-            for event in reader.new():
-                yield event
-                if event["type"] == "run_ended":
-                    last = True
-                    break
+            yield from reader.new()
         except OSError:
             pass  # it can't be read now; perhaps at the next look
         yield None
@@ -52,7 +39,21 @@ def every(path: str, stop: Stop) -> Iterator[Event | None]:
         stop.wait(_PAUSE)
 
 
-def _json(event: Event) -> str:
+def write(lines: Iterable[bytes | None]) -> None:
+    put(_as_json(lines))
+
+
+def _as_json(lines: Iterable[bytes | None]) -> Iterator[str | None]:
+    for line in lines:
+        if line is None:
+            yield None
+        elif (event := fields_of(line)) is not None:
+            yield _encode(event)
+            if event["type"] == "run_ended":
+                return
+
+
+def _encode(event: dict[str, Any]) -> str:
     try:
         return quickjson.dumps(event)
     except RecursionError:
@@ -66,5 +67,6 @@ def put(lines: Iterable[str | None]) -> None:
     try:
         for line in lines:
             sys.stdout.flush() if line is None else sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
     except OSError:
         sys.stdout = None  # nobody reads on, so there is nothing to flush at the end

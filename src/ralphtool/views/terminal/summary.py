@@ -1,7 +1,7 @@
 """A run in words: each event as a line, and the end for somebody who slept meanwhile.
 
-Agents wrote much of what stands in an event, and anybody may have written the file: `Fields` takes each field for
-what it should be, or for nothing, and its texts are fit for a terminal.
+Agents wrote much of what stands in an event, and anybody may have written the file: every text goes through `one_line`
+or `exact`, which make it fit for a terminal.
 """
 
 from __future__ import annotations
@@ -16,15 +16,38 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from ralphtool import agents
 from ralphtool.core.text import printable, writes_unicode
+from ralphtool.record.events import (
+    Agent,
+    Answered,
+    BlockerChecked,
+    Checkpoint,
+    Decision,
+    Gate,
+    HandedOver,
+    IterationStarted,
+    Notice,
+    Paused,
+    Question,
+    Resumed,
+    RunEnded,
+    RunStarted,
+    Setup,
+    Steered,
+    Verdict,
+    Waiting,
+)
 from ralphtool.views.terminal.tables import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from ralphtool.record.event_parts import NextStep, StoryAfter, Totals
+    from ralphtool.record.events import Event, Said
+
 LONGEST = 300  # characters of one text that are shown
 _FIRST = 20  # texts of a list that are shown
-_MOST = 1e15  # a number beyond it was not counted by anybody
 _LAST = 2000  # characters of output in which its last line is looked for
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 _SELECTORS = {0xFE0E: None, 0xFE0F: None}  # terminals don't agree how wide these make a character
@@ -56,57 +79,7 @@ _SECTIONS = (
 )
 
 
-# --- what an event says -----------------------------------------------------------------------------
-
-
-class Fields:
-    """The fields of an event, or of something in one."""
-
-    def __init__(self, value: object) -> None:
-        self._fields: dict[str, Any] = value if isinstance(value, dict) else {}
-
-    def raw(self, name: str) -> str:
-        """A text as it is: to be compared or measured, never to be shown."""
-        value = self._fields.get(name)
-        if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _MOST:
-            return str(value)
-        return value if isinstance(value, str) else ""
-
-    def text(self, name: str, longest: int = LONGEST) -> str:
-        return one_line(self.raw(name), longest)
-
-    def exact(self, name: str) -> str:
-        """A command or a path, blanks and all: people copy it."""
-        return writable(self.raw(name)[: 10 * LONGEST])
-
-    def texts(self, name: str) -> list[str]:
-        """The first texts of a list; `count` tells how many things are in it."""
-        return [one_line(one) for one in self._list(name)[:_FIRST] if isinstance(one, str)]
-
-    def count(self, name: str) -> int:
-        return len(self._list(name))
-
-    def number(self, name: str) -> float:
-        value = self._fields.get(name)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return 0.0
-        return float(value) if 0 <= value <= _MOST else 0.0
-
-    def whole(self, name: str) -> int:
-        return int(self.number(name))
-
-    def is_true(self, name: str) -> bool:
-        return self._fields.get(name) is True
-
-    def inside(self, name: str) -> Fields:
-        return Fields(self._fields.get(name))
-
-    def rows(self, name: str) -> list[Fields]:
-        return [Fields(one) for one in self._list(name) if isinstance(one, dict)]
-
-    def _list(self, name: str) -> list[Any]:
-        value = self._fields.get(name)
-        return value if isinstance(value, list) else []
+# --- texts that anybody may have written --------------------------------------------------------------
 
 
 def one_line(text: str, longest: int = LONGEST) -> str:
@@ -114,6 +87,16 @@ def one_line(text: str, longest: int = LONGEST) -> str:
     kept = _ESCAPES.sub("", text[: 4 * longest]).translate(_SELECTORS)
     line = writable(" ".join(kept.split()))
     return line if len(line) <= longest else line[:longest] + ("…" if writes_unicode() else "...")
+
+
+def exact(text: str | None) -> str:
+    """A command or a path, blanks and all: people copy it."""
+    return writable((text or "")[: 10 * LONGEST])
+
+
+def some(texts: Sequence[str]) -> list[str]:
+    """The first texts of a list."""
+    return [one_line(one) for one in texts[:_FIRST]]
 
 
 def writable(text: str) -> str:
@@ -148,9 +131,9 @@ def mark(state: str) -> Text:
     return Text(pretty if writes_unicode() else plain, style=style)
 
 
-def label(story: Fields) -> str:
+def label(id: str | None, title: str = "") -> str:
     """A story as people know it: `3. Login form`."""
-    id, title = story.text("id", 40), story.text("title", 120)
+    id, title = one_line(id or "", 40), one_line(title, 120)
     return f"{id}. {title}" if id and title else id or title or "a story"
 
 
@@ -168,128 +151,136 @@ def console() -> Console:
 # --- one event as a line ---------------------------------------------------------------------------
 
 
-def last_word(said: Fields) -> Text:
-    kind = said.raw("kind")
-    if kind == "tool":
-        return Text.assemble((said.text("name", 40), "cyan"), " ", said.text("detail"))
-    if kind == "end":
-        return Text("the agent has ended", style="dim")
-    if kind == "failure":
-        return Text(f"{said.text('trouble', 40)}: {said.text('text')}", style="red")
-    if kind != "output":
-        return Text(said.text("text"))
-    *_, last = said.raw("text")[-_LAST:].strip().splitlines() or [""]
-    return Text(one_line(last), style="dim")
+def last_word(said: Said) -> Text:
+    match said:
+        case agents.Tool():
+            return Text.assemble((one_line(said.name, 40), "cyan"), " ", one_line(said.detail))
+        case agents.End():
+            return Text("the agent has ended", style="dim")
+        case agents.Failure():
+            return Text(f"{one_line(said.trouble, 40)}: {one_line(said.text)}", style="red")
+        case agents.Output():
+            *_, last = said.text[-_LAST:].strip().splitlines() or [""]
+            return Text(one_line(last), style="dim")
+        case agents.Message() | agents.Result():
+            return Text(one_line(said.text))
+    return Text()
 
 
-def attempt(fields: Fields) -> str:
-    number, most = fields.whole("attempt"), fields.whole("attempts")
+def attempt(number: int, most: int) -> str:
     return f"attempt {number} of {most}" if number and most else f"attempt {number}" if number else ""
 
 
-def outcome(fields: Fields) -> str:
+def outcome(gate: Gate) -> str:
     """What a gate found, after its command."""
-    parts = [fields.text("tally", 80)]
-    if new := fields.count("new"):
-        parts.append(f"{new} newly red")
-    elif not fields.is_true("ok") and fields.raw("when") == "after" and fields.count("failed"):
-        parts.append("nothing newly red")
-    if not fields.is_true("ok") and not any(parts):
-        parts.append(f"exit code {fields.text('exit_code', 10) or '?'}")
-    told = ", ".join(filter(None, parts))
-    return f": {told}" if told else ""
+    found = ", ".join(found_by(gate, one_line(gate.tally or "", 80)))
+    return f": {found}" if found else ""
 
 
-def _tell_start(fields: Fields, name: str) -> Text:
-    stories = fields.rows("stories")
-    done = sum(one.is_true("done") for one in stories)
-    parts = [f"{plural(len(stories), 'story', 'stories')}, {done} done", fields.text("agent", 60)]
-    parts += [f"branch {branch}"] if (branch := fields.text("branch", 100)) else []
-    return Text(f"{fields.text('change', 100)}: {', '.join(filter(None, parts))}", style="bold")
+def found_by(gate: Gate, tally: str) -> Iterator[str]:
+    """What a gate found, in parts."""
+    if tally:
+        yield tally
+    if gate.new:
+        yield f"{len(gate.new)} newly red"
+    elif not gate.ok and gate.when == "after" and gate.failed:
+        yield "nothing newly red"
+    elif not gate.ok and not tally:
+        yield f"exit code {'?' if gate.exit_code is None else gate.exit_code}"
 
 
-def _tell_iteration(fields: Fields, name: str) -> Text:
-    parts = [attempt(fields), fields.text("agent", 60)]
-    parts += [f"task {task}"] if (task := fields.text("task", 20)) else []
+def _tell_start(event: RunStarted, name: str) -> Text:
+    done = sum(one.done for one in event.stories)
+    parts = [f"{plural(len(event.stories), 'story', 'stories')}, {done} done", one_line(event.agent, 60)]
+    parts += [f"branch {branch}"] if (branch := one_line(event.branch or "", 100)) else []
+    return Text(f"{one_line(event.change, 100)}: {', '.join(filter(None, parts))}", style="bold")
+
+
+def _tell_iteration(event: IterationStarted, name: str) -> Text:
+    parts = [attempt(event.attempt, event.attempts), one_line(event.agent, 60)]
+    parts += [f"task {task}"] if (task := one_line(event.task or "", 20)) else []
     return Text(f"{name}: {', '.join(filter(None, parts))}", style="bold")
 
 
-def _tell_setup(fields: Fields, name: str) -> Text:
-    took = duration(fields.number("seconds"))
-    if fields.is_true("ok"):
-        return Text(f"setup passed: {fields.text('command')} ({took})")
-    told = f"setup failed: {fields.text('command')} (exit code {fields.text('exit_code', 10) or '?'}, {took})"
-    return Text(f"{told} {fields.exact('log')}".rstrip(), style="red")
+def _tell_setup(event: Setup, name: str) -> Text:
+    took = duration(event.seconds)
+    if event.ok:
+        return Text(f"setup passed: {one_line(event.command)} ({took})")
+    code = "?" if event.exit_code is None else event.exit_code
+    told = f"setup failed: {one_line(event.command)} (exit code {code}, {took})"
+    return Text(f"{told} {exact(event.log)}".rstrip(), style="red")
 
 
-def _tell_gate(fields: Fields, name: str) -> Text:
-    ok, new = fields.is_true("ok"), fields.texts("new")
-    when = f" {when} the work" if (when := fields.text("when", 10)) else ""
-    told = f"gate {'passed' if ok else 'failed'}{when}: {fields.text('command')}{outcome(fields)}"
-    told += f" ({duration(fields.number('seconds'))})"
+def _tell_gate(event: Gate, name: str) -> Text:
+    new = some(event.new)
+    when = f" {when} the work" if (when := one_line(event.when, 10)) else ""
+    told = f"gate {'passed' if event.ok else 'failed'}{when}: {one_line(event.command)}{outcome(event)}"
+    told += f" ({duration(event.seconds)})"
     if new:
         told += f" {one_line(', '.join(new))}"
-    style = "" if ok else "red" if new else "yellow"
-    return Text(told if ok else f"{told} {fields.exact('log')}".rstrip(), style=style)
+    style = "" if event.ok else "red" if new else "yellow"
+    return Text(told if event.ok else f"{told} {exact(event.log)}".rstrip(), style=style)
 
 
-def _tell_agent(fields: Fields, name: str) -> Text | None:
-    said = fields.inside("event")
-    return Text.assemble("agent: ", last_word(said)) if said.raw("kind") == "failure" else None
+def _tell_agent(event: Agent, name: str) -> Text | None:
+    return Text.assemble("agent: ", last_word(event.event)) if isinstance(event.event, agents.Failure) else None
 
 
-def _tell_verdict(fields: Fields, name: str) -> Text:
-    status = fields.raw("status")
-    took = fields.inside("seconds")
-    about = [f"attempt {number}"] if (number := fields.whole("attempt")) else []
-    if total := fields.whole("tasks_total"):
-        about.append(f"{fields.whole('tasks_done')}/{total} tasks")
-    about.append(duration(took.number("agent") + took.number("gates")))
-    reasons = [] if status == "completed" else fields.texts("reasons")
-    why = one_line("; ".join(reasons) or fields.raw("summary"))
-    sign = mark(STATES.get(status, "open"))
-    word = (one_line(status, 20), _STYLES.get(status, "yellow"))
+def _tell_verdict(event: Verdict, name: str) -> Text:
+    about = [f"attempt {event.attempt}"] if event.attempt else []
+    if event.tasks_total:
+        about.append(f"{event.tasks_done}/{event.tasks_total} tasks")
+    about.append(duration(event.seconds.agent + event.seconds.gates))
+    reasons = [] if event.status == "completed" else some(event.reasons)
+    why = one_line("; ".join(reasons) or event.summary)
+    sign = mark(STATES.get(event.status, "open"))
+    word = (one_line(event.status, 20), _STYLES.get(event.status, "yellow"))
     return Text.assemble(sign, f" {name}: ", word, f" ({', '.join(about)})", f": {why}" if why else "")
 
 
-def _tell_decision(fields: Fields, name: str) -> Text | None:
-    action, reason = fields.raw("action"), fields.text("reason")
-    if action == "next":
+def _tell_decision(event: Decision, name: str) -> Text | None:
+    if event.action == "next":
         return None  # what comes next is told when it begins
-    return Text(f"{name}: {_ACTIONS.get(action, fields.text('action', 20))}{f': {reason}' if reason else ''}")
+    action = _ACTIONS.get(event.action, one_line(event.action, 20))
+    return Text(f"{name}: {action}{_after(event.reason)}")
 
 
-def _tell_checkpoint(fields: Fields, name: str) -> Text:
-    return Text.assemble(("checkpoint ", "dim"), fields.text("commit", 100)[:10], " ", fields.text("subject"))
+def _after(text: str) -> str:
+    """A reason, if there is one."""
+    text = one_line(text)
+    return f": {text}" if text else ""
 
 
-def _tell_question(fields: Fields, name: str) -> Text:
-    missing = fields.text("missing")
-    told = f"{name} waits for you: {fields.exact('path')}{f' ({missing})' if missing else ''}"
+def _tell_checkpoint(event: Checkpoint, name: str) -> Text:
+    return Text.assemble(("checkpoint ", "dim"), one_line(event.commit or "", 100)[:10], " ", one_line(event.subject))
+
+
+def _tell_question(event: Question, name: str) -> Text:
+    missing = one_line(event.missing)
+    told = f"{name} waits for you: {exact(event.path)}{f' ({missing})' if missing else ''}"
     return Text.assemble(mark("waiting"), " ", (told, "yellow"))
 
 
-def _tell_notice(fields: Fields, name: str) -> Text:
-    return Text(fields.text("text"), style="yellow")
+def _tell_notice(event: Notice, name: str) -> Text:
+    return Text(one_line(event.text), style="yellow")
 
 
-def _tell_wait(fields: Fields, name: str) -> Text:
-    return Text(f"waiting {duration(fields.number('seconds'))}: {fields.text('why')}")
+def _tell_wait(event: Waiting, name: str) -> Text:
+    return Text(f"waiting {duration(event.seconds)}: {one_line(event.why)}")
 
 
-def _tell_hand_over(fields: Fields, name: str) -> Text:
-    names = f"{fields.text('from', 40)} hands over to {fields.text('to', 40)}"
-    return Text(f"{names}: {fields.text('why')}", style="yellow")
+def _tell_hand_over(event: HandedOver, name: str) -> Text:
+    names = f"{one_line(event.from_, 40)} hands over to {one_line(event.to, 40)}"
+    return Text(f"{names}: {one_line(event.why)}", style="yellow")
 
 
-def _tell_blocker_check(fields: Fields, name: str) -> Text:
-    return Text(f"{name}: the blocker was looked into: {fields.text('found')}")
+def _tell_blocker_check(event: BlockerChecked, name: str) -> Text:
+    return Text(f"{name}: the blocker was looked into: {one_line(event.found)}")
 
 
-def _tell_steering(fields: Fields, name: str) -> Text:
+def _tell_steering(event: Steered, name: str) -> Text:
     """What a person said to the run."""
-    action, text = fields.raw("action"), fields.text("text")
-    about = name if fields.raw("story") else ""
+    about = name if event.story else ""
     done = {
         "pause": "you asked for a pause",
         "resume": "you let it go on",
@@ -299,52 +290,51 @@ def _tell_steering(fields: Fields, name: str) -> Text:
         "guide": f"you said to {about}" if about else "you said",
         "retry": f"you gave {about or 'a story'} fresh attempts",
         "skip": f"you left {about or 'a story'} out",
-    }.get(action, f"you said {fields.text('action', 20)}")
-    return Text(f"{done}{f': {text}' if text else ''}", style="cyan")
+    }.get(event.action, f"you said {one_line(event.action, 20)}")
+    return Text(f"{done}{_after(event.text)}", style="cyan")
 
 
-def _tell_pause(fields: Fields, name: str) -> Text:
-    why = fields.text("why")
-    return Text(f"paused{f': {why}' if why else ''}", style="yellow")
+def _tell_pause(event: Paused, name: str) -> Text:
+    return Text(f"paused{_after(event.why)}", style="yellow")
 
 
-def _tell_resume(fields: Fields, name: str) -> Text:
+def _tell_resume(event: Resumed, name: str) -> Text:
     return Text("it goes on", style="cyan")
 
 
-def _tell_answer(fields: Fields, name: str) -> Text:
-    return Text(f"{name}: you answered: {fields.text('text')}", style="cyan")
+def _tell_answer(event: Answered, name: str) -> Text:
+    return Text(f"{name}: you answered: {one_line(event.text)}", style="cyan")
 
 
-def _tell_end(fields: Fields, name: str) -> Text:
-    return Text(verdict(fields), style="bold")
+def _tell_end(event: RunEnded, name: str) -> Text:
+    return Text(verdict(event), style="bold")
 
 
-def told(event: Fields, name: str) -> Text | None:
+def told(event: Event, name: str) -> Text | None:
     """The event as one line, `name` being the story's; None if nobody needs to be told."""
-    tell = _TELLS.get(event.raw("type"))
+    tell = _TELLS.get(type(event))
     return tell(event, name) if tell else None
 
 
-_TELLS: dict[str, Callable[[Fields, str], Text | None]] = {
-    "run_started": _tell_start,
-    "iteration_started": _tell_iteration,
-    "setup": _tell_setup,
-    "gate": _tell_gate,
-    "agent": _tell_agent,
-    "verdict": _tell_verdict,
-    "decision": _tell_decision,
-    "checkpoint": _tell_checkpoint,
-    "question": _tell_question,
-    "notice": _tell_notice,
-    "handed_over": _tell_hand_over,
-    "blocker_checked": _tell_blocker_check,
-    "waiting": _tell_wait,
-    "steered": _tell_steering,
-    "paused": _tell_pause,
-    "resumed": _tell_resume,
-    "answered": _tell_answer,
-    "run_ended": _tell_end,
+_TELLS: dict[type, Callable[[Any, str], Text | None]] = {
+    RunStarted: _tell_start,
+    IterationStarted: _tell_iteration,
+    Setup: _tell_setup,
+    Gate: _tell_gate,
+    Agent: _tell_agent,
+    Verdict: _tell_verdict,
+    Decision: _tell_decision,
+    Checkpoint: _tell_checkpoint,
+    Question: _tell_question,
+    Notice: _tell_notice,
+    HandedOver: _tell_hand_over,
+    BlockerChecked: _tell_blocker_check,
+    Waiting: _tell_wait,
+    Steered: _tell_steering,
+    Paused: _tell_pause,
+    Resumed: _tell_resume,
+    Answered: _tell_answer,
+    RunEnded: _tell_end,
 }
 
 
@@ -357,11 +347,11 @@ class _Line(NamedTuple):
     fit: Literal["wrap", "cut", "whole"] = "wrap"  # what is copied stays whole: a terminal breaks it without blanks
 
 
-def show(event: dict[str, Any], change: str) -> None:
+def show(event: RunEnded, change: str) -> None:
     """Writes what a `run_ended` event says to standard output."""
     if sys.stdout is None:
         return
-    lines = _lines(Fields(event), one_line(change))
+    lines = _lines(event, one_line(change))
     try:
         _write_fitted(lines) if sys.stdout.isatty() else _write_plain(lines)
         sys.stdout.flush()
@@ -384,30 +374,31 @@ def _write_fitted(lines: Iterator[_Line]) -> None:
             terminal.print(cut(whole, terminal.width) if fit == "cut" else whole, soft_wrap=True)
 
 
-def _lines(event: Fields, change: str) -> Iterator[_Line]:
-    stories = event.rows("stories")
-    done = event.raw("result") == "done"
+def _lines(event: RunEnded, change: str) -> Iterator[_Line]:
+    done = event.result == "done"
     yield _Line(Text(verdict(event), style="bold green" if done else "bold yellow"))
-    if not done and (reason := event.text("reason")):
+    if not done and (reason := one_line(event.reason)):
         yield _Line(Text(reason))
     for state, title in _SECTIONS:
-        yield from _section(state, title, [one for one in stories if _state(one) == state])
-    yield from _spent(event.inside("spent"), change)
-    yield from _by_story(stories)
-    yield from _next(event.rows("next"))
+        yield from _section(state, title, [one for one in event.stories if _state(one) == state])
+    yield from _spent(event.spent, change)
+    yield from _by_story(event.stories)
+    yield from _next(event.next)
 
 
-def _state(story: Fields) -> str:
-    state = story.raw("state")
-    return state if state in dict(_SECTIONS) else "open"
+def _state(story: StoryAfter) -> str:
+    return story.state if story.state in dict(_SECTIONS) else "open"
 
 
-def verdict(event: Fields) -> str:
+def verdict(event: RunEnded) -> str:
     """How the run ended, in one sentence."""
-    states = [_state(one) for one in event.rows("stories")]
-    if event.raw("result") == "interrupted":
+    return describe_end(event.result, [_state(one) for one in event.stories])
+
+
+def describe_end(result: str, states: Sequence[str]) -> str:
+    if result == "interrupted":
         return "Interrupted; run it again and it goes on where it was."
-    if event.raw("result") == "done" and set(states) <= {"done"}:
+    if result == "done" and set(states) <= {"done"}:
         return _all_done(len(states))
     parts = [f"{states.count('done')} of {plural(len(states), 'story is', 'stories are')} done"]
     for state, one, many in (
@@ -427,69 +418,71 @@ def _all_done(number: int) -> str:
     return f"All {number} stories are done and proven." if number > 1 else "The story is done and proven."
 
 
-def _section(state: str, title: str, stories: Sequence[Fields]) -> Iterator[_Line]:
+def _section(state: str, title: str, stories: Sequence[StoryAfter]) -> Iterator[_Line]:
     if not stories:
         return
     yield _Line(Text())
     yield _Line(Text(title, style="bold"))
     for story in stories:
-        yield _Line(Text.assemble(mark(state), " ", label(story), (_remarks(story), "dim")), 2)
-        if state != "done" and (why := story.text("why")):
+        yield _Line(Text.assemble(mark(state), " ", label(story.id, story.title), (_remarks(story), "dim")), 2)
+        if state != "done" and (why := one_line(story.why)):
             yield _Line(Text(why), 6)
-        if state == "waiting" and (path := story.exact("question")):
+        if state == "waiting" and (path := exact(story.question)):
             yield _Line(Text(path, style="cyan"), 6, "whole")
 
 
-def _remarks(story: Fields) -> str:
-    attempts, commit = story.whole("attempts"), story.text("commit", 100)[:10]
+def _remarks(story: StoryAfter) -> str:
+    attempts, commit = story.attempts, one_line(story.commit or "", 100)[:10]
     remarks = [f"commit {commit}"] if commit else []
     if attempts > 1 or (attempts and _state(story) == "failed"):
         remarks.append(plural(attempts, "attempt", "attempts"))
     return f"  ({', '.join(remarks)})" if remarks else ""
 
 
-def _spent(spent: Fields, change: str) -> Iterator[_Line]:
-    parts = [duration(spent.number("seconds"))]
-    shares = (("agent", spent.number("agent_seconds")), ("gates", spent.number("gate_seconds")))
+def _spent(spent: Totals, change: str) -> Iterator[_Line]:
+    parts = [duration(spent.seconds or 0.0)]
+    shares = (("agent", spent.agent_seconds), ("gates", spent.gate_seconds))
     if told := [f"{name} {duration(seconds)}" for name, seconds in shares if seconds]:
         parts[0] += f" ({', '.join(told)})"
-    if iterations := spent.whole("iterations"):
-        parts.append(plural(iterations, "iteration", "iterations"))
-    if spent.number("input_tokens") or spent.number("output_tokens"):
-        parts.append(f"{tokens(spent.number('input_tokens'))} tokens in, {tokens(spent.number('output_tokens'))} out")
-    if cost := money(spent.number("cost")):
+    if spent.iterations:
+        parts.append(plural(spent.iterations, "iteration", "iterations"))
+    if spent.input_tokens or spent.output_tokens:
+        parts.append(f"{tokens(spent.input_tokens or 0)} tokens in, {tokens(spent.output_tokens or 0)} out")
+    if cost := money(spent.cost or 0.0):
         parts.append(cost)
     yield _Line(Text())
     yield _Line(Text.assemble((f"Spent on {change}: ", "bold"), ", ".join(parts)))
 
 
-def _by_story(stories: Sequence[Fields]) -> Iterator[_Line]:
+def _by_story(stories: Sequence[StoryAfter]) -> Iterator[_Line]:
     """What each story cost. Columns that nobody told anything for are left out."""
-    busy = [one for one in stories if one.number("seconds") or one.number("input_tokens")]
+    busy = [one for one in stories if one.seconds or one.input_tokens]
     if len(busy) < 2:
         return
     table = [("TIME", "IN", "OUT", "COST")] + [
         (
-            duration(one.number("seconds")),
-            *(tokens(one.number(name)) if one.number(name) else "" for name in ("input_tokens", "output_tokens")),
-            money(one.number("cost")),
+            duration(one.seconds),
+            *(tokens(number) if number else "" for number in (one.input_tokens, one.output_tokens)),
+            money(one.cost),
         )
         for one in busy
     ]
     columns = [column for column in zip(*table, strict=True) if any(column[1:])]
     widths = [max(map(cell_len, column)) for column in columns]
-    for row, name in zip(zip(*columns, strict=True), ["STORY", *map(label, busy)], strict=True):
+    for row, name in zip(
+        zip(*columns, strict=True), ["STORY", *(label(one.id, one.title) for one in busy)], strict=True
+    ):
         cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
         yield _Line(Text("  ".join([*cells, name]), style="dim" if name == "STORY" else ""), 2, "cut")
 
 
-def _next(steps: Sequence[Fields]) -> Iterator[_Line]:
+def _next(steps: Sequence[NextStep]) -> Iterator[_Line]:
     if not steps:
         return
     yield _Line(Text())
     yield _Line(Text("What next", style="bold"))
     for step in steps:
-        if say := step.text("say"):
+        if say := one_line(step.say):
             yield _Line(Text(say), 2)
-        if command := step.exact("run"):
+        if command := exact(step.run):
             yield _Line(Text(command, style="bold cyan"), 4, "whole")

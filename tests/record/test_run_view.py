@@ -1,0 +1,315 @@
+"""What a run is after its events: a table of events and what they make of it, several iterations at once, records of
+earlier versions, what there is no room for; and that reading the middle of a record last makes no difference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ralphtool import agents
+from ralphtool.record import events, follow
+from ralphtool.record.event_parts import Durations, NextStep, StoryAfter, StoryBefore
+from ralphtool.record.events import (
+    Agent,
+    Answered,
+    BlockerChecked,
+    Checkpoint,
+    Decision,
+    Event,
+    Gate,
+    GateStarted,
+    HandedOver,
+    IterationStarted,
+    Notice,
+    Paused,
+    Question,
+    Resumed,
+    RunEnded,
+    RunStarted,
+    Setup,
+    Steered,
+    Verdict,
+    Waiting,
+)
+from ralphtool.record.follow import Follower
+from ralphtool.record.lines import LineReader
+from ralphtool.record.run_view import RunView, Used, Wait
+
+NOON = 1772366400.0
+
+
+def at(seconds: int) -> str:
+    return f"2026-03-01T12:{seconds // 60:02}:{seconds % 60:02}.000000Z"
+
+
+START = RunStarted(
+    at=at(0),
+    change="add-login",
+    stories=(
+        StoryBefore(id="1", title="Set up", state="done"),
+        StoryBefore(id="2", tasks_total=4),
+        StoryBefore(id="3"),
+    ),
+)
+BEGUN = IterationStarted(at=at(10), iteration=1, number=1, story="2", entry="e-2-1", attempt=1, attempts=3)
+FAILED = Verdict(at=at(70), iteration=1, story="2", status="failed", input_tokens=5, cost=1.5)
+COMPLETED = Verdict(at=at(70), iteration=1, story="2", status="completed", tasks_done=4, tasks_total=4)
+
+
+def fed(*happened: Event) -> RunView:
+    view = RunView()
+    for event in happened:
+        view.feed(event)
+    return view
+
+
+def usage(tokens: int, iteration: int = 0) -> Agent:
+    return Agent(event=agents.Usage(input_tokens=tokens), iteration=iteration)
+
+
+def word(text: str, iteration: int = 0) -> Agent:
+    return Agent(event=agents.Message(text), iteration=iteration)
+
+
+# --- events and what they make of a run -------------------------------------------------------------
+
+Look = Callable[[RunView], object]
+
+
+def of_story(name: str) -> Look:
+    return lambda view: getattr(view.stories["2"], name)
+
+
+def of_attempt(name: str) -> Look:
+    return lambda view: getattr(view.attempts[-1], name)
+
+
+TABLE: list[tuple[Sequence[Event], Look, object]] = [
+    ([], lambda view: (view.state, view.began, view.stories), ("running", None, {})),
+    ([START], lambda view: [one.state for one in view.stories.values()], ["done", "open", "open"]),
+    ([START], lambda view: (view.began, view.stories["1"].was_done), (NOON, True)),
+    ([START, BEGUN], lambda view: list(view.current), [1]),
+    ([START, BEGUN], of_attempt("began"), NOON + 10),
+    ([START, BEGUN], of_attempt("status"), ""),
+    ([START, BEGUN, FAILED], of_story("state"), "failed"),
+    ([START, BEGUN, FAILED], lambda view: view.current, {}),
+    ([START, BEGUN, FAILED], lambda view: view.spent_so_far, Used(0.0, 5, 0, 1.5)),
+    ([START, BEGUN, FAILED, BEGUN], of_story("state"), "open"),
+    ([START, BEGUN, COMPLETED], of_story("state"), "done"),
+    ([START, BEGUN, COMPLETED], of_story("tasks_done"), 4),
+    ([START, BEGUN, Verdict(iteration=1, story="2", status="partial")], of_story("state"), "open"),
+    ([START, BEGUN, FAILED, Decision(story="2", action="skip", reason="optional")], of_story("state"), "skipped"),
+    ([START, BEGUN, FAILED, Decision(story="2", action="manual", reason="red")], of_story("why"), "red"),
+    ([START, BEGUN, COMPLETED, Checkpoint(story="2", commit="9f2c")], of_story("commit"), "9f2c"),
+    ([START, Question(story="2", missing="a key")], of_story("state"), "waiting"),
+    ([START, Question(story="2", missing="a key")], of_story("is_asking"), True),
+    ([START, Question(story="2"), Answered(story="2", text="x")], of_story("state"), "open"),
+    ([START, Question(story="2"), Answered(story="2", text="x")], of_story("answer"), "x"),
+    ([START, Question(story="2"), Answered(story="2", text="x")], of_story("is_asking"), False),
+    ([START, Steered(action="skip", story="2", text="later")], of_story("why"), "you skipped it: later"),
+    ([START, BEGUN, Steered(action="skip", story="2"), FAILED], of_story("state"), "skipped"),
+    ([START, BEGUN, Steered(action="skip", story="2"), COMPLETED], of_story("state"), "done"),
+    ([START, Steered(action="skip", story="1")], lambda view: view.stories["1"].state, "done"),
+    ([START, Steered(action="pause")], lambda view: (view.is_to_pause, view.state), (True, "running")),
+    ([START, Paused(why="you")], lambda view: (view.is_to_pause, view.state), (True, "paused")),
+    ([START, Paused(), Resumed()], lambda view: (view.is_to_pause, view.state), (False, "running")),
+    ([START, Waiting(seconds=9, why="limit")], lambda view: view.waiting is not None, True),
+    ([START, Waiting(seconds=9), Steered(action="guide")], lambda view: view.waiting is not None, True),
+    ([START, Waiting(seconds=9), BEGUN], lambda view: view.waiting, None),
+    ([START, Waiting(at=at(5), seconds=9), BEGUN], lambda view: view.waits, [Wait("wait", NOON + 5, NOON + 10, "")]),
+    ([START, BEGUN, usage(3), usage(4)], of_attempt("used"), Used(0.0, 7)),
+    ([START, BEGUN, usage(3), usage(4)], lambda view: view.spent_so_far, Used(0.0, 7)),
+    ([START, BEGUN, usage(3), Verdict(iteration=1, story="2")], lambda view: view.spent_so_far, Used(0.0, 3)),
+    ([START, BEGUN, usage(3), FAILED], lambda view: view.spent_so_far, Used(0.0, 5, 0, 1.5)),
+    ([START, BEGUN, word("a"), usage(3), Agent(event=agents.Result("b"))], of_attempt("said"), word("a")),
+    ([START, BEGUN, GateStarted(command="make")], lambda view: view.gates[0].is_running, True),
+    ([START, BEGUN, GateStarted(command="make"), Gate(command="make")], lambda view: len(view.gates), 1),
+    ([START, BEGUN, Gate(when="before"), Gate(when="after")], lambda view: view.gates[0].event.when, "after"),
+    ([START, Setup(ok=True), Setup(command="npm ci")], lambda view: len(view.happenings), 1),
+    ([START, Notice(), HandedOver(), BlockerChecked(), Question(), Answered()], lambda view: len(view.happenings), 5),
+    ([START, RunEnded(result="done", next=(NextStep(say="x"),))], lambda view: view.state, "done"),
+    ([START, RunEnded(result="from the future")], lambda view: view.state, "unfinished"),
+    ([START, BEGUN, RunEnded(stories=(StoryAfter(id="2", state="failed", why="red"),))], of_story("why"), "red"),
+    ([START, BEGUN, RunEnded(at=at(30))], of_attempt("status"), "cut off"),
+    ([START, RunEnded(stories=(StoryAfter(id="9", state="open"),))], lambda view: view.stories["9"].is_late, True),
+    ([FAILED], of_attempt("status"), "failed"),
+    ([Gate(command="make"), Verdict(story="2")], lambda view: len(view.attempts[0].gates), 1),
+    ([usage(3), Verdict(story="2")], lambda view: view.spent, Used(0.0, 3)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("happened", "look", "found"), TABLE)
+def test_events_and_what_they_make_of_a_run(happened: Sequence[Event], look: Look, found: object) -> None:
+    assert look(fed(*happened)) == found
+
+
+def test_a_clock_that_is_put_back_takes_no_time_away() -> None:
+    view = fed(START, BEGUN, msgspec.structs.replace(FAILED, at=at(3)))
+    assert (view.now, view.attempts[0].ended) == (NOON + 10, NOON + 10)
+
+
+def test_where_there_are_no_more_events_all_has_an_end() -> None:
+    view = fed(START, BEGUN, Gate(at=at(20), seconds=5, iteration=1), usage(3), Paused(at=at(30), why="you"))
+    view.close(NOON + 90, is_over=False)
+    [attempt] = view.attempts
+    assert (attempt.status, attempt.ended, attempt.gate_seconds) == ("running", NOON + 90, 5)
+    assert attempt.work == Used(75.0, 3)
+    assert view.waits == [Wait("pause", NOON + 30, NOON + 90, "you")]
+
+
+# --- several iterations at once ---------------------------------------------------------------------
+
+OTHER = IterationStarted(at=at(20), iteration=2, number=2, story="3", attempt=1)
+
+
+def test_what_belongs_to_an_iteration_goes_to_it_whatever_else_is_under_way() -> None:
+    view = fed(
+        START, BEGUN, OTHER, word("a", 1), usage(3, 1), word("b", 2), Gate(iteration=1), GateStarted(iteration=2)
+    )
+    first, second = view.attempts
+    assert (first.said, first.used, len(first.gates)) == (word("a", 1), Used(0.0, 3), 1)
+    assert (second.said, second.used, second.gates[0].is_running) == (word("b", 2), Used(), True)
+    view.feed(COMPLETED)
+    assert list(view.current) == [2]
+    assert (first.status, second.status) == ("completed", "")
+    assert [one.state for one in view.stories.values()] == ["done", "done", "open"]
+
+
+def test_an_iteration_of_the_same_story_shows_that_the_one_before_was_cut_off() -> None:
+    view = fed(START, BEGUN, usage(3), msgspec.structs.replace(BEGUN, iteration=2, number=2), usage(4))
+    assert [one.status for one in view.attempts] == ["cut off", ""]
+    assert view.spent_so_far == Used(0.0, 7)
+
+
+# --- records of earlier versions --------------------------------------------------------------------
+
+OLD = [
+    b'{"at":"2026-03-01T12:00:00.000000Z","type":"run_started","stories":[{"id":"1","done":true},{"id":"2","done":false}]}',
+    b'{"at":"2026-03-01T12:00:01.000000Z","type":"iteration_started","number":1,"story":"2","entry":"e-1","attempt":1}',
+    b'{"at":"2026-03-01T12:00:02.000000Z","type":"gate_started","when":"before","command":"make"}',
+    b'{"at":"2026-03-01T12:00:04.000000Z","type":"gate","when":"before","command":"make","ok":true,"seconds":2}',
+    b'{"at":"2026-03-01T12:00:05.000000Z","type":"agent","event":{"kind":"usage","input_tokens":7}}',
+    b'{"at":"2026-03-01T12:00:06.000000Z","type":"from_the_future","story":"2"}',
+    b'{"at":"2026-03-01T12:00:07.000000Z","type":"verdict","entry":"e-1","story":"2","status":"failed","input_tokens":9}',
+    b'{"at":"2026-03-01T12:00:08.000000Z","type":"decision","entry":"e-1","story":"2","action":"retry","reason":"left"}',
+    b'{"at":"2026-03-01T12:00:09.000000Z","type":"iteration_started","number":2,"story":"2","entry":"e-2","attempt":2}',
+    b'{"at":"2026-03-01T12:00:10.000000Z","type":"agent","event":{"kind":"tool","name":"Edit"}}',
+]  # fmt: skip
+
+
+def test_events_without_an_iteration_belong_to_the_last_that_began() -> None:
+    view = fed(*follow.decode_all(OLD))
+    assert [one.state for one in view.stories.values()] == ["done", "open"]
+    first, second = view.attempts
+    assert (first.status, first.work.input_tokens, first.used.input_tokens) == ("failed", 9, 7)
+    assert (first.gates[0].began, first.gates[0].ended) == (NOON + 2, NOON + 4)
+    assert first.decision is not None
+    assert (second.start.attempt, second.status) == (2, "")
+    assert second.said is not None
+
+
+# --- what there is no room for ----------------------------------------------------------------------
+
+
+def test_what_there_is_no_room_for_is_counted() -> None:
+    many = [event for number in range(2500) for event in (BEGUN, FAILED, Notice(text=f"{number}"))]
+    view = fed(START, *many)
+    assert (len(view.attempts), len(view.happenings)) == (2000, 300)
+    assert view.left_out == 500 + 2200
+    assert view.spent.input_tokens == 2500 * 5
+
+
+def test_endless_texts_and_lists_are_cut() -> None:
+    endless = Verdict(
+        iteration=1,
+        story="2",
+        status="failed",
+        summary="x" * 1_000_000,
+        files=("y" * 10_000,) * 5000,
+        seconds=Durations(agent=3),
+    )
+    decision = Decision(story="2", action="retry", guidance="z" * 1_000_000, given={"a": ["b" * 1000] * 1000})
+    view = fed(START, BEGUN, endless, decision, *[Gate(iteration=1)] * 100)
+    [attempt] = view.attempts
+    assert len(msgspec.json.encode(attempt)) < 200_000
+    assert attempt.verdict is not None
+    assert len(attempt.verdict.files) == 1000
+    assert attempt.decision is not None
+    assert attempt.decision.given is None
+
+
+def test_iterations_that_never_end_fill_no_memory() -> None:
+    begun = [IterationStarted(iteration=number, story=str(number)) for number in range(1, 3000)]
+    view = fed(START, *begun)
+    assert len(view.current) == 64
+    assert len(view.stories) == 1000
+
+
+# --- the head and the tail first, then the middle ---------------------------------------------------
+
+IDS = st.sampled_from(["1", "2", "3"])
+NUMBERS = st.integers(0, 3)
+SAID = st.one_of(
+    st.builds(agents.Message, st.text(max_size=5)),
+    st.builds(agents.Output, st.sampled_from(["", " \n", "some output"])),
+    st.builds(agents.Usage, st.integers(0, 9), cost=st.none() | st.just(0.5)),
+    st.builds(agents.Result, st.just('{"kind":"usage"}')),
+    st.builds(agents.Failure, st.just("overload"), st.just("busy")),
+    st.builds(agents.End, st.booleans()),
+)
+SPOKEN = st.builds(Agent, event=SAID, iteration=NUMBERS)
+WORK = st.one_of(
+    st.builds(IterationStarted, iteration=NUMBERS, story=IDS),
+    st.builds(GateStarted, when=st.sampled_from(["before", "after"]), iteration=NUMBERS),
+    st.builds(Gate, when=st.sampled_from(["before", "after"]), iteration=NUMBERS, ok=st.booleans()),
+    st.builds(Verdict, iteration=NUMBERS, story=IDS, status=st.sampled_from(["completed", "failed", "partial"])),
+    st.builds(Decision, story=IDS, action=st.sampled_from(["next", "skip", "manual"])),
+    st.builds(Question, story=IDS),
+    st.builds(Answered, story=IDS),
+    st.builds(Steered, action=st.sampled_from(["skip", "retry", "pause"]), story=IDS),
+    st.builds(Waiting, seconds=st.integers(0, 99)),
+    st.just(Paused()),
+    st.just(Resumed()),
+    st.builds(Notice, text=st.text(max_size=9)),
+)
+
+
+def written(happened: Sequence[Event]) -> bytes:
+    moments = (at(number % 3600) for number in range(len(happened)))
+    fields: list[Any] = [events.as_dict(event, when) for event, when in zip(happened, moments, strict=True)]
+    return b"".join(msgspec.json.encode(one) + b"\n" for one in fields)
+
+
+@pytest.mark.parametrize("detail", [0, 700], ids=["skimmed", "in full"])
+@settings(max_examples=60, deadline=None)
+@given(happened=st.lists(WORK | SPOKEN | SPOKEN, max_size=60), later=st.lists(WORK | SPOKEN, max_size=9))
+def test_reading_the_middle_last_makes_no_difference(
+    tmp_path_factory: pytest.TempPathFactory, detail: int, happened: list[Event], later: list[Event]
+) -> None:
+    path = tmp_path_factory.mktemp("run") / "events.jsonl"
+    path.write_bytes(written([START, *happened]))
+    with patch.object(follow, "_TAIL", 700):
+        follower = Follower(str(path), RunView, joins=True, detail=detail)
+        assert list(follower.new())
+        with path.open("ab") as file:
+            file.write(written(later))
+        follower.read(5.0)
+    whole = fed(*follow.decode_all(LineReader(str(path)).new()))
+    assert not follower.is_behind
+    assert vars(follower.view) == vars(whole)
+
+
+def test_a_record_that_is_not_there_yet_is_read_when_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    follower = Follower(str(path), RunView, joins=True)
+    assert list(follower.new()) == []
+    path.write_bytes(written([START, BEGUN]))
+    assert len(list(follower.new())) == 2
+    assert list(follower.view.current) == [1]
