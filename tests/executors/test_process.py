@@ -504,7 +504,7 @@ def test_we_are_killed_while_a_program_is_being_ended(bench: Bench) -> None:
 @pytest.mark.parametrize("then", ["time.sleep(600)", "sys.exit(0)"], ids=["lives on", "ends"])
 def test_a_program_that_kills_its_keeper(bench: Bench, then: str) -> None:
     ended, _ = bench.run(*bench.daemon(f"os.kill(os.getppid(), 9); {then}"))
-    assert ended.why == "keeper-lost"
+    assert ended.why == "supervisor-lost"
     assert ended.exit_code in (-signal.SIGKILL, 0)
     assert any(name.startswith("python") for name in ended.left)
     assert bench.alive() == []
@@ -540,7 +540,7 @@ def test_a_lost_keeper_costs_nobody_else_his_life(bench: Bench, tmp_path: Path) 
     runs.start()
     try:
         assert eventually(lambda: len(other.alive()) >= 1)
-        assert bench.run(*bench.daemon("os.kill(os.getppid(), 9); time.sleep(600)"))[0].why == "keeper-lost"
+        assert bench.run(*bench.daemon("os.kill(os.getppid(), 9); time.sleep(600)"))[0].why == "supervisor-lost"
         assert (ours.poll(), session.poll()) == (None, None)
     finally:
         (other.folder / "go-on").touch()

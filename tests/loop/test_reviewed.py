@@ -379,7 +379,7 @@ def looking(lab: Lab, odd: Callable[..., None]) -> Callable[..., None]:
 def kill_with_its_keeper(process: subprocess.Popen[bytes]) -> None:
     """As a machine that runs out of memory may do it."""
     for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
-        if b"keeper" in Path(f"/proc/{child}/cmdline").read_bytes():
+        if b"supervisor" in Path(f"/proc/{child}/cmdline").read_bytes():
             os.kill(int(child), signal.SIGKILL)
     kill(process)
 

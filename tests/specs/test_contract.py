@@ -13,6 +13,7 @@ from specs.formats import MAKERS, STRANGER, every_format, make_checklist
 from ralphtool import specs
 from ralphtool.errors import TaskNotFound
 from ralphtool.specs import Adapter, Spec, Story, Task, checklist
+from ralphtool.specs.scaffold import EXAMPLES, Skeleton
 from ralphtool.testing import ContractBroken, check_adapter
 
 
@@ -128,6 +129,40 @@ def test_refused_another_error_for_what_is_not_there(ralph: Ralph) -> None:
             return super().open(project, change)
 
     assert "ChangeNotFound" in promise_broken(ralph, Rude())
+
+
+@pytest.mark.parametrize(
+    ("places", "promise"),
+    [
+        ([], "`places` names all that the change needs to be read"),
+        (["PLAN.md"], "`places` names all that the change needs to be read"),
+        (["/etc/passwd"], "`places` names paths inside of the project"),
+        (["../fix_plan.md"], "`places` names paths inside of the project"),
+        (["."], "`places` names paths inside of the project"),
+    ],
+)
+def test_refused_other_places(ralph: Ralph, places: list[str], promise: str) -> None:
+    class Elsewhere(WrongAdapter):
+        def places(self, change: str, where: str | None = None) -> list[str]:
+            return places
+
+    assert promise in promise_broken(ralph, Elsewhere())
+
+
+@pytest.mark.parametrize(
+    ("place", "text", "promise"),
+    [
+        ("fix_plan.md", "- [ ] Work\n", "a change that nobody has filled in is told as such"),
+        ("fix_plan.md", f"- [x] {EXAMPLES[0]}\n", "a change that nobody has filled in is told as such"),
+        ("docs/fix_plan.md", f"- [ ] {EXAMPLES[0]}\n", "ChangeNotFound"),
+    ],
+)
+def test_refused_a_skeleton(ralph: Ralph, place: str, text: str, promise: str) -> None:
+    class Begins(WrongAdapter):
+        def scaffold(self, project: str, text_: str, name: str | None, file: str | None) -> Skeleton:
+            return Skeleton("fix_plan", f"{project}/{place}", {"": text})
+
+    assert promise in promise_broken(ralph, Begins())
 
 
 class WrongName(WrongSpec):

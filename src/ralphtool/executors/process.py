@@ -33,7 +33,7 @@ from ralphtool.executors.transcript import Output, is_no_room
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
-Why = Literal["exit", "wall-clock", "silence", "stopped", "too-much", "no-room", "keeper-lost", "not-started"]
+Why = Literal["exit", "wall-clock", "silence", "stopped", "too-much", "no-room", "supervisor-lost", "not-started"]
 
 SESSION = "RALPH_SESSION"
 _NOTE_EVERY = 1.0
@@ -374,7 +374,7 @@ class _Run:
         rest = ", ".join(self._orphans.find().values())
         detail = f"could not be ended: {rest}" if rest else ""
         code = self._orphans.codes.get(self._main, -signal.SIGKILL)
-        return self._ended(code, self._asked or "keeper-lost", tuple(left.values()), detail)
+        return self._ended(code, self._asked or "supervisor-lost", tuple(left.values()), detail)
 
     def end_orphans(self) -> dict[int, str]:
         return self._orphans.end()

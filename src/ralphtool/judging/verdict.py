@@ -20,7 +20,7 @@ Ending = Literal[
     "stopped",
     "too-much",
     "no-room",
-    "keeper-lost",
+    "supervisor-lost",
     "not-started",
     "budget",
     "retrying",
@@ -105,7 +105,7 @@ def judge(evidence: Evidence) -> Verdict:
         "ticked": new,
         "too_big": evidence.ending == "wall-clock" or _ran_out(evidence),
         "is_dishonest": cheated,
-        "is_broken": bool(evidence.trouble) or evidence.ending in ("no-room", "not-started", "keeper-lost"),
+        "is_broken": bool(evidence.trouble) or evidence.ending in ("no-room", "not-started", "supervisor-lost"),
     }
     if blocker:
         return Verdict(status="blocked", summary=f"blocked: {_line(blocker)}", blocker=blocker, **common)  # type: ignore[arg-type]
@@ -169,7 +169,7 @@ _ENDINGS: dict[str, str] = {
     "silence": "the agent said nothing for too long and was ended",
     "too-much": "the agent printed too much and was ended",
     "no-room": "the disk was full and the agent was ended",
-    "keeper-lost": "the process that watches over the agent was killed",
+    "supervisor-lost": "the process that watches over the agent was killed",
     "not-started": "the agent could not be started",
     "budget": "the budget was used up and the agent was ended",
     "retrying": "the agent only tried again, and was ended",

@@ -117,7 +117,10 @@ def _check_scaffold(adapter: Adapter) -> None:
         made = make_skeleton(folder, "Add login", "add-login", None)
         _require(os.listdir(folder) == [], "`scaffold` writes nothing itself")
         scaffold.make(made)
-        spec = adapter.open(folder, made.change, specs.file_of(made.spec))
+        try:
+            spec = adapter.open(folder, made.change, specs.file_of(made.spec))
+        except RalphError as error:
+            raise ContractBroken(f"a change that is begun can be opened, not {type(error).__name__}") from error
         places = [os.path.join(folder, place) for place in adapter.places(made.change, specs.file_of(made.spec))]
         _require(all(_is_below(path, places) for path in made.paths), "a change is begun at its places")
         _require(any(story.tasks for story in spec.stories()), "a change that is begun has tasks")
