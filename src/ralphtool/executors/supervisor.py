@@ -37,7 +37,7 @@ _SETTLE = 0.05  # seconds in which what dies together with the program may do so
 _PATIENCE = 5.0  # seconds after which we give up on what can't be killed: another user's, or stuck in the system
 _ROUNDS = 50
 _MOST_NAMES = 1000
-_MARK = "RALPH_KEEPER"
+_MARK = "RALPH_SUPERVISOR"
 _DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP, signal.SIGPIPE)
 _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 
