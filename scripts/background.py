@@ -35,7 +35,7 @@ def main() -> None:
     counts: Counter[str] = Counter()
     paragraphs = set(prose(sys.argv[1:]))
     for paragraph in paragraphs:
-        counts.update(set(tokens.tokens(paragraph)))
+        counts.update(set(tokens.split_tokens(paragraph)))
     print(len(paragraphs))
     # A name with dots in it is somebody's address or file: it tells nothing about other people's text.
     kept = {word: count for word, count in counts.items() if count >= FEWEST and "." not in word}

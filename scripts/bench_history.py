@@ -122,7 +122,7 @@ def raw_write(path: Path) -> Callable[[Entry], None]:
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
     def write(entry: Entry) -> None:
-        os.write(fd, journal.line(journal.encode(Batch(entries=(entry,)))))
+        os.write(fd, journal.encode_line(journal.encode(Batch(entries=(entry,)))))
         os.fdatasync(fd)
 
     return write
@@ -130,7 +130,7 @@ def raw_write(path: Path) -> Callable[[Entry], None]:
 
 def rewrite(path: Path) -> Callable[[Entry], None]:
     """Seed 003's own design, done well: read, check, write aside, sync, rename, sync."""
-    path.write_bytes(document.empty(MOMENT, "rewritten"))
+    path.write_bytes(document.build_empty(MOMENT, "rewritten"))
 
     def append(entry: Entry) -> None:
         progress = document.parse(path.read_bytes())

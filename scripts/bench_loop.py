@@ -112,9 +112,9 @@ from ralphtool.record.log import Log
 log = Log(sys.argv[2] + "/events.jsonl")
 tail = Tail()
 before = resource.getrusage(resource.RUSAGE_SELF)
-with process.Keeper(None) as keeper:
+with process.Supervisor(None) as supervisor:
     env, into = {"PATH": "/bin:/usr/bin"}, sys.argv[2] + "/transcript"
-    run = keeper.run(["cat", sys.argv[1]], cwd="/", env=env, stdin=None, into=into, wall=600, silence=600)
+    run = supervisor.run(["cat", sys.argv[1]], cwd="/", env=env, stdin=None, into=into, wall=600, silence=600)
     for chunk in run:
         for event in tail.feed(chunk):
             log.note(Agent(event=event))

@@ -36,7 +36,7 @@ from ralphtool.history import History
 from ralphtool.history.records import Learning, Progress
 from ralphtool.loop import loop, prompt
 from ralphtool.memory import Memory
-from ralphtool.memory.knowledge import Knowledge, Remembered, Remembrance, Wanted
+from ralphtool.memory.knowledge import KnowledgeBase, KnowledgeQuery, KnownItem, RelevantKnowledge
 from ralphtool.specs import Story, Task
 
 SEEDS = (1, 2, 3, 4, 5, 6)
@@ -66,42 +66,42 @@ CODES = (
 # --- what fills the memory section ------------------------------------------------------------------
 
 
-class Nothing(Knowledge):
+class Nothing(KnowledgeBase):
     """No memory at all: recovery has none either."""
 
-    def for_story(self, wanted: Wanted) -> Remembrance:
-        return Remembrance((), 0)
+    def for_story(self, wanted: KnowledgeQuery) -> RelevantKnowledge:
+        return RelevantKnowledge((), 0)
 
-    def search(self, text: str, limit: int = 10) -> list[Remembered]:
+    def search(self, text: str, limit: int = 10) -> list[KnownItem]:
         return []
 
 
-class NewestFirst(Knowledge):
+class NewestFirst(KnowledgeBase):
     """Everything that is known, the last first; the prompt takes as much of it as its budget holds."""
 
-    def for_story(self, wanted: Wanted) -> Remembrance:
+    def for_story(self, wanted: KnowledgeQuery) -> RelevantKnowledge:
         found = self._newest()
-        return Remembrance(tuple(found), len(found))
+        return RelevantKnowledge(tuple(found), len(found))
 
-    def search(self, text: str, limit: int = 10) -> list[Remembered]:
+    def search(self, text: str, limit: int = 10) -> list[KnownItem]:
         return self._newest()[:limit]
 
-    def _newest(self) -> list[Remembered]:
+    def _newest(self) -> list[KnownItem]:
         told = {one.text: one for one in self._told(dict.fromkeys(self.memory.held(), 0.0))}
         return sorted(told.values(), key=lambda one: one.created_at, reverse=True)
 
 
-class ByWords(Knowledge):
+class ByWords(KnowledgeBase):
     def __init__(self, history: History) -> None:
         super().__init__(history, by_meaning=False)
 
 
-class ByMeaning(Knowledge):
+class ByMeaning(KnowledgeBase):
     def __init__(self, history: History) -> None:
         super().__init__(history, by_meaning=True)
 
 
-WAYS: dict[str, type[Knowledge]] = {
+WAYS: dict[str, type[KnowledgeBase]] = {
     "no memory": Nothing,
     "newest first": NewestFirst,
     "ours": ByWords,
@@ -113,7 +113,7 @@ def run_in_this_way(way: str) -> int:
     """`ralphtool run --json`, in a process of its own."""
     if WAYS[way] is ByMeaning:
         sys.path.append(str(WEIGHTS))
-    setattr(loop, "Knowledge", WAYS[way])  # noqa: B010 - what a module imports is not its to give, say the types
+    setattr(loop, "KnowledgeBase", WAYS[way])  # noqa: B010 - what a module imports is not its to give, say the types
     return people.main(["run", "--json"])
 
 
@@ -405,7 +405,7 @@ class Bench:
             root = self._projects[learnings] = self.top / str(learnings)
             (root / ".ralph").mkdir(parents=True)
             (root / ".ralph/progress.json").write_bytes(msgspec.json.encode(self._progress(learnings)) + b"\n")
-            knowledge = Knowledge(History(str(root)), by_meaning=False)
+            knowledge = KnowledgeBase(History(str(root)), by_meaning=False)
             knowledge.history.append(self._entry(), [self._learning()])  # a big one gets its index
             knowledge.sync()
             knowledge.close()
@@ -479,7 +479,7 @@ class Bench:
         return statistics.median(many / few for many, few in pairs)
 
     def _section_of(self, size: int) -> Iterator[float]:
-        knowledge = Knowledge(History(str(self.project(size))), by_meaning=False)
+        knowledge = KnowledgeBase(History(str(self.project(size))), by_meaning=False)
         notes: list[dict[str, str]] = []
         while True:
             knowledge.history.append(self._entry(), [self._learning()])
@@ -493,15 +493,15 @@ def _add_each(memory: Memory, texts: list[tuple[str, str]]) -> None:
         memory.add(id, text)
 
 
-def _section(knowledge: Knowledge, notes: list[dict[str, str]], story: str, failure: str) -> None:
+def _section(knowledge: KnowledgeBase, notes: list[dict[str, str]], story: str, failure: str) -> None:
     knowledge.sync("session", notes)
     files = ("src/handlers/login.py", "tests/test_login.py")
-    found = knowledge.for_story(Wanted(prd_id="change-7", story=story, failure=failure, files=files))
+    found = knowledge.select_for_story(KnowledgeQuery(prd_id="change-7", story=story, failure=failure, files=files))
     told = Story("1", "Part", [Task("1.1", "Do it", False)])
     material = prompt.Material(
         change="c", story=told, token="t", attempt=1, attempts=3, memory=found.items, known=found.known
     )
-    prompt._memory(material, prompt._Room(120_000))
+    prompt._select_memory(material, prompt._CharacterBudget(120_000))
 
 
 def _index(root: Path) -> str:

@@ -53,7 +53,7 @@ def made() -> dict[str, str]:
 
 def contents(context: click.Context) -> str:
     lines = ["# Commands", "", "Each page is what `ralphtool COMMAND --help` says."]
-    for room, names in type(cli).rooms.items():
+    for room, names in type(cli).sections.items():
         lines += ["", f"## {room}", "", "| command | what it does |", "|---|---|"]
         lines += [f"| [{name}]({name}.md) | {cli._about(name)} |" for name in names]
     return "\n".join(lines) + "\n"

@@ -34,9 +34,9 @@ def section(kind: type[Struct], example: events.Event) -> str:
         parts.append(table(("field", "what"), [(field.encode_name, describe(kind, field)) for field in fields]))
     if kind is events.Agent:
         parts.append(
-            table(("kind", "fields"), [(kind_of(said), describe_said(said)) for said in get_args(events.Said)])
+            table(("kind", "fields"), [(kind_of(said), describe_said(said)) for said in get_args(events.AgentEvent)])
         )
-    parts.append(f"```json\n{json.dumps(msgspec.to_builtins(events.as_dict(example, example.at)))}\n```\n")
+    parts.append(f"```json\n{json.dumps(msgspec.to_builtins(events.encode_fields(example, example.at)))}\n```\n")
     return "\n\n".join(parts)
 
 

@@ -91,7 +91,7 @@ def test_the_example_of_progress_json_is_valid() -> None:
 
 
 def test_the_fields_of_progress_json_are_those_of_the_schema() -> None:
-    whole = schema.schema()
+    whole = schema.build_schema()
     wanted = [fields_of(whole), *(fields_of(whole["$defs"][name]) for name in ("Entry", "Observation"))]
     wanted += [fields_of(whole["$defs"][name]) for name in ("IterationContext", "Learning", "Pattern")]
     table = PROGRESS.partition("| | fields |")[2].partition("\n\n")[0]
@@ -105,7 +105,7 @@ def test_the_words_of_progress_json_are_those_of_the_schema() -> None:
     names |= {"learning": "Learning", "pattern": "Pattern"}
     found = re.findall(r"^\| (\w+)\.(\w+) \| (.*) \|$", PROGRESS, re.MULTILINE)
     told = {(names[kind], field): set(words.split(", ")) for kind, field, words in found}
-    definitions = schema.schema()["$defs"].items()
+    definitions = schema.build_schema()["$defs"].items()
     fields = [(kind, name, field) for kind, one in definitions for name, field in one["properties"].items()]
     assert told == {(kind, name): set(field["enum"]) for kind, name, field in fields if "enum" in field}
 

@@ -38,7 +38,7 @@ FACES = {"cli", "views", "__main__"}  # the rooms that may print and exit
 PROGRAM = "agents.scripted_program"  # the scripted agent, a program of its own
 BANNED_WORDS = ("manager", "handler", "helper", "service", "engine", "util")
 LONGEST_FUNCTION = 45
-LAST_RESORTS = {("cli.agent", "_ending"), ("cli.main", "main"), ("core.crashlog", "report")}
+LAST_RESORTS = {("cli.agent", "_run_safely"), ("cli.main", "main"), ("core.crashlog", "report")}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

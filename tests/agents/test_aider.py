@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ralphtool.agents import End, Event, Failure, Job, Message, Start, Tool, Usage
-from ralphtool.agents.aider import Aider, AiderText
+from ralphtool.agents.aider import Aider, AiderReader
 
 PROMISE = "<promise>COMPLETE:00112233445566778899aabbccddeeff</promise>"
 ANSWER = f"hello.txt\n```\n<<<<<<< SEARCH\n=======\nhi\n>>>>>>> REPLACE\n```\n\nDone\n{PROMISE}"
@@ -50,8 +50,8 @@ class Folder:
         self.root = path / "root"
         self.root.mkdir()
 
-    def reader(self) -> AiderText:
-        return AiderText(str(self.path), str(self.root))
+    def reader(self) -> AiderReader:
+        return AiderReader(str(self.path), str(self.root))
 
     def log(self, *lines: dict[str, Any]) -> None:
         text = "".join(json.dumps(line | {"user_id": "u", "time": 1}) + "\n" for line in lines)

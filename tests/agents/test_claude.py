@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ralphtool.agents import End, Event, Failure, Job, Mcp, Message, Quota, Result, Start, Tool, Usage, make
-from ralphtool.agents.claude import Claude, ClaudeLines
+from ralphtool.agents import End, Event, Failure, Job, McpServer, Message, Quota, Result, Start, Tool, Usage, make
+from ralphtool.agents.claude import Claude, ClaudeReader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,7 +77,7 @@ def limit(status: str, resets_at: float | None, **more: Any) -> str:
 
 
 def read(*lines: str | bytes, errors: bytes = b"", exit_code: int = 0) -> tuple[list[Event], End]:
-    reader = ClaudeLines()
+    reader = ClaudeReader()
     data = b"".join((line if isinstance(line, bytes) else line.encode()) + b"\n" for line in lines)
     events = [*reader.feed_errors(errors), *reader.feed(data), *reader.rest()]
     return events, reader.end(exit_code)
@@ -138,8 +138,8 @@ def test_what_tools_gave_back() -> None:
 def test_while_it_runs_only_short_results_are_read() -> None:
     """They are most of what it prints, and nobody can look at all of it at once."""
     lines = "\n".join([INIT, told({"type": "tool_result", "content": "x" * 3000}), WRITTEN, ""]).encode()
-    assert [*ClaudeLines().feed(lines)] == [Result("<promise>no</promise>")]
-    assert [*ClaudeLines(reads_all=True).feed(lines)] == [Result("x" * 3000), Result("<promise>no</promise>")]
+    assert [*ClaudeReader().feed(lines)] == [Result("<promise>no</promise>")]
+    assert [*ClaudeReader(reads_all=True).feed(lines)] == [Result("x" * 3000), Result("<promise>no</promise>")]
 
 
 def test_its_result_counts_and_not_its_exit_code() -> None:
@@ -158,13 +158,13 @@ def test_without_a_result_nothing_is_done(exit_code: int) -> None:
 
 def test_half_a_result_is_none() -> None:
     whole = result().encode()
-    reader = ClaudeLines()
+    reader = ClaudeReader()
     assert [*reader.feed(whole[:-1]), *reader.rest()] == []
     assert not reader.end(0).ok
 
 
 def test_the_last_line_needs_no_line_end() -> None:
-    reader = ClaudeLines()
+    reader = ClaudeReader()
     assert [*reader.feed(result().encode())] == []
     assert [*reader.rest()] == [Usage(3000, 150, 0.01875)]
     assert reader.end(0).ok
@@ -344,7 +344,7 @@ def test_a_total_that_is_smaller_takes_nothing_back() -> None:
 
 
 def test_a_result_is_its_last_word_unless_it_speaks_again() -> None:
-    reader = ClaudeLines()
+    reader = ClaudeReader()
     seen = []
     for line in (INIT, assistant(text("Done")), result(), WRITTEN, assistant(text("Oh."), number=1), result()):
         list(reader.feed(line.encode() + b"\n"))
@@ -353,7 +353,7 @@ def test_a_result_is_its_last_word_unless_it_speaks_again() -> None:
 
 
 def test_half_a_result_is_not_its_last_word() -> None:
-    reader = ClaudeLines()
+    reader = ClaudeReader()
     list(reader.feed(result().encode()[:-1]))
     assert not reader.is_over
 
@@ -574,7 +574,7 @@ def test_its_budget_is_ours(cost: float, told: str) -> None:
 
 
 def test_our_mcp_server_is_a_file(tmp_path: Path) -> None:
-    server = Mcp(("/a b/ralphtool", "mcp"), {"RALPH_SESSION": 'a"b', "HOME": "/é"})
+    server = McpServer(("/a b/ralphtool", "mcp"), {"RALPH_SESSION": 'a"b', "HOME": "/é"})
     argv = start(mcp=server, folder=str(tmp_path)).argv
     path = after(argv, "--mcp-config")
     assert os.path.dirname(path) == str(tmp_path)

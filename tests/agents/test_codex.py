@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ralphtool import agents
-from ralphtool.agents import End, Event, Failure, Job, Mcp, Message, Output, Quota, Result, Tool, Usage
-from ralphtool.agents.codex import Codex, CodexLines
+from ralphtool.agents import End, Event, Failure, Job, McpServer, Message, Output, Quota, Result, Tool, Usage
+from ralphtool.agents.codex import Codex, CodexReader
 from ralphtool.testing.runners import check_runner
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def said(text: str) -> dict[str, Any]:
 def read(
     home: Path | str, *lines: dict[str, Any] | bytes, errors: bytes = b"", exit_code: int = 0
 ) -> tuple[list[Event], End]:
-    reader = CodexLines(str(home), "gpt-5.5")
+    reader = CodexReader(str(home), "gpt-5.5")
     data = b"\n".join(line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines)
     events = [event for at in range(0, len(data), 50) for event in reader.feed(data[at : at + 50])]
     events += reader.feed_errors(errors)
@@ -243,7 +243,7 @@ def test_odd_changes_are_an_edit_nevertheless(tmp_path: Path, changes: object, d
 def test_what_it_used_is_told_when_it_is_gone(tmp_path: Path, ending: dict[str, Any]) -> None:
     """A run that has ended well shall not be cut off for what its last word says."""
     write_record(tmp_path, count(info={"total_token_usage": USAGE}))
-    reader = CodexLines(str(tmp_path))
+    reader = CodexReader(str(tmp_path))
     lines = [*BEGIN, said("Done"), ending]
     fed = [event for line in lines for event in reader.feed(json.dumps(line).encode() + b"\n")]
     assert not [event for event in fed if isinstance(event, Usage)]
@@ -382,7 +382,7 @@ def test_of_the_users_arguments_only_the_harmless_ones_are_left_to_who_only_look
 
 
 def test_our_mcp_server_is_one_more_setting() -> None:
-    server = Mcp(("/a b/ralphtool", "mcp"), {"RALPH_SESSION": 'a"b\\c', "HOME": "/home/é😀\x7f"})
+    server = McpServer(("/a b/ralphtool", "mcp"), {"RALPH_SESSION": 'a"b\\c', "HOME": "/home/é😀\x7f"})
     start = Codex("codex", {}).start(Job(prompt="p", root="/w", mcp=server))
     setting = next(one for one in pairs(start.argv, "-c") if one.startswith("mcp_servers.ralphtool="))
     assert tomllib.loads(setting)["mcp_servers"]["ralphtool"] == {

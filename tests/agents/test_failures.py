@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import pytest
 
 from ralphtool.agents import Trouble
-from ralphtool.agents.failures import failure, of_status, of_words, reset_time
+from ralphtool.agents.failures import classify_status, classify_text, failure, parse_reset_time
 
 # --- which trouble it is ----------------------------------------------------------------------------
 
@@ -273,7 +273,7 @@ def _named() -> Iterator[tuple[str, Trouble]]:
 
 @pytest.mark.parametrize(("text", "trouble"), [*_named()])
 def test_what_agents_say(text: str, trouble: Trouble) -> None:
-    assert of_words(text) == trouble
+    assert classify_text(text) == trouble
     assert failure(text).trouble == trouble
 
 
@@ -301,7 +301,7 @@ def test_what_agents_say(text: str, trouble: Trouble) -> None:
     ],
 )
 def test_statuses(status: int, trouble: Trouble) -> None:
-    assert of_status(status) == trouble
+    assert classify_status(status) == trouble
     assert failure("something", status).trouble == trouble
 
 
@@ -376,7 +376,7 @@ def at_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ],
 )
 def test_durations(text: str, seconds: float) -> None:
-    assert reset_time(text, NOW) == pytest.approx(NOW + seconds, abs=0.0005)
+    assert parse_reset_time(text, NOW) == pytest.approx(NOW + seconds, abs=0.0005)
 
 
 @pytest.mark.parametrize(
@@ -416,29 +416,29 @@ def test_durations(text: str, seconds: float) -> None:
 )
 @pytest.mark.usefixtures("at_new_york")
 def test_moments(text: str, moment: str) -> None:
-    told = reset_time(text, NOW)
+    told = parse_reset_time(text, NOW)
     assert told is not None
     assert told == pytest.approx(datetime.fromisoformat(moment).timestamp(), abs=0.001)
 
 
 def test_a_date_without_a_year_is_the_next_one() -> None:
     eve = datetime(2026, 12, 31, 12, tzinfo=UTC).timestamp()
-    assert reset_time("resets Jan 2 at 3pm (UTC)", eve) == datetime(2027, 1, 2, 15, tzinfo=UTC).timestamp()
+    assert parse_reset_time("resets Jan 2 at 3pm (UTC)", eve) == datetime(2027, 1, 2, 15, tzinfo=UTC).timestamp()
     leap = datetime(2028, 2, 28, 12, tzinfo=UTC).timestamp()
-    assert reset_time("resets Feb 29 at 3pm (UTC)", leap) == datetime(2028, 2, 29, 15, tzinfo=UTC).timestamp()
+    assert parse_reset_time("resets Feb 29 at 3pm (UTC)", leap) == datetime(2028, 2, 29, 15, tzinfo=UTC).timestamp()
 
 
 @pytest.mark.usefixtures("at_new_york")
 def test_a_clock_time_keeps_its_hour_when_the_clocks_change() -> None:
     before = datetime(2026, 3, 7, 22, tzinfo=UTC).timestamp()  # the night in which New York loses an hour
     expected = datetime(2026, 3, 8, 13, tzinfo=UTC).timestamp()
-    assert reset_time("resets 9am", before) == expected
-    assert reset_time("resets 9am (America/New_York)", before) == expected
+    assert parse_reset_time("resets 9am", before) == expected
+    assert parse_reset_time("resets 9am (America/New_York)", before) == expected
 
 
 def test_what_is_only_just_over_is_not_a_day_away() -> None:
-    assert reset_time("resets 12pm (UTC)", NOW) is None
-    assert reset_time("resets 12pm (UTC)", NOW + 600) == NOW - 30 + DAY
+    assert parse_reset_time("resets 12pm (UTC)", NOW) is None
+    assert parse_reset_time("resets 12pm (UTC)", NOW + 600) == NOW - 30 + DAY
 
 
 @pytest.mark.parametrize(
@@ -484,12 +484,12 @@ def test_what_is_only_just_over_is_not_a_day_away() -> None:
     ],
 )
 def test_what_tells_no_time(text: str) -> None:
-    assert reset_time(text, NOW) is None
+    assert parse_reset_time(text, NOW) is None
 
 
 def test_the_first_time_that_is_ahead_counts() -> None:
     text = f"usage limit reached|{int(NOW) - 60}; resets 2026-03-10T11:00:00Z; try again in 5 minutes or in 3 hours"
-    assert reset_time(text, NOW) == NOW + 300
+    assert parse_reset_time(text, NOW) == NOW + 300
 
 
 # --- together ---------------------------------------------------------------------------------------
@@ -544,7 +544,7 @@ def test_no_text_is_slow_or_raises(piece: str) -> None:
     for one in (text, f"resets {text}", f"try again in {text}", f"{text}resets 3pm", f"error: {text[:5500]} retry in"):
         begun = time.process_time()
         assert len(failure(one).text) < 7000
-        assert (reset_time(one, NOW) or NOW + 1) > NOW
+        assert (parse_reset_time(one, NOW) or NOW + 1) > NOW
         assert time.process_time() - begun < 5  # a guard against hanging; it takes milliseconds
 
 
@@ -556,5 +556,5 @@ def test_no_soup_of_their_words_raises() -> None:
     for _ in range(3000):
         text = chance.choice(["", " "]).join(chance.choices(words.split(), k=chance.randint(1, 12)))
         for now in (NOW, 0.0, -1e10, 1e18, float("inf"), float("nan")):
-            told = reset_time(text, now)
+            told = parse_reset_time(text, now)
             assert told is None or now < told <= now + 35 * DAY

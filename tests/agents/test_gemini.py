@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ralphtool.agents import End, Event, Failure, Job, Mcp, Message, Result, Start, Tool, Usage, gemini, make
-from ralphtool.agents.gemini import Gemini, GeminiLines
+from ralphtool.agents import End, Event, Failure, Job, McpServer, Message, Result, Start, Tool, Usage, gemini, make
+from ralphtool.agents.gemini import Gemini, GeminiReader
 from ralphtool.errors import InvalidValue
 
 INIT = '{"type":"init","timestamp":"2026-11-15T22:25:57.351Z","session_id":"c421","model":"gemini-2.5-pro"}'
@@ -36,7 +36,7 @@ def badly(message: str) -> str:
 
 
 def read(*lines: str, errors: str = "", exit_code: int = 0) -> tuple[list[Event], End]:
-    reader = GeminiLines()
+    reader = GeminiReader()
     events = [*reader.feed_errors(errors.encode()), *reader.feed("".join(f"{line}\n" for line in lines).encode())]
     return [*events, *reader.rest()], reader.end(exit_code)
 
@@ -57,7 +57,7 @@ def test_a_run_that_ends_well() -> None:
 
 
 def test_it_does_not_matter_where_the_output_is_cut() -> None:
-    reader = GeminiLines()
+    reader = GeminiReader()
     data = "".join(f"{line}\n" for line in (INIT, WRITE, WRITTEN, said("Done."), WELL)).encode()
     events = [event for byte in data for event in reader.feed(bytes([byte]))] + [*reader.rest()]
     assert [type(event) for event in events] == [Tool, Result, Message, Usage]
@@ -167,7 +167,7 @@ def test_the_time_of_reset() -> None:
     ],
 )
 def test_retries_are_told_while_they_happen(line: str, expected: str) -> None:
-    reader = GeminiLines()
+    reader = GeminiReader()
     assert not list(reader.feed_errors(line[:20].encode()))
     (failure,) = reader.feed_errors(f"{line[20:]}\n    at async retry (chunk.js:1:2)\n".encode())
     assert isinstance(failure, Failure)
@@ -175,7 +175,7 @@ def test_retries_are_told_while_they_happen(line: str, expected: str) -> None:
 
 
 def test_the_last_try_is_told_by_the_result() -> None:
-    assert not list(GeminiLines().feed_errors(b"Attempt 2 failed: told. Max attempts reached\n"))
+    assert not list(GeminiReader().feed_errors(b"Attempt 2 failed: told. Max attempts reached\n"))
 
 
 def test_a_retry_is_no_failure_of_the_run() -> None:
@@ -337,7 +337,7 @@ def test_where_an_administrator_has_policies_it_promises_less(job: Job, tmp_path
 
 # --- our MCP server ---------------------------------------------------------------------------------
 
-SERVER = Mcp(("/opt/ralphtool", "mcp"), {"RALPH_SESSION": "s1"})
+SERVER = McpServer(("/opt/ralphtool", "mcp"), {"RALPH_SESSION": "s1"})
 
 
 def extension(start: Start) -> Path:

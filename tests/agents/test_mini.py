@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ralphtool.agents import End, Event, Failure, Job, Message, Result, Start, Tool, Usage
-from ralphtool.agents.mini import Mini, MiniTrajectory
+from ralphtool.agents.mini import Mini, MiniReader
 from ralphtool.errors import InvalidValue
 
 PROMISE = "<promise>COMPLETE:00112233445566778899aabbccddeeff</promise>"
@@ -61,7 +61,7 @@ class Folder:
         self.file.write_text(json.dumps(document, indent=2))
 
     def read(self, exit_code: int = 0) -> tuple[list[Event], End]:
-        reader = MiniTrajectory(str(self.path))
+        reader = MiniReader(str(self.path))
         return list(reader.rest()), reader.end(exit_code)
 
 
@@ -154,7 +154,7 @@ def test_an_exit_code_can_only_make_it_worse(folder: Folder) -> None:
 
 
 def test_no_trajectory(folder: Folder) -> None:
-    reader = MiniTrajectory(str(folder.path))
+    reader = MiniReader(str(folder.path))
     reader.feed_errors(b"Traceback\nValueError: No default model set.\n")
     assert [*reader.rest()] == []
     assert reader.end(1) == End(
@@ -204,14 +204,14 @@ def test_odd_messages_do_not_lose_the_end(folder: Folder) -> None:
 
 
 def test_it_says_when_it_tries_again_line_by_line() -> None:
-    reader = MiniTrajectory("")
+    reader = MiniReader("")
     events = [event for at in range(0, len(RETRY), 20) for event in reader.feed_errors(RETRY[at : at + 20])]
     assert [event.trouble for event in events if isinstance(event, Failure)] == ["rate-limit"]
 
 
 def test_models_can_not_speak_for_it() -> None:
     """What they say goes to standard output, or stands in the midst of a warning."""
-    reader = MiniTrajectory("")
+    reader = MiniReader("")
     events = [*reader.feed(RETRY), *reader.feed_errors(b"  Expected `Message` (input_value='" + RETRY)]
     assert not [event for event in events if isinstance(event, Failure)]
 

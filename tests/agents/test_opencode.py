@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ralphtool.agents import Event, Failure, Job, Mcp, Message, Result, Tool, Usage, make
-from ralphtool.agents.opencode import OpenCode, OpenCodeLines
+from ralphtool.agents import Event, Failure, Job, McpServer, Message, Result, Tool, Usage, make
+from ralphtool.agents.opencode import OpenCode, OpenCodeReader
 from ralphtool.errors import InvalidValue
 from ralphtool.testing import Request, Say, Silence, script
 
@@ -56,8 +56,8 @@ def logged(words: str, *, small: bool = False) -> bytes:
     return LOG.format(small=str(small).lower(), error=json.dumps(f"AI_APICallError: {words}")).encode()
 
 
-def read(*lines: bytes) -> tuple[OpenCodeLines, list[Event]]:
-    reader = OpenCodeLines()
+def read(*lines: bytes) -> tuple[OpenCodeReader, list[Event]]:
+    reader = OpenCodeReader()
     events = [event for one in lines for event in reader.feed(one)]
     return reader, [*events, *reader.rest()]
 
@@ -112,7 +112,7 @@ def test_unless_all_is_permitted_it_runs_our_commands_only(tmp_path: Path) -> No
 
 
 def test_with_our_server_it_needs_no_command_at_all(tmp_path: Path) -> None:
-    server = Mcp(("ralphtool", "mcp"), {})
+    server = McpServer(("ralphtool", "mcp"), {})
     rules = config(OpenCode("opencode", {}), job(tmp_path, mcp=server))["permission"]
     assert (rules["bash"], rules["edit"], rules["ralphtool_*"]) == ("deny", "allow", "allow")
     assert "permission" not in config(OpenCode("opencode", {"permissions": "all"}), job(tmp_path, mcp=server))
@@ -159,7 +159,7 @@ def test_our_server_comes_beside_the_users_own(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv(
         CONTENT, '{"model": "a/b", "mcp": {"theirs": {"type": "remote"}}, "permission": {"edit": "ask"}}'
     )
-    made = config(OpenCode("opencode", {}), job(tmp_path, mcp=Mcp(("ralphtool", "mcp"), {"RALPH_SESSION": "s"})))
+    made = config(OpenCode("opencode", {}), job(tmp_path, mcp=McpServer(("ralphtool", "mcp"), {"RALPH_SESSION": "s"})))
     assert made["model"] == "a/b"
     assert made["mcp"]["theirs"] == {"type": "remote"}
     assert made["mcp"]["ralphtool"]["command"] == ["ralphtool", "mcp"]
@@ -247,7 +247,7 @@ def test_the_message_is_the_last_steps_alone() -> None:
 
 
 def test_it_is_over_with_a_stop_until_a_new_step_begins() -> None:
-    reader = OpenCodeLines()
+    reader = OpenCodeReader()
     seen = []
     for one in (
         start(),
@@ -350,14 +350,14 @@ def test_a_step_that_begins_again_is_a_broken_connection() -> None:
 
 
 def test_what_it_tries_again_is_told_by_its_log() -> None:
-    reader = OpenCodeLines()
+    reader = OpenCodeReader()
     data = logged(LIMIT) + logged('odd "words"') + logged('odd "words"')
     events = [event for at in range(0, len(data), 50) for event in reader.feed_errors(data[at : at + 50])]
     assert failures(events) == [("rate-limit", LIMIT), ("other", 'odd "words"'), ("overload", 'odd "words"')]
 
 
 def test_an_unquoted_or_broken_error_of_the_log_is_read_too() -> None:
-    reader = OpenCodeLines()
+    reader = OpenCodeReader()
     assert failures([*reader.feed_errors(LOG.format(small="false", error="Overloaded").encode())]) == [
         ("overload", "Overloaded")
     ]
@@ -373,11 +373,11 @@ def test_an_unquoted_or_broken_error_of_the_log_is_read_too() -> None:
     ],
 )
 def test_nothing_else_of_the_log_is_an_error(other: bytes) -> None:
-    assert list(OpenCodeLines().feed_errors(other)) == []
+    assert list(OpenCodeReader().feed_errors(other)) == []
 
 
 def test_a_log_without_line_ends_fills_no_memory() -> None:
-    reader = OpenCodeLines()
+    reader = OpenCodeReader()
     for _ in range(64):
         assert list(reader.feed_errors(b"x" * (1 << 16))) == []
         assert len(reader._log) <= 1 << 17
@@ -392,7 +392,7 @@ def test_an_error_that_was_told_as_an_event_is_not_told_again_by_its_words() -> 
 def test_a_fault_of_its_own_is_no_trouble_of_the_server() -> None:
     told = error("UnknownError", "Unexpected server error. Check server logs for details.", ref="err_1")
     fault = b'level=ERROR message=failed ref=err_1 error="ModelNotFoundError: Model not found: a/b." cause="x"\n'
-    reader = OpenCodeLines()
+    reader = OpenCodeReader()
     events = [*reader.feed_errors(fault), *reader.feed(told)]
     assert failures(events) == [("other", "ModelNotFoundError: Model not found: a/b.")]
     assert reader.end(1).reason == "ModelNotFoundError: Model not found: a/b."

@@ -23,8 +23,8 @@ from project import COMMAND, REPOSITORY, Ralph
 
 from ralphtool import agents
 from ralphtool.agents import End, Event, Failure, Job, Message, Tool, Usage, scripted_program
-from ralphtool.agents.scripted import PlayedLines, Scripted
-from ralphtool.agents.scripted_program import script_problems
+from ralphtool.agents.scripted import Scripted, ScriptedReader
+from ralphtool.agents.scripted_program import find_problems
 from ralphtool.errors import InvalidValue
 
 PROMPT = "# Story 1\n\ntoken: quoted\n\nWrite the promise with this token:\n\n  token: t0k3n\n"
@@ -39,7 +39,7 @@ class Played:
         self.stdout = stdout
         self.stderr = stderr.decode()
         self.exit_code = exit_code
-        reader = PlayedLines()
+        reader = ScriptedReader()
         self.events = [*reader.feed(stdout), *reader.rest()]
         self.end = reader.end(exit_code)
 
@@ -527,7 +527,7 @@ def test_when_no_turn_fits_the_default_steps_are_played(stage: Stage) -> None:
 def problems_of(tmp_path: Path, text: str, name: str = "script.toml") -> list[str]:
     path = tmp_path / name
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    return [problem.removeprefix(f"{path}").removeprefix(": ") for problem in script_problems(str(path))]
+    return [problem.removeprefix(f"{path}").removeprefix(": ") for problem in find_problems(str(path))]
 
 
 @pytest.mark.parametrize(
@@ -709,33 +709,33 @@ EVENTS: list[Event] = [
 @given(st.lists(st.integers(0, len(STREAM)), max_size=20))
 def test_lines_may_be_cut_anywhere(cuts: list[int]) -> None:
     places = sorted({0, *cuts, len(STREAM)})
-    reader = PlayedLines()
+    reader = ScriptedReader()
     events = [event for a, b in itertools.pairwise(places) for event in reader.feed(STREAM[a:b])]
     assert events == EVENTS
     assert reader.end(0) == End(True, "done")
 
 
 def test_bytes_may_come_one_by_one() -> None:
-    reader = PlayedLines()
+    reader = ScriptedReader()
     assert [event for byte in STREAM for event in reader.feed(bytes([byte]))] == EVENTS
     assert reader.end(1) == End(True, "done")
 
 
 @given(st.binary(max_size=300))
 def test_no_output_breaks_the_reader(data: bytes) -> None:
-    reader = PlayedLines()
+    reader = ScriptedReader()
     assert [event for event in reader.feed(data) if not isinstance(event, Event)] == []
     assert isinstance(reader.end(0), End)
 
 
 def test_deep_nesting_is_no_event() -> None:
-    reader = PlayedLines()
+    reader = ScriptedReader()
     deep = b'{"type": "message", "text": "x", "more": ' + b"[" * 200_000 + b"\n"
     assert list(reader.feed(deep + b'{"type": "message", "text": "y"}\n')) == [Message("y")]
 
 
 def test_the_last_final_event_counts_and_needs_no_line_end() -> None:
-    reader = PlayedLines()
+    reader = ScriptedReader()
     assert list(reader.feed(b'{"type": "end", "ok": true, "message": "a"}\n')) == []
     assert list(reader.feed(b'{"type": "end", "ok": false, "message": "b", "reason": "c"}')) == []
     assert list(reader.rest()) == []
@@ -743,14 +743,14 @@ def test_the_last_final_event_counts_and_needs_no_line_end() -> None:
 
 
 def test_a_torn_final_event_is_none() -> None:
-    reader = PlayedLines()
+    reader = ScriptedReader()
     reader.feed(b'{"type": "end", "ok": true, "mess')
     assert reader.end(-9) == End(False, reason="ended without a final event (ended by signal 9)")
 
 
 @pytest.mark.parametrize("size", [1 << 10, 1 << 16, 64 << 20])
 def test_a_line_of_fifty_megabytes_is_dropped_and_costs_no_memory(size: int) -> None:
-    reader = PlayedLines()
+    reader = ScriptedReader()
     line = b'{"type": "message", "text": "' + b"x" * (50 << 20) + b'"}\n{"type": "message", "text": "next"}\n'
     tracemalloc.start()
     try:
@@ -764,7 +764,9 @@ def test_a_line_of_fifty_megabytes_is_dropped_and_costs_no_memory(size: int) -> 
 
 def test_a_long_line_within_the_limit_is_read() -> None:
     text = "x" * ((1 << 20) - 100)
-    assert list(PlayedLines().feed(json.dumps({"type": "message", "text": text}).encode() + b"\n")) == [Message(text)]
+    assert list(ScriptedReader().feed(json.dumps({"type": "message", "text": text}).encode() + b"\n")) == [
+        Message(text)
+    ]
 
 
 # --- docs/scripted-agent.md -------------------------------------------------------------------------
@@ -785,8 +787,8 @@ def test_every_step_of_the_docs_exists_and_every_step_is_there(tmp_path: Path) -
     found = problems_of(tmp_path, "[[turn]]\nsteps = [\n" + ",\n".join(rows) + "\n]\n")
     assert found == []
     shown = {word for row in rows for word in re.findall(r"(\w+) =", row)}
-    options = {key for kind in scripted_program.KINDS.values() for key in (*kind.needs, *kind.may)}
-    assert {*scripted_program.KINDS, *options} - shown == set()
+    options = {key for kind in scripted_program.STEP_KINDS.values() for key in (*kind.needs, *kind.may)}
+    assert {*scripted_program.STEP_KINDS, *options} - shown == set()
 
 
 def test_the_recipe_of_the_docs_does_what_it_says(lab: Lab) -> None:

@@ -114,9 +114,9 @@ def test_what_configures_it_is_not_for_the_agent(tmp_path: Path, path: str) -> N
 
 
 def test_every_kind_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [one.name for one in agents.known()] == list(agents.BUILT_IN)
+    assert [one.name for one in agents.list_runners()] == list(agents.BUILT_IN)
     monkeypatch.syspath_prepend(install(tmp_path, entry_point=True))
-    assert [one.name for one in agents.known()] == [*agents.BUILT_IN, "player"]
+    assert [one.name for one in agents.list_runners()] == [*agents.BUILT_IN, "player"]
     (tmp_path / "site/strangers/player.py").write_text("nonsense = Player\n")
     for name in [name for name in sys.modules if name.startswith("strangers")]:
         monkeypatch.delitem(sys.modules, name)
@@ -128,4 +128,4 @@ def test_a_package_that_is_broken_hides_no_other(tmp_path: Path, monkeypatch: py
     monkeypatch.syspath_prepend(site)
     monkeypatch.delitem(sys.modules, "strangers", raising=False)
     monkeypatch.delitem(sys.modules, "strangers.player", raising=False)
-    assert [one.name for one in agents.known()] == list(agents.BUILT_IN)
+    assert [one.name for one in agents.list_runners()] == list(agents.BUILT_IN)

@@ -175,7 +175,7 @@ def test_files_of_ours_that_are_damaged(well: Lab) -> None:
 
 
 def test_a_record_that_can_t_be_read_is_set_aside(well: Lab) -> None:
-    well.write(".ralph/progress.journal", journal.new_head() + b"damaged\n")
+    well.write(".ralph/progress.journal", journal.build_head() + b"damaged\n")
     [told] = troubles(examined(well, "--no-gates"), "history")
     assert "the next write sets that aside" in told
     assert examined(well, "--no-gates", "--fix").exit_code == 0
@@ -216,7 +216,7 @@ def test_working_trees_that_nobody_needs(well: Lab) -> None:
 
 
 def test_a_disk_that_is_nearly_full() -> None:
-    states = [[one.state for one in doctor.room("/", mib << 20)] for mib in (5000, 500, 50)]
+    states = [[one.state for one in doctor.check_disk_space("/", mib << 20)] for mib in (5000, 500, 50)]
     assert states == [[], ["warning"], ["wrong"]]
 
 

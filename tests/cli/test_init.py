@@ -17,7 +17,7 @@ from project import COMMAND
 
 from ralphtool import settings
 from ralphtool.cli import detect
-from ralphtool.cli.detect import Found, Gate
+from ralphtool.cli.detect import DetectedProject, GateCommand
 from ralphtool.core import gate_commands
 
 SYSTEM = "/usr/bin:/bin"
@@ -64,7 +64,7 @@ def test_it_writes_what_it_finds(bare: Bare) -> None:
     loaded = settings.load(str(bare.root))
     assert loaded.run.agent == "claude"
     assert (loaded.verify.checks, loaded.verify.tests) == (("make lint",), ("make test",))
-    assert gate_commands.commands(str(bare.root)).tests == ["make test"]
+    assert gate_commands.find_commands(str(bare.root)).tests == ["make test"]
     assert len(bare.config.splitlines()) <= 30
     assert told["gitignore"]["added"] is False, "nobody has agreed"
     assert not (bare.root / ".gitignore").exists()
@@ -73,10 +73,10 @@ def test_it_writes_what_it_finds(bare: Bare) -> None:
 
 def test_every_example_in_the_settings_holds(tmp_path: Path) -> None:
     """Whoever takes a # away gets a file that can be used."""
-    gates = (Gate("checks", "ruff check .", None), Gate("tests", "python -m pytest", "python"))
-    found = Found(root=str(tmp_path), is_repository=True, changes=(), gates=gates, agents=("claude", "codex"))
+    gates = (GateCommand("checks", "ruff check .", None), GateCommand("tests", "python -m pytest", "python"))
+    found = DetectedProject(root=str(tmp_path), is_repository=True, changes=(), gates=gates, agents=("claude", "codex"))
     for agent in (None, "claude", "mini", "scripted", "command"):
-        text = detect.settings_text(found, agent)
+        text = detect.render_settings(found, agent)
         lines = [line.removeprefix("# ") for line in text.splitlines()]
         live = [line for line in lines if line.startswith("[") or " = " in line]
         loaded = settings.parse("\n".join(live), "config.toml")

@@ -17,7 +17,7 @@ from msgspec import to_builtins
 from project import COMMAND, Ralph
 
 from ralphtool.agents import Message, Output, Quota, Result, Tool
-from ralphtool.cli.logs import _tail
+from ralphtool.cli.logs import _read_stderr_tail
 from ralphtool.record import iterations
 from ralphtool.views.terminal.conversation import Conversation
 
@@ -140,7 +140,7 @@ class Records:
     def events(self, *arguments: str) -> list[dict[str, Any]]:
         """What `--json` prints, without starting a program."""
         found = iterations.find(str(self.ralph.root), *(arguments or (None,)))
-        return [to_builtins(event) for event in iterations.events(found)]
+        return [to_builtins(event) for event in iterations.read_events(found)]
 
     def error(self, *arguments: str) -> str:
         result = self.ralph.run("logs", *arguments)
@@ -272,7 +272,7 @@ def test_failures_are_marked_and_reasons_told(records: Records) -> None:
         refused = records.ralph.run("logs", *arguments)
         assert "is a link or a special file" in refused.stderr
         assert "root:" not in refused.stdout
-    assert _tail(iterations.find(str(records.ralph.root), None)) == []
+    assert _read_stderr_tail(iterations.find(str(records.ralph.root), None)) == []
 
 
 def test_one_that_was_interrupted_says_so_once(records: Records) -> None:
@@ -526,20 +526,20 @@ def test_one_that_goes_on_can_be_followed(running: tuple[Lab, subprocess.Popen[b
 
 def test_results_that_fit_are_shown_as_they_are() -> None:
     conversation = Conversation()
-    assert [*conversation.lines(Result("\n".join("1234567")))] == [
+    assert [*conversation.render_event(Result("\n".join("1234567")))] == [
         f"\x1b[2m    {number}\x1b[0m" for number in "1234567"
     ]
-    assert [*conversation.lines(Result("", ok=False))] == ["    \x1b[31mfailed\x1b[0m"]
-    assert [*conversation.lines(Quota(0.5))] == []
+    assert [*conversation.render_event(Result("", ok=False))] == ["    \x1b[31mfailed\x1b[0m"]
+    assert [*conversation.render_event(Quota(0.5))] == []
 
 
 def test_events_are_those_of_the_agents_own_reader(records: Records) -> None:
     records.add(CODEX, agent="codex")
     found = iterations.find(str(records.ralph.root), None)
-    assert [event for event in iterations.events(found) if isinstance(event, Message | Tool | Result)][:3] == [
+    assert [event for event in iterations.read_events(found) if isinstance(event, Message | Tool | Result)][:3] == [
         Message("I count\nto sixty."),
         Tool("shell", "seq 1 60"),
         Result(LONG),
     ]
-    assert [*iterations.plain([b"caf\xc3", b"\xa9\nx"])] == [Output("café"), Output("x")]
-    assert len([*iterations.plain([b"x" * 600_000] * 6)]) == 3, "a line without an end fills no memory"
+    assert [*iterations.decode_plain([b"caf\xc3", b"\xa9\nx"])] == [Output("café"), Output("x")]
+    assert len([*iterations.decode_plain([b"x" * 600_000] * 6)]) == 3, "a line without an end fills no memory"

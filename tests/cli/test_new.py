@@ -44,7 +44,7 @@ def test_whatever_is_said_stays_text(ralph: Ralph, text: str) -> None:
     root = str(ralph.root)
     for format in specs.BUILT_IN:
         made = scaffold.plan(root, text, format=format, name=None if format == "checklist" else f"in-{format}")
-        scaffold.make(made)
+        scaffold.write(made)
         stories = specs.open(root, made.change, format).stories()
         assert [len(story.tasks) for story in stories] == [2, 2], format
 
@@ -64,16 +64,16 @@ def test_the_real_openspec_finds_it_valid(ralph: Ralph) -> None:
 
 def test_the_format_is_the_project_s(ralph: Ralph) -> None:
     root = str(ralph.root)
-    assert scaffold.format_of(root) == "checklist"
+    assert scaffold.detect_format(root) == "checklist"
     ralph.write("specs/004-old/tasks.md", "## Phase 1: A\n- [ ] T001 b\n")
-    assert scaffold.format_of(root) == "speckit"
+    assert scaffold.detect_format(root) == "speckit"
     assert scaffold.plan(root, "Add login").change == "005-add-login"
     ralph.write("prd.json", '{"userStories": []}')
-    assert scaffold.format_of(root) == "prd"
+    assert scaffold.detect_format(root) == "prd"
     (ralph.root / "openspec").mkdir()
-    assert scaffold.format_of(root) == "openspec"
+    assert scaffold.detect_format(root) == "openspec"
     ralph.write(".ralph/config.toml", '[run]\nspec = "checklist:docs/plan.md"\n')
-    assert scaffold.format_of(root) == "checklist"
+    assert scaffold.detect_format(root) == "checklist"
 
 
 @pytest.mark.parametrize("format", specs.BUILT_IN)
@@ -153,5 +153,5 @@ def test_somebody_was_quicker(ralph: Ralph) -> None:
     made = scaffold.plan(str(ralph.root), "Add login", format="openspec")
     ralph.write("openspec/changes/add-login/tasks.md", "theirs")
     with pytest.raises((RalphError, OSError)):
-        scaffold.make(made)
+        scaffold.write(made)
     assert ralph.read("openspec/changes/add-login/tasks.md") == "theirs"

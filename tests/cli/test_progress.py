@@ -90,8 +90,8 @@ def past(ralph: Ralph) -> Ralph:
 
 
 def in_journal(*batches: Fields) -> bytes:
-    lines = (journal.line(json.dumps(batch).encode()) for batch in batches)
-    return journal.new_head() + b"".join(lines)
+    lines = (journal.encode_line(json.dumps(batch).encode()) for batch in batches)
+    return journal.build_head() + b"".join(lines)
 
 
 DAMAGED = b'00000000 {"entries":[]}\n'
@@ -556,7 +556,7 @@ def test_what_is_no_file_can_not_be_validated(ralph: Ralph, name: str) -> None:
 
 def test_schema_is_that_of_the_code(ralph: Ralph) -> None:
     shown = ralph.run("progress", "schema")
-    assert shown.json == json.loads(json.dumps(schema.schema()))
+    assert shown.json == json.loads(json.dumps(schema.build_schema()))
     assert shown.json["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert shown.stdout.startswith("{\n  ")
 

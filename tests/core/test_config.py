@@ -118,7 +118,7 @@ def read_commands(text: str) -> dict[str, list[str]] | str:
         (top / ".ralph").mkdir()
         (top / ".ralph/config.toml").write_bytes(text.encode())
         try:
-            return config.verify(str(top))
+            return config.read_verify(str(top))
         except InvalidValue:
             return "refused"
 

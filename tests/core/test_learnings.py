@@ -100,7 +100,7 @@ def test_what_is_not_utf8_is_replaced(file: Path) -> None:
 
 def test_no_content_can_break_out_of_the_fence() -> None:
     text = "before\n```\n````\nafter"
-    first, *body, last = learnings_file.fenced(text, 1000, "/p").split("\n")
+    first, *body, last = learnings_file.format_for_prompt(text, 1000, "/p").split("\n")
     assert first.strip("markdown") == last == "`````"
     assert "\n".join(body) == text
     assert not any(line.startswith(last) for line in body)
@@ -108,7 +108,7 @@ def test_no_content_can_break_out_of_the_fence() -> None:
 
 def test_what_is_too_long_keeps_its_end_and_says_so() -> None:
     text = "\n".join(f"line {number}" for number in range(1000))
-    _, notice, *body, _ = learnings_file.fenced(text, 100, "/p/file.md").split("\n")
+    _, notice, *body, _ = learnings_file.format_for_prompt(text, 100, "/p/file.md").split("\n")
     shown = "\n".join(body)
     assert text.endswith(shown)
     assert 80 < len(shown) <= 100
@@ -117,7 +117,7 @@ def test_what_is_too_long_keeps_its_end_and_says_so() -> None:
 
 
 def test_one_endless_line_is_capped_too() -> None:
-    fenced = learnings_file.fenced("x" * 5000, 100, "/p")
+    fenced = learnings_file.format_for_prompt("x" * 5000, 100, "/p")
     assert len(fenced) < 300
     assert "4900 characters left out" in fenced
 

@@ -9,15 +9,15 @@ import pytest
 
 from ralphtool.agents import TRANSIENT, Event, Failure, Message, Output, Quota, Tool, Trouble, Usage
 from ralphtool.executors import meter as meter_module
-from ralphtool.executors.meter import Limits, Meter, Prices
-from ralphtool.settings import Price
+from ralphtool.executors.meter import Meter, Prices, UsageLimits
+from ralphtool.settings import PriceSettings
 
 MILLION = 1_000_000
 TABLE = {
-    "gpt-x": Price(input=2.0, output=8.0, cached=0.5),
-    "plain": Price(input=1.0, output=4.0),
-    "opus": Price(input=10.0),
-    "codex": Price(input=100.0),
+    "gpt-x": PriceSettings(input=2.0, output=8.0, cached=0.5),
+    "plain": PriceSettings(input=1.0, output=4.0),
+    "opus": PriceSettings(input=10.0),
+    "codex": PriceSettings(input=100.0),
 }
 LIMITED = Failure("rate-limit", "slow down")
 
@@ -43,7 +43,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def counted(*events: Event, names: tuple[str, ...] = ("", "gpt-x"), **limits: float) -> Meter:
-    meter = Meter(Limits(**limits), Prices(TABLE, names))
+    meter = Meter(UsageLimits(**limits), Prices(TABLE, names))
     for event in events:
         meter.count(event)
     return meter
@@ -83,7 +83,7 @@ def test_a_price_without_a_name_is_nobodys() -> None:
 
 
 def test_what_is_free_has_a_price() -> None:
-    meter = Meter(Limits(), Prices({"local": Price(input=0.0)}, ("local",)))
+    meter = Meter(UsageLimits(), Prices({"local": PriceSettings(input=0.0)}, ("local",)))
     meter.count(Usage(MILLION))
     assert meter.usage.cost == 0.0, "which is not the same as unknown"
 
@@ -105,7 +105,7 @@ RATES: list[tuple[list[Usage], float | None]] = [
     ids=["nothing", "no cost", "no tokens", "told", "told at last", "not all of it", "free"],
 )
 def test_what_a_token_cost_is_known_if_all_was_told(reports: list[Usage], rate: float | None) -> None:
-    meter = Meter(Limits(), Prices(TABLE, ("gpt-x",)))
+    meter = Meter(UsageLimits(), Prices(TABLE, ("gpt-x",)))
     for report in reports:
         meter.count(report)
     assert meter.rate == (None if rate is None else pytest.approx(rate))

@@ -22,10 +22,10 @@ from faults import SMALL
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralphtool.core.locks import start_time_of
+from ralphtool.core.locks import read_start_time
 from ralphtool.errors import UnsafePath
 from ralphtool.executors import supervisor
-from ralphtool.executors.process import Ended, Keeper, end_orphans
+from ralphtool.executors.process import ProcessResult, Supervisor, end_orphans
 from ralphtool.executors.transcript import Redactor
 
 LINUX_ONLY = pytest.mark.skipif(not supervisor.LINUX, reason="it looks into /proc")
@@ -55,18 +55,18 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.mark = f"mark-{uuid.uuid4().hex}"
-        self.keeper = Keeper(str(folder / "processes"))
+        self.supervisor = Supervisor(str(folder / "processes"))
         self.into = folder / "transcript"
         self.env = {"PATH": os.environ["PATH"], "TEST_MARK": self.mark, "RALPH_SESSION": self.mark}
 
     def start(self, *argv: str, **options: Any) -> Any:
         wanted = {"cwd": str(self.folder), "env": self.env, "stdin": None, "into": str(self.into)}
-        return self.keeper.run(argv, **{**wanted, "wall": 240, "silence": 0, **options})
+        return self.supervisor.run(argv, **{**wanted, "wall": 240, "silence": 0, **options})
 
-    def run(self, *argv: str, **options: Any) -> tuple[Ended, bytes]:
+    def run(self, *argv: str, **options: Any) -> tuple[ProcessResult, bytes]:
         return finish(self.start(*argv, **options))
 
-    def python(self, code: str, *arguments: str, **options: Any) -> tuple[Ended, bytes]:
+    def python(self, code: str, *arguments: str, **options: Any) -> tuple[ProcessResult, bytes]:
         return self.run(sys.executable, "-S", "-c", code, *arguments, **options)
 
     def daemon(self, then: str) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ def eventually(holds: Callable[[], bool], seconds: float = 120) -> bool:
     return True
 
 
-def finish(running: Any) -> tuple[Ended, bytes]:
+def finish(running: Any) -> tuple[ProcessResult, bytes]:
     chunks = []
     while True:
         try:
@@ -112,7 +112,7 @@ def finish(running: Any) -> tuple[Ended, bytes]:
 def bench(tmp_path: Path) -> Iterator[Bench]:
     made = Bench(tmp_path)
     yield made
-    made.keeper.close()
+    made.supervisor.close()
     left = made.alive()
     for each in left:
         each.kill()
@@ -229,15 +229,15 @@ def test_a_program_that_can_not_be_started(bench: Bench, argv: list[str], option
 def test_hundreds_of_runs_leave_nothing(bench: Bench) -> None:
     bench.run("true")
     us = psutil.Process()
-    (its_keeper,) = us.children()
-    before = us.num_fds(), its_keeper.num_fds()
+    (its_supervisor,) = us.children()
+    before = us.num_fds(), its_supervisor.num_fds()
     for number in range(150):
         assert bench.run("sh", "-c", f"echo {number}")[1] == b"%d\n" % number
         assert bench.run("no-such-program")[0].why == "not-started"
-    assert (us.num_fds(), its_keeper.num_fds()) == before
-    assert us.children() == [its_keeper]
-    assert its_keeper.children() == []
-    bench.keeper.close()
+    assert (us.num_fds(), its_supervisor.num_fds()) == before
+    assert us.children() == [its_supervisor]
+    assert its_supervisor.children() == []
+    bench.supervisor.close()
     assert us.children() == []
 
 
@@ -305,8 +305,8 @@ def test_too_much_output(bench: Bench) -> None:
 
 FLOOD = """
 import resource, sys
-from ralphtool.executors.process import Keeper
-with Keeper() as ours:
+from ralphtool.executors.process import Supervisor
+with Supervisor() as ours:
     total = 0
     running = ours.run(["head", "-c", "200000000", "/dev/zero"], cwd="/", env={}, stdin=None, into=sys.argv[1],
         wall=240, silence=0, secrets=("not-in-there",))
@@ -463,9 +463,9 @@ def test_an_error_while_writing_ends_the_program(bench: Bench) -> None:
 
 LOOP = """
 import json, os, sys
-from ralphtool.executors.process import Keeper
+from ralphtool.executors.process import Supervisor
 argv, env, folder = json.loads(sys.argv[1])
-with Keeper(folder + "/processes") as ours:
+with Supervisor(folder + "/processes") as ours:
     for chunk in ours.run(argv, cwd=folder, env=env, stdin=None, into=folder + "/transcript", wall=120, silence=0):
         sys.stdout.buffer.write(chunk)
         sys.stdout.buffer.flush()
@@ -494,7 +494,7 @@ def test_a_daemon_is_ended_when_we_are_killed(bench: Bench) -> None:
 
 
 def test_we_are_killed_while_a_program_is_being_ended(bench: Bench) -> None:
-    """Its grace does not hold up the keeper when we are gone."""
+    """Its grace does not hold up the supervisor when we are gone."""
     killed = loop(bench, *bench.daemon("print('on', flush=True); sys.exit(0)"))
     kill(killed)
     assert bench.gone()
@@ -502,7 +502,7 @@ def test_we_are_killed_while_a_program_is_being_ended(bench: Bench) -> None:
 
 @LINUX_ONLY
 @pytest.mark.parametrize("then", ["time.sleep(600)", "sys.exit(0)"], ids=["lives on", "ends"])
-def test_a_program_that_kills_its_keeper(bench: Bench, then: str) -> None:
+def test_a_program_that_kills_its_supervisor(bench: Bench, then: str) -> None:
     ended, _ = bench.run(*bench.daemon(f"os.kill(os.getppid(), 9); {then}"))
     assert ended.why == "supervisor-lost"
     assert ended.exit_code in (-signal.SIGKILL, 0)
@@ -512,16 +512,16 @@ def test_a_program_that_kills_its_keeper(bench: Bench, then: str) -> None:
     assert bench.run("sh", "-c", "exit 5")[0].exit_code == 5
 
 
-def test_a_keeper_that_died_between_two_programs(bench: Bench) -> None:
+def test_a_supervisor_that_died_between_two_programs(bench: Bench) -> None:
     bench.run("true")
-    (its_keeper,) = psutil.Process().children()
-    its_keeper.kill()
-    assert eventually(lambda: its_keeper.status() == psutil.STATUS_ZOMBIE)
+    (its_supervisor,) = psutil.Process().children()
+    its_supervisor.kill()
+    assert eventually(lambda: its_supervisor.status() == psutil.STATUS_ZOMBIE)
     assert bench.run("sh", "-c", "exit 5")[0].exit_code == 5
 
 
 @LINUX_ONLY
-def test_a_program_that_stops_its_keeper(bench: Bench) -> None:
+def test_a_program_that_stops_its_supervisor(bench: Bench) -> None:
     ended, _ = bench.run(*bench.daemon("os.kill(os.getppid(), signal.SIGSTOP); time.sleep(600)"), wall=6, grace=0.1)
     assert (ended.why, ended.exit_code) == ("wall-clock", -signal.SIGKILL)
     assert bench.alive() == []
@@ -529,12 +529,12 @@ def test_a_program_that_stops_its_keeper(bench: Bench) -> None:
 
 
 @LINUX_ONLY
-def test_a_lost_keeper_costs_nobody_else_his_life(bench: Bench, tmp_path: Path) -> None:
+def test_a_lost_supervisor_costs_nobody_else_his_life(bench: Bench, tmp_path: Path) -> None:
     ours = subprocess.Popen(["sleep", "600"])
     session = subprocess.Popen(["sleep", "600"], start_new_session=True)
     (tmp_path / "other").mkdir()
     other = Bench(tmp_path / "other")
-    result: list[Ended] = []
+    result: list[ProcessResult] = []
     wait = "while [ ! -e go-on ]; do sleep 0.1; done; exit 6"
     runs = threading.Thread(target=lambda: result.append(other.run("sh", "-c", wait)[0]))
     runs.start()
@@ -545,7 +545,7 @@ def test_a_lost_keeper_costs_nobody_else_his_life(bench: Bench, tmp_path: Path) 
     finally:
         (other.folder / "go-on").touch()
         runs.join(120)
-        other.keeper.close()
+        other.supervisor.close()
         for each in (ours, session):
             each.kill()
             each.wait()
@@ -678,16 +678,16 @@ def orphan() -> Iterator[subprocess.Popen[bytes]]:
     made.wait()
 
 
-def kill_with_its_keeper(started: subprocess.Popen[bytes]) -> None:
-    """A loop and its keeper die together: the keeper sleeps while the loop is killed."""
-    its_keeper = psutil.Process(started.pid).children()[0]
-    its_keeper.suspend()
+def kill_with_its_supervisor(started: subprocess.Popen[bytes]) -> None:
+    """A loop and its supervisor die together: the supervisor sleeps while the loop is killed."""
+    its_supervisor = psutil.Process(started.pid).children()[0]
+    its_supervisor.suspend()
     kill(started)
-    its_keeper.kill()
+    its_supervisor.kill()
 
 
 def test_orphans_are_known_by_their_environment(bench: Bench) -> None:
-    kill_with_its_keeper(loop(bench, *bench.daemon("print('on', flush=True); time.sleep(600)")))
+    kill_with_its_supervisor(loop(bench, *bench.daemon("print('on', flush=True); time.sleep(600)")))
     (bench.folder / "processes").unlink()
     assert len(bench.alive()) == 2
     assert end_orphans(str(bench.folder / "processes"), "another session") == []
@@ -704,7 +704,7 @@ def test_orphans_are_known_by_the_record(bench: Bench) -> None:
     record = bench.folder / "processes"
     noted = loop(bench, *bench.daemon("print('on', flush=True); time.sleep(600)"))
     assert eventually(lambda: len(record.read_text().splitlines()) == 3)
-    kill_with_its_keeper(noted)
+    kill_with_its_supervisor(noted)
     assert len(bench.alive()) == 2
     assert len(end_orphans(str(record), "another session")) == 2
     assert bench.gone()
@@ -724,9 +724,9 @@ def test_descendants_are_noted_while_a_program_runs(bench: Bench) -> None:
     then = f"print('on', flush=True)\nwhile not os.path.exists({str(go_on)!r}): time.sleep(0.05)"
     running = bench.start(*bench.daemon(then), stop=look)
     assert next(running) == b"on\n"
-    (its_keeper,) = psutil.Process().children()
-    pids = [its_keeper.pid, *{each.pid for each in bench.alive()}]
-    wanted = {f"{pid} {start_time_of(pid)}" for pid in pids}
+    (its_supervisor,) = psutil.Process().children()
+    pids = [its_supervisor.pid, *{each.pid for each in bench.alive()}]
+    wanted = {f"{pid} {read_start_time(pid)}" for pid in pids}
     assert finish(running)[0].why == "exit"
     assert set(seen[-1]) == wanted
     assert record.read_bytes() == b""
@@ -737,7 +737,7 @@ def test_descendants_of_orphans_are_ended_too(tmp_path: Path) -> None:
     assert eventually(lambda: [one.name() for one in psutil.Process(parent.pid).children()] == ["sleep"])
     child = psutil.Process(parent.pid).children()[0]
     record = tmp_path / "processes"
-    record.write_text(f"{parent.pid} {start_time_of(parent.pid)}\n")
+    record.write_text(f"{parent.pid} {read_start_time(parent.pid)}\n")
     assert end_orphans(str(record), "none") == ["sh", "sleep"]
     assert parent.wait(120) == -signal.SIGKILL
     assert eventually(lambda: is_dead(child))
@@ -745,7 +745,7 @@ def test_descendants_of_orphans_are_ended_too(tmp_path: Path) -> None:
 
 def test_a_process_that_began_at_another_time_is_left_alone(orphan: subprocess.Popen[bytes], tmp_path: Path) -> None:
     record = tmp_path / "processes"
-    boot, _, ticks = str(start_time_of(orphan.pid)).rpartition("/")
+    boot, _, ticks = str(read_start_time(orphan.pid)).rpartition("/")
     for start in (f"{boot}/{int(ticks) - 1}", f"other/{ticks}", "None", ""):
         record.write_text(f"{orphan.pid} {start}\n")
         assert end_orphans(str(record), "none") == []

@@ -17,7 +17,7 @@ from project import DATA
 from rfc3339_validator import validate_rfc3339  # type: ignore[import-untyped]
 
 from ralphtool.history.catalog import Catalog
-from ralphtool.history.document import Invalid, parse
+from ralphtool.history.document import InvalidDocument, parse
 
 Document = dict[str, Any]
 Steps = tuple[str | int, ...]
@@ -180,7 +180,7 @@ def complaint(data: bytes) -> str | None:
     """What the code says about a document that is read whole."""
     try:
         parse(data)
-    except Invalid as error:
+    except InvalidDocument as error:
         return str(error)
     return None
 
@@ -190,7 +190,7 @@ def complaint_when_indexed(data: bytes) -> str | None:
     catalog = Catalog.in_memory()
     try:
         catalog.fill(data)
-    except Invalid as error:
+    except InvalidDocument as error:
         return str(error)
     finally:
         catalog.close()

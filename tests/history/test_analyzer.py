@@ -12,7 +12,7 @@ import pytest
 from msgspec import UNSET, structs
 
 from ralphtool.history import History
-from ralphtool.history.analyzer import Drawn, draw_learnings, look_back, record
+from ralphtool.history.analyzer import EntryLearnings, draw_learnings, look_back, record
 from ralphtool.history.records import Entry, IterationContext, Learning, Observation
 
 Fields = dict[str, Any]
@@ -300,7 +300,7 @@ def test_what_is_known_is_not_drawn() -> None:
 
 
 def test_drawing_from_nothing_gives_nothing() -> None:
-    assert draw_learnings(observed()) == Drawn(observed(), ())
+    assert draw_learnings(observed()) == EntryLearnings(observed(), ())
 
 
 # --- with a history that others use -----------------------------------------------------------------

@@ -256,7 +256,7 @@ def test_a_linked_folder_is_not_written_through(tmp_path: Path) -> None:
 def test_no_line_of_progress_txt_takes_for_ever(line: str) -> None:
     """Each of them once took many minutes."""
     text = f"# Log\n{line}\n## Codebase Patterns\n- after it\n"
-    learnings, [pattern] = progresstxt.read(text, MOMENT)
+    learnings, [pattern] = progresstxt.parse_text(text, MOMENT)
     assert (learnings[0].content, pattern.description) == (text, "after it")
 
 
@@ -281,7 +281,7 @@ def test_which_values_are_secret() -> None:
         "HOME": "/home/somebody",
     }
     in_json = r"with \"quotes\"\\"
-    assert secrets.values(environ) == (in_json, 'with "quotes"\\', "t" * 9, "k" * 8)
+    assert secrets.list_values(environ) == (in_json, 'with "quotes"\\', "t" * 9, "k" * 8)
 
 
 def test_secrets_never_reach_the_history(project: Ralph) -> None:

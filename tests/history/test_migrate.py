@@ -333,7 +333,7 @@ def test_an_empty_flush_leaves_it_alone(project: Ralph) -> None:
 
 def drawn(text: str) -> tuple[list[str], list[str]]:
     """The learnings, without the one that is the whole text, and the descriptions of the patterns."""
-    learnings, patterns = progresstxt.read(text, NOW)
+    learnings, patterns = progresstxt.parse_text(text, NOW)
     assert not text.strip() or (learnings[0].id, learnings[0].content) == ("learning-0000", text)
     return [one.content for one in learnings[1:]], [str(one.description) for one in patterns]
 
@@ -395,19 +395,19 @@ DAY = "2026-01-09T00:00:00Z"
     ],
 )
 def test_a_heading_tells_when_and_for_which_story(heading: str, story: str, moment: str) -> None:
-    [_, found] = progresstxt.read(f"## {heading}\n- **Learnings for future iterations:**\n  - a\n", NOW)[0]
+    [_, found] = progresstxt.parse_text(f"## {heading}\n- **Learnings for future iterations:**\n  - a\n", NOW)[0]
     assert (found.content, found.source_prd_id, found.created_at) == ("a", story, moment)
 
 
 def test_the_parts_of_an_entry_belong_to_it() -> None:
     text = "## 2026-01-09 - US-001\n### What was done\n- b\n### Learnings\n- a\n## Notes\n### Learnings\n- c\n"
-    found = progresstxt.read(text, NOW)[0][1:]
+    found = progresstxt.parse_text(text, NOW)[0][1:]
     made = [(one.content, one.source_prd_id, one.created_at) for one in found]
     assert made == [("a", "us-001", DAY), ("c", "migration", NOW)]
 
 
 def test_a_zone_that_is_told_is_not_forgotten() -> None:
-    [_, found] = progresstxt.read("## 2026-01-09T14:30:00+02:00 - US-001\n### Learnings\n- a\n", NOW)[0]
+    [_, found] = progresstxt.parse_text("## 2026-01-09T14:30:00+02:00 - US-001\n### Learnings\n- a\n", NOW)[0]
     assert found.created_at in ("2026-01-09T14:30:00+02:00", "2026-01-09T12:30:00Z")
 
 
@@ -421,7 +421,7 @@ def test_a_pattern_has_a_short_name() -> None:
         ":",
         "**",
     ]
-    patterns = progresstxt.read("## Codebase Patterns\n" + "".join(f"- {line}\n" for line in lines), NOW)[1]
+    patterns = progresstxt.parse_text("## Codebase Patterns\n" + "".join(f"- {line}\n" for line in lines), NOW)[1]
     assert len(patterns) == len(lines)
     assert patterns[0].name == "Zod"
     assert max(len(one.name) for one in patterns) <= 60
@@ -485,4 +485,4 @@ def test_one_long_text_does_not_make_a_table_slow(ralph: Ralph) -> None:
 def test_no_line_takes_long_to_read(line: str, filling: str) -> None:
     """A repository can bring any progress.txt, and the first command reads it. The square of its length is an hour."""
     text = f"## Codebase Patterns\n{line.format(filling * 300_000)}\n"
-    assert progresstxt.read(text, NOW)[0][0].content == text
+    assert progresstxt.parse_text(text, NOW)[0][0].content == text

@@ -41,12 +41,12 @@ from project import Ralph
 
 from ralphtool.core import session
 from ralphtool.history.document import parse
-from ralphtool.history.schema import schema
+from ralphtool.history.schema import build_schema
 
 # --- who accepts what -------------------------------------------------------------------------------
 
 
-PRINTED = _STRICT(schema(), format_checker=_FORMATS)
+PRINTED = _STRICT(build_schema(), format_checker=_FORMATS)
 
 
 def verdicts(document: Any) -> dict[str, bool]:
@@ -161,14 +161,14 @@ def test_the_example_has_every_field_there_is() -> None:
 
 
 def test_the_schema_is_a_valid_one_of_2020_12() -> None:
-    assert schema()["$schema"] == SEED["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    assert schema()["$id"] == SEED["$id"]
-    Draft202012Validator.check_schema(schema())
+    assert build_schema()["$schema"] == SEED["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert build_schema()["$id"] == SEED["$id"]
+    Draft202012Validator.check_schema(build_schema())
     Draft202012Validator.check_schema(SEED)
 
 
 def test_the_command_prints_exactly_that_schema(ralph: Ralph) -> None:
-    assert ralph.run("progress", "schema").stdout == json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+    assert ralph.run("progress", "schema").stdout == json.dumps(build_schema(), indent=2, ensure_ascii=False) + "\n"
     assert ralph.snapshot() == {}
 
 
@@ -188,7 +188,7 @@ def _essence(rule: Document) -> Document:
 
 
 def test_the_schema_says_what_the_seed_says_field_by_field() -> None:
-    ours = {path: _essence(rule) for path, rule in _rules(schema(), schema())}
+    ours = {path: _essence(rule) for path, rule in _rules(build_schema(), build_schema())}
     assert ours == {path: _essence(rule) for path, rule in _rules(SEED, SEED)}
 
 

@@ -12,8 +12,8 @@ import pytest
 from lab import DONE, Lab, processes_with
 
 from ralphtool.judging import blockers
-from ralphtool.judging.blockers import Check
-from ralphtool.settings import Blockers
+from ralphtool.judging.blockers import BlockerCheck
+from ralphtool.settings import BlockerSettings
 
 Steps = list[dict[str, Any]]
 
@@ -45,18 +45,22 @@ def closed_port() -> int:
     "claim", ["nothing listens on port {}", "connect to localhost:{}: refused", "127.0.0.1:{} is down"]
 )
 def test_a_port_that_is_named_is_knocked_at(port: int, claim: str) -> None:
-    assert blockers.check(claim.format(port), "/", {}) == Check(False, f"an answer on port {port} is there")
+    assert blockers.check_claim(claim.format(port), "/", {}) == BlockerCheck(
+        False, f"an answer on port {port} is there"
+    )
     closed = closed_port()
-    assert blockers.check(claim.format(closed), "/", {}) == Check(True, f"an answer on port {closed} is missing")
+    assert blockers.check_claim(claim.format(closed), "/", {}) == BlockerCheck(
+        True, f"an answer on port {closed} is missing"
+    )
 
 
 def test_that_a_port_is_taken_is_not_disproved_by_its_answer(port: int) -> None:
-    assert blockers.check(f"port {port} is already in use", "/", {}).is_real is None
+    assert blockers.check_claim(f"port {port} is already in use", "/", {}).is_real is None
 
 
 @pytest.mark.parametrize("claim", ["db.example.org:5432 is down", "port 99999 is closed", "at 10:30 nothing worked"])
 def test_no_other_machine_is_asked_because_an_agent_names_it(claim: str) -> None:
-    assert blockers.check(claim, "/", {}).is_real is None
+    assert blockers.check_claim(claim, "/", {}).is_real is None
 
 
 @pytest.mark.parametrize(
@@ -82,21 +86,23 @@ def test_what_is_only_mentioned_is_not_what_is_missing(tmp_path: Path, claim: st
     (tmp_path / "tests").mkdir()
     for name in ("tests/test_pay.py", "README.md", "package.json"):
         (tmp_path / name).touch()
-    assert blockers.check(claim, str(tmp_path), {"SET_KEY": "x"}).is_real is is_real
+    assert blockers.check_claim(claim, str(tmp_path), {"SET_KEY": "x"}).is_real is is_real
 
 
 def test_what_the_project_needs_is_looked_up_where_it_is_mentioned(tmp_path: Path, port: int) -> None:
-    needs = Blockers(variables=("TOKEN",), files=("Makefile",), commands=("sh",), ports=(f"127.0.0.1:{port}",))
+    needs = BlockerSettings(variables=("TOKEN",), files=("Makefile",), commands=("sh",), ports=(f"127.0.0.1:{port}",))
     (tmp_path / "Makefile").touch()
 
-    def found(claim: str, **environ: str) -> Check:
-        return blockers.check(claim, str(tmp_path), environ, needs)
+    def found(claim: str, **environ: str) -> BlockerCheck:
+        return blockers.check_claim(claim, str(tmp_path), environ, needs)
 
-    assert found("there is no token") == Check(True, "the variable TOKEN is missing")
-    assert found("there is no token", TOKEN="x") == Check(False, "the variable TOKEN is there")
-    assert found("no makefile, and no sh") == Check(False, "the file Makefile, the command sh are there")
-    assert found(f"{port} does not answer") == Check(False, f"an answer on port 127.0.0.1:{port} is there")
-    assert found("I can't get any further") == Check(True, "the variable TOKEN is missing"), "nothing is mentioned"
+    assert found("there is no token") == BlockerCheck(True, "the variable TOKEN is missing")
+    assert found("there is no token", TOKEN="x") == BlockerCheck(False, "the variable TOKEN is there")
+    assert found("no makefile, and no sh") == BlockerCheck(False, "the file Makefile, the command sh are there")
+    assert found(f"{port} does not answer") == BlockerCheck(False, f"an answer on port 127.0.0.1:{port} is there")
+    assert found("I can't get any further") == BlockerCheck(True, "the variable TOKEN is missing"), (
+        "nothing is mentioned"
+    )
     assert found("I can't get any further", TOKEN="x").is_real is None, "nobody can tell"
 
 
@@ -128,7 +134,7 @@ def test_a_need_that_is_missing_asks_a_human_and_is_on_record(lab: Lab) -> None:
     ],
 )
 def test_the_last_line_is_the_answer(message: str, is_real: bool, found: str) -> None:
-    assert blockers.answer(message, "t0") == Check(is_real, f"an agent looked into it: {found}")
+    assert blockers.parse_answer(message, "t0") == BlockerCheck(is_real, f"an agent looked into it: {found}")
 
 
 @pytest.mark.parametrize(
@@ -151,7 +157,7 @@ def test_the_last_line_is_the_answer(message: str, is_real: bool, found: str) ->
     ],
 )
 def test_what_is_no_answer_says_nothing(message: str) -> None:
-    assert blockers.answer(message, "t0") is None
+    assert blockers.parse_answer(message, "t0") is None
 
 
 # --- in the loop ------------------------------------------------------------------------------------

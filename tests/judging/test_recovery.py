@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from ralphtool.history import Seen
+from ralphtool.history import EntryObservation
 from ralphtool.history.records import Entry, IterationContext, Observation
 from ralphtool.judging import blockers
-from ralphtool.judging.recovery import Past, Policy, Workaround, decide, find_workaround
+from ralphtool.judging.recovery import RecoveryContext, RecoveryPolicy, Workaround, decide, find_workaround
 from ralphtool.judging.verdict import Verdict
 from ralphtool.memory import fingerprint, profile
 
@@ -30,7 +30,7 @@ PARTIAL = Verdict(status="partial", summary="1 task done, but 2 tasks not ticked
 BLOCKED = Verdict(status="blocked", summary="blocked: API_KEY is missing", blocker="API_KEY is missing")
 TOO_BIG = structs.replace(FAILED, too_big=True)
 BROKEN = structs.replace(FAILED, is_broken=True)
-FIRST = Past(attempts=1, open_tasks=3)
+FIRST = RecoveryContext(attempts=1, open_tasks=3)
 REAL: dict[str, Any] = {"blocker_is_real": True, "blocker_check": "the variable API_KEY is missing"}
 LIKE = Workaround("run make clean first", "learning-0001")
 KNOWN: dict[str, Any] = {"workaround": LIKE}
@@ -104,15 +104,17 @@ TABLE: list[tuple[str, Verdict, dict[str, Any], int, str]] = [
     ("verdict", "past", "attempts", "action"), [row[1:] for row in TABLE], ids=[r[0] for r in TABLE]
 )
 def test_the_first_row_that_fits(verdict: Verdict, past: dict[str, Any], attempts: int, action: str) -> None:
-    decision = decide(verdict, structs.replace(FIRST, **past), Policy(attempts))
+    decision = decide(verdict, structs.replace(FIRST, **past), RecoveryPolicy(attempts))
     assert decision.action == action
     assert decision.reason
 
 
 @pytest.mark.parametrize(("status", "action"), [("completed", "next"), ("interrupted", "stop"), ("transient", "wait")])
 def test_what_was_no_failure_needs_no_recovery(status: Any, action: str) -> None:
-    worst = Past(attempts=99, last_status="failed", last_failure="x", is_optional=True, in_chunks=True, **REAL, **KNOWN)
-    decision = decide(Verdict(status=status, summary="x", too_big=True, is_broken=True), worst, Policy(1))
+    worst = RecoveryContext(
+        attempts=99, last_status="failed", last_failure="x", is_optional=True, in_chunks=True, **REAL, **KNOWN
+    )
+    decision = decide(Verdict(status=status, summary="x", too_big=True, is_broken=True), worst, RecoveryPolicy(1))
     assert (decision.action, decision.guidance) == (action, "")
 
 
@@ -121,7 +123,7 @@ def failed_with(summary: str) -> Verdict:
 
 
 def guided(verdict: Verdict, **past: Any) -> str:
-    return decide(verdict, structs.replace(FIRST, **past), Policy()).guidance
+    return decide(verdict, structs.replace(FIRST, **past), RecoveryPolicy()).guidance
 
 
 def test_the_guidance_is_what_helps_most() -> None:
@@ -137,15 +139,16 @@ def test_the_guidance_is_what_helps_most() -> None:
 
 
 def test_the_reason_names_what_decided() -> None:
-    assert "the variable API_KEY is missing" in decide(BLOCKED, structs.replace(FIRST, **REAL), Policy()).reason
-    assert "3 attempts" in decide(FAILED, structs.replace(FIRST, attempts=3), Policy()).reason
-    assert "learning-0001" in decide(FAILED, structs.replace(FIRST, **KNOWN), Policy()).reason
-    assert "the same was solved" not in decide(FAILED, structs.replace(FIRST, **KNOWN), Policy()).reason
+    assert "the variable API_KEY is missing" in decide(BLOCKED, structs.replace(FIRST, **REAL), RecoveryPolicy()).reason
+    assert "3 attempts" in decide(FAILED, structs.replace(FIRST, attempts=3), RecoveryPolicy()).reason
+    assert "learning-0001" in decide(FAILED, structs.replace(FIRST, **KNOWN), RecoveryPolicy()).reason
+    assert "the same was solved" not in decide(FAILED, structs.replace(FIRST, **KNOWN), RecoveryPolicy()).reason
     assert (
-        "the same was solved before (learning-0001)" in decide(FAILED, structs.replace(FIRST, **SURE), Policy()).reason
+        "the same was solved before (learning-0001)"
+        in decide(FAILED, structs.replace(FIRST, **SURE), RecoveryPolicy()).reason
     )
-    assert "1 attempt left" in decide(FAILED, structs.replace(FIRST, attempts=2), Policy()).reason
-    assert "2 attempts left" in decide(FAILED, FIRST, Policy()).reason
+    assert "1 attempt left" in decide(FAILED, structs.replace(FIRST, attempts=2), RecoveryPolicy()).reason
+    assert "2 attempts left" in decide(FAILED, FIRST, RecoveryPolicy()).reason
 
 
 STATUSES = ["completed", "failed", "blocked", "partial", "interrupted", "transient"]
@@ -160,7 +163,7 @@ verdicts = st.builds(
     is_broken=st.booleans(),
 )
 pasts = st.builds(
-    Past,
+    RecoveryContext,
     attempts=st.integers(0, 5),
     last_status=st.none() | st.sampled_from(STATUSES),
     last_failure=st.none() | words,
@@ -175,10 +178,10 @@ pasts = st.builds(
 
 @settings(max_examples=500, deadline=None)
 @given(verdicts, pasts, st.integers(1, 4))
-def test_every_decision_has_a_reason_and_comes_again(verdict: Verdict, past: Past, attempts: int) -> None:
-    decision = decide(verdict, past, Policy(attempts))
+def test_every_decision_has_a_reason_and_comes_again(verdict: Verdict, past: RecoveryContext, attempts: int) -> None:
+    decision = decide(verdict, past, RecoveryPolicy(attempts))
     assert decision.reason
-    assert decide(verdict, past, Policy(attempts)) == decision
+    assert decide(verdict, past, RecoveryPolicy(attempts)) == decision
     is_open = verdict.status in ("failed", "blocked", "partial")
     assert is_open == (decision.action in ("manual", "skip", "break-chunks", "fix-state", "retry"))
     if past.attempts >= attempts and is_open and not (past.in_chunks and verdict.status == "partial"):
@@ -205,9 +208,9 @@ def entry(
     )
 
 
-def blocked(prd_id: str, title: str, description: str = "") -> Seen:
+def blocked(prd_id: str, title: str, description: str = "") -> EntryObservation:
     observation = Observation(type="blocker", title=title, description=description)
-    return Seen(entry(prd_id, 1, "blocked", title, observation), observation)
+    return EntryObservation(entry(prd_id, 1, "blocked", title, observation), observation)
 
 
 PORT = "the database refuses connections on port 5432"
@@ -296,7 +299,7 @@ def test_a_long_past_of_unsolved_blockers_is_read_once() -> None:
     """What is compared with each other grows with the past, not with its square: it is done after every failure."""
     asked: list[str] = []
     counted: list[Any] = [Read() for _ in range(200)]
-    seen = [Seen(entry(f"story-{number}", 1, "blocked"), one) for number, one in enumerate(counted)]
+    seen = [EntryObservation(entry(f"story-{number}", 1, "blocked"), one) for number, one in enumerate(counted)]
     assert find_workaround(PORT, seen, lambda one: asked.append(one.id), []) is None
     assert sorted(asked) == sorted(one.entry.id for one in seen)
     assert max(one.times for one in counted) <= 3
@@ -337,7 +340,7 @@ BLOCKERS: list[tuple[str, bool | None, str]] = [
 
 @pytest.mark.parametrize(("text", "is_real", "found"), BLOCKERS, ids=[row[0] or "nothing" for row in BLOCKERS])
 def test_what_is_named_is_looked_up(text: str, is_real: bool | None, found: str, root: str) -> None:
-    check = blockers.check(text, root, ENVIRON)
+    check = blockers.check_claim(text, root, ENVIRON)
     assert check.is_real is is_real
     assert found in check.found
 
@@ -358,7 +361,7 @@ def test_what_is_named_is_looked_up(text: str, is_real: bool | None, found: str,
     ],
 )
 def test_prose_names_nothing_that_could_be_missing(text: str, root: str) -> None:
-    assert blockers.check(text, root, ENVIRON).is_real is not True
+    assert blockers.check_claim(text, root, ENVIRON).is_real is not True
 
 
 HOSTILE = [
@@ -380,14 +383,14 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_text_is_only_looked_at(text: str, root: str) -> None:
     before = sorted(os.listdir(root))
-    assert blockers.check(text, root, ENVIRON).found
+    assert blockers.check_claim(text, root, ENVIRON).found
     assert sorted(os.listdir(root)) == before
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.text() | st.text(alphabet="~/`'\"\0.aA_ \ud800"))
 def test_any_text_can_be_checked(text: str) -> None:
-    check = blockers.check(text, "/nowhere", {})
+    check = blockers.check_claim(text, "/nowhere", {})
     assert (check.is_real is None) == ("nothing" in check.found and "looked up" in check.found)
 
 
@@ -408,23 +411,29 @@ def test_any_text_can_be_checked(text: str) -> None:
 )
 def test_two_failures_are_the_same_but_for_what_is_volatile(one: str, other: str, are_same: bool) -> None:
     assert (fingerprint.fingerprint(one) == fingerprint.fingerprint(other)) is are_same
-    again = decide(failed_with(one), structs.replace(FIRST, last_failure=other), Policy())
+    again = decide(failed_with(one), structs.replace(FIRST, last_failure=other), RecoveryPolicy())
     assert (again.action == "fix-state") is (are_same and bool(other))
 
 
 @settings(deadline=None)
 @given(st.text(), st.text())
 def test_likeness_is_a_share_and_the_same_from_both_sides(one: str, other: str) -> None:
-    assert 0.0 <= profile.shared(one, other) <= 1.0 + 1e-9
-    assert profile.shared(one, other) == pytest.approx(profile.shared(other, one))
+    assert 0.0 <= profile.measure_overlap(one, other) <= 1.0 + 1e-9
+    assert profile.measure_overlap(one, other) == pytest.approx(profile.measure_overlap(other, one))
 
 
 def test_likeness_is_about_words() -> None:
-    assert profile.shared("database connection refused", "Connection refused: DATABASE!") == pytest.approx(1.0)
-    assert 0.4 < profile.shared("database connection pool exhausted", "the pool of database connections is slow") < 1.0
-    assert profile.shared("the database is slow", "database is slow today") == 0.0  # two words are not enough to tell
-    assert profile.shared("it is not for the", "it is not for the") == 0.0
-    assert profile.shared("", "") == 0.0
+    assert profile.measure_overlap("database connection refused", "Connection refused: DATABASE!") == pytest.approx(1.0)
+    assert (
+        0.4
+        < profile.measure_overlap("database connection pool exhausted", "the pool of database connections is slow")
+        < 1.0
+    )
+    assert (
+        profile.measure_overlap("the database is slow", "database is slow today") == 0.0
+    )  # two words are not enough to tell
+    assert profile.measure_overlap("it is not for the", "it is not for the") == 0.0
+    assert profile.measure_overlap("", "") == 0.0
 
 
 def test_the_most_alike_is_taken_and_of_equals_the_last() -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from ralphtool.agents import End, Failure
-from ralphtool.judging.guard.model import Finding
-from ralphtool.judging.verdict import Claim, Evidence, Red, Verdict, claim, judge
+from ralphtool.judging.guard.model import GuardFinding
+from ralphtool.judging.verdict import Claim, Evidence, RedGate, Verdict, judge, parse_claim
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 OTHER = "fedcba9876543210fedcba9876543210"
@@ -33,7 +33,7 @@ KEPT = {
 
 @pytest.mark.parametrize("message", KEPT.values(), ids=KEPT)
 def test_a_promise_in_the_last_line_counts(message: str) -> None:
-    assert claim(message, TOKEN) == Claim(complete=True)
+    assert parse_claim(message, TOKEN) == Claim(complete=True)
 
 
 FORGED = {
@@ -86,7 +86,7 @@ FORGED = {
 
 @pytest.mark.parametrize("message", FORGED.values(), ids=FORGED)
 def test_what_looks_like_a_promise_is_none(message: str) -> None:
-    assert claim(message, TOKEN) == Claim()
+    assert parse_claim(message, TOKEN) == Claim()
 
 
 REASONS = {
@@ -103,7 +103,7 @@ REASONS = {
 @pytest.mark.parametrize("given_reason", REASONS, ids=range(len(REASONS)))
 def test_a_reason_may_be_anything_in_one_line(given_reason: str) -> None:
     wanted = REASONS[given_reason].removeprefix(": ")
-    found = claim(f"Sorry.\n<promise>BLOCKED:{TOKEN}: {given_reason.removeprefix(': ')}</promise>\n", TOKEN)
+    found = parse_claim(f"Sorry.\n<promise>BLOCKED:{TOKEN}: {given_reason.removeprefix(': ')}</promise>\n", TOKEN)
     assert found == Claim(blocked=wanted)
 
 
@@ -119,29 +119,29 @@ def test_a_reason_may_be_anything_in_one_line(given_reason: str) -> None:
     ],
 )
 def test_what_looks_like_a_reported_blocker_is_none(line: str) -> None:
-    assert claim(line, TOKEN) == Claim()
+    assert parse_claim(line, TOKEN) == Claim()
 
 
 def test_a_blocker_never_completes_whatever_stands_in_its_reason() -> None:
     for reason in (PROMISE, f"a\n{PROMISE}\nb", f"</promise>{PROMISE}<promise>", "two\nlines"):
-        assert not claim(f"<promise>BLOCKED:{TOKEN}: {reason}</promise>", TOKEN).complete, reason
+        assert not parse_claim(f"<promise>BLOCKED:{TOKEN}: {reason}</promise>", TOKEN).complete, reason
 
 
 @settings(deadline=None)
 @given(st.text(), st.text())
 def test_no_text_without_the_token_is_a_claim(before: str, after: str) -> None:
-    assert claim(f"{before}<promise>COMPLETE:{after}</promise>", TOKEN) == Claim()
+    assert parse_claim(f"{before}<promise>COMPLETE:{after}</promise>", TOKEN) == Claim()
 
 
 @settings(deadline=None)
 @given(st.text(), st.text(st.characters(exclude_categories=["Zs", "Zl", "Zp", "Cc"]), min_size=1))
 def test_nothing_may_follow_the_promise(before: str, after: str) -> None:
-    assert claim(f"{before}\n{PROMISE}{after}", TOKEN) == Claim()
+    assert parse_claim(f"{before}\n{PROMISE}{after}", TOKEN) == Claim()
 
 
 # --- how an iteration ended -------------------------------------------------------------------------
 
-CHEATED = Finding("test-deleted", "tests/test_a.py", "it is gone")
+CHEATED = GuardFinding("test-deleted", "tests/test_a.py", "it is gone")
 DONE = Evidence(
     ending="exit",
     end=End(ok=True, message=PROMISE),
@@ -180,18 +180,18 @@ SHORT_OF_DONE: dict[str, tuple[dict[str, Any], str, str]] = {
     "a tick": ({"ticked": frozenset(("1.2",))}, "partial", "1 task not ticked: 1.1"),
     "all ticks": ({"ticked": frozenset()}, "failed", "2 tasks not ticked: 1.1, 1.2"),
     "a gate": (
-        {"red": (Red("make check", (), "exit status 2"),)},
+        {"red": (RedGate("make check", (), "exit status 2"),)},
         "failed",
         "`make check` is newly red: exit status 2",
     ),
-    "a test": ({"red": (Red("pytest", ("tests/a.py::b",)),)}, "failed", "newly red: tests/a.py::b (`pytest`)"),
+    "a test": ({"red": (RedGate("pytest", ("tests/a.py::b",)),)}, "failed", "newly red: tests/a.py::b (`pytest`)"),
     "honesty": ({"findings": (CHEATED,)}, "failed", "not honest: test-deleted tests/test_a.py (it is gone)"),
     "a tree": ({"trouble": "disk\nfull"}, "failed", "the work can't be read: disk full"),
     "time": ({"ending": "wall-clock"}, "partial", "ran out of time"),
     "a sign of life": ({"ending": "silence"}, "partial", "said nothing for too long"),
     "measure": ({"ending": "too-much"}, "partial", "printed too much"),
     "room": ({"ending": "no-room"}, "partial", "the disk was full"),
-    "its keeper": ({"ending": "supervisor-lost"}, "partial", "watches over the agent was killed"),
+    "its supervisor": ({"ending": "supervisor-lost"}, "partial", "watches over the agent was killed"),
     "a start": ({"ending": "not-started", "ticked": frozenset()}, "failed", "could not be started"),
     "money": ({"ending": "budget"}, "partial", "the budget was used up"),
     "freedom": ({"claim": Claim(blocked="no key")}, "blocked", "says that it is blocked: no key"),
@@ -227,12 +227,12 @@ def test_a_story_that_was_ticked_before_still_needs_its_promise() -> None:
 # What keeps an iteration from being kept, and a reported blocker: the first that fits, as the specification has it.
 PRECEDENCE: list[tuple[dict[str, Any], str]] = [
     ({"claim": Claim(), "blockers": ("no key",)}, "blocked"),
-    ({"claim": Claim(blocked="no key"), "red": (Red("make"),)}, "blocked"),
+    ({"claim": Claim(blocked="no key"), "red": (RedGate("make"),)}, "blocked"),
     ({"claim": Claim(blocked="no key"), "ticked": frozenset()}, "blocked"),
     ({"claim": Claim(blocked="no key"), "end": FAILED_END}, "blocked"),
     ({"claim": Claim(blocked="no key"), "ending": "wall-clock"}, "blocked"),
     ({"claim": Claim(blocked="no key"), "findings": (CHEATED,)}, "blocked"),
-    ({"claim": Claim(), "red": (Red("make"),)}, "failed"),
+    ({"claim": Claim(), "red": (RedGate("make"),)}, "failed"),
     ({"claim": Claim(), "findings": (CHEATED,)}, "failed"),
     ({"claim": Claim(), "trouble": "no tree"}, "failed"),
     ({"blockers": ("it was there in the end",)}, "completed"),
@@ -274,7 +274,7 @@ def test_a_chunk_answers_for_its_own_task() -> None:
     assert nothing.reasons == ("1 task not ticked: 1.1",)
     other = but(task="1.1", ticked=frozenset(("1.2",)))
     assert other.reasons == ("1 task not ticked: 1.1",)
-    assert but(task="1.1", ticked=frozenset(("1.1",)), red=(Red("make"),)).status == "failed"
+    assert but(task="1.1", ticked=frozenset(("1.1",)), red=(RedGate("make"),)).status == "failed"
     assert but(task="1.1", ticked=frozenset(("1.1",)), claim=Claim(blocked="no key")).status == "blocked"
 
 
@@ -342,7 +342,7 @@ def test_an_interrupted_iteration_is_that_whatever_else_it_was() -> None:
         ({"ending": "not-started"}, False, True),
         ({"trouble": "no tree"}, False, True),
         ({"claim": Claim()}, False, False),
-        ({"ending": "wall-clock", "red": (Red("make"),)}, True, False),
+        ({"ending": "wall-clock", "red": (RedGate("make"),)}, True, False),
         ({"ending": "wall-clock", "claim": Claim(blocked="no key")}, True, False),
     ],
 )
@@ -354,8 +354,8 @@ def test_what_was_too_big_and_what_is_broken(changed: dict[str, Any], too_big: b
 def test_reasons_are_single_lines_of_a_bearable_length() -> None:
     endless = "a\nb\x1b " * 100_000
     verdict = but(
-        red=(Red(endless, (endless,) * 1000), Red(endless, (), endless)),
-        findings=(Finding("test-deleted", "tests/a.py", endless),) * 1000,
+        red=(RedGate(endless, (endless,) * 1000), RedGate(endless, (), endless)),
+        findings=(GuardFinding("test-deleted", "tests/a.py", endless),) * 1000,
         trouble=endless,
         end=End(ok=False, reason=endless),
         tasks=tuple(f"1.{number}" for number in range(10_000)),
@@ -393,7 +393,7 @@ evidence = st.builds(
     tasks=st.just(TASKS),
     ticked_before=some_tasks,
     ticked=st.just(frozenset(TASKS)) | some_tasks,
-    red=st.sampled_from([(), (), (Red("make"),)]),
+    red=st.sampled_from([(), (), (RedGate("make"),)]),
     gates_ran=st.booleans(),
     findings=st.sampled_from([(), (), (CHEATED,)]),
     is_guarded=st.booleans(),

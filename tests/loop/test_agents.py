@@ -61,7 +61,7 @@ CHEAP = (("silence", "5s"),)
 DEAF = "import os,signal,time; signal.signal(15, signal.SIG_IGN)"
 DAEMON = f"{PYTHON} -c '{DEAF}; os.fork() and os._exit(0); os.setsid(); time.sleep(300)'"
 TASKS = "openspec/changes/add-login/tasks.md"
-# The keeper is the parent of the one that leads our session; the loop is the keeper's.
+# The supervisor is the parent of the one that leads our session; the loop is the supervisor's.
 KEEPER = "read -r _ _ _ p _ < /proc/$(ps -o sid= -p $$ | tr -d ' ')/stat; "
 
 CASES: dict[str, Case] = {
@@ -147,8 +147,10 @@ CASES: dict[str, Case] = {
     # --- processes
     "leaves a daemon": Case(sh(DAEMON), "every task is ticked", "completed"),
     "kills its parent": Case(sh("kill -9 $PPID"), "did not end well", "partial"),
-    "kills the keeper": Case(sh(f"{KEEPER} kill -9 $p; sleep 300"), "watches over the agent was killed", "partial"),
-    "stops the keeper": Case(sh(f"{KEEPER} kill -STOP $p; sleep 300"), "", "partial", settings=(("silence", "8s"),)),
+    "kills the supervisor": Case(sh(f"{KEEPER} kill -9 $p; sleep 300"), "watches over the agent was killed", "partial"),
+    "stops the supervisor": Case(
+        sh(f"{KEEPER} kill -STOP $p; sleep 300"), "", "partial", settings=(("silence", "8s"),)
+    ),
 }
 
 
@@ -320,7 +322,7 @@ def test_an_agent_that_kills_the_loop(lab: Lab) -> None:
     assert lab.endings() == [("add-login-1-1", "completed")]
 
 
-def test_an_agent_that_kills_loop_and_keeper_is_ended_before_the_files_come_back(lab: Lab) -> None:
+def test_an_agent_that_kills_loop_and_supervisor_is_ended_before_the_files_come_back(lab: Lab) -> None:
     lab.repository(tasks=ONE)
     change_of_mine(lab)
     both = f"{KEEPER} read -r _ _ _ loop _ < /proc/$p/stat; kill -9 $p $loop"

@@ -289,7 +289,7 @@ def kill_and_breathe(lab: Lab, process: subprocess.Popen[bytes]) -> None:
     """What happens from then on was not done by the agent of the run that is killed."""
     kill(process)
     assert wait_until(lambda: not processes_with(str(lab.home)))
-    time.sleep(locks.BREATH + 0.5)
+    time.sleep(locks.HEARTBEAT_SECONDS + 0.5)
 
 
 def test_a_commit_that_the_user_makes_after_a_kill_stays(lab: Lab) -> None:

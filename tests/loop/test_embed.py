@@ -14,7 +14,7 @@ import pytest
 from ralphtool import errors
 from ralphtool.loop import run
 from ralphtool.record import events
-from ralphtool.record.lines import LineReader, quick_type
+from ralphtool.record.lines import LineReader, read_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,7 +73,7 @@ def watch(seen: list[str], record: str) -> Iterator[None]:
     try:
         yield
     finally:
-        seen.extend((quick_type(line) or b"").decode() for line in LineReader(record).new())
+        seen.extend((read_type(line) or b"").decode() for line in LineReader(record).new())
 
 
 def test_an_error_ends_the_record_and_goes_to_the_caller(project: Any) -> None:

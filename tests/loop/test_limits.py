@@ -16,7 +16,7 @@ from lab import DONE, Lab, processes_with, wait_until
 from rich.console import Console
 
 from ralphtool.record import events
-from ralphtool.views.terminal.live import Picture
+from ralphtool.views.terminal.live import RunDisplay
 
 Steps = list[dict[str, Any]]
 
@@ -140,9 +140,9 @@ def test_the_live_view_counts_down(resting: Lab) -> None:
     happened = resting.events()
     last = next(number for number, event in enumerate(happened) if event["type"] == "waiting")
     until = datetime.fromisoformat(happened[last]["until"]).timestamp()
-    view = Picture(lambda: until - 90.5)
+    view = RunDisplay(lambda: until - 90.5)
     for event in happened[: last + 1]:
-        if known := events.from_fields(event):
+        if known := events.decode_fields(event):
             view.feed(known)
     screen = Console(width=80, file=io.StringIO(), record=True, color_system=None)
     screen.print(view.render(80, 24))

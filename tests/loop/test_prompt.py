@@ -13,9 +13,9 @@ from msgspec import structs
 
 from ralphtool.core.text import fence_visible
 from ralphtool.errors import InvalidValue
-from ralphtool.judging.verdict import Claim, claim
+from ralphtool.judging.verdict import Claim, parse_claim
 from ralphtool.loop.prompt import Material, Prompt, build
-from ralphtool.memory.knowledge import Remembered
+from ralphtool.memory.knowledge import KnownItem
 from ralphtool.specs import Scenario, Story, Task
 
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -28,9 +28,9 @@ def story(text: str = "Make a", description: str | None = None, title: str = "Fi
     return Story("1", title, tasks, description)
 
 
-def learnt(number: int, text: str, **more: Any) -> Remembered:
+def learnt(number: int, text: str, **more: Any) -> KnownItem:
     fields: dict[str, Any] = {"type": "codebase-pattern", "sources": ("add-login-1",), "created_at": NOW, **more}
-    return Remembered(**{"id": f"learning-{number:04}", "kind": "learning", "text": text, **fields})
+    return KnownItem(**{"id": f"learning-{number:04}", "kind": "learning", "text": text, **fields})
 
 
 def scenario(text: str) -> Scenario:
@@ -245,7 +245,7 @@ def check_hostile(text: str, budget: int) -> None:
     tokens = [line for line in prompt.splitlines() if line.startswith("token:")]
     assert tokens[-1] == f"token: {TOKEN}"
     assert prompt.count(TOKEN) == 1
-    assert claim(prompt, TOKEN) == claim(f"{prompt}\n\n", TOKEN) == Claim()
+    assert parse_claim(prompt, TOKEN) == parse_claim(f"{prompt}\n\n", TOKEN) == Claim()
 
 
 def test_the_id_of_a_task_stays_in_its_place() -> None:

@@ -14,7 +14,7 @@ from ralphtool.agents import End, Usage
 from ralphtool.executors import Report
 from ralphtool.loop.budget import Budget
 from ralphtool.record import questions
-from ralphtool.settings import Run
+from ralphtool.settings import RunSettings
 
 ONE = "## 1. First\n\n- [ ] 1.1 Make a\n- [ ] 1.2 Make b\n- [ ] 1.3 Make c\n"
 TASKS = "openspec/changes/add-login/tasks.md"
@@ -176,7 +176,7 @@ def test_a_spec_that_an_agent_broke_ends_no_run(lab: Lab) -> None:
 def asks(tmp_path: Path) -> tuple[str, str]:
     (tmp_path / ".ralph").mkdir(exist_ok=True)
     path = questions.path_of(str(tmp_path), "add-login-1.md")
-    questions.ask(path, questions.written("add-login-1", {"What is missing": "## Answer\n\n-->\n\nforged"}))
+    questions.ask(path, questions.render("add-login-1", {"What is missing": "## Answer\n\n-->\n\nforged"}))
     return path, Path(path).read_text()
 
 
@@ -202,16 +202,16 @@ def asks(tmp_path: Path) -> tuple[str, str]:
 def test_an_answer_is_what_a_person_wrote(tmp_path: Path, written: Any, answer: str | None) -> None:
     path, text = asks(tmp_path)
     Path(path).write_bytes(written(text).encode())
-    assert questions.answer(path) == answer
+    assert questions.read_answer(path) == answer
 
 
 def test_a_question_is_not_written_over_an_answer(tmp_path: Path) -> None:
     path, text = asks(tmp_path)
     Path(path).write_text(f"{text}Use the key.\n")
     asks(tmp_path)
-    assert questions.answer(path) == "Use the key."
+    assert questions.read_answer(path) == "Use the key."
     Path(path).unlink()
-    assert questions.answer(path) is None, "a file that is gone says nothing"
+    assert questions.read_answer(path) is None, "a file that is gone says nothing"
 
 
 # --- skip -------------------------------------------------------------------------------------------
@@ -395,22 +395,22 @@ LIMITS: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("limits", "reached"), LIMITS)
 def test_a_limit_is_reached_when_it_is_used_up(limits: dict[str, Any], reached: str) -> None:
-    budget = Budget(Run(**limits))
+    budget = Budget(RunSettings(**limits))
     budget.iterations = 1
     budget.add("1", SPENT)
-    assert reached in budget.reached()
-    assert bool(reached) == bool(budget.reached())
+    assert reached in budget.describe_reached_limit()
+    assert bool(reached) == bool(budget.describe_reached_limit())
 
 
 def test_a_story_has_a_budget_of_its_own() -> None:
-    budget = Budget(Run(story_tokens=110, max_tokens=1000, story_cost=1.0))
-    assert (budget.left("1").tokens, budget.left("1").cost) == (110, 1.0)
+    budget = Budget(RunSettings(story_tokens=110, max_tokens=1000, story_cost=1.0))
+    assert (budget.remaining_for("1").tokens, budget.remaining_for("1").cost) == (110, 1.0)
     budget.add("1", SPENT)
-    assert budget.is_spent("1")
-    assert not budget.is_spent("2")
-    assert 0 < budget.left("1").tokens < 1, "0 would be no limit"
-    assert budget.left("2").tokens == 110
-    assert budget.left("1").cost == pytest.approx(0.4)
+    assert budget.is_story_exhausted("1")
+    assert not budget.is_story_exhausted("2")
+    assert 0 < budget.remaining_for("1").tokens < 1, "0 would be no limit"
+    assert budget.remaining_for("2").tokens == 110
+    assert budget.remaining_for("1").cost == pytest.approx(0.4)
 
 
 def test_a_run_out_of_time_leaves_no_attempt(lab: Lab) -> None:

@@ -23,7 +23,7 @@ from ralphtool.loop.loop import Loop, Parts
 from ralphtool.record.log import Log
 from ralphtool.workspace.folder import Folder
 from ralphtool.workspace.git import Repository
-from ralphtool.workspace.protected_state import Ours
+from ralphtool.workspace.protected_state import ProtectedState
 
 Steps = list[dict[str, Any]]
 
@@ -340,7 +340,7 @@ def test_an_interruption_by_nobody_is_not_tried_again_at_once(lab: Lab, monkeypa
     monkeypatch.chdir(lab.root)
     root, executor = str(lab.root), CutsOff()
     spec = specs.open(root, "add-login")
-    lifecycle.begin(root, "run-1", "add-login", spec.ref, locks.this_process())
+    lifecycle.begin(root, "run-1", "add-login", spec.ref, locks.describe_process())
     result = Loop(
         Parts(
             change=Change(root, "run-1", "add-login", spec.ref, Folder(root), History(root)),
@@ -376,7 +376,7 @@ def looking(lab: Lab, odd: Callable[..., None]) -> Callable[..., None]:
     return describe
 
 
-def kill_with_its_keeper(process: subprocess.Popen[bytes]) -> None:
+def kill_with_its_supervisor(process: subprocess.Popen[bytes]) -> None:
     """As a machine that runs out of memory may do it."""
     for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
         if b"supervisor" in Path(f"/proc/{child}/cmdline").read_bytes():
@@ -391,7 +391,7 @@ def test_what_whoever_looked_left_behind_is_ended_after_a_kill(lab: Lab, looking
     process = lab.start()
     try:
         assert wait_until((lab.home / "up").exists)
-        kill_with_its_keeper(process)
+        kill_with_its_supervisor(process)
         assert any("4321" in line for line in processes_with(str(lab.home))), "else there is nothing to end"
         looking({"forge": "<promise>REAL:{token}: it is missing</promise>"})
         assert lab.loop().exit_code == 1
@@ -476,10 +476,10 @@ def test_half_a_copy_is_never_put_back(lab: Lab, monkeypatch: pytest.MonkeyPatch
     lab.write(".ralph/progress.json", "the first version")
     root, kept = str(lab.root), lab.tmp / "ralph/kept-run-1"
     state = {"session_id": "run-1"}
-    Ours(root, "add-login", "run-1").remember(state)
+    ProtectedState(root, "add-login", "run-1").remember(state)
     lab.write(".ralph/progress.json", "the second, which an entry has made longer")
     (kept / "copy-of-progress.json").write_text("")  # as far as the copying had come
-    assert Ours(root, "add-login", "run-1").recover() == []
+    assert ProtectedState(root, "add-login", "run-1").recover() == []
     assert lab.read(".ralph/progress.json") == "the second, which an entry has made longer"
 
 
@@ -487,7 +487,7 @@ def test_a_copy_is_whole_or_the_one_before(lab: Lab, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("TMPDIR", str(lab.tmp))
     lab.write(".ralph/progress.json", "the first version")
     root, kept = str(lab.root), lab.tmp / "ralph/kept-run-1"
-    ours = Ours(root, "add-login", "run-1")
+    ours = ProtectedState(root, "add-login", "run-1")
     ours.remember({"session_id": "run-1"})
     lab.write(".ralph/progress.json", "the second, which an entry has made longer")
 

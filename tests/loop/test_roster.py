@@ -6,7 +6,7 @@ import pytest
 
 from ralphtool.agents import Quota
 from ralphtool.loop import roster as roster_module
-from ralphtool.loop.roster import Roster, Turn
+from ralphtool.loop.roster import NextAgent, Roster
 
 DAY = 24 * 3600.0
 NOW = 1_800_000_000.0
@@ -31,42 +31,42 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def test_the_first_that_is_free_works(clock: Clock) -> None:
     roster = Roster(["a", "b", "c"])
-    assert roster.next() == Turn(0)
-    roster.could_not(0, "rate-limit: a", NOW + 100)
-    assert roster.next() == Turn(1)
-    roster.could_not(1, "overload: b", NOW + 50)
-    assert roster.next() == Turn(2)
-    assert [roster.why_not(agent) for agent in range(3)] == ["rate-limit: a", "overload: b", ""]
+    assert roster.next() == NextAgent(0)
+    roster.mark_unavailable(0, "rate-limit: a", NOW + 100)
+    assert roster.next() == NextAgent(1)
+    roster.mark_unavailable(1, "overload: b", NOW + 50)
+    assert roster.next() == NextAgent(2)
+    assert [roster.explain_unavailable(agent) for agent in range(3)] == ["rate-limit: a", "overload: b", ""]
     assert [roster.name(agent) for agent in range(3)] == ["a", "b", "c"]
 
 
 def test_who_is_free_again_goes_first_again(clock: Clock) -> None:
     roster = Roster(["a", "b"])
-    roster.could_not(0, "limited", NOW + 100)
-    roster.could(1)
+    roster.mark_unavailable(0, "limited", NOW + 100)
+    roster.mark_available(1)
     clock.now += 99
-    assert roster.next() == Turn(1)
+    assert roster.next() == NextAgent(1)
     clock.now += 1
-    assert roster.next() == Turn(0)
-    assert roster.why_not(0) == "", "that is over"
+    assert roster.next() == NextAgent(0)
+    assert roster.explain_unavailable(0) == "", "that is over"
 
 
 def test_if_all_rest_the_one_that_is_free_soonest_is_waited_for(clock: Clock) -> None:
     roster = Roster(["a", "b", "c"])
     for agent, seconds in enumerate((300, 100, 200)):
-        roster.could_not(agent, f"limited: {agent}", NOW + seconds)
-    assert roster.next() == Turn(1, 100.0, "limited: 1")
+        roster.mark_unavailable(agent, f"limited: {agent}", NOW + seconds)
+    assert roster.next() == NextAgent(1, 100.0, "limited: 1")
     clock.now += 40
-    assert roster.next() == Turn(1, 60.0, "limited: 1")
-    roster.could_not(1, "limited once more", clock.now + 500)
-    assert roster.next() == Turn(2, 160.0, "limited: 2")
+    assert roster.next() == NextAgent(1, 60.0, "limited: 1")
+    roster.mark_unavailable(1, "limited once more", clock.now + 500)
+    assert roster.next() == NextAgent(2, 160.0, "limited: 2")
 
 
 def waits(roster: Roster, clock: Clock, times: int, reset_in: float | None = None) -> list[float]:
     """How long an agent rests that can't work, each time that it is its turn again."""
     found = []
     for _ in range(times):
-        roster.could_not(0, "limited", None if reset_in is None else clock.now + reset_in)
+        roster.mark_unavailable(0, "limited", None if reset_in is None else clock.now + reset_in)
         found.append(roster.next().seconds)
         clock.now += found[-1]
     return found
@@ -79,16 +79,16 @@ def test_who_tells_no_time_rests_longer_each_time(clock: Clock) -> None:
 def test_success_forgets_the_failures(clock: Clock) -> None:
     roster = Roster(["a"])
     waits(roster, clock, 4)
-    roster.could(0)
+    roster.mark_available(0)
     assert waits(roster, clock, 2) == [30, 60]
 
 
 def test_each_agent_has_its_own_failures(clock: Clock) -> None:
     roster = Roster(["a", "b"])
     for _ in range(3):
-        roster.could_not(0, "limited", None)
-    roster.could_not(1, "limited", None)
-    assert roster.next() == Turn(1, 30.0, "limited")
+        roster.mark_unavailable(0, "limited", None)
+    roster.mark_unavailable(1, "limited", None)
+    assert roster.next() == NextAgent(1, 30.0, "limited")
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_each_agent_has_its_own_failures(clock: Clock) -> None:
 )
 def test_a_time_counts_if_it_can_be_one(clock: Clock, told: float | None, seconds: float) -> None:
     roster = Roster(["a"])
-    roster.could_not(0, "limited", told)
+    roster.mark_unavailable(0, "limited", told)
     assert roster.next().seconds == pytest.approx(seconds)
 
 
@@ -120,7 +120,7 @@ def test_a_time_is_believed_twice_in_a_row(clock: Clock) -> None:
     """Whoever says again and again that it takes a few seconds does not know."""
     roster = Roster(["a"])
     assert waits(roster, clock, 4, reset_in=5.0) == [5, 5, 120, 240]
-    roster.could(0)
+    roster.mark_available(0)
     assert waits(roster, clock, 3, reset_in=5.0) == [5, 5, 120], "work in between makes it trustworthy again"
 
 
@@ -160,34 +160,34 @@ def test_who_has_used_up_his_share_rests(
     clock: Clock, stop_at: float | None, quotas: list[Quota], seconds: float
 ) -> None:
     roster = Roster(["a"], [stop_at])
-    roster.could(0, quotas)
+    roster.mark_available(0, quotas)
     assert roster.next().seconds == pytest.approx(seconds)
-    assert bool(roster.why_not(0)) is bool(seconds)
+    assert bool(roster.explain_unavailable(0)) is bool(seconds)
 
 
 def test_the_reserve_is_each_agents_own(clock: Clock) -> None:
     roster = Roster(["a", "b"], [0.5])
-    roster.could(0, [Quota(0.6, NOW + 100, "weekly")])
-    assert roster.next() == Turn(1)
-    roster.could(1, [Quota(0.99, NOW + 100)])
-    assert roster.next() == Turn(1)
-    assert roster.why_not(0) == "a has used 60% of its weekly quota, and stops at 50%"
+    roster.mark_available(0, [Quota(0.6, NOW + 100, "weekly")])
+    assert roster.next() == NextAgent(1)
+    roster.mark_available(1, [Quota(0.99, NOW + 100)])
+    assert roster.next() == NextAgent(1)
+    assert roster.explain_unavailable(0) == "a has used 60% of its weekly quota, and stops at 50%"
 
 
 def test_a_quota_without_a_name_is_told_without_one(clock: Clock) -> None:
     roster = Roster(["a"], [0.5])
-    roster.could(0, [Quota(0.6, NOW + 100)])
-    assert roster.why_not(0) == "a has used 60% of its quota, and stops at 50%"
+    roster.mark_available(0, [Quota(0.6, NOW + 100)])
+    assert roster.explain_unavailable(0) == "a has used 60% of its quota, and stops at 50%"
 
 
 def test_of_several_quotas_the_one_that_is_waited_for_is_told(clock: Clock) -> None:
     roster = Roster(["a"], [0.5])
-    roster.could(0, [Quota(0.9, NOW + 100, "daily"), Quota(0.6, NOW + 200, "weekly")])
-    assert roster.why_not(0) == "a has used 60% of its weekly quota, and stops at 50%"
+    roster.mark_available(0, [Quota(0.9, NOW + 100, "daily"), Quota(0.6, NOW + 200, "weekly")])
+    assert roster.explain_unavailable(0) == "a has used 60% of its weekly quota, and stops at 50%"
 
 
 def test_resting_is_no_failure(clock: Clock) -> None:
     roster = Roster(["a"], [0.5])
-    roster.could(0, [Quota(0.6)])
+    roster.mark_available(0, [Quota(0.6)])
     clock.now += 3600
     assert waits(roster, clock, 2) == [30, 60]

@@ -309,14 +309,14 @@ def test_another_programs_database_is_not_thrown_away_when_ours_is(path: Path) -
     before = raw_files(path.parent)
     with opened(path) as memory:
         memory.add("new", ZEBRA)
-        memory.cache.renew()
+        memory.cache.rebuild()
         assert (len(memory), memory.cache.is_kept) == (0, False)
     assert raw_files(path.parent) == before
 
 
 def test_what_is_of_no_use_is_thrown_away(full: Path) -> None:
     with opened(full) as memory:
-        memory.cache.renew()
+        memory.cache.rebuild()
         assert (memory.held(), memory.fact("mark"), memory.cache.is_kept) == ({}, "", True)
         memory.add("new", ZEBRA)
     with opened(full) as memory:

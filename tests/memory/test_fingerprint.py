@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 import pytest
 from project import DATA
 
-from ralphtool.memory.fingerprint import PLACE, fingerprint, masked
+from ralphtool.memory.fingerprint import PLACE, fingerprint, mask
 
 MEGABYTE = 1_000_000
 
@@ -80,7 +80,7 @@ def test_the_labelled_lines_are_many_and_no_text_has_two_labels() -> None:
     ],
 )
 def test_the_same_failure_elsewhere(one: str, other: str) -> None:
-    assert fingerprint(one) == fingerprint(other), (masked(one), masked(other))
+    assert fingerprint(one) == fingerprint(other), (mask(one), mask(other))
 
 
 @pytest.mark.parametrize(
@@ -114,14 +114,14 @@ def test_the_same_failure_elsewhere(one: str, other: str) -> None:
     ],
 )
 def test_another_failure(one: str, other: str) -> None:
-    assert fingerprint(one) != fingerprint(other), (masked(one), masked(other))
+    assert fingerprint(one) != fingerprint(other), (mask(one), mask(other))
 
 
 def test_only_what_is_volatile_is_replaced() -> None:
     text = "KeyError: 'Name'  at /srv/app/cart.py:12,\n\tpid 77 (attempt 3/5)"
-    assert masked(text) == f"KeyError: 'Name'  at {PLACE}/cart.py:{PLACE},\n\tpid {PLACE} (attempt {PLACE})"
+    assert mask(text) == f"KeyError: 'Name'  at {PLACE}/cart.py:{PLACE},\n\tpid {PLACE} (attempt {PLACE})"
     plain = "Nothing here changes: neither names, nor `code`, nor and/or, nor utf-8."
-    assert masked(plain) == plain
+    assert mask(plain) == plain
 
 
 def test_a_whole_traceback() -> None:
@@ -146,8 +146,8 @@ def test_any_text_has_a_fingerprint(text: str) -> None:
 
 
 def test_a_package_within_itself() -> None:
-    assert masked("/a/node_modules/@s/ui/node_modules/index.js") == f"{PLACE}/index.js"
-    assert masked("/a/node_modules/@s/ui/dist/index.js") == f"{PLACE}/@s/ui/index.js"
+    assert mask("/a/node_modules/@s/ui/node_modules/index.js") == f"{PLACE}/index.js"
+    assert mask("/a/node_modules/@s/ui/dist/index.js") == f"{PLACE}/@s/ui/index.js"
 
 
 # One that repeats the beginning of each kind, or the end of one that never comes.

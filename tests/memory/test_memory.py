@@ -287,7 +287,7 @@ def test_any_text_is_added_and_asked_for(text: str, tmp_path: Path) -> None:
         assert set(ids(asked)) <= {"0", "1", "2"}
         memory.add("odd", text)
         found = memory.search(text)
-        assert ("odd" in ids(found)) == bool(tokens.tokens(text))
+        assert ("odd" in ids(found)) == bool(tokens.split_tokens(text))
         assert memory.get(["odd"]) == {"odd": (text, "")}
         memory.remove("odd")
         assert (memory.search(text), len(memory)) == (asked, 3)
@@ -390,7 +390,7 @@ def crowded() -> Iterator[Memory]:
 def test_a_text_with_a_word_is_found_by_itself(text: str, crowded: Memory) -> None:
     crowded.add("new", text)
     found = crowded.search(text, 200)
-    assert ("new" in ids(found)) == bool(tokens.tokens(text))
+    assert ("new" in ids(found)) == bool(tokens.split_tokens(text))
     assert all(0 <= score <= 1 for _, score in found)
     assert [score for _, score in found] == sorted((score for _, score in found), reverse=True)
     crowded.remove("new")
@@ -898,13 +898,13 @@ def test_a_meaning_of_another_size_is_no_reason_to_fail(tmp_path: Path) -> None:
 def test_a_profile_is_linear_in_its_words() -> None:
     """What is compared letter by letter is short, however long the text."""
     assert len(Profile.of("zebra giraffe " * 100_000).grams) < 1_000
-    assert len(tokens.tokens("a.b_" * 100_000)) < 2_000
+    assert len(tokens.split_tokens("a.b_" * 100_000)) < 2_000
 
 
 def test_a_few_words_have_the_same_weight_as_when_all_are_read() -> None:
-    whole = word_frequency._Table()
+    whole = word_frequency._FrequencyTable()
     whole._read_all()
-    few = word_frequency._Table()
+    few = word_frequency._FrequencyTable()
     known = sorted(whole._shares)
     assert len(known) > 10_000
     for word in [*known[:: len(known) // 250], "file return", "no such word", "", " "]:

@@ -8,12 +8,12 @@ from collections import Counter
 import pytest
 from project import DATA
 
-from ralphtool.memory.similarity import LIKELY, RELATED, SAME, Match, match
-from ralphtool.memory.word_frequency import weight
+from ralphtool.memory.similarity import LIKELY, RELATED, SAME, Match, match_texts
+from ralphtool.memory.word_frequency import find_weight
 
 
 def level(one: str, other: str, same_fingerprint: bool = False) -> str:
-    return match(one, other, weight, same_fingerprint).level
+    return match_texts(one, other, find_weight, same_fingerprint).level
 
 
 @pytest.mark.parametrize(("file", "found"), [("repeats.jsonl", 0.97), ("repeats_held_out.jsonl", 0.95)])
@@ -37,8 +37,8 @@ def test_it_does_not_matter_which_text_comes_first(kind: str) -> None:
     pairs = [json.loads(line) for line in (DATA / "repeats.jsonl").read_text(encoding="utf-8").splitlines()]
     for pair in pairs:
         if pair["kind"] == kind:
-            forth = match(pair["one"], pair["other"], weight)
-            back = match(pair["other"], pair["one"], weight)
+            forth = match_texts(pair["one"], pair["other"], find_weight)
+            back = match_texts(pair["other"], pair["one"], find_weight)
             assert (forth.level, forth.is_opposite) == (back.level, back.is_opposite), pair
             assert forth.score == pytest.approx(back.score)
 
@@ -92,7 +92,7 @@ def test_another_wording_is_a_repeat(one: str, other: str) -> None:
     ],
 )
 def test_a_text_of_the_same_make_is_another_one(one: str, other: str) -> None:
-    for found in (match(one, other, weight), match(one, other, weight, "0" in one)):
+    for found in (match_texts(one, other, find_weight), match_texts(one, other, find_weight, "0" in one)):
         assert found.level != "same"
         assert not found.is_opposite
 
@@ -136,7 +136,7 @@ def test_a_text_of_the_same_make_is_another_one(one: str, other: str) -> None:
     ],
 )
 def test_a_denial_is_no_repeat(one: str, other: str) -> None:
-    found = match(one, other, weight)
+    found = match_texts(one, other, find_weight)
     assert (found.level, found.is_opposite) == ("related", True)
     assert RELATED <= found.score < LIKELY
 
@@ -159,8 +159,8 @@ def test_equal_fingerprints_decide_for_output_and_not_for_advice() -> None:
 
 @pytest.mark.parametrize("text", ["", " \n", "\t\r\n"])
 def test_nothing_is_no_repeat_of_nothing(text: str) -> None:
-    assert match(text, text, weight) == Match("new", 0.0)
-    assert match(text, "", weight) == match("", "make db", weight) == Match("new", 0.0)
+    assert match_texts(text, text, find_weight) == Match("new", 0.0)
+    assert match_texts(text, "", find_weight) == match_texts("", "make db", find_weight) == Match("new", 0.0)
 
 
 @pytest.mark.parametrize(
@@ -184,9 +184,9 @@ def test_nothing_is_no_repeat_of_nothing(text: str) -> None:
     ids=lambda text: repr(text[:6]),
 )
 def test_any_text_is_answered(text: str) -> None:
-    assert match(text, text, weight).level == "same"
-    assert match(text, "Run `make db` before the tests", weight).level == "new"
-    assert match("Run `make db` before the tests", text, weight).level == "new"
+    assert match_texts(text, text, find_weight).level == "same"
+    assert match_texts(text, "Run `make db` before the tests", find_weight).level == "new"
+    assert match_texts("Run `make db` before the tests", text, find_weight).level == "new"
 
 
 def test_a_match_is_a_value() -> None:

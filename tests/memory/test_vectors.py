@@ -446,7 +446,7 @@ def test_other_weights_are_refused(tmp_path: Path, content: bytes) -> None:
     shutil.copy(os.path.join(found_weights(), "vocab.txt"), tmp_path)
     (tmp_path / "model.safetensors").write_bytes(content)
     with pytest.raises(CorruptState, match=r"model\.safetensors is not what was published"):
-        minilm.Model(str(tmp_path))
+        minilm.EmbeddingModel(str(tmp_path))
 
 
 @needs_weights
@@ -454,7 +454,7 @@ def test_a_changed_vocabulary_is_refused(tmp_path: Path) -> None:
     known = (Path(found_weights()) / "vocab.txt").read_bytes()
     (tmp_path / "vocab.txt").write_bytes(known.replace(b"\nhouse\n", b"\nmouse\n", 1))
     with pytest.raises(CorruptState, match=r"vocab\.txt is not what was published"):
-        minilm.Model(str(tmp_path))
+        minilm.EmbeddingModel(str(tmp_path))
 
 
 def bare_python(folder: Path, *packages: str) -> tuple[str, dict[str, str]]:
@@ -550,9 +550,9 @@ def some_vectors(many: int, seed: int = 1) -> np.ndarray[tuple[int, int], np.dty
 @needs_numpy
 def test_little_is_lost_by_packing() -> None:
     made = some_vectors(200)
-    stored = [vector_store.packed(vector) for vector in made]
+    stored = [vector_store.pack_vector(vector) for vector in made]
     assert {len(one) for one in stored} == {vectors.SIZE}
-    back = vector_store.unpacked(stored)
+    back = vector_store.unpack_vectors(stored)
     assert float((back * made).sum(axis=1).min()) > 0.9999
     assert float(np.abs(back @ made.T - made @ made.T).max()) < 0.003
     assert np.allclose(np.linalg.norm(back, axis=1), 1, atol=1e-5)
@@ -560,18 +560,18 @@ def test_little_is_lost_by_packing() -> None:
 
 @needs_numpy
 def test_a_vector_of_nothing_is_like_nothing() -> None:
-    stored = vector_store.packed(np.zeros(vectors.SIZE, np.float32))
-    assert not vector_store.unpacked([stored]).any()
-    assert vector_store.unpacked([]).shape == (0, vectors.SIZE)
+    stored = vector_store.pack_vector(np.zeros(vectors.SIZE, np.float32))
+    assert not vector_store.unpack_vectors([stored]).any()
+    assert vector_store.unpack_vectors([]).shape == (0, vectors.SIZE)
 
 
 @needs_numpy
 def test_a_vector_of_another_size_is_refused() -> None:
-    kept: vector_store.Shelf[str] = vector_store.Shelf()
+    kept: vector_store.VectorIndex[str] = vector_store.VectorIndex()
     with pytest.raises(CorruptState, match="384 bytes"):
         kept.add("a", b"short")
     with pytest.raises(CorruptState, match="384 bytes"):
-        vector_store.unpacked([b"a" * 383, b"a" * 385])
+        vector_store.unpack_vectors([b"a" * 383, b"a" * 385])
     with pytest.raises(ValueError, match="2 keys for 1"):
         kept.extend(["a", "b"], [bytes(vectors.SIZE)])
     assert len(kept) == 0
@@ -581,9 +581,9 @@ def test_a_vector_of_another_size_is_refused() -> None:
 @needs_numpy
 def test_the_nearest_come_first() -> None:
     made = some_vectors(1500)
-    kept: vector_store.Shelf[int] = vector_store.Shelf()
-    kept.extend(range(1500), map(vector_store.packed, made))
-    exact = vector_store.unpacked(map(vector_store.packed, made)) @ made[7]
+    kept: vector_store.VectorIndex[int] = vector_store.VectorIndex()
+    kept.extend(range(1500), map(vector_store.pack_vector, made))
+    exact = vector_store.unpack_vectors(map(vector_store.pack_vector, made)) @ made[7]
     found = kept.nearest(made[7], 20)
     assert [key for key, _ in found] == np.argsort(-exact)[:20].tolist()
     assert np.allclose([cosine for _, cosine in found], np.sort(exact)[::-1][:20], atol=1e-5)
@@ -596,10 +596,10 @@ def test_the_nearest_come_first() -> None:
 @needs_numpy
 def test_a_shelf_that_grew_has_lost_nothing() -> None:
     made = some_vectors(500)
-    kept: vector_store.Shelf[int] = vector_store.Shelf()
+    kept: vector_store.VectorIndex[int] = vector_store.VectorIndex()
     for key, vector in enumerate(made):
-        kept.add(key, vector_store.packed(vector))
-    exact = vector_store.unpacked(map(vector_store.packed, made)) @ made[3]
+        kept.add(key, vector_store.pack_vector(vector))
+    exact = vector_store.unpack_vectors(map(vector_store.pack_vector, made)) @ made[3]
     assert dict(kept.nearest(made[3], 500)) == pytest.approx(dict(enumerate(exact)), abs=1e-5)
 
 
@@ -607,8 +607,8 @@ def test_a_shelf_that_grew_has_lost_nothing() -> None:
 def test_a_shelf_is_what_was_put_on_it_and_not_taken_off() -> None:
     """Against a plain dictionary, over a long row of random additions, replacements and removals."""
     made = some_vectors(400)
-    stored = [vector_store.packed(vector) for vector in made]
-    kept: vector_store.Shelf[str] = vector_store.Shelf()
+    stored = [vector_store.pack_vector(vector) for vector in made]
+    kept: vector_store.VectorIndex[str] = vector_store.VectorIndex()
     expected: dict[str, int] = {}
     random = np.random.default_rng(5)
     for number in range(3000):
@@ -621,7 +621,7 @@ def test_a_shelf_is_what_was_put_on_it_and_not_taken_off() -> None:
             expected[key] = number % 400
         assert (key in kept) is (key in expected)
     assert len(kept) == len(expected) > 64
-    back = vector_store.unpacked(stored) @ made[0]
+    back = vector_store.unpack_vectors(stored) @ made[0]
     assert dict(kept.nearest(made[0], 9999)) == pytest.approx({key: back[at] for key, at in expected.items()}, abs=1e-5)
     for key in list(expected):
         kept.remove(key)

@@ -10,12 +10,12 @@ import pytest
 from lab import DONE, Lab
 from project import Ralph
 
-from ralphtool.judging.recovery import Decision, Past, Policy, decide
+from ralphtool.judging.recovery import RecoveryContext, RecoveryDecision, RecoveryPolicy, decide
 from ralphtool.judging.verdict import Verdict
 from ralphtool.record import backtest, steps
 from ralphtool.record.backtest import Backtest, Difference
 from ralphtool.record.lines import LONGEST, LineReader
-from ralphtool.record.steps import Run, Spent
+from ralphtool.record.steps import Expense, RecordedRun
 
 Event = dict[str, Any]
 LIMITS = {"attempts": 3, "max_iterations": 0, "max_time": 0, "timeout": 3600, "max_tokens": 0, "max_cost": 0}
@@ -54,15 +54,15 @@ class Record:
         action = more.pop("action", decided.action)
         return self.add("decision", entry=entry, story=story, action=action, reason=decided.reason, **{**given, **more})
 
-    def decided(self, status: Any, past: Event, verdict: Event) -> Decision:
+    def decided(self, status: Any, past: Event, verdict: Event) -> RecoveryDecision:
         known = Verdict(**{**verdict, "status": status})
-        return decide(known, Past(**past), Policy(int(self.limits["attempts"])))
+        return decide(known, RecoveryContext(**past), RecoveryPolicy(int(self.limits["attempts"])))
 
     def ended(self, reason: str) -> Record:
         return self.add("run_ended", result="unfinished", reason=reason, stories=[], spent={}, next=[])
 
-    def read(self) -> Run:
-        found = steps.read(line.encode() + b"\n" for line in self.lines)
+    def read(self) -> RecordedRun:
+        found = steps.read_run(line.encode() + b"\n" for line in self.lines)
         assert found is not None
         return found
 
@@ -153,15 +153,15 @@ def test_lower_limits(limits: dict[str, float], differences: list[Any]) -> None:
 
 def test_what_would_not_have_happened_is_counted_as_it_was() -> None:
     done = backtest.backtest([tried().read()], {"attempts": 2})
-    assert [one.saved for one in done.differences] == [Spent(200, 2000, 2), Spent(100, 1000, 1)]
-    assert done.totals() == {"attempts": backtest.Total(2, Spent(300, 3000, 3), Spent(), 2)}
+    assert [one.saved for one in done.differences] == [Expense(200, 2000, 2), Expense(100, 1000, 1)]
+    assert done.sum_by_limit() == {"attempts": backtest.LimitTotal(2, Expense(300, 3000, 3), Expense(), 2)}
 
 
 def test_the_clock_ends_an_attempt_earlier() -> None:
     record = Record().step("1-1", "failed").step("1-2", "completed", 2, seconds=400)
     found = only(backtest.backtest([record.read()], {"timeout": 200}))
     assert told(found) == ("timeout", "1-2", "next", "retry", [], ["1-2"])
-    assert (found.saved, found.more_attempts, found.more) == (Spent(200, 500, 0.5), 1, Spent(200, 500, 0.5))
+    assert (found.saved, found.more_attempts, found.more) == (Expense(200, 500, 0.5), 1, Expense(200, 500, 0.5))
 
 
 def test_many_tasks_and_too_little_time_are_done_one_by_one() -> None:
@@ -172,7 +172,7 @@ def test_many_tasks_and_too_little_time_are_done_one_by_one() -> None:
 def test_an_attempt_that_fails_anyway_fails_earlier() -> None:
     record = Record().step("1-1", "failed").step("1-2", "completed", 2)
     first, second = backtest.backtest([record.read()], {"timeout": 40}).differences
-    assert (first.was, first.would_be, first.saved) == ("retry", "retry", Spent(60, 600, 0.6))
+    assert (first.was, first.would_be, first.saved) == ("retry", "retry", Expense(60, 600, 0.6))
     assert (second.was, second.would_be) == ("next", "retry")
 
 
@@ -195,7 +195,7 @@ def test_an_agent_is_ended_by_what_it_tells_while_it_works(usage: list[int], wou
 def test_more_attempts() -> None:
     found = only(backtest.backtest([tried().read()], {"attempts": 5}))
     assert told(found) == ("attempts", "3-3", "manual", "retry", [], [])
-    assert (found.more_attempts, found.more, found.completed_later) == (2, Spent(200, 2000, 2), None)
+    assert (found.more_attempts, found.more, found.completed_later) == (2, Expense(200, 2000, 2), None)
 
 
 def test_an_answer_begins_a_new_round_in_a_later_run() -> None:
@@ -220,14 +220,14 @@ def test_attempts_count_on_across_runs() -> None:
 @pytest.mark.parametrize(
     ("name", "before", "after", "more"),
     [
-        ("max_iterations", 7, 10, Spent(300, 3000, 3)),
+        ("max_iterations", 7, 10, Expense(300, 3000, 3)),
         ("max_iterations", 7, 0, None),
-        ("max_time", 700, 900, Spent(seconds=200)),
-        ("max_tokens", 7000, 9000, Spent(tokens=2000)),
-        ("max_cost", 7, 9, Spent(cost=2)),
+        ("max_time", 700, 900, Expense(seconds=200)),
+        ("max_tokens", 7000, 9000, Expense(tokens=2000)),
+        ("max_cost", 7, 9, Expense(cost=2)),
     ],
 )
-def test_a_run_goes_on(name: str, before: float, after: float, more: Spent | None) -> None:
+def test_a_run_goes_on(name: str, before: float, after: float, more: Expense | None) -> None:
     flag = name.replace("_", "-")
     record = tried(**{name: before}).ended(f"the limit of so many is reached (--{flag})")
     assert backtest.backtest([record.read()], {name: before}).differences == []
@@ -239,13 +239,13 @@ def test_a_run_goes_on(name: str, before: float, after: float, more: Spent | Non
 def test_a_story_goes_on() -> None:
     record = Record(story_cost=2).step("1-1", "failed").step("1-2", "failed", 2)
     found = only(backtest.backtest([record.read()], {"story_cost": 5}))
-    assert (found.entry, found.would_be, found.more) == ("1-2", "goes on", Spent(cost=3))
+    assert (found.entry, found.would_be, found.more) == ("1-2", "goes on", Expense(cost=3))
 
 
 def test_the_clock_would_not_have_ended_it() -> None:
     record = Record(timeout=100).step("1-1", "failed", verdict={"too_big": True}, past={"open_tasks": 3})
     found = only(backtest.backtest([record.read()], {"timeout": 160}))
-    assert (found.was, found.would_be, found.more) == ("break-chunks", "goes on", Spent(seconds=60))
+    assert (found.was, found.would_be, found.more) == ("break-chunks", "goes on", Expense(seconds=60))
     assert only(backtest.backtest([record.read()], {"timeout": 0})).more is None
 
 
@@ -289,13 +289,13 @@ def test_a_damaged_record_is_read_as_far_as_it_goes() -> None:
         b'{"type":"verdict","cost":1e999}',
     ]
     odd = [json.dumps({"type": "verdict", "entry": "3-3", "status": "failed", "cost": -1}).encode()]
-    found = steps.read([*wrong, lines[0], *wrong, *lines[1:-1], *odd])
+    found = steps.read_run([*wrong, lines[0], *wrong, *lines[1:-1], *odd])
     assert found is not None
     done = backtest.backtest([found], {"attempts": 2})
     assert [one.left_out for one in done.differences] == [["1-3", "2-1"], ["3-3"]]
     assert [one.saved.cost for one in done.differences] == [2, 1]
     assert done.check.decisions == 6  # 3-3 was judged, and its decision is cut off
-    assert steps.read(lines[1:]) is None
+    assert steps.read_run(lines[1:]) is None
 
 
 def test_a_line_that_nobody_wrote_is_passed_over(tmp_path: Path) -> None:
@@ -393,9 +393,9 @@ def test_with_the_recorded_limits_every_decision_comes_out_to_the_word(usual: La
     decisions = [event for event in usual.events() if event["type"] == "decision"]
     assert len(decisions) == 7
     for event in decisions:
-        given = steps.given(event["given"])
+        given = steps.parse_input(event["given"])
         assert given is not None
-        assert given.decided() == Decision(event["action"], event["guidance"], event["reason"])
+        assert given.decide_again() == RecoveryDecision(event["action"], event["guidance"], event["reason"])
     assert usual.run("backtest", "--attempts", "3", "--json").json["check"]["same"] == 7
 
 

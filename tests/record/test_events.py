@@ -28,7 +28,7 @@ OF_ITERATION = {
 
 
 def encode(event: events.Event) -> bytes:
-    return msgspec.json.encode(events.as_dict(event, event.at))
+    return msgspec.json.encode(events.encode_fields(event, event.at))
 
 
 # --- writing and reading ----------------------------------------------------------------------------
@@ -47,7 +47,7 @@ def test_what_is_written_is_read_back_with_its_type_at_a_fixed_place(line: bytes
     assert json.loads(written) == json.loads(line)
     tag = str(type(event).__struct_config__.tag)
     assert written.startswith(f'{{"at":"{event.at}","type":"{tag}"'.encode())
-    assert lines.quick_type(written) == tag.encode()
+    assert lines.read_type(written) == tag.encode()
 
 
 @pytest.mark.parametrize(
@@ -63,10 +63,10 @@ def test_what_is_written_is_read_back_with_its_type_at_a_fixed_place(line: bytes
         agents.End(True, "x", "y"),
     ],
 )
-def test_what_an_agent_emits_is_read_back(said: events.Said) -> None:
+def test_what_an_agent_emits_is_read_back(said: events.AgentEvent) -> None:
     event = events.Agent(at="2026-03-01T22:00:00.000000Z", event=said, iteration=3, story="s" * 300)
     assert events.decode(encode(event)) == event
-    assert lines.tells_usage(encode(event)) == isinstance(said, agents.Usage)
+    assert lines.is_usage(encode(event)) == isinstance(said, agents.Usage)
 
 
 def test_what_an_agent_does_not_report_is_left_out_and_what_is_empty_is_not() -> None:
@@ -91,7 +91,7 @@ def test_the_log_says_when_and_masks_secrets(tmp_path: Path, monkeypatch: pytest
     assert isinstance(decision, events.Decision)
     assert (decision.guidance, decision.given) == ("use [redacted]", {"deep": ["[redacted]"]})
     assert len(decision.at) == len("2026-03-01T22:00:00.000000Z")
-    assert lines.quick_type(line) == b"decision"
+    assert lines.read_type(line) == b"decision"
 
 
 def test_every_limit_of_the_settings_stands_in_the_first_event() -> None:

@@ -40,7 +40,7 @@ from ralphtool.record.events import (
 )
 from ralphtool.record.follow import Follower
 from ralphtool.record.lines import LineReader
-from ralphtool.record.run_view import RunView, Used, Wait
+from ralphtool.record.run_view import ResourceUse, RunView, Wait
 
 NOON = 1772366400.0
 
@@ -100,7 +100,7 @@ TABLE: list[tuple[Sequence[Event], Look, object]] = [
     ([START, BEGUN], of_attempt("status"), ""),
     ([START, BEGUN, FAILED], of_story("state"), "failed"),
     ([START, BEGUN, FAILED], lambda view: view.current, {}),
-    ([START, BEGUN, FAILED], lambda view: view.spent_so_far, Used(0.0, 5, 0, 1.5)),
+    ([START, BEGUN, FAILED], lambda view: view.spent_so_far, ResourceUse(0.0, 5, 0, 1.5)),
     ([START, BEGUN, FAILED, BEGUN], of_story("state"), "open"),
     ([START, BEGUN, COMPLETED], of_story("state"), "done"),
     ([START, BEGUN, COMPLETED], of_story("tasks_done"), 4),
@@ -117,17 +117,17 @@ TABLE: list[tuple[Sequence[Event], Look, object]] = [
     ([START, BEGUN, Steered(action="skip", story="2"), FAILED], of_story("state"), "skipped"),
     ([START, BEGUN, Steered(action="skip", story="2"), COMPLETED], of_story("state"), "done"),
     ([START, Steered(action="skip", story="1")], lambda view: view.stories["1"].state, "done"),
-    ([START, Steered(action="pause")], lambda view: (view.is_to_pause, view.state), (True, "running")),
-    ([START, Paused(why="you")], lambda view: (view.is_to_pause, view.state), (True, "paused")),
-    ([START, Paused(), Resumed()], lambda view: (view.is_to_pause, view.state), (False, "running")),
+    ([START, Steered(action="pause")], lambda view: (view.is_pause_requested, view.state), (True, "running")),
+    ([START, Paused(why="you")], lambda view: (view.is_pause_requested, view.state), (True, "paused")),
+    ([START, Paused(), Resumed()], lambda view: (view.is_pause_requested, view.state), (False, "running")),
     ([START, Waiting(seconds=9, why="limit")], lambda view: view.waiting is not None, True),
     ([START, Waiting(seconds=9), Steered(action="guide")], lambda view: view.waiting is not None, True),
     ([START, Waiting(seconds=9), BEGUN], lambda view: view.waiting, None),
     ([START, Waiting(at=at(5), seconds=9), BEGUN], lambda view: view.waits, [Wait("wait", NOON + 5, NOON + 10, "")]),
-    ([START, BEGUN, usage(3), usage(4)], of_attempt("used"), Used(0.0, 7)),
-    ([START, BEGUN, usage(3), usage(4)], lambda view: view.spent_so_far, Used(0.0, 7)),
-    ([START, BEGUN, usage(3), Verdict(iteration=1, story="2")], lambda view: view.spent_so_far, Used(0.0, 3)),
-    ([START, BEGUN, usage(3), FAILED], lambda view: view.spent_so_far, Used(0.0, 5, 0, 1.5)),
+    ([START, BEGUN, usage(3), usage(4)], of_attempt("used"), ResourceUse(0.0, 7)),
+    ([START, BEGUN, usage(3), usage(4)], lambda view: view.spent_so_far, ResourceUse(0.0, 7)),
+    ([START, BEGUN, usage(3), Verdict(iteration=1, story="2")], lambda view: view.spent_so_far, ResourceUse(0.0, 3)),
+    ([START, BEGUN, usage(3), FAILED], lambda view: view.spent_so_far, ResourceUse(0.0, 5, 0, 1.5)),
     ([START, BEGUN, word("a"), usage(3), Agent(event=agents.Result("b"))], of_attempt("said"), word("a")),
     ([START, BEGUN, GateStarted(command="make")], lambda view: view.gates[0].is_running, True),
     ([START, BEGUN, GateStarted(command="make"), Gate(command="make")], lambda view: len(view.gates), 1),
@@ -141,7 +141,7 @@ TABLE: list[tuple[Sequence[Event], Look, object]] = [
     ([START, RunEnded(stories=(StoryAfter(id="9", state="open"),))], lambda view: view.stories["9"].is_late, True),
     ([FAILED], of_attempt("status"), "failed"),
     ([Gate(command="make"), Verdict(story="2")], lambda view: len(view.attempts[0].gates), 1),
-    ([usage(3), Verdict(story="2")], lambda view: view.spent, Used(0.0, 3)),
+    ([usage(3), Verdict(story="2")], lambda view: view.spent, ResourceUse(0.0, 3)),
 ]  # fmt: skip
 
 
@@ -160,7 +160,7 @@ def test_where_there_are_no_more_events_all_has_an_end() -> None:
     view.close(NOON + 90, is_over=False)
     [attempt] = view.attempts
     assert (attempt.status, attempt.ended, attempt.gate_seconds) == ("running", NOON + 90, 5)
-    assert attempt.work == Used(75.0, 3)
+    assert attempt.work == ResourceUse(75.0, 3)
     assert view.waits == [Wait("pause", NOON + 30, NOON + 90, "you")]
 
 
@@ -174,8 +174,8 @@ def test_what_belongs_to_an_iteration_goes_to_it_whatever_else_is_under_way() ->
         START, BEGUN, OTHER, word("a", 1), usage(3, 1), word("b", 2), Gate(iteration=1), GateStarted(iteration=2)
     )
     first, second = view.attempts
-    assert (first.said, first.used, len(first.gates)) == (word("a", 1), Used(0.0, 3), 1)
-    assert (second.said, second.used, second.gates[0].is_running) == (word("b", 2), Used(), True)
+    assert (first.last_event, first.used, len(first.gates)) == (word("a", 1), ResourceUse(0.0, 3), 1)
+    assert (second.last_event, second.used, second.gates[0].is_running) == (word("b", 2), ResourceUse(), True)
     view.feed(COMPLETED)
     assert list(view.current) == [2]
     assert (first.status, second.status) == ("completed", "")
@@ -185,7 +185,7 @@ def test_what_belongs_to_an_iteration_goes_to_it_whatever_else_is_under_way() ->
 def test_an_iteration_of_the_same_story_shows_that_the_one_before_was_cut_off() -> None:
     view = fed(START, BEGUN, usage(3), msgspec.structs.replace(BEGUN, iteration=2, number=2), usage(4))
     assert [one.status for one in view.attempts] == ["cut off", ""]
-    assert view.spent_so_far == Used(0.0, 7)
+    assert view.spent_so_far == ResourceUse(0.0, 7)
 
 
 # --- records of earlier versions --------------------------------------------------------------------
@@ -212,7 +212,7 @@ def test_events_without_an_iteration_belong_to_the_last_that_began() -> None:
     assert (first.gates[0].began, first.gates[0].ended) == (NOON + 2, NOON + 4)
     assert first.decision is not None
     assert (second.start.attempt, second.status) == (2, "")
-    assert second.said is not None
+    assert second.last_event is not None
 
 
 # --- what there is no room for ----------------------------------------------------------------------
@@ -283,7 +283,7 @@ WORK = st.one_of(
 
 def written(happened: Sequence[Event]) -> bytes:
     moments = (at(number % 3600) for number in range(len(happened)))
-    fields: list[Any] = [events.as_dict(event, when) for event, when in zip(happened, moments, strict=True)]
+    fields: list[Any] = [events.encode_fields(event, when) for event, when in zip(happened, moments, strict=True)]
     return b"".join(msgspec.json.encode(one) + b"\n" for one in fields)
 
 
@@ -297,7 +297,7 @@ def test_reading_the_middle_last_makes_no_difference(
     path.write_bytes(written([START, *happened]))
     with patch.object(follow, "_TAIL", 700):
         follower = Follower(str(path), RunView, joins=True, detail=detail)
-        assert list(follower.new())
+        assert list(follower.read_new())
         with path.open("ab") as file:
             file.write(written(later))
         follower.read(5.0)
@@ -309,7 +309,7 @@ def test_reading_the_middle_last_makes_no_difference(
 def test_a_record_that_is_not_there_yet_is_read_when_it_is(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     follower = Follower(str(path), RunView, joins=True)
-    assert list(follower.new()) == []
+    assert list(follower.read_new()) == []
     path.write_bytes(written([START, BEGUN]))
-    assert len(list(follower.new())) == 2
+    assert len(list(follower.read_new())) == 2
     assert list(follower.view.current) == [1]

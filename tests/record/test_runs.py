@@ -19,9 +19,9 @@ from ralphtool.errors import InvalidValue
 from ralphtool.record import runs
 
 
-def read(root: Path, *events: Event | bytes) -> runs.Run:
+def read(root: Path, *events: Event | bytes) -> runs.RunSummary:
     put(root, ID, *events)
-    return runs.read(str(root), ID)
+    return runs.read_summary(str(root), ID)
 
 
 # --- real runs --------------------------------------------------------------------------------------
@@ -64,17 +64,17 @@ def test_the_newest_comes_first(tmp_path: Path) -> None:
     names = ["b-20260301-120000-aaaa", "a-20260301-120001-aaaa", "c-20251231-235959-ffff", "by-hand"]
     for name in names:
         put(tmp_path, name, started())
-    assert runs.ids(str(tmp_path)) == [names[1], names[0], names[2], names[3]]
+    assert runs.list_ids(str(tmp_path)) == [names[1], names[0], names[2], names[3]]
 
 
 def test_of_one_second_the_one_that_was_written_last_is_the_newest(tmp_path: Path) -> None:
     for name, written in (("a-20260301-120000-ffff", 1), ("a-20260301-120000-0000", 2)):
         os.utime(put(tmp_path, name, started()), (written, written))
-    assert runs.ids(str(tmp_path))[0] == "a-20260301-120000-0000"
+    assert runs.list_ids(str(tmp_path))[0] == "a-20260301-120000-0000"
 
 
 def test_what_is_no_run_is_not_listed(tmp_path: Path) -> None:
-    assert runs.ids(str(tmp_path)) == []
+    assert runs.list_ids(str(tmp_path)) == []
     folder = tmp_path / ".ralph/runs"
     (folder / "x-20260301-120000-aaaa/events.jsonl").mkdir(parents=True)
     (folder / "y-20260301-120000-aaaa").mkdir()
@@ -83,7 +83,7 @@ def test_what_is_no_run_is_not_listed(tmp_path: Path) -> None:
     (folder / "p-20260301-120000-aaaa").mkdir()
     os.mkfifo(folder / "p-20260301-120000-aaaa/events.jsonl")
     (folder / ".gitignore").write_text("*\n")
-    assert runs.ids(str(tmp_path)) == []
+    assert runs.list_ids(str(tmp_path)) == []
 
 
 @pytest.mark.parametrize(
@@ -126,13 +126,13 @@ def test_the_newest_of_a_change(tmp_path: Path) -> None:
         (f"{long[:90]}-20260301-120009-aaaa", f"{long}d"),
     ):
         put(tmp_path, id, started(change))
-    found = runs.of_change(str(tmp_path), "add")
+    found = runs.find_newest(str(tmp_path), "add")
     assert found
     assert found.id == "add-20260301-120005-aaaa"
-    other = runs.of_change(str(tmp_path), long)
+    other = runs.find_newest(str(tmp_path), long)
     assert other
     assert other.id == f"{long[:90]}-20260301-120000-aaaa"
-    assert runs.of_change(str(tmp_path), "ad") is None
+    assert runs.find_newest(str(tmp_path), "ad") is None
 
 
 # --- what a record tells ----------------------------------------------------------------------------
@@ -143,7 +143,7 @@ def test_how_a_run_ended(tmp_path: Path, result: str) -> None:
     run = read(tmp_path, started(), verdict("0"), ended(result, reason="why"))
     assert (run.state, run.reason, run.stories_done, run.stories_total) == (result, "why", 2, 2)
     assert (run.began, run.ended, run.spent) == (NOON, "2026-03-01T13:02:03.000000Z", {"cost": 1.5})
-    assert runs.seconds(run) == 3723
+    assert runs.measure_duration(run) == 3723
     assert run.end == ended(result, reason="why")
 
 
@@ -182,7 +182,7 @@ def test_only_head_and_tail_of_two_gigabytes_are_read(tmp_path: Path) -> None:
         file.seek(2 << 30)
         file.write(b"\n" + 2000 * NOISE + line(verdict("0")) + line(ended()))
     begun = time.process_time()
-    run = runs.read(str(tmp_path), ID)
+    run = runs.read_summary(str(tmp_path), ID)
     assert (run.state, run.began, run.stories_done) == ("done", NOON, 2)
     assert time.process_time() - begun < 5
 
@@ -230,12 +230,12 @@ def lock(root: Path, *, machine: str) -> None:
     (root / ".ralph/locks/add-login.lock").write_text(json.dumps(fields))
 
 
-def grow_old(root: Path) -> runs.Run:
+def grow_old(root: Path) -> runs.RunSummary:
     """Its records were last written to two minutes ago."""
     then = time.time() - 120
     for path in (root / ".ralph/runs" / ID).iterdir():
         os.utime(path, (then, then))
-    return runs.read(str(root), ID)
+    return runs.read_summary(str(root), ID)
 
 
 def test_a_run_of_another_machine_lives_as_long_as_it_writes(tmp_path: Path) -> None:
@@ -243,12 +243,12 @@ def test_a_run_of_another_machine_lives_as_long_as_it_writes(tmp_path: Path) -> 
     processes = tmp_path / ".ralph/runs" / ID / "processes"
     processes.touch()
     lock(tmp_path, machine="elsewhere")
-    assert runs.read(str(tmp_path), ID).state == "running"
+    assert runs.read_summary(str(tmp_path), ID).state == "running"
     assert grow_old(tmp_path).state == "died"
     processes.touch()
-    assert runs.read(str(tmp_path), ID).state == "running"
-    lock(tmp_path, machine=locks.this_process()["machine"])
-    assert runs.read(str(tmp_path), ID).state == "died"
+    assert runs.read_summary(str(tmp_path), ID).state == "running"
+    lock(tmp_path, machine=locks.describe_process()["machine"])
+    assert runs.read_summary(str(tmp_path), ID).state == "died"
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_a_run_of_another_machine_that_rests_is_silent(tmp_path: Path, last: Eve
 def test_a_process_that_has_its_number_by_chance_makes_no_run_alive(tmp_path: Path) -> None:
     """As the first one of a container has."""
     put(tmp_path, ID, started(pid=os.getpid(), at=moment()))
-    assert runs.read(str(tmp_path), ID).state == "running"
+    assert runs.read_summary(str(tmp_path), ID).state == "running"
     assert grow_old(tmp_path).state == "died"
 
 

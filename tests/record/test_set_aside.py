@@ -55,16 +55,16 @@ def test_the_note_is_found(lab: Lab, place: object) -> None:
     lab.repository()
     assert callable(place)
     project: Path = place(lab)
-    assert overview.aside_for(str(project)) is None
+    assert overview.find_running_change(str(project)) is None
     note_aside(project, "some-change")
-    assert overview.aside_for(str(project)) == "some-change"
+    assert overview.find_running_change(str(project)) == "some-change"
     told = lab.run("list", cwd=project)
     assert "until the run of some-change is over" in told.stdout
     if project != lab.root and "tools" not in project.parts:
-        assert overview.aside_for(str(lab.root)) is None  # another working tree is not in use
+        assert overview.find_running_change(str(lab.root)) is None  # another working tree is not in use
 
 
 def test_without_a_repository_there_is_none(tmp_path: Path) -> None:
-    assert overview.aside_for(str(tmp_path)) is None
+    assert overview.find_running_change(str(tmp_path)) is None
     (tmp_path / ".git").write_text("no such thing\n")
-    assert overview.aside_for(str(tmp_path)) is None
+    assert overview.find_running_change(str(tmp_path)) is None

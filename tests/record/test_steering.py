@@ -397,8 +397,8 @@ def test_an_agent_is_known_by_the_run_that_it_works_for(lab: Lab) -> None:
 
 def test_no_more_is_told_than_is_kept(lab: Lab) -> None:
     lab.repository(ONE)
-    for number in range(steering.MOST_TOLD):
-        steering.say(str(lab.root), "add-login", "guide", None, f"hint {number}")
+    for number in range(steering.MAX_GUIDANCE):
+        steering.send(str(lab.root), "add-login", "guide", None, f"hint {number}")
     told = lab.run("guide", "one more")
     assert (told.exit_code, "ralphtool guide --clear" in told.stderr) == (1, True)
     assert lab.run("guide", "--clear").exit_code == 0
@@ -407,11 +407,11 @@ def test_no_more_is_told_than_is_kept(lab: Lab) -> None:
 
 def test_words_come_in_the_order_in_which_they_were_said_whatever_the_clock_says(tmp_path: Path) -> None:
     (tmp_path / ".ralph").mkdir()
-    steering.say(str(tmp_path), "c", "pause")
+    steering.send(str(tmp_path), "c", "pause")
     [first] = (tmp_path / ".ralph/steering/c").iterdir()
     first.rename(first.with_name(f"9{first.name[1:]}"))  # said by a clock that was far ahead
-    steering.say(str(tmp_path), "c", "resume")
-    assert [one.action for one in steering.heard(str(tmp_path), "c")] == ["pause", "resume"]
+    steering.send(str(tmp_path), "c", "resume")
+    assert [one.action for one in steering.list_pending(str(tmp_path), "c")] == ["pause", "resume"]
     assert not steering.is_paused(str(tmp_path), "c")
 
 
@@ -443,7 +443,7 @@ def test_words_of_many_processes_are_all_there(tmp_path: Path) -> None:
     )
     started = [subprocess.Popen([PYTHON, "-c", program, str(tmp_path), name]) for name in "abcd"]
     assert [one.wait(60) for one in started] == [0, 0, 0, 0]
-    found = [one.text for one in steering.heard(str(tmp_path), "c")]
+    found = [one.text for one in steering.list_pending(str(tmp_path), "c")]
     assert sorted(found) == sorted(f"{name}{number}" for name in "abcd" for number in range(20))
     for name in "abcd":
         assert [one for one in found if one[0] == name] == [f"{name}{number}" for number in range(20)], "in order"
@@ -500,7 +500,7 @@ class Spoken(Command):
 def asked(ralph: Ralph) -> None:
     """A change whose first story waits for a human."""
     ralph.openspec(TWO)
-    text = questions.written("add-login-1", {"What is missing": "a key"})
+    text = questions.render("add-login-1", {"What is missing": "a key"})
     question = {"name": "add-login-1.md", "text": text, "title": "First"}
     ralph.write(".ralph/standing/add-login.json", json.dumps({"stories": {"1": {"question": question}}}))
     ralph.write(".ralph/questions/add-login-1.md", text)
@@ -526,10 +526,10 @@ def test_a_word_is_said_whole_or_not_at_all(tmp_path: Path) -> None:
 
     def judge(scene: Scene) -> None:
         root = str(scene.ralph.root)
-        before = [one.text for one in steering.heard(root, "add-login")]
+        before = [one.text for one in steering.list_pending(root, "add-login")]
         assert before in ([], ["Prices are in cents"])
         assert scene.ralph.run("guide", "Once more").exit_code == 0
-        assert [one.text for one in steering.heard(root, "add-login")] == [*before, "Once more"]
+        assert [one.text for one in steering.list_pending(root, "add-login")] == [*before, "Once more"]
 
     killed(tmp_path, judge, "guide", "Prices are in cents")
 
@@ -538,10 +538,10 @@ def test_an_answer_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     need_strace()
 
     def judge(scene: Scene) -> None:
-        [one] = questions.waiting(str(scene.ralph.root))
+        [one] = questions.list_open(str(scene.ralph.root))
         assert one.answer in (None, "Use the fake key.")
         assert scene.ralph.run("answer", "1", "Be quick.").exit_code == 0
-        [after] = questions.waiting(str(scene.ralph.root))
+        [after] = questions.list_open(str(scene.ralph.root))
         assert after.answer == "\n\n".join(filter(None, [one.answer, "Be quick."]))
 
     killed(tmp_path, judge, "answer", "1", "Use the fake key.")

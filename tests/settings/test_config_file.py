@@ -8,14 +8,14 @@ import pytest
 from settingsfile import parse
 
 from ralphtool import settings
-from ralphtool.settings import Agent, Memory, Prompt, Run, Settings, Verify
+from ralphtool.settings import AgentSettings, MemorySettings, PromptSettings, RunSettings, Settings, VerifySettings
 
 
 def test_everything_has_a_default(tmp_path: Path) -> None:
     assert settings.load(str(tmp_path)) == parse("") == Settings()
     run = Settings().run
     assert (run.attempts, run.timeout, run.silence, run.guard, run.workspace) == (3, 3600, 900, "fail", "here")
-    assert Settings().verify == Verify(checks=None, tests=None, timeout=1200)
+    assert Settings().verify == VerifySettings(checks=None, tests=None, timeout=1200)
     assert (Settings().memory.budget_tokens, Settings().prompt.budget_tokens) == (2000, 30000)
 
 
@@ -61,7 +61,7 @@ env = { PORT = "8080", EMPTY = "" }
 
 def test_a_whole_file() -> None:
     assert parse(WHOLE) == Settings(
-        run=Run(
+        run=RunSettings(
             spec="docs/plan.md",
             agent="claude",
             agents=("claude", "codex"),
@@ -79,12 +79,12 @@ def test_a_whole_file() -> None:
             story_tokens=200_000,
             story_cost=2.5,
         ),
-        verify=Verify(checks=(), tests=("pytest -q",), timeout=0),
-        memory=Memory(budget_tokens=0),
-        prompt=Prompt(budget_tokens=1),
+        verify=VerifySettings(checks=(), tests=("pytest -q",), timeout=0),
+        memory=MemorySettings(budget_tokens=0),
+        prompt=PromptSettings(budget_tokens=1),
         agents={
-            "claude": Agent(model="opus"),
-            "my agent": Agent(command=("my-agent", "-q"), args=("", "--x"), env={"PORT": "8080", "EMPTY": ""}),
+            "claude": AgentSettings(model="opus"),
+            "my agent": AgentSettings(command=("my-agent", "-q"), args=("", "--x"), env={"PORT": "8080", "EMPTY": ""}),
         },
     )
 
@@ -103,7 +103,7 @@ def test_a_whole_file() -> None:
     ],
 )
 def test_one_setting_in_all_spellings(text: str) -> None:
-    assert parse(text) == Settings(run=Run(timeout=60))
+    assert parse(text) == Settings(run=RunSettings(timeout=60))
 
 
 def test_numbers_have_the_type_of_their_setting() -> None:

@@ -10,29 +10,32 @@ from settingsfile import write_settings
 
 from ralphtool import settings
 from ralphtool.errors import WrongSetting
-from ralphtool.settings import Run, Settings, Verify
+from ralphtool.settings import RunSettings, Settings, VerifySettings
 
 
 @pytest.mark.parametrize(
     ("flags", "wanted"),
     [
-        ({}, Run(attempts=7, timeout=60)),
-        ({"attempts": None, "timeout": None}, Run(attempts=7, timeout=60)),
-        ({"attempts": "5", "timeout": "2m"}, Run(attempts=5, timeout=120)),
-        ({"attempts": 5, "timeout": 120}, Run(attempts=5, timeout=120)),
-        ({"timeout": "0"}, Run(attempts=7, timeout=0)),
+        ({}, RunSettings(attempts=7, timeout=60)),
+        ({"attempts": None, "timeout": None}, RunSettings(attempts=7, timeout=60)),
+        ({"attempts": "5", "timeout": "2m"}, RunSettings(attempts=5, timeout=120)),
+        ({"attempts": 5, "timeout": 120}, RunSettings(attempts=5, timeout=120)),
+        ({"timeout": "0"}, RunSettings(attempts=7, timeout=0)),
         (
             {"max_cost": "2.5", "story_cost": "3", "max_tokens": "9"},
-            Run(attempts=7, timeout=60, max_cost=2.5, story_cost=3, max_tokens=9),
+            RunSettings(attempts=7, timeout=60, max_cost=2.5, story_cost=3, max_tokens=9),
         ),
-        ({"strict_order": True}, Run(attempts=7, timeout=60, strict_order=True)),
-        ({"strict_order": "true", "guard": "off"}, Run(attempts=7, timeout=60, strict_order=True, guard="off")),
-        ({"agent": "codex", "agents": ["a", "b"]}, Run(attempts=7, timeout=60, agent="codex", agents=("a", "b"))),
+        ({"strict_order": True}, RunSettings(attempts=7, timeout=60, strict_order=True)),
+        ({"strict_order": "true", "guard": "off"}, RunSettings(attempts=7, timeout=60, strict_order=True, guard="off")),
+        (
+            {"agent": "codex", "agents": ["a", "b"]},
+            RunSettings(attempts=7, timeout=60, agent="codex", agents=("a", "b")),
+        ),
     ],
 )
-def test_flags_win_over_the_file(tmp_path: Path, flags: dict[str, Any], wanted: Run) -> None:
+def test_flags_win_over_the_file(tmp_path: Path, flags: dict[str, Any], wanted: RunSettings) -> None:
     write_settings(tmp_path, "[run]\nattempts = 7\ntimeout = 60\n[verify]\ntimeout = 1\n")
-    assert settings.load(str(tmp_path), flags) == Settings(run=wanted, verify=Verify(timeout=1))
+    assert settings.load(str(tmp_path), flags) == Settings(run=wanted, verify=VerifySettings(timeout=1))
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ from ralphtool.errors import WrongSetting
     ],
 )
 def test_durations(text: str | float, seconds: float) -> None:
-    assert settings.duration(text) == seconds
+    assert settings.parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize(
@@ -44,26 +44,26 @@ def test_durations(text: str | float, seconds: float) -> None:
 )
 def test_no_durations(text: str) -> None:
     with pytest.raises(WrongSetting, match="is no duration: write 90s, 30m, 2h, 1h30m or a number of seconds"):
-        settings.duration(text)
+        settings.parse_duration(text)
 
 
 @pytest.mark.parametrize("number", [-1, -0.1, float("nan"), True, None])
 def test_numbers_that_are_no_durations(number: Any) -> None:
     with pytest.raises(WrongSetting, match="is no duration"):
-        settings.duration(number)
+        settings.parse_duration(number)
 
 
 @pytest.mark.parametrize("text", ["8785h", "9" * 5000, "9" * 5000 + "h", 10**400, float("inf"), 31622401])
 def test_endless_durations(text: str | float) -> None:
     with pytest.raises(WrongSetting, match="that duration is too big: a year is the most"):
-        settings.duration(text)
+        settings.parse_duration(text)
 
 
 @hypothesis_settings(deadline=None, derandomize=True, database=None, max_examples=500)
 @given(st.one_of(st.text(), st.text("0123456789.hms "), st.integers(), st.floats(), st.booleans()))
 def test_a_duration_is_one_or_a_read_error(value: Any) -> None:
     try:
-        seconds = settings.duration(value)
+        seconds = settings.parse_duration(value)
     except WrongSetting:
         seconds = 0
     assert 0 <= seconds <= 366 * 86400

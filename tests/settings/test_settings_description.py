@@ -8,7 +8,17 @@ from pathlib import Path
 from settingsfile import parse, read_error
 
 from ralphtool import settings
-from ralphtool.settings import Agent, Blockers, Memory, Notify, Price, Prompt, Run, Settings, Verify
+from ralphtool.settings import (
+    AgentSettings,
+    BlockerSettings,
+    MemorySettings,
+    NotifySettings,
+    PriceSettings,
+    PromptSettings,
+    RunSettings,
+    Settings,
+    VerifySettings,
+)
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "settings.md").read_text()
@@ -17,14 +27,14 @@ PAGE = (DOCS / "settings.md").read_text()
 def test_every_setting_is_described() -> None:
     rows = settings.describe()
     tables = {
-        "run": Run,
-        "verify": Verify,
-        "memory": Memory,
-        "prompt": Prompt,
-        "blockers": Blockers,
-        "notify": Notify,
-        "agents.NAME": Agent,
-        "prices.MODEL": Price,
+        "run": RunSettings,
+        "verify": VerifySettings,
+        "memory": MemorySettings,
+        "prompt": PromptSettings,
+        "blockers": BlockerSettings,
+        "notify": NotifySettings,
+        "agents.NAME": AgentSettings,
+        "prices.MODEL": PriceSettings,
     }
     wanted = [(name, key) for name, table in tables.items() for key in table.__struct_fields__]
     assert [(row.table, row.key) for row in rows] == wanted
@@ -34,13 +44,13 @@ def test_every_setting_is_described() -> None:
 def test_the_defaults_that_are_told_are_the_defaults() -> None:
     told = [row for row in settings.describe() if row.default]
     lines = "".join(f"{row.table}.{row.key} = {row.default}\n" for row in told)
-    assert parse(lines) == Settings(agents={"NAME": Agent()}, prices={"MODEL": Price()})
+    assert parse(lines) == Settings(agents={"NAME": AgentSettings()}, prices={"MODEL": PriceSettings()})
     assert {row.key: row.default for row in told if row.table == "run"}["timeout"] == '"1h"'
 
 
 def test_flags_are_the_settings_of_run_that_are_no_lists() -> None:
     flags = [row.flag for row in settings.describe() if row.flag]
-    wanted = [key for key in Run.__struct_fields__ if key not in ("spec", "agents", "setup")]
+    wanted = [key for key in RunSettings.__struct_fields__ if key not in ("spec", "agents", "setup")]
     assert flags == ["--" + key.replace("_", "-") for key in wanted]
 
 
@@ -57,7 +67,7 @@ def test_the_example_of_the_page_is_right() -> None:
     [text] = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
     found = parse(text)
     assert found.run.timeout == 2700
-    assert found.agents["mine"] == Agent(command=("my-agent", "--quiet"), env={"MY_AGENT_PORT": "8080"})
+    assert found.agents["mine"] == AgentSettings(command=("my-agent", "--quiet"), env={"MY_AGENT_PORT": "8080"})
 
 
 def test_the_complaint_of_the_page_is_what_is_said() -> None:

@@ -13,7 +13,7 @@ from specs.formats import MAKERS, STRANGER, every_format, make_checklist
 from ralphtool import specs
 from ralphtool.errors import TaskNotFound
 from ralphtool.specs import Adapter, Spec, Story, Task, checklist
-from ralphtool.specs.scaffold import EXAMPLES, Skeleton
+from ralphtool.specs.scaffold import EXAMPLES, Scaffold
 from ralphtool.testing import ContractBroken, check_adapter
 
 
@@ -159,8 +159,8 @@ def test_refused_other_places(ralph: Ralph, places: list[str], promise: str) -> 
 )
 def test_refused_a_skeleton(ralph: Ralph, place: str, text: str, promise: str) -> None:
     class Begins(WrongAdapter):
-        def scaffold(self, project: str, text_: str, name: str | None, file: str | None) -> Skeleton:
-            return Skeleton("fix_plan", f"{project}/{place}", {"": text})
+        def scaffold(self, project: str, text_: str, name: str | None, file: str | None) -> Scaffold:
+            return Scaffold("fix_plan", f"{project}/{place}", {"": text})
 
     assert promise in promise_broken(ralph, Begins())
 

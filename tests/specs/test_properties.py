@@ -142,7 +142,7 @@ def is_done_line(line: Line) -> bool:
 @example("- [x](x)")
 @example("1234567890. [ ] x")
 def test_a_box_is_what_the_regular_expression_says(line: str) -> None:
-    found, box = BOX.match(line), markdown.box(line)
+    found, box = BOX.match(line), markdown.parse_box(line)
     assert (found is None) == (box is None)
     if found and box:
         assert box.done == is_done(found)

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from ralphtool.record import events
-from ralphtool.views.terminal.live import Picture
+from ralphtool.views.terminal.live import RunDisplay
 
 Event = dict[str, Any]
 NOON = "2026-03-01T12:00:00.000000Z"
@@ -63,7 +63,7 @@ def all_typed(happened: Iterable[Event]) -> list[events.Event]:
     return [one for event in happened if (one := typed(event))]
 
 
-def drawn(view: Picture, width: int, height: int) -> list[str]:
+def drawn(view: RunDisplay, width: int, height: int) -> list[str]:
     console = Console(width=width, file=io.StringIO(), record=True, color_system=None)
     console.print(view.render(width, height))
     return console.export_text().rstrip("\n").split("\n")
@@ -71,7 +71,7 @@ def drawn(view: Picture, width: int, height: int) -> list[str]:
 
 def told(*happened: Event) -> list[str]:
     """The lines that are told of these events."""
-    view = Picture(clock(0))
+    view = RunDisplay(clock(0))
     lines = []
     for event in all_typed(happened):
         view.feed(event)

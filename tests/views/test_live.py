@@ -46,17 +46,17 @@ from views.tmux import BASE, Terminal
 
 from ralphtool import agents
 from ralphtool.record import events
-from ralphtool.record.lines import LineReader, fields_of
+from ralphtool.record.lines import LineReader, parse_fields
 from ralphtool.record.log import Log
 from ralphtool.views.terminal import live, summary
-from ralphtool.views.terminal.live import Picture
+from ralphtool.views.terminal.live import RunDisplay
 
 DOC = (REPOSITORY / "docs/events.md").read_text()
 
 
 def picture(happened: list[Event], width: int = 80, height: int = 24, now: int = 70) -> list[str]:
     """The lines of the picture after these events."""
-    view = Picture(clock(now))
+    view = RunDisplay(clock(now))
     for event in all_typed(happened):
         view.feed(event)
     return drawn(view, width, height)
@@ -247,7 +247,7 @@ def spoilt(value: Any) -> Iterator[Any]:
 @pytest.mark.parametrize("name", re.findall(r"^## (\w+)$", DOC, re.MULTILINE))
 def test_no_field_has_to_be_what_it_should_be(name: str) -> None:
     for event in spoilt(example(name)):
-        view = Picture(clock(0))
+        view = RunDisplay(clock(0))
         happened = (THREE, iteration("2"), event, said("message", text="hm"), event)
         for one in all_typed(happened):
             view.feed(one)
@@ -266,12 +266,12 @@ def test_a_run_that_begins_twice() -> None:
 @settings(max_examples=80, deadline=None)
 @given(st.lists(HOSTILE, max_size=6), st.integers(1, 120), st.integers(1, 40))
 def test_no_event_breaks_the_picture(happened: list[Event], width: int, height: int) -> None:
-    view = Picture(clock(0))
+    view = RunDisplay(clock(0))
     for event in all_typed(happened):
         view.feed(event)
         line = view.describe(event)
         assert line is None or line.plain.isprintable()
-        assert re.fullmatch(r"(\d+:)?\d\d:\d\d", view.elapsed(event))
+        assert re.fullmatch(r"(\d+:)?\d\d:\d\d", view.format_elapsed(event))
     lines = drawn(view, width, height)
     assert len(lines) <= max(1, min(15, height - 1))
     assert all(line.isprintable() and cell_len(line) <= width for line in lines)
@@ -335,7 +335,7 @@ def shown(event: Event, change: str = "add-login", encoding: str = "utf-8") -> l
     out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     with contextlib.redirect_stdout(out):
         if isinstance(end := typed(event), events.RunEnded):
-            summary.show(end, change)
+            summary.print_summary(end, change)
     out.seek(0)
     return out.read().rstrip("\n").split("\n")
 
@@ -514,7 +514,7 @@ def test_stopping_shows_what_was_written_until_then(tmp_path: Path, capsys: pyte
     path, stop = tmp_path / "events.jsonl", threading.Event()
     path.write_text(json.dumps(THREE) + "\n" + '{"type": "notice", "text": "half')
     stop.set()
-    for look in (live.as_json, live.plain):
+    for look in (live.print_json, live.print_lines):
         look(str(path), stop)
     first, second, rest = capsys.readouterr().out.split("\n")
     assert json.loads(first) == THREE
@@ -524,7 +524,7 @@ def test_stopping_shows_what_was_written_until_then(tmp_path: Path, capsys: pyte
 
 def test_a_run_that_has_not_begun_is_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, stop = tmp_path / "events.jsonl", threading.Event()
-    thread = threading.Thread(target=live.plain, args=(str(path), stop))
+    thread = threading.Thread(target=live.print_lines, args=(str(path), stop))
     thread.start()
     try:
         writer = Log(str(path))
@@ -703,7 +703,7 @@ def test_what_is_listed_in_brackets_is_in_the_example(name: str, field: str) -> 
 def test_the_examples_can_be_read_as_a_run(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_text("".join(json.dumps(example(name)) + "\n" for name in SECTIONS))
-    found = list(filter(None, map(fields_of, LineReader(str(path)).new())))
+    found = list(filter(None, map(parse_fields, LineReader(str(path)).new())))
     assert [event["type"] for event in found] == list(SECTIONS)
     assert len(told(*found)) == len(SECTIONS) - len(["gate_started", "agent"])
 

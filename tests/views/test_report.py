@@ -22,7 +22,7 @@ from ralphtool.core import quickjson
 from ralphtool.record import runs
 from ralphtool.views.report import formatting, from_record, junit, markdown
 from ralphtool.views.report import page as page_writer
-from ralphtool.views.report.elements import Css, html, tag
+from ralphtool.views.report.elements import Css, render_html, tag
 
 # --- from a real run --------------------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ def test_the_page_has_the_diffs_of_every_attempt(real: Lab) -> None:
 def test_a_question_is_told_as_it_stands_now(real: Lab, tmp_path: Path) -> None:
     """Answered but not taken up; and then, by the next run, no longer waiting."""
     copy = shutil.copytree(real.root, tmp_path / "copy", symlinks=True)
-    [first] = runs.ids(str(copy))
+    [first] = runs.list_ids(str(copy))
     assert real.run("answer", "2", "it is in <b>the vault</b>", cwd=copy).exit_code == 0
     told = real.run("report", "--format", "html", "--output", "-", cwd=copy).stdout
     assert "it is in &lt;b&gt;the vault&lt;/b&gt;" in told
@@ -234,18 +234,20 @@ def test_a_terminal_without_unicode_gets_none(night: Ralph, page: str) -> None:
 
 
 def test_tables_are_not_padded_beyond_the_terminal(night: Ralph) -> None:
-    facts = from_record.read(runs.find(str(night.root), None))
-    wide, narrow = markdown.written(facts), markdown.written(facts, 60)
+    facts = from_record.read_facts(runs.find(str(night.root), None))
+    wide, narrow = markdown.render(facts), markdown.render(facts, 60)
     assert "| 2. Login form                |        2 |     31 min" in wide
     assert "| 2. Login form |   2 | 31 min | 14 min |" in narrow
     assert "| add-login-2-1 | 22:00 | failed    | 31 min" in wide
-    assert markdown.written(facts, 300) == wide
+    assert markdown.render(facts, 300) == wide
 
 
 def test_markdown_text_is_text() -> None:
-    assert markdown.text("# *a* [b](c) <i> _d_ e_f &amp; `g`") == (r"\# \*a\* \[b\](c) \<i\> \_d\_ e_f \&amp; `g`")
-    assert markdown.text("``a`` `b|c` `<i>` d`") == r"\`\`a\`\` \`b\|c\` \`\<i\>\` d\`"
-    assert markdown.code("a `` b") == "```a `` b```"
+    assert markdown.escape_text("# *a* [b](c) <i> _d_ e_f &amp; `g`") == (
+        r"\# \*a\* \[b\](c) \<i\> \_d\_ e_f \&amp; `g`"
+    )
+    assert markdown.escape_text("``a`` `b|c` `<i>` d`") == r"\`\`a\`\` \`b\|c\` \`\<i\>\` d\`"
+    assert markdown.quote_code("a `` b") == "```a `` b```"
 
 
 def test_an_element_can_neither_run_nor_load() -> None:
@@ -254,11 +256,13 @@ def test_an_element_can_neither_run_nor_load() -> None:
         lambda: tag("a", href="https://example.org"),
         lambda: tag("a", href="javascript:x"),
         lambda: tag("p", onclick="x"),
-        lambda: html(tag("style", Css("</style>"))),
+        lambda: render_html(tag("style", Css("</style>"))),
     ):
         with pytest.raises(ValueError, match=r"page|itself"):
             refused()
-    assert html(tag("p", '<"\x00', class_='a"b')) == '<!doctype html>\n<p class="a&quot;b">&lt;&quot;\\x00</p>\n\n'
+    assert (
+        render_html(tag("p", '<"\x00', class_='a"b')) == '<!doctype html>\n<p class="a&quot;b">&lt;&quot;\\x00</p>\n\n'
+    )
 
 
 # --- records that are not as they should be ---------------------------------------------------------
@@ -270,11 +274,11 @@ def write(ralph: Ralph, data: bytes, run: str = RUN) -> Path:
 
 def all_formats(ralph: Ralph) -> dict[str, str]:
     """What the command writes, without its start; each is what it should be, whatever was read."""
-    facts = from_record.read(runs.find(str(ralph.root), None))
+    facts = from_record.read_facts(runs.find(str(ralph.root), None))
     told = {
-        "markdown": markdown.written(facts),
-        "junit": junit.written(facts),
-        "html": page_writer.written(facts, {}),
+        "markdown": markdown.render(facts),
+        "junit": junit.render(facts),
+        "html": page_writer.render(facts, {}),
         "json": quickjson.dumps(msgspec.to_builtins(facts)),
     }
     ET.fromstring(told["junit"])
@@ -474,7 +478,7 @@ def test_a_title_of_a_megabyte_is_cut(ralph: Ralph) -> None:
     assert {form: len(text) < 60_000 for form, text in all_formats(ralph).items()} == dict.fromkeys(
         ("markdown", "junit", "html", "json"), True
     )
-    assert formatting.line("ab" * 500, 10) == "ababababab…"
+    assert formatting.clean_line("ab" * 500, 10) == "ababababab…"
 
 
 # --- where it goes ----------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from ralphtool.record.event_parts import StoryBefore
 from ralphtool.record.events import IterationStarted, RunStarted, Steered
 from ralphtool.record.follow import decode_all
 from ralphtool.views.screen import RalphApp, data
-from ralphtool.views.screen.record import KEPT, Following, Watched
+from ralphtool.views.screen.record import MAX_ACTIVITIES, FollowedRun, WatchedRun
 from ralphtool.views.screen.watch import WatchPage
 
 Event = dict[str, Any]
@@ -142,7 +142,7 @@ class Record:
             file.write(b"".join(json.dumps(one, separators=(",", ":")).encode() + b"\n" for one in events))
 
     def said(self) -> list[tuple[str, str | None, str]]:
-        return [(one.action, one.story, one.text) for one in steering.heard(str(self.root), "add-login")]
+        return [(one.action, one.story, one.text) for one in steering.list_pending(str(self.root), "add-login")]
 
 
 TITLES = {"1": "First", "2": "Second"}
@@ -171,7 +171,9 @@ def test_every_page_is_reached_by_keys(finished: Lab) -> None:
         await seen(pilot, "Make a", "Good password", "the user is in", "r Run it")
         await pilot.press("o")
         await seen(
-            pilot, "1 of 2 stories are done; 1 waits for you.", f"ralphtool report {runs.ids(str(finished.root))[0]}"
+            pilot,
+            "1 of 2 stories are done; 1 waits for you.",
+            f"ralphtool report {runs.list_ids(str(finished.root))[0]}",
         )
         await pilot.press("end")
         await seen(pilot, "attempt 1: completed", "1.txt", "commit", "Files have to be short")
@@ -242,12 +244,12 @@ def test_a_change_that_can_not_be_read_says_why(lab: Lab) -> None:
 
 def test_what_other_runs_learnt_is_not_told(finished: Lab) -> None:
     root = str(finished.root)
-    run = runs.read(root, runs.ids(root)[0])
-    assert [one.content for one in data.learnt(root, run)] == ["Files have to be short"]
+    run = runs.read_summary(root, runs.list_ids(root)[0])
+    assert [one.content for one in data.list_learnings(root, run)] == ["Files have to be short"]
     run.last = "2001-01-01T00:00:00+02:00"
-    assert not data.learnt(root, run)
+    assert not data.list_learnings(root, run)
     run.last, run.began = "2101-01-01T00:00:00Z", "2100-01-01T00:00:00Z"
-    assert not data.learnt(root, run)
+    assert not data.list_learnings(root, run)
 
 
 # --- running ----------------------------------------------------------------------------------------
@@ -264,7 +266,7 @@ def test_a_run_is_begun_and_watched_until_its_result(lab: Lab) -> None:
         await seen(pilot, "r Run it")
         await pilot.press("r")
         await seen(pilot, "Run add-login with scripted?")
-        assert not runs.ids(str(lab.root))
+        assert not runs.list_ids(str(lab.root))
         await pilot.press("enter")
         await seen(pilot, "look [bold]here[/]", "▸ 1. First", "attempt 1 of 3", "x Stop")
         go.touch()
@@ -305,7 +307,7 @@ def test_a_run_that_does_not_start_says_why(lab: Lab) -> None:
         await seen(pilot, "no agent is named yet")
 
     drive(lab.root, act)
-    assert not runs.ids(str(lab.root))
+    assert not runs.list_ids(str(lab.root))
 
 
 # --- saying something -------------------------------------------------------------------------------
@@ -336,7 +338,7 @@ def test_a_question_is_answered_in_place(copied: Path) -> None:
 
     standing = Path(shutil.copy(copied / ".ralph/standing/add-login.json", copied / "kept"))
     drive(copied, act)
-    [asked] = questions.waiting(str(copied), "add-login")
+    [asked] = questions.list_open(str(copied), "add-login")
     assert asked.answer == "use b"
 
 
@@ -368,22 +370,22 @@ def test_what_is_said_reaches_the_run(record: Record) -> None:
         ("stop-after", None, ""),
         ("stop", None, ""),
     ]
-    words = steering.heard(str(record.root), "add-login")
+    words = steering.list_pending(str(record.root), "add-login")
     assert {one.run for one in words if one.action.startswith("stop")} == {record.id}
 
 
 def test_stories_begin_as_earlier_runs_left_them_and_stay_done() -> None:
     states = ("waiting", "skipped", "done", "open", "evil", "")
-    view = Watched()
+    view = WatchedRun()
     view.feed(RunStarted(stories=tuple(StoryBefore(id=one, state=one) for one in states)))
     view.feed(Steered(action="skip", story="done"))
     view.feed(Steered(action="skip", story="open"))
     view.feed(Steered(action="retry", story="waiting"))
     assert [one.state for one in view.stories] == ["open", "skipped", "done", "skipped", "open", "open"]
     view.feed(IterationStarted(story="evil", title="long " * 9, attempt=1, attempts=3))
-    rows = [view.row(one, width) for one in states for width in (1, 10, 28)]
+    rows = [view.render_row(one, width) for one in states for width in (1, 10, 28)]
     assert [row.cell_len <= width for row, width in zip(rows, (1, 10, 28) * 6, strict=True)] == [True] * 18
-    assert view.row("evil", 28).plain.endswith("00:00")
+    assert view.render_row("evil", 28).plain.endswith("00:00")
 
 
 def test_the_mark_goes_along_with_the_run_until_somebody_moves_it(record: Record) -> None:
@@ -470,7 +472,7 @@ def test_a_flood_is_passed_over_and_keys_still_work(record: Record) -> None:
         await seen(pilot, "7-999")
         shown = [strip.text.strip() for strip in page.query_one(RichLog).lines]
         assert "things more; `ralphtool logs` has them all" in " ".join(shown)
-        assert len(page.following.view.doings) == KEPT
+        assert len(page.following.view.activities) == MAX_ACTIVITIES
         assert len(shown) < 1600
         await pilot.press("p")
         await pilot.pause()
@@ -479,7 +481,7 @@ def test_a_flood_is_passed_over_and_keys_still_work(record: Record) -> None:
     drive(record.root, act)
 
 
-def judged(view: Watched) -> int:
+def judged(view: WatchedRun) -> int:
     return sum(one.verdict is not None for one in view.run.attempts)
 
 
@@ -493,23 +495,23 @@ def test_a_long_record_is_shown_at_once_and_exactly_in_the_end(record: Record) -
     record.add("iteration_started", story="2", attempt=1, attempts=3)
     record.write(*[word] * 3000)
 
-    following = Following(runs.read(str(record.root), record.id))
+    following = FollowedRun(runs.read_summary(str(record.root), record.id))
     assert [one.id for one in following.view.stories] == ["1", "2"]
-    assert following.view.doings[-1].describe()[0].plain == "w" * 200
+    assert following.view.activities[-1].describe()[0].plain == "w" * 200
     assert not judged(following.view)
     for _ in range(1000):
         following.read()
         if not following.is_behind:
             break
-    whole = Watched()
+    whole = WatchedRun()
     for event in decode_all(record.path.read_bytes().splitlines()):
         whole.feed(event)
     assert not following.is_behind
     assert judged(following.view) == 1
     following.view.is_over = whole.is_over = True  # so that both clocks stand still
-    assert following.view.head(80) == whole.head(80)
-    assert [following.view.row(id, 40) for id in TITLES] == [whole.row(id, 40) for id in TITLES]
-    assert [one.describe() for one in following.view.doings] == [one.describe() for one in whole.doings]
+    assert following.view.render_head(80) == whole.render_head(80)
+    assert [following.view.render_row(id, 40) for id in TITLES] == [whole.render_row(id, 40) for id in TITLES]
+    assert [one.describe() for one in following.view.activities] == [one.describe() for one in whole.activities]
 
 
 def test_a_record_that_is_no_record_harms_nothing(record: Record) -> None:

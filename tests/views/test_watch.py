@@ -22,8 +22,8 @@ from views.run_events import all_typed, drawn, told, typed
 from views.tmux import Terminal as Tmux
 
 from ralphtool.record.follow import Follower, Replay, skim
-from ralphtool.record.lines import LineReader, fields_of
-from ralphtool.views.terminal.live import Picture
+from ralphtool.record.lines import LineReader, parse_fields
+from ralphtool.views.terminal.live import RunDisplay
 
 
 class Over:
@@ -44,13 +44,13 @@ def said(kind: str, at: str = NOON, **fields: Any) -> Event:
     return {"at": at, "type": "agent", "event": {"kind": kind, **fields}}
 
 
-def state(picture: Picture) -> dict[str, Any]:
+def state(picture: RunDisplay) -> dict[str, Any]:
     """All that a view knows, to be compared."""
     return vars(picture.run)
 
 
-def fed(events: list[Event]) -> Picture:
-    view = Picture(clock)
+def fed(events: list[Event]) -> RunDisplay:
+    view = RunDisplay(clock)
     for event in all_typed(events):
         view.feed(event)
     return view
@@ -90,7 +90,7 @@ def test_what_is_passed_over_makes_no_difference(seed: int) -> None:
     events = happening(300, seed)
     for cut in (0, 7, 150, 301):
         lines = [line(event).rstrip() for event in events]
-        view = Picture(clock)
+        view = RunDisplay(clock)
         skipped = 0
         for part in (lines[:cut], lines[cut:]):
             passed = list(skim(part))
@@ -105,8 +105,8 @@ def test_after_catching_up_the_picture_is_as_if_everything_had_been_fed(tmp_path
     events = happening(12_000, 1)
     path = put(tmp_path, ID, *events)
     assert path.stat().st_size > 1 << 20
-    follower = Follower(str(path), lambda: Picture(clock), joins=True)
-    shown = list(follower.new())
+    follower = Follower(str(path), lambda: RunDisplay(clock), joins=True)
+    shown = list(follower.read_new())
     assert shown[0] == typed(events[0])  # without which nobody knows what the others are about
     assert shown[-1] == list(skim(map(line, events)))[-1]
     assert len(shown) < 5000
@@ -117,7 +117,7 @@ def test_after_catching_up_the_picture_is_as_if_everything_had_been_fed(tmp_path
     with path.open("ab") as file:
         file.writelines(map(line, later[:100]))
         file.flush()
-        assert list(follower.new())
+        assert list(follower.read_new())
         while follower.is_behind:
             follower.catch_up(0.001)
         assert state(follower.view) == state(fed(events + later[:100]))
@@ -135,8 +135,8 @@ def test_two_gigabytes_are_never_in_memory(tmp_path: Path) -> None:
         file.write(b"\n" + b"".join(map(line, tail)))
     tracemalloc.start()
     try:
-        follower = Follower(str(path), lambda: Picture(clock), joins=True)
-        assert list(follower.new())
+        follower = Follower(str(path), lambda: RunDisplay(clock), joins=True)
+        assert list(follower.read_new())
         while follower.is_behind:
             assert follower.catch_up()
         assert tracemalloc.get_traced_memory()[1] < 60 << 20
@@ -149,7 +149,7 @@ def test_two_gigabytes_are_never_in_memory(tmp_path: Path) -> None:
 
 
 def texts(reader: LineReader) -> list[str]:
-    return [event["text"] for event in map(fields_of, reader.new()) if event]
+    return [event["text"] for event in map(parse_fields, reader.new()) if event]
 
 
 def note(text: str) -> bytes:
@@ -213,11 +213,11 @@ def test_another_record_in_its_place_is_read_from_its_beginning(tmp_path: Path, 
 def test_a_follower_begins_anew_with_another_record(tmp_path: Path) -> None:
     events = happening(50, 5)
     path = put(tmp_path, ID, *happening(12_000, 1))
-    follower = Follower(str(path), lambda: Picture(clock), joins=True)
-    assert list(follower.new())
+    follower = Follower(str(path), lambda: RunDisplay(clock), joins=True)
+    assert list(follower.read_new())
     put(tmp_path, ID, *events)
     for _ in range(3):
-        list(follower.new())
+        list(follower.read_new())
     assert state(follower.view) == state(fed(events))
     assert not follower.is_behind
 
@@ -241,7 +241,7 @@ def test_what_is_no_record_has_no_events(tmp_path: Path, what: str) -> None:
     }
     made[what]()
     for joins in (False, True):
-        assert list(Follower(str(path), Picture, joins=joins).events(Over())) == [None]
+        assert list(Follower(str(path), RunDisplay, joins=joins).follow_events(Over())) == [None]
 
 
 # --- what people say --------------------------------------------------------------------------------
@@ -305,8 +305,8 @@ def test_a_record_is_played_by_its_own_clock(tmp_path: Path) -> None:
     times = ["12:00:00", "12:30:00", "13:00:00", "23:00:00"]
     path = put(tmp_path, ID, *({**started(), "at": f"2026-03-01T{one}.000000Z"} for one in times))
     made: list[Any] = []
-    replay = Replay(str(path), lambda clock: made.append(clock) or Picture(clock), 36_000.0)  # type: ignore[func-returns-value]
-    seen = [(event, made[0]()) for event in replay.events(Over())]
+    replay = Replay(str(path), lambda clock: made.append(clock) or RunDisplay(clock), 36_000.0)  # type: ignore[func-returns-value]
+    seen = [(event, made[0]()) for event in replay.follow_events(Over())]
     at = [then for event, then in seen if event]
     assert [then - at[0] for then in at] == [0, 1800, 3600, 11 * 3600]
     between = [then - at[0] for event, then in seen if not event]
@@ -316,7 +316,7 @@ def test_a_record_is_played_by_its_own_clock(tmp_path: Path) -> None:
 
 def test_a_million_times_as_quick_is_not_slow(tmp_path: Path) -> None:
     path = put(tmp_path, ID, *happening(3000, 6), ended())
-    events = [event for event in Replay(str(path), Picture, 0).events(Over()) if event]
+    events = [event for event in Replay(str(path), RunDisplay, 0).follow_events(Over()) if event]
     known = [event for event in happening(3000, 6) if typed(event)]
     assert len(events) == len(known) + 1
 

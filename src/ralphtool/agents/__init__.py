@@ -24,7 +24,7 @@ __all__ = [
     "Event",
     "Failure",
     "Job",
-    "Mcp",
+    "McpServer",
     "Message",
     "Output",
     "Quota",
@@ -145,11 +145,11 @@ class Job(Struct, frozen=True, kw_only=True):
     attempt: int = 1
     read_only: bool = False  # look at everything, change nothing
     cost: float = 0.0  # how many dollars it may still cost; 0 is no limit
-    mcp: Mcp | None = None
+    mcp: McpServer | None = None
     is_past: bool = False  # its records are only read again, perhaps while it still runs: nothing is tidied up
 
 
-class Mcp(Struct, frozen=True):
+class McpServer(Struct, frozen=True):
     """How an agent starts our MCP server, `ralphtool mcp`."""
 
     command: tuple[str, ...]
@@ -231,16 +231,16 @@ class Runner(Protocol):
     def reader(self, job: Job) -> Reader: ...
 
 
-def known() -> list[Runner]:
+def list_runners() -> list[Runner]:
     """One runner of each kind, without options. One that needs some, or whose package is broken, is left out."""
     found = []
-    for name in [*BUILT_IN, *(name for name in _entry_points() if name not in BUILT_IN)]:
+    for name in [*BUILT_IN, *(name for name in _read_entry_points() if name not in BUILT_IN)]:
         with suppress(InvalidValue, AttributeError, LookupError, TypeError, ValueError):
             found.append(make(name, {}))
     return found
 
 
-def configures(path: str, runners: Iterable[Runner]) -> bool:
+def is_agent_config(path: str, runners: Iterable[Runner]) -> bool:
     """Whether a file of a project tells one of these agents what it may do."""
     *folders, name = path.split("/")
     rules = [rule for one in runners for rule in one.traits.config_paths]
@@ -254,7 +254,7 @@ def make(name: str, options: Mapping[str, Any]) -> Runner:
     """The runner of that name. `options` is its table `[agents.NAME]`: one with a `kind` or a `command` can have any
     name."""
     kind = options.get("kind") or (name if name in BUILT_IN or not options.get("command") else "command")
-    target = BUILT_IN.get(kind) or _stranger(kind)
+    target = BUILT_IN.get(kind) or _find_entry_point(kind)
     module, _, attribute = target.partition(":")
     try:
         made = getattr(importlib.import_module(module), attribute)
@@ -266,16 +266,16 @@ def make(name: str, options: Mapping[str, Any]) -> Runner:
     return found
 
 
-def _entry_points() -> dict[str, str]:
+def _read_entry_points() -> dict[str, str]:
     """The kinds of agents that other packages bring."""
     from importlib.metadata import entry_points
 
     return {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
 
 
-def _stranger(name: str) -> str:
+def _find_entry_point(name: str) -> str:
     """Where the runner of a kind is that is not ours: an entry point, or the dotted path of its class."""
-    strangers = _entry_points()
+    strangers = _read_entry_points()
     if name in strangers or ":" in name:
         return strangers.get(name, name)
     raise InvalidValue(
@@ -284,7 +284,7 @@ def _stranger(name: str) -> str:
     )
 
 
-def texts(options: Mapping[str, Any], key: str) -> Sequence[str]:
+def read_list(options: Mapping[str, Any], key: str) -> Sequence[str]:
     """A list of texts among an agent's options."""
     value: Sequence[str] = options.get(key) or ()
     return value

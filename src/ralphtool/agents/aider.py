@@ -77,22 +77,22 @@ class Aider(Program):
     def start(self, job: Job) -> Start:
         for name in (_EVENTS, _MODEL_LOG, _HISTORY):
             _remove(os.path.join(job.folder, name))  # it would add to what an earlier iteration left
-        argv = [*self.command, *_UNATTENDED, *_log_flags(job.folder), "--message-file", self._message(job)]
+        argv = [*self.command, *_UNATTENDED, *_build_log_flags(job.folder), "--message-file", self._build_message(job)]
         if self.model:
             argv += ["--model", self.model]
         # Whole answers come with true counts of tokens, and never as half of one.
         argv += [*self.args, "--no-stream", *self._permissions(job)]
         env = {"BROWSER": "true"} | self.env  # it opens the addresses in error messages
-        if _top(job.root):
-            env |= _identity(job.root, os.environ | self.env)
+        if _find_repository_top(job.root):
+            env |= _build_identity(job.root, os.environ | self.env)
         else:
             argv.append("--no-git")  # it would make a repository
         return Start(argv=tuple(argv), env=env)
 
-    def reader(self, job: Job) -> AiderText:
+    def reader(self, job: Job) -> AiderReader:
         if job.is_past:
-            return AiderText(job.folder, "", shows=False)
-        return AiderText(job.folder, _top(job.root) or job.root)
+            return AiderReader(job.folder, "", shows=False)
+        return AiderReader(job.folder, _find_repository_top(job.root) or job.root)
 
     def _permissions(self, job: Job) -> list[str]:
         """A command needs an explicit yes, which `--yes-always` is not; the end of its standard input is one."""
@@ -101,16 +101,16 @@ class Aider(Program):
         no_commands = ["--yes-always", "--no-suggest-shell-commands", "--no-auto-lint", "--no-auto-test"]
         return [] if self.may_do_all else no_commands
 
-    def _message(self, job: Job) -> str:
+    def _build_message(self, job: Job) -> str:
         """The prompt, behind what an agent without tools has to know. It must not begin with the slash of a command."""
         path = os.path.join(job.folder, f"{os.path.basename(job.prompt)}.aider")
         with open(job.prompt, encoding="utf-8", errors="replace") as file:
             text = file.read()
         note = _LOOKS if job.read_only else _ALL if self.may_do_all else _EDITS
-        return program.written(path, f"{note}\n{text}")
+        return program.write_file(path, f"{note}\n{text}")
 
 
-def _log_flags(folder: str) -> list[str]:
+def _build_log_flags(folder: str) -> list[str]:
     return [
         *("--analytics-log", os.path.join(folder, _EVENTS)),
         *("--llm-history-file", os.path.join(folder, _MODEL_LOG)),
@@ -124,12 +124,12 @@ def _remove(path: str) -> None:
         os.remove(path)
 
 
-def _top(root: str) -> str:
+def _find_repository_top(root: str) -> str:
     """Where the repository is that the folder belongs to; empty if it belongs to none."""
-    return _git(root, os.environ, "rev-parse", "--show-toplevel")
+    return _run_git(root, os.environ, "rev-parse", "--show-toplevel")
 
 
-def _git(root: str, env: Mapping[str, str], *arguments: str) -> str:
+def _run_git(root: str, env: Mapping[str, str], *arguments: str) -> str:
     command = ["git", "-C", root, *arguments]
     try:
         done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False)
@@ -138,10 +138,10 @@ def _git(root: str, env: Mapping[str, str], *arguments: str) -> str:
     return os.fsdecode(done.stdout).strip() if done.returncode == 0 else ""
 
 
-def _identity(root: str, env: Mapping[str, str]) -> dict[str, str]:
+def _build_identity(root: str, env: Mapping[str, str]) -> dict[str, str]:
     """Without a git identity it would write one into the project's configuration: it gets one for its time instead."""
     wanted = {"user.name": "aider", "user.email": "aider@localhost"}
-    missing = [item for item in wanted.items() if not _git(root, env, "config", "--get", item[0])]
+    missing = [item for item in wanted.items() if not _run_git(root, env, "config", "--get", item[0])]
     before = env.get("GIT_CONFIG_COUNT", "")
     first = int(before) if before.isdecimal() else 0
     found = {"GIT_CONFIG_COUNT": str(first + len(missing))} if missing else {}
@@ -170,7 +170,7 @@ class _Caches:
 # --- what it wrote ----------------------------------------------------------------------------------
 
 
-class Properties(Struct, frozen=True):
+class EventProperties(Struct, frozen=True):
     reason: str | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -179,24 +179,24 @@ class Properties(Struct, frozen=True):
     exception: str | None = None
 
 
-class Logged(Struct, frozen=True):
+class AiderEvent(Struct, frozen=True):
     event: str
-    properties: Properties = Properties()
+    properties: EventProperties = EventProperties()
 
 
-_LOGGED = Decoder(Logged)
+_LOGGED = Decoder(AiderEvent)
 _HEAD = re.compile(r"(?:TO LLM|LLM RESPONSE) \d{4}-\d\d-\d\dT[\d:]+")
 _COMPLETED = "Completed --message-file"
 _GAVE_UP = re.compile(r"Only \d+ reflections allowed, stopping\.")
 _TOO_LONG = re.compile(r"Model .{0,300} has hit a token limit!")
 
 
-class AiderText(log_files.Written):
+class AiderReader(log_files.LogFileReader):
     def __init__(self, folder: str, root: str, *, shows: bool = True) -> None:
         super().__init__(shows=shows)
         self._folder = folder
         self._caches = _Caches(root)
-        self._logged: list[Logged] = []
+        self._logged: list[AiderEvent] = []
         self._answers: list[str] = []
         self._spent: list[Usage] = []
         self._told: list[Event] = []
@@ -204,37 +204,38 @@ class AiderText(log_files.Written):
     def feed(self, chunk: bytes) -> Iterable[Event]:
         """It prints little, and notes before what it prints: a good moment to look."""
         shown = super().feed(chunk)
-        return [*shown, *self._look()] if shown else ()
+        return [*shown, *self._read_new_events()] if shown else ()
 
     def rest(self) -> Iterable[Event]:
         self._caches.remove_new()
-        return self._look()
+        return self._read_new_events()
 
-    def _look(self) -> list[Event]:
+    def _read_new_events(self) -> list[Event]:
         """What its files tell beyond what they told before."""
         spent, told = len(self._spent), len(self._told)
-        self._logged = list(_logged(self._read(_EVENTS)))
-        self._answers = _answers(self._read(_MODEL_LOG).decode("utf-8", "replace"))
-        history = "\n".join([*self._read(_HISTORY).decode("utf-8", "replace").splitlines(), ""])
-        self._spent = list(_spent(self._logged))
-        self._told = [*_told(history, self._answers), *_broken(self._logged)]
+        self._logged = list(_parse_events(self._read_log(_EVENTS)))
+        self._answers = _parse_answers(self._read_log(_MODEL_LOG).decode("utf-8", "replace"))
+        history = "\n".join([*self._read_log(_HISTORY).decode("utf-8", "replace").splitlines(), ""])
+        self._spent = list(_read_usage(self._logged))
+        self._told = [*_parse_history(history, self._answers), *_find_failures(self._logged)]
         return [*self._spent[spent:], *self._told[told:]]
 
     def end(self, exit_code: int) -> End:
-        problem = self._problem(exit_code)
+        problem = self._find_problem(exit_code)
         message = self._answers[-1] if self._answers else ""
         return End(not problem, message[-log_files.TAIL :], problem or "completed")
 
-    def _read(self, name: str) -> bytes:
-        return log_files.content(os.path.join(self._folder, name))
+    def _read_log(self, name: str) -> bytes:
+        return log_files.read_log(os.path.join(self._folder, name))
 
-    def _problem(self, exit_code: int) -> str:
+    def _find_problem(self, exit_code: int) -> str:
         """Why that was no success: anything but a whole answer, taken to the end, is none."""
         last = self._told[-1] if self._told else None
         wrong = last.text if isinstance(last, Failure) else ""
         if exit_code or not self._logged or self._logged[-1].properties.reason != _COMPLETED:
-            said = wrong or self.complaint()
-            return f"ended without its final event ({log_files.ending(exit_code)}){': ' if said else ''}{said[:300]}"
+            said = wrong or self.last_error()
+            how = log_files.describe_exit(exit_code)
+            return f"ended without its final event ({how}){': ' if said else ''}{said[:300]}"
         names = [one.event for one in self._logged if one.event.startswith("message_send")]
         if wrong or names[-2:] != ["message_send_starting", "message_send"] or not "".join(self._answers[-1:]):
             return wrong[:300] or "its last request got no answer"
@@ -243,7 +244,7 @@ class AiderText(log_files.Written):
         return ""
 
 
-def _logged(data: bytes) -> Iterator[Logged]:
+def _parse_events(data: bytes) -> Iterator[AiderEvent]:
     for line in data.splitlines():
         try:
             yield _LOGGED.decode(line)
@@ -251,7 +252,7 @@ def _logged(data: bytes) -> Iterator[Logged]:
             continue  # half of a line, or one with other properties
 
 
-def _spent(logged: list[Logged]) -> Iterator[Usage]:
+def _read_usage(logged: list[AiderEvent]) -> Iterator[Usage]:
     for told in (one.properties for one in logged if one.event == "message_send"):
         model = told.main_model or ""
         if told.completion_tokens:  # it counts what was refused because of its length, too
@@ -263,14 +264,14 @@ def _spent(logged: list[Logged]) -> Iterator[Usage]:
             )
 
 
-def _broken(logged: list[Logged]) -> Iterator[Failure]:
+def _find_failures(logged: list[AiderEvent]) -> Iterator[Failure]:
     """What it could make nothing of: it sends nothing more after that."""
     for one in logged:
         if one.event == "message_send_exception":
             yield failures.failure(one.properties.exception or "a request broke")
 
 
-def _answers(log: str) -> list[str]:
+def _parse_answers(log: str) -> list[str]:
     """What the model said, each time that it was asked: nothing, if there was an error instead.
 
     Every line of it has its speaker in front.
@@ -286,7 +287,7 @@ def _answers(log: str) -> list[str]:
     return ["\n".join(lines).strip() for lines in answers]
 
 
-def _told(history: str, answers: list[str]) -> Iterator[Event]:
+def _parse_history(history: str, answers: list[str]) -> Iterator[Event]:
     """The history in its order: what the model said, and what aider's own lines between that mean."""
     place = errors = 0
     for answer in answers:
@@ -296,22 +297,22 @@ def _told(history: str, answers: list[str]) -> Iterator[Event]:
         start = history.find(f"\n{answer}\n\n", place)
         if start < 0:
             return  # it has not been written yet
-        yield from _own_lines(history[place:start], errors)
+        yield from _parse_own_lines(history[place:start], errors)
         yield Message(answer)
         place, errors = start + len(answer) + 1, 0
-    yield from _own_lines(history[place:], errors)
+    yield from _parse_own_lines(history[place:], errors)
 
 
-def _own_lines(text: str, errors: int) -> Iterator[Event]:
+def _parse_own_lines(text: str, errors: int) -> Iterator[Event]:
     """So many requests failed here. The model can put other lines before theirs: commands are shown before they run."""
     lines = [line[2:].strip() for line in text.split("\n") if line.startswith("> ")]
     places = [place for place, line in enumerate(lines) if line.startswith("litellm.")]
     true_errors = places[len(places) - errors :] if errors < len(places) else places if errors else []
     for place, line in enumerate(lines):
-        yield from (log_files.failure(line),) if place in true_errors else _own_line(line)
+        yield from (log_files.failure(line),) if place in true_errors else _parse_own_line(line)
 
 
-def _own_line(line: str) -> Iterator[Event]:
+def _parse_own_line(line: str) -> Iterator[Event]:
     if _TOO_LONG.fullmatch(line):
         yield Failure("context", line)
     elif _GAVE_UP.fullmatch(line):

@@ -15,7 +15,7 @@ from ralphtool.agents import (
     Event,
     Failure,
     Job,
-    Mcp,
+    McpServer,
     Message,
     Quota,
     Result,
@@ -26,7 +26,7 @@ from ralphtool.agents import (
     failures,
 )
 from ralphtool.agents.json_lines import Lines
-from ralphtool.agents.program import Program, written
+from ralphtool.agents.program import Program, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -65,15 +65,15 @@ class Claude(Program):
         if self.model:
             argv += ["--model", self.model]
         if job.mcp:
-            argv += ["--mcp-config", _mcp_config(job.mcp, job.folder)]
+            argv += ["--mcp-config", _write_mcp_config(job.mcp, job.folder)]
         if job.cost:
             argv += ["--max-budget-usd", f"{max(job.cost, _LEAST_BUDGET):.2f}"]
-        env = _ENVIRONMENT | (_WITH_TOOLS if job.mcp else {}) | _sandbox() | self.env
+        env = _ENVIRONMENT | (_WITH_TOOLS if job.mcp else {}) | _build_sandbox_variables() | self.env
         # Among the user's own arguments may be one that permits everything.
         return Start(argv=(*argv, *(() if job.read_only else self.args)), stdin=job.prompt, env=env)
 
-    def reader(self, job: Job) -> ClaudeLines:
-        return ClaudeLines(reads_all=job.is_past)
+    def reader(self, job: Job) -> ClaudeReader:
+        return ClaudeReader(reads_all=job.is_past)
 
     def _permissions(self, job: Job) -> list[str]:
         if job.read_only:
@@ -95,21 +95,21 @@ _ENVIRONMENT = {
 _WITH_TOOLS = {"ENABLE_TOOL_SEARCH": "false", "MCP_CONNECT_TIMEOUT_MS": "30000"}
 
 
-def _sandbox() -> dict[str, str]:
+def _build_sandbox_variables() -> dict[str, str]:
     """It refuses to skip permissions as root, unless it is told that nothing can be broken."""
     return {"IS_SANDBOX": "1"} if os.geteuid() == 0 else {}
 
 
-def _mcp_config(mcp: Mcp, folder: str) -> str:
+def _write_mcp_config(mcp: McpServer, folder: str) -> str:
     """It does not wait for servers that it need not always have."""
     server = {"command": mcp.command[0], "args": list(mcp.command[1:]), "env": mcp.env, "alwaysLoad": True}
-    return written(os.path.join(folder, "mcp.json"), json.dumps({"mcpServers": {"ralphtool": server}}))
+    return write_file(os.path.join(folder, "mcp.json"), json.dumps({"mcpServers": {"ralphtool": server}}))
 
 
 # --- what it prints ---------------------------------------------------------------------------------
 
 
-class Tokens(Struct, frozen=True):
+class ClaudeTokens(Struct, frozen=True):
     input_tokens: int | None = None
     output_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
@@ -124,7 +124,7 @@ class Tokens(Struct, frozen=True):
         return (self.input_tokens or 0) + (self.cache_creation_input_tokens or 0) + self.cached
 
 
-class Block(Struct, frozen=True):
+class MessageBlock(Struct, frozen=True):
     """A piece of a message: a text, a tool that is used, and others that don't matter."""
 
     type: str = ""
@@ -133,30 +133,30 @@ class Block(Struct, frozen=True):
     input: Raw = Raw()
 
 
-class Said(Struct, frozen=True):
-    content: list[Block] = []
+class AssistantMessage(Struct, frozen=True):
+    content: list[MessageBlock] = []
     id: str | None = None
     model: str | None = None
-    usage: Tokens | None = None
+    usage: ClaudeTokens | None = None
 
 
 class AssistantLine(Struct, frozen=True, tag="assistant", tag_field="type"):
-    message: Said
+    message: AssistantMessage
     parent_tool_use_id: str | None = None  # of an agent below the agent
 
 
-class Part(Struct, frozen=True):
+class ToolResultPart(Struct, frozen=True):
     """A piece of what a tool told: a text, or something that can't be shown."""
 
     type: str = ""
     text: str | None = None
 
 
-class Heard(Struct, frozen=True):
+class ToolResultBlock(Struct, frozen=True):
     """A piece of what came back to the agent."""
 
     type: str = ""
-    content: str | list[Part] | None = None
+    content: str | list[ToolResultPart] | None = None
     is_error: bool | None = None
 
     def text(self) -> str:
@@ -164,14 +164,14 @@ class Heard(Struct, frozen=True):
         return parts if isinstance(parts, str) else "\n".join(one.text or f"[{one.type[:40]}]" for one in parts)
 
 
-class Back(Struct, frozen=True):
-    content: list[Heard] = []
+class UserMessage(Struct, frozen=True):
+    content: list[ToolResultBlock] = []
 
 
 class UserLine(Struct, frozen=True, tag="user", tag_field="type"):
     """What tools told, in the user's name."""
 
-    message: Back
+    message: UserMessage
 
 
 class SystemLine(Struct, frozen=True, tag="system", tag_field="type"):
@@ -182,7 +182,7 @@ class SystemLine(Struct, frozen=True, tag="system", tag_field="type"):
     max_retries: int | None = None
 
 
-class Limit(Struct, frozen=True, rename="camel"):
+class RateLimit(Struct, frozen=True, rename="camel"):
     status: str | None = None
     resets_at: float | None = None
     utilization: float | None = None
@@ -190,11 +190,11 @@ class Limit(Struct, frozen=True, rename="camel"):
     is_using_overage: bool | None = None  # it works on, for money
 
 
-class LimitLine(Struct, frozen=True, tag="rate_limit_event", tag_field="type"):
-    rate_limit_info: Limit
+class RateLimitLine(Struct, frozen=True, tag="rate_limit_event", tag_field="type"):
+    rate_limit_info: RateLimit
 
 
-class Spent(Struct, frozen=True, rename="camel"):
+class ModelUsage(Struct, frozen=True, rename="camel"):
     """What one model used up, in all."""
 
     input_tokens: int = 0
@@ -203,7 +203,7 @@ class Spent(Struct, frozen=True, rename="camel"):
     cache_creation_input_tokens: int = 0
 
 
-class ResultLine(Struct, frozen=True, tag="result", tag_field="type"):
+class ClaudeResultLine(Struct, frozen=True, tag="result", tag_field="type"):
     """How it ended. Whatever it says besides, in whatever shape, must not hide that."""
 
     is_error: bool = True
@@ -234,26 +234,26 @@ class ResultLine(Struct, frozen=True, tag="result", tag_field="type"):
 
     def total(self) -> Usage:
         """By model, since its own sum leaves out what agents below the agent used."""
-        spent = list(_converted(self.model_usage, dict[str, Spent], {}).values())
+        spent = list(_convert_or(self.model_usage, dict[str, ModelUsage], {}).values())
         if not spent:
-            whole = _converted(self.usage, Tokens, Tokens())
+            whole = _convert_or(self.usage, ClaudeTokens, ClaudeTokens())
             return Usage(whole.read, whole.output_tokens or 0, None, whole.cached)
         cached = sum(one.cache_read_input_tokens for one in spent)
         fresh = sum(one.input_tokens + one.cache_creation_input_tokens for one in spent)
         return Usage(fresh + cached, sum(one.output_tokens for one in spent), None, cached)
 
 
-def _converted(given: Any, kind: type[_Kind], otherwise: _Kind) -> _Kind:
+def _convert_or(given: Any, kind: type[_Kind], otherwise: _Kind) -> _Kind:
     try:
         return convert(given, kind)
     except ValidationError:
         return otherwise
 
 
-AnyLine = AssistantLine | UserLine | SystemLine | LimitLine | ResultLine
+ClaudeLine = AssistantLine | UserLine | SystemLine | RateLimitLine | ClaudeResultLine
 
 
-class Input(Struct, frozen=True):
+class ToolInput(Struct, frozen=True):
     """What tells most about the use of a tool; the rest, which may be a whole file, is not even read."""
 
     command: Any = None
@@ -265,21 +265,21 @@ class Input(Struct, frozen=True):
     description: Any = None
 
 
-_INPUT = Decoder(Input)
+_INPUT = Decoder(ToolInput)
 
 
-class ClaudeLines(Lines[AnyLine]):
-    decoder: ClassVar[Decoder[Any]] = Decoder(AnyLine)
+class ClaudeReader(Lines[ClaudeLine]):
+    decoder: ClassVar[Decoder[Any]] = Decoder(ClaudeLine)
     bulk = b'{"type":"user",'  # what tools told, which is most of it
 
     def __init__(self, *, reads_all: bool = False) -> None:
         super().__init__(reads_all=reads_all)
-        self._result: ResultLine | None = None
+        self._result: ClaudeResultLine | None = None
         self._counted: set[str] = set()  # messages whose usage was told; each block of a message repeats it
         self._told = Usage()
         self._reset_at: float | None = None
 
-    def take(self, line: AnyLine) -> Iterable[Event]:
+    def take(self, line: ClaudeLine) -> Iterable[Event]:
         match line:
             case UserLine():
                 heard = line.message.content
@@ -288,14 +288,14 @@ class ClaudeLines(Lines[AnyLine]):
                 self.is_over = False
                 return self._said(line)
             case SystemLine(subtype="api_retry"):
-                return (self._retried(line),)
-            case LimitLine():
-                return self._limited(line.rate_limit_info)
-            case ResultLine():
+                return (self._read_retry(line),)
+            case RateLimitLine():
+                return self._read_limit(line.rate_limit_info)
+            case ClaudeResultLine():
                 self._result, self.is_over = line, True
         return ()
 
-    def _retried(self, line: SystemLine) -> Failure:
+    def _read_retry(self, line: SystemLine) -> Failure:
         again = f" (it tries again, {line.attempt} of {line.max_retries})" if line.attempt else ""
         if line.error_status is None:  # nobody answered
             return Failure("network", f"the API can't be reached{again}")
@@ -307,20 +307,20 @@ class ClaudeLines(Lines[AnyLine]):
             return events  # it speaks itself; what went wrong comes with the result
         if said.usage and said.id and said.id not in self._counted:
             self._counted.add(said.id)
-            events.append(self._more(said.usage.read, said.usage.output_tokens or 0, said.usage.cached, None))
+            events.append(self._count_usage(said.usage.read, said.usage.output_tokens or 0, said.usage.cached, None))
         for block in said.content:
             if block.type == "tool_use" and block.name:
-                events.append(Tool(block.name, _detail(block.input)))
+                events.append(Tool(block.name, _find_detail(block.input)))
             elif block.type == "text" and block.text and not line.parent_tool_use_id:
                 events.append(Message(block.text))
         return events
 
-    def _more(self, read: int, written: int, cached: int, cost: float | None) -> Usage:
+    def _count_usage(self, read: int, written: int, cached: int, cost: float | None) -> Usage:
         told = self._told
         self._told = Usage(told.input_tokens + read, told.output_tokens + written, None, told.cached_tokens + cached)
         return Usage(read, written, cost, cached)
 
-    def _limited(self, limit: Limit) -> Iterator[Event]:
+    def _read_limit(self, limit: RateLimit) -> Iterator[Event]:
         is_over = limit.status == "rejected"
         name = (limit.rate_limit_type or "").replace("_", "-")
         if is_over and not limit.is_using_overage:
@@ -333,12 +333,12 @@ class ClaudeLines(Lines[AnyLine]):
     def rest(self) -> Iterable[Event]:
         events = [*super().rest()]
         if self._result:
-            events += self._summed_up(self._result)
+            events += self._read_result(self._result)
         return events
 
-    def _summed_up(self, result: ResultLine) -> Iterator[Event]:
+    def _read_result(self, result: ClaudeResultLine) -> Iterator[Event]:
         total, told = result.total(), self._told
-        yield self._more(
+        yield self._count_usage(
             max(total.input_tokens - told.input_tokens, 0),
             max(total.output_tokens - told.output_tokens, 0),
             max(total.cached_tokens - told.cached_tokens, 0),
@@ -358,7 +358,7 @@ class ClaudeLines(Lines[AnyLine]):
         return End(False, result.text, "; ".join(named) or result.text or "it tells of an error")
 
 
-def _detail(given: Raw) -> str:
+def _find_detail(given: Raw) -> str:
     """What a tool is used on, in a line."""
     if memoryview(given).nbytes > _LONGEST_INPUT:
         return ""

@@ -21,7 +21,7 @@ from ralphtool.agents import (
     Event,
     Failure,
     Job,
-    Mcp,
+    McpServer,
     Message,
     Output,
     Result,
@@ -31,7 +31,7 @@ from ralphtool.agents import (
     Usage,
     failures,
 )
-from ralphtool.agents.codex_rollout import Record
+from ralphtool.agents.codex_rollout import RolloutFile
 from ralphtool.agents.json_lines import Lines
 from ralphtool.agents.program import Program
 from ralphtool.core import files, layout
@@ -72,12 +72,12 @@ class Codex(Program):
         if self.model:
             argv += ["--model", self.model]
         if job.mcp:
-            argv += ["-c", _PATIENCE, "-c", f"mcp_servers.ralphtool={_server(job.mcp)}"]
-        args = _harmless(self.args) if job.read_only else self.args
+            argv += ["-c", _PATIENCE, "-c", f"mcp_servers.ralphtool={_format_server(job.mcp)}"]
+        args = _filter_arguments(self.args) if job.read_only else self.args
         return Start(argv=(*argv, *args), stdin=job.prompt, env=self.env)
 
-    def reader(self, job: Job) -> CodexLines:
-        return CodexLines(self._home(), self.model)
+    def reader(self, job: Job) -> CodexReader:
+        return CodexReader(self._home(), self.model)
 
     def _permissions(self, job: Job) -> list[str]:
         """It never asks when it is run like this: what the sandbox forbids just fails."""
@@ -85,7 +85,7 @@ class Codex(Program):
             return ["--sandbox", "read-only"]
         if self.may_do_all:
             return ["--dangerously-bypass-approvals-and-sandbox"]
-        return ["--sandbox", "workspace-write", *(f"--add-dir={folder}" for folder in _ours(job))]
+        return ["--sandbox", "workspace-write", *(f"--add-dir={folder}" for folder in _list_own_folders(job))]
 
     def _home(self) -> str:
         home = self.env.get("HOME") or os.path.expanduser("~")
@@ -97,7 +97,7 @@ _SETTINGS = ("-c", "allow_login_shell=false", "-c", "analytics.enabled=false")
 _PATIENCE = "mcp_optional_startup_grace_ms=15000"  # after a second it would begin without our tools
 
 
-def _harmless(args: tuple[str, ...]) -> list[str]:
+def _filter_arguments(args: tuple[str, ...]) -> list[str]:
     """Of the user's own arguments those that say which model is asked, and how: no others, which might permit more."""
     found: list[str] = []
     for flag, value in pairwise(args):
@@ -107,7 +107,7 @@ def _harmless(args: tuple[str, ...]) -> list[str]:
     return found
 
 
-def _ours(job: Job) -> list[str]:
+def _list_own_folders(job: Job) -> list[str]:
     """What `ralphtool agent` writes to, besides the working tree: the sessions, and a project that is elsewhere."""
     parts = job.folder.split(os.sep)
     records = os.sep.join(parts[: parts.index(layout.FOLDER) + 1]) if layout.FOLDER in parts else ""
@@ -115,22 +115,22 @@ def _ours(job: Job) -> list[str]:
     return [folder for folder in wanted if folder and os.path.isdir(folder)]
 
 
-def _server(mcp: Mcp) -> str:
+def _format_server(mcp: McpServer) -> str:
     """An inline table of TOML. Whoever can't be asked has to be told that our tools may be used."""
-    command, *args = (_quoted(part) for part in mcp.command)
-    env = ", ".join(f"{_quoted(name)} = {_quoted(value)}" for name, value in mcp.env.items())
+    command, *args = (_quote(part) for part in mcp.command)
+    env = ", ".join(f"{_quote(name)} = {_quote(value)}" for name, value in mcp.env.items())
     approved = 'default_tools_approval_mode = "approve"'
     return f"{{command = {command}, args = [{', '.join(args)}], env = {{{env}}}, {approved}}}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 # --- what it prints ---------------------------------------------------------------------------------
 
 
-class Item(Struct, frozen=True):
+class CodexItem(Struct, frozen=True):
     """Something that it did or said. Which of the fields are there depends on the type."""
 
     type: str = ""
@@ -152,15 +152,15 @@ class Item(Struct, frozen=True):
     def use(self) -> Tool | None:
         match self.type:
             case "command_execution":
-                return Tool("shell", _line(_unwrapped(str(self.command))))
+                return Tool("shell", _shorten_line(_unwrap_command(str(self.command))))
             case "file_change":
-                return Tool("edit", _line(", ".join(_paths(self.changes))))
+                return Tool("edit", _shorten_line(", ".join(_list_paths(self.changes))))
             case "mcp_tool_call":
-                return Tool(f"{self.server}.{self.tool}", _line(json.dumps(self.arguments)))
+                return Tool(f"{self.server}.{self.tool}", _shorten_line(json.dumps(self.arguments)))
             case "collab_tool_call":
                 return Tool(str(self.tool))
             case "web_search" if self.query:
-                return Tool("search", _line(str(self.query)))
+                return Tool("search", _shorten_line(str(self.query)))
         return None
 
     def told(self) -> Result | None:
@@ -170,9 +170,9 @@ class Item(Struct, frozen=True):
             case "command_execution":
                 return Result(self.aggregated_output if isinstance(self.aggregated_output, str) else "", ok)
             case "file_change" if not ok:  # else its paths say all
-                return Result(_words(self.error), ok)
+                return Result(_error_text(self.error), ok)
             case "mcp_tool_call":
-                return Result(_words(self.error) or _content(self.result), ok)
+                return Result(_error_text(self.error) or _result_text(self.result), ok)
         return None
 
 
@@ -180,89 +180,91 @@ class ThreadLine(Struct, frozen=True, tag="thread.started", tag_field="type"):
     thread_id: str = ""
 
 
-class StartedLine(Struct, frozen=True, tag="item.started", tag_field="type"):
-    item: Item
+class ItemStartedLine(Struct, frozen=True, tag="item.started", tag_field="type"):
+    item: CodexItem
 
 
-class CompletedLine(Struct, frozen=True, tag="item.completed", tag_field="type"):
-    item: Item
+class ItemCompletedLine(Struct, frozen=True, tag="item.completed", tag_field="type"):
+    item: CodexItem
 
 
-class ErrorLine(Struct, frozen=True, tag="error", tag_field="type"):
+class CodexErrorLine(Struct, frozen=True, tag="error", tag_field="type"):
     message: Any = None
 
 
-class FailedLine(Struct, frozen=True, tag="turn.failed", tag_field="type"):
+class TurnFailedLine(Struct, frozen=True, tag="turn.failed", tag_field="type"):
     error: Any = None
 
 
-class DoneLine(Struct, frozen=True, tag="turn.completed", tag_field="type"):
+class TurnCompletedLine(Struct, frozen=True, tag="turn.completed", tag_field="type"):
     usage: Any = None
 
 
-Line = ThreadLine | StartedLine | CompletedLine | ErrorLine | FailedLine | DoneLine
+CodexLine = ThreadLine | ItemStartedLine | ItemCompletedLine | CodexErrorLine | TurnFailedLine | TurnCompletedLine
 
 
-class CodexLines(Lines[Line]):
-    decoder: ClassVar[Decoder[Any]] = Decoder(Line)
+class CodexReader(Lines[CodexLine]):
+    decoder: ClassVar[Decoder[Any]] = Decoder(CodexLine)
 
     def __init__(self, home: str, model: str = "") -> None:
         super().__init__()
-        self._record = Record(home)
+        self._record = RolloutFile(home)
         self._model = model
         self._told = Usage()
         self._shown: set[str] = set()  # tools, by the id of their item
         self._message = ""
         self._error = ""
-        self._ending: FailedLine | DoneLine | None = None
+        self._ending: TurnFailedLine | TurnCompletedLine | None = None
 
-    def take(self, line: Line) -> Iterable[Event]:
+    def take(self, line: CodexLine) -> Iterable[Event]:
         match line:
             case ThreadLine():
                 self._record.thread = line.thread_id
-            case StartedLine():
-                return self._item(line.item)
-            case CompletedLine():
+            case ItemStartedLine():
+                return self._read_item(line.item)
+            case ItemCompletedLine():
                 result = line.item.told()
-                return (*self._item(line.item), result) if result else self._item(line.item)
-            case ErrorLine():
-                self._error = _words(line.message)
-                return (_failure(self._error),)
-            case FailedLine():
+                return (*self._read_item(line.item), result) if result else self._read_item(line.item)
+            case CodexErrorLine():
+                self._error = _error_text(line.message)
+                return (_build_failure(self._error),)
+            case TurnFailedLine():
                 self._ending, self.is_over = line, True
-                return self._failed(_words(line.error))
-            case DoneLine():
+                return self._failed(_error_text(line.error))
+            case TurnCompletedLine():
                 self._ending, self.is_over = line, True
         return ()
 
     def rest(self) -> Iterable[Event]:
         yield from super().rest()
-        if isinstance(self._ending, DoneLine):
+        if isinstance(self._ending, TurnCompletedLine):
             yield from self._usage(self._ending.usage)
-        if (count := self._record.last_count()) is None:
+        if (count := self._record.read_last_count()) is None:
             return
         yield from self._usage(count.total())
         quotas = count.quotas()
         yield from quotas
         used_up = [quota.reset_at for quota in quotas if quota.used >= 1 and quota.reset_at]
-        is_over = not isinstance(self._ending, DoneLine) and _failure(self._error).trouble == "rate-limit"
+        is_over = (
+            not isinstance(self._ending, TurnCompletedLine) and _build_failure(self._error).trouble == "rate-limit"
+        )
         if used_up and is_over:  # its words tell minutes only, on the clock of the place
-            yield _failure(self._error, max(used_up))
+            yield _build_failure(self._error, max(used_up))
 
     def end(self, exit_code: int) -> End:
         match self._ending:
-            case DoneLine():
+            case TurnCompletedLine():
                 return End(True, self._message, "completed")
-            case FailedLine():
+            case TurnFailedLine():
                 return End(False, self._message, self._error[:300] or "the turn failed")
         return self.without_an_end(exit_code)
 
-    def _item(self, item: Item) -> Iterator[Event]:
+    def _read_item(self, item: CodexItem) -> Iterator[Event]:
         if item.type == "agent_message" and isinstance(item.text, str):
             self._message = item.text
             yield Message(item.text)
         elif item.type == "error":  # a warning: it goes on as if nothing had been
-            yield Output(_line(_words(item.message)))
+            yield Output(_shorten_line(_error_text(item.message)))
         elif str(item.id) not in self._shown and (tool := item.use()):
             self._shown.add(str(item.id))
             self._message = ""  # what it said before is not its last word
@@ -272,12 +274,12 @@ class CodexLines(Lines[Line]):
         """As a rule it has told the same error already."""
         if text != self._error:
             self._error = text
-            yield _failure(text)
+            yield _build_failure(text)
 
     def _usage(self, counts: Any) -> list[Event]:
         """All counts are sums from the beginning."""
-        total, told = _counted(counts), self._told
-        more = [max(now - before, 0) for now, before in zip(_numbers(total), _numbers(told), strict=True)]
+        total, told = _parse_counts(counts), self._told
+        more = [max(now - before, 0) for now, before in zip(_usage_tuple(total), _usage_tuple(told), strict=True)]
         if not any(more):
             return []
         self._told = total
@@ -291,33 +293,33 @@ class CodexLines(Lines[Line]):
         return "" if last == _READING else last
 
 
-def _failure(text: str, reset_at: float | None = None) -> Failure:
+def _build_failure(text: str, reset_at: float | None = None) -> Failure:
     found = _STATUS.search(text)
     status = int(found[1]) if found else 401 if _NO_KEY in text else None
     return failures.failure(text, status, reset_at)
 
 
-def _words(error: Any) -> str:
+def _error_text(error: Any) -> str:
     return str(error.get("message") or error) if isinstance(error, dict) else str(error or "")
 
 
-def _content(result: Any) -> str:
+def _result_text(result: Any) -> str:
     """What a tool of an MCP server told."""
     parts = result.get("content") if isinstance(result, dict) else None
     found = [one.get("text") for one in parts if isinstance(one, dict)] if isinstance(parts, list) else []
     return "\n".join(text for text in found if isinstance(text, str))
 
 
-def _line(text: str) -> str:
+def _shorten_line(text: str) -> str:
     return " ".join(text[:400].split())[:200]
 
 
-def _paths(changes: Any) -> list[str]:
+def _list_paths(changes: Any) -> list[str]:
     given = changes if isinstance(changes, list) else ()
     return [str(change["path"]) for change in given if isinstance(change, dict) and "path" in change]
 
 
-def _unwrapped(command: str) -> str:
+def _unwrap_command(command: str) -> str:
     """The command in `/bin/bash -c 'command'`."""
     try:
         parts = shlex.split(command) if len(command) < _LONG else []
@@ -326,7 +328,7 @@ def _unwrapped(command: str) -> str:
     return parts[2] if len(parts) == 3 and parts[1] in ("-c", "-lc") else command
 
 
-def _counted(counts: Any) -> Usage:
+def _parse_counts(counts: Any) -> Usage:
     def count(name: str) -> int:
         value = counts.get(name) if isinstance(counts, dict) else None
         return value if isinstance(value, int) else 0
@@ -334,5 +336,5 @@ def _counted(counts: Any) -> Usage:
     return Usage(count("input_tokens"), count("output_tokens"), cached_tokens=count("cached_input_tokens"))
 
 
-def _numbers(usage: Usage) -> tuple[int, int, int]:
+def _usage_tuple(usage: Usage) -> tuple[int, int, int]:
     return usage.input_tokens, usage.output_tokens, usage.cached_tokens

@@ -18,7 +18,7 @@ from ralphtool.agents import Quota
 _TAIL = 256 << 10  # bytes of its end
 
 
-class Window(Struct, frozen=True):
+class RateLimitWindow(Struct, frozen=True):
     used_percent: float
     window_minutes: float | None = None
     resets_at: float | None = None
@@ -29,32 +29,32 @@ class Window(Struct, frozen=True):
         return Quota(self.used_percent / 100, self.resets_at, name)
 
 
-class Limits(Struct, frozen=True):
-    primary: Window | None = None
-    secondary: Window | None = None
+class RateLimits(Struct, frozen=True):
+    primary: RateLimitWindow | None = None
+    secondary: RateLimitWindow | None = None
 
 
-class Count(Struct, frozen=True, tag="token_count", tag_field="type"):
+class TokenCount(Struct, frozen=True, tag="token_count", tag_field="type"):
     info: Any = None
-    rate_limits: Limits | None = None
+    rate_limits: RateLimits | None = None
 
     def total(self) -> Any:
         return self.info.get("total_token_usage") if isinstance(self.info, dict) else None
 
     def quotas(self) -> list[Quota]:
-        limits = self.rate_limits or Limits()
+        limits = self.rate_limits or RateLimits()
         return [window.quota() for window in (limits.primary, limits.secondary) if window]
 
 
-class CountLine(Struct, frozen=True, tag="event_msg", tag_field="type"):
-    payload: Count
+class TokenCountLine(Struct, frozen=True, tag="event_msg", tag_field="type"):
+    payload: TokenCount
 
 
-_COUNTS = Decoder(CountLine)
+_COUNTS = Decoder(TokenCountLine)
 _CLOCKS = (time.localtime, time.gmtime)  # whichever names the day
 
 
-class Record:
+class RolloutFile:
     """What it writes down of one conversation, in a folder of the day on which that began."""
 
     def __init__(self, home: str) -> None:
@@ -62,9 +62,9 @@ class Record:
         self._began = time.time()
         self.thread = ""
 
-    def last_count(self) -> Count | None:
+    def read_last_count(self) -> TokenCount | None:
         try:
-            lines = self._tail().split(b"\n") if self.thread else []
+            lines = self._read_tail().split(b"\n") if self.thread else []
         except OSError:
             return None
         for line in reversed(lines):
@@ -74,14 +74,14 @@ class Record:
                 continue
         return None
 
-    def _tail(self) -> bytes:
+    def _read_tail(self) -> bytes:
         # The agent may have put something else there, and nobody shall wait for it.
-        fd = os.open(self._path(), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(self._find_path(), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(fd, "rb") as file:
             file.seek(max(os.fstat(fd).st_size - _TAIL, 0))
             return file.read(_TAIL)
 
-    def _path(self) -> str:
+    def _find_path(self) -> str:
         days = {time.strftime("%Y/%m/%d", clock(at)) for clock in _CLOCKS for at in (self._began, time.time())}
         for folder in (os.path.join(self._sessions, day) for day in days):
             for name in os.listdir(folder) if os.path.isdir(folder) else ():

@@ -6,7 +6,7 @@ import shutil
 import time
 from typing import TYPE_CHECKING, Any
 
-from ralphtool.agents import End, Event, Job, Output, Start, Traits, texts
+from ralphtool.agents import End, Event, Job, Output, Start, Traits, read_list
 from ralphtool.errors import InvalidValue, shorten
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class Command:
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         self.name = name
-        self._argv = (*texts(options, "command"), *texts(options, "args"))
+        self._argv = (*read_list(options, "command"), *read_list(options, "args"))
         self._env = dict(options.get("env") or {})
 
     def check(self) -> None:
@@ -33,11 +33,11 @@ class Command:
     def start(self, job: Job) -> Start:
         return Start(argv=self._argv, stdin=job.prompt, env=self._env)
 
-    def reader(self, job: Job) -> Tail:
-        return Tail()
+    def reader(self, job: Job) -> TailReader:
+        return TailReader()
 
 
-class Tail:
+class TailReader:
     """Keeps the end of the output, and shows its last line now and then."""
 
     is_over = False  # only its end tells that
@@ -52,7 +52,7 @@ class Tail:
         if now - self._shown < _PAUSE:
             return ()
         self._shown = now
-        return [Output(line)] if (line := _last_line(self._kept)) else ()
+        return [Output(line)] if (line := _find_last_line(self._kept)) else ()
 
     def feed_errors(self, chunk: bytes) -> Iterable[Event]:
         return ()
@@ -66,6 +66,6 @@ class Tail:
         return End(exit_code == 0, message, ending)
 
 
-def _last_line(data: bytes) -> str:
+def _find_last_line(data: bytes) -> str:
     line = data[-1000:].rstrip().rpartition(b"\n")[2]
     return line.decode("utf-8", "replace")[-200:]

@@ -19,20 +19,20 @@ _LONGEST = 35 * _DAY  # no subscription makes its users wait for longer
 _JUST_NOW = 300.0
 
 
-def _any(*patterns: str) -> re.Pattern[str]:
+def _compile_any(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.IGNORECASE)
 
 
 # --- which trouble it is ----------------------------------------------------------------------------
 
 # Names of packages, and servers of the user's own, say nothing about the agent's provider.
-_NOT_THEIRS = _any(
+_NOT_THEIRS = _compile_any(
     r"cannot find (?:module|package)|no module named|cannot import name|\bis not defined\b",
     r"(?:unknown|unrecognized|unexpected) (?:option|argument)|\bMCP (?:client|server|startup|tool|error)",
 )
 # More than an account may use in a whole minute: no waiting makes it fit.
-_TOO_LARGE = _any(r"request too large for .{0,200}tokens per min")
-_CONTEXT = _any(
+_TOO_LARGE = _compile_any(r"request too large for .{0,200}tokens per min")
+_CONTEXT = _compile_any(
     r"context[ _]?(?:window|length|size|limit)[ _]?(?:is |was )?(?:exceed|reached|too )|context ?overflow",
     r"exceed(?:s|ed)? (?:the )?[\w' -]{0,30}(?:context[ _](?:window|length|size|limit)|maximum number of tokens)",
     r"(?:prompt|conversation|input)(?: is)? too long|request_too_large|exceeded model token limit",
@@ -41,14 +41,14 @@ _CONTEXT = _any(
     r"ran out of room in the model|has hit a token limit|exhausted context window",
 )
 # An account without money is one to be put in order by a human, like one without a login: no limit that passes.
-_MONEY = _any(
+_MONEY = _compile_any(
     r"credit[ _]balance|insufficient[ _](?:\w+ )?(?:quota|credit|funds|balance)|out of credits|payment required",
     r"billing[ _](?:hard[ _]limit|error|not[ _]active)|check your billing details|budget has been exceeded",
     r"spend(?:ing)? (?:cap|limit)|(?:usage|more) credits required|requires? (?:more|usage) credits",
     r"quota exceeded\. check your plan and billing|current quota, please check your plan.{0,120}platform\.openai",
     r"upgrade to plus: |limit is set to \$0|usage allocation has been disabled|doesn't include (?:extra )?usage",
 )
-_LIMIT = _any(
+_LIMIT = _compile_any(
     r"rate[ _-]?limit[ _-]?(?:error|exceeded|reached|hit|ed\b)|\A\W*rate_limit\W*\Z|rate increased too quickly",
     r"(?:exceed|reach|hit)[^.\n]{0,60}\brate[ _-]limit|too[ _]many[ _]requests|\bthrottl(?:ed|ing)",
     r"resource.?exhausted|resource has been exhausted|free usage exceeded|out of (?:extra )?usage\b",
@@ -57,7 +57,7 @@ _LIMIT = _any(
     r"(?:hit|reached|exceeded) your [\w'\u2019 -]{0,40}limit\b",
     r"(?:session|hour|hourly|daily|weekly|monthly|opus|sonnet|fast|free|message|go) limit (?:has been )?reached",
 )
-_LOGIN = _any(
+_LOGIN = _compile_any(
     r"(?:run|use) /login|not (?:logged|signed) in|(?:log|sign) ?in again|login expired|re-?authenticate\b",
     r"failed to (?:log ?in|sign in|authenticate)|error authenticating|able to authenticate|terminal to (?:log|auth)",
     r"(?:invalid|incorrect|missing|no|expired) (?:[\w.]+[ -]){0,2}api[ _-]?key|invalid_(?:api_key|grant)\b",
@@ -69,13 +69,13 @@ _LOGIN = _any(
     r"(?:no|resolve) authentication method|invalid bearer token|\b(?:authentication|auth|default) credentials",
     r"organization has been disabled|not have access to claude|set an auth method",
 )
-_OVERLOAD = _any(
+_OVERLOAD = _compile_any(
     r"\boverloaded|high (?:demand|load)\b|(?:at|no) capacity\b|capacity (?:is )?unavailable",
     r"internal.?server.?error|\bserver_error\b|service.?unavailable|status[\"\\]{0,4}:\W{0,6}unavailable",
     r"bad.?gateway|gateway.?time-?out|\bapi_error\b|internal error (?:has )?(?:occurred|encountered)",
     r"error occurred while processing your request|(?<!resource )temporarily unavailable",
 )
-_NETWORK = _any(
+_NETWORK = _compile_any(
     r"\bE(?:CONN(?:REFUSED|RESET|ABORTED)|NOTFOUND|AI_AGAIN|TIMEDOUT|NET(?:UNREACH|DOWN)|HOST(?:UNREACH|DOWN))\b",
     r"fetch failed|failed to fetch\W*\Z|error sending request|\bUND_ERR_|\A\W*(?:TypeError: )?terminated\W*\Z",
     r"connection ?(?:was |has been )?(?:error|refused|reset|closed|aborted|lost|timed ?out|timeout|failed)",
@@ -115,7 +115,7 @@ _STATUS = re.compile(
 )
 
 
-def of_status(status: int) -> Trouble:
+def classify_status(status: int) -> Trouble:
     match status:
         case 401 | 402 | 403 | 407:
             return "login"
@@ -128,29 +128,29 @@ def of_status(status: int) -> Trouble:
     return "overload" if 500 <= status < 600 and status not in (501, 505) else "other"
 
 
-def of_words(text: str) -> Trouble:
-    text = _ends(text)
+def classify_text(text: str) -> Trouble:
+    text = _trim_middle(text)
     found = _STATUS.search(text)
-    return _trouble(text, int(found[1] or found[2]) if found else None)
+    return _classify(text, int(found[1] or found[2]) if found else None)
 
 
 def failure(text: str, status: int | None = None, reset_at: float | None = None) -> Failure:
     """An error in words, with the HTTP status and the time of reset where the agent tells them apart."""
-    trouble = of_words(text) if status is None else _trouble(_ends(text), status)
+    trouble = classify_text(text) if status is None else _classify(_trim_middle(text), status)
     now = time.time()
-    told = None if reset_at is None else _ahead(reset_at, now)
+    told = None if reset_at is None else _check_is_ahead(reset_at, now)
     if told is None and trouble in ("rate-limit", "overload", "login"):  # a lost connection has no hour
-        told = reset_time(text, now)
-    return Failure(trouble, _ends(text), told)
+        told = parse_reset_time(text, now)
+    return Failure(trouble, _trim_middle(text), told)
 
 
-def _trouble(text: str, status: int | None) -> Trouble:
-    told = of_status(status or 0)
+def _classify(text: str, status: int | None) -> Trouble:
+    told = classify_status(status or 0)
     rows = _BESIDE.get(told, ()) if status and status >= 400 else _ALL  # streams that began well break with 200
     return next((trouble for trouble, pattern in rows if pattern.search(text)), told)
 
 
-def _ends(text: str) -> str:
+def _trim_middle(text: str) -> str:
     """All that is read of a text, so that none of a megabyte is slow to read."""
     return text if len(text) <= 2 * _KEPT else f"{text[:_KEPT]}\n…\n{text[-_KEPT:]}"
 
@@ -185,43 +185,43 @@ _CLOCK = re.compile(
 _ZONE = re.compile(r"\.?\s{0,4}\(?(UTC|GMT|Z|[PE][SD]?T|[A-Z][A-Za-z_]{1,30}(?:/[A-Za-z0-9_+-]{1,30}){1,2})\b")
 
 
-def reset_time(text: str, now: float) -> float | None:
+def parse_reset_time(text: str, now: float) -> float | None:
     """When it goes on, from words such as "try again in 2m 30s"; None where they don't tell."""
-    text = _ends(text)
-    told = (_told(text, cue, now) for cue in _CUE.finditer(text))
-    return next((ahead for moment in told if moment and (ahead := _ahead(moment, now))), None)
+    text = _trim_middle(text)
+    told = (_parse_after_cue(text, cue, now) for cue in _CUE.finditer(text))
+    return next((ahead for moment in told if moment and (ahead := _check_is_ahead(moment, now))), None)
 
 
-def _ahead(moment: float, now: float) -> float | None:
+def _check_is_ahead(moment: float, now: float) -> float | None:
     """A moment to wait for, given in seconds or milliseconds; None if it is over, or absurd."""
     seconds = moment if moment < 1e11 else moment / 1000
     return seconds if now < seconds <= now + _LONGEST else None
 
 
-def _told(text: str, cue: re.Match[str], now: float) -> float | None:
+def _parse_after_cue(text: str, cue: re.Match[str], now: float) -> float | None:
     at = cue.end()
     try:
         if found := _ISO.match(text, at):
-            return _of_iso(text, found)
+            return _parse_iso(text, found)
         if found := _EPOCH.match(text, at):
             return float(found[0])
-        if seconds := _duration(text, at):
+        if seconds := _parse_duration(text, at):
             return now + seconds
         if found := _BARE.match(text, at):
-            return _of_key(cue[0].lower(), float(found[1]), now)
-        return _of_calendar(text, at, now)
+            return _parse_keyed_number(cue[0].lower(), float(found[1]), now)
+        return _parse_calendar(text, at, now)
     except (ValueError, OverflowError, OSError, KeyError):  # the 31st of February, 25 o'clock, an unknown zone
         return None
 
 
-def _of_iso(text: str, found: re.Match[str]) -> float:
+def _parse_iso(text: str, found: re.Match[str]) -> float:
     moment = datetime.fromisoformat(f"{found[1]}T{found[2]}{found[3] or ''}")
     if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC if found[0].endswith("Z") else _zone(text, found.end()))
+        moment = moment.replace(tzinfo=UTC if found[0].endswith("Z") else _parse_zone(text, found.end()))
     return moment.timestamp()
 
 
-def _duration(text: str, at: int) -> float:
+def _parse_duration(text: str, at: int) -> float:
     total = 0.0
     while part := _PART.match(text, at):
         unit = part[2].lower()
@@ -230,19 +230,21 @@ def _duration(text: str, at: int) -> float:
     return total
 
 
-def _of_key(key: str, number: float, now: float) -> float | None:
+def _parse_keyed_number(key: str, number: float, now: float) -> float | None:
     """A number without a unit means seconds only where its key is known to, as `retry-after` is."""
     if re.search(r"ms\W*\Z", key):
         return now + number / 1000
     return now + number if "after" in key or "seconds" in key else None
 
 
-def _of_calendar(text: str, at: int, now: float) -> float | None:
+def _parse_calendar(text: str, at: int, now: float) -> float | None:
     date = _DATE.match(text, at)
     clock = _CLOCK.match(text, date.end() if date else at)
     if not (last := clock or date):
         return None
-    moment = datetime.fromtimestamp(now, _zone(text, last.end())).replace(hour=0, minute=0, second=0, microsecond=0)
+    moment = datetime.fromtimestamp(now, _parse_zone(text, last.end())).replace(
+        hour=0, minute=0, second=0, microsecond=0
+    )
     if clock:
         hour = int(clock[1]) % 12 + 12 * (clock[3] in "pP") if clock[3] else int(clock[1])
         moment = moment.replace(hour=hour, minute=int(clock[2] or clock[4] or 0))
@@ -254,7 +256,7 @@ def _of_calendar(text: str, at: int, now: float) -> float | None:
     return moment.timestamp()
 
 
-def _zone(text: str, at: int) -> tzinfo | None:
+def _parse_zone(text: str, at: int) -> tzinfo | None:
     """The zone that is named there; None is the one of this machine."""
     found = _ZONE.match(text, at)
     if found is None or found[1] in ("UTC", "GMT", "Z"):

@@ -32,14 +32,14 @@ from ralphtool.agents import (
     failures,
 )
 from ralphtool.agents.json_lines import Lines
-from ralphtool.agents.program import Program, written
+from ralphtool.agents.program import Program, write_file
 from ralphtool.core import files
 from ralphtool.errors import InvalidValue, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ralphtool.agents import Mcp
+    from ralphtool.agents import McpServer
 
 _Kind = TypeVar("_Kind", bound=Struct)
 _OWN = "${GEMINI_CLI_HOME:-~}/.gemini"  # where it keeps what is its user's
@@ -119,53 +119,53 @@ class Gemini(Program):
             argv += ["--model", self.model]
         env = _ENVIRONMENT | self.env
         if job.mcp:
-            env["GEMINI_CLI_HOME"] = _home_with(job.mcp, _linked_home(job), _home(self.env))
+            env["GEMINI_CLI_HOME"] = _make_linked_home(job.mcp, _linked_home_path(job), _find_home(self.env))
         # Among the user's own arguments may be one that permits everything.
         args = () if job.read_only else self.args
-        return Start(argv=(*argv, *args), stdin=_prompt(job), env=env)
+        return Start(argv=(*argv, *args), stdin=_write_prompt(job), env=env)
 
-    def reader(self, job: Job) -> GeminiLines:
-        return GeminiLines("" if job.is_past else _linked_home(job))
+    def reader(self, job: Job) -> GeminiReader:
+        return GeminiReader("" if job.is_past else _linked_home_path(job))
 
     def _permissions(self, job: Job) -> list[str]:
         if self.may_do_all and not job.read_only:
             return ["--approval-mode", "yolo"]
         name, rules = ("reading", _READING) if job.read_only else ("editing", f"{_EDITING}\n{_READING}")
-        return ["--approval-mode", "default", "--admin-policy", _policy(job, f"gemini-{name}.toml", rules)]
+        return ["--approval-mode", "default", "--admin-policy", _write_policy(job, f"gemini-{name}.toml", rules)]
 
 
 def _has_policies(folder: str) -> bool:
     return os.path.isdir(folder) and any(name.endswith(".toml") for name in os.listdir(folder))
 
 
-def _policy(job: Job, name: str, rules: str) -> str:
+def _write_policy(job: Job, name: str, rules: str) -> str:
     path = os.path.join(job.folder, name)
     if "," in path:  # it would look for two files, find none, and work without them
         raise InvalidValue(f"gemini takes no policy from {shorten(path)}: move the project to a path without a comma")
-    return written(path, rules)
+    return write_file(path, rules)
 
 
-def _prompt(job: Job) -> str:
+def _write_prompt(job: Job) -> str:
     """Without the marks by which it would send along every file that is merely named: npm's `@types`, `@~/.netrc`."""
     with open(job.prompt, encoding="utf-8", errors="replace") as file:
-        return written(os.path.join(job.folder, "gemini-prompt.md"), file.read().replace("@", "\\@"))
+        return write_file(os.path.join(job.folder, "gemini-prompt.md"), file.read().replace("@", "\\@"))
 
 
 # --- our MCP server ---------------------------------------------------------------------------------
 
 
-def _home(env: Mapping[str, str]) -> str:
+def _find_home(env: Mapping[str, str]) -> str:
     variables = os.environ | env
     return variables.get("GEMINI_CLI_HOME") or variables.get("HOME") or os.path.expanduser("~")
 
 
-def _linked_home(job: Job) -> str:
+def _linked_home_path(job: Job) -> str:
     """Outside of the project, where neither a search nor another agent comes upon what it links to."""
     name = hashlib.sha256(os.path.abspath(job.folder).encode()).hexdigest()[:16]
     return files.private_path("ralph", "gemini", name)
 
 
-def _home_with(mcp: Mcp, ours: str, home: str) -> str:
+def _make_linked_home(mcp: McpServer, ours: str, home: str) -> str:
     """The user's settings in links, with one more extension among them: the only way to add a server for one run.
 
     Its settings of a system would do as well, but it takes them only from files that root owns.
@@ -180,10 +180,10 @@ def _home_with(mcp: Mcp, ours: str, home: str) -> str:
     os.makedirs(extension, exist_ok=True)
     server = {"command": mcp.command[0], "args": list(mcp.command[1:]), "env": mcp.env}
     described = {"name": "ralphtool", "version": "1.0.0", "mcpServers": {"ralphtool": server}}
-    written(os.path.join(extension, "gemini-extension.json"), json.dumps(described))
+    write_file(os.path.join(extension, "gemini-extension.json"), json.dumps(described))
     # Where extensions have to be allowed, one that does not say where it is from ends the program.
     origin = {"source": extension, "type": "local"}
-    written(os.path.join(extension, ".gemini-extension-install.json"), json.dumps(origin))
+    write_file(os.path.join(extension, ".gemini-extension-install.json"), json.dumps(origin))
     return ours
 
 
@@ -202,44 +202,44 @@ class InitLine(Struct, frozen=True, tag="init", tag_field="type"):
     pass
 
 
-class MessageLine(Struct, frozen=True, tag="message", tag_field="type"):
+class GeminiMessageLine(Struct, frozen=True, tag="message", tag_field="type"):
     role: str
     content: str
 
 
-class ToolLine(Struct, frozen=True, tag="tool_use", tag_field="type"):
+class GeminiToolLine(Struct, frozen=True, tag="tool_use", tag_field="type"):
     tool_name: str
     parameters: Any = None
 
 
-class ToldLine(Struct, frozen=True, tag="tool_result", tag_field="type"):
+class GeminiToolResultLine(Struct, frozen=True, tag="tool_result", tag_field="type"):
     status: str
     output: str | None = None
     error: Any = None
 
 
-class ErrorLine(Struct, frozen=True, tag="error", tag_field="type"):
+class GeminiErrorLine(Struct, frozen=True, tag="error", tag_field="type"):
     message: str
 
 
-class ResultLine(Struct, frozen=True, tag="result", tag_field="type"):
+class GeminiResultLine(Struct, frozen=True, tag="result", tag_field="type"):
     status: str
     error: Any = None  # these two are looked into only after the status is safe
     stats: Any = None
 
 
-class Tokens(Struct, frozen=True):
+class GeminiTokens(Struct, frozen=True):
     total_tokens: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     cached: int = 0
 
 
-class Stats(Struct, frozen=True):
-    models: dict[str, Tokens] = {}
+class GeminiStats(Struct, frozen=True):
+    models: dict[str, GeminiTokens] = {}
 
 
-class Problem(Struct, frozen=True):
+class GeminiError(Struct, frozen=True):
     message: str = ""
 
 
@@ -253,11 +253,11 @@ _STATUS = re.compile(r'"code": ?(\d{3})|^ *status: (\d{3})', re.MULTILINE)
 _CAUSE = re.compile(r"\[cause\]: (.+)")
 _RESET = re.compile(r"Suggested retry after ([\d.]+)s\b")
 
-Line = InitLine | MessageLine | ToolLine | ToldLine | ErrorLine | ResultLine
+GeminiLine = InitLine | GeminiMessageLine | GeminiToolLine | GeminiToolResultLine | GeminiErrorLine | GeminiResultLine
 
 
-class GeminiLines(Lines[Line]):
-    decoder: ClassVar[Decoder[Any]] = Decoder(Line)
+class GeminiReader(Lines[GeminiLine]):
+    decoder: ClassVar[Decoder[Any]] = Decoder(GeminiLine)
 
     def __init__(self, home: str = "") -> None:
         super().__init__()
@@ -266,39 +266,43 @@ class GeminiLines(Lines[Line]):
         self._half = b""  # of the last line on standard error
         self._message = ""  # what it has said since it last used a tool
         self._problem = ""
-        self._result: ResultLine | None = None
+        self._result: GeminiResultLine | None = None
 
-    def take(self, line: Line) -> Iterable[Event]:
+    def take(self, line: GeminiLine) -> Iterable[Event]:
         match line:
             case InitLine():
                 self._has_begun = True
-            case MessageLine(role="assistant"):
+            case GeminiMessageLine(role="assistant"):
                 self._message = (self._message + line.content)[-_KEPT:]
-            case ToolLine():
-                return [*self._said(is_over=False), Tool(line.tool_name, _detail(line.parameters))]
-            case ToldLine():
-                return [Result(line.output or _read(line.error, Problem).message, line.status == "success")]
-            case ErrorLine():
+            case GeminiToolLine():
+                return [*self._said(is_over=False), Tool(line.tool_name, _find_detail(line.parameters))]
+            case GeminiToolResultLine():
+                return [
+                    Result(
+                        line.output or _convert_or_default(line.error, GeminiError).message, line.status == "success"
+                    )
+                ]
+            case GeminiErrorLine():
                 self._problem = line.message
                 return [failures.failure(line.message)]
-            case ResultLine():
+            case GeminiResultLine():
                 self._result, self.is_over = line, True
-                self._problem = _read(line.error, Problem).message or self._problem
+                self._problem = _convert_or_default(line.error, GeminiError).message or self._problem
         return ()
 
     def feed_errors(self, chunk: bytes) -> Iterable[Event]:
         super().feed_errors(chunk)
         *lines, half = (self._half + chunk).split(b"\n")
         self._half = half[-_HALF:]
-        return [event for line in lines for event in _retry(line.decode("utf-8", "replace"))]
+        return [event for line in lines for event in _read_retry(line.decode("utf-8", "replace"))]
 
     def rest(self) -> Iterable[Event]:
         if self._home:
             files.clear(self._home)
         events = [*super().rest(), *self._said()]
         if self._result is None:
-            return events + self._refusal()
-        events += _usage(self._result)
+            return events + self._find_refusal()
+        events += _read_usage(self._result)
         return events if self._result.status == "success" else [*events, self._failure()]
 
     def end(self, exit_code: int) -> End:
@@ -319,43 +323,43 @@ class GeminiLines(Lines[Line]):
         found = _STATUS.findall(self._problem) or _STATUS.findall(told)
         cause = _CAUSE.search(told)
         text = f"{self._problem} ({cause[1].strip()})" if cause else self._problem
-        return _classed(text, int("".join(found[-1])) if found else None)
+        return _build_failure(text, int("".join(found[-1])) if found else None)
 
-    def _refusal(self) -> list[Event]:
+    def _find_refusal(self) -> list[Event]:
         """It ended before it began: nobody is logged in, most often."""
         found = None if self._has_begun else _NO_LOGIN.search(self._errors.decode("utf-8", "replace"))
         return [failures.failure(found[0], 401)] if found else []
 
 
-def _read(value: Any, kind: type[_Kind]) -> _Kind:
+def _convert_or_default(value: Any, kind: type[_Kind]) -> _Kind:
     try:
         return convert(value, kind)
     except ValidationError:
         return kind()
 
 
-def _usage(line: ResultLine) -> Iterable[Usage]:
-    for model, told in _read(line.stats, Stats).models.items():
+def _read_usage(line: GeminiResultLine) -> Iterable[Usage]:
+    for model, told in _convert_or_default(line.stats, GeminiStats).models.items():
         # What it thought is in the total alone.
         written = max(told.output_tokens, told.total_tokens - told.input_tokens)
         if told.input_tokens or written:
             yield Usage(told.input_tokens, written, cached_tokens=told.cached, model=model)
 
 
-def _retry(line: str) -> Iterable[Failure]:
+def _read_retry(line: str) -> Iterable[Failure]:
     found = _RETRY.match(line)
     if found and _LAST_TRY not in line:
-        is_quota = found[2] and failures.of_words(line) == "other"  # only those are told with a colon
+        is_quota = found[2] and failures.classify_text(line) == "other"  # only those are told with a colon
         status = 429 if is_quota else found[1]
-        yield _classed(line[:1000], int(status) if status else None)
+        yield _build_failure(line[:1000], int(status) if status else None)
 
 
-def _classed(text: str, status: int | None) -> Failure:
+def _build_failure(text: str, status: int | None) -> Failure:
     reset = _RESET.search(text)
     return failures.failure(text, status, time.time() + float(reset[1]) if reset else None)
 
 
-def _detail(parameters: Any) -> str:
+def _find_detail(parameters: Any) -> str:
     if not isinstance(parameters, dict):
         return ""
     told = next((parameters[name] for name in _DETAILS if isinstance(parameters.get(name), str)), "")

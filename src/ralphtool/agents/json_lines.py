@@ -22,10 +22,10 @@ _PIECE = 1 << 20  # bytes that are looked at together
 _SHORT = 2 << 10  # bytes of a line
 _KEPT = 4 << 10  # bytes of the end of standard error, which says why a program did not even begin
 
-Line = TypeVar("Line")
+LineT = TypeVar("LineT")
 
 
-class Lines(Generic[Line]):
+class Lines(Generic[LineT]):
     """What the readers of such agents share. `decoder` decodes the lines that matter, and refuses all others."""
 
     decoder: ClassVar[Decoder[object]]
@@ -40,7 +40,7 @@ class Lines(Generic[Line]):
         self._began = False
         self.is_over = False  # its terminal event has come
 
-    def take(self, line: Line) -> Iterable[Event]:
+    def take(self, line: LineT) -> Iterable[Event]:
         """What one line tells."""
         raise NotImplementedError
 
@@ -55,16 +55,16 @@ class Lines(Generic[Line]):
         """Lines are decoded where they stand, and not copied: most of them are long, and tell what tools told."""
         end = piece.find(b"\n")
         if end < 0:
-            self._begin(piece)
+            self._keep_piece(piece)
             return []
-        first = self._whole(piece[:end])
+        first = self._complete_line(piece[:end])
         events = [*self._events(first)] if first else []
         view, begin = memoryview(piece), end + 1
         while (end := piece.find(b"\n", begin)) >= 0:
             if end > begin:
                 events += self._events(view[begin:end])
             begin = end + 1
-        self._begin(piece[begin:])
+        self._keep_piece(piece[begin:])
         return events
 
     def feed_errors(self, chunk: bytes) -> Iterable[Event]:
@@ -72,7 +72,7 @@ class Lines(Generic[Line]):
         return ()
 
     def rest(self) -> Iterable[Event]:
-        last = self._whole(b"")
+        last = self._complete_line(b"")
         events = list(self._events(last)) if last else []
         if not self._began and (complaint := self._complaint()):  # all that a program said that did not even begin
             failure = failures.failure(complaint)
@@ -89,16 +89,16 @@ class Lines(Generic[Line]):
         lines = self._errors.decode("utf-8", "replace").split("\n")
         return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
 
-    def _begin(self, piece: bytes) -> None:
+    def _keep_piece(self, piece: bytes) -> None:
         self._size += len(piece)
         if self._size > self.longest:
             self._begun.clear()
         elif piece:
             self._begun.append(piece)
 
-    def _whole(self, piece: bytes) -> bytes:
+    def _complete_line(self, piece: bytes) -> bytes:
         """The line that ends with a piece; an empty one if it was too long."""
-        self._begin(piece)
+        self._keep_piece(piece)
         line = b"".join(self._begun) if self._size <= self.longest else b""
         self._begun.clear()
         self._size = 0
@@ -113,15 +113,15 @@ class Lines(Generic[Line]):
         self._began = True
         return self.take(decoded)
 
-    def _decoded(self, line: bytes | memoryview) -> Line | None:
+    def _decoded(self, line: bytes | memoryview) -> LineT | None:
         try:
             return self.decoder.decode(line)  # type: ignore[return-value]
         except ValidationError:
             return None  # a line that we don't look for
         except (DecodeError, UnicodeDecodeError, RecursionError):
-            return self._mended(bytes(line))
+            return self._decode_repaired(bytes(line))
 
-    def _mended(self, line: bytes) -> Line | None:
+    def _decode_repaired(self, line: bytes) -> LineT | None:
         """Programs cut characters in half: their lines are JSON, but not all of it can be decoded."""
         try:
             given = json.loads(line.decode("utf-8", "replace"))

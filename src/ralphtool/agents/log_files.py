@@ -36,7 +36,7 @@ _STATUSES = {
 }
 
 
-class Written:
+class LogFileReader:
     """Shows the last line of what the agent prints, now and then."""
 
     is_over = False  # only its end tells that
@@ -47,34 +47,34 @@ class Written:
         self._shown = 0.0 if shows else math.inf
 
     def feed(self, chunk: bytes) -> Iterable[Event]:
-        self._printed = _end_of(self._printed, chunk)
+        self._printed = _append_tail(self._printed, chunk)
         now = time.monotonic()
-        if now - self._shown < _PAUSE or not (line := last_line(self._printed)):
+        if now - self._shown < _PAUSE or not (line := find_last_line(self._printed)):
             return ()
         self._shown = now
         return [Output(line)]
 
     def feed_errors(self, chunk: bytes) -> Iterable[Event]:
-        self._errors = _end_of(self._errors, chunk)
+        self._errors = _append_tail(self._errors, chunk)
         return ()
 
-    def complaint(self) -> str:
+    def last_error(self) -> str:
         """The last that it said, which tells why it did not even begin."""
-        return last_line(self._errors) or last_line(self._printed)
+        return find_last_line(self._errors) or find_last_line(self._printed)
 
 
-def _end_of(before: bytes, chunk: bytes) -> bytes:
+def _append_tail(before: bytes, chunk: bytes) -> bytes:
     return (before + chunk[-_KEPT:])[-_KEPT:]
 
 
-def last_line(data: bytes) -> str:
+def find_last_line(data: bytes) -> str:
     return data.rstrip().rpartition(b"\n")[2].decode("utf-8", "replace").strip()[-200:]
 
 
-def content(path: str) -> bytes:
+def read_log(path: str) -> bytes:
     """A file that an agent wrote; nothing if it is not there, no plain file, or beyond all bounds."""
     try:
-        fd = files.open_here(path)
+        fd = files.open_in_project(path)
     except (OSError, UnsafePath):
         return b""
     with os.fdopen(fd, "rb") as file:
@@ -82,7 +82,7 @@ def content(path: str) -> bytes:
     return data if len(data) <= LONGEST else b""
 
 
-def ending(exit_code: int) -> str:
+def describe_exit(exit_code: int) -> str:
     return f"exit status {exit_code}" if exit_code >= 0 else f"ended by signal {-exit_code}"
 
 

@@ -70,29 +70,29 @@ class Mini(Program):
             argv += ["--model", self.model]
         if job.cost:
             argv += ["--cost-limit", f"{job.cost:.4f}"]
-        argv += [*self._base(), *self.args, "--config", _task(job)]
+        argv += [*self._base_config(), *self.args, "--config", _write_task(job)]
         return Start(argv=tuple(argv), env=self._defaults() | self.env)
 
-    def reader(self, job: Job) -> MiniTrajectory:
-        return MiniTrajectory(job.folder, shows=not job.is_past)
+    def reader(self, job: Job) -> MiniReader:
+        return MiniReader(job.folder, shows=not job.is_past)
 
-    def _base(self) -> list[str]:
+    def _base_config(self) -> list[str]:
         """Its default configuration, which it drops when it is given another: ours has nothing but the task."""
         if any(one in ("-c", "--config") or one.startswith("--config=") for one in self.args):
             return []
-        return ["--config", self._setting("MSWEA_MINI_CONFIG_PATH") or "mini.yaml"]
+        return ["--config", self._find_setting("MSWEA_MINI_CONFIG_PATH") or "mini.yaml"]
 
     def _defaults(self) -> dict[str, str]:
         """So that it asks nothing when it is first started, and takes models whose price it does not know."""
         wanted = {"MSWEA_CONFIGURED": "true", "MSWEA_COST_TRACKING": "ignore_errors", "MSWEA_SILENT_STARTUP": "1"}
-        return {name: value for name, value in wanted.items() if not self._setting(name)}
+        return {name: value for name, value in wanted.items() if not self._find_setting(name)}
 
-    def _setting(self, name: str) -> str:
+    def _find_setting(self, name: str) -> str:
         """What the user has set, in the environment or in its own file."""
-        return self.env.get(name) or os.environ.get(name) or _own_settings(os.environ | self.env).get(name, "")
+        return self.env.get(name) or os.environ.get(name) or _read_own_settings(os.environ | self.env).get(name, "")
 
 
-def _own_settings(env: Mapping[str, str]) -> dict[str, str]:
+def _read_own_settings(env: Mapping[str, str]) -> dict[str, str]:
     """What stands in the file in which it keeps its settings."""
     home = env.get("HOME", "")
     usual = (
@@ -101,7 +101,7 @@ def _own_settings(env: Mapping[str, str]) -> dict[str, str]:
     )
     folders = [env.get("MSWEA_GLOBAL_CONFIG_DIR") or "", *(os.path.join(one, "mini-swe-agent") for one in usual)]
     path = next((path for one in folders if one and os.path.isfile(path := os.path.join(one, ".env"))), None)
-    text = log_files.content(path).decode("utf-8", "replace") if path else ""
+    text = log_files.read_log(path).decode("utf-8", "replace") if path else ""
     pairs = (line.removeprefix("export ").partition("=") for line in text.splitlines() if line.startswith(_OURS))
     return {name.strip(): value.strip().strip("'\"") for name, _, value in pairs}
 
@@ -109,15 +109,15 @@ def _own_settings(env: Mapping[str, str]) -> dict[str, str]:
 _OURS = ("MSWEA_", "export MSWEA_")
 
 
-def _task(job: Job) -> str:
+def _write_task(job: Job) -> str:
     """The path of a configuration that holds the prompt: an argument could not hold a long one."""
     with open(job.prompt, encoding="utf-8", errors="replace") as file:
         text = f"{_NOTE}\n{file.read()}"
     path = os.path.join(job.folder, f"{os.path.basename(job.prompt)}.mini.yaml")
-    return program.written(path, f'{{"run": {{"task": {_quoted(text)}}}}}\n')
+    return program.write_file(path, f'{{"run": {{"task": {_quote(text)}}}}}\n')
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """A text in YAML: as in JSON, but a character that JSON would write in two halves is written as one."""
     return re.sub(r"[^ -~]", lambda found: f"\\U{ord(found[0]):08x}", json.dumps(text, ensure_ascii=False))
 
@@ -125,46 +125,46 @@ def _quoted(text: str) -> str:
 # --- what it wrote ----------------------------------------------------------------------------------
 
 
-class Stats(Struct, frozen=True):
+class MiniStats(Struct, frozen=True):
     instance_cost: float | None = None
 
 
-class Info(Struct, frozen=True):
+class TrajectoryInfo(Struct, frozen=True):
     exit_status: str | None = None
     submission: str | None = None
-    model_stats: Stats | None = None
+    model_stats: MiniStats | None = None
 
 
 class Trajectory(Struct, frozen=True):
-    info: Info
+    info: TrajectoryInfo
     messages: list[Raw] = []
 
 
-class Details(Struct, frozen=True):
+class TokenDetails(Struct, frozen=True):
     cached_tokens: int | None = None
 
 
-class Tokens(Struct, frozen=True):
+class MiniTokens(Struct, frozen=True):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
-    prompt_tokens_details: Details | None = None
+    prompt_tokens_details: TokenDetails | None = None
 
 
-class Response(Struct, frozen=True):
+class ModelResponse(Struct, frozen=True):
     model: str | None = None
-    usage: Tokens | None = None
+    usage: MiniTokens | None = None
 
 
 _NOT_RUN = "action was not executed"
 
 
-class Action(Struct, frozen=True):
+class CommandAction(Struct, frozen=True):
     command: str = ""
 
 
-class Extra(Struct, frozen=True):
-    actions: list[Action] = []
-    response: Response | None = None
+class MessageExtra(Struct, frozen=True):
+    actions: list[CommandAction] = []
+    response: ModelResponse | None = None
     exception_str: str | None = None
     raw_output: Any = None  # of a command
     returncode: Any = None
@@ -178,22 +178,22 @@ class Extra(Struct, frozen=True):
         return Result(self.raw_output or problem, self.returncode in (0, None))
 
 
-class Said(Struct, frozen=True):
+class TrajectoryMessage(Struct, frozen=True):
     role: str | None = None
     content: str | None = None
-    extra: Extra = Extra()
+    extra: MessageExtra = MessageExtra()
 
 
 _LONGEST_LINE = 64 << 10
-_TRAJECTORIES, _MESSAGES = Decoder(Trajectory), Decoder(Said)
+_TRAJECTORIES, _MESSAGES = Decoder(Trajectory), Decoder(TrajectoryMessage)
 _RETRY = re.compile(rb"Retrying \S{1,300} in [\d.]+ seconds as it raised (.+)")
 
 
-class MiniTrajectory(log_files.Written):
+class MiniReader(log_files.LogFileReader):
     def __init__(self, folder: str, *, shows: bool = True) -> None:
         super().__init__(shows=shows)
         self._path = os.path.join(folder, _TRAJECTORY)
-        self._info: Info | None = None
+        self._info: TrajectoryInfo | None = None
         self._begun = b""  # a line of standard error that has not ended
         self._error = ""
         self._message = ""
@@ -207,47 +207,47 @@ class MiniTrajectory(log_files.Written):
         return [log_files.failure(one[1].decode("utf-8", "replace")) for one in found]
 
     def rest(self) -> Iterable[Event]:
-        trajectory = _decoded(log_files.content(self._path))
+        trajectory = _decode_trajectory(log_files.read_log(self._path))
         if trajectory is None:
             return ()
         self._info = trajectory.info
-        said = [one for raw in trajectory.messages if (one := _said(raw)) is not None]
+        said = [one for raw in trajectory.messages if (one := _decode_message(raw)) is not None]
         self._message = next((one.content or "" for one in reversed(said) if one.role == "assistant"), "")
-        return [*_told(said), *_spent(said, trajectory.info), *self._failed(said)]
+        return [*_read_events(said), *_read_usage(said, trajectory.info), *self._failed(said)]
 
     def end(self, exit_code: int) -> End:
         status = self._info.exit_status if self._info else None
         message = self._message  # what it submits is only what a command printed
         if status == "Submitted" and exit_code == 0:
             return End(True, message[-log_files.TAIL :], status)
-        said = self._error or status or self.complaint()
-        reason = f"it did not submit its work ({log_files.ending(exit_code)}){': ' if said else ''}{said[:300]}"
+        said = self._error or status or self.last_error()
+        reason = f"it did not submit its work ({log_files.describe_exit(exit_code)}){': ' if said else ''}{said[:300]}"
         return End(False, message[-log_files.TAIL :], reason)
 
-    def _failed(self, said: list[Said]) -> Iterator[Failure]:
+    def _failed(self, said: list[TrajectoryMessage]) -> Iterator[Failure]:
         """An error ends it, and stands in the last message."""
-        last = said[-1] if said else Said()
+        last = said[-1] if said else TrajectoryMessage()
         if last.role == "exit" and last.extra.exception_str is not None:
             kind = f"{self._info.exit_status if self._info else ''}: "
             self._error = kind + last.extra.exception_str.removeprefix("litellm.").removeprefix(kind)
             yield log_files.failure(self._error)
 
 
-def _decoded(data: bytes) -> Trajectory | None:
+def _decode_trajectory(data: bytes) -> Trajectory | None:
     try:
         return _TRAJECTORIES.decode(data)
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return None  # there is none, only half of one, or something else
 
 
-def _said(raw: Raw) -> Said | None:
+def _decode_message(raw: Raw) -> TrajectoryMessage | None:
     try:
         return _MESSAGES.decode(raw)
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
-def _told(said: list[Said]) -> Iterator[Event]:
+def _read_events(said: list[TrajectoryMessage]) -> Iterator[Event]:
     for one in said:
         if one.role == "assistant" and one.content:
             yield Message(one.content)
@@ -257,7 +257,7 @@ def _told(said: list[Said]) -> Iterator[Event]:
             yield result
 
 
-def _spent(said: list[Said], info: Info) -> Iterator[Usage]:
+def _read_usage(said: list[TrajectoryMessage], info: TrajectoryInfo) -> Iterator[Usage]:
     responses = [one.extra.response for one in said if one.extra.response]
     tokens = [one.usage for one in responses if one.usage]
     if not tokens:

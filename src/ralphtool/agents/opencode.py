@@ -91,18 +91,18 @@ class OpenCode(Program):
         argv += ["--dir", os.path.abspath(job.root), "--title", "ralphtool"]
         if self.model:
             argv += ["--model", self.model]
-        argv += self._mode(job)
+        argv += self._build_mode_arguments(job)
         env = _ENVIRONMENT | self.env | {_CONTENT: self._content(job)}
         if job.read_only or not self.may_do_all:
             env |= _CLOSED
         return Start(argv=tuple(argv), stdin=job.prompt, env=env)
 
-    def reader(self, job: Job) -> OpenCodeLines:
-        return OpenCodeLines()
+    def reader(self, job: Job) -> OpenCodeReader:
+        return OpenCodeReader()
 
-    def _mode(self, job: Job) -> list[str]:
+    def _build_mode_arguments(self, job: Job) -> list[str]:
         if job.read_only:
-            return [*_without_agent(self.args), "--agent", _READER]
+            return [*_drop_agent_option(self.args), "--agent", _READER]
         return [*(["--auto"] if self.may_do_all else []), *self.args]
 
     def _content(self, job: Job) -> str:
@@ -113,7 +113,7 @@ class OpenCode(Program):
             raise InvalidValue(f"{_CONTENT} is no JSON ({error}): correct it, or unset it") from None
         if not isinstance(theirs, dict):
             raise InvalidValue(f"{_CONTENT} is no JSON object: correct it, or unset it")
-        return json.dumps(_joined(theirs, self._config(job)))
+        return json.dumps(_merge_tables(theirs, self._config(job)))
 
     def _config(self, job: Job) -> dict[str, Any]:
         """What is refused shall be told to the model, and not end the run."""
@@ -128,9 +128,11 @@ class OpenCode(Program):
         return config
 
 
-def _joined(theirs: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
+def _merge_tables(theirs: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
     """Ours over theirs, key by key."""
-    both = {key: _joined(theirs[key], value) for key, value in ours.items() if _are_tables(theirs.get(key), value)}
+    both = {
+        key: _merge_tables(theirs[key], value) for key, value in ours.items() if _are_tables(theirs.get(key), value)
+    }
     return theirs | ours | both
 
 
@@ -138,7 +140,7 @@ def _are_tables(*values: object) -> bool:
     return all(isinstance(value, dict) for value in values)
 
 
-def _without_agent(args: Sequence[str]) -> list[str]:
+def _drop_agent_option(args: Sequence[str]) -> list[str]:
     """Asked for two agents it takes its usual one, which may change everything."""
     kept: list[str] = []
     rest = iter(args)
@@ -153,21 +155,21 @@ def _without_agent(args: Sequence[str]) -> list[str]:
 # --- what it prints ---------------------------------------------------------------------------------
 
 
-class Text(Struct, frozen=True):
+class TextPart(Struct, frozen=True):
     text: str = ""
     message_id: str | None = field(name="messageID", default=None)
     synthetic: bool | None = None  # said in the user's name, by the program itself
 
 
 class TextLine(Struct, frozen=True, tag="text", tag_field="type"):
-    part: Text
+    part: TextPart
 
 
 class StartLine(Struct, frozen=True, tag="step_start", tag_field="type"):
-    part: Text
+    part: TextPart
 
 
-class About(Struct, frozen=True):
+class ToolMetadata(Struct, frozen=True):
     exit: int | None = None
 
 
@@ -180,16 +182,16 @@ class ToolState(Struct, frozen=True):
 
     def result(self) -> Result:
         text = next((one for one in (self.output, self.error) if isinstance(one, str)), "")
-        return Result(text, self.status != "error" and not self._exit())
+        return Result(text, self.status != "error" and not self._exit_code())
 
-    def _exit(self) -> int:
+    def _exit_code(self) -> int:
         try:
             return (_ABOUT.decode(self.metadata).exit if self.metadata else None) or 0
         except (DecodeError, UnicodeDecodeError, RecursionError):
             return 0
 
 
-_ABOUT = Decoder(About)
+_ABOUT = Decoder(ToolMetadata)
 
 
 class ToolPart(Struct, frozen=True):
@@ -197,54 +199,54 @@ class ToolPart(Struct, frozen=True):
     state: ToolState | None = None
 
 
-class ToolLine(Struct, frozen=True, tag="tool_use", tag_field="type"):
+class OpenCodeToolLine(Struct, frozen=True, tag="tool_use", tag_field="type"):
     part: ToolPart
 
 
-class Cache(Struct, frozen=True):
+class CachedTokens(Struct, frozen=True):
     read: int | None = None
     write: int | None = None
 
 
-class Tokens(Struct, frozen=True):
+class OpenCodeTokens(Struct, frozen=True):
     input: int | None = None
     output: int | None = None
     reasoning: int | None = None
-    cache: Cache | None = None
+    cache: CachedTokens | None = None
 
     def usage(self, cost: float | None) -> Usage:
         """A cost of nothing means that it knows no price."""
-        cache = self.cache or Cache()
+        cache = self.cache or CachedTokens()
         cached = cache.read or 0
         read = (self.input or 0) + (cache.write or 0) + cached
         return Usage(read, (self.output or 0) + (self.reasoning or 0), cost or None, cached)
 
 
-class Finish(Struct, frozen=True):
+class FinishPart(Struct, frozen=True):
     reason: str | None = None
     message_id: str | None = field(name="messageID", default=None)
-    tokens: Tokens | None = None
+    tokens: OpenCodeTokens | None = None
     cost: float | None = None
 
 
 class FinishLine(Struct, frozen=True, tag="step_finish", tag_field="type"):
-    part: Finish
+    part: FinishPart
 
 
-class ErrorData(Struct, frozen=True, rename="camel"):
+class OpenCodeErrorData(Struct, frozen=True, rename="camel"):
     message: str | None = None
     ref: str | None = None  # of what its log says about a fault of its own
     status_code: int | None = None
     response_headers: dict[str, Any] | None = None
 
 
-class Error(Struct, frozen=True):
+class OpenCodeError(Struct, frozen=True):
     name: str | None = None
-    data: ErrorData | None = None
+    data: OpenCodeErrorData | None = None
 
 
-class ErrorLine(Struct, frozen=True, tag="error", tag_field="type"):
-    error: Error
+class OpenCodeErrorLine(Struct, frozen=True, tag="error", tag_field="type"):
+    error: OpenCodeError
 
 
 _NAMES: dict[str | None, Trouble] = {"ContextOverflowError": "context", "ProviderAuthError": "login"}
@@ -257,8 +259,8 @@ _CUT = "the model's answer broke off"
 _LONGEST = 64 << 10  # bytes of a line of the log
 
 
-class OpenCodeLines(Lines["StartLine | TextLine | ToolLine | FinishLine | ErrorLine"]):
-    decoder: ClassVar[Decoder[Any]] = Decoder(StartLine | TextLine | ToolLine | FinishLine | ErrorLine)
+class OpenCodeReader(Lines["StartLine | TextLine | OpenCodeToolLine | FinishLine | OpenCodeErrorLine"]):
+    decoder: ClassVar[Decoder[Any]] = Decoder(StartLine | TextLine | OpenCodeToolLine | FinishLine | OpenCodeErrorLine)
 
     def __init__(self) -> None:
         super().__init__()
@@ -267,26 +269,26 @@ class OpenCodeLines(Lines["StartLine | TextLine | ToolLine | FinishLine | ErrorL
         self._fault = ""  # of the program's own, such as a model that it does not know
         self._told: Failure | None = None  # the last error that it told as an event
         self._begun_by: str | None = None  # the message of a step that has not ended
-        self._finish: Finish | None = None
+        self._finish: FinishPart | None = None
         self._error: Failure | None = None  # that came after the last step
         self._speaker: str | None = None
         self._said: list[str] = []
 
-    def take(self, line: StartLine | TextLine | ToolLine | FinishLine | ErrorLine) -> Iterable[Event]:
+    def take(self, line: StartLine | TextLine | OpenCodeToolLine | FinishLine | OpenCodeErrorLine) -> Iterable[Event]:
         match line:
             case StartLine():
                 self.is_over = False
                 return self._begin_step(line.part.message_id)
             case TextLine():
-                return self._say(line.part)
-            case ToolLine():
-                tool = Tool(line.part.tool, _detail(line.part))
+                return self._read_text(line.part)
+            case OpenCodeToolLine():
+                tool = Tool(line.part.tool, _find_detail(line.part))
                 return (tool, line.part.state.result()) if line.part.state else (tool,)
             case FinishLine():
                 self.is_over = line.part.reason == "stop"
-                return self._step(line.part)
-            case ErrorLine():
-                self._told = self._error = _failure(line.error)
+                return self._end_step(line.part)
+            case OpenCodeErrorLine():
+                self._told = self._error = _build_failure(line.error)
                 return () if self._fault else (self._error,)
 
     def feed_errors(self, chunk: bytes) -> Iterable[Event]:
@@ -309,7 +311,7 @@ class OpenCodeLines(Lines["StartLine | TextLine | ToolLine | FinishLine | ErrorL
         complaint = self._complaint()
         return End(False, self._message(), f"{ended}: {complaint}" if complaint else ended)
 
-    def _say(self, part: Text) -> Iterable[Event]:
+    def _read_text(self, part: TextPart) -> Iterable[Event]:
         if part.synthetic:
             return ()
         if part.message_id != self._speaker:
@@ -328,10 +330,10 @@ class OpenCodeLines(Lines["StartLine | TextLine | ToolLine | FinishLine | ErrorL
         self._begun_by = message_id
         return (Failure("network", _CUT),) if is_again else ()
 
-    def _step(self, part: Finish) -> Iterable[Event]:
+    def _end_step(self, part: FinishPart) -> Iterable[Event]:
         self._begun_by = None
         self._finish, self._error, self._logged = part, None, ""
-        usage = (part.tokens or Tokens()).usage(part.cost)
+        usage = (part.tokens or OpenCodeTokens()).usage(part.cost)
         if part.reason == "unknown" and not usage.output_tokens:
             self._error = Failure("network", _CUT)
             return (usage, self._error)
@@ -339,12 +341,12 @@ class OpenCodeLines(Lines["StartLine | TextLine | ToolLine | FinishLine | ErrorL
 
     def _read_log(self, line: bytes) -> Iterable[Event]:
         if fault := _FAULT.search(line):
-            self._fault = _plain(fault[1])
+            self._fault = _unquote(fault[1])
             return (failures.failure(self._fault),)
         found = _LOGGED.search(line)
-        return self._retry(_CLASS.sub("", _plain(found[1]))) if found and not _SMALL.search(line) else ()
+        return self._read_retry(_CLASS.sub("", _unquote(found[1]))) if found and not _SMALL.search(line) else ()
 
-    def _retry(self, text: str) -> Iterable[Event]:
+    def _read_retry(self, text: str) -> Iterable[Event]:
         """An error in words alone. If they mean nothing to us, and it tries again, it was one of the server's."""
         if self._told is not None and self._told.text == text:
             return ()  # told already, with its status
@@ -355,7 +357,7 @@ class OpenCodeLines(Lines["StartLine | TextLine | ToolLine | FinishLine | ErrorL
         return (failure,)
 
 
-def _plain(value: bytes) -> str:
+def _unquote(value: bytes) -> str:
     text = value.decode("utf-8", "replace")
     try:
         return str(json.loads(text)) if text.startswith('"') else text
@@ -363,22 +365,22 @@ def _plain(value: bytes) -> str:
         return text.strip('"')
 
 
-def _detail(part: ToolPart) -> str:
+def _find_detail(part: ToolPart) -> str:
     given = (part.state.input if part.state else None) or {}
     values = (given.get(key) for key in ("command", "filePath", "path", "pattern", "url", "description", "name"))
     text = next((value for value in values if isinstance(value, str) and value), "")
     return " ".join(text.split())[:200]
 
 
-def _failure(error: Error) -> Failure:
-    data = error.data or ErrorData()
+def _build_failure(error: OpenCodeError) -> Failure:
+    data = error.data or OpenCodeErrorData()
     text = data.message or error.name or "an error without words"
     if error.name in _NAMES or data.ref:
         return Failure(_NAMES.get(error.name, "other"), text[:4000])
-    return failures.failure(text, data.status_code, _reset_at(data.response_headers or {}))
+    return failures.failure(text, data.status_code, _parse_reset_time(data.response_headers or {}))
 
 
-def _reset_at(headers: dict[str, Any]) -> float | None:
+def _parse_reset_time(headers: dict[str, Any]) -> float | None:
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
             return time.time() + float(headers[name]) * unit

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from msgspec import structs
 
-from ralphtool.agents import Traits, texts
+from ralphtool.agents import Traits, read_list
 from ralphtool.core import files
 from ralphtool.errors import InvalidValue, shorten
 
@@ -51,9 +51,9 @@ class Program:
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         self.name = name
-        self.command = tuple(texts(options, "command")) or (self.program,)
+        self.command = tuple(read_list(options, "command")) or (self.program,)
         self.model: str = options.get("model") or ""
-        self.args = tuple(texts(options, "args"))
+        self.args = tuple(read_list(options, "args"))
         self.env = dict(options.get("env") or {})
         self.may_do_all = options.get("permissions") == "all"
         self._told: tuple[int, int, int] | None = None
@@ -77,23 +77,23 @@ class Program:
         told = self.version()
         if told < self.oldest:
             raise InvalidValue(
-                f"{self.command[0]} {dotted(told)} is too old for us, {dotted(self.oldest)} is the oldest that is "
-                f"known to work: update it with `{self.package}`"
+                f"{self.command[0]} {format_version(told)} is too old for us, {format_version(self.oldest)} is the "
+                f"oldest that is known to work: update it with `{self.package}`"
             )
 
     def version(self) -> tuple[int, int, int]:
         """What the program says itself, asked once; InvalidValue if it says nothing of the kind."""
         if self._told is None:
-            self._told = self._asked_for_version()
+            self._told = self._read_version()
         return self._told
 
-    def _asked_for_version(self) -> tuple[int, int, int]:
-        done = self._asked(self.asks_version)
+    def _read_version(self) -> tuple[int, int, int]:
+        done = self._run_program(self.asks_version)
         text = done.stdout.decode("utf-8", "replace")
         found = _VERSION.search(text)
         if done.returncode or not found:
             lines = (done.stderr.decode("utf-8", "replace").strip() or text.strip() or "it says nothing").splitlines()
-            raise self._broken(lines[-1])
+            raise self._version_error(lines[-1])
         major, minor, patch = map(int, found.groups())
         return major, minor, patch
 
@@ -102,28 +102,28 @@ class Program:
         known, env = self.traits.credentials, os.environ | self.env
         if name := next((name for name in known.variables if env.get(name)), None):
             return Login("yes", f"{name} is set")
-        if path := next((path for path in known.files if os.path.isfile(_expanded(path, env, root))), None):
-            return Login("yes", f"{_expanded(path, env, root)} is there")
-        answer = self._own_answer()
+        if path := next((path for path in known.files if os.path.isfile(_expand_path(path, env, root))), None):
+            return Login("yes", f"{_expand_path(path, env, root)} is there")
+        answer = self._check_own_login()
         if answer == "yes":
             return Login("yes", f"`{self.command[0]} {' '.join(known.asks)}` says so")
-        if any(_has_word(_expanded(path, env, root), word) for path, word in known.elsewhere):
+        if any(_has_word(_expand_path(path, env, root), word) for path, word in known.elsewhere):
             return Login("unknown", "its own configuration may name another way")
         return Login(answer, "" if answer == "unknown" else "nothing shows that anybody is")
 
-    def _own_answer(self) -> Literal["yes", "no", "unknown"]:
+    def _check_own_login(self) -> Literal["yes", "no", "unknown"]:
         known = self.traits.credentials
         if not known.asks:
             return "no" if known.is_all else "unknown"
         try:
             if self.version() < known.asks_since:
                 return "unknown"
-            code = self._asked(*known.asks).returncode
+            code = self._run_program(*known.asks).returncode
         except InvalidValue:
             return "unknown"
         return "yes" if code == 0 else "no" if code == 1 else "unknown"
 
-    def _asked(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    def _run_program(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
         """What it answers; all of its processes are ended if it does not."""
         command, pipe = [*self.command, *arguments], subprocess.PIPE
         try:
@@ -136,7 +136,7 @@ class Program:
                 start_new_session=True,
             )
         except OSError as error:
-            raise self._broken(error.strerror or str(error)) from None
+            raise self._version_error(error.strerror or str(error)) from None
         try:
             out, err = process.communicate(timeout=_PATIENCE)
         except subprocess.TimeoutExpired:
@@ -144,28 +144,28 @@ class Program:
             process.wait()
             for each in (process.stdout, process.stderr):
                 each.close() if each else None  # somebody else may still hold the other end
-            raise self._broken(f"no answer within {_PATIENCE:g} seconds") from None
+            raise self._version_error(f"no answer within {_PATIENCE:g} seconds") from None
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
-    def _broken(self, why: str) -> InvalidValue:
+    def _version_error(self, why: str) -> InvalidValue:
         return InvalidValue(
             f"`{' '.join(self.command)} {self.asks_version}` tells no version ({shorten(why)}): see that it works, or "
             f"install the program again with `{self.package}`"
         )
 
 
-def written(path: str, text: str) -> str:
+def write_file(path: str, text: str) -> str:
     """Puts a file there that the program is to read; its path again."""
     with open(path, "w", encoding="utf-8", errors="replace") as file:
         file.write(text)
     return path
 
 
-def dotted(version: tuple[int, ...]) -> str:
+def format_version(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
-def _expanded(path: str, env: Mapping[str, str], root: str) -> str:
+def _expand_path(path: str, env: Mapping[str, str], root: str) -> str:
     """A path as in Credentials, with the agent's own environment."""
     chosen = _OR_ELSE.sub(lambda found: env.get(found[1]) or found[2], path)
     home = env.get("HOME") or os.path.expanduser("~")

@@ -24,8 +24,8 @@ from ralphtool.agents import (
     Traits,
     Trouble,
     Usage,
+    read_list,
     scripted_program,
-    texts,
 )
 from ralphtool.agents.json_lines import Lines
 from ralphtool.errors import InvalidValue, shorten
@@ -41,24 +41,24 @@ class Scripted:
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         self.name = name
-        self._args = tuple(texts(options, "args"))
+        self._args = tuple(read_list(options, "args"))
         self._env = dict(options.get("env") or {})
 
     def check(self) -> None:
-        problems = scripted_program.script_problems(self._script())
+        problems = scripted_program.find_problems(self._script_path())
         if problems:
             raise InvalidValue("the script can't be played:\n" + "\n".join(problems))
 
     def start(self, job: Job) -> Start:
         # By its path, not with -m: so nothing but the standard library is loaded, and nothing from the tree that
         # it works in. With -P, our modules beside it can't be taken for the standard library's either.
-        argv = (sys.executable, "-P", os.path.abspath(scripted_program.__file__), self._script())
+        argv = (sys.executable, "-P", os.path.abspath(scripted_program.__file__), self._script_path())
         return Start(argv=argv, stdin=job.prompt, env={"RALPH_ATTEMPT": str(job.attempt), **self._env})
 
-    def reader(self, job: Job) -> PlayedLines:
-        return PlayedLines()
+    def reader(self, job: Job) -> ScriptedReader:
+        return ScriptedReader()
 
-    def _script(self) -> str:
+    def _script_path(self) -> str:
         if len(self._args) != 1:
             given = f"{len(self._args)} arguments" if self._args else "no script"
             raise InvalidValue(
@@ -74,55 +74,55 @@ Count = Annotated[int, Meta(ge=0)]
 Amount = Annotated[float, Meta(ge=0)]
 
 
-class Line(Struct, frozen=True, tag_field="type"):
+class ScriptedLineBase(Struct, frozen=True, tag_field="type"):
     """One line of the player's output; fields that we don't know are passed over."""
 
 
-class MessageLine(Line, frozen=True, tag="message"):
+class ScriptedMessageLine(ScriptedLineBase, frozen=True, tag="message"):
     text: str
 
 
-class ToolLine(Line, frozen=True, tag="tool"):
+class ScriptedToolLine(ScriptedLineBase, frozen=True, tag="tool"):
     name: str
     detail: str = ""
 
 
-class UsageLine(Line, frozen=True, tag="usage"):
+class ScriptedUsageLine(ScriptedLineBase, frozen=True, tag="usage"):
     input_tokens: Count = 0
     output_tokens: Count = 0
     cost: Amount | None = None
 
 
-class ErrorLine(Line, frozen=True, tag="error"):
+class ScriptedErrorLine(ScriptedLineBase, frozen=True, tag="error"):
     trouble: Trouble
     text: str = ""
     reset_in: Amount | None = None
 
 
-class EndLine(Line, frozen=True, tag="end"):
+class ScriptedEndLine(ScriptedLineBase, frozen=True, tag="end"):
     ok: bool
     message: str = ""
     reason: str = ""
 
 
-AnyLine = MessageLine | ToolLine | UsageLine | ErrorLine | EndLine
+ScriptedLine = ScriptedMessageLine | ScriptedToolLine | ScriptedUsageLine | ScriptedErrorLine | ScriptedEndLine
 
 
-class PlayedLines(Lines[AnyLine]):
+class ScriptedReader(Lines[ScriptedLine]):
     """Makes events of the player's lines."""
 
-    decoder: ClassVar[Decoder[Any]] = Decoder(AnyLine)
+    decoder: ClassVar[Decoder[Any]] = Decoder(ScriptedLine)
     longest = 1 << 20
 
     def __init__(self) -> None:
         super().__init__()
-        self._end: EndLine | None = None
+        self._end: ScriptedEndLine | None = None
 
-    def take(self, line: AnyLine) -> Iterable[Event]:
-        if isinstance(line, EndLine):
+    def take(self, line: ScriptedLine) -> Iterable[Event]:
+        if isinstance(line, ScriptedEndLine):
             self._end, self.is_over = line, True
             return ()
-        return (_event(line),)
+        return (_build_event(line),)
 
     def end(self, exit_code: int) -> End:
         if self._end:
@@ -130,14 +130,14 @@ class PlayedLines(Lines[AnyLine]):
         return self.without_an_end(exit_code)
 
 
-def _event(line: MessageLine | ToolLine | UsageLine | ErrorLine) -> Event:
+def _build_event(line: ScriptedMessageLine | ScriptedToolLine | ScriptedUsageLine | ScriptedErrorLine) -> Event:
     match line:
-        case MessageLine():
+        case ScriptedMessageLine():
             return Message(line.text)
-        case ToolLine():
+        case ScriptedToolLine():
             return Tool(line.name, line.detail)
-        case UsageLine():
+        case ScriptedUsageLine():
             return Usage(line.input_tokens, line.output_tokens, line.cost)
-        case ErrorLine():
+        case ScriptedErrorLine():
             reset_at = None if line.reset_in is None else time.time() + line.reset_in
             return Failure(line.trouble, line.text, reset_at)

@@ -31,7 +31,7 @@ class TurnFailed(Exception):
     """A step can't be played, or says that the turn has failed."""
 
 
-class Left(Exception):
+class ScriptExit(Exception):
     """The script says `exit`: no more is printed."""
 
     def __init__(self, status: int) -> None:
@@ -42,19 +42,19 @@ class Left(Exception):
 # --- a turn that is played --------------------------------------------------------------------------
 
 
-class Turn:
+class ScriptTurn:
     """What a turn is about, and what it has come to so far."""
 
     def __init__(self, prompt: str, environment: Mapping[str, str]) -> None:
         attempt = environment.get("RALPH_ATTEMPT", "")
         self.prompt = prompt
-        self.token = _token_in(prompt)
+        self.token = _find_token(prompt)
         self.story = environment.get("RALPH_STORY", "")
         self.attempt = int(attempt) if attempt.isdecimal() else 1
         self.task = environment.get("RALPH_TASK", "")
         self.said = ""
         self.final: str | None = None
-        self._in_a_line = False
+        self._is_mid_line = False
 
     def __str__(self) -> str:
         story = f"story {self.story}" if self.story else "no story"
@@ -62,17 +62,17 @@ class Turn:
 
     def raw(self, data: bytes) -> None:
         _write_all(1, data)
-        self._in_a_line = not data.endswith(b"\n") if data else self._in_a_line
+        self._is_mid_line = not data.endswith(b"\n") if data else self._is_mid_line
 
     def emit(self, type: str, **fields: Any) -> None:
         """One event. What stands raw in front of it gets a line of its own."""
         line = json.dumps({"type": type, **fields}).encode() + b"\n"
-        self.raw(b"\n" + line if self._in_a_line else line)
+        self.raw(b"\n" + line if self._is_mid_line else line)
 
     def tool(self, name: str, detail: str) -> None:
         self.emit("tool", name=name, detail=detail)
 
-    def filled(self, text: str) -> str:
+    def fill_placeholders(self, text: str) -> str:
         # Not str.format: commands and messages are full of braces that are nobody's fields.
         for name in ("token", "story", "attempt"):
             text = text.replace("{" + name + "}", str(getattr(self, name)))
@@ -92,7 +92,7 @@ class Turn:
         self.emit("end", ok=False, message=why, reason=why)
 
 
-def _token_in(prompt: str) -> str:
+def _find_token(prompt: str) -> str:
     """The last one: what stands further up may be a quotation."""
     lines = [line.strip() for line in prompt.splitlines()]
     told = [line.removeprefix("token:").strip() for line in lines if line.startswith("token:")]
@@ -108,13 +108,13 @@ def _write_all(fd: int, data: bytes) -> None:
 # --- steps: files -----------------------------------------------------------------------------------
 
 
-def _leaves(path: str) -> bool:
+def _is_outside(path: str) -> bool:
     """Whether a path leads out of the working directory, or to itself, as far as its letters tell."""
     plain = os.path.normpath(path)
     return os.path.isabs(plain) or plain in (".", "..") or plain.startswith("../")
 
 
-def _place(path: str, *, follow: bool) -> str:
+def _resolve_path(path: str, *, follow: bool) -> str:
     """Where a path of the script leads; not out of the working directory, unless it begins with `!`."""
     if path.startswith("!"):
         return path[1:]
@@ -128,26 +128,26 @@ def _place(path: str, *, follow: bool) -> str:
 
 
 def _put(path: str, text: str, mode: str) -> None:
-    place = _place(path, follow=True)
+    place = _resolve_path(path, follow=True)
     os.makedirs(os.path.dirname(place) or os.curdir, exist_ok=True)
     with open(place, mode) as file:
         file.write(text.encode())
 
 
-def _write(turn: Turn, step: Step) -> None:
+def _write(turn: ScriptTurn, step: Step) -> None:
     turn.tool("write", step["write"])
     _put(step["write"], step["text"], "wb")
 
 
-def _append(turn: Turn, step: Step) -> None:
+def _append(turn: ScriptTurn, step: Step) -> None:
     turn.tool("append", step["append"])
     _put(step["append"], step["text"], "ab")
 
 
-def _replace(turn: Turn, step: Step) -> None:
+def _replace(turn: ScriptTurn, step: Step) -> None:
     path, old = step["replace"], step["old"].encode()
     turn.tool("replace", path)
-    with open(_place(path, follow=True), "r+b") as file:
+    with open(_resolve_path(path, follow=True), "r+b") as file:
         data = file.read()
         if old not in data:
             raise TurnFailed(f"{path} does not have the text that is to be replaced")
@@ -156,9 +156,9 @@ def _replace(turn: Turn, step: Step) -> None:
         file.truncate()
 
 
-def _delete(turn: Turn, step: Step) -> None:
+def _delete(turn: ScriptTurn, step: Step) -> None:
     turn.tool("delete", step["delete"])
-    place = _place(step["delete"], follow=False)
+    place = _resolve_path(step["delete"], follow=False)
     if os.path.isdir(place) and not os.path.islink(place):
         import shutil
 
@@ -167,20 +167,20 @@ def _delete(turn: Turn, step: Step) -> None:
         os.unlink(place)
 
 
-def _move(turn: Turn, step: Step) -> None:
+def _move(turn: ScriptTurn, step: Step) -> None:
     turn.tool("move", f"{step['move']} to {step['to']}")
-    target = _place(step["to"], follow=False)
+    target = _resolve_path(step["to"], follow=False)
     os.makedirs(os.path.dirname(target) or os.curdir, exist_ok=True)
-    os.replace(_place(step["move"], follow=False), target)
+    os.replace(_resolve_path(step["move"], follow=False), target)
 
 
 # --- steps: commands --------------------------------------------------------------------------------
 
 
-def _run(turn: Turn, step: Step) -> None:
+def _run(turn: ScriptTurn, step: Step) -> None:
     import subprocess
 
-    command = turn.filled(step["run"])
+    command = turn.fill_placeholders(step["run"])
     turn.tool("run", command)
     behind = step.get("background", False)
     # Its output goes to standard error: ours is for events.
@@ -197,13 +197,15 @@ def _run(turn: Turn, step: Step) -> None:
         raise TurnFailed(f"{command}: {ending}")
 
 
-def _agent(*arguments: str, text: str | None = None) -> dict[str, Any]:
+def _call_agent(*arguments: str, text: str | None = None) -> dict[str, Any]:
     """Calls `ralphtool agent …` as any agent does; `text` is its standard input."""
     import subprocess
 
-    done = subprocess.run([*_ralphtool(), "agent", *arguments], input=(text or "").encode(), capture_output=True)
+    done = subprocess.run(
+        [*_ralphtool_command(), "agent", *arguments], input=(text or "").encode(), capture_output=True
+    )
     if done.returncode:
-        raise TurnFailed(f"ralphtool agent {' '.join(arguments)}: {_complaint(done)}")
+        raise TurnFailed(f"ralphtool agent {' '.join(arguments)}: {_error_text(done)}")
     try:
         answer: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
@@ -211,7 +213,7 @@ def _agent(*arguments: str, text: str | None = None) -> dict[str, Any]:
     return answer
 
 
-def _ralphtool() -> list[str]:
+def _ralphtool_command() -> list[str]:
     for folder in os.get_exec_path():
         program = os.path.join(folder, "ralphtool")
         if os.path.isfile(program) and os.access(program, os.X_OK):
@@ -219,7 +221,7 @@ def _ralphtool() -> list[str]:
     return [sys.executable, "-P", "-m", "ralphtool"]
 
 
-def _complaint(done: subprocess.CompletedProcess[bytes]) -> str:
+def _error_text(done: subprocess.CompletedProcess[bytes]) -> str:
     last = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
     try:
         told = json.loads(last)
@@ -228,51 +230,51 @@ def _complaint(done: subprocess.CompletedProcess[bytes]) -> str:
         return last or f"exit status {done.returncode}"
 
 
-def _options(step: Step, *names: str) -> list[str]:
+def _build_options(step: Step, *names: str) -> list[str]:
     return [f"--{name}={step[name]}" for name in names if name in step]
 
 
-def _tick(turn: Turn, step: Step) -> None:
-    for task in _open_tasks(turn) if step["tick"] == "all" else [step["tick"]]:
+def _tick(turn: ScriptTurn, step: Step) -> None:
+    for task in _list_open_tasks(turn) if step["tick"] == "all" else [step["tick"]]:
         turn.tool("tick", task)
-        _agent("task", "done", "--", task)
+        _call_agent("task", "done", "--", task)
 
 
-def _open_tasks(turn: Turn) -> list[str]:
+def _list_open_tasks(turn: ScriptTurn) -> list[str]:
     if turn.task:
         return [turn.task]
-    return [task["id"] for task in _agent("context")["tasks"] if not task["done"]]
+    return [task["id"] for task in _call_agent("context")["tasks"] if not task["done"]]
 
 
-def _learn(turn: Turn, step: Step) -> None:
+def _learn(turn: ScriptTurn, step: Step) -> None:
     turn.tool("learn", step["learn"])
-    _agent("learn", *_options(step, "task", "type"), "-", text=step["learn"])
+    _call_agent("learn", *_build_options(step, "task", "type"), "-", text=step["learn"])
 
 
-def _pattern(turn: Turn, step: Step) -> None:
+def _pattern(turn: ScriptTurn, step: Step) -> None:
     turn.tool("pattern", step["pattern"])
-    _agent("pattern", *_options(step, "type"), "--", step["pattern"], "-", text=step["text"])
+    _call_agent("pattern", *_build_options(step, "type"), "--", step["pattern"], "-", text=step["text"])
 
 
-def _observe(turn: Turn, step: Step) -> None:
+def _observe(turn: ScriptTurn, step: Step) -> None:
     turn.tool("observe", f"{step['observe']}: {step['title']}")
-    options = _options(step, "description", "file", "category", "severity")
-    _agent("observe", *options, "--", step["observe"], step["title"])
+    options = _build_options(step, "description", "file", "category", "severity")
+    _call_agent("observe", *options, "--", step["observe"], step["title"])
 
 
 # --- steps: what is said, and how it ends -----------------------------------------------------------
 
 
-def _say(turn: Turn, step: Step) -> None:
-    turn.said = turn.filled(step["say"])
+def _say(turn: ScriptTurn, step: Step) -> None:
+    turn.said = turn.fill_placeholders(step["say"])
     turn.emit("message", text=turn.said)
 
 
-def _sleep(turn: Turn, step: Step) -> None:
+def _sleep(turn: ScriptTurn, step: Step) -> None:
     time.sleep(step["sleep"])
 
 
-def _flood(turn: Turn, step: Step) -> None:
+def _flood(turn: ScriptTurn, step: Step) -> None:
     left = step["flood"]
     line = b"x" * 999 + (b"\n" if step.get("lines", True) else b"x")
     block = line * 64
@@ -283,57 +285,57 @@ def _flood(turn: Turn, step: Step) -> None:
         turn.raw(block[: left - 1] + b"\n")
 
 
-def _bytes(turn: Turn, step: Step) -> None:
+def _bytes(turn: ScriptTurn, step: Step) -> None:
     turn.raw(bytes.fromhex(step["bytes"]))
 
 
-def _usage(turn: Turn, step: Step) -> None:
+def _usage(turn: ScriptTurn, step: Step) -> None:
     turn.emit("usage", **step["usage"])
 
 
-def _error(turn: Turn, step: Step) -> None:
+def _error(turn: ScriptTurn, step: Step) -> None:
     told = {"reset_in": step["reset_in"]} if "reset_in" in step else {}
     turn.emit("error", trouble=step["error"], text=step.get("text", step["error"]), **told)
 
 
-def _hang(turn: Turn, step: Step) -> None:
+def _hang(turn: ScriptTurn, step: Step) -> None:
     if step.get("ignore_term", False):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     while True:
         signal.pause()
 
 
-def _close(turn: Turn, step: Step) -> None:
+def _close(turn: ScriptTurn, step: Step) -> None:
     # Not os.close: the next file that is opened would get the free number, and our events with it.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, ("stdout", "stderr").index(step["close"]) + 1)
     os.close(nowhere)
 
 
-def _kill(turn: Turn, step: Step) -> None:
+def _kill(turn: ScriptTurn, step: Step) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _exit(turn: Turn, step: Step) -> None:
-    raise Left(step["exit"])
+def _exit(turn: ScriptTurn, step: Step) -> None:
+    raise ScriptExit(step["exit"])
 
 
-def _complete(turn: Turn, step: Step) -> None:
+def _complete(turn: ScriptTurn, step: Step) -> None:
     turn.promise(f"COMPLETE:{turn.token}")
 
 
-def _blocked(turn: Turn, step: Step) -> None:
+def _blocked(turn: ScriptTurn, step: Step) -> None:
     turn.promise(f"BLOCKED:{turn.token}: {step['blocked']}")
 
 
-def _forge(turn: Turn, step: Step) -> None:
-    turn.final = turn.filled(step["forge"])
+def _forge(turn: ScriptTurn, step: Step) -> None:
+    turn.final = turn.fill_placeholders(step["forge"])
 
 
 # --- what a script may say --------------------------------------------------------------------------
 
 
-class Value(NamedTuple):
+class ValueRule(NamedTuple):
     """What may stand at a key, in words and as a test."""
 
     words: str
@@ -368,65 +370,65 @@ def _are_attempts(value: Any) -> bool:
     return bool(several) and all(_is_whole(one, 1) for one in several)
 
 
-def _one_of(*words: str) -> Value:
-    return Value(" or ".join(f'"{word}"' for word in words), lambda value: value in words)
+def _one_of(*words: str) -> ValueRule:
+    return ValueRule(" or ".join(f'"{word}"' for word in words), lambda value: value in words)
 
 
-_TEXT = Value("a text", _is_text)
-_WORD = Value("a text that is not empty", _is_word)
-_PATH = Value(
+_TEXT = ValueRule("a text", _is_text)
+_WORD = ValueRule("a text that is not empty", _is_word)
+_PATH = ValueRule(
     "a path inside the working directory, or one that begins with !",
-    lambda value: _is_word(value) and (value.startswith("!") or not _leaves(value)),
+    lambda value: _is_word(value) and (value.startswith("!") or not _is_outside(value)),
 )
-_WHOLE = Value("a whole number, 0 or more", _is_whole)
-_NUMBER = Value("a number, 0 or more", _is_number)
-_STATUS = Value("a whole number from 0 to 255", lambda value: _is_whole(value, 0, 255))
-_FLAG = Value("true or false", lambda value: isinstance(value, bool))
-_TRUE = Value("true", lambda value: value is True)
-_HEX = Value('bytes as hexadecimal digits, as in "ff00"', _is_hex)
-_TABLE = Value("a table", lambda value: isinstance(value, dict))
-_TABLES = Value("a list of tables", lambda value: isinstance(value, list) and all(map(_TABLE.fits, value)))
-_ATTEMPTS = Value("a whole number from 1 on, or a list of them", _are_attempts)
+_WHOLE = ValueRule("a whole number, 0 or more", _is_whole)
+_NUMBER = ValueRule("a number, 0 or more", _is_number)
+_STATUS = ValueRule("a whole number from 0 to 255", lambda value: _is_whole(value, 0, 255))
+_FLAG = ValueRule("true or false", lambda value: isinstance(value, bool))
+_TRUE = ValueRule("true", lambda value: value is True)
+_HEX = ValueRule('bytes as hexadecimal digits, as in "ff00"', _is_hex)
+_TABLE = ValueRule("a table", lambda value: isinstance(value, dict))
+_TABLES = ValueRule("a list of tables", lambda value: isinstance(value, list) and all(map(_TABLE.fits, value)))
+_ATTEMPTS = ValueRule("a whole number from 1 on, or a list of them", _are_attempts)
 
 
-class Kind(NamedTuple):
+class StepKind(NamedTuple):
     """A kind of step: what plays it, what its own key holds, and which keys it needs or may have besides."""
 
-    play: Callable[[Turn, Step], None]
-    value: Value
-    needs: dict[str, Value] = {}  # noqa: RUF012 (never changed)
-    may: dict[str, Value] = {}  # noqa: RUF012
+    play: Callable[[ScriptTurn, Step], None]
+    value: ValueRule
+    needs: dict[str, ValueRule] = {}  # noqa: RUF012 (never changed)
+    may: dict[str, ValueRule] = {}  # noqa: RUF012
 
 
-KINDS: dict[str, Kind] = {
-    "write": Kind(_write, _PATH, {"text": _TEXT}),
-    "append": Kind(_append, _PATH, {"text": _TEXT}),
-    "replace": Kind(_replace, _PATH, {"old": _WORD, "new": _TEXT}),
-    "delete": Kind(_delete, _PATH),
-    "move": Kind(_move, _PATH, {"to": _PATH}),
-    "run": Kind(_run, _WORD, may={"must": _FLAG, "background": _FLAG}),
-    "tick": Kind(_tick, _WORD),
-    "learn": Kind(_learn, _TEXT, may={"type": _WORD, "task": _WORD}),
-    "pattern": Kind(_pattern, _WORD, {"text": _TEXT}, {"type": _WORD}),
-    "observe": Kind(
+STEP_KINDS: dict[str, StepKind] = {
+    "write": StepKind(_write, _PATH, {"text": _TEXT}),
+    "append": StepKind(_append, _PATH, {"text": _TEXT}),
+    "replace": StepKind(_replace, _PATH, {"old": _WORD, "new": _TEXT}),
+    "delete": StepKind(_delete, _PATH),
+    "move": StepKind(_move, _PATH, {"to": _PATH}),
+    "run": StepKind(_run, _WORD, may={"must": _FLAG, "background": _FLAG}),
+    "tick": StepKind(_tick, _WORD),
+    "learn": StepKind(_learn, _TEXT, may={"type": _WORD, "task": _WORD}),
+    "pattern": StepKind(_pattern, _WORD, {"text": _TEXT}, {"type": _WORD}),
+    "observe": StepKind(
         _observe,
         _WORD,
         {"title": _WORD},
         {"description": _WORD, "file": _WORD, "category": _WORD, "severity": _WORD},
     ),
-    "say": Kind(_say, _TEXT),
-    "sleep": Kind(_sleep, _NUMBER),
-    "flood": Kind(_flood, _WHOLE, may={"lines": _FLAG}),
-    "bytes": Kind(_bytes, _HEX),
-    "usage": Kind(_usage, _TABLE),
-    "error": Kind(_error, _one_of(*_TROUBLES), may={"text": _TEXT, "reset_in": _NUMBER}),
-    "hang": Kind(_hang, _TRUE, may={"ignore_term": _FLAG}),
-    "close": Kind(_close, _one_of("stdout", "stderr")),
-    "kill": Kind(_kill, _one_of("self")),
-    "exit": Kind(_exit, _STATUS),
-    "complete": Kind(_complete, _TRUE),
-    "blocked": Kind(_blocked, _WORD),
-    "forge": Kind(_forge, _TEXT),
+    "say": StepKind(_say, _TEXT),
+    "sleep": StepKind(_sleep, _NUMBER),
+    "flood": StepKind(_flood, _WHOLE, may={"lines": _FLAG}),
+    "bytes": StepKind(_bytes, _HEX),
+    "usage": StepKind(_usage, _TABLE),
+    "error": StepKind(_error, _one_of(*_TROUBLES), may={"text": _TEXT, "reset_in": _NUMBER}),
+    "hang": StepKind(_hang, _TRUE, may={"ignore_term": _FLAG}),
+    "close": StepKind(_close, _one_of("stdout", "stderr")),
+    "kill": StepKind(_kill, _one_of("self")),
+    "exit": StepKind(_exit, _STATUS),
+    "complete": StepKind(_complete, _TRUE),
+    "blocked": StepKind(_blocked, _WORD),
+    "forge": StepKind(_forge, _TEXT),
 }
 _SCRIPT = {"turn": _TABLES, "defaults": _TABLE}
 _DEFAULTS = {"steps": _TABLES, "delay": _NUMBER}
@@ -434,24 +436,24 @@ _TURN = {"story": _WORD, "attempt": _ATTEMPTS, "task": _WORD, "told": _WORD, "st
 _USED = {"input_tokens": _WHOLE, "output_tokens": _WHOLE, "cost": _NUMBER}
 
 
-def script_problems(path: str) -> list[str]:
+def find_problems(path: str) -> list[str]:
     """What is wrong with a script, for people: each names the turn and the step. None: it can be played."""
     return _load(path)[1]
 
 
 def _load(path: str) -> tuple[dict[str, Any], list[str]]:
     try:
-        script = _parsed(path)
+        script = _parse_file(path)
     except OSError as error:
         return {}, [f"{path} can't be read: {error.strerror}"]
     except (ValueError, RecursionError) as error:
         return {}, [f"{path}: {error}"]
     if not isinstance(script, dict):
         return {}, [f"{path} must be one JSON object"]
-    return script, [f"{path}: {problem}" for problem in _problems(script)]
+    return script, [f"{path}: {problem}" for problem in _find_problems(script)]
 
 
-def _parsed(path: str) -> Any:
+def _parse_file(path: str) -> Any:
     with open(path, "rb") as file:
         text = file.read().decode("utf-8").removeprefix("\ufeff")
     if path.endswith(".json"):
@@ -461,54 +463,54 @@ def _parsed(path: str) -> Any:
     return tomllib.loads(text)
 
 
-def _problems(script: dict[str, Any]) -> Iterable[str]:
-    found = _table_problems("the script", script, {}, _SCRIPT)
+def _find_problems(script: dict[str, Any]) -> Iterable[str]:
+    found = _find_table_problems("the script", script, {}, _SCRIPT)
     if found:
         return found
     defaults = script.get("defaults", {})
     if not script.get("turn") and not defaults.get("steps"):
         return ["it has no [[turn]]: there is nothing to play"]
-    found = _part_problems("defaults", defaults, {}, _DEFAULTS)
+    found = _find_part_problems("defaults", defaults, {}, _DEFAULTS)
     for number, turn in enumerate(script.get("turn", []), 1):
-        found += _part_problems(f"turn {number}", turn, {"steps": _TABLES}, _TURN)
+        found += _find_part_problems(f"turn {number}", turn, {"steps": _TABLES}, _TURN)
     return found
 
 
-def _part_problems(where: str, part: Step, needs: dict[str, Value], may: dict[str, Value]) -> list[str]:
+def _find_part_problems(where: str, part: Step, needs: dict[str, ValueRule], may: dict[str, ValueRule]) -> list[str]:
     """Of a turn, or of the defaults, with their steps."""
-    if found := _table_problems(where, part, needs, may):
+    if found := _find_table_problems(where, part, needs, may):
         return found
     for number, step in enumerate(part.get("steps", []), 1):
-        found += _step_problems(f"{where}, step {number}", step)
+        found += _find_step_problems(f"{where}, step {number}", step)
     return found
 
 
-def _step_problems(where: str, step: Step) -> list[str]:
-    names = [key for key in step if key in KINDS]
+def _find_step_problems(where: str, step: Step) -> list[str]:
+    names = [key for key in step if key in STEP_KINDS]
     if len(names) > 1:
         return [f"{where}: {' and '.join(names)} are two steps: write them one after the other"]
     if not names:
-        return [_unknown(f"{where}: no step is called", next(iter(step), ""), KINDS)]
+        return [_describe_unknown(f"{where}: no step is called", next(iter(step), ""), STEP_KINDS)]
     name = names[0]
-    kind = KINDS[name]
+    kind = STEP_KINDS[name]
     needs = {name: kind.value, **kind.needs}
-    found = _table_problems(f"{where} ({name})", step, needs, {**needs, **kind.may})
+    found = _find_table_problems(f"{where} ({name})", step, needs, {**needs, **kind.may})
     if name == "usage" and not found:
-        found = _table_problems(f"{where} (usage)", step["usage"], {}, _USED)
+        found = _find_table_problems(f"{where} (usage)", step["usage"], {}, _USED)
     return found
 
 
-def _table_problems(where: str, table: Step, needs: dict[str, Value], may: dict[str, Value]) -> list[str]:
+def _find_table_problems(where: str, table: Step, needs: dict[str, ValueRule], may: dict[str, ValueRule]) -> list[str]:
     found = [f"{where}: {key} is missing: it is {value.words}" for key, value in needs.items() if key not in table]
     for key, value in table.items():
         if key not in may:
-            found.append(_unknown(f"{where}: there is no", key, may))
+            found.append(_describe_unknown(f"{where}: there is no", key, may))
         elif not may[key].fits(value):
             found.append(f"{where}: {key} must be {may[key].words}")
     return found
 
 
-def _unknown(what: str, word: str, known: Iterable[str]) -> str:
+def _describe_unknown(what: str, word: str, known: Iterable[str]) -> str:
     import difflib
 
     near = difflib.get_close_matches(word.lower(), known, 1, 0.5)
@@ -519,9 +521,9 @@ def _unknown(what: str, word: str, known: Iterable[str]) -> str:
 # --- playing ----------------------------------------------------------------------------------------
 
 
-def _steps_for(turn: Turn, script: dict[str, Any]) -> list[Step]:
+def _find_steps(turn: ScriptTurn, script: dict[str, Any]) -> list[Step]:
     for one in script.get("turn", []):
-        if _fits(one, turn):
+        if _matches_turn(one, turn):
             return list(one["steps"])
     default = script.get("defaults", {}).get("steps")
     if default is None:
@@ -529,7 +531,7 @@ def _steps_for(turn: Turn, script: dict[str, Any]) -> list[Step]:
     return list(default)
 
 
-def _fits(one: dict[str, Any], turn: Turn) -> bool:
+def _matches_turn(one: dict[str, Any], turn: ScriptTurn) -> bool:
     attempts = one.get("attempt", turn.attempt)
     return (
         one.get("story", turn.story) == turn.story
@@ -539,21 +541,21 @@ def _fits(one: dict[str, Any], turn: Turn) -> bool:
     )
 
 
-def _play(turn: Turn, script: dict[str, Any]) -> None:
-    steps = _steps_for(turn, script)
+def _play(turn: ScriptTurn, script: dict[str, Any]) -> None:
+    steps = _find_steps(turn, script)
     delay = script.get("defaults", {}).get("delay", 0)
     for number, step in enumerate(steps, 1):
         time.sleep(delay)
-        name = next(key for key in step if key in KINDS)
+        name = next(key for key in step if key in STEP_KINDS)
         try:
-            KINDS[name].play(turn, step)
+            STEP_KINDS[name].play(turn, step)
         except (TurnFailed, OSError) as error:
             raise TurnFailed(f"step {number} ({name}): {error}") from None
     if steps and "error" in steps[-1]:  # an agent that has nothing more to say after its error ended with it
         raise TurnFailed(steps[-1].get("text", steps[-1]["error"]))
 
 
-def _prompt() -> str:
+def _read_prompt() -> str:
     if sys.stdin is None or sys.stdin.isatty():
         return ""  # somebody tries it by hand
     return sys.stdin.buffer.read().decode("utf-8", "replace")
@@ -565,13 +567,13 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1:
         _write_all(2, _USAGE.encode())
         return 2
-    turn = Turn(_prompt(), os.environ)
+    turn = ScriptTurn(_read_prompt(), os.environ)
     script, problems = _load(arguments[0])
     try:
         if problems:
             raise TurnFailed("\n".join(problems))
         _play(turn, script)
-    except Left as left:
+    except ScriptExit as left:
         return left.status
     except TurnFailed as failed:
         turn.emit("message", text=str(failed))

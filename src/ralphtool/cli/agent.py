@@ -28,7 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ralphtool.core.session import State
+    from ralphtool.core.session import SessionState
     from ralphtool.history import History
     from ralphtool.specs import Spec, Story
 
@@ -79,40 +79,40 @@ def start() -> int:
 
 def main(arguments: "Sequence[str]") -> int:
     """Runs one command line; tells the exit code."""
-    arguments = [_utf8(argument) for argument in arguments]
-    answer, exit_code = _ending(lambda: _print(arguments), arguments)
+    arguments = [_decode_argument(argument) for argument in arguments]
+    answer, exit_code = _run_safely(lambda: _run_and_print(arguments), arguments)
     if exit_code:
-        _complain(answer)
+        _print_error(answer)
     return exit_code
 
 
-def perform(name: str, words: "Sequence[str]", options: "dict[str, str]") -> "tuple[State, int]":
+def perform(name: str, words: "Sequence[str]", options: "dict[str, str]") -> "tuple[SessionState, int]":
     """Runs one command in this process, its words and options as they are: its answer, or its error, and the exit code.
 
     `words` are as many as the command takes: that is the caller's to check.
     """
     command = _COMMANDS[name]
-    return _ending(lambda: command.run(_session_id(), Call(command, list(words), options)), [name])
+    return _run_safely(lambda: command.run(_session_id(), CommandLine(command, list(words), options)), [name])
 
 
-def _ending(run: "Callable[[], State]", told: "Sequence[str]") -> "tuple[State, int]":
+def _run_safely(run: "Callable[[], SessionState]", told: "Sequence[str]") -> "tuple[SessionState, int]":
     """Every ending of a command becomes one object and an exit code, here."""
     try:
         return run(), 0
     except RalphError as error:
-        return failure(str(error), error.code), error.exit_code
+        return build_error(str(error), error.code), error.exit_code
     except OSError as error:
         wrapped = from_os_error(error)
-        return failure(str(wrapped), wrapped.code), wrapped.exit_code
+        return build_error(str(wrapped), wrapped.code), wrapped.exit_code
     except KeyboardInterrupt:
-        return failure("interrupted: run the command again", "INTERRUPTED"), 130
+        return build_error("interrupted: run the command again", "INTERRUPTED"), 130
     except Exception as error:
         from ralphtool.core import crashlog
 
-        return failure(crashlog.report(error, ["agent", *told]), "INTERNAL"), 3
+        return build_error(crashlog.report(error, ["agent", *told]), "INTERNAL"), 3
 
 
-def _print(arguments: "Sequence[str]") -> "State":
+def _run_and_print(arguments: "Sequence[str]") -> "SessionState":
     if any(argument in ("--help", "-h") for argument in _before_dashes(arguments)):
         _write(1, HELP)
         return {}
@@ -121,7 +121,7 @@ def _print(arguments: "Sequence[str]") -> "State":
     return answer
 
 
-def _utf8(argument: str) -> str:
+def _decode_argument(argument: str) -> str:
     """The argument as UTF-8, whatever the locale made of its bytes."""
     try:
         return os.fsencode(argument).decode("utf-8")
@@ -139,27 +139,27 @@ def _write(fd: int, text: str) -> None:
         rest = rest[os.write(fd, rest) :]
 
 
-def failure(message: str, code: str) -> "State":
+def build_error(message: str, code: str) -> "SessionState":
     return {"success": False, "error": message, "code": code}
 
 
-def _complain(error: "State") -> None:
+def _print_error(error: "SessionState") -> None:
     try:
         _write(2, quickjson.dumps(error) + "\n")
     except OSError:
         pass  # stderr is closed: the exit code is all that is left to tell
 
 
-class Call:
+class CommandLine:
     """One command line, taken apart."""
 
-    def __init__(self, command: "Command", words: list[str], options: dict[str, str]) -> None:
+    def __init__(self, command: "AgentCommand", words: list[str], options: dict[str, str]) -> None:
         self.command = command
         self.words = words
         self.options = options
 
 
-class Command:
+class AgentCommand:
     """What a command is called, what it takes, and what does it."""
 
     __slots__ = ("name", "options", "required", "run", "words")
@@ -167,7 +167,7 @@ class Command:
     def __init__(
         self,
         name: str,
-        run: "Callable[[str, Call], State]",
+        run: "Callable[[str, CommandLine], SessionState]",
         words: tuple[str, ...] = (),
         options: tuple[str, ...] = (),
         required: tuple[str, ...] = (),
@@ -184,25 +184,25 @@ class Command:
         return " ".join(["ralphtool agent", self.name, *self.words, *needed, *free])
 
 
-def _run(arguments: "Sequence[str]") -> "State":
+def _run(arguments: "Sequence[str]") -> "SessionState":
     call = _parse(arguments)
     session_id = _session_id()
     named = zip(call.command.words, call.words, strict=True)
-    call.words = [_from_stdin() if word == "-" and name in _TEXTS else word for name, word in named]
+    call.words = [_read_stdin() if word == "-" and name in _TEXTS else word for name, word in named]
     return call.command.run(session_id, call)
 
 
-def _parse(arguments: "Sequence[str]") -> Call:
+def _parse(arguments: "Sequence[str]") -> CommandLine:
     for length in (2, 1):
         words = arguments[:length]
         command = _COMMANDS.get(" ".join(words))
         if command and len(words) == length and not any(" " in word for word in words):
-            return _take_apart(command, list(arguments[length:]))
+            return _parse_arguments(command, list(arguments[length:]))
     given = shorten(" ".join(arguments[:2])) if arguments else "nothing"
     raise UsageError(f"there is no command {given}: it is one of {', '.join(_COMMANDS)}; see `ralphtool agent --help`")
 
 
-def _take_apart(command: Command, arguments: list[str]) -> Call:
+def _parse_arguments(command: AgentCommand, arguments: list[str]) -> CommandLine:
     words: list[str] = []
     options: dict[str, str] = {}
     while arguments:
@@ -216,17 +216,17 @@ def _take_apart(command: Command, arguments: list[str]) -> Call:
             words.append(argument)
     if len(words) != len(command.words) or not all(name in options for name in command.required):
         raise UsageError(f"wrong number of arguments; usage: {command.usage()}")
-    return Call(command, words, options)
+    return CommandLine(command, words, options)
 
 
-def _is_option(argument: str, command: Command) -> bool:
+def _is_option(argument: str, command: AgentCommand) -> bool:
     """A text that begins with a dash and has blanks in it is what an agent wants to say, not an option."""
     if argument[2:].partition("=")[0] in command.options and argument.startswith("--"):
         return True
     return argument.startswith("-") and argument != "-" and not any(character.isspace() for character in argument)
 
 
-def _take_option(command: Command, argument: str, arguments: list[str], options: dict[str, str]) -> None:
+def _take_option(command: AgentCommand, argument: str, arguments: list[str], options: dict[str, str]) -> None:
     name, equals, value = argument[2:].partition("=")
     if not argument.startswith("--") or name not in command.options:
         hint = "a text that begins with a dash comes after `--`"
@@ -248,7 +248,7 @@ def _session_id() -> str:
     return session_id
 
 
-def _from_stdin() -> str:
+def _read_stdin() -> str:
     from ralphtool.core import files
 
     try:
@@ -260,19 +260,19 @@ def _from_stdin() -> str:
 # --- what the commands share ------------------------------------------------------------------------
 
 
-def _open(state: "State") -> "tuple[str, Spec, bool]":
+def _open_session(state: "SessionState") -> "tuple[str, Spec, bool]":
     """The session's project and spec, and whether a `run` owns the session."""
     from ralphtool import specs
     from ralphtool.core import locks
 
-    root, lock = locks.home_of(state)
+    root, lock = locks.find_project(state)
     # A run may work in another tree than the user's; its agents are told which.
     place = os.environ.get("RALPH_WORKSPACE") or root
     spec = specs.open(place, state["change_name"], lock.spec if lock else None)
     return root, spec, bool(lock and lock.owner)
 
 
-def _scope(state: "State") -> str | None:
+def _find_scope(state: "SessionState") -> str | None:
     if told := os.environ.get("RALPH_STORY"):
         session.check_label(told, "RALPH_STORY")
         return told
@@ -280,28 +280,28 @@ def _scope(state: "State") -> str | None:
     return story
 
 
-def _story(state: "State", stories: "Sequence[Story]") -> "Story":
+def _find_story(state: "SessionState", stories: "Sequence[Story]") -> "Story":
     from ralphtool import specs
 
-    id = _scope(state)
+    id = _find_scope(state)
     if id is None:
         raise StoryRequired("no story is in scope: call `ralphtool agent session next-story`, or set RALPH_STORY")
-    return specs.story_by_id(stories, id)
+    return specs.find_story(stories, id)
 
 
 # --- session ----------------------------------------------------------------------------------------
 
 
-def _session_init(session_id: str, call: Call) -> "State":
+def _session_init(session_id: str, call: CommandLine) -> "SessionState":
     from ralphtool import specs
     from ralphtool.core import lifecycle, locks, project
 
     session.path_of(session_id)
     root = project.find()
     locks.check_folders(root)
-    spec = specs.open(root, call.options["change"], specs.ref_of(root, call.options.get("spec")))
-    lifecycle.free(root, spec.change)
-    stories = spec.stories(locks.completed_tasks(root, spec.change))
+    spec = specs.open(root, call.options["change"], specs.parse_ref(root, call.options.get("spec")))
+    lifecycle.find_abandoned_lock(root, spec.change)
+    stories = spec.stories(locks.list_completed_tasks(root, spec.change))
     state = lifecycle.begin(root, session_id, spec.change, spec.ref)
     return {
         "session_id": state["session_id"],
@@ -314,12 +314,12 @@ def _session_init(session_id: str, call: Call) -> "State":
     }
 
 
-def _session_next_story(session_id: str, call: Call) -> "State":
+def _session_next_story(session_id: str, call: CommandLine) -> "SessionState":
     from ralphtool import specs
 
-    with session.Held(session_id) as held:
-        _, spec, run_owns = _open(held.state)
-        _leave_to_run(run_owns, session_id)
+    with session.LockedSession(session_id) as held:
+        _, spec, run_owns = _open_session(held.state)
+        _refuse_agents_of_run(run_owns, session_id)
         story = specs.next_story(spec.stories(held.state["completed_tasks"]))
         if story is None:
             return {"complete": True}
@@ -330,7 +330,7 @@ def _session_next_story(session_id: str, call: Call) -> "State":
     return {"complete": False, "story_id": story.id, "story_title": story.title, "iteration": iteration}
 
 
-def _leave_to_run(run_owns: bool, session_id: str) -> None:
+def _refuse_agents_of_run(run_owns: bool, session_id: str) -> None:
     """Only the agents of a run have a token: to them it is no business when stories are handed out, or sessions end."""
     if run_owns and os.environ.get("RALPH_TOKEN"):
         raise ChangeLocked(
@@ -339,11 +339,11 @@ def _leave_to_run(run_owns: bool, session_id: str) -> None:
         )
 
 
-def _session_flush(session_id: str, call: Call) -> "State":
+def _session_flush(session_id: str, call: CommandLine) -> "SessionState":
     from ralphtool.core import lifecycle, locks
 
-    root, lock = locks.home_of(session.load(session_id))
-    _leave_to_run(bool(lock and lock.owner and not lock.abandoned), session_id)
+    root, lock = locks.find_project(session.load(session_id))
+    _refuse_agents_of_run(bool(lock and lock.owner and not lock.is_abandoned), session_id)
     written = lifecycle.end(session_id, root, _write_out)
     return {
         "success": True,
@@ -352,10 +352,10 @@ def _session_flush(session_id: str, call: Call) -> "State":
     }
 
 
-def _write_out(state: "State") -> tuple[int, int]:
+def _write_out(state: "SessionState") -> tuple[int, int]:
     """Writes what a session has buffered to spec and history; tells how many learnings and patterns the spec lacked."""
-    root, spec = _open_to_write(state)
-    history = _history(root) if state["learnings"] or state["patterns"] else None
+    root, spec = _open_for_writing(state)
+    history = _open_history(root) if state["learnings"] or state["patterns"] else None
     learnings = spec.write_learnings(state["learnings"]) if state["learnings"] else 0
     patterns = spec.write_patterns(state["patterns"]) if state["patterns"] else 0
     if state["observations"]:
@@ -365,7 +365,7 @@ def _write_out(state: "State") -> tuple[int, int]:
     return learnings, patterns
 
 
-def _history(root: str) -> "History":
+def _open_history(root: str) -> "History":
     """The history, if it can be added to: a broken one is told before anything is written."""
     from ralphtool.history import History
 
@@ -374,7 +374,7 @@ def _history(root: str) -> "History":
     return history
 
 
-def _write_history(history: "History", state: "State", spec: "Spec") -> None:
+def _write_history(history: "History", state: "SessionState", spec: "Spec") -> None:
     from ralphtool import specs
     from ralphtool.history import from_session
 
@@ -383,9 +383,9 @@ def _write_history(history: "History", state: "State", spec: "Spec") -> None:
         _write(2, quickjson.dumps({"warning": notice}) + "\n")
 
 
-def _open_to_write(state: "State") -> "tuple[str, Spec]":
+def _open_for_writing(state: "SessionState") -> "tuple[str, Spec]":
     try:
-        return _open(state)[:2]
+        return _open_session(state)[:2]
     except ChangeNotFound as error:
         path = session.path_of(state["session_id"])
         raise ChangeNotFound(
@@ -396,13 +396,13 @@ def _open_to_write(state: "State") -> "tuple[str, Spec]":
 # --- the agent --------------------------------------------------------------------------------------
 
 
-def _context(session_id: str, call: Call) -> "State":
+def _context(session_id: str, call: CommandLine) -> "SessionState":
     from ralphtool.core import gate_commands
 
     state = session.load(session_id)
-    root, spec, _ = _open(state)
-    story = _story(state, spec.stories(state["completed_tasks"]))
-    commands = gate_commands.commands(root)
+    root, spec, _ = _open_session(state)
+    story = _find_story(state, spec.stories(state["completed_tasks"]))
+    commands = gate_commands.find_commands(root)
     return {
         "story": {"id": story.id, "title": story.title, "description": story.description},
         "tasks": [{"id": task.id, "description": task.text, "done": task.done} for task in story.tasks],
@@ -415,28 +415,28 @@ def _context(session_id: str, call: Call) -> "State":
     }
 
 
-def _recall(session_id: str, call: Call) -> "State":
+def _recall(session_id: str, call: CommandLine) -> "SessionState":
     from ralphtool.core import locks
     from ralphtool.memory import labels, recall
 
     [text] = call.words
     state = session.load(session_id)
-    root, _ = locks.home_of(state)
-    answer = recall.answer(root, session_id, labels.notes_of(state), text)
+    root, _ = locks.find_project(state)
+    answer = recall.answer_query(root, session_id, labels.list_notes(state), text)
     if answer["learnings"] and os.environ.get("RALPH_TOKEN"):
-        with session.Held(session_id) as held:  # what an agent was shown is held against how it fared
+        with session.LockedSession(session_id) as held:  # what an agent was shown is held against how it fared
             held.state["recalled"] = [*held.state.get("recalled", []), *(one["id"] for one in answer["learnings"])]
             held.save()
     return answer
 
 
-def _status(session_id: str, call: Call) -> "State":
+def _status(session_id: str, call: CommandLine) -> "SessionState":
     from ralphtool import specs
 
     state = session.load(session_id)
-    _, spec, _ = _open(state)
+    _, spec, _ = _open_session(state)
     stories = spec.stories(state["completed_tasks"])
-    story = _story(state, stories)
+    story = _find_story(state, stories)
     return {
         "story": {"id": story.id, "tasks_done": story.tasks_done, "tasks_total": len(story.tasks)},
         "change": {"stories_done": sum(one.done for one in stories), "stories_total": len(stories)},
@@ -445,13 +445,13 @@ def _status(session_id: str, call: Call) -> "State":
     }
 
 
-def _task_done(session_id: str, call: Call) -> "State":
+def _task_done(session_id: str, call: CommandLine) -> "SessionState":
     [task_id] = call.words
-    with session.Held(session_id) as held:
+    with session.LockedSession(session_id) as held:
         completed: list[str] = held.state["completed_tasks"]
-        _, spec, run_owns = _open(held.state)
+        _, spec, run_owns = _open_session(held.state)
         stories = spec.stories(completed)
-        story = _story(held.state, stories)
+        story = _find_story(held.state, stories)
         _check_in_scope(task_id, story, stories)
         remaining = [task.id for task in story.tasks if not task.done and task.id != task_id]
         # What can't be read is told before anything is written.
@@ -480,22 +480,22 @@ def _check_in_scope(task_id: str, story: "Story", stories: "Sequence[Story]") ->
     raise TaskNotFound(f"the change has no task {shorten(task_id)}: story {story.id} has {known or 'none'}")
 
 
-def _learn(session_id: str, call: Call) -> "State":
+def _learn(session_id: str, call: CommandLine) -> "SessionState":
     [text] = call.words
-    with session.Held(session_id) as held:
+    with session.LockedSession(session_id) as held:
         state = held.state
-        learning = session.learning(
-            text, call.options.get("task"), _scope(state), state["iteration"], call.options.get("type")
+        learning = session.build_learning(
+            text, call.options.get("task"), _find_scope(state), state["iteration"], call.options.get("type")
         )
         total = held.add_learning(learning)
     shown = {name: value for name, value in learning.items() if name != "type"}
     return {"success": True, "learning": shown, "total_learnings": total}
 
 
-def _pattern(session_id: str, call: Call) -> "State":
+def _pattern(session_id: str, call: CommandLine) -> "SessionState":
     name, description = call.words
-    with session.Held(session_id) as held:
-        pattern = session.pattern(name, description, call.options.get("type"))
+    with session.LockedSession(session_id) as held:
+        pattern = session.build_pattern(name, description, call.options.get("type"))
         held.state["patterns"].append(pattern)
         held.save()
         total = len(held.state["patterns"])
@@ -503,11 +503,11 @@ def _pattern(session_id: str, call: Call) -> "State":
     return {"success": True, "pattern": shown, "total_patterns": total}
 
 
-def _observe(session_id: str, call: Call) -> "State":
+def _observe(session_id: str, call: CommandLine) -> "SessionState":
     kind, title = call.words
-    with session.Held(session_id) as held:
+    with session.LockedSession(session_id) as held:
         state = held.state
-        observation = session.observation(kind, title, _scope(state), state["iteration"], call.options)
+        observation = session.build_observation(kind, title, _find_scope(state), state["iteration"], call.options)
         state["observations"].append(observation)
         held.save()
         total = len(state["observations"])
@@ -518,15 +518,17 @@ _TEXTS = ("TEXT", "DESCRIPTION")  # may be long, so on a command line `-` stands
 _COMMANDS = {
     command.name: command
     for command in (
-        Command("session init", _session_init, options=("change", "spec"), required=("change",)),
-        Command("session next-story", _session_next_story),
-        Command("session flush", _session_flush),
-        Command("context", _context),
-        Command("status", _status),
-        Command("recall", _recall, words=("TEXT",)),
-        Command("task done", _task_done, words=("ID",)),
-        Command("learn", _learn, words=("TEXT",), options=("task", "type")),
-        Command("pattern", _pattern, words=("NAME", "DESCRIPTION"), options=("type",)),
-        Command("observe", _observe, words=("TYPE", "TITLE"), options=("description", "file", "category", "severity")),
+        AgentCommand("session init", _session_init, options=("change", "spec"), required=("change",)),
+        AgentCommand("session next-story", _session_next_story),
+        AgentCommand("session flush", _session_flush),
+        AgentCommand("context", _context),
+        AgentCommand("status", _status),
+        AgentCommand("recall", _recall, words=("TEXT",)),
+        AgentCommand("task done", _task_done, words=("ID",)),
+        AgentCommand("learn", _learn, words=("TEXT",), options=("task", "type")),
+        AgentCommand("pattern", _pattern, words=("NAME", "DESCRIPTION"), options=("type",)),
+        AgentCommand(
+            "observe", _observe, words=("TYPE", "TITLE"), options=("description", "file", "category", "severity")
+        ),
     )
 }

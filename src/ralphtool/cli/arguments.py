@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 
-def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def _complete_change(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     from click.shell_completion import CompletionItem
 
     try:
-        found = overview.names(project.find())
+        found = overview.list_names(project.find())
     except (RalphError, OSError):
         return []  # a shell waits for words, and has no place for an error
     return [CompletionItem(name) for name in found if name.startswith(incomplete)]
 
 
-ARGUMENT: dict[str, Any] = {"shell_complete": _complete, "metavar": "CHANGE"}
-OPTIONAL: dict[str, Any] = {"shell_complete": _complete, "metavar": "[CHANGE]", "required": False}
+ARGUMENT: dict[str, Any] = {"shell_complete": _complete_change, "metavar": "CHANGE"}
+OPTIONAL: dict[str, Any] = {"shell_complete": _complete_change, "metavar": "[CHANGE]", "required": False}

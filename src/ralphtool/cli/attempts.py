@@ -11,33 +11,33 @@ import msgspec
 from ralphtool import specs
 from ralphtool.cli import arguments
 from ralphtool.core import layout, lifecycle, project, quickjson
-from ralphtool.core.text import printable
+from ralphtool.core.text import make_printable
 from ralphtool.errors import ChangeNotFound, GitError, InvalidValue, UsageError, shorten
 from ralphtool.executors import process
 from ralphtool.history import History
 from ralphtool.loop import finish
 from ralphtool.record import iterations, questions
-from ralphtool.record.lines import LineReader, fields_of
+from ralphtool.record.lines import LineReader, parse_fields
 from ralphtool.views.terminal import summary, tables
 from ralphtool.workspace import in_place
 from ralphtool.workspace.git import Repository
-from ralphtool.workspace.protected_state import Ours
+from ralphtool.workspace.protected_state import ProtectedState
 
 if TYPE_CHECKING:
     from ralphtool.history.records import Entry
-    from ralphtool.workspace.stash import Note
+    from ralphtool.workspace.stash import StashNote
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 
 
-def _repository(root: str) -> Repository:
+def _find_repository(root: str) -> Repository:
     found = Repository.find(root)
     if found is None:
         raise GitError(f"{root} is in no git repository: attempts are only kept with git")
     return found
 
 
-def _entry(history: History, id: str) -> Entry:
+def _find_entry(history: History, id: str) -> Entry:
     found = [one for one in history.entries(prd_id=id.rpartition("-")[0]) if one.id == id]
     if not found:
         raise InvalidValue(f"there is no entry {shorten(id)}: `ralphtool progress entries` lists them")
@@ -60,30 +60,30 @@ def explain(entry: str, as_json: bool) -> None:
     """
     root = project.find()
     history = History(root)
-    found = _entry(history, entry)
-    record = _record(root, entry)
+    found = _find_entry(history, entry)
+    record = _find_record(root, entry)
     later = [one for one in history.entries(prd_id=found.prd_id) if one.iteration == found.iteration + 1]
     if as_json:
         told = {"entry": msgspec.to_builtins(found), **record, "next_entry": later[0].id if later else None}
         click.echo(quickjson.dumps(told))
         return
-    for line in _explained(found, record, later[0] if later else None):
+    for line in _explain_lines(found, record, later[0] if later else None):
         click.echo(line)
 
 
-def _record(root: str, entry: str) -> dict[str, Any]:
+def _find_record(root: str, entry: str) -> dict[str, Any]:
     """What the run that made the entry wrote down about it: of several, the newest that judged it."""
-    for iteration in iterations.of_entry(root, entry):
-        found = _told(layout.events(root, iteration.run), entry)
+    for iteration in iterations.find_by_entry(root, entry):
+        found = _read_record(layout.events(root, iteration.run), entry)
         if found["verdict"]:
             return {**found, "directory": iteration.folder}
     return {"verdict": None, "decision": None, "gates": [], "directory": None}
 
 
-def _told(path: str, entry: str) -> dict[str, Any]:
+def _read_record(path: str, entry: str) -> dict[str, Any]:
     told: dict[str, Any] = {"verdict": None, "decision": None, "gates": []}
     is_ours = False
-    for event in filter(None, map(fields_of, LineReader(path).new_without_prose())):
+    for event in filter(None, map(parse_fields, LineReader(path).new_without_prose())):
         kind = event["type"]
         if kind == "iteration_started":
             is_ours = event.get("entry") == entry
@@ -95,26 +95,26 @@ def _told(path: str, entry: str) -> dict[str, Any]:
     return told
 
 
-def _explained(entry: Entry, record: dict[str, Any], later: Entry | None) -> list[str]:
+def _explain_lines(entry: Entry, record: dict[str, Any], later: Entry | None) -> list[str]:
     verdict, decision = record["verdict"] or {}, record["decision"] or {}
-    lines = [click.style(f"{entry.id}: {entry.status}", bold=True), f"  {printable(entry.summary or '')}", ""]
-    lines += _led_here(entry)
-    lines += _section("Why it was judged so", _reasons(entry, verdict))
-    lines += _section("Gates", [_gate(one) for one in record["gates"]])
-    decided = f"{decision.get('action')}: {printable(str(decision.get('reason', '')))}" if decision else ""
-    guidance = f"told the next attempt: {printable(str(decision['guidance']))}" if decision.get("guidance") else ""
-    lines += _section("What was decided, and why", [one for one in (decided, guidance) if one])
-    lines += _section("What it used", _used(verdict))
+    lines = [click.style(f"{entry.id}: {entry.status}", bold=True), f"  {make_printable(entry.summary or '')}", ""]
+    lines += _describe_recovery(entry)
+    lines += _build_section("Why it was judged so", _list_reasons(entry, verdict))
+    lines += _build_section("Gates", [_describe_gate(one) for one in record["gates"]])
+    decided = f"{decision.get('action')}: {make_printable(str(decision.get('reason', '')))}" if decision else ""
+    guidance = f"told the next attempt: {make_printable(str(decision['guidance']))}" if decision.get("guidance") else ""
+    lines += _build_section("What was decided, and why", [one for one in (decided, guidance) if one])
+    lines += _build_section("What it used", _describe_usage(verdict))
     if not verdict:
-        lines += _section("Records", ["the records of the run are gone: this is all that the history tells"])
+        lines += _build_section("Records", ["the records of the run are gone: this is all that the history tells"])
     if later:
-        lines += _section("What came of it", [f"{later.id}: {later.status}"])
+        lines += _build_section("What came of it", [f"{later.id}: {later.status}"])
     if record["directory"]:
-        lines += _section("More", _more(entry, record["directory"]))
+        lines += _build_section("More", _list_more(entry, record["directory"]))
     return lines
 
 
-def _more(entry: Entry, folder: str) -> list[str]:
+def _list_more(entry: Entry, folder: str) -> list[str]:
     return [
         f"what the agent said and did: ralphtool logs {entry.id}",
         f"what it changed: ralphtool diff {entry.id}",
@@ -122,34 +122,38 @@ def _more(entry: Entry, folder: str) -> list[str]:
     ]
 
 
-def _used(verdict: dict[str, Any]) -> list[str]:
+def _describe_usage(verdict: dict[str, Any]) -> list[str]:
     read, written = verdict.get("input_tokens") or 0, verdict.get("output_tokens") or 0
-    cost = summary.money(verdict.get("cost") or 0.0)
-    tokens = f"{summary.tokens(read)} tokens read, {summary.tokens(written)} written" if read or written else ""
+    cost = summary.format_cost(verdict.get("cost") or 0.0)
+    tokens = (
+        f"{summary.format_tokens(read)} tokens read, {summary.format_tokens(written)} written"
+        if read or written
+        else ""
+    )
     return [", ".join(filter(None, (tokens, cost)))] if tokens or cost else []
 
 
-def _led_here(entry: Entry) -> list[str]:
+def _describe_recovery(entry: Entry) -> list[str]:
     context = entry.context
     if not context or not context.recovery_action:
         return []
-    told = [f"{context.recovery_action}, after: {printable(context.previous_failure_reason or '')}"]
-    return _section("How it came about", told)
+    told = [f"{context.recovery_action}, after: {make_printable(context.previous_failure_reason or '')}"]
+    return _build_section("How it came about", told)
 
 
-def _reasons(entry: Entry, verdict: dict[str, Any]) -> list[str]:
-    reasons = [printable(str(one)) for one in verdict.get("reasons") or []]
+def _list_reasons(entry: Entry, verdict: dict[str, Any]) -> list[str]:
+    reasons = [make_printable(str(one)) for one in verdict.get("reasons") or []]
     if entry.status == "completed":
-        reasons = ["the agent ended well and gave this iteration's promise", printable(entry.summary or "")]
-        reasons += _of_the_guard(verdict)
+        reasons = ["the agent ended well and gave this iteration's promise", make_printable(entry.summary or "")]
+        reasons += _describe_guard(verdict)
     for one in verdict.get("findings") or []:
-        reasons.append(printable(f"diff: {one.get('kind')} {one.get('path')} {one.get('detail')}"))
+        reasons.append(make_printable(f"diff: {one.get('kind')} {one.get('path')} {one.get('detail')}"))
     if verdict.get("blocker_check"):
-        reasons.append(printable(f"the blocker was looked into: {verdict['blocker_check']}"))
-    return reasons or [printable(entry.summary or entry.status)]
+        reasons.append(make_printable(f"the blocker was looked into: {verdict['blocker_check']}"))
+    return reasons or [make_printable(entry.summary or entry.status)]
 
 
-def _of_the_guard(verdict: dict[str, Any]) -> list[str]:
+def _describe_guard(verdict: dict[str, Any]) -> list[str]:
     """What was made of the diff; an attempt whose records are gone does not tell."""
     if verdict.get("guard") == "off":
         return ["the guard was off: nobody looked at the diff"]
@@ -158,13 +162,13 @@ def _of_the_guard(verdict: dict[str, Any]) -> list[str]:
     return ["the guard found nothing dishonest in the diff"] if verdict.get("guard") else []
 
 
-def _gate(event: dict[str, Any]) -> str:
+def _describe_gate(event: dict[str, Any]) -> str:
     mark = "green" if event.get("ok") else "red"
     new = f"; newly red: {', '.join(map(str, event.get('new') or []))}" if event.get("new") else ""
-    return printable(f"{mark} {event.get('when')} the work: {event.get('command')}{new}")
+    return make_printable(f"{mark} {event.get('when')} the work: {event.get('command')}{new}")
 
 
-def _section(title: str, lines: list[str]) -> list[str]:
+def _build_section(title: str, lines: list[str]) -> list[str]:
     return [click.style(title, bold=True), *(f"  {line}" for line in lines), ""] if lines else []
 
 
@@ -184,22 +188,23 @@ def attempts(change: str | None, as_json: bool) -> None:
     """
     root = project.find()
     kept = {
-        name.removeprefix(layout.ATTEMPTS): commit for name, commit in _repository(root).refs(layout.ATTEMPTS).items()
+        name.removeprefix(layout.ATTEMPTS): commit
+        for name, commit in _find_repository(root).refs(layout.ATTEMPTS).items()
     }
-    wanted = _prd_ids(root, change) if change else None
+    wanted = _list_prd_ids(root, change) if change else None
     found = [one for one in History(root).entries() if one.id in kept and (wanted is None or one.prd_id in wanted)]
     rows = [{"id": one.id, "status": one.status, "commit": kept[one.id], "summary": one.summary or ""} for one in found]
     if as_json:
         click.echo(quickjson.dumps({"attempts": rows}))
         return
     if not rows:
-        tables.say("No attempts are kept yet: `ralphtool run` keeps every one.")
+        tables.print_line("No attempts are kept yet: `ralphtool run` keeps every one.")
     for row in rows:
-        click.echo(printable(f"{row['id']}  {row['status']:9}  {row['commit'][:10]}  {row['summary']}"))
+        click.echo(make_printable(f"{row['id']}  {row['status']:9}  {row['commit'][:10]}  {row['summary']}"))
 
 
-def _prd_ids(root: str, change: str) -> set[str]:
-    spec = specs.open(root, change, questions.standing_of(root, change).get("spec") or None)
+def _list_prd_ids(root: str, change: str) -> set[str]:
+    spec = specs.open(root, change, questions.load_change_state(root, change).get("spec") or None)
     return {specs.prd_id(spec, story.id) for story in spec.stories()}
 
 
@@ -214,7 +219,7 @@ def diff(entry: str, stat: bool) -> int:
       ralphtool diff add-login-2-1
       ralphtool diff add-login-2-1 --stat
     """
-    repository = _repository(project.find())
+    repository = _find_repository(project.find())
     commit = repository.resolve(f"{layout.ATTEMPTS}{entry}")
     if commit is None:
         raise InvalidValue(f"no attempt {shorten(entry)} is kept: `ralphtool attempts` lists them")
@@ -243,20 +248,20 @@ def finish_command(change: str | None, squash: bool, keep: bool) -> None:
     if squash and keep:
         raise UsageError("--squash and --keep exclude each other: give one of them")
     root = project.find()
-    repository = _repository(root)
-    change = change or _only_branch(repository)
+    repository = _find_repository(root)
+    change = change or _find_only_branch(repository)
     project.check_name(change, "a change's name")
-    lifecycle.free(root, change)
-    _give_back(repository, root)
+    lifecycle.find_abandoned_lock(root, change)
+    _restore_user_files(repository, root)
     if not squash:
-        _say_kept(repository, change)
+        _print_kept(repository, change)
         return
     done = finish.squash(repository, root, change)
     click.echo(f"{len(done.paths)} files of {done.branch} are in your working tree, staged: look, then commit.")
     click.echo(f"The branch is gone; its commits are kept as {layout.FINISHED}{change}.")
 
 
-def _only_branch(repository: Repository) -> str:
+def _find_only_branch(repository: Repository) -> str:
     names = [name.removeprefix(layout.BRANCHES) for name in repository.refs(layout.BRANCHES)]
     if len(names) == 1:
         return names[0]
@@ -265,7 +270,7 @@ def _only_branch(repository: Repository) -> str:
     raise UsageError(f"there are several changes, so name one: {', '.join(names)}")
 
 
-def _say_kept(repository: Repository, change: str) -> None:
+def _print_kept(repository: Repository, change: str) -> None:
     commit = repository.resolve(layout.BRANCHES + change)
     if commit is None:
         raise ChangeNotFound(f"there is no branch ralph/{change}: `ralphtool run {change}` makes it")
@@ -285,13 +290,15 @@ def back() -> None:
       ralphtool back
     """
     root = project.find()
-    told = _give_back(_repository(root), root)
-    click.echo(printable(told) if told else "Nothing is to be given back: the tree is yours.")
+    told = _restore_user_files(_find_repository(root), root)
+    click.echo(make_printable(told) if told else "Nothing is to be given back: the tree is yours.")
 
 
-def _give_back(repository: Repository, root: str) -> str:
-    def put_right(note: Note) -> None:
-        ours = Ours(root, note.change, note.run)  # which looks for its last sign of life, before we change that
+def _restore_user_files(repository: Repository, root: str) -> str:
+    def put_right(note: StashNote) -> None:
+        ours = ProtectedState(
+            root, note.change, note.run
+        )  # which looks for its last sign of life, before we change that
         process.end_orphans(layout.processes(root, note.run), note.run)
         ours.recover()
 

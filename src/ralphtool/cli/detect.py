@@ -18,7 +18,7 @@ from ralphtool import agents, specs
 from ralphtool.agents.program import Program
 from ralphtool.core import config, files, gate_commands, layout, project
 from ralphtool.errors import InvalidValue
-from ralphtool.history.state import Lock
+from ralphtool.history.state import HistoryLock
 from ralphtool.workspace.git import Repository
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ralphtool.agents import Runner
 
 
-class Gate(Struct, frozen=True):
+class GateCommand(Struct, frozen=True):
     """A command that proves a story. `missing` is its program, if that is not there."""
 
     kind: str  # checks or tests
@@ -35,39 +35,39 @@ class Gate(Struct, frozen=True):
     missing: str | None
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class DetectedProject(Struct, frozen=True, kw_only=True):
     """What a project has."""
 
     root: str
     is_repository: bool
     changes: tuple[str, ...]
-    gates: tuple[Gate, ...]
+    gates: tuple[GateCommand, ...]
     agents: tuple[str, ...]  # that are installed, in the order in which they are proposed
 
 
-def look(root: str) -> Found:
-    return Found(
+def detect_project(root: str) -> DetectedProject:
+    return DetectedProject(
         root=root,
         is_repository=Repository.find(root) is not None,
-        changes=_changes(root),
-        gates=gates(gate_commands.infer(root), root),
+        changes=_list_changes(root),
+        gates=list_gates(gate_commands.infer(root), root),
         agents=installed(),
     )
 
 
-def _changes(root: str) -> tuple[str, ...]:
+def _list_changes(root: str) -> tuple[str, ...]:
     try:
         return tuple(sorted({place.change for place in specs.find_all(root) if not place.error}))
     except InvalidValue:
         return ()  # there are settings already, which can't be read: `doctor` tells why
 
 
-def gates(commands: gate_commands.Commands, root: str) -> tuple[Gate, ...]:
+def list_gates(commands: gate_commands.GateCommands, root: str) -> tuple[GateCommand, ...]:
     both = (("checks", commands.checks), ("tests", commands.tests))
-    return tuple(Gate(kind, one, missing_program(one, root)) for kind, each in both for one in each)
+    return tuple(GateCommand(kind, one, find_missing_program(one, root)) for kind, each in both for one in each)
 
 
-def missing_program(command: str, root: str) -> str | None:
+def find_missing_program(command: str, root: str) -> str | None:
     """The program that a command of the shell begins with, if that is sure not to be there."""
     try:
         words = shlex.split(command)
@@ -75,13 +75,27 @@ def missing_program(command: str, root: str) -> str | None:
         return None  # the shell will say what is wrong with it
     while words and re.fullmatch(r"[A-Za-z_]\w*=.*", words[0], re.DOTALL):
         del words[0]
-    if not words or not re.fullmatch(r"[\w./+-]+", words[0]) or words[0] in _OF_THE_SHELL:
+    if not words or not re.fullmatch(r"[\w./+-]+", words[0]) or words[0] in _SHELL_BUILTINS:
         return None
     there = os.access(os.path.join(root, words[0]), os.X_OK) if "/" in words[0] else shutil.which(words[0])
     return None if there else words[0]
 
 
-_OF_THE_SHELL = {".", ":", "cd", "command", "eval", "exec", "exit", "export", "for", "if", "set", "source", "test"} | {
+_SHELL_BUILTINS = {
+    ".",
+    ":",
+    "cd",
+    "command",
+    "eval",
+    "exec",
+    "exit",
+    "export",
+    "for",
+    "if",
+    "set",
+    "source",
+    "test",
+} | {
     *("type", "ulimit", "umask", "unset", "until", "wait", "while", "case", "trap", "read", "shift"),
 }
 
@@ -97,13 +111,13 @@ def first_program() -> Program:
 
 
 def _programs() -> list[Program]:
-    return [one for one in agents.known() if isinstance(one, Program)]
+    return [one for one in agents.list_runners() if isinstance(one, Program)]
 
 
 # --- settings ---------------------------------------------------------------------------------------
 
 
-def settings_text(found: Found, agent: str | None) -> str:
+def render_settings(found: DetectedProject, agent: str | None) -> str:
     """A short `config.toml`: what was found, and the settings that people change first, as comments."""
     others = [name for name in found.agents if name != agent]
     runner = agents.make(agent, {}) if agent else None
@@ -112,13 +126,13 @@ def settings_text(found: Found, agent: str | None) -> str:
         "# What stands behind a # here is an example.",
         "",
         "[run]",
-        *_agent_lines(agent, others),
+        *_render_agent(agent, others),
         "# attempts = 3          # how often a story is tried before you are asked",
         '# max_time = "8h"       # how long a run may take; without it there is no limit',
         "# max_cost = 20.00      # how many dollars a run may cost",
         "",
-        *_gate_lines(found.gates),
-        *_table_of(agent, runner),
+        *_render_gates(found.gates),
+        *_render_agent_table(agent, runner),
         "",
         "# [notify]              # called when a run ends or a question waits, with JSON on its standard input",
         '# command = ["notify-send", "ralphtool"]',
@@ -126,31 +140,31 @@ def settings_text(found: Found, agent: str | None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _agent_lines(agent: str | None, others: Sequence[str]) -> list[str]:
+def _render_agent(agent: str | None, others: Sequence[str]) -> list[str]:
     if agent is None:
-        example = f"# agent = {_quoted(first_program().name)}"
+        example = f"# agent = {_quote(first_program().name)}"
         return [f"{example:23} # none was found: `ralphtool doctor` tells how to get one"]
-    lines = [f"agent = {_quoted(agent)}"]
+    lines = [f"agent = {_quote(agent)}"]
     if others:
-        order = ", ".join(map(_quoted, (agent, *others[:2])))
+        order = ", ".join(map(_quote, (agent, *others[:2])))
         lines.append(f"# agents = [{order}]   # when one can't go on, the next one does")
     return lines
 
 
-def _gate_lines(found: Sequence[Gate]) -> list[str]:
+def _render_gates(found: Sequence[GateCommand]) -> list[str]:
     """The table's name stands alone on its line: so the agent's commands, which are quick, can read it."""
     lines = ["# The commands that prove a story. All of them have to pass.", "[verify]"]
     for kind, example in (("checks", "make lint"), ("tests", "make test")):
         usable = [one.command for one in found if one.kind == kind and not one.missing]
         if any(one.kind == kind for one in found):  # if none of them can be used, an empty list says so
-            lines.append(f"{kind} = [{', '.join(map(_quoted, usable))}]")
+            lines.append(f"{kind} = [{', '.join(map(_quote, usable))}]")
         else:
-            lines.append(f"# {kind} = [{_quoted(example)}]")
+            lines.append(f"# {kind} = [{_quote(example)}]")
     lines += [f"# left out, since {one.missing} is not there: {one.command}" for one in found if one.missing]
     return lines
 
 
-def _table_of(agent: str | None, runner: Runner | None) -> list[str]:
+def _render_agent_table(agent: str | None, runner: Runner | None) -> list[str]:
     if isinstance(runner, Program):
         return ["", f"# [agents.{agent}]", f'# permissions = "all"   # {runner.skips}, unasked']
     if runner is None or not runner.traits.example:
@@ -158,7 +172,7 @@ def _table_of(agent: str | None, runner: Runner | None) -> list[str]:
     return ["", f"# [agents.{agent}]", f"# {runner.traits.example}"]
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return json.dumps(text)  # which TOML reads the same way
 
 
@@ -166,8 +180,8 @@ def write_settings(root: str, text: str) -> bool:
     """Makes `.ralph/config.toml`, unless there is one: False then."""
     path = config.path_of(root)
     folder = os.path.dirname(path)
-    files.own_dir(folder)
-    lock = Lock(folder)
+    files.ensure_folder(folder)
+    lock = HistoryLock(folder)
     try:
         with lock:
             if os.path.lexists(path):
@@ -193,7 +207,7 @@ _PASSING = (
 _LASTING = ("config.toml", "progress.json", "prompts/x")
 
 
-class Ignoring(Struct, frozen=True):
+class GitignoreState(Struct, frozen=True):
     """What git makes of `.ralph`: `fine`, `open` (it would commit what passes), `closed` (it keeps nothing)."""
 
     state: str
@@ -201,25 +215,25 @@ class Ignoring(Struct, frozen=True):
     lines: tuple[str, ...]  # that it lacks; what the user keeps out on purpose stays out
 
 
-def ignoring(repository: Repository, root: str) -> Ignoring:
+def check_gitignore(repository: Repository, root: str) -> GitignoreState:
     path = os.path.join(root, ".gitignore")
     prefix = os.path.relpath(layout.folder(os.path.realpath(root)), os.path.realpath(repository.top))
-    ignored = _ignored(repository, [os.path.join(prefix, name) for name in (*_PASSING, *_LASTING)])
+    ignored = _find_ignored(repository, [os.path.join(prefix, name) for name in (*_PASSING, *_LASTING)])
     lasting = [name for name in _LASTING if os.path.join(prefix, name) in ignored]
     if not all(os.path.join(prefix, name) in ignored for name in _PASSING):
         kept_out = {f"!.ralph/{name.removesuffix('x')}" for name in lasting}
-        return Ignoring("open", path, tuple(line for line in IGNORED if line not in kept_out))
-    return Ignoring("closed" if len(lasting) == len(_LASTING) else "fine", path, ())
+        return GitignoreState("open", path, tuple(line for line in IGNORED if line not in kept_out))
+    return GitignoreState("closed" if len(lasting) == len(_LASTING) else "fine", path, ())
 
 
-def _ignored(repository: Repository, paths: Sequence[str]) -> set[str]:
+def _find_ignored(repository: Repository, paths: Sequence[str]) -> set[str]:
     told = repository.run(
         "check-ignore", "--no-index", "-z", "--stdin", input=os.fsencode("\0".join(paths)), own_index=False, check=False
     )
     return {os.fsdecode(one) for one in told.split(b"\0") if one}
 
 
-def ignore(found: Ignoring) -> None:
+def update_gitignore(found: GitignoreState) -> None:
     """Adds the lines that are lacking to a .gitignore, which may not be there yet."""
     lines = [line.encode() for line in found.lines]
     if not os.path.lexists(found.path):
@@ -228,10 +242,10 @@ def ignore(found: Ignoring) -> None:
             return
         except FileExistsError:
             pass
-    files.rewrite(found.path, lambda data: _with_lines(data, lines))
+    files.rewrite(found.path, lambda data: _add_lines(data, lines))
 
 
-def _with_lines(data: bytes, lines: Sequence[bytes]) -> bytes:
+def _add_lines(data: bytes, lines: Sequence[bytes]) -> bytes:
     """Lines that stand there already, as they are wanted, are not added again."""
     end = b"\r\n" if b"\r\n" in data else b"\n"
     there = [line for line in data.splitlines() if line in lines]
@@ -241,6 +255,6 @@ def _with_lines(data: bytes, lines: Sequence[bytes]) -> bytes:
     return before + b"".join(line + end for line in lines)
 
 
-def root_for(here: bool) -> str:
+def find_root(here: bool) -> str:
     """The project to set up: the one that every command would find, or the very folder in which we are."""
     return os.getcwd() if here else project.find()

@@ -22,24 +22,24 @@ from msgspec import Struct, structs
 
 from ralphtool import __version__, agents, specs
 from ralphtool import settings as settings_module
-from ralphtool.agents.program import Program, dotted
+from ralphtool.agents.program import Program, format_version
 from ralphtool.cli import detect
 from ralphtool.core import config, files, gate_commands, layout, lifecycle, locks, project, secrets
 from ralphtool.errors import GitError, InvalidValue, RalphError, TreeBusy, from_os_error, shorten
 from ralphtool.executors import gate_run
-from ralphtool.executors.process import Keeper
+from ralphtool.executors.process import Supervisor
 from ralphtool.history.store import Store
 from ralphtool.loop import budget
 from ralphtool.record import change_state, questions
 from ralphtool.workspace import in_place
 from ralphtool.workspace.git import Repository
-from ralphtool.workspace.stash import Away
+from ralphtool.workspace.stash import Stash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ralphtool.agents import Runner
-    from ralphtool.core.locks import Lock
+    from ralphtool.core.locks import ChangeLock
     from ralphtool.settings import Settings
 
 _OLDEST_GIT = (2, 38)
@@ -47,12 +47,12 @@ _MIB = 1 << 20
 _LEAST_ROOM = 100 * _MIB  # below that the next run is likely to fail
 _LITTLE_ROOM = 1024 * _MIB
 _LAST_LINES = 12
-_KEPT_BACK = ("RALPH_SESSION", "RALPH_STORY", "RALPH_TOKEN", "RALPH_TASK")
+_HIDDEN_VARIABLES = ("RALPH_SESSION", "RALPH_STORY", "RALPH_TOKEN", "RALPH_TASK")
 
 State = Literal["ok", "warning", "wrong"]
 
 
-class Finding(Struct, frozen=True, kw_only=True):
+class Diagnosis(Struct, frozen=True, kw_only=True):
     """One thing that was looked at."""
 
     about: str
@@ -66,26 +66,26 @@ class Finding(Struct, frozen=True, kw_only=True):
         return told | {"fixable": self.repair is not None}
 
 
-def _ok(about: str, text: str) -> Finding:
-    return Finding(about=about, state="ok", text=text)
+def _ok(about: str, text: str) -> Diagnosis:
+    return Diagnosis(about=about, state="ok", text=text)
 
 
-def _warning(about: str, text: str, mend: str = "", repair: Callable[[], str] | None = None) -> Finding:
-    return Finding(about=about, state="warning", text=text, mend=mend, repair=repair)
+def _warning(about: str, text: str, mend: str = "", repair: Callable[[], str] | None = None) -> Diagnosis:
+    return Diagnosis(about=about, state="warning", text=text, mend=mend, repair=repair)
 
 
-def _wrong(about: str, text: str, mend: str = "", repair: Callable[[], str] | None = None) -> Finding:
-    return Finding(about=about, state="wrong", text=text, mend=mend, repair=repair)
+def _wrong(about: str, text: str, mend: str = "", repair: Callable[[], str] | None = None) -> Diagnosis:
+    return Diagnosis(about=about, state="wrong", text=text, mend=mend, repair=repair)
 
 
-def _from(about: str, error: RalphError) -> Finding:
+def _from_error(about: str, error: RalphError) -> Diagnosis:
     """An error says first what happened, then what to do."""
     text = str(error)
     what, _, mend = text.rpartition(": ") if "\n" not in text else (text, "", "")
     return _wrong(about, what or text, mend if what else "")
 
 
-class Patient:
+class DoctorContext:
     """The project that is looked at. `settings` and `repository` are None where there are none that can be used."""
 
     def __init__(self, root: str) -> None:
@@ -100,25 +100,25 @@ class Patient:
 
 def examine(
     root: str, *, with_gates: bool = True, tell: Callable[[str], None] = lambda text: None
-) -> Iterator[Finding]:
+) -> Iterator[Diagnosis]:
     """All that there is to say, in the order in which it matters. `tell` hears of what takes long, before it begins."""
-    patient = Patient(root)
+    patient = DoctorContext(root)
     checks = (_machine, _config, _git, _agents, _specs, _locks, _tree, _history, _standings, _memory, _questions, _room)
     for check in checks:
         if check is _agents:
             tell("asking the agents for their versions")
-        yield from _answered(check, patient)
+        yield from _run_check(check, patient)
     if with_gates:
         yield from _gates(patient, tell)
 
 
-def _answered(check: Callable[[Patient], Iterable[Finding]], patient: Patient) -> Iterator[Finding]:
+def _run_check(check: Callable[[DoctorContext], Iterable[Diagnosis]], patient: DoctorContext) -> Iterator[Diagnosis]:
     """A check that meets something unreadable says so; the others go on."""
     about = check.__name__.strip("_")
     try:
         yield from check(patient)
     except RalphError as error:
-        yield _from(about, error)
+        yield _from_error(about, error)
     except OSError as error:
         yield _wrong(about, str(from_os_error(error)))
 
@@ -126,18 +126,18 @@ def _answered(check: Callable[[Patient], Iterable[Finding]], patient: Patient) -
 # --- the machine, git, settings ---------------------------------------------------------------------
 
 
-def _machine(patient: Patient) -> Iterator[Finding]:
+def _machine(patient: DoctorContext) -> Iterator[Diagnosis]:
     yield _ok("machine", f"ralphtool {__version__}, Python {platform.python_version()}, {platform.system()}")
 
 
-def _git(patient: Patient) -> Iterator[Finding]:
+def _git(patient: DoctorContext) -> Iterator[Diagnosis]:
     version = _git_version()
     if version is None:
         yield _warning("git", f"git is not there: {_WITHOUT_GIT}", "install git, then `git init`")
         return
-    words = dotted(version)
+    words = format_version(version)
     if version < _OLDEST_GIT:
-        yield _warning("git", f"git {words} is older than what is tried ({dotted(_OLDEST_GIT)})", "update git")
+        yield _warning("git", f"git {words} is older than what is tried ({format_version(_OLDEST_GIT)})", "update git")
     else:
         yield _ok("git", f"git {words}")
     patient.repository = Repository.find(patient.root)
@@ -159,7 +159,7 @@ def _git_version() -> tuple[int, ...] | None:
     return tuple(int(part) for part in found.groups() if part) if found and not done.returncode else None
 
 
-def _repository(patient: Patient, repository: Repository) -> Iterator[Finding]:
+def _repository(patient: DoctorContext, repository: Repository) -> Iterator[Diagnosis]:
     if not _has_identity(repository):
         yield _warning(
             "git",
@@ -175,17 +175,17 @@ def _has_identity(repository: Repository) -> bool:
     return all(repository.text("config", "--get", f"user.{name}", check=False) for name in ("name", "email"))
 
 
-def _under_way(patient: Patient, repository: Repository) -> Iterator[Finding]:
+def _under_way(patient: DoctorContext, repository: Repository) -> Iterator[Diagnosis]:
     if patient.settings and patient.settings.run.workspace == "worktree":
         return
     try:
-        Away(repository, layout.FOLDER).refuse_if_busy()
+        Stash(repository, layout.FOLDER).check_not_busy()
     except TreeBusy as error:
         yield _wrong("git", str(error), "git status")
 
 
-def _ignoring(patient: Patient, repository: Repository) -> Iterator[Finding]:
-    found = detect.ignoring(repository, patient.root)
+def _ignoring(patient: DoctorContext, repository: Repository) -> Iterator[Diagnosis]:
+    found = detect.check_gitignore(repository, patient.root)
     if found.state == "closed":
         yield _warning(
             "git",
@@ -197,18 +197,18 @@ def _ignoring(patient: Patient, repository: Repository) -> Iterator[Finding]:
             "git",
             f"{found.path} lets git commit files of .ralph that are of no use to others",
             "ralphtool init --yes",
-            partial(_ignore, patient, repository, found),
+            partial(_fix_gitignore, patient, repository, found),
         )
 
 
-def _ignore(patient: Patient, repository: Repository, found: detect.Ignoring) -> str:
-    detect.ignore(found)
-    if detect.ignoring(repository, patient.root).state == "open":
+def _fix_gitignore(patient: DoctorContext, repository: Repository, found: detect.GitignoreState) -> str:
+    detect.update_gitignore(found)
+    if detect.check_gitignore(repository, patient.root).state == "open":
         raise InvalidValue(f"{found.path} has lines for .ralph, but another rule wins: `git check-ignore -v` names it")
     return f"lines for .ralph are in {found.path}"
 
 
-def _worktrees(patient: Patient, repository: Repository) -> Iterator[Finding]:
+def _worktrees(patient: DoctorContext, repository: Repository) -> Iterator[Diagnosis]:
     place = os.path.join(repository.common, "ralph", "worktrees")
     names = sorted(os.listdir(place)) if os.path.isdir(place) else []
     known = {*repository.refs(layout.BRANCHES)}
@@ -228,7 +228,7 @@ def _prune(repository: Repository) -> str:
     return "git has forgotten working trees whose folders are gone"
 
 
-def _config(patient: Patient) -> Iterator[Finding]:
+def _config(patient: DoctorContext) -> Iterator[Diagnosis]:
     path = config.path_of(patient.root)
     try:
         patient.settings = settings_module.load(patient.root)
@@ -236,7 +236,7 @@ def _config(patient: Patient) -> Iterator[Finding]:
         yield _wrong("settings", str(error), f"edit {path}")
         return
     for agent in patient.settings.agents.values():
-        secrets.know(agent.env)
+        secrets.register(agent.env)
     if os.path.lexists(path):
         yield _ok("settings", path)
     else:
@@ -249,13 +249,13 @@ def _config(patient: Patient) -> Iterator[Finding]:
 # --- agents -----------------------------------------------------------------------------------------
 
 
-def _agents(patient: Patient) -> Iterator[Finding]:
+def _agents(patient: DoctorContext) -> Iterator[Diagnosis]:
     settings = patient.settings or settings_module.Settings()
     run = settings.run
     names = [*dict.fromkeys([*([run.agent] if run.agent else []), *run.agents])]
     others = [name for name in detect.installed() if name not in names]
     if not names and patient.settings:
-        yield _no_agent(patient, others)
+        yield _describe_no_agent(patient, others)
     with ThreadPoolExecutor(max_workers=max(len(names), 1)) as pool:
         for found in pool.map(lambda name: list(_agent(patient.root, settings, name)), names):
             yield from found
@@ -263,7 +263,7 @@ def _agents(patient: Patient) -> Iterator[Finding]:
         yield _ok("agents", f"installed as well: {', '.join(others)}")
 
 
-def _no_agent(patient: Patient, installed: Sequence[str]) -> Finding:
+def _describe_no_agent(patient: DoctorContext, installed: Sequence[str]) -> Diagnosis:
     if not installed:
         get = detect.first_program().package
         return _wrong(
@@ -277,23 +277,23 @@ def _no_agent(patient: Patient, installed: Sequence[str]) -> Finding:
     )
 
 
-def _agent(root: str, settings: Settings, name: str) -> Iterator[Finding]:
+def _agent(root: str, settings: Settings, name: str) -> Iterator[Diagnosis]:
     found = settings.agents.get(name)
     try:
         runner = agents.make(name, structs.asdict(found) if found else {})
         runner.check()
     except InvalidValue as error:
-        yield _from("agents", error)
+        yield _from_error("agents", error)
         return
     if isinstance(runner, Program):
         yield from _program(root, runner)
     else:
         yield _ok("agents", f"{name} can be started")
-    yield from _can_t_hold(runner, settings)
+    yield from _check_limits(runner, settings)
 
 
-def _program(root: str, runner: Program) -> Iterator[Finding]:
-    named = f"{runner.name} {dotted(runner.version())}"
+def _program(root: str, runner: Program) -> Iterator[Diagnosis]:
+    named = f"{runner.name} {format_version(runner.version())}"
     login = runner.login(root)
     if login.answer == "yes":
         yield _ok("agents", f"{named}, logged in ({login.because})")
@@ -305,12 +305,12 @@ def _program(root: str, runner: Program) -> Iterator[Finding]:
         yield _warning("agents", text, f"if not: {runner.traits.login_hint}")
 
 
-def _can_t_hold(runner: Runner, settings: Settings) -> Iterator[Finding]:
+def _check_limits(runner: Runner, settings: Settings) -> Iterator[Diagnosis]:
     """Settings that this agent can't be held to."""
-    why = budget.why_no_cost(runner, settings)
+    why = budget.explain_unknown_cost(runner, settings)
     if why and (settings.run.max_cost or settings.run.story_cost):
         yield _warning("agents", f"the limit of cost can't hold for {runner.name}: {why}", "set max_tokens or max_time")
-    wanted = settings.agents.get(runner.name, settings_module.Agent())
+    wanted = settings.agents.get(runner.name, settings_module.AgentSettings())
     is_wanted = runner.traits.is_kept if wanted.mcp is None else wanted.mcp
     if runner.traits.mcp and is_wanted and importlib.util.find_spec("mcp") is None:
         text = f"{runner.name} gets no MCP tools of ours: the package for them is not installed"
@@ -320,19 +320,19 @@ def _can_t_hold(runner: Runner, settings: Settings) -> Iterator[Finding]:
 # --- specs ------------------------------------------------------------------------------------------
 
 
-def _specs(patient: Patient) -> Iterator[Finding]:
+def _specs(patient: DoctorContext) -> Iterator[Diagnosis]:
     places = specs.find_all(patient.root)
     broken = [place.error for place in places if place.error]
-    yield from (_from("specs", error) for error in broken)
+    yield from (_from_error("specs", error) for error in broken)
     names = sorted({place.change for place in places if not place.error})
     if not names and not broken:
         yield _warning("specs", "there is no change yet", 'ralphtool new "What it is about"')
     good = []
     for name in names:
         try:
-            stories = specs.open(patient.root, name).stories(locks.completed_tasks(patient.root, name))
+            stories = specs.open(patient.root, name).stories(locks.list_completed_tasks(patient.root, name))
         except RalphError as error:
-            yield _from("specs", error)
+            yield _from_error("specs", error)
             continue
         except OSError as error:
             yield _wrong("specs", str(from_os_error(error)))
@@ -348,46 +348,48 @@ def _specs(patient: Patient) -> Iterator[Finding]:
 # --- gates ------------------------------------------------------------------------------------------
 
 
-def _gates(patient: Patient, tell: Callable[[str], None]) -> Iterator[Finding]:
+def _gates(patient: DoctorContext, tell: Callable[[str], None]) -> Iterator[Diagnosis]:
     try:
-        found = detect.gates(gate_commands.commands(patient.root), patient.root)
+        found = detect.list_gates(gate_commands.find_commands(patient.root), patient.root)
     except (RalphError, OSError):
         return  # the settings can't be read, which has been told
     if not found:
         text = "there is no gate: that a story is done rests on its ticks and its diff alone"
         yield _warning("gates", text, "set checks and tests under [verify] in .ralph/config.toml")
-    if at_work := _at_work(patient):
+    if at_work := _find_running(patient):
         yield _ok("gates", f"not run, since {at_work} is at work here")
         return
     timeout = (patient.settings or settings_module.Settings()).verify.timeout
-    with tempfile.TemporaryDirectory(prefix="ralphtool-doctor-") as folder, Keeper() as keeper:
+    with tempfile.TemporaryDirectory(prefix="ralphtool-doctor-") as folder, Supervisor() as supervisor:
         for number, gate in enumerate(found):
             if gate.missing:
                 text = f"`{gate.command}`: the program {gate.missing} is not there"
                 yield _wrong("gates", text, f"install {gate.missing}, or change [verify] in .ralph/config.toml")
                 continue
             tell(f"running {gate.command}")
-            yield _gate(patient.root, gate.command, keeper, os.path.join(folder, f"{number}.log"), timeout)
+            yield _gate(patient.root, gate.command, supervisor, os.path.join(folder, f"{number}.log"), timeout)
 
 
-def _gate(root: str, command: str, keeper: Keeper, log: str, timeout: float) -> Finding:
-    env = {name: value for name, value in os.environ.items() if name not in _KEPT_BACK}
-    done = gate_run.run(command, gate_run.Place(keeper, root, env, secrets.values(), lambda: False), log, timeout)
+def _gate(root: str, command: str, supervisor: Supervisor, log: str, timeout: float) -> Diagnosis:
+    env = {name: value for name, value in os.environ.items() if name not in _HIDDEN_VARIABLES}
+    done = gate_run.run(
+        command, gate_run.CommandContext(supervisor, root, env, secrets.list_values(), lambda: False), log, timeout
+    )
     if done.ok:
         return _ok("gates", f"`{command}` is green{f' ({done.tally})' if done.tally else ''}, {done.seconds:.1f} s")
     if done.why == "wall-clock":
         return _wrong("gates", f"`{command}` took longer than {timeout:g} s and was ended", "raise timeout in [verify]")
-    last = gate_run.last_words([done]).splitlines()[-_LAST_LINES:]
+    last = gate_run.read_last_output([done]).splitlines()[-_LAST_LINES:]
     ending = done.why or f"exit status {done.exit_code}"
     text = f"`{command}` is red already ({ending}), before any agent has begun"
     mend = "make it green: what is red at the start proves nothing, and only what is newly red is held against a story"
     return _wrong("gates", "\n".join([text, *(f"    {line}" for line in last)]), mend)
 
 
-def _at_work(patient: Patient) -> str:
+def _find_running(patient: DoctorContext) -> str:
     """The run that works in this very tree, if one does."""
     try:
-        note = in_place.waiting(patient.repository, patient.root) if patient.repository else None
+        note = in_place.find_note(patient.repository, patient.root) if patient.repository else None
         return note.run if note and _is_alive(patient.root, note.change, note.run) else ""
     except RalphError:
         return ""
@@ -395,13 +397,13 @@ def _at_work(patient: Patient) -> str:
 
 def _is_alive(root: str, change: str, run: str) -> bool:
     lock = locks.read_lock(root, change)
-    return lock is not None and lock.session_id == run and not lock.abandoned
+    return lock is not None and lock.session_id == run and not lock.is_abandoned
 
 
 # --- what runs leave --------------------------------------------------------------------------------
 
 
-def _locks(patient: Patient) -> Iterator[Finding]:
+def _locks(patient: DoctorContext) -> Iterator[Diagnosis]:
     folder = layout.locks(patient.root)
     locks.check_folders(patient.root)
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
@@ -410,7 +412,7 @@ def _locks(patient: Patient) -> Iterator[Finding]:
             yield from _lock(patient.root, change)
 
 
-def _lock(root: str, change: str) -> Iterator[Finding]:
+def _lock(root: str, change: str) -> Iterator[Diagnosis]:
     unlock = f"ralphtool unlock {change}"
     try:
         lock = locks.read_lock(root, change)
@@ -419,23 +421,23 @@ def _lock(root: str, change: str) -> Iterator[Finding]:
         return
     if lock is None or lock.fields["unlocked"]:
         return  # what its session recorded waits for the next one
-    if lock.abandoned:
-        text = f"{change} is held by {_dead(lock)}; the next run takes it over"
+    if lock.is_abandoned:
+        text = f"{change} is held by {_describe_dead_lock(lock)}; the next run takes it over"
         yield _warning("locks", text, unlock, partial(_unlock, root, change))
     else:
         yield _ok("locks", f"{change} is held by {lock.describe()}")
 
 
-def _dead(lock: Lock) -> str:
-    return f"{lock.describe()}, which is {'dead' if lock.owner_died else 'gone'}"
+def _describe_dead_lock(lock: ChangeLock) -> str:
+    return f"{lock.describe()}, which is {'dead' if lock.has_dead_owner else 'gone'}"
 
 
 def _unlock(root: str, change: str) -> str:
     return lifecycle.unlock(root, change) or f"{change} is free already"
 
 
-def _tree(patient: Patient) -> Iterator[Finding]:
-    note = in_place.waiting(patient.repository, patient.root) if patient.repository else None
+def _tree(patient: DoctorContext) -> Iterator[Diagnosis]:
+    note = in_place.find_note(patient.repository, patient.root) if patient.repository else None
     if note is None:
         return
     if _is_alive(patient.root, note.change, note.run):
@@ -445,7 +447,7 @@ def _tree(patient: Patient) -> Iterator[Finding]:
         yield _wrong("tree", text, "ralphtool back")
 
 
-def _history(patient: Patient) -> Iterator[Finding]:
+def _history(patient: DoctorContext) -> Iterator[Diagnosis]:
     store = Store(patient.root)  # not History, which would take over an old progress.txt
     try:
         if not os.path.isdir(patient.folder):
@@ -475,7 +477,7 @@ def _fold(root: str) -> str:
     return f"what can't be read of the history is set aside in {store.damaged_path}"
 
 
-def _standings(patient: Patient) -> Iterator[Finding]:
+def _standings(patient: DoctorContext) -> Iterator[Diagnosis]:
     folder = os.path.join(patient.folder, "standing")
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
         change = name.removesuffix(".json")
@@ -488,20 +490,20 @@ def _standings(patient: Patient) -> Iterator[Finding]:
             yield _wrong("standing", str(error), f"mv {path} {path}.damaged")
 
 
-def _memory(patient: Patient) -> Iterator[Finding]:
+def _memory(patient: DoctorContext) -> Iterator[Diagnosis]:
     path = os.path.join(patient.folder, "memory.index")
     if not os.path.lexists(path):
         return
-    if why := _not_a_database(path):
+    if why := _find_database_problem(path):
         text = f"{path} can't be used ({why}); it is only a cache, and is made again"
         yield _warning("memory", text, f"rm {shlex.quote(path)}", partial(_remove_cache, path))
 
 
-def _not_a_database(path: str) -> str:
+def _find_database_problem(path: str) -> str:
     if os.path.islink(path) or not os.path.isfile(path):
         return "it is no plain file"
     try:
-        db = sqlite3.connect(f"file:{_in_uri(path)}?mode=ro", uri=True, timeout=5)
+        db = sqlite3.connect(f"file:{_quote_for_uri(path)}?mode=ro", uri=True, timeout=5)
         try:
             [(told,)] = db.execute("PRAGMA quick_check(1)")
         finally:
@@ -511,7 +513,7 @@ def _not_a_database(path: str) -> str:
     return "" if told == "ok" else str(told)
 
 
-def _in_uri(path: str) -> str:
+def _quote_for_uri(path: str) -> str:
     return os.path.abspath(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
@@ -521,23 +523,23 @@ def _remove_cache(path: str) -> str:
     return f"{path} is removed"
 
 
-def _questions(patient: Patient) -> Iterator[Finding]:
-    waiting = [one for one in questions.waiting(patient.root) if one.answer is None]
+def _questions(patient: DoctorContext) -> Iterator[Diagnosis]:
+    waiting = [one for one in questions.list_open(patient.root) if one.answer is None]
     for one in waiting[:5]:
         text = f"story {one.story} of {one.change} waits for your answer"
         yield _warning("questions", text, f'ralphtool questions, then ralphtool answer {one.story} "…"')
 
 
-def _room(patient: Patient) -> Iterator[Finding]:
+def _room(patient: DoctorContext) -> Iterator[Diagnosis]:
     seen = set()
     for place in (patient.root, files.tmp_dir()):
         device = os.stat(place).st_dev
         if device not in seen:
             seen.add(device)
-            yield from room(place, shutil.disk_usage(place).free)
+            yield from check_disk_space(place, shutil.disk_usage(place).free)
 
 
-def room(place: str, free: int) -> Iterator[Finding]:
+def check_disk_space(place: str, free: int) -> Iterator[Diagnosis]:
     if free >= _LITTLE_ROOM:
         return
     text = f"the disk of {place} has {free // _MIB} MiB left"
@@ -547,7 +549,7 @@ def room(place: str, free: int) -> Iterator[Finding]:
 # --- mending ----------------------------------------------------------------------------------------
 
 
-def repaired(finding: Finding) -> tuple[bool, str]:
+def repaired(finding: Diagnosis) -> tuple[bool, str]:
     """Does what can be done about a finding; whether that was done, and in words what was, or why not."""
     if finding.repair is None:
         return False, ""

@@ -15,7 +15,7 @@ from ralphtool.core import files, project, quickjson
 from ralphtool.errors import RalphError, UnsafePath, UsageError
 from ralphtool.record import iterations as records
 from ralphtool.record import runs
-from ralphtool.record.iterations import ERRORS, TRANSCRIPT, Iteration
+from ralphtool.record.iterations import ERRORS, TRANSCRIPT, IterationFiles
 from ralphtool.views.terminal.conversation import Conversation
 
 if TYPE_CHECKING:
@@ -28,16 +28,16 @@ _LAST = 5  # lines of it that are shown
 _COMPLETED = 50  # names that a shell is told
 
 
-def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def _complete_entry(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     try:
-        names = dict.fromkeys(one.entry for one in records.every(project.find()) if one.entry.startswith(incomplete))
+        names = dict.fromkeys(one.entry for one in records.list_all(project.find()) if one.entry.startswith(incomplete))
     except (RalphError, OSError):
         return []  # a shell waits for words, and has no place for an error
     return [CompletionItem(name) for name in list(names)[:_COMPLETED]]
 
 
 @click.command()
-@click.argument("entry", required=False, metavar="[ENTRY]", shell_complete=_complete)
+@click.argument("entry", required=False, metavar="[ENTRY]", shell_complete=_complete_entry)
 @click.option("--full", is_flag=True, help="Fold nothing: show all that tools gave back.")
 @click.option("--raw", is_flag=True, help="Write the transcript as it is, byte for byte.")
 @click.option("--errors", is_flag=True, help="What the agent wrote to standard error, and nothing else.")
@@ -64,20 +64,24 @@ def logs(entry: str | None, full: bool, raw: bool, errors: bool, follow: bool, a
         raise UsageError("--follow goes with neither --raw nor --errors: leave one of them out")
     found = records.find(project.find(), entry)
     if raw:
-        _write(records.blocks(found, ERRORS if errors else TRANSCRIPT))
+        _write_raw(records.read_blocks(found, ERRORS if errors else TRANSCRIPT))
         return
     if not follow and not errors:
-        records.check(found)
-    told = records.plain(records.blocks(found, ERRORS)) if errors else records.events(found, follow=follow)
+        records.check_transcript(found)
+    told = (
+        records.decode_plain(records.read_blocks(found, ERRORS))
+        if errors
+        else records.read_events(found, follow=follow)
+    )
     if as_json:
         _print_json(told)
     elif errors:
-        _print(Conversation(full=True), told)
+        _print_events(Conversation(full=True), told)
     else:
-        _show(found, told, Conversation(full=full))
+        _print_iteration(found, told, Conversation(full=full))
 
 
-def _write(blocks: Iterator[bytes]) -> None:
+def _write_raw(blocks: Iterator[bytes]) -> None:
     """As it is, unless a terminal would obey it."""
     if not sys.stdout.isatty():
         for block in blocks:
@@ -85,7 +89,7 @@ def _write(blocks: Iterator[bytes]) -> None:
         sys.stdout.buffer.flush()
         return
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    shown = Conversation().shown
+    shown = Conversation().clean_line
     for block in blocks:
         click.echo("\n".join(map(shown, decoder.decode(block).split("\n"))), nl=False)
     click.echo()
@@ -98,56 +102,58 @@ def _print_json(told: Iterator[Event]) -> None:
         click.echo(quickjson.dumps(fields))
 
 
-def _print(conversation: Conversation, told: Iterator[Event]) -> bool:
+def _print_events(conversation: Conversation, told: Iterator[Event]) -> bool:
     """Tells whether there was anything to show."""
     is_empty = True
     for event in told:
-        if lines := list(conversation.lines(event)):
+        if lines := list(conversation.render_event(event)):
             click.echo("\n".join(lines))
             is_empty = False
     return not is_empty
 
 
-def _show(found: Iteration, told: Iterator[Event], conversation: Conversation) -> None:
-    attempt = found.attempt()
-    for line in conversation.title(f"{found.entry} ({found.run}:{found.number})", attempt.start if attempt else None):
+def _print_iteration(found: IterationFiles, told: Iterator[Event], conversation: Conversation) -> None:
+    attempt = found.read_attempt()
+    for line in conversation.render_title(
+        f"{found.entry} ({found.run}:{found.number})", attempt.start if attempt else None
+    ):
         click.echo(line)
-    if not _print(conversation, told):
+    if not _print_events(conversation, told):
         click.echo("the agent said nothing")
-    attempt = found.attempt()
+    attempt = found.read_attempt()
     verdict, end = (attempt.verdict, attempt.end) if attempt else (None, None)
     is_running = verdict is None and _is_running(found)
-    for line in conversation.ending(verdict, end, is_running=is_running):
+    for line in conversation.render_ending(verdict, end, is_running=is_running):
         click.echo(line)
-    _show_complaints(found, conversation, is_well=verdict is not None and verdict.status == "completed")
-    click.echo(f"records: {conversation.shown(found.folder)}")
+    _print_stderr(found, conversation, is_well=verdict is not None and verdict.status == "completed")
+    click.echo(f"records: {conversation.clean_line(found.folder)}")
     if os.path.isdir(found.path("check")):
-        click.echo(f"the blocker was looked into by an agent: {conversation.shown(found.path('check'))}")
+        click.echo(f"the blocker was looked into by an agent: {conversation.clean_line(found.path('check'))}")
 
 
-def _is_running(found: Iteration) -> bool:
+def _is_running(found: IterationFiles) -> bool:
     """The last iteration of a run that goes on."""
     try:
-        run = runs.read(found.root, found.run)
+        run = runs.read_summary(found.root, found.run)
     except RalphError:
         return False
     return runs.is_alive(run) and records.find(found.root, f"{found.run}:").number == found.number
 
 
-def _show_complaints(found: Iteration, conversation: Conversation, *, is_well: bool) -> None:
+def _print_stderr(found: IterationFiles, conversation: Conversation, *, is_well: bool) -> None:
     """Programs that end well complain too: then it is enough to know of it."""
-    lines = _tail(found)
+    lines = _read_stderr_tail(found)
     if not lines:
         return
     click.echo("standard error: --errors shows it" if is_well else "standard error ended with (all of it: --errors):")
     for line in () if is_well else lines:
-        click.echo(f"    {conversation.shown(line)}")
+        click.echo(f"    {conversation.clean_line(line)}")
 
 
-def _tail(found: Iteration) -> list[str]:
+def _read_stderr_tail(found: IterationFiles) -> list[str]:
     """The last lines of standard error."""
     try:
-        fd = files.open_here(found.path(ERRORS))
+        fd = files.open_in_project(found.path(ERRORS))
     except (OSError, UnsafePath):
         return []  # there is none, or something else is in its place
     try:

@@ -15,7 +15,7 @@ import click
 from ralphtool import __version__, specs
 from ralphtool.cli import arguments
 from ralphtool.core import learnings_file, lifecycle, locks, project, quickjson
-from ralphtool.core.text import printable, printable_lines
+from ralphtool.core.text import make_lines_printable, make_printable
 from ralphtool.errors import ChangeNotFound, RalphError, UsageError, from_os_error
 from ralphtool.record import overview
 from ralphtool.views.terminal import changes
@@ -78,7 +78,7 @@ def _fail(error: RalphError, arguments: Sequence[str]) -> int:
     if "--json" in arguments:
         click.echo(quickjson.dumps({"success": False, "error": str(error), "code": error.code}), err=True)
     else:
-        click.echo(f"Error: {printable_lines(str(error))}", err=True)
+        click.echo(f"Error: {make_lines_printable(str(error))}", err=True)
     return error.exit_code
 
 
@@ -86,45 +86,45 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON obj
 _SPEC = click.option("--spec", metavar="FORMAT", help="The format, or the Markdown file, that holds the change.")
 
 
-class _Elsewhere(NamedTuple):
+class _LazyCommand(NamedTuple):
     """A command of another module, and its line in the list of commands."""
 
     target: str
     about: str
 
 
-class _Commands(click.Group):
+class _CommandGroup(click.Group):
     """Commands of other modules are imported when they are called: the rest doesn't wait for their libraries."""
 
-    elsewhere: ClassVar[dict[str, _Elsewhere]] = {
-        "init": _Elsewhere("setup:init", "Set a project up: find what is there, and write its settings."),
-        "doctor": _Elsewhere("setup:doctor", "Tell what is missing or wrong, and the command that mends it."),
-        "new": _Elsewhere("setup:new", "Begin a change: a spec to fill in."),
-        "run": _Elsewhere("run:run", "Run an agent over the stories of a change until every one is done and proven."),
-        "questions": _Elsewhere("steer:questions_command", "List what waits for you."),
-        "answer": _Elsewhere("steer:answer", "Answer the question of a story."),
-        "guide": _Elsewhere("steer:guide", "Tell the agent something, from its next prompt on."),
-        "pause": _Elsewhere("steer:pause", "Let a run begin nothing new until it is resumed."),
-        "resume": _Elsewhere("steer:resume", "Let a paused run go on."),
-        "stop": _Elsewhere("steer:stop", "Stop a run from any terminal."),
-        "retry": _Elsewhere("steer:retry", "Give a story fresh attempts."),
-        "skip": _Elsewhere("steer:skip", "Leave a story out."),
-        "watch": _Elsewhere("watch:watch", "Watch a run, while it goes on or afterwards."),
-        "runs": _Elsewhere("watch:runs", "List the runs, and how each ended."),
-        "logs": _Elsewhere("logs:logs", "Show what an agent said and did in an attempt."),
-        "report": _Elsewhere("report:report", "Tell what a run came to, for the morning after."),
-        "explain": _Elsewhere("attempts:explain", "Tell why an attempt was judged as it was, and what was decided."),
-        "attempts": _Elsewhere("attempts:attempts", "List the attempts that are kept, with the commit of each."),
-        "diff": _Elsewhere("attempts:diff", "Show what an attempt changed."),
-        "backtest": _Elsewhere("backtest:backtest", "Tell what other limits would have changed."),
-        "progress": _Elsewhere("progress:progress", "Show the history: what was tried, observed and learnt."),
-        "memory": _Elsewhere("memory:memory", "Show and tend what the memory knows."),
-        "migrate": _Elsewhere("progress:migrate_command", "Take an old progress.txt into the history."),
-        "finish": _Elsewhere("attempts:finish_command", "End a change: keep its branch, or squash it."),
-        "back": _Elsewhere("attempts:back", "Give you your branch and files back after a run that was killed."),
+    elsewhere: ClassVar[dict[str, _LazyCommand]] = {
+        "init": _LazyCommand("setup:init", "Set a project up: find what is there, and write its settings."),
+        "doctor": _LazyCommand("setup:doctor", "Tell what is missing or wrong, and the command that mends it."),
+        "new": _LazyCommand("setup:new", "Begin a change: a spec to fill in."),
+        "run": _LazyCommand("run:run", "Run an agent over the stories of a change until every one is done and proven."),
+        "questions": _LazyCommand("steer:questions_command", "List what waits for you."),
+        "answer": _LazyCommand("steer:answer", "Answer the question of a story."),
+        "guide": _LazyCommand("steer:guide", "Tell the agent something, from its next prompt on."),
+        "pause": _LazyCommand("steer:pause", "Let a run begin nothing new until it is resumed."),
+        "resume": _LazyCommand("steer:resume", "Let a paused run go on."),
+        "stop": _LazyCommand("steer:stop", "Stop a run from any terminal."),
+        "retry": _LazyCommand("steer:retry", "Give a story fresh attempts."),
+        "skip": _LazyCommand("steer:skip", "Leave a story out."),
+        "watch": _LazyCommand("watch:watch", "Watch a run, while it goes on or afterwards."),
+        "runs": _LazyCommand("watch:runs", "List the runs, and how each ended."),
+        "logs": _LazyCommand("logs:logs", "Show what an agent said and did in an attempt."),
+        "report": _LazyCommand("report:report", "Tell what a run came to, for the morning after."),
+        "explain": _LazyCommand("attempts:explain", "Tell why an attempt was judged as it was, and what was decided."),
+        "attempts": _LazyCommand("attempts:attempts", "List the attempts that are kept, with the commit of each."),
+        "diff": _LazyCommand("attempts:diff", "Show what an attempt changed."),
+        "backtest": _LazyCommand("backtest:backtest", "Tell what other limits would have changed."),
+        "progress": _LazyCommand("progress:progress", "Show the history: what was tried, observed and learnt."),
+        "memory": _LazyCommand("memory:memory", "Show and tend what the memory knows."),
+        "migrate": _LazyCommand("progress:migrate_command", "Take an old progress.txt into the history."),
+        "finish": _LazyCommand("attempts:finish_command", "End a change: keep its branch, or squash it."),
+        "back": _LazyCommand("attempts:back", "Give you your branch and files back after a run that was killed."),
     }
     # Every command has its place here, so that nobody has to search a long list.
-    rooms: ClassVar[dict[str, tuple[str, ...]]] = {
+    sections: ClassVar[dict[str, tuple[str, ...]]] = {
         "Begin": ("init", "doctor", "new", "list", "show"),
         "Run and steer": (
             *("run", "watch", "questions", "answer", "guide", "pause", "resume", "stop", "retry", "skip"),
@@ -137,7 +137,7 @@ class _Commands(click.Group):
     }
 
     def list_commands(self, context: click.Context) -> list[str]:
-        return [name for names in self.rooms.values() for name in names]
+        return [name for names in self.sections.values() for name in names]
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in self.elsewhere:
@@ -147,7 +147,7 @@ class _Commands(click.Group):
         return found
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        for room, names in self.rooms.items():
+        for room, names in self.sections.items():
             with formatter.section(room):
                 formatter.write_dl([(name, self._about(name)) for name in names])
 
@@ -155,7 +155,7 @@ class _Commands(click.Group):
         return self.elsewhere[name].about if name in self.elsewhere else self.commands[name].get_short_help_str(100)
 
 
-@click.group(cls=_Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_CommandGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="ralphtool")
 @click.pass_context
 def cli(context: click.Context) -> None:
@@ -207,17 +207,17 @@ def list_changes(as_json: bool) -> None:
       ralphtool list --json | jq '.changes[] | select(.tasks_done < .tasks_total) | .name'
     """
     root = project.find()
-    overviews = overview.overviews(root)
+    overviews = overview.list_overviews(root)
     if as_json:
         click.echo(quickjson.dumps({"changes": [one.as_dict() for one in overviews]}))
     else:
-        changes.show_changes(overviews)
-        if running := overview.aside_for(root):
+        changes.print_changes(overviews)
+        if running := overview.find_running_change(root):
             told = f"What you have not committed waits aside until the run of {running} is over: it is not listed here."
             click.echo(click.style(told, dim=True))
     for one in overviews:
         if one.problem and as_json:
-            click.echo(f"Warning: {printable(one.problem)}", err=True)
+            click.echo(f"Warning: {make_printable(one.problem)}", err=True)
 
 
 @cli.command()
@@ -233,19 +233,19 @@ def show(change: str, spec: str | None, as_json: bool) -> None:
       ralphtool show PLAN --spec docs/PLAN.md
     """
     root = project.find()
-    ref = specs.ref_of(root, spec)
-    with branch.opened(root, change, ref) as on_branch:
+    ref = specs.parse_ref(root, spec)
+    with branch.open_spec(root, change, ref) as on_branch:
         found = on_branch or specs.open(root, change, ref)
-        _show(root, found, as_json=as_json)
+        _print_change(root, found, as_json=as_json)
 
 
-def _show(root: str, found: specs.Spec, *, as_json: bool) -> None:
+def _print_change(root: str, found: specs.Spec, *, as_json: bool) -> None:
     change = found.change
-    lock = locks.holder(root, change)
-    stories = found.stories(locks.completed_tasks(root, change))
+    lock = locks.find_holder(root, change)
+    stories = found.stories(locks.list_completed_tasks(root, change))
     scenarios = {tuple(map(str, one.as_dict().values())): one for story in stories for one in found.scenarios(story)}
     if not as_json:
-        changes.show_change(found, stories, scenarios.values(), lock.describe() if lock else None)
+        changes.print_change(found, stories, scenarios.values(), lock.describe() if lock else None)
         return
     click.echo(
         quickjson.dumps(
@@ -254,14 +254,14 @@ def _show(root: str, found: specs.Spec, *, as_json: bool) -> None:
                 "adapter": found.adapter,
                 "path": found.path,
                 "locked_by": lock.session_id if lock else None,
-                "stories": [_story(story) for story in stories],
+                "stories": [_story_as_dict(story) for story in stories],
                 "scenarios": [one.as_dict() for one in scenarios.values()],
             }
         )
     )
 
 
-def _story(story: specs.Story) -> dict[str, Any]:
+def _story_as_dict(story: specs.Story) -> dict[str, Any]:
     return {
         "id": story.id,
         "title": story.title,
@@ -286,19 +286,19 @@ def show_learnings(change: str | None, as_json: bool) -> None:
       ralphtool learnings
       $EDITOR "$(ralphtool learnings add-login | head -1)"
     """
-    change = change or overview.only(project.find())
+    change = change or overview.find_only(project.find())
     path, content = learnings_file.path_of(change), learnings_file.read(change)
     if not learnings_file.exists(path):
-        _check_known(change)
+        _check_change_exists(change)
     if as_json:
         click.echo(quickjson.dumps({"path": path, "content": content}))
         return
     click.echo(path)
-    click.echo(f"\n{printable_lines(content)}" if content else "\nNothing has been learnt there yet.")
+    click.echo(f"\n{make_lines_printable(content)}" if content else "\nNothing has been learnt there yet.")
 
 
-def _check_known(change: str) -> None:
-    if change not in overview.names(project.find()):
+def _check_change_exists(change: str) -> None:
+    if change not in overview.list_names(project.find()):
         raise ChangeNotFound(f"there is no change {change} here: `ralphtool list` shows the changes")
 
 
@@ -316,8 +316,8 @@ def unlock(change: str, force: bool) -> None:
     """
     done = lifecycle.unlock(project.find(), change, force=force)
     if done is None:
-        _check_known(change)
-    click.echo(printable(done) if done else f"{change} is not locked: nothing to do")
+        _check_change_exists(change)
+    click.echo(make_printable(done) if done else f"{change} is not locked: nothing to do")
 
 
 @cli.command()

@@ -44,7 +44,7 @@ class Argument(NamedTuple):
         return {"type": "string", "description": self.about, **choices}
 
 
-class Tool(NamedTuple):
+class AgentTool(NamedTuple):
     """A command of the agent's, as a model sees it."""
 
     name: str
@@ -54,7 +54,7 @@ class Tool(NamedTuple):
     changes: bool = True  # whether it writes anything
     repeatable: bool = True  # whether doing it again changes nothing more
 
-    def described(self) -> types.Tool:
+    def to_mcp(self) -> types.Tool:
         return types.Tool(
             name=self.name,
             description=self.about,
@@ -77,7 +77,7 @@ def _option(name: str, about: str, choices: tuple[str, ...] = ()) -> Argument:
     return Argument(name, about, choices, is_option=True)
 
 
-_CONTEXT = Tool(
+_CONTEXT = AgentTool(
     "context",
     "context",
     "Everything about the story that you are to do: its description, its tasks with their ids, the proposal and design "
@@ -85,14 +85,14 @@ _CONTEXT = Tool(
     "your work. Call it before you begin; it changes nothing.",
     changes=False,
 )
-_STATUS = Tool(
+_STATUS = AgentTool(
     "status",
     "status",
     "How many tasks of your story, and how many stories of the change, are done; whether the story and the change are "
     "complete. It changes nothing.",
     changes=False,
 )
-_RECALL = Tool(
+_RECALL = AgentTool(
     "recall",
     "recall",
     "Ask what earlier iterations learnt about something: up to ten learnings and patterns that match, of all that are "
@@ -100,14 +100,14 @@ _RECALL = Tool(
     (Argument("text", "What you want to know, or the error message itself."),),
     changes=False,
 )
-_TASK_DONE = Tool(
+_TASK_DONE = AgentTool(
     "task_done",
     "task done",
     "Mark one task of your story as done, once the work is finished and works. Only tasks of your own story; doing it "
     "twice does no harm. The answer lists the ids that remain and, when none do, the scenarios to check.",
     (Argument("id", 'The id of the task as `context` gives it, as a string: "1.2", or "T004".'),),
 )
-_LEARN = Tool(
+_LEARN = AgentTool(
     "learn",
     "learn",
     "Record something that you found out and that whoever works here next must know: a command that is needed, a trap, "
@@ -120,7 +120,7 @@ _LEARN = Tool(
     ),
     repeatable=False,
 )
-_PATTERN = Tool(
+_PATTERN = AgentTool(
     "pattern",
     "pattern",
     "Record a pattern of this code base that new code should follow: how something is named, laid out, tested or "
@@ -132,7 +132,7 @@ _PATTERN = Tool(
     ),
     repeatable=False,
 )
-_OBSERVE = Tool(
+_OBSERVE = AgentTool(
     "observe",
     "observe",
     "Put something on record about this iteration: a blocker (what keeps you from finishing the story), a finding "
@@ -150,35 +150,35 @@ _OBSERVE = Tool(
 TOOLS = {tool.name: tool for tool in (_CONTEXT, _RECALL, _TASK_DONE, _LEARN, _PATTERN, _OBSERVE, _STATUS)}
 
 
-def answer(name: str, arguments: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+def call_tool(name: str, arguments: dict[str, Any]) -> tuple[dict[str, Any], bool]:
     """What the tool answers, and whether that is an error."""
     try:
-        tool = _tool(name)
-        words, options = _take_apart(tool, arguments)
+        tool = _find_tool(name)
+        words, options = _split_arguments(tool, arguments)
     except UsageError as error:
-        return agent.failure(str(error), error.code), True
+        return agent.build_error(str(error), error.code), True
     answered, exit_code = agent.perform(tool.command, words, options)
     return answered, exit_code != 0
 
 
-def _tool(name: str) -> Tool:
+def _find_tool(name: str) -> AgentTool:
     if name not in TOOLS:
         raise UsageError(f"there is no tool {shorten(name)}: it is one of {', '.join(TOOLS)}")
     return TOOLS[name]
 
 
-def _take_apart(tool: Tool, arguments: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
+def _split_arguments(tool: AgentTool, arguments: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
     known = [one.name for one in tool.arguments]
     for name in arguments:
         if name not in known:
             raise UsageError(f"{tool.name} has no argument {shorten(name)}: it takes {', '.join(known) or 'none'}")
-    words = [_text(tool, one, arguments.get(one.name)) for one in tool.arguments if not one.is_option]
+    words = [_check_text(tool, one, arguments.get(one.name)) for one in tool.arguments if not one.is_option]
     # Models like to fill in every argument; null is how they say that they have nothing to say.
     given = [one for one in tool.arguments if one.is_option and arguments.get(one.name) is not None]
-    return words, {one.name: _text(tool, one, arguments[one.name]) for one in given}
+    return words, {one.name: _check_text(tool, one, arguments[one.name]) for one in given}
 
 
-def _text(tool: Tool, argument: Argument, value: object) -> str:
+def _check_text(tool: AgentTool, argument: Argument, value: object) -> str:
     if value is None:
         raise UsageError(f"{tool.name} needs {argument.name}: {argument.about}")
     # A number is no id: 2.10 would become 2.1, which is another task.
@@ -204,7 +204,7 @@ async def _serve() -> None:
     one_at_a_time = anyio.CapacityLimiter(1)  # so that what is said is recorded in the order in which it was said
 
     async def call(_: ServerRequestContext[Any], asked: types.CallToolRequestParams) -> types.CallToolResult:
-        work = partial(answer, asked.name, asked.arguments or {})
+        work = partial(call_tool, asked.name, asked.arguments or {})
         answered, is_error = await anyio.to_thread.run_sync(work, limiter=one_at_a_time)
         text = types.TextContent(type="text", text=quickjson.dumps(answered))
         return types.CallToolResult(content=[text], structured_content=answered, is_error=is_error)
@@ -217,4 +217,4 @@ async def _serve() -> None:
 
 
 async def _list_tools(_: ServerRequestContext[Any], __: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-    return types.ListToolsResult(tools=[tool.described() for tool in TOOLS.values()])
+    return types.ListToolsResult(tools=[tool.to_mcp() for tool in TOOLS.values()])

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ralphtool.core import project, quickjson
-from ralphtool.core.text import printable
+from ralphtool.core.text import make_printable
 from ralphtool.errors import UsageError
 from ralphtool.history import History
-from ralphtool.memory.knowledge import Knowledge
-from ralphtool.memory.review import review
+from ralphtool.memory.knowledge import KnowledgeBase
+from ralphtool.memory.review import review_learnings
 from ralphtool.views.terminal import tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ralphtool.memory.knowledge import Remembered
+    from ralphtool.memory.knowledge import KnownItem
     from ralphtool.memory.review import Review
 
 _LOOKED_THROUGH = 200  # of the newest learnings, where nobody says otherwise
@@ -25,20 +25,20 @@ _SHOWN = 20
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 
 
-def _known() -> Knowledge:
-    knowledge = Knowledge(History(project.find()))
+def _open_knowledge() -> KnowledgeBase:
+    knowledge = KnowledgeBase(History(project.find()))
     knowledge.sync()
     return knowledge
 
 
-def _text(context: click.Context, parameter: click.Parameter, value: str) -> str:
+def _check_text(context: click.Context, parameter: click.Parameter, value: str) -> str:
     if any("\ud800" <= character <= "\udfff" for character in value):
         raise click.BadParameter("it must be UTF-8")
     return value
 
 
-def _ids(context: click.Context, parameter: click.Parameter, value: Sequence[str]) -> list[str]:
-    return [_text(context, parameter, id) for id in value]
+def _check_ids(context: click.Context, parameter: click.Parameter, value: Sequence[str]) -> list[str]:
+    return [_check_text(context, parameter, id) for id in value]
 
 
 @click.group(invoke_without_command=True)
@@ -61,16 +61,16 @@ def memory(context: click.Context, everything: bool, as_json: bool) -> None:
         if everything or as_json:
             raise UsageError(f"options of `{context.invoked_subcommand}` come behind it")
         return
-    knowledge = _known()
+    knowledge = _open_knowledge()
     learnings = knowledge.history.learnings(last=None if everything else _LOOKED_THROUGH)
-    found = review(knowledge, learnings)
+    found = review_learnings(knowledge, learnings)
     if as_json:
-        _print_json(_as_json(found, knowledge.known))
+        _print_json(_build_json(found, knowledge.known))
     else:
-        _show(found, knowledge.history.counts()["valid_learnings"])
+        _print_review(found, knowledge.history.counts()["valid_learnings"])
 
 
-def _as_json(found: Review, known: int) -> dict[str, Any]:
+def _build_json(found: Review, known: int) -> dict[str, Any]:
     return {
         "known": known,
         "learnings": [
@@ -93,9 +93,9 @@ def _print_json(value: object) -> None:
     click.echo(quickjson.dumps(value))
 
 
-def _show(found: Review, total: int) -> None:
+def _print_review(found: Review, total: int) -> None:
     rows = found.rows[-_SHOWN:]
-    tables.show(
+    tables.print_table(
         ("LEARNING", "SHOWN", "HELPED", "FROM", "WHAT"),
         [
             (row.learning.id, str(row.shown), str(row.helped), row.learning.source_prd_id, row.learning.content)
@@ -104,20 +104,22 @@ def _show(found: Review, total: int) -> None:
         "Nothing has been learnt yet: `ralphtool agent learn` records it, and a run shows it where it matters.",
     )
     if total > len(rows):
-        rest = tables.plural(total - len(rows), "earlier learning", "earlier learnings")
-        tables.say(f"\n{rest} not shown: --json has all that were looked through, --all looks through all")
+        rest = tables.pluralize(total - len(rows), "earlier learning", "earlier learnings")
+        tables.print_line(f"\n{rest} not shown: --json has all that were looked through, --all looks through all")
     if found.stale:
-        tables.say("\nStale:", style="bold")
+        tables.print_line("\nStale:", style="bold")
         for one in found.stale:
-            tables.say(f"  {one.id}: {one.why}; `ralphtool memory forget {one.id}`")
+            tables.print_line(f"  {one.id}: {one.why}; `ralphtool memory forget {one.id}`")
     if found.repeats:
-        tables.say("\nRepeats:", style="bold")
+        tables.print_line("\nRepeats:", style="bold")
         for pair in found.repeats:
-            tables.say(f"  {pair.merge} says what {pair.keep} says: `ralphtool memory merge {pair.keep} {pair.merge}`")
+            tables.print_line(
+                f"  {pair.merge} says what {pair.keep} says: `ralphtool memory merge {pair.keep} {pair.merge}`"
+            )
 
 
 @memory.command()
-@click.argument("text", callback=_text)
+@click.argument("text", callback=_check_text)
 @click.option("--limit", type=click.IntRange(min=1, max=1000), default=10, show_default=True, help="How many at most.")
 @_JSON
 def search(text: str, limit: int, as_json: bool) -> None:
@@ -128,15 +130,15 @@ def search(text: str, limit: int, as_json: bool) -> None:
       ralphtool memory search "database missing in tests"
       ralphtool memory search "ECONNREFUSED 127.0.0.1:5432" --json | jq -r '.found[].text'
     """
-    found = _known().search(text, limit)
+    found = _open_knowledge().search(text, limit)
     if as_json:
-        _print_json({"found": [_told(one) for one in found]})
+        _print_json({"found": [_learning_as_dict(one) for one in found]})
     else:
         rows = [(one.id or "(not written out)", f"{one.score:.2f}", ", ".join(one.sources), one.text) for one in found]
-        tables.show(("ID", "SCORE", "FROM", "WHAT"), rows, "Nothing that is known is like that.")
+        tables.print_table(("ID", "SCORE", "FROM", "WHAT"), rows, "Nothing that is known is like that.")
 
 
-def _told(one: Remembered) -> dict[str, Any]:
+def _learning_as_dict(one: KnownItem) -> dict[str, Any]:
     return {
         "id": one.id,
         "kind": one.kind,
@@ -149,8 +151,8 @@ def _told(one: Remembered) -> dict[str, Any]:
 
 
 @memory.command()
-@click.argument("keep", callback=_text)
-@click.argument("others", nargs=-1, required=True, callback=_ids)
+@click.argument("keep", callback=_check_text)
+@click.argument("others", nargs=-1, required=True, callback=_check_ids)
 @_JSON
 def merge(keep: str, others: Sequence[str], as_json: bool) -> None:
     """Keep one learning; the others, which say the same, hold no longer.
@@ -163,13 +165,18 @@ def merge(keep: str, others: Sequence[str], as_json: bool) -> None:
         raise UsageError("a learning is named twice: name the one to keep first, then the others, each once")
     history = History(project.find())
     history.forget(others, f"merged into {keep}", besides=keep)
-    _say(as_json, f"{printable(', '.join(others))} merged into {printable(keep)}", kept=keep, forgotten=list(others))
+    _print_line(
+        as_json,
+        f"{make_printable(', '.join(others))} merged into {make_printable(keep)}",
+        kept=keep,
+        forgotten=list(others),
+    )
 
 
 @memory.command()
-@click.argument("ids", nargs=-1, required=True, callback=_ids)
+@click.argument("ids", nargs=-1, required=True, callback=_check_ids)
 @click.option(
-    "--why", default="forgotten by hand", show_default=True, callback=_text, metavar="TEXT", help="The reason."
+    "--why", default="forgotten by hand", show_default=True, callback=_check_text, metavar="TEXT", help="The reason."
 )
 @_JSON
 def forget(ids: Sequence[str], why: str, as_json: bool) -> None:
@@ -183,7 +190,7 @@ def forget(ids: Sequence[str], why: str, as_json: bool) -> None:
         raise UsageError("--why can't be empty: say why, or leave it out")
     ids = list(dict.fromkeys(ids))
     History(project.find()).forget(ids, why)
-    _say(as_json, f"{printable(', '.join(ids))}: no prompt shows that again", forgotten=ids)
+    _print_line(as_json, f"{make_printable(', '.join(ids))}: no prompt shows that again", forgotten=ids)
 
 
 @memory.command("install")
@@ -200,11 +207,11 @@ def install_command(as_json: bool) -> None:
     from ralphtool.memory import vectors
 
     vectors.install()
-    _say(as_json, "From now on sentences are compared by their meaning too.", installed=True)
+    _print_line(as_json, "From now on sentences are compared by their meaning too.", installed=True)
 
 
-def _say(as_json: bool, text: str, **facts: object) -> None:
+def _print_line(as_json: bool, text: str, **facts: object) -> None:
     if as_json:
         _print_json({"success": True, **facts})
     else:
-        tables.say(text)
+        tables.print_line(text)

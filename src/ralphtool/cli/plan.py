@@ -6,47 +6,51 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ralphtool.core.text import printable, printable_lines
+from ralphtool.core.text import make_lines_printable, make_printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ralphtool.loop.dryrun import Plan, Step
+    from ralphtool.loop.dryrun import Plan, PlannedStory
 
 _MARKS = {"done": "x", "ready": " ", "later": " ", "waiting": "?", "skipped": "-"}
 
 
-def show(plan: Plan, agents: Sequence[str], troubles: Sequence[str]) -> None:
+def print_plan(plan: Plan, agents: Sequence[str], troubles: Sequence[str]) -> None:
     click.echo(f"{_bold(plan.change)}: what a run would do. Nothing is changed by this.")
     if plan.held_by:
-        click.echo(click.style(f"It is held by {printable(plan.held_by)}, so a run would have to wait.", fg="yellow"))
+        click.echo(
+            click.style(f"It is held by {make_printable(plan.held_by)}, so a run would have to wait.", fg="yellow")
+        )
     if plan.paused:
         told = f"It is paused: nothing is begun until `ralphtool resume {plan.change}`."
-        click.echo(click.style(printable(told), fg="yellow"))
-    _part("Stories, in the order in which they would be begun", [_step(one, plan.first) for one in plan.steps])
-    _part("Gates", list(plan.gates) or ["none: that a story is done would rest on its ticks and its diff alone"])
-    _part("Agents", agents or ["none"])
+        click.echo(click.style(make_printable(told), fg="yellow"))
+    _print_part(
+        "Stories, in the order in which they would be begun", [_format_story(one, plan.first) for one in plan.steps]
+    )
+    _print_part("Gates", list(plan.gates) or ["none: that a story is done would rest on its ticks and its diff alone"])
+    _print_part("Agents", agents or ["none"])
     if troubles:
-        _part("What keeps a run from beginning", troubles)
+        _print_part("What keeps a run from beginning", troubles)
     if plan.prompt is None:
         click.echo("\nNothing is left that could be worked on now.")
         return
     cut = f" (shortened: {', '.join(plan.cut)})" if plan.cut else ""
     click.echo(f"\n{_bold(f'The first prompt, for story {plan.first}{cut}')}\n")
-    click.echo(printable_lines(plan.prompt))
+    click.echo(make_lines_printable(plan.prompt))
 
 
 def _bold(text: str) -> str:
-    return click.style(printable(text), bold=True)
+    return click.style(make_printable(text), bold=True)
 
 
-def _part(title: str, lines: Sequence[str]) -> None:
+def _print_part(title: str, lines: Sequence[str]) -> None:
     click.echo(f"\n{_bold(title)}")
     for line in lines:
-        click.echo(f"  {printable(line)}")
+        click.echo(f"  {make_printable(line)}")
 
 
-def _step(step: Step, first: str | None) -> str:
+def _format_story(step: PlannedStory, first: str | None) -> str:
     remarks = ["this one first"] if step.id == first else []
     if step.waits_for and step.state not in ("done", "skipped"):
         remarks.append(f"waits for {', '.join(step.waits_for)}")

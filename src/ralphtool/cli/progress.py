@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from ralphtool.core import files, project, quickjson
-from ralphtool.core.text import printable
+from ralphtool.core.text import make_printable
 from ralphtool.errors import CorruptState, UsageError
 from ralphtool.history import History, document, schema
 from ralphtool.history.records import LearningType, PatternType
@@ -19,11 +19,11 @@ from ralphtool.views.terminal import tables
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ralphtool.history import Seen
+    from ralphtool.history import EntryObservation
     from ralphtool.history.migrate import Migration
 
 
-def _utf8(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+def _decode_value(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     if value and any("\ud800" <= character <= "\udfff" for character in value):
         raise click.BadParameter("it must be UTF-8")
     return value
@@ -34,11 +34,11 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON obj
 _LAST = click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N entries.")
 _LAST_RECORDS = click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N of them.")
 _PRD = click.option(
-    "--prd", "prd_id", metavar="ID", callback=_utf8, help="Only of this PRD: <change>-<story> in lower case."
+    "--prd", "prd_id", metavar="ID", callback=_decode_value, help="Only of this PRD: <change>-<story> in lower case."
 )
 
 
-def _history() -> History:
+def _open_history() -> History:
     return History(project.find())
 
 
@@ -46,11 +46,11 @@ def _print_json(value: object) -> None:
     click.echo(quickjson.dumps(msgspec.to_builtins(value)))
 
 
-def _warn(history: History) -> None:
+def _print_warnings(history: History) -> None:
     """Says what is wrong, after the answer."""
     waiting = [f"{problem}: the next write sets it aside" for problem in history.problems()]
     for notice in [*history.notices, *waiting]:
-        click.echo(f"Warning: {printable(notice)}", err=True)
+        click.echo(f"Warning: {make_printable(notice)}", err=True)
 
 
 @click.group()
@@ -79,43 +79,43 @@ def show(as_json: bool) -> None:
     Example:
       ralphtool progress show
     """
-    history = _history()
+    history = _open_history()
     counts, tallies, last = history.counts(), history.tallies(), history.entries(last=5)
     if as_json:
         stories = [msgspec.to_builtins(one) | {"success_rate": one.completed / one.attempts} for one in tallies]
         failures = history.failures()
-        _print_json({**counts, **_rate(tallies), "prds": stories, "failures": failures, "last": last})
+        _print_json({**counts, **_success_rates(tallies), "prds": stories, "failures": failures, "last": last})
     elif not any(counts.values()):
-        tables.say(
+        tables.print_line(
             "There is no history yet: `ralphtool run` writes it, and `ralphtool agent session flush` adds to it."
         )
     else:
-        _show(history, counts, tallies)
-        tables.entries(last)
-    _warn(history)
+        _print_summary(history, counts, tallies)
+        tables.print_entries(last)
+    _print_warnings(history)
 
 
-def _rate(tallies: Sequence[Any]) -> dict[str, float | None]:
+def _success_rates(tallies: Sequence[Any]) -> dict[str, float | None]:
     attempts = sum(one.attempts for one in tallies)
     return {"success_rate": sum(one.completed for one in tallies) / attempts if attempts else None}
 
 
-def _show(history: History, counts: dict[str, int], tallies: Sequence[Any]) -> None:
-    rate = _rate(tallies)["success_rate"]
+def _print_summary(history: History, counts: dict[str, int], tallies: Sequence[Any]) -> None:
+    rate = _success_rates(tallies)["success_rate"]
     completed = f", {100 * rate:.0f}% completed" if rate is not None else ""
-    entries = tables.plural(counts["entries"], "entry", "entries")
-    stories = tables.plural(len(tallies), "story", "stories")
-    tables.say(f"{entries} of {stories}{completed}", style="bold")
-    learnings = tables.plural(counts["valid_learnings"], "valid learning", "valid learnings")
-    patterns = tables.plural(counts["patterns"], "pattern", "patterns")
-    tables.say(f"{learnings} of {counts['learnings']}, {patterns}\n")
+    entries = tables.pluralize(counts["entries"], "entry", "entries")
+    stories = tables.pluralize(len(tallies), "story", "stories")
+    tables.print_line(f"{entries} of {stories}{completed}", style="bold")
+    learnings = tables.pluralize(counts["valid_learnings"], "valid learning", "valid learnings")
+    patterns = tables.pluralize(counts["patterns"], "pattern", "patterns")
+    tables.print_line(f"{learnings} of {counts['learnings']}, {patterns}\n")
     if tallies:
-        tables.endings(history.endings(60))
-        tables.say("")
+        tables.print_statuses(history.endings(60))
+        tables.print_line("")
         if len(tallies) > _SHOWN:
-            tables.say(f"the {_SHOWN} stories of {len(tallies)} that were tried last:")
-        tables.tallies(tallies[-_SHOWN:])
-        tables.say("")
+            tables.print_line(f"the {_SHOWN} stories of {len(tallies)} that were tried last:")
+        tables.print_attempt_counts(tallies[-_SHOWN:])
+        tables.print_line("")
 
 
 # --- records ----------------------------------------------------------------------------------------
@@ -133,19 +133,21 @@ def entries(last: int | None, prd_id: str | None, as_json: bool) -> None:
       ralphtool progress entries --last 5
       ralphtool progress entries --prd add-login-2 --json | jq '.entries[].status'
     """
-    history = _history()
+    history = _open_history()
     if as_json:
         _print_json({"entries": history.entries(last=last, prd_id=prd_id)})
     else:
-        tables.entries(history.entries(last=last or _SHOWN, prd_id=prd_id))
-        _say_rest(history, last, prd_id)
-    _warn(history)
+        tables.print_entries(history.entries(last=last or _SHOWN, prd_id=prd_id))
+        _print_left_out(history, last, prd_id)
+    _print_warnings(history)
 
 
-def _say_rest(history: History, last: int | None, prd_id: str | None) -> None:
+def _print_left_out(history: History, last: int | None, prd_id: str | None) -> None:
     total = history.attempts(prd_id) if prd_id else history.counts()["entries"]
     if last is None and total > _SHOWN:
-        tables.say(f"\n{tables.plural(total - _SHOWN, 'earlier entry', 'earlier entries')} not shown: say --last N")
+        tables.print_line(
+            f"\n{tables.pluralize(total - _SHOWN, 'earlier entry', 'earlier entries')} not shown: say --last N"
+        )
 
 
 @progress.command()
@@ -159,11 +161,11 @@ def observations(last: int | None, prd_id: str | None, as_json: bool) -> None:
     Example:
       ralphtool progress observations --last 3
     """
-    history = _history()
+    history = _open_history()
     found = history.observations(last=last if as_json else last or _SHOWN, prd_id=prd_id)
-    _show_observations(history, "observations", found, as_json, "Nothing was observed.")
+    _print_observations(history, "observations", found, as_json, "Nothing was observed.")
     if not as_json:
-        _say_rest(history, last, prd_id)
+        _print_left_out(history, last, prd_id)
 
 
 @progress.command()
@@ -177,18 +179,20 @@ def blockers(last: int | None, prd_id: str | None, as_json: bool) -> None:
     Example:
       ralphtool progress blockers --prd add-login-2
     """
-    history = _history()
+    history = _open_history()
     found = history.blockers(last=last, prd_id=prd_id)
-    _show_observations(history, "blockers", found, as_json, "Nothing blocked anybody.")
+    _print_observations(history, "blockers", found, as_json, "Nothing blocked anybody.")
 
 
-def _show_observations(history: History, name: str, found: Sequence[Seen], as_json: bool, nothing: str) -> None:
+def _print_observations(
+    history: History, name: str, found: Sequence[EntryObservation], as_json: bool, nothing: str
+) -> None:
     if as_json:
         shown = [{"entry_id": one.entry.id, **msgspec.to_builtins(one.observation)} for one in found]
         _print_json({name: shown})
     else:
-        tables.observations(found, nothing)
-    _warn(history)
+        tables.print_observations(found, nothing)
+    _print_warnings(history)
 
 
 @progress.group(invoke_without_command=True)
@@ -217,21 +221,21 @@ def learnings(
         if kind or everything or last or prd_id or as_json:
             raise UsageError(f"options of `{context.invoked_subcommand}` come behind it")
         return
-    history = _history()
+    history = _open_history()
     found = history.learnings((kind,) if kind else (), prd_id=prd_id, valid_only=not everything)[-(last or 0) :]
     if as_json:
         _print_json({"learnings": found})
     else:
-        tables.learnings(found)
-    _warn(history)
+        tables.print_learnings(found)
+    _print_warnings(history)
 
 
 @learnings.command()
-@click.argument("id", callback=_utf8)
+@click.argument("id", callback=_decode_value)
 @click.option(
     "--why",
     required=True,
-    callback=_utf8,
+    callback=_decode_value,
     metavar="TEXT",
     help="What has changed. It is added to the learning's context.",
 )
@@ -245,13 +249,13 @@ def invalidate(id: str, why: str, as_json: bool) -> None:
     """
     if not why.strip():
         raise UsageError("--why can't be empty: say what has changed")
-    history = _history()
+    history = _open_history()
     found = history.invalidate(id, why)
     if as_json:
         _print_json(found)
     else:
-        tables.say(f"{printable(found.id)} holds no longer")
-    _warn(history)
+        tables.print_line(f"{make_printable(found.id)} holds no longer")
+    _print_warnings(history)
 
 
 @progress.command()
@@ -266,13 +270,13 @@ def patterns(kind: PatternType | None, last: int | None, prd_id: str | None, as_
     Example:
       ralphtool progress patterns --type error-handling
     """
-    history = _history()
+    history = _open_history()
     found = history.patterns((kind,) if kind else (), prd_id=prd_id)[-(last or 0) :]
     if as_json:
         _print_json({"patterns": found})
     else:
-        tables.patterns(found)
-    _warn(history)
+        tables.print_patterns(found)
+    _print_warnings(history)
 
 
 @progress.command()
@@ -287,17 +291,17 @@ def failures(last: int | None, prd_id: str | None, as_json: bool) -> None:
       ralphtool progress failures
       ralphtool progress failures --last 50
     """
-    history = _history()
+    history = _open_history()
     found: dict[Any, int] = dict(history.failures(last=last, prd_id=prd_id))
     if as_json:
         _print_json({"failures": found})
     else:
-        tables.failures(found)
-    _warn(history)
+        tables.print_failures(found)
+    _print_warnings(history)
 
 
 @progress.command()
-@click.argument("prd", callback=_utf8)
+@click.argument("prd", callback=_decode_value)
 @_JSON
 def attempts(prd: str, as_json: bool) -> None:
     """How often a PRD was attempted, and how each attempt ended.
@@ -306,7 +310,7 @@ def attempts(prd: str, as_json: bool) -> None:
     Example:
       ralphtool progress attempts add-login-2
     """
-    history = _history()
+    history = _open_history()
     found = history.entries(prd_id=prd)
     if as_json:
         last = found[-1] if found else None
@@ -314,8 +318,8 @@ def attempts(prd: str, as_json: bool) -> None:
             {"prd_id": prd, "attempts": len(found), "last": last, "next_iteration": history.next_iteration(prd)}
         )
     else:
-        tables.entries(found, f"{printable(prd)} was never attempted.")
-    _warn(history)
+        tables.print_entries(found, f"{make_printable(prd)} was never attempted.")
+    _print_warnings(history)
 
 
 # --- the document -----------------------------------------------------------------------------------
@@ -329,7 +333,7 @@ def print_schema() -> None:
     Example:
       ralphtool progress schema > progress.schema.json
     """
-    click.echo(msgspec.json.format(msgspec.json.encode(schema.schema()), indent=2).decode())
+    click.echo(msgspec.json.format(msgspec.json.encode(schema.build_schema()), indent=2).decode())
 
 
 @progress.command()
@@ -344,14 +348,14 @@ def validate(file: str, as_json: bool) -> None:
     """
     try:
         found = document.parse(files.read(file))
-    except document.Invalid as error:
+    except document.InvalidDocument as error:
         raise CorruptState(f"{file}: {error}") from None
     counts = {name: len(getattr(found, name)) for name in document.KINDS}
     if as_json:
         _print_json({"valid": True, "version": found.version, **counts})
     else:
         parts = ", ".join(f"{number} {name}" for name, number in counts.items())
-        tables.say(f"{printable(file)} is valid: version {found.version}, {parts}")
+        tables.print_line(f"{make_printable(file)} is valid: version {found.version}, {parts}")
 
 
 @progress.command()
@@ -362,9 +366,9 @@ def export() -> None:
     Example:
       ralphtool progress export > backup.json
     """
-    history = _history()
+    history = _open_history()
     sys.stdout.buffer.write(history.export())
-    _warn(history)
+    _print_warnings(history)
 
 
 @progress.command()
@@ -375,13 +379,13 @@ def fold() -> None:
     Example:
       ralphtool progress fold && git add .ralph/progress.json
     """
-    history = _history()
+    history = _open_history()
     done = history.fold()
     if not os.path.lexists(history.path):
-        tables.say("There is no history yet.")
+        tables.print_line("There is no history yet.")
     else:
-        tables.say(f"{printable(history.path)} has everything" + ("" if done else " already"))
-    _warn(history)
+        tables.print_line(f"{make_printable(history.path)} has everything" + ("" if done else " already"))
+    _print_warnings(history)
 
 
 # --- migration --------------------------------------------------------------------------------------
@@ -399,7 +403,7 @@ def migrate_command(dry_run: bool, as_json: bool) -> None:
     Example:
       ralphtool migrate --dry-run
     """
-    history = _history()
+    history = _open_history()
     found = history.migrate(dry_run=dry_run)
     if as_json:
         shown = msgspec.to_builtins(found) if found else None
@@ -407,13 +411,13 @@ def migrate_command(dry_run: bool, as_json: bool) -> None:
             del shown["text"]  # which is the first of the learnings
         _print_json({"migrated": found is not None and not dry_run, "found": shown})
     elif found is None:
-        tables.say("There is nothing to migrate: no progress.txt, or a history already.")
+        tables.print_line("There is nothing to migrate: no progress.txt, or a history already.")
     else:
-        _say_migration(found, "would become" if dry_run else "became")
+        _print_migration(found, "would become" if dry_run else "became")
 
 
-def _say_migration(found: Migration, became: str) -> None:
-    learnings = tables.plural(len(found.learnings), "learning", "learnings")
-    patterns = tables.plural(len(found.patterns), "pattern", "patterns")
-    tables.say(f"{printable(found.path)} {became} {printable(found.backup)}")
-    tables.say(f"{learnings} and {patterns} {became} part of the history")
+def _print_migration(found: Migration, became: str) -> None:
+    learnings = tables.pluralize(len(found.learnings), "learning", "learnings")
+    patterns = tables.pluralize(len(found.patterns), "pattern", "patterns")
+    tables.print_line(f"{make_printable(found.path)} {became} {make_printable(found.backup)}")
+    tables.print_line(f"{learnings} and {patterns} {became} part of the history")

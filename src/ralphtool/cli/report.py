@@ -11,13 +11,13 @@ import msgspec
 from click.shell_completion import CompletionItem
 
 from ralphtool.core import files, project, quickjson
-from ralphtool.core.text import printable, writes_unicode
+from ralphtool.core.text import can_write_unicode, make_printable
 from ralphtool.errors import InvalidValue, RalphError, UsageError
 from ralphtool.record import runs
 from ralphtool.views.report import diffs, from_record, junit, learnt, markdown, page
 
 if TYPE_CHECKING:
-    from ralphtool.record.runs import Run
+    from ralphtool.record.runs import RunSummary
     from ralphtool.views.report.facts import Facts
 
 _FORMATS = ("markdown", "junit", "html", "json")
@@ -27,16 +27,16 @@ _PLAIN = str.maketrans(
 )  # for terminals that can't show the former
 
 
-def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def _complete_run(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     try:
-        found = runs.ids(project.find())
+        found = runs.list_ids(project.find())
     except (RalphError, OSError):
         return []  # a shell waits for words, and has no place for an error
     return [CompletionItem(id) for id in found if id.startswith(incomplete)]
 
 
 @click.command()
-@click.argument("run", required=False, metavar="[RUN]", shell_complete=_complete)
+@click.argument("run", required=False, metavar="[RUN]", shell_complete=_complete_run)
 @click.option(
     "--format",
     "form",
@@ -64,21 +64,21 @@ def report(run: str | None, form: str | None, output: str | None, as_json: bool)
       ralphtool report --json | jq -r '.stories[] | select(.state == "waiting") | .question.missing'
     """
     root = project.find()
-    form = _format(form, output, as_json=as_json)
+    form = _choose_format(form, output, as_json=as_json)
     found = runs.find(root, run)
     if form == "html" and output is None:
         output = os.path.join(found.folder, "report.html")
     if output not in (None, "-") and os.path.isdir(output or ""):
         raise InvalidValue(f"{output} is a folder: name the file to be written")
-    text = _text(root, found, form, _width() if output is None else None)
+    text = _render_report(root, found, form, _find_width() if output is None else None)
     if output is None or output == "-":
-        _show(text, form)
+        _print_report(text, form)
     else:
-        _write(output, text)
-        click.echo(printable(f"The report of {found.id} is in {_near(output)}"))
+        _write_report(output, text)
+        click.echo(make_printable(f"The report of {found.id} is in {_shorten_path(output)}"))
 
 
-def _format(form: str | None, output: str | None, *, as_json: bool) -> str:
+def _choose_format(form: str | None, output: str | None, *, as_json: bool) -> str:
     if as_json and form not in (None, "json"):
         raise UsageError(f"--json and --format {form} exclude each other: give one of them")
     if output == "":
@@ -91,7 +91,7 @@ def _format(form: str | None, output: str | None, *, as_json: bool) -> str:
     return _ENDINGS.get(ending, "markdown")
 
 
-def _width() -> int | None:
+def _find_width() -> int | None:
     """That of the terminal, if there is one."""
     try:
         return (os.get_terminal_size(sys.stdout.fileno()).columns or None) if sys.stdout.isatty() else None
@@ -99,32 +99,32 @@ def _width() -> int | None:
         return None
 
 
-def _text(root: str, run: Run, form: str, width: int | None) -> str:
-    facts = from_record.read(run)
+def _render_report(root: str, run: RunSummary, form: str, width: int | None) -> str:
+    facts = from_record.read_facts(run)
     facts = msgspec.structs.replace(facts, knowledge=learnt.look_up(root, facts))
     if form == "json":
-        return quickjson.dumps(_as_dict(facts)) + "\n"
+        return quickjson.dumps(_facts_as_dict(facts)) + "\n"
     if form == "html":
-        return page.written(facts, diffs.diffs(root, facts.attempts))
-    return junit.written(facts) if form == "junit" else markdown.written(facts, width)
+        return page.render(facts, diffs.read_diffs(root, facts.attempts))
+    return junit.render(facts) if form == "junit" else markdown.render(facts, width)
 
 
-def _as_dict(facts: Facts) -> dict[str, object]:
+def _facts_as_dict(facts: Facts) -> dict[str, object]:
     """The facts, with their sums."""
     told: dict[str, object] = msgspec.to_builtins(facts)
     return {**told, "seconds": facts.seconds, "used": msgspec.to_builtins(facts.used)}
 
 
-def _show(text: str, form: str) -> None:
-    if not writes_unicode() and form in ("junit", "html"):
+def _print_report(text: str, form: str) -> None:
+    if not can_write_unicode() and form in ("junit", "html"):
         text = text.encode("ascii", "xmlcharrefreplace").decode()
-    elif not writes_unicode():
+    elif not can_write_unicode():
         text = text.translate(_PLAIN).encode("ascii", "backslashreplace").decode()
     sys.stdout.write(text)
     sys.stdout.flush()
 
 
-def _write(path: str, text: str) -> None:
+def _write_report(path: str, text: str) -> None:
     """All of it or nothing: a report may be looked at while it is made anew."""
     data = text.encode("utf-8", "backslashreplace")
     folder = files.folder_of(path)
@@ -136,6 +136,6 @@ def _write(path: str, text: str) -> None:
         files.rewrite(path, lambda old: data)
 
 
-def _near(path: str) -> str:
+def _shorten_path(path: str) -> str:
     near = os.path.relpath(path)
     return path if near.startswith("..") else near

@@ -18,9 +18,9 @@ from ralphtool import agents, specs
 from ralphtool import settings as settings_module
 from ralphtool.cli import arguments
 from ralphtool.core import gate_commands, project, quickjson
-from ralphtool.core.text import printable
+from ralphtool.core.text import make_printable
 from ralphtool.errors import RalphError, UsageError
-from ralphtool.loop.run import StopRequest, is_finished, know_secrets, named_runners, ready, recover, start
+from ralphtool.loop.run import StopRequest, check_runners, is_finished, make_runners, recover, register_secrets, start
 from ralphtool.record import overview
 from ralphtool.specs import scaffold
 from ralphtool.views.terminal import raw
@@ -36,7 +36,7 @@ _TICK = 0.01  # seconds between two looks at whether the record has begun
 _EXIT_CODES = {"done": 0, "unfinished": 1, "interrupted": 130}
 
 
-def _settings_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+def _add_settings_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     """Every setting of `[run]` as a flag; its help stands with the setting."""
     for one in reversed(settings_module.describe("run")):
         if not one.flag:
@@ -56,7 +56,7 @@ def _settings_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option("--dry-run", is_flag=True, help="Show the plan, the gates and the first prompt, and change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print every event as one JSON object a line, for programs.")
-@_settings_flags
+@_add_settings_flags
 def run(
     change: str | None, spec: str | None, agent_command: str | None, dry_run: bool, as_json: bool, **flags: Any
 ) -> int:
@@ -76,21 +76,21 @@ def run(
     root = project.find()
     if not dry_run:
         for text in recover(root):
-            click.echo(printable(text), err=True)
+            click.echo(make_printable(text), err=True)
     loaded = settings_module.load(root, flags)
-    ref = specs.ref_of(root, spec)
-    name = change or specs.change_of(ref) or overview.only(root)
+    ref = specs.parse_ref(root, spec)
+    name = change or specs.change_of(ref) or overview.find_only(root)
     if dry_run:
-        return _show_plan(root, specs.open(root, name, ref), loaded, agent_command, as_json=as_json)
-    return _run(root, name, ref, loaded, _given(agent_command), as_json=as_json)
+        return _print_plan(root, specs.open(root, name, ref), loaded, agent_command, as_json=as_json)
+    return _start_run(root, name, ref, loaded, _make_given_runner(agent_command), as_json=as_json)
 
 
-def _given(command: str | None) -> list[Runner]:
+def _make_given_runner(command: str | None) -> list[Runner]:
     """The agent of the command line, if it names one."""
-    return [] if command is None else [agents.make("command", {"command": _words(command)})]
+    return [] if command is None else [agents.make("command", {"command": _split_command(command)})]
 
 
-def _words(command: str) -> list[str]:
+def _split_command(command: str) -> list[str]:
     try:
         words = shlex.split(command)
     except ValueError as error:
@@ -100,24 +100,24 @@ def _words(command: str) -> list[str]:
     return words
 
 
-def _run(
+def _start_run(
     root: str, change: str, ref: str | None, settings: Settings, runners: Sequence[Runner], *, as_json: bool
 ) -> int:
     stop = StopRequest()
     with _Signals(stop):
         result = start(
-            root, change, settings, ref=ref, runners=runners, viewer=partial(_Viewer, as_json=as_json), stop=stop
+            root, change, settings, ref=ref, runners=runners, viewer=partial(_RunViewer, as_json=as_json), stop=stop
         )
     if result.record is None:
         click.echo(f"{result.ended.reason}.")
     elif not as_json:
         from ralphtool.views.terminal import summary
 
-        summary.show(result.ended, change)
+        summary.print_summary(result.ended, change)
     return _EXIT_CODES[result.ended.result]
 
 
-def _show_plan(root: str, spec: Spec, settings: Settings, agent_command: str | None, *, as_json: bool) -> int:
+def _print_plan(root: str, spec: Spec, settings: Settings, agent_command: str | None, *, as_json: bool) -> int:
     """The exit code tells whether a run could begin."""
     from ralphtool.cli import plan
     from ralphtool.loop import dryrun
@@ -125,22 +125,22 @@ def _show_plan(root: str, spec: Spec, settings: Settings, agent_command: str | N
     if is_finished(root, spec):
         click.echo(f"{spec.change} is done and finished: nothing is left to run.")
         return 0
-    know_secrets(settings)
-    commands = gate_commands.commands(root)
+    register_secrets(settings)
+    commands = gate_commands.find_commands(root)
     made = dryrun.plan(root, spec, settings, [*commands.checks, *commands.tests])
     names, troubles = [], []
     try:
-        names = [runner.name for runner in ready(_given(agent_command) or named_runners(settings))]
+        names = [runner.name for runner in check_runners(_make_given_runner(agent_command) or make_runners(settings))]
     except RalphError as error:
         troubles.append(str(error))
     try:
-        scaffold.refuse_untouched(spec)
+        scaffold.check_filled_in(spec)
     except RalphError as error:
         troubles.append(str(error))
     if as_json:
         click.echo(quickjson.dumps({**to_builtins(made), "agents": names, "trouble": "; ".join(troubles) or None}))
     else:
-        plan.show(made, names, troubles)
+        plan.print_plan(made, names, troubles)
     return 1 if troubles else 0
 
 
@@ -166,7 +166,7 @@ class _Signals:
             signal.signal(number, signal.SIG_IGN if kind is None and number == signal.SIGINT else before)
 
 
-class _Viewer:
+class _RunViewer:
     """Shows the run while it goes on, by reading its events."""
 
     def __init__(self, path: str, *, as_json: bool) -> None:
@@ -188,7 +188,7 @@ class _Viewer:
             return
         from ralphtool.views.terminal import live
 
-        show = live.live if sys.stdout.isatty() else live.plain
+        show = live.show_live if sys.stdout.isatty() else live.print_lines
         show(self._path, self._stop)
 
     def __exit__(self, *exception: object) -> None:

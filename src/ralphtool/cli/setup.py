@@ -14,7 +14,7 @@ from ralphtool.cli import detect
 from ralphtool.cli import doctor as doctors
 from ralphtool.core import config, quickjson
 from ralphtool.core import project as projects
-from ralphtool.core.text import printable, printable_lines, writes_unicode
+from ralphtool.core.text import can_write_unicode, make_lines_printable, make_printable
 from ralphtool.errors import InvalidValue
 from ralphtool.specs import scaffold
 from ralphtool.workspace.git import Repository
@@ -22,18 +22,18 @@ from ralphtool.workspace.git import Repository
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ralphtool.cli.detect import Found, Ignoring
-    from ralphtool.cli.doctor import Finding
-    from ralphtool.specs.scaffold import Skeleton
+    from ralphtool.cli.detect import DetectedProject, GitignoreState
+    from ralphtool.cli.doctor import Diagnosis
+    from ralphtool.specs.scaffold import Scaffold
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 
 
-def _say(text: str = "") -> None:
-    click.echo(printable_lines(text))
+def _print_line(text: str = "") -> None:
+    click.echo(make_lines_printable(text))
 
 
-def _near(path: str) -> str:
+def _shorten_path(path: str) -> str:
     """A path as short as it can be said from where the user stands."""
     near = os.path.relpath(path)
     return path if near.startswith("..") else near
@@ -58,33 +58,33 @@ def init(agent: str | None, yes: bool, here: bool, as_json: bool) -> None:
       ralphtool init
       ralphtool init --agent codex --yes
     """
-    root = detect.root_for(here)
-    found = detect.look(root)
+    root = detect.find_root(here)
+    found = detect.detect_project(root)
     if agent is not None:
         agents.make(agent, {})  # which knows whether there is such a one
     asks = not yes and not as_json and sys.stdin.isatty() and sys.stdout.isatty()
     if not as_json:
-        _say_found(found)
-    done = _initialised(found, agent, asks=asks, yes=yes)
+        _print_project(found)
+    done = _initialise(found, agent, asks=asks, yes=yes)
     if as_json:
         click.echo(quickjson.dumps(done))
     else:
-        _say_done(found, done)
+        _print_result(found, done)
 
 
-def _initialised(found: Found, agent: str | None, *, asks: bool, yes: bool) -> dict[str, Any]:
+def _initialise(found: DetectedProject, agent: str | None, *, asks: bool, yes: bool) -> dict[str, Any]:
     """All questions come first: whoever breaks off has changed nothing."""
     path = config.path_of(found.root)
     is_there = os.path.lexists(path)
     if is_there and agent is not None and settings.load(found.root).run.agent != agent:
         raise InvalidValue(f'{path} is there already, and is left as it is: set agent = "{agent}" under [run] in it')
-    chosen = None if is_there else agent or _chosen(found.agents, asks=asks)
+    chosen = None if is_there else agent or _choose_agent(found.agents, asks=asks)
     repository = Repository.find(found.root)
-    ignoring = detect.ignoring(repository, found.root) if repository else None
-    adds = ignoring is not None and ignoring.state == "open" and (yes or (asks and _agrees(ignoring)))
-    is_made = not is_there and detect.write_settings(found.root, detect.settings_text(found, chosen))
+    ignoring = detect.check_gitignore(repository, found.root) if repository else None
+    adds = ignoring is not None and ignoring.state == "open" and (yes or (asks and _confirm_lines(ignoring)))
+    is_made = not is_there and detect.write_settings(found.root, detect.render_settings(found, chosen))
     if ignoring and adds:
-        detect.ignore(ignoring)
+        detect.update_gitignore(ignoring)
     return {
         "root": found.root,
         "config": path,
@@ -93,31 +93,33 @@ def _initialised(found: Found, agent: str | None, *, asks: bool, yes: bool) -> d
         "agents": list(found.agents),
         "gates": [{"kind": one.kind, "command": one.command, "missing": one.missing} for one in found.gates],
         "changes": list(found.changes),
-        "gitignore": _as_dict(ignoring, added=adds),
-        "next": _next(found, chosen, is_there=is_there),
+        "gitignore": _gitignore_as_dict(ignoring, added=adds),
+        "next": _list_next_steps(found, chosen, is_there=is_there),
     }
 
 
-def _chosen(installed: Sequence[str], *, asks: bool) -> str | None:
+def _choose_agent(installed: Sequence[str], *, asks: bool) -> str | None:
     if len(installed) < 2 or not asks:
         return installed[0] if installed else None
     told: str = click.prompt("Which agent?", type=click.Choice(list(installed)), default=installed[0])
     return told
 
 
-def _agrees(ignoring: Ignoring) -> bool:
-    _say(f"\nOf .ralph, only settings, history and prompts are worth a commit. Lines for {_near(ignoring.path)}:")
-    _say("\n".join(f"  {line}" for line in ignoring.lines))
+def _confirm_lines(ignoring: GitignoreState) -> bool:
+    _print_line(
+        f"\nOf .ralph, only settings, history and prompts are worth a commit. Lines for {_shorten_path(ignoring.path)}:"
+    )
+    _print_line("\n".join(f"  {line}" for line in ignoring.lines))
     return click.confirm("Add them?", default=True)
 
 
-def _as_dict(ignoring: Ignoring | None, *, added: bool) -> dict[str, Any] | None:
+def _gitignore_as_dict(ignoring: GitignoreState | None, *, added: bool) -> dict[str, Any] | None:
     if ignoring is None:
         return None
     return {"path": ignoring.path, "state": ignoring.state, "lines": list(ignoring.lines), "added": added}
 
 
-def _next(found: Found, agent: str | None, *, is_there: bool) -> list[str]:
+def _list_next_steps(found: DetectedProject, agent: str | None, *, is_there: bool) -> list[str]:
     steps = ["ralphtool doctor"]
     if agent is None and not is_there:
         one = detect.first_program()
@@ -128,56 +130,58 @@ def _next(found: Found, agent: str | None, *, is_there: bool) -> list[str]:
     return [*steps, f"ralphtool run{name} --dry-run"]
 
 
-def _say_found(found: Found) -> None:
-    _say(f"{'project':9}{found.root}")
+def _print_project(found: DetectedProject) -> None:
+    _print_line(f"{'project':9}{found.root}")
     if os.path.realpath(found.root) != os.path.realpath(os.getcwd()):
-        _say(f"{'':9}found by going up from here; `ralphtool init --here` sets up this folder instead")
+        _print_line(f"{'':9}found by going up from here; `ralphtool init --here` sets up this folder instead")
     if not found.is_repository:
-        _say(f"{'':9}no git repository: nothing can be committed or taken back; `git init` gives you that")
-    _say(f"{'changes':9}{_some(found.changes) or 'none yet'}")
+        _print_line(f"{'':9}no git repository: nothing can be committed or taken back; `git init` gives you that")
+    _print_line(f"{'changes':9}{_join_first(found.changes) or 'none yet'}")
     usable = [one.command for one in found.gates if not one.missing]
-    _say(f"{'gates':9}{_some(usable) or 'none found: a story is then proven by its ticks and its diff alone'}")
+    _print_line(
+        f"{'gates':9}{_join_first(usable) or 'none found: a story is then proven by its ticks and its diff alone'}"
+    )
     for one in found.gates:
         if one.missing:
-            _say(f"{'':9}left out: {one.command} ({one.missing} is not there)")
-    _say(f"{'agents':9}{_some(found.agents) or 'none found'}")
+            _print_line(f"{'':9}left out: {one.command} ({one.missing} is not there)")
+    _print_line(f"{'agents':9}{_join_first(found.agents) or 'none found'}")
 
 
-def _some(names: Sequence[str]) -> str:
+def _join_first(names: Sequence[str]) -> str:
     more = f" and {len(names) - 8} more" if len(names) > 8 else ""
     return f"{', '.join(names[:8])}{more}"
 
 
-def _say_done(found: Found, done: dict[str, Any]) -> None:
-    path = _near(done["config"])
-    _say()
+def _print_result(found: DetectedProject, done: dict[str, Any]) -> None:
+    path = _shorten_path(done["config"])
+    _print_line()
     if not done["created"]:
-        _say(f"{path} is there already, and is left as it is.")
+        _print_line(f"{path} is there already, and is left as it is.")
     elif done["agent"] is None:
-        _say(f"{path} is written; its agent is left open, since none is installed.")
+        _print_line(f"{path} is written; its agent is left open, since none is installed.")
     else:
         others = len(found.agents) > 1 and done["agent"] in found.agents
-        _say(f"{path} is written, with {done['agent']} as the agent{'; change it there' if others else ''}.")
+        _print_line(f"{path} is written, with {done['agent']} as the agent{'; change it there' if others else ''}.")
     chosen = agents.make(done["agent"], {}) if done["agent"] else None
     if isinstance(chosen, Program) and chosen.needs_all:
-        _say(f'{chosen.name} {chosen.kept_to}: it needs permissions = "all" there, if you want that.')
-    _say_ignoring(done["gitignore"])
-    _say("Next:")
+        _print_line(f'{chosen.name} {chosen.kept_to}: it needs permissions = "all" there, if you want that.')
+    _print_gitignore(done["gitignore"])
+    _print_line("Next:")
     for step in done["next"]:
-        _say(f"  {step}")
+        _print_line(f"  {step}")
 
 
-def _say_ignoring(told: dict[str, Any] | None) -> None:
+def _print_gitignore(told: dict[str, Any] | None) -> None:
     if told is None or told["state"] == "fine":
         return
-    path = _near(told["path"])
+    path = _shorten_path(told["path"])
     if told["added"]:
-        _say(f"{path} has lines for .ralph now.")
+        _print_line(f"{path} has lines for .ralph now.")
     elif told["state"] == "closed":
-        _say("git ignores all of .ralph: settings and history (progress.json) are not kept in the repository.")
+        _print_line("git ignores all of .ralph: settings and history (progress.json) are not kept in the repository.")
     else:
-        _say(f"Lines for {path} (`ralphtool init --yes` adds them):")
-        _say("\n".join(f"  {line}" for line in told["lines"]))
+        _print_line(f"Lines for {path} (`ralphtool init --yes` adds them):")
+        _print_line("\n".join(f"  {line}" for line in told["lines"]))
 
 
 # --- doctor -----------------------------------------------------------------------------------------
@@ -203,46 +207,46 @@ def doctor(fix: bool, no_gates: bool, as_json: bool) -> int:
       ralphtool doctor --json | jq '.findings[] | select(.state == "wrong")'
     """
     told = []
-    tell = (lambda text: None) if as_json else _tell
+    tell = (lambda text: None) if as_json else _print_progress
     for finding in doctors.examine(projects.find(), with_gates=not no_gates, tell=tell):
         fixed, done = doctors.repaired(finding) if fix else (False, "")
         told.append(finding.as_dict() | {"fixed": fixed, "done": done})
         if not as_json:
-            _show(finding, fixed=fixed, done=done)
+            _print_diagnosis(finding, fixed=fixed, done=done)
     left = [one for one in told if not one["fixed"]]
     counts = {state: sum(one["state"] == state for one in left) for state in ("wrong", "warning")}
     if as_json:
         click.echo(quickjson.dumps({"wrong": counts["wrong"], "warnings": counts["warning"], "findings": told}))
     else:
-        _sum_up(counts, sum(one["fixable"] for one in left))
+        _print_summary(counts, sum(one["fixable"] for one in left))
     return 1 if counts["wrong"] else 0
 
 
-def _tell(text: str) -> None:
-    click.echo(click.style(f"  {'… ' if writes_unicode() else ''}{printable(text)}", dim=True), err=True)
+def _print_progress(text: str) -> None:
+    click.echo(click.style(f"  {'… ' if can_write_unicode() else ''}{make_printable(text)}", dim=True), err=True)
 
 
-def _show(finding: Finding, *, fixed: bool, done: str) -> None:
+def _print_diagnosis(finding: Diagnosis, *, fixed: bool, done: str) -> None:
     fancy, plain, colour = _MARKS[finding.state]
-    mark = click.style(fancy if writes_unicode() else plain, fg=colour, bold=True)
-    first, *more = printable_lines(finding.text).split("\n")
+    mark = click.style(fancy if can_write_unicode() else plain, fg=colour, bold=True)
+    first, *more = make_lines_printable(finding.text).split("\n")
     click.echo(f"{mark} {finding.about:9} {first}")
     for line in more:
         click.echo(f"{'':12}{line}")
     if fixed:
-        click.echo(f"{'':12}{click.style('mended:', fg='green')} {printable(done)}")
+        click.echo(f"{'':12}{click.style('mended:', fg='green')} {make_printable(done)}")
     elif finding.mend:
-        click.echo(f"{'':12}{click.style('to mend:', bold=True)} {printable(finding.mend)}")
+        click.echo(f"{'':12}{click.style('to mend:', bold=True)} {make_printable(finding.mend)}")
         if done:
-            click.echo(f"{'':12}that failed: {printable(done)}")
+            click.echo(f"{'':12}that failed: {make_printable(done)}")
 
 
-def _sum_up(counts: dict[str, int], fixable: int) -> None:
+def _print_summary(counts: dict[str, int], fixable: int) -> None:
     wrong, warnings = counts["wrong"], counts["warning"]
     words = "nothing is wrong" if not wrong else f"{wrong} {'thing is' if wrong == 1 else 'things are'} wrong"
     if warnings:
         words += f", {warnings} {'warning' if warnings == 1 else 'warnings'}"
-    _say(f"\n{words}{f'; `ralphtool doctor --fix` can mend {fixable}' if fixable else ''}")
+    _print_line(f"\n{words}{f'; `ralphtool doctor --fix` can mend {fixable}' if fixable else ''}")
 
 
 # --- new --------------------------------------------------------------------------------------------
@@ -278,23 +282,23 @@ def new(text: str, format: str | None, name: str | None, file: str | None, as_js
     root = projects.find()
     made = scaffold.plan(root, text, format=format, name=name, file=file)
     try:
-        scaffold.make(made)
+        scaffold.write(made)
     except FileExistsError:
         raise InvalidValue(f"{made.place} is there already: somebody was quicker") from None
     if as_json:
         told = {"change": made.change, "format": made.format, "files": made.paths, "spec": made.spec}
         click.echo(quickjson.dumps(told))
     else:
-        _say_made(made)
+        _print_scaffold(made)
 
 
-def _say_made(made: Skeleton) -> None:
-    _say(f"The change {made.change} is begun ({made.format}):")
+def _print_scaffold(made: Scaffold) -> None:
+    _print_line(f"The change {made.change} is begun ({made.format}):")
     for path in made.paths:
-        _say(f"  {_near(path)}")
+        _print_line(f"  {_shorten_path(path)}")
     spec = f" --spec {made.spec}" if made.spec else ""
     if spec:
-        _say(f'It is found with{spec}, or with spec = "{made.spec}" under [run] in .ralph/config.toml.')
-    _say("Replace its examples by what you want. Next:")
-    _say(f"  ralphtool show {made.change}{spec}")
-    _say(f"  ralphtool run {made.change}{spec} --dry-run")
+        _print_line(f'It is found with{spec}, or with spec = "{made.spec}" under [run] in .ralph/config.toml.')
+    _print_line("Replace its examples by what you want. Next:")
+    _print_line(f"  ralphtool show {made.change}{spec}")
+    _print_line(f"  ralphtool run {made.change}{spec} --dry-run")

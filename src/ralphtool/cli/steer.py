@@ -12,7 +12,7 @@ import click
 from ralphtool import specs
 from ralphtool.cli import arguments
 from ralphtool.core import locks, project, quickjson
-from ralphtool.core.text import printable, printable_lines
+from ralphtool.core.text import make_lines_printable, make_printable
 from ralphtool.errors import ChangeNotFound, InvalidValue, RalphError, StoryNotFound, UsageError, shorten
 from ralphtool.record import overview, questions, runs, steering
 from ralphtool.workspace import branch
@@ -20,8 +20,8 @@ from ralphtool.workspace import branch
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ralphtool.core.locks import Lock
-    from ralphtool.record.questions import Waiting
+    from ralphtool.core.locks import ChangeLock
+    from ralphtool.record.questions import OpenQuestion
     from ralphtool.record.steering import Action
     from ralphtool.specs import Story
 
@@ -36,42 +36,48 @@ _NAMED = click.argument("change", **arguments.OPTIONAL)
 
 def _refuse_agents(root: str) -> None:
     """Whoever runs below a run is its agent, whatever its environment says. What it writes itself nobody can refuse."""
-    owners = {lock.owner["pid"] for change in locks.held(root) if (lock := _runner(root, change)) and lock.owner}
-    if os.environ.get("RALPH_TOKEN") or owners & (_ancestors() if owners else set()):
+    owners = {
+        lock.owner["pid"]
+        for change in locks.list_locked_changes(root)
+        if (lock := _find_run_lock(root, change)) and lock.owner
+    }
+    if os.environ.get("RALPH_TOKEN") or owners & (_list_ancestors() if owners else set()):
         raise UsageError(
             "this is for the people who watch over a run: an agent that is stuck says so with "
             '`ralphtool agent observe blocker "what is missing"`'
         )
 
 
-def _ancestors() -> set[int]:
+def _list_ancestors() -> set[int]:
     import psutil  # which costs more than a short answer
 
     return {process.pid for process in psutil.Process().parents()}
 
 
-def _runner(root: str, change: str) -> Lock | None:
+def _find_run_lock(root: str, change: str) -> ChangeLock | None:
     """The lock of the run that works on a change now."""
-    lock = locks.holder(root, change)
+    lock = locks.find_holder(root, change)
     return lock if lock and lock.owner else None
 
 
-def _meant(root: str, change: str | None) -> str:
+def _find_change(root: str, change: str | None) -> str:
     """The change that is named, else the only one that runs, else the only one there is.
 
     What runs is told by the locks: an agent may have moved its spec just now.
     """
     _refuse_agents(root)
     if change is None:
-        running = [name for name in locks.held(root) if _runner(root, name)]
-        return running[0] if len(running) == 1 else overview.only(root)
+        running = [name for name in locks.list_locked_changes(root) if _find_run_lock(root, name)]
+        return running[0] if len(running) == 1 else overview.find_only(root)
     project.check_name(change, "a change's name")
-    if not (_runner(root, change) or questions.standing_of(root, change) or change in overview.names(root)):
+    if not (
+        _find_run_lock(root, change) or questions.load_change_state(root, change) or change in overview.list_names(root)
+    ):
         raise ChangeNotFound(f"there is no change {change} here: `ralphtool list` shows the changes")
     return change
 
 
-class _Story:
+class _StorySummary:
     """What is known of a story here."""
 
     def __init__(self, id: str, depends_on: Sequence[str], *, done: bool, optional: bool) -> None:
@@ -81,9 +87,9 @@ class _Story:
         self.optional = optional
 
 
-def _story(root: str, change: str, name: str) -> tuple[_Story, Sequence[_Story]]:
+def _find_story(root: str, change: str, name: str) -> tuple[_StorySummary, Sequence[_StorySummary]]:
     """The story of that id, or of that id in the history; and all of them."""
-    stories = _stories(root, change)
+    stories = _list_stories(root, change)
     found = next((one for id, one in stories if name in (one.id, id)), None)
     if found is None:
         there = ", ".join(one.id for _, one in stories[:20])
@@ -91,32 +97,32 @@ def _story(root: str, change: str, name: str) -> tuple[_Story, Sequence[_Story]]
     return found, [one for _, one in stories]
 
 
-def _stories(root: str, change: str) -> list[tuple[str, _Story]]:
+def _list_stories(root: str, change: str) -> list[tuple[str, _StorySummary]]:
     """Every story with its id in the history: as the spec has it, or as the run began with it."""
-    ref = questions.standing_of(root, change).get("spec") or None
+    ref = questions.load_change_state(root, change).get("spec") or None
     try:
-        with branch.opened(root, change, ref) as on_branch:
+        with branch.open_spec(root, change, ref) as on_branch:
             spec = on_branch or specs.open(root, change, ref)
-            found = spec.stories(locks.completed_tasks(root, change))
-            return [(specs.prd_id(spec, one.id), _known_story(one)) for one in found]
+            found = spec.stories(locks.list_completed_tasks(root, change))
+            return [(specs.prd_id(spec, one.id), _summarize_story(one)) for one in found]
     except RalphError:
-        if not _runner(root, change):
+        if not _find_run_lock(root, change):
             raise
-    run = runs.of_change(root, change)
+    run = runs.find_newest(root, change)
     rows = run.start.get("stories") if run else None
     ids = [str(one["id"]) for one in rows if isinstance(one, dict) and "id" in one] if isinstance(rows, list) else []
-    return [(project.slug(f"{change}-{id}"), _Story(id, (), done=False, optional=False)) for id in ids]
+    return [(project.build_slug(f"{change}-{id}"), _StorySummary(id, (), done=False, optional=False)) for id in ids]
 
 
-def _known_story(one: Story) -> _Story:
-    return _Story(one.id, one.depends_on, done=one.done, optional=one.optional)
+def _summarize_story(one: Story) -> _StorySummary:
+    return _StorySummary(one.id, one.depends_on, done=one.done, optional=one.optional)
 
 
-def _when(root: str, change: str) -> str:
-    return "" if _runner(root, change) else f"; {change} is not running now, so that holds for its next run"
+def _describe_when(root: str, change: str) -> str:
+    return "" if _find_run_lock(root, change) else f"; {change} is not running now, so that holds for its next run"
 
 
-def _text_of(words: Sequence[str]) -> str:
+def _read_text(words: Sequence[str]) -> str:
     text = " ".join(words)
     return sys.stdin.buffer.read().decode("utf-8", "replace") if text == "-" else text
 
@@ -136,30 +142,31 @@ def questions_command(change: str | None, as_json: bool) -> None:
       ralphtool questions --json | jq -r '.questions[].missing'
     """
     root = project.find()
-    found = questions.waiting(root, change and _meant(root, change))
+    found = questions.list_open(root, change and _find_change(root, change))
     if as_json:
         click.echo(quickjson.dumps({"questions": [one.as_dict() for one in found]}))
         return
     if not found:
         click.echo("Nothing waits for you.")
     for one in found:
-        _show(one)
+        _print_question(one)
 
 
-def _show(one: Waiting) -> None:
+def _print_question(one: OpenQuestion) -> None:
     about = f"{one.story}. {one.title}" if one.title else one.story
-    click.echo(f"{click.style(printable(about), bold=True)}  ({printable(one.change)}, {printable(one.asked[:16])})")
+    where = f"{make_printable(one.change)}, {make_printable(one.asked[:16])}"
+    click.echo(f"{click.style(make_printable(about), bold=True)}  ({where})")
     for line in filter(None, ("" if one.missing in one.why else one.missing, one.why)):
-        click.echo(f"  {_line(line)}")
+        click.echo(f"  {_shorten_line(line)}")
     if one.answer:
-        click.echo(click.style(f"  answered, and not taken up yet: {_line(one.answer)}", fg="green"))
+        click.echo(click.style(f"  answered, and not taken up yet: {_shorten_line(one.answer)}", fg="green"))
     else:
-        click.echo(f'  ralphtool answer {printable(one.story)} "…"      or write into {printable(one.path)}')
+        click.echo(f'  ralphtool answer {make_printable(one.story)} "…"      or write into {make_printable(one.path)}')
     click.echo()
 
 
-def _line(text: str) -> str:
-    line = printable(" ".join(text.split()))
+def _shorten_line(text: str) -> str:
+    line = make_printable(" ".join(text.split()))
     return line if len(line) <= 10 * _WIDEST else f"{line[: 10 * _WIDEST]}..."
 
 
@@ -167,8 +174,8 @@ def _complete_story(context: click.Context, parameter: click.Parameter, incomple
     """Stories of the change that is meant, those that wait first."""
     try:
         root = project.find()
-        waiting = [one.story for one in questions.waiting(root)]
-        change = context.params.get("change") or overview.only(root)
+        waiting = [one.story for one in questions.list_open(root)]
+        change = context.params.get("change") or overview.find_only(root)
         known = [one.id for one in specs.open(root, change).stories()]
     except (RalphError, OSError):
         return []  # a shell waits for words, and has no place for an error
@@ -195,25 +202,25 @@ def answer(story: str, text: Sequence[str], change: str | None) -> None:
     """
     root = project.find()
     _refuse_agents(root)
-    asked = _asked(root, story, change)
-    told = _text_of(text) if text else _edited(asked)
+    asked = _find_question(root, story, change)
+    told = _read_text(text) if text else _edit_answer(asked)
     questions.reply(root, asked, told)
-    click.echo(f"story {printable(asked.story)} goes on with your answer{_when(root, asked.change)}")
-    if not _runner(root, asked.change):
-        click.echo(f"  {_run_again(root, asked.change)}")
+    click.echo(f"story {make_printable(asked.story)} goes on with your answer{_describe_when(root, asked.change)}")
+    if not _find_run_lock(root, asked.change):
+        click.echo(f"  {_build_run_command(root, asked.change)}")
 
 
-def _run_again(root: str, change: str) -> str:
+def _build_run_command(root: str, change: str) -> str:
     """The command that runs a change: one whose file is not found by looking has to be named."""
-    ref = str(questions.standing_of(root, change).get("spec") or "")
+    ref = str(questions.load_change_state(root, change).get("spec") or "")
     file = ref.partition(":")[2]
     return f"ralphtool run {change}" + (
-        f" --spec {shlex.quote(file)}" if file and change not in overview.names(root) else ""
+        f" --spec {shlex.quote(file)}" if file and change not in overview.list_names(root) else ""
     )
 
 
-def _asked(root: str, story: str, change: str | None) -> Waiting:
-    waiting = questions.waiting(root, change and _meant(root, change))
+def _find_question(root: str, story: str, change: str | None) -> OpenQuestion:
+    waiting = questions.list_open(root, change and _find_change(root, change))
     found = [one for one in waiting if story in (one.story, one.prd_id)]
     if len(found) == 1:
         return found[0]
@@ -225,11 +232,11 @@ def _asked(root: str, story: str, change: str | None) -> Waiting:
     raise InvalidValue(f'story {shorten(story)} asks nothing; {rest}. To tell it something: ralphtool guide STORY "…"')
 
 
-def _edited(asked: Waiting) -> str:
+def _edit_answer(asked: OpenQuestion) -> str:
     if not sys.stdin.isatty():
         raise UsageError(f'say the answer as well: ralphtool answer {asked.story} "…"')
     mark = "\n\n--- Your answer goes above this line. The question was: ---\n\n"
-    edited = click.edit(mark + printable_lines(asked.text))
+    edited = click.edit(mark + make_lines_printable(asked.text))
     return (edited or "").partition(mark.strip())[0]
 
 
@@ -254,52 +261,51 @@ def guide(words: Sequence[str], clear: bool, change: str | None, as_json: bool) 
       ralphtool guide
     """
     root = project.find()
-    change = _meant(root, change)
+    change = _find_change(root, change)
     if not words and not clear:
-        _show_told(root, change, as_json=as_json)
+        _print_guidance(root, change, as_json=as_json)
         return
-    story, text = _story_and_text(words, clear=clear)
-    id = _story(root, change, story)[0].id if story is not None else None
+    story, text = _split_words(words, clear=clear)
+    id = _find_story(root, change, story)[0].id if story is not None else None
     if not clear:
-        _check_room(root, change, id, text)
-    steering.say(root, change, "forget" if clear else "guide", id, text)
-    about = f"story {printable(id)}" if id else "all stories"
-    click.echo(
-        f"{'taken back' if clear else 'told'} for {about} of {change}, from the next prompt on{_when(root, change)}"
-    )
+        _check_guidance(root, change, id, text)
+    steering.send(root, change, "forget" if clear else "guide", id, text)
+    about = f"story {make_printable(id)}" if id else "all stories"
+    done = "taken back" if clear else "told"
+    click.echo(f"{done} for {about} of {change}, from the next prompt on{_describe_when(root, change)}")
 
 
-def _story_and_text(words: Sequence[str], *, clear: bool) -> tuple[str | None, str]:
+def _split_words(words: Sequence[str], *, clear: bool) -> tuple[str | None, str]:
     if clear:
         if len(words) > 1:
             raise UsageError("--clear takes a STORY at most: what was told for it is taken back")
         return (words[0] if words else None), ""
     if len(words) > 2:
         raise UsageError('put the text in quotes: ralphtool guide STORY "what the agent should know"')
-    text = _text_of(words[-1:])
-    return (words[0] if len(words) == 2 else None), questions.checked(text)
+    text = _read_text(words[-1:])
+    return (words[0] if len(words) == 2 else None), questions.check_text(text)
 
 
-def _check_room(root: str, change: str, story: str | None, text: str) -> None:
-    if story is None and text in {one.id for _, one in _stories(root, change)}:
+def _check_guidance(root: str, change: str, story: str | None, text: str) -> None:
+    if story is None and text in {one.id for _, one in _list_stories(root, change)}:
         raise UsageError(f'say what story {text} should know as well: ralphtool guide {text} "…"')
-    if sum(one == story for one, _ in steering.told(root, change)) >= steering.MOST_TOLD:
+    if sum(one == story for one, _ in steering.list_guidance(root, change)) >= steering.MAX_GUIDANCE:
         about = f"story {story}" if story else "all stories"
         command = f"ralphtool guide {story} --clear" if story else "ralphtool guide --clear"
         raise InvalidValue(
-            f"{steering.MOST_TOLD} things are told for {about} already: take them back first ({command})"
+            f"{steering.MAX_GUIDANCE} things are told for {about} already: take them back first ({command})"
         )
 
 
-def _show_told(root: str, change: str, *, as_json: bool) -> None:
-    told = steering.told(root, change)
+def _print_guidance(root: str, change: str, *, as_json: bool) -> None:
+    told = steering.list_guidance(root, change)
     if as_json:
         click.echo(quickjson.dumps({"guidance": [{"story": story, "text": text} for story, text in told]}))
         return
     if not told:
         click.echo(f'Nothing is told to the agents of {change} yet: ralphtool guide "…"')
     for story, text in told:
-        click.echo(f"{printable(f'story {story}' if story else 'all stories')}: {_line(text)}")
+        click.echo(f"{make_printable(f'story {story}' if story else 'all stories')}: {_shorten_line(text)}")
 
 
 # --- pause, resume, stop ----------------------------------------------------------------------------
@@ -316,9 +322,9 @@ def pause(change: str | None) -> None:
       ralphtool pause add-login
     """
     root = project.find()
-    change = _meant(root, change)
-    steering.say(root, change, "pause")
-    click.echo(f"{change} begins nothing new until `ralphtool resume {change}`{_when(root, change)}")
+    change = _find_change(root, change)
+    steering.send(root, change, "pause")
+    click.echo(f"{change} begins nothing new until `ralphtool resume {change}`{_describe_when(root, change)}")
 
 
 @click.command()
@@ -331,12 +337,14 @@ def resume(change: str | None) -> None:
       ralphtool resume
     """
     root = project.find()
-    change = _meant(root, change)
+    change = _find_change(root, change)
     if not steering.is_paused(root, change):
         click.echo(f"{change} is not paused: nothing to do")
         return
-    steering.say(root, change, "resume")
-    click.echo(f"{change} goes on{'' if _runner(root, change) else f', as soon as you run it: ralphtool run {change}'}")
+    steering.send(root, change, "resume")
+    click.echo(
+        f"{change} goes on{'' if _find_run_lock(root, change) else f', as soon as you run it: ralphtool run {change}'}"
+    )
 
 
 @click.command()
@@ -351,11 +359,11 @@ def stop(change: str | None, after: bool) -> None:
       ralphtool stop add-login --after
     """
     root = project.find()
-    change = _meant(root, change)
-    running = _runner(root, change)
+    change = _find_change(root, change)
+    running = _find_run_lock(root, change)
     if running is None:
         raise InvalidValue(f"{change} is not running: there is nothing to stop (`ralphtool runs` shows the runs)")
-    steering.say(root, change, "stop-after" if after else "stop", run=running.session_id)
+    steering.send(root, change, "stop-after" if after else "stop", run=running.session_id)
     when = "after the iteration that is going on" if after else "now: its agent is ended within 10 seconds"
     click.echo(f"{change} stops {when}")
 
@@ -375,7 +383,7 @@ def retry(story: str, text: Sequence[str], change: str | None) -> None:
       ralphtool retry 3
       ralphtool retry 3 "The test server is up again"
     """
-    _decide("retry", story, _text_of(text), change, lambda one, rest: f"story {one.id} gets fresh attempts")
+    _send_decision("retry", story, _read_text(text), change, lambda one, rest: f"story {one.id} gets fresh attempts")
 
 
 @click.command()
@@ -390,22 +398,26 @@ def skip(story: str, why: str, change: str | None) -> None:
       ralphtool skip 5
       ralphtool skip 5 --why "not before the new design"
     """
-    _decide("skip", story, why, change, _skipped)
+    _send_decision("skip", story, why, change, _describe_skip)
 
 
-def _skipped(story: _Story, stories: Sequence[_Story]) -> str:
+def _describe_skip(story: _StorySummary, stories: Sequence[_StorySummary]) -> str:
     waiting = [one.id for one in stories if story.id in one.depends_on]
     so = f"; so these wait: {', '.join(waiting)}" if waiting else ""
     return f"story {story.id} is left out{so}"
 
 
-def _decide(
-    action: Action, story: str, text: str, change: str | None, told: Callable[[_Story, Sequence[_Story]], str]
+def _send_decision(
+    action: Action,
+    story: str,
+    text: str,
+    change: str | None,
+    told: Callable[[_StorySummary, Sequence[_StorySummary]], str],
 ) -> None:
     root = project.find()
-    change = _meant(root, change)
-    found, stories = _story(root, change, story)
+    change = _find_change(root, change)
+    found, stories = _find_story(root, change, story)
     if found.done:
         raise InvalidValue(f"story {found.id} of {change} is done: there is nothing to {action}")
-    steering.say(root, change, action, found.id, text)
-    click.echo(f"{printable(told(found, stories))}{_when(root, change)}")
+    steering.send(root, change, action, found.id, text)
+    click.echo(f"{make_printable(told(found, stories))}{_describe_when(root, change)}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ralphtool.core import project, quickjson
-from ralphtool.core.text import printable, writes_unicode
+from ralphtool.core.text import can_write_unicode, make_printable
 from ralphtool.errors import InvalidValue, RalphError, RunDied, from_os_error
 from ralphtool.record import runs as records
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from click.shell_completion import CompletionItem
 
-    from ralphtool.record.runs import Run
+    from ralphtool.record.runs import RunSummary
 
 _NEWEST = 20
 _HEARTBEAT = 1.0  # seconds between two looks whether a run is still alive
@@ -30,7 +30,7 @@ _SPEED = 60.0
 _FASTEST = 1e6
 
 
-def _completed(complete: Callable[[str], Sequence[str]]) -> Callable[..., list[CompletionItem]]:
+def _complete_from(complete: Callable[[str], Sequence[str]]) -> Callable[..., list[CompletionItem]]:
     def items(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
 
@@ -43,8 +43,8 @@ def _completed(complete: Callable[[str], Sequence[str]]) -> Callable[..., list[C
     return items
 
 
-def _changes(root: str) -> list[str]:
-    return sorted({records.change_of(id) for id in records.ids(root)})
+def _list_changes(root: str) -> list[str]:
+    return sorted({records.parse_change(id) for id in records.list_ids(root)})
 
 
 # --- runs -------------------------------------------------------------------------------------------
@@ -52,7 +52,9 @@ def _changes(root: str) -> list[str]:
 
 @click.command("runs")
 @click.option("--last", type=click.IntRange(min=1), default=_NEWEST, metavar="N", help="How many. [default: 20]")
-@click.option("--change", metavar="CHANGE", shell_complete=_completed(_changes), help="Only those of a change.")
+@click.option(
+    "--change", metavar="CHANGE", shell_complete=_complete_from(_list_changes), help="Only those of a change."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 def runs(last: int, change: str | None, as_json: bool) -> None:
     """List the runs, the newest first, and how each ended.
@@ -63,54 +65,54 @@ def runs(last: int, change: str | None, as_json: bool) -> None:
       ralphtool runs --change add-login --last 3
       ralphtool runs --json | jq -r '.runs[] | select(.state == "died") | .id'
     """
-    found = _found(project.find(), change, last)
+    found = _list_runs(project.find(), change, last)
     if as_json:
-        click.echo(quickjson.dumps({"runs": [_as_dict(run) for run in found]}))
+        click.echo(quickjson.dumps({"runs": [_run_as_dict(run) for run in found]}))
     elif found:
-        _show(found)
+        _print_runs(found)
     else:
-        about = f"of {printable(change)} " if change else ""
+        about = f"of {make_printable(change)} " if change else ""
         click.echo(f"There are no runs {about}here yet: `ralphtool run` begins one.")
 
 
-def _found(root: str, change: str | None, last: int) -> list[Run]:
-    found: list[Run] = []
-    for id in records.ids(root):
+def _list_runs(root: str, change: str | None, last: int) -> list[RunSummary]:
+    found: list[RunSummary] = []
+    for id in records.list_ids(root):
         if len(found) == last:
             break
-        if change is not None and records.change_of(id) != change[: len(records.change_of(id))]:
+        if change is not None and records.parse_change(id) != change[: len(records.parse_change(id))]:
             continue
-        run = _readable(root, id)
+        run = _read_or_warn(root, id)
         if run is not None and change in (None, run.change):
             found.append(run)
     return found
 
 
-def _readable(root: str, id: str) -> Run | None:
+def _read_or_warn(root: str, id: str) -> RunSummary | None:
     try:
-        return records.read(root, id)
+        return records.read_summary(root, id)
     except (OSError, RalphError) as error:
         told = from_os_error(error) if isinstance(error, OSError) else error
-        click.echo(f"Warning: {printable(str(told))}", err=True)
+        click.echo(f"Warning: {make_printable(str(told))}", err=True)
         return None
 
 
-def _as_dict(run: Run) -> dict[str, Any]:
+def _run_as_dict(run: RunSummary) -> dict[str, Any]:
     names = ("id", "change", "agent", "branch", "state", "reason", "began", "ended")
     told = {name: getattr(run, name) for name in names}
     counts = {"stories_done": run.stories_done, "stories_total": run.stories_total}
-    return {**told, "seconds": records.seconds(run), **counts, "spent": run.spent, "path": run.path}
+    return {**told, "seconds": records.measure_duration(run), **counts, "spent": run.spent, "path": run.path}
 
 
-def _show(found: Sequence[Run]) -> None:
-    table = [("RUN", "CHANGE", "WHEN", "TIME", "STATE", "STORIES", "COST"), *map(_row, found)]
-    columns, widths = _fitted([column for column in zip(*table, strict=True) if any(column[1:])], _width())
+def _print_runs(found: Sequence[RunSummary]) -> None:
+    table = [("RUN", "CHANGE", "WHEN", "TIME", "STATE", "STORIES", "COST"), *map(_build_row, found)]
+    columns, widths = _fit_columns([column for column in zip(*table, strict=True) if any(column[1:])], _find_width())
     for number, row in enumerate(zip(*columns, strict=True)):
-        cells = [_cut(cell, size).ljust(size) for cell, size in zip(row, widths, strict=True)]
-        click.echo(_styled("  ".join(cells).rstrip(), found[number - 1].state if number else None))
+        cells = [_shorten_name(cell, size).ljust(size) for cell, size in zip(row, widths, strict=True)]
+        click.echo(_style_line("  ".join(cells).rstrip(), found[number - 1].state if number else None))
 
 
-def _fitted(columns: list[tuple[str, ...]], width: int) -> tuple[list[tuple[str, ...]], list[int]]:
+def _fit_columns(columns: list[tuple[str, ...]], width: int) -> tuple[list[tuple[str, ...]], list[int]]:
     """The columns that there is room for, and the width of each. What stands in a run's name too goes first."""
 
     def sizes() -> list[int]:
@@ -125,44 +127,44 @@ def _fitted(columns: list[tuple[str, ...]], width: int) -> tuple[list[tuple[str,
     return columns, [max(4, min(name, room)), *others]
 
 
-def _width() -> int:
+def _find_width() -> int:
     """How wide a line may be; without a terminal, as wide as it is."""
     if not sys.stdout.isatty():
         return 10_000
     return os.get_terminal_size(sys.stdout.fileno()).columns or 80
 
 
-def _cut(name: str, width: int) -> str:
+def _shorten_name(name: str, width: int) -> str:
     """The end of a name tells runs apart, so the middle goes."""
     if len(name) <= width:
         return name
-    gap = "…" if writes_unicode() else "."
+    gap = "…" if can_write_unicode() else "."
     kept = width - len(gap)
     return name[: kept - kept // 2] + gap + name[len(name) - kept // 2 :]
 
 
-def _styled(line: str, state: str | None) -> str:
+def _style_line(line: str, state: str | None) -> str:
     if state is None:
         return click.style(line, dim=True)
     colour = _COLOURS.get(state)
     return line.replace(f"  {state}", f"  {click.style(state, fg=colour)}", 1) if colour else line
 
 
-def _row(run: Run) -> tuple[str, ...]:
+def _build_row(run: RunSummary) -> tuple[str, ...]:
     cost = run.spent.get("cost")
     is_known = isinstance(cost, int | float) and 0.005 <= cost < 1e9
     stories = f"{run.stories_done}/{run.stories_total}" if run.stories_total else ""
-    took = _duration(records.seconds(run))
-    cells = (run.id, run.change, _when(run.began or run.last), took, run.state, stories)
-    return (*map(_writable, cells), f"${cost:.2f}" if is_known else "")
+    took = _format_duration(records.measure_duration(run))
+    cells = (run.id, run.change, _format_time(run.began or run.last), took, run.state, stories)
+    return (*map(_make_writable, cells), f"${cost:.2f}" if is_known else "")
 
 
-def _writable(text: str) -> str:
-    shown = printable(text)
-    return shown if writes_unicode() else shown.encode("ascii", "backslashreplace").decode()
+def _make_writable(text: str) -> str:
+    shown = make_printable(text)
+    return shown if can_write_unicode() else shown.encode("ascii", "backslashreplace").decode()
 
 
-def _when(moment: str) -> str:
+def _format_time(moment: str) -> str:
     """By the clock on the wall, to the minute."""
     from datetime import datetime
 
@@ -172,7 +174,7 @@ def _when(moment: str) -> str:
         return ""
 
 
-def _duration(seconds: float | None) -> str:
+def _format_duration(seconds: float | None) -> str:
     if seconds is None:
         return ""
     minutes = int(seconds) // 60
@@ -191,7 +193,7 @@ def _checked_speed(context: click.Context, parameter: click.Parameter, value: fl
 
 
 @click.command()
-@click.argument("run", required=False, metavar="[RUN]", shell_complete=_completed(records.ids))
+@click.argument("run", required=False, metavar="[RUN]", shell_complete=_complete_from(records.list_ids))
 @click.option("--replay", is_flag=True, help="Play it from its beginning.")
 @click.option(
     "--speed",
@@ -214,10 +216,10 @@ def watch(run: str | None, replay: bool, speed: float | None, as_json: bool) -> 
       ralphtool watch 4f2a --replay --speed 300
       ralphtool watch --json | jq -r 'select(.type == "verdict") | .summary'
     """
-    found = _chosen(project.find(), run)
+    found = _choose_run(project.find(), run)
     replay = replay or speed is not None
     try:
-        _look(found, (_SPEED if speed is None else speed) if replay else None, as_json=as_json)
+        _watch_run(found, (_SPEED if speed is None else speed) if replay else None, as_json=as_json)
     except KeyboardInterrupt:
         if found.end is None and records.is_alive(found):
             click.echo("The run goes on: `ralphtool watch` shows it again, `ralphtool stop` stops it.", err=True)
@@ -225,23 +227,23 @@ def watch(run: str | None, replay: bool, speed: float | None, as_json: bool) -> 
     return 0
 
 
-def _chosen(root: str, name: str | None) -> Run:
+def _choose_run(root: str, name: str | None) -> RunSummary:
     """The run that is meant."""
     if name is not None:
         return records.find(root, name)
-    going = [run for run in _found(root, None, _NEWEST) if run.state in ("running", "paused")]
+    going = [run for run in _list_runs(root, None, _NEWEST) if run.state in ("running", "paused")]
     if not going:
         return records.find(root, None)
     if len(going) > 1:
-        others = ", ".join(printable(run.id) for run in going[1:])
-        click.echo(f"Watching {printable(going[0].id)}; these go on too: {others}", err=True)
+        others = ", ".join(make_printable(run.id) for run in going[1:])
+        click.echo(f"Watching {make_printable(going[0].id)}; these go on too: {others}", err=True)
     return going[0]
 
 
-class _WhileAlive:
+class _RunEndSignal:
     """Set when the run is no more, whether it told its end or not."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunSummary) -> None:
         self._run = run
         self._looked = 0.0
         self.is_dead = run.end is not None
@@ -256,55 +258,55 @@ class _WhileAlive:
         time.sleep(timeout)
 
 
-def _look(run: Run, speed: float | None, *, as_json: bool) -> None:
-    stop = _WhileAlive(run)
+def _watch_run(run: RunSummary, speed: float | None, *, as_json: bool) -> None:
+    stop = _RunEndSignal(run)
     if speed is None and as_json:
         from ralphtool.views.terminal import raw
 
         raw.follow(run.path, stop)
     elif speed is None and run.end is not None:
-        click.echo(click.style(f"{_writable(run.id)}, begun {_when(run.began) or 'some day'}", dim=True))
+        click.echo(click.style(f"{_make_writable(run.id)}, begun {_format_time(run.began) or 'some day'}", dim=True))
     else:
-        _look_on(run, stop, speed, as_json=as_json)
-    _tell_end(run, as_json=as_json)
+        _draw_run(run, stop, speed, as_json=as_json)
+    _print_end(run, as_json=as_json)
 
 
-def _look_on(run: Run, stop: _WhileAlive, speed: float | None, *, as_json: bool) -> None:
+def _draw_run(run: RunSummary, stop: _RunEndSignal, speed: float | None, *, as_json: bool) -> None:
     """In a function of its own, because what draws takes as long to load as all the rest."""
     from ralphtool.views.terminal import live
 
     if as_json:
-        live.as_json(run.path, stop, speed)
+        live.print_json(run.path, stop, speed)
     elif speed is not None:
-        live.live(run.path, stop, live.Look(speed=speed))
+        live.show_live(run.path, stop, live.WatchOptions(speed=speed))
     elif run.state == "died":
-        live.still(run.path, run.last, stop)
+        live.show_last(run.path, run.last, stop)
     else:
-        live.live(run.path, stop, live.JOINING)
+        live.show_live(run.path, stop, live.JOINING)
 
 
-def _tell_end(before: Run, *, as_json: bool) -> None:
+def _print_end(before: RunSummary, *, as_json: bool) -> None:
     """How it ended, if it did: it may have gone on after we first looked."""
     if sys.stdout is None:
         return
     try:
-        run = records.read(before.root, before.id) if before.end is None else before
+        run = records.read_summary(before.root, before.id) if before.end is None else before
     except InvalidValue:
         raise InvalidValue(f"the record of {before.id} was taken away: nothing more is known of that run") from None
     if run.end is None and not records.is_alive(run):
-        when = f" (last heard of at {_when(run.last)})" if run.last else ""
+        when = f" (last heard of at {_format_time(run.last)})" if run.last else ""
         raise RunDied(
             f"{run.id} died{when}: its process is gone, and it never told its end; "
             f"`{f'ralphtool run {run.change}'.rstrip()}` goes on where it was"
         )
     if run.end is not None and not as_json:
-        _show_end(run.end, run.change)
+        _print_end_summary(run.end, run.change)
 
 
-def _show_end(fields: dict[str, Any], change: str) -> None:
+def _print_end_summary(fields: dict[str, Any], change: str) -> None:
     from ralphtool.record import events
     from ralphtool.views.terminal import summary
 
-    end = events.from_fields(fields)
+    end = events.decode_fields(fields)
     if isinstance(end, events.RunEnded):
-        summary.show(end, change)
+        summary.print_summary(end, change)

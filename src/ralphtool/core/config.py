@@ -16,7 +16,7 @@ def path_of(project: str) -> str:
     return layout.config(project)
 
 
-def _text(project: str) -> str | None:
+def _read_text(project: str) -> str | None:
     path = path_of(project)
     try:
         return files.read(path).decode("utf-8").removeprefix("\ufeff")
@@ -28,12 +28,12 @@ def _text(project: str) -> str | None:
         raise InvalidValue(f"{path} can't be read ({error.strerror}): mend that") from None
 
 
-def _table(project: str, name: str) -> "dict[str, Any]":
-    text = _text(project)
-    return {} if text is None else _parsed(text, project, name)
+def _read_table(project: str, name: str) -> "dict[str, Any]":
+    text = _read_text(project)
+    return {} if text is None else _parse_table(text, project, name)
 
 
-def _parsed(text: str, project: str, name: str) -> "dict[str, Any]":
+def _parse_table(text: str, project: str, name: str) -> "dict[str, Any]":
     import tomllib
 
     try:
@@ -45,26 +45,26 @@ def _parsed(text: str, project: str, name: str) -> "dict[str, Any]":
     return table
 
 
-def spec(project: str) -> str | None:
+def read_spec(project: str) -> str | None:
     """`[run] spec`: the format or the file that `--spec` would name."""
-    value = _table(project, "run").get("spec")
+    value = _read_table(project, "run").get("spec")
     if value is not None and not isinstance(value, str):
         raise InvalidValue(f'{path_of(project)}: run.spec must be a text, as in spec = "docs/plan.md"')
     return value
 
 
-def verify(project: str) -> dict[str, list[str]]:
+def read_verify(project: str) -> dict[str, list[str]]:
     """`[verify] checks` and `tests`, as far as they are set."""
-    text = _text(project)
+    text = _read_text(project)
     if text is None or "verify" not in text:
         return {}
-    table = _plain_verify(text)
+    table = _parse_plain_verify(text)
     if table is None:
-        table = _parsed(text, project, "verify")
-    return _command_lists(table, project)
+        table = _parse_table(text, project, "verify")
+    return _check_command_lists(table, project)
 
 
-def _command_lists(table: "dict[str, Any]", project: str) -> dict[str, list[str]]:
+def _check_command_lists(table: "dict[str, Any]", project: str) -> dict[str, list[str]]:
     for key in ("checks", "tests"):
         value = table.get(key, [])
         if not isinstance(value, list) or not all(isinstance(command, str) for command in value):
@@ -77,7 +77,7 @@ def _command_lists(table: "dict[str, Any]", project: str) -> dict[str, list[str]
 # --- the small reader -------------------------------------------------------------------------------
 
 
-def _plain_verify(text: str) -> "dict[str, Any] | None":
+def _parse_plain_verify(text: str) -> "dict[str, Any] | None":
     """The `[verify]` table, if the file is as plain as most are; None if a real parser is needed."""
     if '"""' in text or "'''" in text:  # without these, a line that begins with '#' is always a comment
         return None
@@ -90,7 +90,11 @@ def _plain_verify(text: str) -> "dict[str, Any] | None":
         key, equals, value = body[0].partition("=")
         if body[0]:
             name = key.strip()
-            found = _plain_value(value.strip(), body) if equals and name.isidentifier() and name not in table else None
+            found = (
+                _parse_plain_value(value.strip(), body)
+                if equals and name.isidentifier() and name not in table
+                else None
+            )
             if found is None:
                 return None
             table[name] = found[0]
@@ -98,11 +102,11 @@ def _plain_verify(text: str) -> "dict[str, Any] | None":
     return table
 
 
-def _plain_value(text: str, body: list[str]) -> "tuple[list[str] | None] | None":
+def _parse_plain_value(text: str, body: list[str]) -> "tuple[list[str] | None] | None":
     """A list of quoted texts, over as many lines as it takes; what is no list is passed over."""
     if not text.startswith("["):
         return (None,) if _is_plain(text) else None
-    while (found := _quoted(text)) is None and len(body) > 1:
+    while (found := _parse_quoted(text)) is None and len(body) > 1:
         del body[0]
         text += "\n" + body[0]
     return None if found is None else (found,)
@@ -115,7 +119,7 @@ def _is_plain(text: str) -> bool:
     return text.isascii() and (text.isdigit() or text in ("true", "false"))
 
 
-def _quoted(text: str) -> list[str] | None:
+def _parse_quoted(text: str) -> list[str] | None:
     """The texts of `["a", 'b']`; None if the list is not closed yet, or has anything else in it."""
     texts: list[str] = []
     index, wants_comma = 1, False

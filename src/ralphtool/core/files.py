@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 # A FIFO planted where our file belongs must not block us, and a link must not lead us away.
-_OPEN_OURS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_PRIVATE_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK = 1 << 20
-_PATIENCE = 50  # so often is a file read again that somebody keeps writing to
+_MAX_TRIES = 50  # so often is a file read again that somebody keeps writing to
 
 
 def tmp_dir() -> str:
@@ -39,7 +39,7 @@ def private_path(*parts: str) -> str:
             info = os.lstat(folder)
         except FileNotFoundError:
             continue
-        _check_ours(info, folder, stat.S_ISDIR)
+        _check_private(info, folder, stat.S_ISDIR)
         if stat.S_IMODE(info.st_mode) & 0o077:
             os.chmod(folder, 0o700)
     return os.path.join(folder, parts[-1])
@@ -55,7 +55,7 @@ def make_private_folders(path: str) -> list[str]:
         _make_folder(folder, 0o700)
         made.append(folder)
     except FileExistsError:  # somebody was quicker, and may be anybody
-        _check_ours(os.lstat(folder), folder, stat.S_ISDIR)
+        _check_private(os.lstat(folder), folder, stat.S_ISDIR)
     except OSError:
         for empty in reversed(made):
             os.rmdir(empty)
@@ -72,7 +72,7 @@ def _make_folder(path: str, mode: int = 0o777) -> None:
         raise
 
 
-def own_dir(path: str) -> list[str]:
+def ensure_folder(path: str) -> list[str]:
     """A folder of ours inside the project: made if missing, never reached through a link. Tells what it made."""
     try:
         _make_folder(path)
@@ -83,48 +83,48 @@ def own_dir(path: str) -> list[str]:
     return [path]
 
 
-def _check_ours(info: os.stat_result, path: str, kind: "Callable[[int], bool]") -> None:
+def _check_private(info: os.stat_result, path: str, kind: "Callable[[int], bool]") -> None:
     if not kind(info.st_mode):
-        raise _not_plain(path)
+        raise _build_not_plain_error(path)
     if info.st_uid != os.geteuid():
         raise UnsafePath(f"{path} belongs to another user (uid {info.st_uid}): move it away, or set TMPDIR")
 
 
-def open_ours(path: str, flags: int = os.O_RDONLY) -> int:
+def open_private(path: str, flags: int = os.O_RDONLY) -> int:
     """Opens a file of ours; raises FileNotFoundError, or UnsafePath for what is not ours."""
     try:
-        fd = os.open(path, flags | _OPEN_OURS, 0o600)
+        fd = os.open(path, flags | _PRIVATE_FLAGS, 0o600)
     except FileNotFoundError:
         raise
     except OSError:
         if os.path.lexists(path):
-            _check_ours(os.lstat(path), path, stat.S_ISREG)
+            _check_private(os.lstat(path), path, stat.S_ISREG)
         raise
     try:
-        _check_ours(os.fstat(fd), path, stat.S_ISREG)
+        _check_private(os.fstat(fd), path, stat.S_ISREG)
     except UnsafePath:
         os.close(fd)
         raise
     return fd
 
 
-def open_here(path: str, flags: int = os.O_RDONLY) -> int:
+def open_in_project(path: str, flags: int = os.O_RDONLY) -> int:
     """Opens a file that we keep inside the project, with the rights that files have there; never through a link."""
     try:
-        fd = os.open(path, flags | _OPEN_OURS, 0o666)
+        fd = os.open(path, flags | _PRIVATE_FLAGS, 0o666)
     except FileNotFoundError:
         raise
     except OSError:
         if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
-            raise _not_plain(path) from None
+            raise _build_not_plain_error(path) from None
         raise
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise _not_plain(path)
+        raise _build_not_plain_error(path)
     return fd
 
 
-def _not_plain(path: str) -> UnsafePath:
+def _build_not_plain_error(path: str) -> UnsafePath:
     return UnsafePath(f"{path} is a link or a special file where ralphtool keeps its own: move it away")
 
 
@@ -155,8 +155,8 @@ def write_at(fd: int, data: bytes, position: int) -> None:
         written += os.pwrite(fd, data[written:], position + written)
 
 
-def read_ours(path: str) -> bytes:
-    fd = open_ours(path)
+def read_private(path: str) -> bytes:
+    fd = open_private(path)
     try:
         return read_fd(fd)
     finally:
@@ -167,14 +167,14 @@ def read(path: str) -> bytes:
     """Reads a file of the user's, wherever its links lead; what is no plain file is an OSError, not a long wait."""
     fd = _open_plain(path, os.O_RDONLY)
     try:
-        return _read_quietly(fd)[0]
+        return _read_stable(fd)[0]
     finally:
         os.close(fd)
 
 
-def _read_quietly(fd: int) -> tuple[bytes, os.stat_result]:
+def _read_stable(fd: int) -> tuple[bytes, os.stat_result]:
     """What a file holds, and its state then. Somebody may be writing in it: what changes meanwhile is read again."""
-    for _ in range(_PATIENCE):
+    for _ in range(_MAX_TRIES):
         before = os.fstat(fd)
         os.lseek(fd, 0, os.SEEK_SET)
         data = read_fd(fd)
@@ -203,7 +203,7 @@ class Undo:
         self._steps: list[Callable[[], None]] = []
 
     def made(self, paths: list[str]) -> None:
-        self._steps += [lambda path=path: _remove_made(path) for path in paths]  # type: ignore[misc]
+        self._steps += [lambda path=path: _remove_path(path) for path in paths]  # type: ignore[misc]
 
     def step(self, step: "Callable[[], None]") -> None:
         self._steps.append(step)
@@ -217,9 +217,9 @@ class Undo:
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         if kind:
-            self.take_back()
+            self.roll_back()
 
-    def take_back(self) -> None:
+    def roll_back(self) -> None:
         for step in reversed(self._steps):
             try:
                 step()
@@ -228,14 +228,14 @@ class Undo:
         self.forget()
 
 
-def _remove_made(path: str) -> None:
+def _remove_path(path: str) -> None:
     if stat.S_ISDIR(os.lstat(path).st_mode):
         os.rmdir(path)
     else:
         os.unlink(path)
 
 
-class Locked:
+class FileLock:
     """Holds the exclusive lock of a file while the block runs; waits for whoever has it.
 
     Our writers replace files, and a lock stays with the replaced one. So after the wait we look whether
@@ -246,16 +246,16 @@ class Locked:
 
     def __init__(self, path: str, *, ours: bool = False, here: bool = False, make: bool = False) -> None:
         self.path = path
-        self._opener = open_ours if ours else open_here if here else _open_plain
+        self._opener = open_private if ours else open_in_project if here else _open_plain
         self.make = make
         self.fd = -1
 
-    def __enter__(self) -> "Locked":
+    def __enter__(self) -> "FileLock":
         while True:
             self.fd = self._open()
             try:
                 fcntl.flock(self.fd, fcntl.LOCK_EX)
-                if self._still_there():
+                if self._is_current():
                     return self
             except BaseException:
                 self._close()
@@ -274,7 +274,7 @@ class Locked:
                 raise
             return self._opener(self.path, os.O_RDONLY)  # a file that we may only read can be locked all the same
 
-    def _still_there(self) -> bool:
+    def _is_current(self) -> bool:
         try:
             return os.path.samestat(os.fstat(self.fd), os.stat(self.path))
         except FileNotFoundError:
@@ -289,7 +289,7 @@ class Locked:
         return read_fd(self.fd)
 
 
-def _aside(path: str) -> str:
+def _aside_path(path: str) -> str:
     # One name for each target, so that what a killed writer left is used up by the next one.
     folder, name = os.path.split(path)
     if len(os.fsencode(name)) > 200:  # a name may have 255 bytes
@@ -306,14 +306,14 @@ def _write_aside(
     like: os.stat_result | None = None,
     aside: str | None = None,
 ) -> str:
-    aside = aside or _aside(path)
+    aside = aside or _aside_path(path)
     try:
         os.unlink(aside)
     except FileNotFoundError:
         pass
     fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
-        _fill(fd, pieces, like)
+        _write_pieces(fd, pieces, like)
     except BaseException as error:
         os.unlink(aside)
         if isinstance(error, OSError):
@@ -324,7 +324,7 @@ def _write_aside(
     return aside
 
 
-def _fill(fd: int, pieces: "Iterable[bytes]", like: os.stat_result | None) -> None:
+def _write_pieces(fd: int, pieces: "Iterable[bytes]", like: os.stat_result | None) -> None:
     for piece in pieces:
         write_fd(fd, piece)
     if like:
@@ -360,7 +360,7 @@ def create(path: str, data: bytes, mode: int) -> None:
     """Makes a user's file whole, or raises FileExistsError and leaves alone what is there. Call it under a lock."""
     aside = _write_aside(path, (data,), mode)
     try:
-        put(aside, path)
+        publish(aside, path)
         sync_folder(path)
     finally:
         os.unlink(aside)
@@ -368,15 +368,15 @@ def create(path: str, data: bytes, mode: int) -> None:
 
 def prepare(path: str, data: bytes) -> str:
     """Writes a file of ours aside, to be published later: whatever can run out of room has then been done."""
-    return _write_aside(path, (data,), aside=f"{_aside(path)}-{os.getpid()}")
+    return _write_aside(path, (data,), aside=f"{_aside_path(path)}-{os.getpid()}")
 
 
-def put(aside: str, path: str, *, over: bool = False) -> None:
+def publish(aside: str, path: str, *, over: bool = False) -> None:
     """Puts a prepared file in place, in one step: over what is there, or else raises FileExistsError."""
     (os.replace if over else os.link)(aside, path)
 
 
-def settle(aside: str, path: str) -> None:
+def finish_publish(aside: str, path: str) -> None:
     """What is left to do for a file that was put in place: to make it last, and to tidy up."""
     sync_folder(path)
     remove(aside)
@@ -387,7 +387,7 @@ def append(path: str, data: bytes, *, as_line: bool = False) -> None:
 
     As a line: one that a kill has torn, or that somebody else left without its end, is ended first.
     """
-    with Locked(path, here=True, make=True) as held:
+    with FileLock(path, here=True, make=True) as held:
         size = os.lseek(held.fd, 0, os.SEEK_END)
         if as_line and size and os.pread(held.fd, 1, size - 1) != b"\n":
             data = b"\n" + data
@@ -466,11 +466,11 @@ def rewrite(path: str, change: "Callable[[bytes], bytes]") -> bool:
     """
     path = os.path.realpath(path)
     while True:
-        with Locked(path) as held:
-            old, before = _read_quietly(held.fd)
+        with FileLock(path) as held:
+            old, before = _read_stable(held.fd)
             new = change(old)
             if new == old:
-                remove(_aside(path))  # which a writer that was killed may have left
+                remove(_aside_path(path))  # which a writer that was killed may have left
                 return False
             aside = _write_aside(path, (new,), like=before)
             if _same_version(before, path):
@@ -479,7 +479,7 @@ def rewrite(path: str, change: "Callable[[bytes], bytes]") -> bool:
             os.unlink(aside)
 
 
-def supersede(path: str, pieces: "Iterable[bytes]", before: os.stat_result | None) -> os.stat_result | None:
+def replace_version(path: str, pieces: "Iterable[bytes]", before: os.stat_result | None) -> os.stat_result | None:
     """Puts a new version of a project's file in the place of the one that was there `before`, if any was.
 
     Call it under a lock. Who knows no lock may have changed the file meanwhile: then it is left alone, and None

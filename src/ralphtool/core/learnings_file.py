@@ -32,53 +32,53 @@ def path_of(change: str) -> str:
 def ensure(change: str) -> list[str]:
     """Makes the file, and its folder, if it is missing; tells what it made."""
     path = path_of(change)
-    return [] if exists(path) else _make(path, change)
+    return [] if exists(path) else _create(path, change)
 
 
 def exists(path: str) -> bool:
     """Whether the file is there, and ours."""
     try:
-        os.close(files.open_ours(path))
+        os.close(files.open_private(path))
     except FileNotFoundError:
         return False
     return True
 
 
-def _make(path: str, change: str) -> list[str]:
+def _create(path: str, change: str) -> list[str]:
     with files.Undo() as undo:
         made = files.make_private_folders(path)
         undo.made(made)
         aside = files.prepare(path, _TEMPLATE.format(change=change).encode("utf-8"))
         undo.made([aside])
         try:
-            files.put(aside, path)
+            files.publish(aside, path)
         except FileExistsError:
             files.remove(aside)
             return made  # somebody was quicker: theirs is as good
         undo.made([path])
-        files.settle(aside, path)
+        files.finish_publish(aside, path)
     return [*made, path]
 
 
 def read(change: str) -> str | None:
     """The content beyond the template, or None. What is not UTF-8 in it is replaced: agents wrote it."""
     try:
-        text = files.read_ours(path_of(change)).decode("utf-8", "replace")
+        text = files.read_private(path_of(change)).decode("utf-8", "replace")
     except FileNotFoundError:
         return None
-    return content(text, change)
+    return extract_content(text, change)
 
 
-def content(text: str, change: str) -> str | None:
+def extract_content(text: str, change: str) -> str | None:
     """What stands in a learnings file besides the template; an edited template is none."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     template = _TEMPLATE.format(change=change)
     if text.startswith(template):
         text = text[len(template) :]
-    return text.strip("\n") if _without_template(text) else None
+    return text.strip("\n") if _strip_template(text) else None
 
 
-def _without_template(text: str) -> str:
+def _strip_template(text: str) -> str:
     """Comments and the title at the top are the template's, however they were edited."""
     while "<!--" in text:
         before, _, after = text.partition("<!--")
@@ -90,7 +90,7 @@ def _without_template(text: str) -> str:
     return rest.strip() if first.startswith("# ") else text.strip()
 
 
-def fenced(text: str, budget: int, path: str) -> str:
+def format_for_prompt(text: str, budget: int, path: str) -> str:
     """The content for a prompt: within a fence that it can't close, and within `budget` characters.
 
     Agents add at the end, so the end is what is kept.

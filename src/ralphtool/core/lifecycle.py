@@ -8,7 +8,7 @@ import errno
 import os
 
 from ralphtool.core import files, layout, learnings_file, locks, session
-from ralphtool.core.session import Held
+from ralphtool.core.session import LockedSession
 from ralphtool.errors import ChangeLocked, CorruptState, SessionExists, UnsafePath
 
 TYPE_CHECKING = False
@@ -16,37 +16,37 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeVar
 
-    from ralphtool.core.locks import Lock
-    from ralphtool.core.session import State
+    from ralphtool.core.locks import ChangeLock
+    from ralphtool.core.session import SessionState
 
     Result = TypeVar("Result")
 
 
-_PATIENCE = 1000  # so often are folders made again that somebody takes away
+_MAX_TRIES = 1000  # so often are folders made again that somebody takes away
 
 
-class Locks:
+class ProjectLock:
     """All transitions of a project's locks happen while this is held: of many beginners exactly one wins."""
 
     def __init__(self, root: str) -> None:
         self._folders = [layout.folder(root), layout.locks(root)]
         # The file that we lock is one that has a use of its own: it keeps the locks out of commits.
-        self._guard = files.Locked(os.path.join(layout.locks(root), ".gitignore"), ours=True, make=True)
+        self._guard = files.FileLock(os.path.join(layout.locks(root), ".gitignore"), ours=True, make=True)
         self.made: list[str] = []
 
-    def __enter__(self) -> "Locks":
-        for _ in range(_PATIENCE):
-            if self._entered():
+    def __enter__(self) -> "ProjectLock":
+        for _ in range(_MAX_TRIES):
+            if self._try_enter():
                 return self
         raise FileNotFoundError(errno.ENOENT, "it can't be made, or is taken away again and again", self._folders[-1])
 
-    def _entered(self) -> bool:
+    def _try_enter(self) -> bool:
         """Takes the lock; not if whoever made the folders failed, and has just taken them away again."""
         with files.Undo() as undo:
             self.made = []
             try:
                 for folder in self._folders:
-                    self.made += files.own_dir(folder)
+                    self.made += files.ensure_folder(folder)
                     undo.made(self.made[-1:])
                 self._guard.__enter__()
             except FileNotFoundError:
@@ -69,16 +69,16 @@ class Locks:
         self._guard.__exit__(*exception)
 
 
-class _Estate:
+class _AbandonedSessions:
     """What abandoned sessions left, locked until it has been handed over: nothing recorded meanwhile is lost."""
 
-    def __init__(self, root: str, lock: "Lock | None") -> None:
+    def __init__(self, root: str, lock: "ChangeLock | None") -> None:
         self.root = root
         self.wanted = lock.estate if lock else []
-        self.items: list[tuple[str, State]] = []
-        self._held: list[files.Locked] = []
+        self.items: list[tuple[str, SessionState]] = []
+        self._held: list[files.FileLock] = []
 
-    def __enter__(self) -> "_Estate":
+    def __enter__(self) -> "_AbandonedSessions":
         try:
             # One file can be named twice, for two sessions of the same id: it is locked once.
             for path in dict.fromkeys(path for path, _ in self.wanted):
@@ -89,7 +89,7 @@ class _Estate:
         return self
 
     def _take(self, path: str, moments: list[str]) -> None:
-        held = files.Locked(path, ours=True)
+        held = files.FileLock(path, ours=True)
         try:
             locks.check_private(path, self.root)
             held.__enter__()
@@ -107,26 +107,26 @@ class _Estate:
 
 def begin(
     root: str, session_id: str, change: str, spec: str | None = None, owner: "dict[str, Any] | None" = None
-) -> "State":
+) -> "SessionState":
     """Takes the change and makes the session; what an abandoned session had buffered comes along.
 
     The learnings file is made here too: it has to be there before the first story.
     """
     path = session.path_of(session_id)
     learnings_file.exists(learnings_file.path_of(change))
-    if free(root, change) is None:
+    if find_abandoned_lock(root, change) is None:
         _refuse_second_use(path, session_id)
     # The undoing happens inside of the lock: only its holder may take the locked file away.
-    with Locks(root) as held, files.Undo() as undo:
+    with ProjectLock(root) as held, files.Undo() as undo:
         undo.made(held.made)
-        with _Estate(root, free(root, change)) as estate:
-            return _Beginning(root, session.fresh(session_id, change), estate, undo).run(spec, owner)
+        with _AbandonedSessions(root, find_abandoned_lock(root, change)) as estate:
+            return _SessionStart(root, session.build_state(session_id, change), estate, undo).run(spec, owner)
 
 
-def free(root: str, change: str) -> "Lock | None":
+def find_abandoned_lock(root: str, change: str) -> "ChangeLock | None":
     """The abandoned lock that is there, if any; ChangeLocked for one that is held."""
     lock = locks.read_lock(root, change)
-    if lock is not None and not lock.abandoned:
+    if lock is not None and not lock.is_abandoned:
         way = "`ralphtool watch` shows it, `ralphtool stop` ends it" if lock.owner else "wait for its flush"
         raise ChangeLocked(
             f"{change} is held by {lock.describe()}: {way}, or if it is dead, `ralphtool unlock {change}`"
@@ -136,22 +136,22 @@ def free(root: str, change: str) -> "Lock | None":
 
 def _refuse_second_use(path: str, session_id: str) -> None:
     try:
-        session.parse(files.read_ours(path), path)
+        session.parse(files.read_private(path), path)
     except FileNotFoundError:
         return
-    raise _exists(session_id)
+    raise _build_exists_error(session_id)
 
 
-def _exists(session_id: str) -> SessionExists:
+def _build_exists_error(session_id: str) -> SessionExists:
     return SessionExists(
         f"session {session_id} exists already: end it with `ralphtool agent session flush`, or take another id"
     )
 
 
-class _Beginning:
+class _SessionStart:
     """The steps of taking a change. Until the session's file is in place, a step that fails undoes them all."""
 
-    def __init__(self, root: str, state: "State", estate: _Estate, undo: files.Undo) -> None:
+    def __init__(self, root: str, state: "SessionState", estate: _AbandonedSessions, undo: files.Undo) -> None:
         self.root = root
         self.state = state
         self.estate = estate
@@ -160,17 +160,17 @@ class _Beginning:
         self.path = session.path_of(self.session_id)
         self.again = any(self.path == left for left, _ in estate.items)
 
-    def run(self, spec: str | None, owner: "dict[str, Any] | None") -> "State":
+    def run(self, spec: str | None, owner: "dict[str, Any] | None") -> "SessionState":
         if not self.again:
             _refuse_second_use(self.path, self.session_id)
         aside = self._prepare_session()
-        self._note_home()
+        self._write_project_note()
         self.undo.made(learnings_file.ensure(self.state["change_name"]))
         # The lock first: killed before the session's file is there, it counts as abandoned, and names the estate.
         self._write_lock(spec, owner)
-        self._put_session(aside)
+        self._publish_session(aside)
         self.undo.forget()
-        self._remove_estate()
+        self._remove_abandoned()
         return self.state
 
     def _prepare_session(self) -> str:
@@ -181,18 +181,18 @@ class _Beginning:
         self.undo.made([aside])
         return aside
 
-    def _put_session(self, aside: str) -> None:
+    def _publish_session(self, aside: str) -> None:
         if self.again:
             self._restore_on_failure(self.path)
         try:
-            files.put(aside, self.path, over=self.again)
+            files.publish(aside, self.path, over=self.again)
         except FileExistsError:
-            raise _exists(self.session_id) from None
+            raise _build_exists_error(self.session_id) from None
         if not self.again:
             self.undo.made([self.path])
-        files.settle(aside, self.path)
+        files.finish_publish(aside, self.path)
 
-    def _note_home(self) -> None:
+    def _write_project_note(self) -> None:
         path = locks.note_path(self.state)
         self.undo.made([*files.make_private_folders(path), path])
         files.replace(path, os.fsencode(self.root))
@@ -207,7 +207,7 @@ class _Beginning:
 
     def _restore_on_failure(self, path: str) -> None:
         try:
-            before = files.read_ours(path)
+            before = files.read_private(path)
         except FileNotFoundError:
             self.undo.made([path])
         else:
@@ -225,7 +225,7 @@ class _Beginning:
             "inherits": [[left, legacy["created_at"]] for left, legacy in self.estate.items],
         }
 
-    def _remove_estate(self) -> None:
+    def _remove_abandoned(self) -> None:
         for left, legacy in self.estate.items:
             # Beside the old session, which may lie under another temporary directory.
             name = os.path.basename(locks.note_path(legacy))
@@ -238,22 +238,22 @@ class _Beginning:
                 pass  # all that it holds has been taken over, and the lock names it: it does no harm
 
 
-def end(session_id: str, root: str, write: "Callable[[State], Result]") -> "list[Result]":
+def end(session_id: str, root: str, write: "Callable[[SessionState], Result]") -> "list[Result]":
     """Writes out what the session buffered, gives the change free, and removes the session, in that order.
 
     What is written is no longer buffered, so an interrupted end has nothing to write again. Emptying the buffers
     replaces the file that we hold; whoever records something then is written out by the next round.
     """
     if not os.path.isdir(layout.locks(root)):  # somebody has removed it: there is no lock to give back
-        return _rounds(session_id, root, write)
-    with Locks(root):
-        return _rounds(session_id, root, write)
+        return _flush_and_end(session_id, root, write)
+    with ProjectLock(root):
+        return _flush_and_end(session_id, root, write)
 
 
-def drain(session_id: str, write: "Callable[[State], object]") -> None:
+def drain(session_id: str, write: "Callable[[SessionState], object]") -> None:
     """Writes out what the session buffered; the session goes on."""
     while True:
-        with Held(session_id) as held:
+        with LockedSession(session_id) as held:
             if not any(held.state[name] for name in session.NOTES):
                 return
             write(held.state)
@@ -261,15 +261,17 @@ def drain(session_id: str, write: "Callable[[State], object]") -> None:
             held.save()
 
 
-def _rounds(session_id: str, root: str, write: "Callable[[State], Result]") -> "list[Result]":
+def _flush_and_end(session_id: str, root: str, write: "Callable[[SessionState], Result]") -> "list[Result]":
     results: list[Result] = []
-    while not _ended(session_id, root, write, results):
+    while not _flush_or_end(session_id, root, write, results):
         pass
     return results
 
 
-def _ended(session_id: str, root: str, write: "Callable[[State], Result]", results: "list[Result]") -> bool:
-    with Held(session_id) as held:
+def _flush_or_end(
+    session_id: str, root: str, write: "Callable[[SessionState], Result]", results: "list[Result]"
+) -> bool:
+    with LockedSession(session_id) as held:
         if any(held.state[name] for name in session.NOTES):
             results.append(write(held.state))
             held.state.update({name: [] for name in session.NOTES})
@@ -289,10 +291,10 @@ def unlock(root: str, change: str, *, force: bool = False) -> str | None:
     path = locks.lock_path(root, change)
     if not os.path.lexists(path):
         return None
-    with Locks(root):
+    with ProjectLock(root):
         try:
             lock = locks.read_lock(root, change)
-            return _give_up(path, lock, force) if lock else None
+            return _release_lock(path, lock, force) if lock else None
         except (CorruptState, UnsafePath):
             return f"the lock could not be trusted, and is now {_put_aside(path)}"
 
@@ -305,8 +307,8 @@ def _put_aside(path: str) -> str:
     return place
 
 
-def _give_up(path: str, lock: "Lock", force: bool) -> str:
-    if lock.owner and not lock.abandoned and not force:
+def _release_lock(path: str, lock: "ChangeLock", force: bool) -> str:
+    if lock.owner and not lock.is_abandoned and not force:
         raise ChangeLocked(
             f"{lock.fields['change_name']} is held by {lock.describe()}, which is at work: stop that process, "
             "or repeat with --force"

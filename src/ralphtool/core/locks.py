@@ -13,20 +13,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ralphtool.core.session import State
+    from ralphtool.core.session import SessionState
 
 
-def start_time_of(pid: int) -> str | None:
+def read_start_time(pid: int) -> str | None:
     """When a process began, in words that no other process can have; None when it is gone or a zombie."""
     try:
         line = files.read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
         boot = files.read("/proc/sys/kernel/random/boot_id").decode().strip()
     except (FileNotFoundError, ProcessLookupError):
-        return _start_time_without_proc(pid)
+        return _read_start_time_elsewhere(pid)
     return None if line[0] in (b"Z", b"X") else f"{boot}/{line[19].decode()}"
 
 
-def _start_time_without_proc(pid: int) -> str | None:
+def _read_start_time_elsewhere(pid: int) -> str | None:
     if os.path.exists("/proc/self/stat"):
         return None
     import psutil
@@ -37,7 +37,7 @@ def _start_time_without_proc(pid: int) -> str | None:
         return None
 
 
-def _machine() -> str:
+def _identify_machine() -> str:
     """Where a process id means something: the host, and on Linux the namespace of its processes."""
     try:
         return f"{os.uname().nodename} {os.readlink('/proc/self/ns/pid')}"
@@ -45,12 +45,12 @@ def _machine() -> str:
         return os.uname().nodename
 
 
-def this_process() -> "dict[str, Any]":
+def describe_process() -> "dict[str, Any]":
     """What a `run` writes into the lock, so that its death can be seen."""
-    return {"pid": os.getpid(), "start_time": start_time_of(os.getpid()), "machine": _machine()}
+    return {"pid": os.getpid(), "start_time": read_start_time(os.getpid()), "machine": _identify_machine()}
 
 
-class Lock:
+class ChangeLock:
     """What a lock file says. `abandoned` tells whether somebody else may take the change."""
 
     def __init__(self, root: str, fields: "dict[str, Any]") -> None:
@@ -63,14 +63,14 @@ class Lock:
         self.owner: dict[str, Any] | None = fields["owner"]
 
     @property
-    def abandoned(self) -> bool:
-        return bool(self.fields["unlocked"]) or self.owner_died or not self.has_session
+    def is_abandoned(self) -> bool:
+        return bool(self.fields["unlocked"]) or self.has_dead_owner or not self.has_session
 
     @property
-    def owner_died(self) -> bool:
-        if self.owner is None or self.owner["machine"] != _machine():
+    def has_dead_owner(self) -> bool:
+        if self.owner is None or self.owner["machine"] != _identify_machine():
             return False  # of a process on another machine nothing can be known from here
-        return start_time_of(self.owner["pid"]) != str(self.owner["start_time"])
+        return read_start_time(self.owner["pid"]) != str(self.owner["start_time"])
 
     @property
     def has_session(self) -> bool:
@@ -79,16 +79,16 @@ class Lock:
         except CorruptState:
             return True  # what can't be read may still be in use: only a human decides that
 
-    def session(self) -> "State | None":
+    def session(self) -> "SessionState | None":
         """The state of the session that took the lock, if it is still there."""
         try:
             check_private(self.session_file, self.root)
-            state = session.parse(files.read_ours(self.session_file), self.session_file)
+            state = session.parse(files.read_private(self.session_file), self.session_file)
         except FileNotFoundError:
             return None
         return state if self.belongs_to(state) else None
 
-    def belongs_to(self, state: "State") -> bool:
+    def belongs_to(self, state: "SessionState") -> bool:
         # Another project may use the same session id: the moment tells the two apart.
         return (self.session_id, self.acquired_at) == (state["session_id"], state["created_at"])
 
@@ -114,23 +114,23 @@ def check_folders(root: str) -> None:
             raise UnsafePath(f"{folder} must be a plain folder, and is a link: move it away")
 
 
-def read_lock(root: str, change: str) -> Lock | None:
+def read_lock(root: str, change: str) -> ChangeLock | None:
     path = lock_path(root, change)
     check_folders(root)
     try:
-        data = files.read_ours(path)
+        data = files.read_private(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
         fields = quickjson.loads(data.decode("utf-8"))
     except ValueError as error:
-        raise _damaged_lock(path, change, str(error)) from None
+        raise _build_damaged_error(path, change, str(error)) from None
     if not _is_lock(fields, change):
-        raise _damaged_lock(path, change, "it does not say who holds the change")
-    return Lock(root, fields)
+        raise _build_damaged_error(path, change, "it does not say who holds the change")
+    return ChangeLock(root, fields)
 
 
-def _damaged_lock(path: str, change: str, why: str) -> CorruptState:
+def _build_damaged_error(path: str, change: str, why: str) -> CorruptState:
     return CorruptState(f"{path} is damaged ({why}): `ralphtool unlock {change}` puts it aside")
 
 
@@ -145,7 +145,7 @@ def _is_lock(fields: object, change: str) -> bool:
         and _is_session_path(fields.get("session_file"))
         and f"{fields.get('session_id')}.json" == os.path.basename(fields["session_file"])
         and isinstance(fields.get("inherits"), list)
-        and all(_is_heirloom(item) for item in fields["inherits"])
+        and all(_is_inherited_session(item) for item in fields["inherits"])
     )
 
 
@@ -155,7 +155,7 @@ def _is_owner(owner: object) -> bool:
     return isinstance(owner, dict) and type(owner.get("pid")) is int and {"start_time", "machine"} <= set(owner)
 
 
-def _is_heirloom(item: object) -> bool:
+def _is_inherited_session(item: object) -> bool:
     return isinstance(item, list) and len(item) == 2 and _is_session_path(item[0]) and isinstance(item[1], str)
 
 
@@ -173,18 +173,18 @@ def check_private(path: str, root: str) -> None:
     folder = os.path.dirname(path)
     inside = os.path.realpath(folder).startswith(os.path.join(os.path.realpath(root), ""))
     if inside and folder != os.path.dirname(files.private_path("ralph", "sessions", "any")):
-        raise _no_private_folder(folder)
+        raise _build_path_error(folder)
     for part in (os.path.dirname(folder), folder):
         info = os.lstat(part)
         if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid() or stat.S_IMODE(info.st_mode) & 0o077:
-            raise _no_private_folder(part)
+            raise _build_path_error(part)
 
 
-def _no_private_folder(path: str) -> UnsafePath:
+def _build_path_error(path: str) -> UnsafePath:
     return UnsafePath(f"{path} is no private folder of yours, yet the change's lock names it: `ralphtool unlock` it")
 
 
-def held(root: str) -> list[str]:
+def list_locked_changes(root: str) -> list[str]:
     """The changes that have a lock, whoever holds it."""
     try:
         names = sorted(os.listdir(layout.locks(root)))
@@ -193,12 +193,12 @@ def held(root: str) -> list[str]:
     return [name[:-5] for name in names if name.endswith(".lock") and project.is_name(name[:-5])]
 
 
-def holder(root: str, change: str) -> Lock | None:
+def find_holder(root: str, change: str) -> ChangeLock | None:
     lock = read_lock(root, change)
-    return None if lock is None or lock.abandoned else lock
+    return None if lock is None or lock.is_abandoned else lock
 
 
-def completed_tasks(root: str, change: str) -> list[str]:
+def list_completed_tasks(root: str, change: str) -> list[str]:
     """The tasks that the change's session, or the one to be taken over, knows as done: some formats have no boxes."""
     lock = read_lock(root, change)
     state = lock.session() if lock else None
@@ -208,12 +208,12 @@ def completed_tasks(root: str, change: str) -> list[str]:
 # --- where a session is at home ---------------------------------------------------------------------
 
 
-def home_of(state: "State") -> tuple[str, Lock | None]:
+def find_project(state: "SessionState") -> tuple[str, ChangeLock | None]:
     """The project whose lock names the session, wherever the agent stands; without one, the project around us."""
     here = os.getcwd()
-    noted = _noted_home(state)
+    noted = _read_project_note(state)
     troubles: list[RalphError] = []
-    for folder in [*noted, *project.upward(here)]:
+    for folder in [*noted, *project.list_parents(here)]:
         try:
             lock = read_lock(folder, state["change_name"])
         except (CorruptState, UnsafePath) as error:
@@ -223,26 +223,26 @@ def home_of(state: "State") -> tuple[str, Lock | None]:
             return folder, lock
     if troubles:
         raise troubles[0]
-    return _without_lock(state["session_id"], noted, here), None
+    return _choose_project(state["session_id"], noted, here), None
 
 
-def _without_lock(session_id: str, noted: list[str], here: str) -> str:
+def _choose_project(session_id: str, noted: list[str], here: str) -> str:
     # Somebody has removed the lock. Where a session began is known, and no other project is any of its business.
     if noted and not os.path.isdir(noted[0]):
         raise SessionNotFound(f"session {session_id} began in {noted[0]}, which is gone: put it back, then try again")
     return noted[0] if noted else project.find(here)
 
 
-def note_path(state: "State") -> str:
+def note_path(state: "SessionState") -> str:
     # With the moment in its name, it is this session's alone: another project may use the same id.
     moment = state["created_at"].replace("/", "_")[:40]
     return files.private_path("ralph", "projects", f"{state['session_id']}@{moment}")
 
 
-def _noted_home(state: "State") -> list[str]:
+def _read_project_note(state: "SessionState") -> list[str]:
     """Where the session began. Agents change folders, and the next project may well have a change of the same name."""
     try:
-        root = os.fsdecode(files.read_ours(note_path(state)))
+        root = os.fsdecode(files.read_private(note_path(state)))
     except FileNotFoundError:
         return []
     return [root] if os.path.isabs(root) and "\0" not in root else []
@@ -250,10 +250,10 @@ def _noted_home(state: "State") -> list[str]:
 
 # --- is a run at work? ------------------------------------------------------------------------------
 
-BREATH = 3.0  # seconds: a run that is at work shows it more often
+HEARTBEAT_SECONDS = 3.0  # seconds: a run that is at work shows it more often
 
 
-def last_sign(root: str, run: str) -> float | None:
+def read_last_heartbeat(root: str, run: str) -> float | None:
     """When a run last showed that it was at work; None if its records are gone."""
     signs = (layout.processes(root, run), layout.events(root, run))
     return max((os.stat(path).st_mtime for path in signs if os.path.exists(path)), default=None)

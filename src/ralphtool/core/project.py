@@ -22,20 +22,20 @@ _LONGEST_NAME = 128
 def find(start: str | None = None) -> str:
     """The nearest folder, going up inside the git repository, that looks like a project; else its root; else here."""
     here = os.path.abspath(start or os.getcwd())
-    for folder in upward(here):
-        if any(os.path.lexists(os.path.join(folder, mark)) for mark in _marks(folder)):
+    for folder in list_parents(here):
+        if any(os.path.lexists(os.path.join(folder, mark)) for mark in _list_marks(folder)):
             return folder
         if os.path.lexists(os.path.join(folder, ".git")):  # a file in a linked working tree and in a submodule
             return folder
     return here
 
 
-def _marks(folder: str) -> tuple[str, ...]:
+def _list_marks(folder: str) -> tuple[str, ...]:
     # OpenSpec's own folders have a `specs` in them, and are no projects.
     return tuple(mark for mark in _MARKS if mark != "specs") if "openspec" in folder.split(os.sep) else _MARKS
 
 
-def upward(folder: str) -> list[str]:
+def list_parents(folder: str) -> list[str]:
     folders = [folder]
     while (parent := os.path.dirname(folder)) != folder:
         folder = parent
@@ -61,7 +61,7 @@ def check_name(text: str, what: str) -> str:
     return text
 
 
-def slug(text: str) -> str:
+def build_slug(text: str) -> str:
     """Lower case, every run of other characters one '-'."""
     lower = text.lower()
     kept = "".join(character if character in _LETTERS else " " for character in lower)

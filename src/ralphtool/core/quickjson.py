@@ -20,7 +20,7 @@ def _refuse_constant(name: str) -> "Any":
     raise ValueError(f"{name} is not JSON")
 
 
-class _Settings:
+class _ScannerOptions:
     strict = True
     object_hook = None
     object_pairs_hook = None
@@ -30,7 +30,7 @@ class _Settings:
     parse_constant = staticmethod(_refuse_constant)
 
 
-def _not_json(value: object) -> "Any":
+def _reject_value(value: object) -> "Any":
     raise TypeError(f"{type(value).__name__} can't be written as JSON")
 
 
@@ -38,7 +38,7 @@ def _make_scanner() -> "Scanner":
     try:
         from _json import make_scanner
 
-        settings: Any = _Settings
+        settings: Any = _ScannerOptions
         scan: Scanner = make_scanner(settings)
         scan("{}", 0)
     except (ImportError, AttributeError, TypeError):
@@ -53,7 +53,7 @@ def _make_dumps() -> "Callable[[object], str]":
     try:
         from _json import encode_basestring_ascii, make_encoder
 
-        encode = make_encoder(None, _not_json, encode_basestring_ascii, None, ": ", ", ", False, False, False)
+        encode = make_encoder(None, _reject_value, encode_basestring_ascii, None, ": ", ", ", False, False, False)
         "".join(encode({}, 0))
     except (ImportError, AttributeError, TypeError):
         import json
@@ -78,11 +78,11 @@ def loads(text: str) -> "Any":
     try:
         value, end = _scan(text, skip_space(text, 0))
     except StopIteration as stop:
-        raise ValueError(f"a value is missing at {position(text, stop.value)}") from None
+        raise ValueError(f"a value is missing at {describe_position(text, stop.value)}") from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if skip_space(text, end) != len(text):
-        raise ValueError(f"there is more after the end at {position(text, end)}")
+        raise ValueError(f"there is more after the end at {describe_position(text, end)}")
     return value
 
 
@@ -101,7 +101,7 @@ def dumps(value: object) -> str:
     return _dumps(value).replace("\x7f", "\\u007f")
 
 
-def position(text: str, index: int) -> str:
+def describe_position(text: str, index: int) -> str:
     line = text.count("\n", 0, index) + 1
     column = index - text.rfind("\n", 0, index)
     return f"line {line}, column {column}"

@@ -9,31 +9,31 @@ if TYPE_CHECKING:
 
 _NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 _SHORTEST = 8  # shorter ones are words like any others
-_KNOWN = "RALPH_TOKEN"  # stands in every prompt
+_PUBLIC = "RALPH_TOKEN"  # stands in every prompt
 MASK = "[redacted]"
-_told: dict[str, str] = {}  # variables that only an agent gets
+_agent_environ: dict[str, str] = {}  # variables that only an agent gets
 
 
-def know(environ: "Mapping[str, str]") -> None:
+def register(environ: "Mapping[str, str]") -> None:
     """Variables besides those of our own environment whose values may be secret."""
-    _told.update(environ)
+    _agent_environ.update(environ)
 
 
-def values(environ: "Mapping[str, str]" = os.environ) -> tuple[str, ...]:
+def list_values(environ: "Mapping[str, str]" = os.environ) -> tuple[str, ...]:
     """The longest first: one may be a part of another."""
     found = {
         value
-        for name, value in (*environ.items(), *_told.items())
+        for name, value in (*environ.items(), *_agent_environ.items())
         if len(value) >= _SHORTEST
-        and name != _KNOWN
+        and name != _PUBLIC
         and any(part in name.upper() for part in _NAMES)
         and not any("\ud800" <= character <= "\udfff" for character in value)  # which no text of ours can hold
     }
-    spelled = {form for value in found for form in _in_json(value)}
+    spelled = {form for value in found for form in _list_json_forms(value)}
     return tuple(sorted(found | spelled, key=len, reverse=True))
 
 
-def _in_json(value: str) -> tuple[str, ...]:
+def _list_json_forms(value: str) -> tuple[str, ...]:
     """How programs that print JSON write it, where that differs."""
     if value.isascii() and value.isprintable() and '"' not in value and "\\" not in value:
         return ()
@@ -42,16 +42,16 @@ def _in_json(value: str) -> tuple[str, ...]:
     return json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]
 
 
-def masked(value: "Any", secrets: tuple[str, ...], *, except_for: "Collection[str]" = ()) -> "Any":
+def mask(value: "Any", secrets: tuple[str, ...], *, except_for: "Collection[str]" = ()) -> "Any":
     """The same value, with every secret in its texts masked, but for fields that are no free text."""
     if isinstance(value, str):
         for secret in secrets:
             value = value.replace(secret, MASK)
     elif isinstance(value, dict):
         return {
-            name: inside if name in except_for else masked(inside, secrets, except_for=except_for)
+            name: inside if name in except_for else mask(inside, secrets, except_for=except_for)
             for name, inside in value.items()
         }
     elif isinstance(value, list | tuple):
-        return [masked(inside, secrets, except_for=except_for) for inside in value]
+        return [mask(inside, secrets, except_for=except_for) for inside in value]
     return value

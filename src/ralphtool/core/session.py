@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    State = dict[str, Any]
+    SessionState = dict[str, Any]
 
 LEARNING_TYPES = (
     "codebase-pattern",
@@ -71,27 +71,27 @@ def path_of(session_id: str) -> str:
     return files.private_path("ralph", "sessions", f"{session_id}.json")
 
 
-def load(session_id: str) -> "State":
+def load(session_id: str) -> "SessionState":
     path = path_of(session_id)
     try:
-        return parse(files.read_ours(path), path)
+        return parse(files.read_private(path), path)
     except FileNotFoundError:
-        raise _not_found(session_id) from None
+        raise _build_not_found_error(session_id) from None
 
 
-class Held:
+class LockedSession:
     """The session's state, nobody else's while the block runs. `save` makes changes last."""
 
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
         self.path = path_of(session_id)
-        self._lock = files.Locked(self.path, ours=True)
+        self._lock = files.FileLock(self.path, ours=True)
 
-    def __enter__(self) -> "Held":
+    def __enter__(self) -> "LockedSession":
         try:
             self._lock.__enter__()
         except FileNotFoundError:
-            raise _not_found(self.session_id) from None
+            raise _build_not_found_error(self.session_id) from None
         try:
             self._data = self._lock.read()
             self.state = parse(self._data, self.path)
@@ -106,9 +106,9 @@ class Held:
     def save(self) -> None:
         files.replace(self.path, encode(self.state))
 
-    def add_learning(self, learning: "State") -> int:
+    def add_learning(self, learning: "SessionState") -> int:
         """Records one more and saves; tells how many there are. The cost hardly grows with their number."""
-        learnings: list[State] = self.state["learnings"]
+        learnings: list[SessionState] = self.state["learnings"]
         head = encode({name: value for name, value in self.state.items() if name != "learnings"})
         prefix = head[: -len(b"}\n")] + b', "learnings": ['
         # As we write it, the list stands at the end: then the new one is put behind the others as text.
@@ -129,14 +129,14 @@ class Held:
         files.remove(self.path)
 
 
-def _not_found(session_id: str) -> SessionNotFound:
+def _build_not_found_error(session_id: str) -> SessionNotFound:
     return SessionNotFound(
         f"there is no session {session_id}: begin one with `ralphtool agent session init --change NAME`, "
         "or leave that to `ralphtool run`"
     )
 
 
-def fresh(session_id: str, change: str) -> "State":
+def build_state(session_id: str, change: str) -> "SessionState":
     return {
         "session_id": session_id,
         "change_name": change,
@@ -150,19 +150,19 @@ def fresh(session_id: str, change: str) -> "State":
     }
 
 
-def inherit(state: "State", legacy: "State") -> None:
+def inherit(state: "SessionState", legacy: "SessionState") -> None:
     """Takes over what another session had buffered; what is there already is not taken twice."""
     for name in BUFFERS:
         known = {quickjson.dumps(item) for item in state[name]}
         state[name] += [item for item in legacy[name] if quickjson.dumps(item) not in known]
 
 
-def encode(state: "State") -> bytes:
+def encode(state: "SessionState") -> bytes:
     return quickjson.dumps(state).encode("ascii") + b"\n"
 
 
-def parse(data: bytes, path: str) -> "State":
-    state = _object(data, path)
+def parse(data: bytes, path: str) -> "SessionState":
+    state = _parse_object(data, path)
     if "accumulated_learnings" in state:  # what an earlier format called them
         earlier = state.pop("accumulated_learnings")
         if isinstance(earlier, list) and isinstance(state.setdefault("learnings", []), list):
@@ -174,24 +174,24 @@ def parse(data: bytes, path: str) -> "State":
     state.setdefault("iteration", 0)
     state.setdefault("current_story_id", None)
     if not _is_session(state, os.path.basename(path)):
-        raise CorruptState(f"{path} is not the state of a session: {_AWAY}")
+        raise CorruptState(f"{path} is not the state of a session: {_MOVE_ADVICE}")
     return state
 
 
-_AWAY = "move it away (it is left as it is), `ralphtool unlock CHANGE`, and begin a new session"
+_MOVE_ADVICE = "move it away (it is left as it is), `ralphtool unlock CHANGE`, and begin a new session"
 
 
-def _object(data: bytes, path: str) -> "dict[str, Any]":
+def _parse_object(data: bytes, path: str) -> "dict[str, Any]":
     try:
         value = quickjson.loads(files.decode(data, path))
     except ValueError as error:
-        raise CorruptState(f"{path} is damaged ({error}): {_AWAY}") from None
+        raise CorruptState(f"{path} is damaged ({error}): {_MOVE_ADVICE}") from None
     if not isinstance(value, dict):
-        raise CorruptState(f"{path} is damaged (it holds no object): {_AWAY}")
+        raise CorruptState(f"{path} is damaged (it holds no object): {_MOVE_ADVICE}")
     return value
 
 
-def _is_session(state: "State", file_name: str) -> bool:
+def _is_session(state: "SessionState", file_name: str) -> bool:
     return (
         f"{state.get('session_id')}.json" == file_name
         and isinstance(state.get("change_name"), str)
@@ -214,12 +214,12 @@ def _has_text(item: object, *names: str) -> bool:
 # --- what the agent records -------------------------------------------------------------------------
 
 
-def learning(text: str, task: str | None, story: str | None, iteration: int, kind: str | None) -> "State":
+def build_learning(text: str, task: str | None, story: str | None, iteration: int, kind: str | None) -> "SessionState":
     check_text(text, "a learning")
     if task is not None:
         check_label(task, "a task's id")
     check_choice(kind, LEARNING_TYPES, "--type")
-    made: State = {
+    made: SessionState = {
         "description": text,
         "task_id": task,
         "story_id": story,
@@ -229,15 +229,17 @@ def learning(text: str, task: str | None, story: str | None, iteration: int, kin
     return made | ({"type": kind} if kind else {})
 
 
-def pattern(name: str, description: str, kind: str | None) -> "State":
+def build_pattern(name: str, description: str, kind: str | None) -> "SessionState":
     check_label(name, "a pattern's name")
     check_text(description, "a pattern's description")
     check_choice(kind, PATTERN_TYPES, "--type")
-    made: State = {"name": name, "description": description, "timestamp": now()}
+    made: SessionState = {"name": name, "description": description, "timestamp": now()}
     return made | ({"type": kind} if kind else {})
 
 
-def observation(kind: str, title: str, story: str | None, iteration: int, more: "dict[str, str]") -> "State":
+def build_observation(
+    kind: str, title: str, story: str | None, iteration: int, more: "dict[str, str]"
+) -> "SessionState":
     check_choice(kind, OBSERVATION_TYPES, "TYPE")
     check_label(title, "a title")
     check_choice(more.get("category"), CATEGORIES, "--category")

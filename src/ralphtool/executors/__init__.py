@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from ralphtool.agents import End, Failure, Quota, Usage
 from ralphtool.judging.gates import Baseline, GateResult
-from ralphtool.judging.guard.model import Finding
-from ralphtool.judging.verdict import Ending, Red
+from ralphtool.judging.guard.model import GuardFinding
+from ralphtool.judging.verdict import Ending, RedGate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,9 +55,9 @@ class Report(Struct, frozen=True, kw_only=True):
     ticked: frozenset[str] = frozenset()
     tree: str | None = None
     paths: tuple[str, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[GuardFinding, ...] = ()
     results: tuple[GateResult, ...] = ()
-    red: tuple[Red, ...] = ()
+    red: tuple[RedGate, ...] = ()
     gates_ran: bool = False
     baseline: Baseline | None = None
     trouble: str = ""

@@ -12,22 +12,22 @@ from ralphtool.executors.transcript import REDACTED
 _LONGEST_FILE = 128 << 20  # bytes
 
 
-def session_of_check(session_id: str) -> str:
+def check_session_id(session_id: str) -> str:
     """What stands for a session where an agent only looks."""
     return f"{session_id}-check"
 
 
-def path_with_us(run_folder: str) -> str:
+def build_path(run_folder: str) -> str:
     """The PATH of an agent. If our command is not on it anyway, a folder is added that has nothing else in it: so an
     agent gets no other program of ours."""
     script, path = os.path.join(os.path.dirname(sys.executable), "ralphtool"), os.environ.get("PATH", os.defpath)
     found = shutil.which("ralphtool", path=path)
     if found and os.path.realpath(found) == os.path.realpath(script):
         return path
-    return f"{_command_folder(run_folder, script)}{os.pathsep}{path}"
+    return f"{_make_command_folder(run_folder, script)}{os.pathsep}{path}"
 
 
-def _command_folder(run_folder: str, script: str) -> str:
+def _make_command_folder(run_folder: str, script: str) -> str:
     """Made anew for every iteration: agents can write there."""
     folder = os.path.join(run_folder, "bin")
     target = os.path.join(folder, "ralphtool")

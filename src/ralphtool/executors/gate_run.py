@@ -13,7 +13,7 @@ from ralphtool.judging.gates import GateResult
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ralphtool.executors.process import Ended, Keeper
+    from ralphtool.executors.process import ProcessResult, Supervisor
     from ralphtool.judging.testresults.model import Counts
 
 _MOST_WORDS = 1500  # characters
@@ -21,22 +21,22 @@ _READ = 4 << 20  # so much of the end of an output is read for results
 _MOST_OUTPUT = 1 << 30
 
 
-class Place(Struct, frozen=True):
+class CommandContext(Struct, frozen=True):
     """Where commands run, and how they are watched over."""
 
-    keeper: Keeper
+    supervisor: Supervisor
     root: str
     env: Mapping[str, str]
     secrets: tuple[str, ...]
     stop: Callable[[], bool]
 
 
-def run(command: str, place: Place, log: str, timeout: float) -> GateResult:
+def run(command: str, place: CommandContext, log: str, timeout: float) -> GateResult:
     """Runs a command as it would be written in a shell."""
-    reports = {path: _written(path) for path in _reports(command, place.root)}
-    ended = _ended(command, place, log, timeout)
-    fresh = [path for path, before in reports.items() if _written(path) != before]
-    output = _end_of(log) + _end_of(f"{log}.err")
+    reports = {path: _file_version(path) for path in _find_reports(command, place.root)}
+    ended = _run_shell(command, place, log, timeout)
+    fresh = [path for path, before in reports.items() if _file_version(path) != before]
+    output = _read_tail(log) + _read_tail(f"{log}.err")
     ok = ended.why == "exit" and ended.exit_code == 0
     tally = testresults.count_tests(output)
     return GateResult(
@@ -45,15 +45,15 @@ def run(command: str, place: Place, log: str, timeout: float) -> GateResult:
         exit_code=ended.exit_code,
         why="" if ended.why == "exit" else ended.why,
         seconds=ended.seconds,
-        failed=None if ok or ended.why != "exit" else _failed(fresh, output, place.root),
-        tally=_in_words(tally) if tally else None,
+        failed=None if ok or ended.why != "exit" else _find_failed(fresh, output, place.root),
+        tally=_describe_tally(tally) if tally else None,
         log=log,
     )
 
 
-def _ended(command: str, place: Place, log: str, timeout: float) -> Ended:
+def _run_shell(command: str, place: CommandContext, log: str, timeout: float) -> ProcessResult:
     shell = ("/bin/sh", "-c", command)
-    run = place.keeper.run(
+    run = place.supervisor.run(
         shell, cwd=place.root, env=place.env, stdin=None, into=log, wall=timeout, silence=0, secrets=place.secrets,
         stop=place.stop, limit=_MOST_OUTPUT,
     )  # fmt: skip
@@ -61,11 +61,11 @@ def _ended(command: str, place: Place, log: str, timeout: float) -> Ended:
         try:
             next(run)
         except StopIteration as end:
-            ended: Ended = end.value
+            ended: ProcessResult = end.value
             return ended
 
 
-def _end_of(path: str) -> bytes:
+def _read_tail(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _READ))
@@ -74,11 +74,11 @@ def _end_of(path: str) -> bytes:
         return b""
 
 
-def _reports(command: str, root: str) -> list[str]:
+def _find_reports(command: str, root: str) -> list[str]:
     return [os.path.join(root, path) for path in testresults.find_junit_paths(command)]
 
 
-def _written(path: str) -> tuple[int, ...] | None:
+def _file_version(path: str) -> tuple[int, ...] | None:
     """Which report that is: one that the command did not write this time tells nothing."""
     try:
         info = os.stat(path)
@@ -87,24 +87,24 @@ def _written(path: str) -> tuple[int, ...] | None:
     return (info.st_ino, info.st_mtime_ns, info.st_size)
 
 
-def _failed(reports: Sequence[str], output: bytes, root: str) -> tuple[str, ...] | None:
+def _find_failed(reports: Sequence[str], output: bytes, root: str) -> tuple[str, ...] | None:
     for path in reports:
-        if found := testresults.find_failed_in_junit(_end_of(path), root):
+        if found := testresults.find_failed_in_junit(_read_tail(path), root):
             return tuple(sorted(found))
     failed = testresults.find_failed_tests(output, root)
     return tuple(sorted(failed)) if failed else None
 
 
-def _in_words(tally: Counts) -> str:
+def _describe_tally(tally: Counts) -> str:
     parts = [(tally.passed, "passed"), (tally.failed, "failed"), (tally.skipped, "skipped")]
     return ", ".join(f"{number} {word}" for number, word in parts if number) or "no tests"
 
 
-def last_words(results: Sequence[GateResult]) -> str:
+def read_last_output(results: Sequence[GateResult]) -> str:
     """What the red ones of these printed last: there the error stands, and what is known about it is found by that."""
-    return "\n".join(_last_words(one.log) for one in results if not one.ok)[-_MOST_WORDS:]
+    return "\n".join(_read_last_lines(one.log) for one in results if not one.ok)[-_MOST_WORDS:]
 
 
-def _last_words(log: str) -> str:
-    output = (_end_of(log) + _end_of(f"{log}.err"))[-_MOST_WORDS:].decode("utf-8", "replace")
+def _read_last_lines(log: str) -> str:
+    output = (_read_tail(log) + _read_tail(f"{log}.err"))[-_MOST_WORDS:].decode("utf-8", "replace")
     return "\n".join(line for line in output.splitlines() if line.strip())

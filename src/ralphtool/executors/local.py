@@ -11,48 +11,48 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from msgspec import Struct, structs
 
 from ralphtool import agents, specs
-from ralphtool.agents import End, Event, Job, Mcp
-from ralphtool.agents.program import written
+from ralphtool.agents import End, Event, Job, McpServer
+from ralphtool.agents.program import write_file
 from ralphtool.core import secrets, session
 from ralphtool.errors import RalphError, SetupFailed
 from ralphtool.executors import Assignment, Report, gate_run, spec_files
-from ralphtool.executors.environment import path_with_us, redact, session_of_check
-from ralphtool.executors.meter import Limits, Meter, Prices
-from ralphtool.executors.transcript import Complaint
-from ralphtool.executors.watchdog import Watch
+from ralphtool.executors.environment import build_path, check_session_id, redact
+from ralphtool.executors.meter import Meter, Prices, UsageLimits
+from ralphtool.executors.transcript import StderrChunk
+from ralphtool.executors.watchdog import Watchdog
 from ralphtool.judging import gates, verdict
-from ralphtool.judging.guard.model import Finding
+from ralphtool.judging.guard.model import GuardFinding
 from ralphtool.record import events
-from ralphtool.settings import Agent
-from ralphtool.workspace.protected_state import make_plain
+from ralphtool.settings import AgentSettings
+from ralphtool.workspace.protected_state import ensure_real_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from ralphtool.agents import Reader, Runner
-    from ralphtool.executors.process import Ended, Keeper
+    from ralphtool.executors.process import ProcessResult, Supervisor
     from ralphtool.judging.gates import Baseline, GateResult
     from ralphtool.record.log import Log
     from ralphtool.settings import Settings
     from ralphtool.specs import Spec, Story
     from ralphtool.workspace import Workspace
-    from ralphtool.workspace.protected_state import Ours
-    from ralphtool.workspace.tree import Taken
+    from ralphtool.workspace.protected_state import ProtectedState
+    from ralphtool.workspace.tree import WorkspaceSnapshot
 
 _Event = TypeVar("_Event", bound=Event)
 _MOST_TESTS = 100  # names of failed tests in an event
 _LONGEST_SHOWN = 2000  # characters of an agent's words in an event; the transcript has them all
-_KEPT_BACK = ("RALPH_SESSION", "RALPH_STORY", "RALPH_TOKEN", "RALPH_ATTEMPT", "RALPH_TASK", "RALPH_WORKSPACE")
+_HIDDEN_VARIABLES = ("RALPH_SESSION", "RALPH_STORY", "RALPH_TOKEN", "RALPH_ATTEMPT", "RALPH_TASK", "RALPH_WORKSPACE")
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class ExecutorContext(Struct, frozen=True, kw_only=True):
     """What a local executor works with."""
 
     workspace: Workspace
-    keeper: Keeper
+    supervisor: Supervisor
     runners: Sequence[Runner]
     log: Log
-    ours: Ours
+    protected_state: ProtectedState
     settings: Settings
     session_id: str
     change: str
@@ -61,7 +61,7 @@ class Place(Struct, frozen=True, kw_only=True):
     folder: str  # where the run's records lie
 
 
-class _Spec(Struct, frozen=True):
+class _SpecSnapshot(Struct, frozen=True):
     """The spec as it was when an iteration began."""
 
     path: str
@@ -70,43 +70,43 @@ class _Spec(Struct, frozen=True):
     ticked: frozenset[str]
 
 
-class Here:
+class LocalExecutor:
     """Runs one iteration after the other in a workspace."""
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        self._secrets = secrets.values()
+    def __init__(self, place: ExecutorContext) -> None:
+        self.context = place
+        self._secrets = secrets.list_values()
         self._rates: dict[str, float] = {}  # dollars for a token, as each agent told them last
 
     def execute(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
         self._ensure_folders(assignment)
-        if trouble := self.place.workspace.begin(assignment.kept):
-            self.place.log.note(events.Notice(text=trouble))
-        if assignment.fix or self.place.workspace.needs_setup:
+        if trouble := self.context.workspace.begin(assignment.kept):
+            self.context.log.note(events.Notice(text=trouble))
+        if assignment.fix or self.context.workspace.needs_setup:
             self._set_up(assignment, stop)
-        baseline, before_seconds = self._baseline(assignment, stop)
+        baseline, before_seconds = self._find_baseline(assignment, stop)
         before = self._read_spec(assignment.story)
-        if assignment.cut_off and (trouble := self.place.workspace.begin(assignment.kept, assignment.cut_off)):
-            self.place.log.note(events.Notice(text=trouble))
+        if assignment.cut_off and (trouble := self.context.workspace.begin(assignment.kept, assignment.cut_off)):
+            self.context.log.note(events.Notice(text=trouble))
         if stop():
             return Report(ending="stopped", end=End(False), baseline=baseline)
-        self.place.ours.remember(session.load(self.place.session_id))
+        self.context.protected_state.remember(session.load(self.context.session_id))
         report = self._run_agent(assignment, stop)
-        return self._examined(
+        return self._inspect_work(
             structs.replace(report, baseline=baseline, gate_seconds=before_seconds), assignment, before, stop
         )
 
     def examine(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
-        runner = self.place.runners[assignment.agent]
+        runner = self.context.runners[assignment.agent]
         if not runner.traits.read_only:
             return Report(ending="not-started", end=End(False, reason=f"{runner.name} has no read-only mode"))
         self._ensure_folders(assignment)
-        self.place.ours.remember(session.load(self.place.session_id))
+        self.context.protected_state.remember(session.load(self.context.session_id))
         folder = os.path.join(assignment.directory, "check")
         os.makedirs(folder, exist_ok=True)
         job = Job(
-            prompt=written(os.path.join(folder, "prompt.md"), assignment.prompt),
-            root=self.place.workspace.root,
+            prompt=write_file(os.path.join(folder, "prompt.md"), assignment.prompt),
+            root=self.context.workspace.root,
             folder=folder,
             attempt=assignment.attempt,
             read_only=True,
@@ -114,63 +114,63 @@ class Here:
         )
         before = self._read_spec(assignment.story)
         # A session that is not there: whoever only looks has nothing to tick, and nothing to record.
-        env = self._environment(assignment) | {"RALPH_SESSION": session_of_check(self.place.session_id)}
-        wall = _shorter(self.place.settings.run.timeout, assignment.seconds)
-        report = self._driven(assignment, job, env, wall, stop)
-        self._take_back(before, folder)
+        env = self._build_environment(assignment) | {"RALPH_SESSION": check_session_id(self.context.session_id)}
+        wall = _smaller_limit(self.context.settings.run.timeout, assignment.seconds)
+        report = self._drive_agent(assignment, job, env, wall, stop)
+        self._undo_changes(before, folder)
         return report
 
-    def _take_back(self, before: _Spec, folder: str) -> None:
+    def _undo_changes(self, before: _SpecSnapshot, folder: str) -> None:
         """Whatever it was not kept from changing is not there any more when the next one begins."""
-        self.place.ours.touched(os.path.join(folder, "touched"), self.place.prd_ids)
-        self.place.workspace.take()  # which puts right what git itself keeps
-        self._disturbed()
-        if self.place.workspace.branch is None:
-            self._put_spec_back(before)
+        self.context.protected_state.restore_changed(os.path.join(folder, "touched"), self.context.prd_ids)
+        self.context.workspace.take()  # which puts right what git itself keeps
+        self._mark_dirty()
+        if self.context.workspace.branch is None:
+            self._restore_spec(before)
 
     def _ensure_folders(self, assignment: Assignment) -> None:
         """An agent, or its `git clean`, may have taken away what is ours."""
-        make_plain(self.place.ours.folder)
-        self.place.log.mend()
+        ensure_real_folder(self.context.protected_state.folder)
+        self.context.log.restore()
         os.makedirs(assignment.directory, exist_ok=True)
 
     # --- before the agent -----------------------------------------------------------------------
 
     def _set_up(self, assignment: Assignment, stop: Callable[[], bool]) -> None:
         """Runs the set-up commands. If one fails, no agent can do anything about it."""
-        for number, command in enumerate(self.place.settings.run.setup, 1):
+        for number, command in enumerate(self.context.settings.run.setup, 1):
             log = os.path.join(assignment.directory, f"setup-{number}.log")
-            one = gate_run.run(command, self._gate_place(stop), log, self.place.settings.verify.timeout)
-            self.place.log.note(_setup_event(one, assignment))
+            one = gate_run.run(command, self._gate_context(stop), log, self.context.settings.verify.timeout)
+            self.context.log.note(_setup_event(one, assignment))
             if one.why == "stopped" or stop():
                 return  # it is not set up, then
             if not one.ok:
                 ending = one.why or f"exit status {one.exit_code}"
                 raise SetupFailed(f"the set-up command `{command}` failed ({ending}): mend it; its output is in {log}")
-        self.place.workspace.was_set_up()
-        self._disturbed()
+        self.context.workspace.mark_set_up()
+        self._mark_dirty()
 
-    def _gate_place(self, stop: Callable[[], bool]) -> gate_run.Place:
-        env = {name: value for name, value in os.environ.items() if name not in _KEPT_BACK}
-        return gate_run.Place(self.place.keeper, self.place.workspace.root, env, self._secrets, stop)
+    def _gate_context(self, stop: Callable[[], bool]) -> gate_run.CommandContext:
+        env = {name: value for name, value in os.environ.items() if name not in _HIDDEN_VARIABLES}
+        return gate_run.CommandContext(self.context.supervisor, self.context.workspace.root, env, self._secrets, stop)
 
-    def _baseline(self, assignment: Assignment, stop: Callable[[], bool]) -> tuple[Baseline | None, float]:
+    def _find_baseline(self, assignment: Assignment, stop: Callable[[], bool]) -> tuple[Baseline | None, float]:
         """What is red before the agent begins, unless that is known already."""
         if not assignment.gates:
             return None, 0.0
-        key = gates.key(self.place.workspace.tree, assignment.gates)
+        key = gates.build_key(self.context.workspace.tree, assignment.gates)
         if assignment.baseline and assignment.baseline.key == key:
             return assignment.baseline, 0.0
         results = self._run_gates("before", assignment, None, stop)
-        self._disturbed()
-        self.place.workspace.begin(assignment.kept)
+        self._mark_dirty()
+        self.context.workspace.begin(assignment.kept)
         seconds = sum(one.seconds for one in results)
         # A gate that was cut off tells nothing: taken for red, it could never be newly red.
-        return (None if _cut_off(results, assignment) else gates.baseline(key, results)), seconds
+        return (None if _is_cut_off(results, assignment) else gates.build_baseline(key, results)), seconds
 
-    def _disturbed(self) -> None:
+    def _mark_dirty(self) -> None:
         """Commands leave files behind that are nobody's work."""
-        self.place.workspace.disturbed()
+        self.context.workspace.mark_dirty()
 
     def _run_gates(
         self, when: str, assignment: Assignment, before: Baseline | None, stop: Callable[[], bool]
@@ -180,106 +180,110 @@ class Here:
             if stop():
                 break
             begun = events.GateStarted(when=when, command=command, iteration=assignment.number, story=assignment.story)
-            self.place.log.note(begun)
+            self.context.log.note(begun)
             log = os.path.join(assignment.directory, f"gate-{number}-{when}.log")
-            one = gate_run.run(command, self._gate_place(stop), log, self.place.settings.verify.timeout)
-            red = gates.newly_red([one], before) if before else []
+            one = gate_run.run(command, self._gate_context(stop), log, self.context.settings.verify.timeout)
+            red = gates.find_newly_red([one], before) if before else []
             new = [test for fresh in red for test in fresh.tests or [command]]
-            self.place.log.note(_gate_event(one, when, new, assignment))
+            self.context.log.note(_gate_event(one, when, new, assignment))
             results.append(one)
         return results
 
-    def _spec(self) -> Spec:
-        return specs.open(self.place.workspace.root, self.place.change, self.place.ref)
+    def _open_spec(self) -> Spec:
+        return specs.open(self.context.workspace.root, self.context.change, self.context.ref)
 
-    def _read_spec(self, story_id: str) -> _Spec:
-        spec = self._spec()
-        stories = spec.stories(session.load(self.place.session_id)["completed_tasks"])
-        story = specs.story_by_id(stories, story_id)
-        return _Spec(spec.path, spec_files.read(spec), stories, frozenset(task.id for task in story.tasks if task.done))
+    def _read_spec(self, story_id: str) -> _SpecSnapshot:
+        spec = self._open_spec()
+        stories = spec.stories(session.load(self.context.session_id)["completed_tasks"])
+        story = specs.find_story(stories, story_id)
+        return _SpecSnapshot(
+            spec.path, spec_files.read_files(spec), stories, frozenset(task.id for task in story.tasks if task.done)
+        )
 
     # --- the agent ------------------------------------------------------------------------------
 
     def _run_agent(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
         job = Job(
-            prompt=written(os.path.join(assignment.directory, "prompt.md"), assignment.prompt),
-            root=self.place.workspace.root,
+            prompt=write_file(os.path.join(assignment.directory, "prompt.md"), assignment.prompt),
+            root=self.context.workspace.root,
             folder=assignment.directory,
             attempt=assignment.attempt,
             cost=assignment.cost,
-            mcp=self._mcp(assignment),
+            mcp=self._build_mcp_server(assignment),
         )
-        wall = _shorter(self.place.settings.run.timeout, assignment.seconds)
-        report = self._driven(assignment, job, self._environment(assignment), wall, stop)
+        wall = _smaller_limit(self.context.settings.run.timeout, assignment.seconds)
+        report = self._drive_agent(assignment, job, self._build_environment(assignment), wall, stop)
         if report.ending == "wall-clock" and assignment.seconds and wall == assignment.seconds:
             return structs.replace(report, ending="stopped")  # it was the run's time that was up
         return report
 
-    def _driven(
+    def _drive_agent(
         self, assignment: Assignment, job: Job, env: dict[str, str], wall: float, stop: Callable[[], bool]
     ) -> Report:
         """Starts the agent, and follows it to its end."""
-        runner = self.place.runners[assignment.agent]
-        meter, reader = self._meter(assignment, runner), runner.reader(job)
-        watch = Watch(reader, meter, stop)
+        runner = self.context.runners[assignment.agent]
+        meter, reader = self._build_meter(assignment, runner), runner.reader(job)
+        watch = Watchdog(reader, meter, stop)
         start = runner.start(job)
-        running = self.place.keeper.run(
+        running = self.context.supervisor.run(
             start.argv,
             cwd=job.root,
             env=env | start.env,
             stdin=start.stdin,
             into=os.path.join(job.folder, "transcript.log"),
             wall=wall,
-            silence=self.place.settings.run.silence,
+            silence=self.context.settings.run.silence,
             secrets=self._secrets,
-            stop=watch.has_to_end,
+            stop=watch.must_end,
             complaints=True,
         )
-        report = watch.explained(self._followed(assignment, running, reader, meter))
+        report = watch.explain(self._follow_agent(assignment, running, reader, meter))
         if meter.rate is not None:
             self._rates[runner.name] = meter.rate
         redact(job.folder, self._secrets)
-        return _advised(report, runner)
+        return _add_login_advice(report, runner)
 
-    def _meter(self, assignment: Assignment, runner: Runner) -> Meter:
-        settings = self.place.settings
+    def _build_meter(self, assignment: Assignment, runner: Runner) -> Meter:
+        settings = self.context.settings
         configured = settings.agents.get(runner.name)
         names = (configured.model or "" if configured else "", runner.name)
-        limits = Limits(assignment.tokens, assignment.cost, settings.run.patience)
+        limits = UsageLimits(assignment.tokens, assignment.cost, settings.run.patience)
         return Meter(limits, Prices(settings.prices, names, self._rates.get(runner.name)))
 
-    def _mcp(self, assignment: Assignment) -> Mcp | None:
+    def _build_mcp_server(self, assignment: Assignment) -> McpServer | None:
         """Our commands as tools. Whoever has a free shell needs none, and a server that starts keeps him waiting."""
-        runner = self.place.runners[assignment.agent]
-        configured = self.place.settings.agents.get(runner.name) or Agent()
+        runner = self.context.runners[assignment.agent]
+        configured = self.context.settings.agents.get(runner.name) or AgentSettings()
         is_wanted = configured.permissions != "all" if configured.mcp is None else configured.mcp
         if not (runner.traits.mcp and is_wanted and importlib.util.find_spec("mcp")):
             return None
-        env = self._own(assignment)
+        env = self._session_variables(assignment)
         env |= {name: os.environ[name] for name in ("TMPDIR", "HOME") if name in os.environ}
         # Not the command that is on its PATH: an agent may have put another one in its place.
-        return Mcp((sys.executable, "-I", "-m", "ralphtool", "mcp"), env)
+        return McpServer((sys.executable, "-I", "-m", "ralphtool", "mcp"), env)
 
-    def _environment(self, assignment: Assignment) -> dict[str, str]:
-        return {name: value for name, value in os.environ.items() if name not in _KEPT_BACK} | self._own(assignment)
+    def _build_environment(self, assignment: Assignment) -> dict[str, str]:
+        return {
+            name: value for name, value in os.environ.items() if name not in _HIDDEN_VARIABLES
+        } | self._session_variables(assignment)
 
-    def _own(self, assignment: Assignment) -> dict[str, str]:
+    def _session_variables(self, assignment: Assignment) -> dict[str, str]:
         """The session's variables."""
         own = {
-            "RALPH_SESSION": self.place.session_id,
+            "RALPH_SESSION": self.context.session_id,
             "RALPH_STORY": assignment.story,
             "RALPH_TOKEN": assignment.token,
             "RALPH_ATTEMPT": str(assignment.attempt),
-            "RALPH_WORKSPACE": self.place.workspace.root,
-            "PATH": path_with_us(self.place.folder),
+            "RALPH_WORKSPACE": self.context.workspace.root,
+            "PATH": build_path(self.context.folder),
         }
         return own | ({"RALPH_TASK": assignment.task} if assignment.task else {})
 
-    def _followed(
-        self, assignment: Assignment, running: Generator[bytes, None, Ended], reader: Reader, meter: Meter
+    def _follow_agent(
+        self, assignment: Assignment, running: Generator[bytes, None, ProcessResult], reader: Reader, meter: Meter
     ) -> Report:
         """Reads the agent's events until it ends, or has used up what it may."""
-        ended: Ended | None = None
+        ended: ProcessResult | None = None
         began = time.monotonic()
         while reader.is_over or not meter.is_over:
             try:
@@ -287,13 +291,13 @@ class Here:
             except StopIteration as end:
                 ended = end.value
                 break
-            read = reader.feed_errors if isinstance(chunk, Complaint) else reader.feed
-            self._take(assignment, read(chunk), meter)
+            read = reader.feed_errors if isinstance(chunk, StderrChunk) else reader.feed
+            self._record_events(assignment, read(chunk), meter)
         running.close()
         failure = meter.failure if meter.is_retrying else None
-        self._take(assignment, reader.rest(), meter)
-        end_event = self._masked(reader.end(ended.exit_code if ended else -15))
-        self._note(assignment, end_event)
+        self._record_events(assignment, reader.rest(), meter)
+        end_event = self._mask_secrets(reader.end(ended.exit_code if ended else -15))
+        self._log_event(assignment, end_event)
         return Report(
             ending=ended.why if ended else "budget",
             end=end_event,
@@ -306,118 +310,128 @@ class Here:
             agent_seconds=time.monotonic() - began,
         )
 
-    def _take(self, assignment: Assignment, emitted: Iterable[Event], meter: Meter) -> None:
+    def _record_events(self, assignment: Assignment, emitted: Iterable[Event], meter: Meter) -> None:
         for event in emitted:
-            event = self._masked(event)
-            self._note(assignment, event)
+            event = self._mask_secrets(event)
+            self._log_event(assignment, event)
             meter.count(event)
 
-    def _masked(self, event: _Event) -> _Event:
+    def _mask_secrets(self, event: _Event) -> _Event:
         """Some agents are read from files of their own, which nobody has redacted."""
         if not self._secrets:
             return event
         texts = {name: value for name, value in structs.asdict(event).items() if isinstance(value, str)}
-        return structs.replace(event, **secrets.masked(texts, self._secrets))
+        return structs.replace(event, **secrets.mask(texts, self._secrets))
 
-    def _note(self, assignment: Assignment, event: Event) -> None:
-        shortened = {name: _short(value) for name, value in structs.asdict(event).items()}
-        said = cast("events.Said", structs.replace(event, **shortened))  # a runner emits no other kinds
-        self.place.log.note(events.Agent(event=said, iteration=assignment.number, story=assignment.story))
+    def _log_event(self, assignment: Assignment, event: Event) -> None:
+        shortened = {name: _truncate(value) for name, value in structs.asdict(event).items()}
+        said = cast("events.AgentEvent", structs.replace(event, **shortened))  # a runner emits no other kinds
+        self.context.log.note(events.Agent(event=said, iteration=assignment.number, story=assignment.story))
 
     # --- after the agent ------------------------------------------------------------------------
 
-    def _examined(self, report: Report, assignment: Assignment, before: _Spec, stop: Callable[[], bool]) -> Report:
+    def _inspect_work(
+        self, report: Report, assignment: Assignment, before: _SpecSnapshot, stop: Callable[[], bool]
+    ) -> Report:
         """What the agent left: its diff, its ticks, and whether the gates are green."""
         self._ensure_folders(assignment)
-        touched = self.place.ours.touched(os.path.join(assignment.directory, "touched"), self.place.prd_ids)
-        taken = self.place.workspace.take()
-        ticked, edited = self._read_again(before, assignment.story)
-        if edited and self.place.workspace.branch is None:
-            self._put_spec_back(before)
-        story = specs.story_by_id(before.stories, assignment.story)
-        findings = [*touched, *taken.findings, *edited, *self._cheats(taken, story), *self._freed(taken, assignment)]
+        touched = self.context.protected_state.restore_changed(
+            os.path.join(assignment.directory, "touched"), self.context.prd_ids
+        )
+        taken = self.context.workspace.take()
+        ticked, edited = self._compare_spec(before, assignment.story)
+        if edited and self.context.workspace.branch is None:
+            self._restore_spec(before)
+        story = specs.find_story(before.stories, assignment.story)
+        findings = [
+            *touched,
+            *taken.findings,
+            *edited,
+            *self._find_cheats(taken, story),
+            *self._find_agent_config(taken, assignment),
+        ]
         report = structs.replace(
             report,
             ticked_before=before.ticked,
             ticked=ticked,
             tree=taken.tree,
             paths=taken.paths,
-            findings=tuple(findings) if self.place.settings.run.guard != "off" else (),
+            findings=tuple(findings) if self.context.settings.run.guard != "off" else (),
             trouble=taken.trouble,
         )
-        return self._proven(report, assignment, stop) if self._worth_proving(report, assignment) else report
+        return self._prove(report, assignment, stop) if self._should_run_gates(report, assignment) else report
 
-    def _read_again(self, before: _Spec, story_id: str) -> tuple[frozenset[str], list[Finding]]:
-        from ralphtool.judging.guard.spec import look_at_spec
+    def _compare_spec(self, before: _SpecSnapshot, story_id: str) -> tuple[frozenset[str], list[GuardFinding]]:
+        from ralphtool.judging.guard.spec import inspect_spec
 
         try:
-            spec = self._spec()
-            stories = spec.stories(session.load(self.place.session_id)["completed_tasks"])
-            story = specs.story_by_id(stories, story_id)
-            after = spec_files.read(spec)
+            spec = self._open_spec()
+            stories = spec.stories(session.load(self.context.session_id)["completed_tasks"])
+            story = specs.find_story(stories, story_id)
+            after = spec_files.read_files(spec)
         except RalphError as error:
-            return before.ticked, [Finding("spec-edited", self.place.change, str(error))]
+            return before.ticked, [GuardFinding("spec-edited", self.context.change, str(error))]
         ticked = frozenset(task.id for task in story.tasks if task.done)
         done_key = getattr(spec, "done_key", None)
-        found = look_at_spec(before.files, after, before.stories, stories, story_id, done_key=done_key)
+        found = inspect_spec(before.files, after, before.stories, stories, story_id, done_key=done_key)
         is_fine = found and spec_files.has_only_ticks(
-            self.place.workspace.root, before.files, spec, sorted(ticked - before.ticked)
+            self.context.workspace.root, before.files, spec, sorted(ticked - before.ticked)
         )
         return ticked, [] if is_fine else found
 
-    def _put_spec_back(self, before: _Spec) -> None:
+    def _restore_spec(self, before: _SpecSnapshot) -> None:
         """Without git nothing else can take it back."""
-        spec_files.write(before.path, before.files)
+        spec_files.write_files(before.path, before.files)
 
-    def _cheats(self, taken: Taken, story: Story) -> list[Finding]:
-        from ralphtool.judging.guard.diff import look, may_change_tests
+    def _find_cheats(self, taken: WorkspaceSnapshot, story: Story) -> list[GuardFinding]:
+        from ralphtool.judging.guard.diff import inspect_changes, may_change_tests
 
-        own = os.path.relpath(self._spec_path(), self.place.workspace.root)
-        found = look([one for one in taken.changes if f"/{own}" not in f"/{one.path}"])
+        own = os.path.relpath(self._spec_path(), self.context.workspace.root)
+        found = inspect_changes([one for one in taken.changes if f"/{own}" not in f"/{one.path}"])
         return [] if may_change_tests(story) else found
 
-    def _freed(self, taken: Taken, assignment: Assignment) -> list[Finding]:
+    def _find_agent_config(self, taken: WorkspaceSnapshot, assignment: Assignment) -> list[GuardFinding]:
         """What agents are told in the project's own files holds from their next start on, commands to run included."""
-        if not self.place.runners[assignment.agent].traits.is_kept:
+        if not self.context.runners[assignment.agent].traits.is_kept:
             return []
         told = "agents would be allowed more by it than you have allowed"
-        known = [*self.place.runners, *agents.known()]
-        return [Finding("agent-config", path, told) for path in taken.paths if agents.configures(path, known)]
+        known = [*self.context.runners, *agents.list_runners()]
+        return [GuardFinding("agent-config", path, told) for path in taken.paths if agents.is_agent_config(path, known)]
 
     def _spec_path(self) -> str:
         try:
-            return self._spec().path
+            return self._open_spec().path
         except RalphError:
-            return os.path.join(self.place.workspace.root, self.place.change)
+            return os.path.join(self.context.workspace.root, self.context.change)
 
-    def _worth_proving(self, report: Report, assignment: Assignment) -> bool:
+    def _should_run_gates(self, report: Report, assignment: Assignment) -> bool:
         if report.ending == "stopped" or report.trouble or not assignment.gates or verdict.is_transient(report):
             return False
-        if report.findings and self.place.settings.run.guard == "fail":
+        if report.findings and self.context.settings.run.guard == "fail":
             return False
-        claimed = verdict.claim(report.end.message, assignment.token).complete
+        claimed = verdict.parse_claim(report.end.message, assignment.token).complete
         return claimed or bool(report.ticked - report.ticked_before)
 
-    def _proven(self, report: Report, assignment: Assignment, stop: Callable[[], bool]) -> Report:
-        before = report.baseline or gates.baseline("", ())
+    def _prove(self, report: Report, assignment: Assignment, stop: Callable[[], bool]) -> Report:
+        before = report.baseline or gates.build_baseline("", ())
         results = self._run_gates("after", assignment, before, stop)
-        self._disturbed()
+        self._mark_dirty()
         return structs.replace(
             report,
             results=tuple(results),
-            red=tuple(gates.newly_red(results, before)),
+            red=tuple(gates.find_newly_red(results, before)),
             gates_ran=True,
             gate_seconds=report.gate_seconds + sum(one.seconds for one in results),
-            ending="stopped" if stop() or _cut_off(results, assignment) else report.ending,
+            ending="stopped" if stop() or _is_cut_off(results, assignment) else report.ending,
         )
 
 
-def _cut_off(results: Sequence[GateResult], assignment: Assignment) -> bool:
+def _is_cut_off(results: Sequence[GateResult], assignment: Assignment) -> bool:
     """Whether somebody stopped the gates before all of them had their say."""
     return len(results) < len(assignment.gates) or any(one.why == "stopped" for one in results)
 
 
-def _advised(report: Report, runner: Runner) -> Report:
+def _add_login_advice(report: Report, runner: Runner) -> Report:
     """Who is not logged in can't be helped by waiting: the one who reads this has to know what to do."""
     failure = report.failure
     if failure is None or failure.trouble != "login" or not runner.traits.login_hint:
@@ -427,12 +441,12 @@ def _advised(report: Report, runner: Runner) -> Report:
     )
 
 
-def _shorter(one: float, other: float) -> float:
+def _smaller_limit(one: float, other: float) -> float:
     """Of two limits the one that comes first; 0 is none."""
     return min(one, other) if one and other else one or other
 
 
-def _short(value: Any) -> Any:
+def _truncate(value: Any) -> Any:
     return value[:_LONGEST_SHOWN] if isinstance(value, str) else value
 
 

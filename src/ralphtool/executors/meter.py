@@ -12,13 +12,13 @@ from ralphtool.agents import TRANSIENT, Event, Failure, Message, Quota, Tool, Us
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ralphtool.settings import Price
+    from ralphtool.settings import PriceSettings
 
 _MILLION = 1_000_000
-_FAREWELL = 2.0  # seconds in which an agent that has met a limit may end by itself
+_LIMIT_GRACE = 2.0  # seconds in which an agent that has met a limit may end by itself
 
 
-class Limits(Struct, frozen=True):
+class UsageLimits(Struct, frozen=True):
     """What an agent may use up; 0 is no limit."""
 
     tokens: float = 0.0
@@ -29,7 +29,7 @@ class Limits(Struct, frozen=True):
 class Prices(Struct, frozen=True):
     """What an agent's tokens cost, where it tells nothing but them."""
 
-    table: Mapping[str, Price]
+    table: Mapping[str, PriceSettings]
     names: tuple[str, ...] = ()  # the model that it was told to use, and its own name
     rate: float | None = None  # dollars for a token, as it told them in earlier iterations
 
@@ -43,7 +43,7 @@ class Prices(Struct, frozen=True):
 
 
 class Meter:
-    def __init__(self, limits: Limits, prices: Prices) -> None:
+    def __init__(self, limits: UsageLimits, prices: Prices) -> None:
         self._limits = limits
         self._prices = prices
         self._first_retry: float | None = None  # of a row that nothing has broken yet
@@ -115,5 +115,5 @@ class Meter:
         if failure is None or self._first_retry is None or failure.trouble not in TRANSIENT or not patience:
             return False
         is_hopeless = failure.reset_at is not None and failure.reset_at - time.time() > patience
-        has_waited = time.monotonic() - self._last_retry > _FAREWELL
+        has_waited = time.monotonic() - self._last_retry > _LIMIT_GRACE
         return self._last_retry - self._first_retry > patience or (is_hopeless and has_waited)

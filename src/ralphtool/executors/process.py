@@ -1,11 +1,11 @@
 """Running other people's programs: clocks, transcripts, and nobody left behind.
 
-A `Keeper` runs one program at a time, below a process of its own (see `keeper`) that ends every descendant of the
-program, however the program, or we ourselves, come to an end:
+A `Supervisor` runs one program at a time, below a process of its own (see `supervisor`) that ends every descendant of
+the program, however the program, or we ourselves, come to an end:
 
-- the program ends, or its time is up: the keeper ends the rest, and tells us;
-- we are killed: the keeper sees its socket close, and kills everything;
-- the keeper is killed: its orphans come to us, and we kill them;
+- the program ends, or its time is up: the supervisor ends the rest, and tells us;
+- we are killed: the supervisor sees its socket close, and kills everything;
+- the supervisor is killed: its orphans come to us, and we kill them;
 - both are killed: `end_orphans` finds them at the next start, by what the record says and by their environment.
 """
 
@@ -26,27 +26,27 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ralphtool.core import files
-from ralphtool.core.locks import start_time_of
+from ralphtool.core.locks import read_start_time
 from ralphtool.executors import supervisor
-from ralphtool.executors.transcript import Output, is_no_room
+from ralphtool.executors.transcript import ProgramOutput, is_disk_full
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
-Why = Literal["exit", "wall-clock", "silence", "stopped", "too-much", "no-room", "supervisor-lost", "not-started"]
+EndReason = Literal["exit", "wall-clock", "silence", "stopped", "too-much", "no-room", "supervisor-lost", "not-started"]
 
 SESSION = "RALPH_SESSION"
 _NOTE_EVERY = 1.0
-_SLACK = 2.0  # seconds beyond its grace after which the keeper itself must be stuck
-_ANSWER = 10.0  # seconds within which a keeper takes what we tell it, on however busy a machine
+_SLACK = 2.0  # seconds beyond its grace after which the supervisor itself must be stuck
+_ANSWER = 10.0  # seconds within which a supervisor takes what we tell it, on however busy a machine
 _NOT_STARTED = 127  # what a shell says
 
 
-class Ended(Struct, frozen=True, kw_only=True):
+class ProcessResult(Struct, frozen=True, kw_only=True):
     """How a program came to its end."""
 
     exit_code: int  # negative: the signal that ended it
-    why: Why
+    why: EndReason
     left: tuple[str, ...] = ()  # the names of descendants that had to be ended
     detail: str = ""
     seconds: float
@@ -55,18 +55,18 @@ class Ended(Struct, frozen=True, kw_only=True):
 # --- who must be gone before anybody else begins ----------------------------------------------------
 
 
-class _Record:
+class _ProcessRecord:
     """The file of processes that `end_orphans` reads.
 
     Nothing here is synced: what a power cut takes from the file, it has taken from the machine as well.
     """
 
     def __init__(self, path: str | None) -> None:
-        self._fd = -1 if path is None else files.open_here(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self._fd = -1 if path is None else files.open_in_project(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._noted: set[int] = set()
         self._next = 0.0
 
-    def __enter__(self) -> _Record:
+    def __enter__(self) -> _ProcessRecord:
         return self
 
     def note(self, pid: int, start: str | None = None) -> None:
@@ -74,16 +74,16 @@ class _Record:
             return
         self._noted.add(pid)
         with suppress(OSError):  # on a full disk, their environment has to do
-            files.write_fd(self._fd, f"{pid} {start or start_time_of(pid)}\n".encode())
+            files.write_fd(self._fd, f"{pid} {start or read_start_time(pid)}\n".encode())
 
-    def note_below(self, pid: int) -> None:
+    def note_descendants(self, pid: int) -> None:
         """Notes a process's descendants, if the last time was a while ago."""
         now = time.monotonic()
         if self._fd < 0 or now < self._next:
             return
         if self._next:  # most programs are gone before the first time
             os.utime(self._fd)  # a sign of life, for whoever has to know later when we were killed
-            for each in supervisor.descendants(pid):
+            for each in supervisor.find_descendants(pid):
                 self.note(each)
         self._next = now + _NOTE_EVERY
 
@@ -94,31 +94,31 @@ class _Record:
 
 
 def end_orphans(path: str, session_id: str) -> list[str]:
-    """Ends what a run that was killed together with its keeper left behind; tells the names.
+    """Ends what a run that was killed together with its supervisor left behind; tells the names.
 
     A process counts when its number and its start stand in the file, or when its environment names the session;
     and all its descendants with it.
     """
-    noted = _noted(path)
-    spared = _ourselves()
+    noted = _read_record(path)
+    spared = _own_processes()
 
     def find() -> dict[int, str]:
-        known = [pid for pid, start in noted.items() if start_time_of(pid) == start]
-        roots = {*known, *supervisor.marked(SESSION, session_id)} - spared
+        known = [pid for pid, start in noted.items() if read_start_time(pid) == start]
+        roots = {*known, *supervisor.find_marked(SESSION, session_id)} - spared
         found = {pid: name for pid in roots if (name := supervisor.name_of(pid))}
         for pid in roots:
-            found.update(supervisor.descendants(pid))
+            found.update(supervisor.find_descendants(pid))
         return found
 
     ended = _kill_until_none(find, patience=5.0)
     if noted:
-        _empty(path)
+        _truncate(path)
     return sorted(ended.values())
 
 
-def _empty(path: str) -> None:
+def _truncate(path: str) -> None:
     """Without changing its time, which tells when the run was last at work."""
-    fd = files.open_here(path, os.O_WRONLY)
+    fd = files.open_in_project(path, os.O_WRONLY)
     try:
         info = os.fstat(fd)
         os.ftruncate(fd, 0)
@@ -127,10 +127,10 @@ def _empty(path: str) -> None:
         os.close(fd)
 
 
-def _noted(path: str) -> dict[int, str]:
+def _read_record(path: str) -> dict[int, str]:
     """What the file says. Whatever is no line of ours is nobody: a power cut may have left anything there."""
     try:
-        fd = files.open_here(path)
+        fd = files.open_in_project(path)
     except FileNotFoundError:
         return {}
     with io.FileIO(fd, "rb") as file:
@@ -138,7 +138,7 @@ def _noted(path: str) -> dict[int, str]:
     return {int(line[0]): line[1] for line in lines if len(line) == 2 and line[0].isdecimal() and len(line[0]) < 10}
 
 
-def _ourselves() -> set[int]:
+def _own_processes() -> set[int]:
     """This process and its ancestors."""
     pid, found = os.getpid(), set[int]()
     while pid > 0 and pid not in found:
@@ -158,7 +158,7 @@ def _kill_until_none(find: Callable[[], dict[int, str]], patience: float) -> dic
     return ended
 
 
-# --- orphans of a keeper that was killed ------------------------------------------------------------
+# --- orphans of a supervisor that was killed ------------------------------------------------------------
 
 
 class _Adoption:
@@ -166,7 +166,7 @@ class _Adoption:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.keepers: set[int] = set()
+        self.supervisors: set[int] = set()
         self._users = 0
         self._before = False
 
@@ -183,12 +183,12 @@ class _Adoption:
                 supervisor.adopt_orphans(self._before)
 
     def children(self) -> set[int]:
-        """Our children that have another session than we, and are no keepers: orphans, or started by others."""
+        """Our children that have another session than we, and are no supervisors: orphans, or started by others."""
         if not supervisor.LINUX:
             return set()
         with self.lock:
             ours = {os.getsid(0), None}
-            children = set(supervisor.children_of(os.getpid())) - self.keepers
+            children = set(supervisor.children_of(os.getpid())) - self.supervisors
         return {pid for pid in children if _session_of(pid) not in ours}
 
 
@@ -203,10 +203,10 @@ def _session_of(pid: int) -> int | None:
 
 
 class _Orphans:
-    """Who came to us when a keeper died: children that we did not have before it began."""
+    """Who came to us when a supervisor died: children that we did not have before it began."""
 
-    def __init__(self, keeper_pid: int) -> None:
-        self._keeper = keeper_pid
+    def __init__(self, supervisor_pid: int) -> None:
+        self._supervisor_pid = supervisor_pid
         self._known = _adoption.children()
         self.codes: dict[int, int] = {}
 
@@ -214,14 +214,14 @@ class _Orphans:
         return _kill_until_none(self.find, patience=1.0)
 
     def find(self) -> dict[int, str]:
-        found = {} if supervisor.LINUX else supervisor.descendants(self._keeper)
+        found = {} if supervisor.LINUX else supervisor.find_descendants(self._supervisor_pid)
         for pid in _adoption.children() - self._known:
-            if not self._reaped(pid):
+            if not self._reap(pid):
                 found[pid] = supervisor.name_of(pid) or str(pid)
-                found.update(supervisor.descendants(pid))
+                found.update(supervisor.find_descendants(pid))
         return found
 
-    def _reaped(self, pid: int) -> bool:
+    def _reap(self, pid: int) -> bool:
         try:
             done, status = os.waitpid(pid, os.WNOHANG)
         except ChildProcessError:
@@ -234,8 +234,8 @@ class _Orphans:
 # --- running ----------------------------------------------------------------------------------------
 
 
-class _Link:
-    """A keeper that is up, and our end of its socket."""
+class _SupervisorLink:
+    """A supervisor that is up, and our end of its socket."""
 
     def __init__(self, session: str | None) -> None:
         self.line, theirs = socket.socketpair()
@@ -254,8 +254,8 @@ class _Link:
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
-            _adoption.keepers.add(self.process.pid)
-        self.start = start_time_of(self.process.pid)
+            _adoption.supervisors.add(self.process.pid)
+        self.start = read_start_time(self.process.pid)
 
     def say(self, message: bytes, fds: Sequence[int] = ()) -> None:
         try:
@@ -265,13 +265,13 @@ class _Link:
             self.process.kill()  # gone already, or stuck with half a message: whoever listens sees it end
 
     def close(self) -> None:
-        """Lets the keeper kill whatever it runs, and go. If we are interrupted here, it does that all the same."""
+        """Lets the supervisor kill whatever it runs, and go. If we are interrupted here, it does that all the same."""
         self.line.close()
         try:
             self.process.wait(_SLACK)
         except subprocess.TimeoutExpired:
             self.kill()
-        _adoption.keepers.discard(self.process.pid)
+        _adoption.supervisors.discard(self.process.pid)
 
     def kill(self) -> None:
         self.process.kill()
@@ -279,7 +279,7 @@ class _Link:
 
 
 def _extra_paths() -> list[str]:
-    """Where the keeper finds psutil, if it needs that: isolated as it is, it does not look everywhere."""
+    """Where the supervisor finds psutil, if it needs that: isolated as it is, it does not look everywhere."""
     if supervisor.LINUX:
         return []
     import psutil
@@ -287,17 +287,19 @@ def _extra_paths() -> list[str]:
     return [os.path.dirname(os.path.dirname(psutil.__file__))]
 
 
-class _Limits(Struct, frozen=True):
+class _ProcessLimits(Struct, frozen=True):
     wall: float
     silence: float
     grace: float
     stop: Callable[[], bool]
 
 
-class _Run:
+class _RunningProgram:
     """One program, from its start to its end."""
 
-    def __init__(self, link: _Link, output: Output, limits: _Limits, record: _Record) -> None:
+    def __init__(
+        self, link: _SupervisorLink, output: ProgramOutput, limits: _ProcessLimits, record: _ProcessRecord
+    ) -> None:
         self._link = link
         self._output = output
         self._limits = limits
@@ -305,7 +307,7 @@ class _Run:
         self._orphans = _Orphans(link.process.pid)
         self._began = time.monotonic()
         self._main = 0
-        self._asked: Why | None = None
+        self._end_reason: EndReason | None = None
         self._overdue = 0.0
         record.note(link.process.pid, link.start)
         output.listen_to(link.line)
@@ -317,43 +319,43 @@ class _Run:
         for each in self._output.theirs():
             each.close()
 
-    def follow(self) -> Generator[bytes, None, Ended]:
-        ended: Ended | None = None
+    def follow(self) -> Generator[bytes, None, ProcessResult]:
+        ended: ProcessResult | None = None
         while ended is None:
             if (yield from self._output.turn()):
-                ended = self._hear()
-            elif self._asked is None:
+                ended = self._receive()
+            elif self._end_reason is None:
                 self._ask()
             elif time.monotonic() > self._overdue:
-                ended = self._lost()
-            self._record.note_below(self._link.process.pid)
+                ended = self._end_without_supervisor()
+            self._record.note_descendants(self._link.process.pid)
         yield from self._output.rest()
         if ended.why == "exit" and self._output.trouble:
             return replace(ended, why=self._output.trouble)
         return ended
 
-    def _hear(self) -> Ended | None:
+    def _receive(self) -> ProcessResult | None:
         message = supervisor.receive(self._link.line)
         if message is None:
-            return self._lost()
+            return self._end_without_supervisor()
         kind, *fields = [os.fsdecode(field) for field in message[0]]
         if kind == "started":
             self._main = int(fields[0])
             self._record.note(self._main)
             return None
         if kind == "failed":
-            return self._ended(_NOT_STARTED, "not-started", detail=": ".join(fields))
+            return self._build_result(_NOT_STARTED, "not-started", detail=": ".join(fields))
         if fields[1]:
             self._link.close()  # it could not end everybody, and goes
-        return self._ended(int(fields[0]), self._asked or "exit", tuple(fields[2:]), fields[1])
+        return self._build_result(int(fields[0]), self._end_reason or "exit", tuple(fields[2:]), fields[1])
 
     def _ask(self) -> None:
-        self._asked = self._reason()
-        if self._asked is not None:
+        self._end_reason = self._reason()
+        if self._end_reason is not None:
             self._link.say(supervisor.pack(b"end", str(self._limits.grace).encode()))
             self._overdue = time.monotonic() + self._limits.grace + _SLACK
 
-    def _reason(self) -> Why | None:
+    def _reason(self) -> EndReason | None:
         now = time.monotonic()
         if self._output.trouble:
             return self._output.trouble
@@ -366,42 +368,42 @@ class _Run:
             return "silence"
         return None
 
-    def _lost(self) -> Ended:
-        """The keeper was killed, or does not answer: we do its work."""
+    def _end_without_supervisor(self) -> ProcessResult:
+        """The supervisor was killed, or does not answer: we do its work."""
         self._link.kill()
         left = self.end_orphans()
         left.pop(self._main, None)
         rest = ", ".join(self._orphans.find().values())
         detail = f"could not be ended: {rest}" if rest else ""
         code = self._orphans.codes.get(self._main, -signal.SIGKILL)
-        return self._ended(code, self._asked or "supervisor-lost", tuple(left.values()), detail)
+        return self._build_result(code, self._end_reason or "supervisor-lost", tuple(left.values()), detail)
 
     def end_orphans(self) -> dict[int, str]:
         return self._orphans.end()
 
-    def _ended(self, code: int, why: Why, left: tuple[str, ...] = (), detail: str = "") -> Ended:
-        return Ended(exit_code=code, why=why, left=left, detail=detail, seconds=time.monotonic() - self._began)
+    def _build_result(self, code: int, why: EndReason, left: tuple[str, ...] = (), detail: str = "") -> ProcessResult:
+        return ProcessResult(exit_code=code, why=why, left=left, detail=detail, seconds=time.monotonic() - self._began)
 
 
-class Keeper:
+class Supervisor:
     """Runs programs, one at a time, and leaves nothing of them behind.
 
-    `record` is the path of the file for `end_orphans`: one for each keeper.
+    `record` is the path of the file for `end_orphans`: one for each supervisor.
     """
 
     def __init__(self, record: str | None = None) -> None:
         self._record = record
-        self._link: _Link | None = None
+        self._link: _SupervisorLink | None = None
         self._busy = False
 
-    def __enter__(self) -> Keeper:
+    def __enter__(self) -> Supervisor:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Ends the keeper, and all that it runs, at once."""
+        """Ends the supervisor, and all that it runs, at once."""
         link, self._link = self._link, None
         if link is not None:
             link.close()
@@ -421,7 +423,7 @@ class Keeper:
         grace: float = 5.0,
         limit: int | None = None,
         complaints: bool = False,
-    ) -> Generator[bytes, None, Ended]:
+    ) -> Generator[bytes, None, ProcessResult]:
         """Runs a program; yields its standard output as it comes, and returns how it ended.
 
         With `complaints`, standard error is yielded too, as pieces of the type Complaint.
@@ -431,17 +433,19 @@ class Keeper:
         """
         with ExitStack() as stack:
             try:
-                request = _request(argv, cwd, env)
-                output = Output(stack, into, secrets, limit, complaints=complaints)
-                record = stack.enter_context(_Record(self._record))
+                request = _build_request(argv, cwd, env)
+                output = ProgramOutput(stack, into, secrets, limit, complaints=complaints)
+                record = stack.enter_context(_ProcessRecord(self._record))
             except ValueError as error:
-                return Ended(exit_code=_NOT_STARTED, why="not-started", detail=str(error), seconds=0.0)
+                return ProcessResult(exit_code=_NOT_STARTED, why="not-started", detail=str(error), seconds=0.0)
             except OSError as error:
-                if not is_no_room(error):
+                if not is_disk_full(error):
                     raise
-                return Ended(exit_code=_NOT_STARTED, why="no-room", detail=str(error), seconds=0.0)
-            stack.enter_context(self._alone())
-            run = _Run(self._linked(env.get(SESSION)), output, _Limits(wall, silence, grace, stop), record)
+                return ProcessResult(exit_code=_NOT_STARTED, why="no-room", detail=str(error), seconds=0.0)
+            stack.enter_context(self._reserve())
+            run = _RunningProgram(
+                self._ensure_link(env.get(SESSION)), output, _ProcessLimits(wall, silence, grace, stop), record
+            )
             try:
                 run.start(request, stdin)
                 return (yield from run.follow())
@@ -451,9 +455,9 @@ class Keeper:
                 raise
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _reserve(self) -> Iterator[None]:
         if self._busy:
-            raise RuntimeError("a keeper runs one program at a time")
+            raise RuntimeError("a supervisor runs one program at a time")
         self._busy = True
         try:
             with _adoption:
@@ -461,16 +465,16 @@ class Keeper:
         finally:
             self._busy = False
 
-    def _linked(self, session: str | None) -> _Link:
+    def _ensure_link(self, session: str | None) -> _SupervisorLink:
         if self._link is not None and self._link.process.poll() is not None:
             self.close()
         if self._link is None:
-            self._link = _Link(session)
+            self._link = _SupervisorLink(session)
         return self._link
 
 
-def _request(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> bytes:
-    """What the keeper is told; ValueError for what no program can be given."""
+def _build_request(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> bytes:
+    """What the supervisor is told; ValueError for what no program can be given."""
     texts = [cwd, *argv, *env, *env.values()]
     if not argv or not argv[0] or any("\0" in text for text in texts):
         raise ValueError("a program, its folder or its environment is empty or has a zero byte in it")

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from ralphtool.specs import Spec
 
 
-def read(spec: Spec) -> dict[str, bytes]:
+def read_files(spec: Spec) -> dict[str, bytes]:
     """All that the spec says; the file for notes beside it says nothing about what is to be done."""
     notes = f"{spec.change}-learnings.md"
-    return {name: data for name, data in _files_below(spec.path).items() if os.path.basename(name) != notes}
+    return {name: data for name, data in _read_files_below(spec.path).items() if os.path.basename(name) != notes}
 
 
-def _files_below(path: str) -> dict[str, bytes]:
+def _read_files_below(path: str) -> dict[str, bytes]:
     """The files at or below a path, by their names relative to it."""
     if not os.path.isdir(path):
         return {os.path.basename(path): files.read(path)} if os.path.exists(path) else {}
@@ -35,7 +35,7 @@ def _files_below(path: str) -> dict[str, bytes]:
     return found
 
 
-def write(path: str, contents: Mapping[str, bytes]) -> None:
+def write_files(path: str, contents: Mapping[str, bytes]) -> None:
     """Puts the files of a spec, as `read` tells them, to where the spec is."""
     in_folder = os.path.isdir(path) or list(contents) != [os.path.basename(path)]
     for name, data in contents.items():
@@ -48,11 +48,11 @@ def write(path: str, contents: Mapping[str, bytes]) -> None:
 def has_only_ticks(root: str, before: Mapping[str, bytes], now: Spec, ticked: Sequence[str]) -> bool:
     """Whether the spec is what its adapter makes of these ticks: a format need not have boxes."""
     with TemporaryDirectory(prefix="ralph-") as folder:
-        write(os.path.join(folder, os.path.relpath(now.path, root)), before)
+        write_files(os.path.join(folder, os.path.relpath(now.path, root)), before)
         try:
             copy = specs.open(folder, now.change, now.ref)
             for task in ticked:
                 copy.tick(task, ticked, proven=False)
-            return read(copy) == read(now)
+            return read_files(copy) == read_files(now)
         except (RalphError, OSError):
             return False

@@ -1,7 +1,7 @@
-"""The keeper: a small program that runs another one, and leaves nothing of it behind.
+"""The supervisor: a small program that runs another one, and leaves nothing of it behind.
 
 `process` starts it by its path, with Python's own modules alone, so that it is up quickly; and imports it, for what
-both need. Orphans below the keeper come to it, whatever sessions they made: the system calls that a subreaper.
+both need. Orphans below the supervisor come to it, whatever sessions they made: the system calls that a subreaper.
 So "no children" means that nobody is left. Where there are no subreapers (macOS), a mark in the environment
 of the programs takes their place.
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
 LINUX = sys.platform == "linux"
-_FAREWELL = 0.5  # seconds that those who were left behind have to end in peace
+_TERM_GRACE = 0.5  # seconds that those who were left behind have to end in peace
 _SETTLE = 0.05  # seconds in which what dies together with the program may do so, before it counts as left behind
 _PATIENCE = 5.0  # seconds after which we give up on what can't be killed: another user's, or stuck in the system
 _ROUNDS = 50
 _MOST_NAMES = 1000
 _MARK = "RALPH_SUPERVISOR"
-_DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP, signal.SIGPIPE)
+_IGNORED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP, signal.SIGPIPE)
 _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 
 
@@ -56,13 +56,13 @@ def receive(line: socket.socket) -> tuple[list[bytes], list[int]] | None:
         head, fds, _, _ = socket.recv_fds(line, 4, 3, getattr(socket, "MSG_CMSG_CLOEXEC", 0))
         for fd in fds:
             os.set_inheritable(fd, False)
-        head += _exactly(line, 4 - len(head))
-        return _exactly(line, int.from_bytes(head, "big")).split(b"\0"), fds
+        head += _receive_exactly(line, 4 - len(head))
+        return _receive_exactly(line, int.from_bytes(head, "big")).split(b"\0"), fds
     except OSError:
         return None  # the other side was killed, in the middle of a message perhaps
 
 
-def _exactly(line: socket.socket, size: int) -> bytes:
+def _receive_exactly(line: socket.socket, size: int) -> bytes:
     data = bytearray()
     while len(data) < size:
         piece = line.recv(size - len(data))
@@ -101,7 +101,7 @@ def _prctl(option: int, value: bool = False) -> bool:
     return bool(answer.value)
 
 
-def descendants(root: int) -> dict[int, str]:
+def find_descendants(root: int) -> dict[int, str]:
     """The number and the name of every process below one; those that are dead already don't count."""
     if not LINUX:
         return _descendants_without_proc(root)
@@ -121,7 +121,7 @@ def children_of(pid: int) -> list[int]:
     found: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
-            found += map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
+            found += map(int, _read_file(f"/proc/{pid}/task/{thread}/children").split())
     except (FileNotFoundError, ProcessLookupError):
         pass  # it ended meanwhile: its children are somebody else's, and found there the next time
     return found
@@ -130,20 +130,20 @@ def children_of(pid: int) -> list[int]:
 def _all_children() -> dict[int, list[int]]:
     """For systems that don't list a process's children: everybody's."""
     found: dict[int, list[int]] = {}
-    for pid in everybody():
-        if fields := _stat(pid):
+    for pid in list_pids():
+        if fields := _read_stat(pid):
             found.setdefault(int(fields[1]), []).append(pid)
     return found
 
 
-def everybody() -> list[int]:
+def list_pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
 
 
 def parent_of(pid: int) -> int:
     if not LINUX:
         return _parent_without_proc(pid)
-    fields = _stat(pid)
+    fields = _read_stat(pid)
     return int(fields[1]) if fields else 0
 
 
@@ -160,7 +160,7 @@ def name_of(pid: int) -> str | None:
     """What the system calls it (never its arguments: they may hold secrets); None when it is dead."""
     if not LINUX:
         return _name_without_proc(pid)
-    fields = _stat(pid)
+    fields = _read_stat(pid)
     # One whose first thread has ended looks dead too, but for its number of threads.
     return None if fields is None or (fields[0] in "ZX" and int(fields[17]) <= 1) else fields[-1]
 
@@ -175,38 +175,38 @@ def _name_without_proc(pid: int) -> str | None:
         return None
 
 
-def _stat(pid: int) -> list[str] | None:
+def _read_stat(pid: int) -> list[str] | None:
     """State, parent, and so on; the name comes last."""
     try:
-        front, _, rest = _read(f"/proc/{pid}/stat").decode(errors="replace").rpartition(")")
+        front, _, rest = _read_file(f"/proc/{pid}/stat").decode(errors="replace").rpartition(")")
     except (FileNotFoundError, ProcessLookupError):
         return None
     return [*rest.split(), front.partition("(")[2]]
 
 
-def _read(path: str) -> bytes:
+def _read_file(path: str) -> bytes:
     with open(path, "rb", buffering=0) as file:
         data = file.read()
         return data or b""
 
 
-def marked(variable: str, value: str) -> list[int]:
+def find_marked(variable: str, value: str) -> list[int]:
     """Our user's processes that have this in their environment."""
     if not LINUX:
-        return _marked_without_proc(variable, value)
+        return _find_marked_without_proc(variable, value)
     mark = f"{variable}={value}".encode()
-    return [pid for pid in everybody() if mark in _environment(pid)]
+    return [pid for pid in list_pids() if mark in _read_environment(pid)]
 
 
-def _environment(pid: int) -> list[bytes]:
+def _read_environment(pid: int) -> list[bytes]:
     try:
         ours = os.stat(f"/proc/{pid}").st_uid == os.geteuid()
-        return _read(f"/proc/{pid}/environ").split(b"\0") if ours else []
+        return _read_file(f"/proc/{pid}/environ").split(b"\0") if ours else []
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return []
 
 
-def _marked_without_proc(variable: str, value: str) -> list[int]:
+def _find_marked_without_proc(variable: str, value: str) -> list[int]:
     import psutil
 
     found = []
@@ -223,7 +223,7 @@ def _descendants_without_proc(root: int) -> dict[int, str]:
     import psutil
 
     found = {}
-    for top in (root, *marked(_MARK, str(root))):
+    for top in (root, *find_marked(_MARK, str(root))):
         try:
             process = psutil.Process(top)
             found.update({each.pid: each.name() for each in (process, *process.children(recursive=True))})
@@ -275,7 +275,7 @@ def spawn(argv: list[bytes], cwd: bytes, env: Mapping[bytes, bytes], fds: Sequen
 def _spawn_first(argv: list[bytes], env: Mapping[bytes, bytes], files: list[tuple[int, int, int]]) -> int:
     defaults = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
     refused: OSError = FileNotFoundError(2, os.strerror(2), argv[0])
-    for path in _places(argv[0], env):
+    for path in _find_programs(argv[0], env):
         try:
             return os.posix_spawn(path, argv, env, file_actions=files, setsid=True, setsigmask=(), setsigdef=defaults)
         except (FileNotFoundError, NotADirectoryError):
@@ -285,7 +285,7 @@ def _spawn_first(argv: list[bytes], env: Mapping[bytes, bytes], files: list[tupl
     raise refused
 
 
-def _places(program: bytes, env: Mapping[bytes, bytes]) -> list[bytes]:
+def _find_programs(program: bytes, env: Mapping[bytes, bytes]) -> list[bytes]:
     if b"/" in program:
         return [program]
     folders = env.get(b"PATH", os.fsencode(os.defpath)).split(b":")
@@ -293,7 +293,7 @@ def _places(program: bytes, env: Mapping[bytes, bytes]) -> list[bytes]:
     return [path for path in paths if os.path.exists(path)]  # a try that fails costs a process
 
 
-class Ward:
+class SupervisorProcess:
     """Runs one program after the other, as it is told, and ends each of them with all its descendants."""
 
     def __init__(self, line: socket.socket) -> None:
@@ -326,18 +326,18 @@ class Ward:
         except OSError as error:
             self._say(b"failed", str(error.strerror), os.fsdecode(error.filename or argv[0]))
             return True
-        return self._keep()
+        return self._supervise()
 
-    def _keep(self) -> bool:
+    def _supervise(self) -> bool:
         self._code: int | None = None
         self._childless = False
         self._grace: float | None = None
         self._hurry = False
         self._say(b"started", str(self._main))
         while self._code is None and self._grace is None:
-            self._turn(None)
+            self._wait_for_event(None)
         names = self._end()
-        rest = [] if self._none_left() else [name for name in self._below().values() if name]
+        rest = [] if self._none_left() else [name for name in self._find_descendants().values() if name]
         trouble = f"could not be ended: {', '.join(rest)}" if rest else ""
         self._say(b"ended", str(-signal.SIGKILL if self._code is None else self._code), trouble, *names[:_MOST_NAMES])
         return not rest
@@ -348,7 +348,7 @@ class Ward:
         except OSError:
             pass  # nobody is there any more: `serve` sees that too
 
-    def _turn(self, seconds: float | None) -> None:
+    def _wait_for_event(self, seconds: float | None) -> None:
         """Waits for a message, for somebody's end, or for the time to pass."""
         for fd, _ in self._poll.poll(None if seconds is None else seconds * 1000):
             if fd == self._woken:
@@ -375,25 +375,25 @@ class Ward:
         except ChildProcessError:
             self._childless = True
 
-    def _below(self) -> dict[int, str]:
-        return descendants(os.getpid())
+    def _find_descendants(self) -> dict[int, str]:
+        return find_descendants(os.getpid())
 
     def _none_left(self) -> bool:
-        return self._childless and (LINUX or not self._below())
+        return self._childless and (LINUX or not self._find_descendants())
 
     def _end(self) -> list[str]:
         """Ends whatever is there: asks, waits, asks everybody, waits, kills. Names those that the program left."""
         if self._code is None and self._grace:
-            _ask(-self._main)
+            _terminate(-self._main)
             self._wait(self._grace, lambda: self._code is not None)
         self._wait(_SETTLE, self._none_left)
         if self._none_left():
             return []
-        left = self._below()
+        left = self._find_descendants()
         if not self._hurry:
             for pid in left:
-                _ask(pid)
-            self._wait(_FAREWELL, self._none_left)
+                _terminate(pid)
+            self._wait(_TERM_GRACE, self._none_left)
         left.update(self._kill())
         left.pop(self._main, None)
         return list(left.values())
@@ -401,19 +401,19 @@ class Ward:
     def _wait(self, seconds: float, done: Callable[[], bool]) -> None:
         until = time.monotonic() + seconds
         while not done() and not self._hurry and (rest := until - time.monotonic()) > 0:
-            self._turn(rest)
+            self._wait_for_event(rest)
 
     def _kill(self) -> dict[int, str]:
         until = time.monotonic() + _PATIENCE
         killed: dict[int, str] = {}
         while not self._none_left() and time.monotonic() < until:
-            killed.update(self._below())
-            kill_all(self._below)
-            self._turn(0.01)
+            killed.update(self._find_descendants())
+            kill_all(self._find_descendants)
+            self._wait_for_event(0.01)
         return killed
 
 
-def _ask(pid: int) -> None:
+def _terminate(pid: int) -> None:
     send(pid, signal.SIGTERM)
     send(pid, signal.SIGCONT)  # what is stopped does not hear us
 
@@ -423,10 +423,10 @@ def main() -> None:
     line.set_inheritable(False)
     sys.path += sys.argv[2:]  # where psutil is, if we need that
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # whoever started us may have blocked what wakes us
-    for number in _DEAF_TO:
+    for number in _IGNORED_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     adopt_orphans(True)
-    Ward(line).serve()
+    SupervisorProcess(line).serve()
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ class Redactor:
         return first
 
 
-class Complaint(bytes):
+class StderrChunk(bytes):
     """A piece of standard error, among pieces of standard output."""
 
 
@@ -79,7 +79,7 @@ class _Stream:
 
     def __init__(self, stack: ExitStack, path: str, secrets: Sequence[str]) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        self._file = stack.enter_context(io.FileIO(files.open_here(path, flags), "wb"))
+        self._file = stack.enter_context(io.FileIO(files.open_in_project(path, flags), "wb"))
         ours, theirs = os.pipe()
         self.pipe = stack.enter_context(io.FileIO(ours, "rb"))
         self.theirs = stack.enter_context(io.FileIO(theirs, "wb"))
@@ -105,13 +105,13 @@ class _Stream:
         return told
 
 
-class Output:
-    """Both outputs of a program, together with the socket on which the keeper speaks."""
+class ProgramOutput:
+    """Both outputs of a program, together with the socket on which the supervisor speaks."""
 
     def __init__(
         self, stack: ExitStack, into: str, secrets: Sequence[str], limit: int | None, *, complaints: bool = False
     ) -> None:
-        self._tells_complaints = complaints
+        self._yields_stderr = complaints
         self._out = _Stream(stack, into, secrets)
         self._err = _Stream(stack, f"{into}.err", secrets)
         self._open = {stream.pipe.fileno(): stream for stream in (self._out, self._err)}
@@ -131,7 +131,7 @@ class Output:
         self._poll.register(line, select.POLLIN)
 
     def turn(self) -> Generator[bytes, None, bool]:
-        """Waits a little, and takes what has come; tells whether the keeper spoke."""
+        """Waits a little, and takes what has come; tells whether the supervisor spoke."""
         spoke = False
         self.quiet = True
         for fd, _ in self._poll.poll(_TICK * 1000):
@@ -147,14 +147,14 @@ class Output:
                 if data := self._take(stream):
                     yield data
         for stream in (self._out, self._err):
-            data = b"" if self.trouble == "no-room" else self._guarded(stream.finish)
-            if told := self._for_readers(stream, data):
+            data = b"" if self.trouble == "no-room" else self._write_guarded(stream.finish)
+            if told := self._filter_for_reader(stream, data):
                 yield told
 
-    def _for_readers(self, stream: _Stream, told: bytes) -> bytes:
+    def _filter_for_reader(self, stream: _Stream, told: bytes) -> bytes:
         if stream is self._out:
             return told
-        return Complaint(told) if self._tells_complaints else b""
+        return StderrChunk(told) if self._yields_stderr else b""
 
     def _take(self, stream: _Stream) -> bytes:
         """Reads and keeps a piece; returns what a reader shall see of it."""
@@ -164,7 +164,7 @@ class Output:
         if not data:
             self._close(stream)
         elif self.trouble is None:
-            return self._for_readers(stream, self._keep(stream, data))
+            return self._filter_for_reader(stream, self._keep(stream, data))
         return b""
 
     def _keep(self, stream: _Stream, data: bytes) -> bytes:
@@ -172,16 +172,16 @@ class Output:
         if self._room is not None:
             data = data[: self._room]
             self._room -= len(data)
-        told = self._guarded(lambda: stream.write(data))
+        told = self._write_guarded(lambda: stream.write(data))
         if over:
             self.trouble = self.trouble or "too-much"
         return told
 
-    def _guarded(self, write: Callable[[], bytes]) -> bytes:
+    def _write_guarded(self, write: Callable[[], bytes]) -> bytes:
         try:
             return write()
         except OSError as error:
-            if not is_no_room(error):
+            if not is_disk_full(error):
                 raise
         self.trouble = "no-room"
         for stream in list(self._open.values()):
@@ -193,5 +193,5 @@ class Output:
         del self._open[stream.pipe.fileno()]
 
 
-def is_no_room(error: OSError) -> bool:
+def is_disk_full(error: OSError) -> bool:
     return error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from ralphtool.executors import Report
     from ralphtool.executors.meter import Meter
 
-_FAREWELL = 30.0  # seconds between an agent's last word and its end
+_EXIT_GRACE = 30.0  # seconds between an agent's last word and its end
 
 
-class Watch:
+class Watchdog:
     """Watches one agent."""
 
     def __init__(self, reader: Reader, meter: Meter, stop: Callable[[], bool]) -> None:
@@ -27,22 +27,22 @@ class Watch:
         self._over_since: float | None = None
         self._stuck: Failure | None = None  # what it could not get over, when we had enough of that
 
-    def has_to_end(self) -> bool:
+    def must_end(self) -> bool:
         if self._stop():
             return True
         if self._meter.is_stuck:
             self._stuck = self._meter.failure
-        return self._stuck is not None or self._lingers()
+        return self._stuck is not None or self._is_lingering()
 
-    def _lingers(self) -> bool:
+    def _is_lingering(self) -> bool:
         """A program that has said its last word may still be there: with a server that it started, perhaps."""
         if not self._reader.is_over:
             self._over_since = None
             return False
         self._over_since = self._over_since or time.monotonic()
-        return time.monotonic() - self._over_since > _FAREWELL
+        return time.monotonic() - self._over_since > _EXIT_GRACE
 
-    def explained(self, report: Report) -> Report:
+    def explain(self, report: Report) -> Report:
         """What it says while it is ended does not change why it was."""
         if self._stuck and report.ending == "stopped":
             return structs.replace(report, ending="retrying", failure=self._stuck)

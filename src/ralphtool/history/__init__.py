@@ -14,9 +14,9 @@ from msgspec import Struct, structs
 
 from ralphtool.errors import InvalidValue, shorten
 from ralphtool.history import document, migrate
-from ralphtool.history.catalog import invalidated, words_of
-from ralphtool.history.document import Invalid
-from ralphtool.history.journal import About, Batch, Invalidation, Reference
+from ralphtool.history.catalog import digest_words, invalidate
+from ralphtool.history.document import InvalidDocument
+from ralphtool.history.journal import Batch, Invalidation, LearningRef, ReferenceCount
 from ralphtool.history.records import (
     Category,
     Entry,
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ralphtool.history.migrate import Migration
-    from ralphtool.history.records import LearningType, PatternType, Status
-    from ralphtool.history.state import State
+    from ralphtool.history.records import EntryStatus, LearningType, PatternType
+    from ralphtool.history.state import HistoryState
 
 __all__ = ["History"]
 
@@ -43,14 +43,14 @@ _ALL = -1  # for SQLite: no limit
 _MOST = 1 << 62
 
 
-class Seen(Struct, frozen=True):
+class EntryObservation(Struct, frozen=True):
     """An observation, and the entry that it stands in."""
 
     entry: Entry
     observation: Observation
 
 
-class Learnt(Struct, frozen=True):
+class KnowledgeUpdate(Struct, frozen=True):
     """What there is to know, or what has come and gone since a mark."""
 
     mark: str  # to ask again from here
@@ -72,7 +72,7 @@ class _Mark(Struct, frozen=True):
     patterns: int
 
 
-class Tally(Struct, frozen=True):
+class AttemptCounts(Struct, frozen=True):
     """How the attempts of one PRD, or of all of them, ended."""
 
     prd_id: str
@@ -90,7 +90,7 @@ class History(Store):
     _migrating = False
 
     @classmethod
-    def only_read(cls, root: str) -> History:
+    def open_read_only(cls, root: str) -> History:
         """For whoever only looks: a progress.txt that waits to be taken over goes on waiting."""
         found = cls(root)
         found._migrated = True
@@ -124,8 +124,8 @@ class History(Store):
         """
         learnings, wanted = tuple(learnings), Counter(shown)
 
-        def make(state: State) -> Batch:
-            return Batch(entries=(entry,), learnings=learnings, referenced=_referenced(state, wanted))
+        def make(state: HistoryState) -> Batch:
+            return Batch(entries=(entry,), learnings=learnings, referenced=_build_references(state, wanted))
 
         return self.write(make)
 
@@ -141,7 +141,7 @@ class History(Store):
         """
         learnings, patterns = tuple(learnings), tuple(patterns)
 
-        def make(state: State) -> Batch:
+        def make(state: HistoryState) -> Batch:
             # All with the number that comes next: the first that is new takes it, and those behind it count up.
             learning = learning_id(state.catalog.highest("learnings") + 1)
             pattern = pattern_id(state.catalog.highest("patterns") + 1)
@@ -156,12 +156,14 @@ class History(Store):
         """Marks a learning as one that holds no longer. The reason goes into its context."""
         found: list[Learning] = []
 
-        def make(state: State) -> Batch:
+        def make(state: HistoryState) -> Batch:
             learning = state.catalog.learning(id)
             if learning is None:
                 raise InvalidValue(f"there is no learning {shorten(id)}: `ralphtool progress learnings` lists them")
-            found.append(invalidated(learning, why) if learning.still_valid else learning)
-            return Batch(invalidated=(Invalidation(_about(learning), why),) if learning.still_valid else ())
+            found.append(invalidate(learning, why) if learning.still_valid else learning)
+            return Batch(
+                invalidated=(Invalidation(_build_learning_ref(learning), why),) if learning.still_valid else ()
+            )
 
         self.write(make)
         return found[-1]
@@ -170,14 +172,14 @@ class History(Store):
         """Marks learnings as ones that hold no longer, all at once or none. `besides` has to be there and hold."""
         wanted = list(ids)
 
-        def make(state: State) -> Batch:
+        def make(state: HistoryState) -> Batch:
             found = {id: state.catalog.learning(id) for id in [*wanted, *([besides] if besides is not None else [])]}
             for id, learning in found.items():
                 if learning is None or not learning.still_valid:
                     is_old = "holds no longer already" if learning else "is not there"
                     raise InvalidValue(f"{shorten(id)} {is_old}: `ralphtool memory` lists the learnings that hold")
             gone = [learning for id, learning in found.items() if learning and id != besides]
-            return Batch(invalidated=tuple(Invalidation(_about(one), why) for one in gone))
+            return Batch(invalidated=tuple(Invalidation(_build_learning_ref(one), why) for one in gone))
 
         self.write(make)
 
@@ -186,25 +188,25 @@ class History(Store):
         wanted = Counter(ids)
 
         if wanted:
-            self.write(lambda state: Batch(referenced=_referenced(state, wanted)))
+            self.write(lambda state: Batch(referenced=_build_references(state, wanted)))
 
     # --- everything -----------------------------------------------------------------------------
 
     def export(self) -> bytes:
         """The document as it would be after a fold."""
-        return self.ask(_exported)
+        return self.ask(_export)
 
     def load(self) -> Progress:
         """Everything, read and checked."""
         found = self.whole_document()
         try:
             return document.parse(*found) if found else document.parse(self.export(), is_measured=True)
-        except Invalid:
+        except InvalidDocument:
             pass  # it may have been read while somebody was writing it; else this is told now
         try:
             return document.parse(self.export())
-        except Invalid as error:
-            raise self.broken(error) from None
+        except InvalidDocument as error:
+            raise self.build_corrupt_error(error) from None
 
     def check(self) -> None:
         """Raises CorruptState if the history can't be added to."""
@@ -240,14 +242,14 @@ class History(Store):
         """How many entries a PRD has."""
         return int(self._rows("SELECT count(*) FROM entries WHERE prd_id = ?", prd_id)[0][0])
 
-    def observations(self, *, last: int | None = None, prd_id: str | None = None) -> list[Seen]:
+    def observations(self, *, last: int | None = None, prd_id: str | None = None) -> list[EntryObservation]:
         """What was observed in the last entries, or in all of them."""
-        return _seen(self.entries(last=last, prd_id=prd_id))
+        return _list_observations(self.entries(last=last, prd_id=prd_id))
 
-    def blockers(self, *, last: int | None = None, prd_id: str | None = None) -> list[Seen]:
+    def blockers(self, *, last: int | None = None, prd_id: str | None = None) -> list[EntryObservation]:
         """The blockers among what was observed, likewise."""
         found = self._entries("blockers > 0", None, prd_id) if last is None else self.entries(last=last, prd_id=prd_id)
-        return [seen for seen in _seen(found) if seen.observation.type == "blocker"]
+        return [seen for seen in _list_observations(found) if seen.observation.type == "blocker"]
 
     def learnings(
         self,
@@ -258,7 +260,7 @@ class History(Store):
         last: int | None = None,
     ) -> list[Learning]:
         """Learnings, in the order in which they were recorded; of some types, or from one PRD; the last ones only."""
-        conditions, values = _conditions(types, prd_id)
+        conditions, values = _build_conditions(types, prd_id)
         if valid_only:
             conditions.append("valid")
         return [decode(text, Learning) for text in self._texts("learnings", conditions, values, last)]
@@ -267,42 +269,42 @@ class History(Store):
         self, types: Sequence[PatternType] = (), *, prd_id: str | None = None, last: int | None = None
     ) -> list[Pattern]:
         """Patterns, likewise."""
-        return [decode(text, Pattern) for text in self._texts("patterns", *_conditions(types, prd_id), last)]
+        return [decode(text, Pattern) for text in self._texts("patterns", *_build_conditions(types, prd_id), last)]
 
     def _texts(self, table: str, conditions: list[str], values: list[str], last: int | None) -> list[bytes]:
         limit = _ALL if last is None else min(max(last, 0), _MOST)
-        question = f"SELECT text FROM {table}{_where(conditions)} ORDER BY seq DESC LIMIT ?"
+        question = f"SELECT text FROM {table}{_join_conditions(conditions)} ORDER BY seq DESC LIMIT ?"
         return [text for (text,) in self._rows(question, *values, limit)][::-1]
 
-    def learnings_of(self, ids: Sequence[str]) -> list[Learning]:
+    def find_learnings(self, ids: Sequence[str]) -> list[Learning]:
         """The learnings with these ids that are valid, in no order."""
         places = ", ".join("?" * len(ids))
         rows = self._rows(f"SELECT text FROM learnings WHERE valid AND id IN ({places})", *ids)
         return [decode(text, Learning) for (text,) in rows]
 
-    def patterns_of(self, ids: Sequence[str]) -> list[Pattern]:
+    def find_patterns(self, ids: Sequence[str]) -> list[Pattern]:
         rows = self._rows(f"SELECT text FROM patterns WHERE id IN ({', '.join('?' * len(ids))})", *ids)
         return [decode(text, Pattern) for (text,) in rows]
 
-    def learnt(self, since: str = "") -> Learnt:
+    def learnt(self, since: str = "") -> KnowledgeUpdate:
         """What is known, or what has changed since the mark of an earlier answer. The latter costs what it tells."""
-        return self.ask(lambda state: _learnt(state, since))
+        return self.ask(lambda state: _build_update(state, since))
 
     def failures(self, *, last: int | None = None, prd_id: str | None = None) -> dict[Category, int]:
         """How often each category was observed in entries that failed or were blocked; the most frequent first."""
         if last is None and prd_id is None:
             return dict(self._rows("SELECT category, times FROM failures ORDER BY times DESC, category"))
         failed = [one for one in self.entries(last=last, prd_id=prd_id) if one.status in ("failed", "blocked")]
-        times = Counter(one.observation.category for one in _seen(failed) if one.observation.category)
+        times = Counter(one.observation.category for one in _list_observations(failed) if one.observation.category)
         return dict(sorted(times.items(), key=lambda item: (-item[1], item[0])))
 
-    def tallies(self) -> list[Tally]:
+    def tallies(self) -> list[AttemptCounts]:
         """How the attempts of each PRD ended, in the order in which they were last tried."""
         ends = ", ".join(f"sum(status = '{status}')" for status in ("completed", "failed", "blocked", "partial"))
         rows = self._rows(f"SELECT prd_id, count(*), {ends} FROM entries GROUP BY prd_id ORDER BY max(seq)")
-        return [Tally(*row) for row in rows]
+        return [AttemptCounts(*row) for row in rows]
 
-    def endings(self, last: int) -> list[Status]:
+    def endings(self, last: int) -> list[EntryStatus]:
         """How the last entries ended, oldest first."""
         return [status for (status,) in self._rows("SELECT status FROM entries ORDER BY seq DESC LIMIT ?", last)][::-1]
 
@@ -323,19 +325,19 @@ class History(Store):
         return self.ask(lambda state: state.catalog.rows(question, *values))
 
 
-def _referenced(state: State, wanted: Counter[str]) -> tuple[Reference, ...]:
+def _build_references(state: HistoryState, wanted: Counter[str]) -> tuple[ReferenceCount, ...]:
     found = [learning for id in wanted if (learning := state.catalog.learning(id))]
-    return tuple(Reference(_about(one), one.times_referenced + wanted[one.id]) for one in found)
+    return tuple(ReferenceCount(_build_learning_ref(one), one.times_referenced + wanted[one.id]) for one in found)
 
 
-def _about(learning: Learning) -> About:
-    return About(learning.id, learning.created_at, words_of(learning.content).hex())
+def _build_learning_ref(learning: Learning) -> LearningRef:
+    return LearningRef(learning.id, learning.created_at, digest_words(learning.content).hex())
 
 
-def _learnt(state: State, since: str) -> Learnt:
+def _build_update(state: HistoryState, since: str) -> KnowledgeUpdate:
     facts, rows = state.catalog.facts, state.catalog.rows
     # Of what has grown only in its journal, what is new stands at the end.
-    known = _mark(since)
+    known = _parse_mark(since)
     is_whole = known is None or not _has_only_grown(state, known)
     after = (0, 0) if is_whole or known is None else (known.learnings, known.patterns)
     learnings = rows("SELECT seq, text FROM learnings WHERE seq > ? AND valid ORDER BY seq", after[0])
@@ -343,7 +345,7 @@ def _learnt(state: State, since: str) -> Learnt:
     gone = rows("SELECT id FROM learnings WHERE state <> 'folded' AND NOT valid") if not is_whole else []
     read = (facts.identity, facts.head, facts.last, facts.last_check, facts.read_to)
     ends = (rows("SELECT max(seq) FROM learnings")[0][0] or 0, rows("SELECT max(seq) FROM patterns")[0][0] or 0)
-    return Learnt(
+    return KnowledgeUpdate(
         msgspec.json.encode(_Mark(*read, *ends)).decode(),
         is_whole,
         [decode(text, Learning) for _, text in learnings],
@@ -352,7 +354,7 @@ def _learnt(state: State, since: str) -> Learnt:
     )
 
 
-def _has_only_grown(state: State, known: _Mark) -> bool:
+def _has_only_grown(state: HistoryState, known: _Mark) -> bool:
     """Whether there is the same document, and the same journal up to where it was read."""
     facts = state.catalog.facts
     if (known.identity, known.head) != (facts.identity, facts.head) or known.read_to > facts.read_to:
@@ -360,26 +362,26 @@ def _has_only_grown(state: State, known: _Mark) -> bool:
     return not known.read_to or state.read_journal(known.last, known.last + 8) == known.last_check.encode()
 
 
-def _mark(text: str) -> _Mark | None:
+def _parse_mark(text: str) -> _Mark | None:
     try:
         return msgspec.json.decode(text, type=_Mark)
     except msgspec.DecodeError:
         return None
 
 
-def _exported(state: State) -> bytes:
-    grown = document.grow(state.read, state.catalog.facts.layout, *state.catalog.unfolded(state))
-    return b"".join(document.pieces(state.read, state.document.size, grown.edits))
+def _export(state: HistoryState) -> bytes:
+    grown = document.build_update(state.read, state.catalog.facts.layout, *state.catalog.list_unfolded(state))
+    return b"".join(document.apply_edits(state.read, state.document.size, grown.edits))
 
 
-def _seen(entries: Iterable[Entry]) -> list[Seen]:
-    return [Seen(entry, observation) for entry in entries for observation in entry.observations]
+def _list_observations(entries: Iterable[Entry]) -> list[EntryObservation]:
+    return [EntryObservation(entry, observation) for entry in entries for observation in entry.observations]
 
 
-def _conditions(types: Sequence[str], prd_id: str | None) -> tuple[list[str], list[str]]:
+def _build_conditions(types: Sequence[str], prd_id: str | None) -> tuple[list[str], list[str]]:
     conditions = [f"type IN ({', '.join('?' * len(types))})"] if types else []
     return conditions + (["prd_id = ?"] if prd_id is not None else []), [*types, *([] if prd_id is None else [prd_id])]
 
 
-def _where(conditions: list[str]) -> str:
+def _join_conditions(conditions: list[str]) -> str:
     return f" WHERE {' AND '.join(conditions)}" if conditions else ""

@@ -11,17 +11,17 @@ from msgspec import UNSET, Struct, structs
 
 from ralphtool.core import session
 from ralphtool.history import classify
-from ralphtool.history.records import Entry, IterationContext, Learning, Observation, learning_id, number_of
+from ralphtool.history.records import Entry, IterationContext, Learning, Observation, learning_id, parse_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ralphtool.history.records import Category, Status
+    from ralphtool.history.records import Category, EntryStatus
 
-FRICTION = 3  # more tooling friction than this in what failed is worth a warning
+FRICTION_LIMIT = 3  # more tooling friction than this in what failed is worth a warning
 
 
-class Past(Protocol):
+class AttemptHistory(Protocol):
     """What looking back asks of a history."""
 
     def attempts(self, prd_id: str) -> int: ...
@@ -33,7 +33,7 @@ class Past(Protocol):
     def failures(self) -> dict[Category, int]: ...
 
 
-class LookBack(Struct, frozen=True, kw_only=True):
+class AttemptContext(Struct, frozen=True, kw_only=True):
     """How a PRD stands before an iteration of it begins. What was learnt that matters, `knowledge` tells."""
 
     prd_id: str
@@ -44,39 +44,39 @@ class LookBack(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
 
 
-def look_back(history: Past, prd_id: str) -> LookBack:
+def look_back(history: AttemptHistory, prd_id: str) -> AttemptContext:
     last = history.last_entry(prd_id)
     failed = last if last and last.status != "completed" else None
-    return LookBack(
+    return AttemptContext(
         prd_id=prd_id,
         attempt=history.attempts(prd_id) + 1,
         iteration=history.next_iteration(prd_id),
-        retry_count=_retries(failed) + 1 if failed else 0,
-        previous_failure=_reason(failed) if failed else None,
-        warnings=_warnings(history.failures()),
+        retry_count=_count_retries(failed) + 1 if failed else 0,
+        previous_failure=_describe_failure(failed) if failed else None,
+        warnings=_build_warnings(history.failures()),
     )
 
 
-def _retries(entry: Entry) -> int:
+def _count_retries(entry: Entry) -> int:
     return (entry.context.retry_count or 0) if entry.context else 0
 
 
-def _reason(entry: Entry) -> str:
+def _describe_failure(entry: Entry) -> str:
     """Why an attempt did not complete: its summary, else its first blocker, else how it ended."""
     blockers = (one.title for one in entry.observations if one.type == "blocker")
     return entry.summary or next(blockers, "") or f"the last attempt ended as {entry.status}"
 
 
-def _warnings(failures: dict[Category, int]) -> tuple[str, ...]:
+def _build_warnings(failures: dict[Category, int]) -> tuple[str, ...]:
     times = failures.get("tooling-friction", 0)
-    if times <= FRICTION:
+    if times <= FRICTION_LIMIT:
         return ()
     return (f"tooling got in the way {times} times in attempts that failed: consider mending the tools first",)
 
 
 def record(
-    before: LookBack,
-    status: Status,
+    before: AttemptContext,
+    status: EntryStatus,
     *,
     observations: Iterable[Observation] = (),
     duration_seconds: int | None = None,
@@ -106,47 +106,47 @@ def record(
     )
 
 
-class Drawn(Struct, frozen=True):
+class EntryLearnings(Struct, frozen=True):
     """An entry whose observations name the learnings that came of them, and those learnings."""
 
     entry: Entry
     learnings: tuple[Learning, ...]
 
 
-def draw_learnings(entry: Entry, known: Iterable[Learning] = (), first: int | None = None) -> Drawn:
+def draw_learnings(entry: Entry, known: Iterable[Learning] = (), first: int | None = None) -> EntryLearnings:
     """What an entry teaches: the observations that were documented or are architectural, and not known yet.
 
     The learnings are numbered from `first`, else behind the highest that is known.
     """
     known = list(known)
     words = {learning.content for learning in known if learning.still_valid}
-    number = first or 1 + max((number_of(learning.id) for learning in known), default=0)
+    number = first or 1 + max((parse_number(learning.id) for learning in known), default=0)
     learnings: list[Learning] = []
     observations = []
     for observation in entry.observations:
-        if teaches(observation) and _content(observation) not in words:
-            learnings.append(_learning(observation, entry, learning_id(number + len(learnings))))
-            words.add(_content(observation))
+        if has_learning(observation) and _describe_observation(observation) not in words:
+            learnings.append(_build_learning(observation, entry, learning_id(number + len(learnings))))
+            words.add(_describe_observation(observation))
             observation = structs.replace(observation, related_learning_id=learnings[-1].id)
         observations.append(observation)
-    return Drawn(structs.replace(entry, observations=tuple(observations)), tuple(learnings))
+    return EntryLearnings(structs.replace(entry, observations=tuple(observations)), tuple(learnings))
 
 
-def teaches(observation: Observation) -> bool:
+def has_learning(observation: Observation) -> bool:
     """Whether a learning is to be drawn from it."""
     significant = observation.action_taken == "documented" or observation.category == "architecture"
-    return significant and not observation.related_learning_id and bool(_content(observation).strip())
+    return significant and not observation.related_learning_id and bool(_describe_observation(observation).strip())
 
 
-def _content(observation: Observation) -> str:
+def _describe_observation(observation: Observation) -> str:
     return observation.description or observation.title
 
 
-def _learning(observation: Observation, entry: Entry, id: str) -> Learning:
+def _build_learning(observation: Observation, entry: Entry, id: str) -> Learning:
     return Learning(
         id=id,
-        type=classify.of_observation(observation),
-        content=_content(observation),
+        type=classify.find_observation_type(observation),
+        content=_describe_observation(observation),
         context=f"Discovered while working on {entry.prd_id}",
         source_prd_id=entry.prd_id,
         source_entry_id=entry.id,

@@ -17,8 +17,8 @@ from msgspec import Struct, structs
 
 from ralphtool.history import document, journal
 from ralphtool.history.document import Layout
-from ralphtool.history.journal import Batch, Invalidation, Reference
-from ralphtool.history.records import Entry, Learning, Pattern, number_of
+from ralphtool.history.journal import Batch, Invalidation, ReferenceCount
+from ralphtool.history.records import Entry, Learning, Pattern, parse_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -52,21 +52,21 @@ CREATE INDEX patterns_by_number ON patterns (number);
 CREATE INDEX patterns_by_words ON patterns (words);
 CREATE TABLE failures (category TEXT PRIMARY KEY, times INTEGER) WITHOUT ROWID;
 """
-Kind = TypeVar("Kind", Entry, Learning, Pattern)
+RecordT = TypeVar("RecordT", Entry, Learning, Pattern)
 _IN_DOCUMENT = -1
 _MOST = (1 << 62) - 1  # the biggest number that is counted; SQLite's end a little later
 _encode = msgspec.json.Encoder().encode
 
 
-class Unfit(Exception):
+class IndexMismatch(Exception):
     """The index says what the document does not: it has to be made anew."""
 
 
-class Stale(Exception):
+class IndexOutdated(Exception):
     """Another process has read on in the journal, and put what it found into the index: look again."""
 
 
-class Facts(Struct):
+class CatalogState(Struct):
     """Which document and how much of which journal the tables are about."""
 
     identity: tuple[int, ...] | None = None  # the document's state in the file system; None if there is none
@@ -85,7 +85,7 @@ class Facts(Struct):
     odd: bool = False
 
 
-class Written(NamedTuple):
+class LocatedBatch(NamedTuple):
     """A batch, and where its line stands in the journal. What was never written there stands nowhere."""
 
     batch: Batch
@@ -99,8 +99,8 @@ class Catalog:
     def __init__(self, connection: sqlite3.Connection, *, is_filed: bool) -> None:
         self.db = connection
         self.is_filed = is_filed
-        self.facts = Facts()
-        self.pending: list[Written] = []  # known, and not in the tables yet
+        self.facts = CatalogState()
+        self.pending: list[LocatedBatch] = []  # known, and not in the tables yet
         self._last: dict[str, int] = {}  # the last iteration of PRDs that were asked for, or added to
         # Learnings that got other numbers than the journal gives them: what it says about them later is meant so.
         self.renamed: dict[str, str] = {}
@@ -125,7 +125,7 @@ class Catalog:
             if "".join(f"{sql};\n" for (sql,) in made) == _TABLES:
                 found.refresh()
                 return found
-        except (sqlite3.Error, Unfit):
+        except (sqlite3.Error, IndexMismatch):
             pass  # not a database, or a damaged one: it will be made anew
         if found:
             found.close()
@@ -155,9 +155,9 @@ class Catalog:
             return False
         self._version = version
         try:
-            self.facts = msgspec.json.decode(self._one("SELECT json FROM facts") or b"", type=Facts)
+            self.facts = msgspec.json.decode(self._one("SELECT json FROM facts") or b"", type=CatalogState)
         except msgspec.DecodeError:
-            raise Unfit from None
+            raise IndexMismatch from None
         self.pending, self._last, self.renamed, self.journal_end = [], {}, {}, 0
         return True
 
@@ -181,15 +181,15 @@ class Catalog:
         self.note()
         self.db.execute("COMMIT")
 
-    def _records(self, data: bytes, name: str, kind: type[Kind]) -> Iterator[tuple[Kind, int, int]]:
+    def _records(self, data: bytes, name: str, kind: type[RecordT]) -> Iterator[tuple[RecordT, int, int]]:
         """The records of a list, each with where in the list it stands and how long it is."""
         span = self.facts.layout.get(name)
         section = data[span.open : span.end] if span else b"[]"
         ids: set[str] = set()
-        for number, (raw, start) in enumerate(document.items(section)):
+        for number, (raw, start) in enumerate(document.iterate_items(section)):
             record = document.decode(raw, kind, f"{name}[{number}]", self.facts.later)
             if record.id in ids:
-                raise document.taken(name, number, record.id)
+                raise document.build_duplicate_error(name, number, record.id)
             ids.add(record.id)
             yield record, start, len(memoryview(raw))
 
@@ -216,11 +216,11 @@ class Catalog:
             "INSERT INTO learnings VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 learning.id,
-                number_of(learning.id),
+                parse_number(learning.id),
                 learning.type,
                 learning.still_valid,
                 learning.source_prd_id,
-                words_of(learning.content),
+                digest_words(learning.content),
                 learning.created_at,
                 _encode(learning),
                 state,
@@ -239,10 +239,10 @@ class Catalog:
             "INSERT INTO patterns VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)",
             (
                 pattern.id,
-                number_of(pattern.id),
+                parse_number(pattern.id),
                 pattern.type,
                 pattern.source_prd_id or "",
-                pattern_words(pattern),
+                digest_pattern(pattern),
                 _encode(pattern),
                 state,
             ),
@@ -250,7 +250,7 @@ class Catalog:
 
     # --- a batch, on its way into the tables ----------------------------------------------------
 
-    def take(self, written: Written) -> None:
+    def take(self, written: LocatedBatch) -> None:
         """Remembers a batch that has been resolved."""
         self.pending.append(written)
         for entry in written.batch.entries:
@@ -274,7 +274,7 @@ class Catalog:
         if not self.pending:
             return
         if self.is_filed and self.refresh():
-            raise Stale
+            raise IndexOutdated
         pending, self.pending = self.pending, []
         self.db.execute("SAVEPOINT settling")
         for written in pending:
@@ -282,7 +282,7 @@ class Catalog:
         self.note()
         self.db.execute("RELEASE settling")
 
-    def _insert(self, written: Written) -> None:
+    def _insert(self, written: LocatedBatch) -> None:
         batch = written.batch
         self._add_entries(
             (entry, written.start, written.length, item, None if written.length else _encode(entry))
@@ -300,16 +300,16 @@ class Catalog:
     def _invalidate(self, one: Invalidation) -> None:
         learning = self.learning(one.about.id)
         if learning and learning.still_valid:
-            self._change_learning(invalidated(learning, one.why))
+            self._change_learning(invalidate(learning, one.why))
 
-    def _refer(self, one: Reference) -> None:
+    def _refer(self, one: ReferenceCount) -> None:
         learning = self.learning(one.about.id)
         if learning and learning.times_referenced < one.times:
             self._change_learning(structs.replace(learning, times_referenced=one.times))
 
     # --- questions ------------------------------------------------------------------------------
 
-    def entry_of_id(self, sources: Sources, entry: Entry) -> Entry | None:
+    def find_same_id(self, sources: Sources, entry: Entry) -> Entry | None:
         """The entry that has another one's id already, if there is one."""
         odd = self.rows("SELECT prd_id, iteration FROM odd_ids WHERE id = ?", entry.id)
         prd_id, iteration = odd[0] if odd else (entry.prd_id, min(entry.iteration, _MOST))
@@ -324,14 +324,14 @@ class Catalog:
         self.settle()
         return self._one(f"SELECT max(number) FROM {table}") or 0
 
-    def learning_with(self, words: bytes, created_at: str, id: str) -> str | None:
+    def find_learning_id(self, words: bytes, created_at: str, id: str) -> str | None:
         """The id of this very learning, or of a valid one with the same words."""
         question = """SELECT id FROM learnings WHERE words = ? AND (valid OR created_at = ?)
             ORDER BY created_at <> ?, id <> ?, seq"""
         found: str | None = self._one(question, words, created_at, created_at, id)
         return found
 
-    def has_pattern_with(self, words: bytes) -> bool:
+    def has_pattern(self, words: bytes) -> bool:
         return bool(self._one("SELECT 1 FROM patterns WHERE words = ?", words))
 
     def last_iteration(self, prd_id: str) -> int:
@@ -360,25 +360,25 @@ class Catalog:
     ) -> Entry:
         try:
             if text is None and item != _IN_DOCUMENT:
-                batch = journal.checked(start, sources.read_journal(start, start + length)).batch or Batch()
+                batch = journal.check_line(start, sources.read_journal(start, start + length)).batch or Batch()
                 entry = batch.entries[item]
             else:
                 entry = document.decode(
-                    text or self._from_document(sources, start, length), Entry, "", self.facts.later
+                    text or self._read_document(sources, start, length), Entry, "", self.facts.later
                 )
-        except (document.Invalid, msgspec.DecodeError, IndexError):
-            raise Unfit from None
+        except (document.InvalidDocument, msgspec.DecodeError, IndexError):
+            raise IndexMismatch from None
         if entry.prd_id != prd_id or min(entry.iteration, _MOST) != iteration:
-            raise Unfit
+            raise IndexMismatch
         return entry
 
-    def _from_document(self, sources: Sources, start: int, length: int) -> bytes:
+    def _read_document(self, sources: Sources, start: int, length: int) -> bytes:
         start += self.facts.layout["entries"].open
         return sources.read(start, start + length)
 
     # --- folding --------------------------------------------------------------------------------
 
-    def unfolded(self, sources: Sources) -> tuple[dict[str, list[bytes]], list[document.Edit]]:
+    def list_unfolded(self, sources: Sources) -> tuple[dict[str, list[bytes]], list[document.Edit]]:
         """What a fold has to add to each list of the document, and what it has to change there."""
         added = {
             table: [text for (text,) in self.rows(f"SELECT text FROM {table} WHERE state = 'new' ORDER BY seq")]
@@ -387,7 +387,7 @@ class Catalog:
         entries = self.entries(sources, "WHERE seq > ? ORDER BY seq", self.facts.folded)
         added["entries"] = [_encode(entry) for entry in entries]
         changed = dict(self.rows("SELECT id, text FROM learnings WHERE state = 'changed'"))
-        return added, document.changes(sources.read, self.facts.layout["learnings"], changed) if changed else []
+        return added, document.edit_learnings(sources.read, self.facts.layout["learnings"], changed) if changed else []
 
     def folded(self, identity: tuple[int, ...] | None, layout: Layout, places: Sequence[tuple[int, int]]) -> None:
         """Everything is in the document now; `places` tells where the entries are that were not there before."""
@@ -400,7 +400,7 @@ class Catalog:
         folded = seqs[-1] if seqs else self.facts.folded
         self.journal_end = 0
         self.renamed = {}
-        self.facts = Facts(identity, layout, later=self.facts.later, folded=folded, odd=self.facts.odd)
+        self.facts = CatalogState(identity, layout, later=self.facts.later, folded=folded, odd=self.facts.odd)
         self.note()
 
 
@@ -410,16 +410,16 @@ def _connect(path: str) -> sqlite3.Connection:
     return connection
 
 
-def invalidated(learning: Learning, why: str) -> Learning:
+def invalidate(learning: Learning, why: str) -> Learning:
     context = f"{learning.context}\n{why}" if learning.context else why
     return structs.replace(learning, still_valid=False, context=context)
 
 
-def words_of(text: str) -> bytes:
+def digest_words(text: str) -> bytes:
     import hashlib  # which loads OpenSSL
 
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def pattern_words(pattern: Pattern) -> bytes:
-    return words_of(f"{pattern.name}\0{pattern.description or ''}")
+def digest_pattern(pattern: Pattern) -> bytes:
+    return digest_words(f"{pattern.name}\0{pattern.description or ''}")

@@ -54,21 +54,21 @@ _BY_CATEGORY: dict[str, LearningType] = {
 }
 
 
-def _has(words: str, text: str) -> bool:
+def _has_word(words: str, text: str) -> bool:
     return re.search(rf"(?<![\w-])(?:{words})(?![\w-])", text, re.IGNORECASE) is not None
 
 
-def of_learning(text: str) -> LearningType:
-    return next((kind for kind, words in _LEARNINGS if _has(words, text)), "codebase-pattern")
+def find_learning_type(text: str) -> LearningType:
+    return next((kind for kind, words in _LEARNINGS if _has_word(words, text)), "codebase-pattern")
 
 
-def of_pattern(text: str) -> PatternType:
-    return next((kind for kind, words in _PATTERNS if _has(words, text)), "api-pattern")
+def find_pattern_type(text: str) -> PatternType:
+    return next((kind for kind, words in _PATTERNS if _has_word(words, text)), "api-pattern")
 
 
-def of_observation(observation: Observation) -> LearningType:
+def find_observation_type(observation: Observation) -> LearningType:
     """What an observation teaches: how to do things here if it says so, else by its category, else by its words."""
     text = observation.description or observation.title
-    if _has("patterns?|conventions?", text):
+    if _has_word("patterns?|conventions?", text):
         return "codebase-pattern"
-    return _BY_CATEGORY.get(observation.category or "") or of_learning(text)
+    return _BY_CATEGORY.get(observation.category or "") or find_learning_type(text)

@@ -10,14 +10,14 @@ from msgspec import Raw
 
 from ralphtool.errors import shorten
 from ralphtool.history import records
-from ralphtool.history.records import Entry, Learning, Pattern, Progress, Record
+from ralphtool.history.records import Entry, HistoryRecord, Learning, Pattern, Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     Read = Callable[[int, int], bytes]  # the bytes of the document from one position to another
 
-Kind = TypeVar("Kind", bound=Record)
+RecordT = TypeVar("RecordT", bound=HistoryRecord)
 
 KINDS: dict[str, type[Entry | Learning | Pattern]] = {"entries": Entry, "learnings": Learning, "patterns": Pattern}
 VERSION = "1.0"
@@ -29,11 +29,11 @@ _NAME = re.compile(rb'[ \t\r\n,{]*"(?:[^"\\]|\\.)*"[ \t\r\n]*:[ \t\r\n]*', re.DO
 _GAP = re.compile(rb"[ \t\r\n,]*")
 
 
-class Invalid(ValueError):
+class InvalidDocument(ValueError):
     """The document, or a part of it, is not what it should be. The message names the field."""
 
 
-class TooNew(Invalid):
+class VersionTooNew(InvalidDocument):
     """It is of a version that only a later ralphtool reads."""
 
 
@@ -46,9 +46,9 @@ def parse(data: bytes, is_measured: bool = False) -> Progress:
         progress = records.decode(data, Progress)
         _check_version(progress.version)
     except msgspec.ValidationError as error:
-        progress = _later_minor(data, error)
+        progress = _parse_later_minor(data, error)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Invalid(_malformed(data, error)) from None
+        raise InvalidDocument(_describe_syntax_error(data, error)) from None
     if not is_measured:
         measure(data)  # which sees fields that stand twice
     for name in KINDS:
@@ -61,7 +61,7 @@ def is_plain(data: bytes) -> bool:
     return b'"version": "1.0"' in data[:200] and all(data.count(b'"%s"' % name.encode()) <= 1 for name in KINDS)
 
 
-def _malformed(data: bytes, error: Exception) -> str:
+def _describe_syntax_error(data: bytes, error: Exception) -> str:
     if data.startswith(b"\xef\xbb\xbf"):
         return "it begins with a byte order mark, which JSON does not have: save it without"
     if not data.strip():
@@ -75,27 +75,27 @@ def _malformed(data: bytes, error: Exception) -> str:
     return f"it is not JSON ({str(error).removeprefix('JSON is malformed: ')})"
 
 
-def _plain(data: bytes | Raw) -> Any:
+def _parse_plain(data: bytes | Raw) -> Any:
     """The same as dicts and lists, whatever numbers it has; to look for what is wrong with it. Raises Invalid."""
     import json
 
     try:
-        return json.loads(bytes(data), parse_int=_number, parse_constant=_no_number)
+        return json.loads(bytes(data), parse_int=_parse_number, parse_constant=_reject_constant)
     except (ValueError, RecursionError) as error:
-        raise Invalid(_malformed(bytes(data), error)) from None
+        raise InvalidDocument(_describe_syntax_error(bytes(data), error)) from None
 
 
-def _number(digits: str) -> int | float:
+def _parse_number(digits: str) -> int | float:
     return int(digits) if len(digits) < _LONGEST_NUMBER else float("inf")
 
 
-def _no_number(name: str) -> Any:
+def _reject_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def _later_minor(data: bytes, error: msgspec.ValidationError) -> Progress:
+def _parse_later_minor(data: bytes, error: msgspec.ValidationError) -> Progress:
     """A document of a later 1.x may have fields that we don't know: what we know of it is checked all the same."""
-    value = _plain(data)
+    value = _parse_plain(data)
     return _convert(value, Progress, error, "", lenient=_is_later(value))
 
 
@@ -110,23 +110,25 @@ def _is_later(value: object) -> bool:
 def _check_version(version: str) -> None:
     """Versions compare as numbers, of any length."""
     if version.partition(".")[0].lstrip("0") not in ("", "1"):
-        raise TooNew(f"version {version[:20]} is newer than the 1.x that this ralphtool reads: upgrade ralphtool")
+        raise VersionTooNew(
+            f"version {version[:20]} is newer than the 1.x that this ralphtool reads: upgrade ralphtool"
+        )
 
 
 def is_later_minor(version: str) -> bool:
     return version.partition(".")[2].strip("0") != ""
 
 
-def _convert(value: Any, kind: type[Kind], error: msgspec.ValidationError, where: str, *, lenient: bool) -> Kind:
+def _convert(value: Any, kind: type[RecordT], error: msgspec.ValidationError, where: str, *, lenient: bool) -> RecordT:
     from ralphtool.history import schema
 
     if lenient:
-        value = schema.known_fields(value, kind)
+        value = schema.keep_known_fields(value, kind)
         try:
             return msgspec.convert(value, kind)
         except msgspec.ValidationError as later:
             error = later
-    raise Invalid(schema.explain(error, value, kind, where))
+    raise InvalidDocument(schema.explain(error, value, kind, where))
 
 
 def check_unique(name: str, ids: Sequence[str]) -> None:
@@ -135,22 +137,22 @@ def check_unique(name: str, ids: Sequence[str]) -> None:
     seen: set[str] = set()
     for number, id in enumerate(ids):
         if id in seen:
-            raise taken(name, number, id)
+            raise build_duplicate_error(name, number, id)
         seen.add(id)
 
 
-def taken(name: str, number: int, id: str) -> Invalid:
-    return Invalid(f"{name}[{number}].id: {shorten(id)} is there already: ids are unique")
+def build_duplicate_error(name: str, number: int, id: str) -> InvalidDocument:
+    return InvalidDocument(f"{name}[{number}].id: {shorten(id)} is there already: ids are unique")
 
 
-def decode(data: bytes | Raw, kind: type[Kind], where: str, lenient: bool) -> Kind:
+def decode(data: bytes | Raw, kind: type[RecordT], where: str, lenient: bool) -> RecordT:
     """One record of the document; raises Invalid, with the field's path beginning with `where`."""
     try:
         return records.decode(data, kind)
     except msgspec.ValidationError as error:
-        return _convert(_plain(data), kind, error, where, lenient=lenient)
+        return _convert(_parse_plain(data), kind, error, where, lenient=lenient)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Invalid(f"{where}: {_malformed(bytes(data), error)}") from None
+        raise InvalidDocument(f"{where}: {_describe_syntax_error(bytes(data), error)}") from None
 
 
 def check_head(data: bytes) -> bool:
@@ -159,9 +161,9 @@ def check_head(data: bytes) -> bool:
         data.decode("utf-8")  # what we don't know is passed over by its brackets and quotes alone
         fields = _FIELDS.decode(data)
     except msgspec.ValidationError:
-        raise Invalid("the document: it is not an object") from None
+        raise InvalidDocument("the document: it is not an object") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Invalid(_malformed(data, error)) from None
+        raise InvalidDocument(_describe_syntax_error(data, error)) from None
     lists = {name: Raw(b"[]") for name, raw in fields.items() if name in KINDS and bytes(memoryview(raw)[:1]) == b"["}
     head = parse(msgspec.json.encode(fields | lists))
     return is_later_minor(head.version)
@@ -180,7 +182,7 @@ class Span(NamedTuple):
 Layout = dict[str, Span]
 
 
-class Field(NamedTuple):
+class FieldSpan(NamedTuple):
     """Where a field stands: its name, and its value."""
 
     name: str
@@ -189,13 +191,13 @@ class Field(NamedTuple):
     end: int
 
 
-def fields_of(data: bytes) -> list[Field]:
+def find_fields(data: bytes) -> list[FieldSpan]:
     """The fields of an object that has been parsed, in their order; raises Invalid if one stands twice."""
     try:
         decoded = _FIELDS.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:  # in what a lenient look had passed over
-        raise Invalid(_malformed(data, error)) from None
-    fields: list[Field] = []
+        raise InvalidDocument(_describe_syntax_error(data, error)) from None
+    fields: list[FieldSpan] = []
     position = 0
     for name, raw in decoded.items():
         found = _NAME.match(data, position)
@@ -204,18 +206,18 @@ def fields_of(data: bytes) -> list[Field]:
             break
         begin = data.index(b'"', position)
         position = found.end() + len(text)
-        fields.append(Field(name, begin, found.end(), position))
+        fields.append(FieldSpan(name, begin, found.end(), position))
     if data[position:].strip(b" \t\r\n{") != b"}":
-        raise Invalid("a field stands twice in the document")
+        raise InvalidDocument("a field stands twice in the document")
     return fields
 
 
 def measure(data: bytes) -> Layout:
     """Where the three lists stand in a document that has been parsed."""
-    return {field.name: Span(field.start, field.end) for field in fields_of(data) if field.name in KINDS}
+    return {field.name: Span(field.start, field.end) for field in find_fields(data) if field.name in KINDS}
 
 
-def items(section: bytes) -> Iterator[tuple[Raw, int]]:
+def iterate_items(section: bytes) -> Iterator[tuple[Raw, int]]:
     """Each item of a list, and where in the list it stands."""
     position = 1
     for raw in _ITEMS.decode(section):
@@ -235,7 +237,7 @@ class Edit(NamedTuple):
     text: bytes
 
 
-class Grown(NamedTuple):
+class DocumentUpdate(NamedTuple):
     """What turns a document into its next version, and where things are in that."""
 
     edits: list[Edit]
@@ -243,64 +245,66 @@ class Grown(NamedTuple):
     places: list[tuple[int, int]]  # of each added entry: where, counted from its list's bracket, and how long
 
 
-def empty(created_at: str, project_name: str) -> bytes:
+def build_empty(created_at: str, project_name: str) -> bytes:
     progress = Progress(version=VERSION, created_at=created_at, project_name=project_name, entries=())
     return msgspec.json.format(msgspec.json.encode(progress), indent=2) + b"\n"
 
 
-def grow(read: Read, layout: Layout, added: dict[str, list[bytes]], replaced: list[Edit]) -> Grown:
+def build_update(read: Read, layout: Layout, added: dict[str, list[bytes]], replaced: list[Edit]) -> DocumentUpdate:
     """What to do to a document to add records to its lists; `replaced` are edits inside of lists, by position."""
     edits = list(replaced)
     fresh: Layout = {}
     places: list[tuple[int, int]] = []
     after = layout["entries"].end
     for name in KINDS:
-        texts = [_indented(text) for text in added.get(name, ())]
+        texts = [_indent(text) for text in added.get(name, ())]
         span = layout.get(name)
         if texts and span:
-            edits.append(_into(read, span, texts))
+            edits.append(_append_items(read, span, texts))
         elif texts:
-            edits.append(_new_list(name, after, texts))
+            edits.append(_add_list(name, after, texts))
             fresh[name] = Span(after, after)
         after = span.end if span else after
         if name == "entries" and texts and span:
-            places = _places(edits[-1], span, texts)
+            places = _locate_items(edits[-1], span, texts)
     edits.sort(key=lambda edit: edit.start)
-    return Grown(edits, _moved(layout, fresh, edits), places)
+    return DocumentUpdate(edits, _shift_layout(layout, fresh, edits), places)
 
 
 _CHANGING = ("context", "times_referenced", "still_valid")
 _FIELD_NAMES = Learning.__struct_fields__
 
 
-def changes(read: Read, span: Span, changed: dict[str, bytes]) -> list[Edit]:
+def edit_learnings(read: Read, span: Span, changed: dict[str, bytes]) -> list[Edit]:
     """Edits that bring learnings up to date: the values that changed, and not a byte besides."""
     edits = []
-    for raw, start in items(read(span.open, span.end)):
+    for raw, start in iterate_items(read(span.open, span.end)):
         old = _FIELDS.decode(raw)
         if text := changed.get(msgspec.json.decode(old["id"])):
             new = {name: value for name, value in _FIELDS.decode(text).items() if name in _CHANGING}
-            fields = {name: value for name, value in new.items() if _differs(value, old.get(name), name)}
-            edits += _edits_of(bytes(raw), span.open + start, fields)
+            fields = {name: value for name, value in new.items() if _is_different(value, old.get(name), name)}
+            edits += _edit_record(bytes(raw), span.open + start, fields)
     return edits
 
 
-def _edits_of(record: bytes, position: int, fields: dict[str, Raw]) -> list[Edit]:
+def _edit_record(record: bytes, position: int, fields: dict[str, Raw]) -> list[Edit]:
     try:
-        return _field_edits(record, position, fields)
-    except Invalid:  # a field stands twice, as a merge can leave it: the last one has counted, and now stands alone
-        whole = _indented(msgspec.json.encode(_FIELDS.decode(record) | fields))
+        return _edit_fields(record, position, fields)
+    except (
+        InvalidDocument
+    ):  # a field stands twice, as a merge can leave it: the last one has counted, and now stands alone
+        whole = _indent(msgspec.json.encode(_FIELDS.decode(record) | fields))
         return [Edit(position, position + len(record), whole)]
 
 
-def _differs(new: Raw, old: Raw | None, name: str) -> bool:
+def _is_different(new: Raw, old: Raw | None, name: str) -> bool:
     absent = {"times_referenced": 0, "still_valid": True}.get(name)
     return bool(msgspec.json.decode(new) != (absent if old is None else msgspec.json.decode(old)))
 
 
-def _field_edits(record: bytes, position: int, fields: dict[str, Raw]) -> list[Edit]:
+def _edit_fields(record: bytes, position: int, fields: dict[str, Raw]) -> list[Edit]:
     """Edits of a learning's fields; one that it lacks comes where it usually stands, spaced as the others are."""
-    known = fields_of(record)
+    known = find_fields(record)
     edits = []
     for name, value in fields.items():
         place = next((field for field in known if field.name == name), None)
@@ -309,11 +313,11 @@ def _field_edits(record: bytes, position: int, fields: dict[str, Raw]) -> list[E
         else:
             before = _FIELD_NAMES[: _FIELD_NAMES.index(name)]
             after = max((field for field in known if field.name in before), key=lambda field: field.end)
-            edits.append(Edit(position + after.end, position + after.end, _like(record, known, name, value)))
+            edits.append(Edit(position + after.end, position + after.end, _format_field(record, known, name, value)))
     return edits
 
 
-def _like(record: bytes, known: list[Field], name: str, value: Raw) -> bytes:
+def _format_field(record: bytes, known: list[FieldSpan], name: str, value: Raw) -> bytes:
     """A further field, with the blanks that the second one has around it: every learning has two."""
     first, second = known[:2]
     blanks = record[first.end : second.begin]
@@ -321,21 +325,21 @@ def _like(record: bytes, known: list[Field], name: str, value: Raw) -> bytes:
     return b'%b"%b"%b%b' % (blanks, name.encode(), colon, bytes(value))
 
 
-def _indented(text: bytes) -> bytes:
+def _indent(text: bytes) -> bytes:
     # A string in JSON has no raw newline, so every newline is one of the layout's.
     return msgspec.json.format(text, indent=2).replace(b"\n", b"\n    ")
 
 
-def _into(read: Read, span: Span, texts: list[bytes]) -> Edit:
+def _append_items(read: Read, span: Span, texts: list[bytes]) -> Edit:
     """Behind the last item of a list; a list without items is opened up."""
-    last = _end_of_items(read, span)
+    last = _find_end_of_items(read, span)
     text = b",".join(b"\n    " + one for one in texts)
     if last == span.open + 1:
         return Edit(last, span.end - 1, text + b"\n  ")
     return Edit(last, last, b"," + text)
 
 
-def _end_of_items(read: Read, span: Span) -> int:
+def _find_end_of_items(read: Read, span: Span) -> int:
     end = span.end - 1
     while end > span.open + 1:
         start = max(span.open + 1, end - 4096)
@@ -345,12 +349,12 @@ def _end_of_items(read: Read, span: Span) -> int:
     return end
 
 
-def _new_list(name: str, position: int, texts: list[bytes]) -> Edit:
+def _add_list(name: str, position: int, texts: list[bytes]) -> Edit:
     items = b",".join(b"\n    " + one for one in texts)
     return Edit(position, position, b',\n  "%s": [%s\n  ]' % (name.encode(), items))
 
 
-def _places(edit: Edit, span: Span, texts: list[bytes]) -> list[tuple[int, int]]:
+def _locate_items(edit: Edit, span: Span, texts: list[bytes]) -> list[tuple[int, int]]:
     comma = 0 if edit.start == span.open + 1 else 1
     position = edit.start - span.open + comma
     places = []
@@ -360,7 +364,7 @@ def _places(edit: Edit, span: Span, texts: list[bytes]) -> list[tuple[int, int]]
     return places
 
 
-def _moved(layout: Layout, fresh: Layout, edits: list[Edit]) -> Layout:
+def _shift_layout(layout: Layout, fresh: Layout, edits: list[Edit]) -> Layout:
     growths = [(edit.start, len(edit.text) - (edit.end - edit.start)) for edit in edits]
     moved = {
         name: Span(
@@ -370,11 +374,11 @@ def _moved(layout: Layout, fresh: Layout, edits: list[Edit]) -> Layout:
         for name, span in layout.items()
     }
     for name, span in fresh.items():
-        moved[name] = _span_of_new(name, span.open, edits, growths)
+        moved[name] = _locate_new_list(name, span.open, edits, growths)
     return moved
 
 
-def _span_of_new(name: str, position: int, edits: list[Edit], growths: list[tuple[int, int]]) -> Span:
+def _locate_new_list(name: str, position: int, edits: list[Edit], growths: list[tuple[int, int]]) -> Span:
     head = b',\n  "%s": ' % name.encode()
     before = 0
     for edit, (start, growth) in zip(edits, growths, strict=True):
@@ -384,16 +388,16 @@ def _span_of_new(name: str, position: int, edits: list[Edit], growths: list[tupl
     raise AssertionError(f"{name} was not added")
 
 
-def pieces(read: Read, size: int, edits: Iterable[Edit]) -> Iterator[bytes]:
+def apply_edits(read: Read, size: int, edits: Iterable[Edit]) -> Iterator[bytes]:
     """The next version of a document, piece by piece: it may be too big to hold."""
     position = 0
     for edit in edits:
-        yield from _copied(read, position, edit.start)
+        yield from _copy_range(read, position, edit.start)
         yield edit.text
         position = edit.end
-    yield from _copied(read, position, size)
+    yield from _copy_range(read, position, size)
 
 
-def _copied(read: Read, start: int, end: int) -> Iterator[bytes]:
+def _copy_range(read: Read, start: int, end: int) -> Iterator[bytes]:
     for position in range(start, end, 1 << 20):
         yield read(position, min(position + (1 << 20), end))

@@ -19,58 +19,58 @@ if TYPE_CHECKING:
     Notes = Iterable[dict[str, Any]]
 
 
-class Adds(Protocol):
+class HistoryWriter(Protocol):
     """A history that numbers what it is given."""
 
     def add(self, learnings: Iterable[Learning] = (), patterns: Iterable[Pattern] = ()) -> Batch: ...
 
 
-def write(history: Adds, state: dict[str, Any], prd_id: Callable[[str | None], str]) -> Batch:
+def write(history: HistoryWriter, state: dict[str, Any], prd_id: Callable[[str | None], str]) -> Batch:
     """Adds a session's learnings and patterns to the history, except what stands there already."""
     known = cache(prd_id)  # some adapters read the whole spec to tell
     return history.add(
-        [_learning(one, known(_story_of(one))) for one in state["learnings"]],
-        [_pattern(one, known(None)) for one in state["patterns"]],
+        [_build_learning(one, known(_find_story(one))) for one in state["learnings"]],
+        [_build_pattern(one, known(None)) for one in state["patterns"]],
     )
 
 
 # A session's file may come from elsewhere: what it lacks is made up for, so that a flush can always be finished.
 
 
-def _story_of(note: dict[str, Any]) -> str | None:
+def _find_story(note: dict[str, Any]) -> str | None:
     story = note.get("story_id")
     return story if isinstance(story, str) else None
 
 
-def _known(kind: Any, kinds: Collection[str]) -> Any:
+def _keep_known(kind: Any, kinds: Collection[str]) -> Any:
     return kind if kind in kinds else None
 
 
-def _moment(note: dict[str, Any]) -> str:
+def _find_moment(note: dict[str, Any]) -> str:
     moment = note.get("timestamp")
     return moment if isinstance(moment, str) and records.is_moment(moment) else session.now()
 
 
-def _learning(note: dict[str, Any], prd_id: str) -> Learning:
+def _build_learning(note: dict[str, Any], prd_id: str) -> Learning:
     text = note["description"]
     return Learning(
         id=learning_id(0),  # it gets its number when it is added
-        type=_known(note.get("type"), session.LEARNING_TYPES) or classify.of_learning(text),
+        type=_keep_known(note.get("type"), session.LEARNING_TYPES) or classify.find_learning_type(text),
         content=text,
         context=f"Recorded with task {note['task_id']}" if isinstance(note.get("task_id"), str) else UNSET,
         source_prd_id=prd_id,
-        created_at=_moment(note),
+        created_at=_find_moment(note),
     )
 
 
-def _pattern(note: dict[str, Any], prd_id: str) -> Pattern:
+def _build_pattern(note: dict[str, Any], prd_id: str) -> Pattern:
     return Pattern(
         id=pattern_id(0),
         name=note["name"],
-        type=_known(note.get("type"), session.PATTERN_TYPES)
-        or classify.of_pattern(f"{note['name']} {note['description']}"),
+        type=_keep_known(note.get("type"), session.PATTERN_TYPES)
+        or classify.find_pattern_type(f"{note['name']} {note['description']}"),
         description=note["description"],
-        discovered_at=_moment(note),
+        discovered_at=_find_moment(note),
         source_prd_id=prd_id,
         confidence="medium",
     )

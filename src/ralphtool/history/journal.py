@@ -17,13 +17,13 @@ from typing import NamedTuple
 import msgspec
 
 from ralphtool.history import records
-from ralphtool.history.records import Entry, Learning, Pattern, Record
+from ralphtool.history.records import Entry, HistoryRecord, Learning, Pattern
 
 _HEAD = b"ralphtool-journal 1 "
 _HEAD_LENGTH = len(_HEAD) + 16 + 1
 
 
-class About(Record, frozen=True):
+class LearningRef(HistoryRecord, frozen=True):
     """Which learning is meant: its number here, and what tells it from one that has that number elsewhere."""
 
     id: str
@@ -31,28 +31,28 @@ class About(Record, frozen=True):
     words: str  # a digest of its content, in hexadecimal digits
 
 
-class Invalidation(Record, frozen=True):
+class Invalidation(HistoryRecord, frozen=True):
     """A learning that holds no longer."""
 
-    about: About
+    about: LearningRef
     why: str
 
 
-class Reference(Record, frozen=True):
+class ReferenceCount(HistoryRecord, frozen=True):
     """How often a learning has been put into a prompt, in all."""
 
-    about: About
+    about: LearningRef
     times: int
 
 
-class Batch(Record, frozen=True, kw_only=True, omit_defaults=True):
+class Batch(HistoryRecord, frozen=True, kw_only=True, omit_defaults=True):
     """What is written at once: all of it is there, or nothing. Applied twice, it changes nothing the second time."""
 
     entries: tuple[Entry, ...] = ()
     learnings: tuple[Learning, ...] = ()
     patterns: tuple[Pattern, ...] = ()
     invalidated: tuple[Invalidation, ...] = ()
-    referenced: tuple[Reference, ...] = ()
+    referenced: tuple[ReferenceCount, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.entries) or self.is_more_than_entries
@@ -65,7 +65,7 @@ class Batch(Record, frozen=True, kw_only=True, omit_defaults=True):
 _encode = msgspec.json.Encoder().encode
 
 
-class Line(NamedTuple):
+class JournalLine(NamedTuple):
     """One line of the journal: where it stands, and what it says or what is wrong with it."""
 
     start: int
@@ -76,11 +76,11 @@ class Line(NamedTuple):
     room: int = 0  # how many zeros stand before it
 
 
-def new_head() -> bytes:
+def build_head() -> bytes:
     return _HEAD + os.urandom(8).hex().encode() + b"\n"
 
 
-def head_of(fd: int) -> str:
+def read_head(fd: int) -> str:
     """What tells this journal from others; empty if there is none yet."""
     return os.pread(fd, _HEAD_LENGTH, 0).decode("latin-1")
 
@@ -89,7 +89,7 @@ def encode(batch: Batch) -> bytes:
     return _encode(batch)
 
 
-def line(data: bytes) -> bytes:
+def encode_line(data: bytes) -> bytes:
     return b"%08x %b\n" % (zlib.crc32(data), data)
 
 
@@ -98,40 +98,40 @@ def decode(data: bytes) -> Batch:
     return records.decode(data, Batch)
 
 
-class Found(NamedTuple):
+class JournalChunk(NamedTuple):
     """What stands in a piece of the journal."""
 
-    lines: list[Line]
+    lines: list[JournalLine]
     length: int  # of these lines
-    doubtful: list[Line]  # what stands behind room that was never used: maybe nobody was ever told of it
+    doubtful: list[JournalLine]  # what stands behind room that was never used: maybe nobody was ever told of it
     is_torn: bool  # whether anything stands behind the lines
 
 
-def read(data: bytes, offset: int) -> Found:
+def read_lines(data: bytes, offset: int) -> JournalChunk:
     """The lines from `offset` on."""
     data = data.rstrip(b"\0")
     *whole, tail = data.split(b"\n")
-    lines: list[Line] = []
+    lines: list[JournalLine] = []
     position = offset
     for text in whole:
         if position or len(text) + 1 != _HEAD_LENGTH or not text.startswith(_HEAD):
-            lines.append(checked(position, text))
+            lines.append(check_line(position, text))
         position += len(text) + 1
     for end in (tail, tail[:-1]):
-        line = checked(position, end)
+        line = check_line(position, end)
         if line.batch:  # nothing but the end of its line is wrong: somebody may have been told that it was written
-            return Found([*lines, line._replace(is_whole=False)], len(data), [], False)
-    doubtful: list[Line] = []
+            return JournalChunk([*lines, line._replace(is_whole=False)], len(data), [], False)
+    doubtful: list[JournalLine] = []
     while lines and lines[-1].batch is None and lines[-1].room:
         doubtful.insert(0, lines.pop())
         position = doubtful[0].start - doubtful[0].room
-    return Found(lines, position - offset, doubtful, position - offset < len(data))
+    return JournalChunk(lines, position - offset, doubtful, position - offset < len(data))
 
 
-def checked(start: int, text: bytes) -> Line:
+def check_line(start: int, text: bytes) -> JournalLine:
     """A line, if its checksum fits. Zeros before it are room that was never used."""
     room = len(text) - len(text := text.lstrip(b"\0"))
-    line = Line(start + room, text, None, "its checksum does not fit", room=room)
+    line = JournalLine(start + room, text, None, "its checksum does not fit", room=room)
     checksum, _, data = text.partition(b" ")
     if checksum != b"%08x" % zlib.crc32(data):
         return line

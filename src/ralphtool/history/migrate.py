@@ -19,7 +19,7 @@ from ralphtool.history.records import learning_id
 
 if TYPE_CHECKING:
     from ralphtool.history.records import Learning, Pattern
-    from ralphtool.history.state import State
+    from ralphtool.history.state import HistoryState
     from ralphtool.history.store import Store
 
 
@@ -43,45 +43,45 @@ def run(store: Store) -> Migration | None:
     if found is None:
         return None
     made = store.create(Batch(learnings=found.learnings, patterns=found.patterns))
-    if not made and not store.ask(lambda state: _is_taken_over(state, store.masked(found.text))):
+    if not made and not store.ask(lambda state: _is_migrated(state, store.masked(found.text))):
         return None  # somebody has begun a history meanwhile
-    _put_away(found)
+    _move_to_backup(found)
     return found
 
 
 def plan(store: Store) -> Migration | None:
     """What there is to take over; nothing if there is a history already."""
-    path = _find(store.root)
-    text = _text(path) if path else None
+    path = _find_progress_txt(store.root)
+    text = _read_text(path) if path else None
     if path is None or text is None:
         return None
-    if os.path.lexists(store.path) and not store.ask(lambda state: _is_taken_over(state, store.masked(text))):
+    if os.path.lexists(store.path) and not store.ask(lambda state: _is_migrated(state, store.masked(text))):
         return None
     from ralphtool.history import progresstxt
 
-    return Migration(path, _free_backup(path), *progresstxt.read(text, session.now()), text)
+    return Migration(path, _find_backup_path(path), *progresstxt.parse_text(text, session.now()), text)
 
 
-def _text(path: str) -> str | None:
+def _read_text(path: str) -> str | None:
     try:
         return files.read(path).decode("utf-8", "replace").removeprefix("\ufeff")
     except FileNotFoundError:
         return None  # somebody else has just put it away
 
 
-def _find(root: str) -> str | None:
+def _find_progress_txt(root: str) -> str | None:
     places = (os.path.join(layout.folder(root), "progress.txt"), os.path.join(root, "progress.txt"))
     # Not through a link: one that came with somebody's repository could lead to what is nobody's business.
     return next((path for path in places if os.path.isfile(path) and not os.path.islink(path)), None)
 
 
-def _is_taken_over(state: State, text: str) -> bool:
+def _is_migrated(state: HistoryState, text: str) -> bool:
     """Whether we were interrupted after the text had been taken over, and before the file was put away."""
     known = state.catalog.learning(learning_id(0))
     return known is not None and known.content == text
 
 
-def _free_backup(path: str) -> str:
+def _find_backup_path(path: str) -> str:
     """Where the old file goes: never over another one. It may be there already, if we were interrupted."""
     names = [f"{path}.backup", *(f"{path}.backup.{number}" for number in range(1, 1000))]
     return next(name for name in names if not os.path.lexists(name) or _is_same(name, path))
@@ -94,12 +94,12 @@ def _is_same(one: str, other: str) -> bool:
         return False
 
 
-def _put_away(found: Migration) -> None:
+def _move_to_backup(found: Migration) -> None:
     try:
         os.link(found.path, found.backup)  # which, unlike renaming, never replaces anything
     except FileExistsError:
         if not _is_same(found.backup, found.path):
-            _put_away(structs.replace(found, backup=_free_backup(found.path)))
+            _move_to_backup(structs.replace(found, backup=_find_backup_path(found.path)))
             return
     except FileNotFoundError:
         return  # somebody else has just done it

@@ -43,22 +43,25 @@ _LONGEST_TITLE = 200
 _LONGEST_LINE = 2000
 
 
-def read(text: str, now: str) -> tuple[tuple[Learning, ...], tuple[Pattern, ...]]:
+def parse_text(text: str, now: str) -> tuple[tuple[Learning, ...], tuple[Pattern, ...]]:
     """The whole text as learning-0000, and what could be made out in it. Nothing of a text without content."""
     if not text.strip():
         return (), ()
-    reader = _Reader()
+    reader = _ProgressParser()
     reader.read(text.splitlines())
     notes = {(note.text, note.is_pattern): note for note in reversed(reader.notes)}  # of the same words, the first
     kept = list(reversed(notes.values()))
     learnings = [note for note in kept if not note.is_pattern]
     patterns = [note for note in kept if note.is_pattern]
-    whole = _learning(0, _Note(text, False, None, None), "codebase-pattern", now)
-    made = [_learning(number, note, classify.of_learning(note.text), now) for number, note in enumerate(learnings, 1)]
-    return (whole, *made), tuple(_pattern(number, note, now) for number, note in enumerate(patterns, 1))
+    whole = _build_learning(0, _ProgressItem(text, False, None, None), "codebase-pattern", now)
+    made = [
+        _build_learning(number, note, classify.find_learning_type(note.text), now)
+        for number, note in enumerate(learnings, 1)
+    ]
+    return (whole, *made), tuple(_build_pattern(number, note, now) for number, note in enumerate(patterns, 1))
 
 
-class _Note(NamedTuple):
+class _ProgressItem(NamedTuple):
     """One item of the text, and what stood above it."""
 
     text: str
@@ -67,18 +70,18 @@ class _Note(NamedTuple):
     story: str | None
 
 
-def _learning(number: int, note: _Note, kind: LearningType, now: str) -> Learning:
+def _build_learning(number: int, note: _ProgressItem, kind: LearningType, now: str) -> Learning:
     return Learning(
         id=learning_id(number),
         type=kind,
         content=note.text,
         context=_CONTEXT,
-        source_prd_id=project.slug(note.story or "") or _SOURCE,
+        source_prd_id=project.build_slug(note.story or "") or _SOURCE,
         created_at=note.moment or now,
     )
 
 
-def _pattern(number: int, note: _Note, now: str) -> Pattern:
+def _build_pattern(number: int, note: _ProgressItem, now: str) -> Pattern:
     plain = re.sub(r"[*`]", "", note.text)
     name, colon, description = plain.partition(":")
     if not (colon and description.strip() and len(name) <= _LONGEST_NAME):
@@ -86,7 +89,7 @@ def _pattern(number: int, note: _Note, now: str) -> Pattern:
     return Pattern(
         id=pattern_id(number),
         name=name.strip(),
-        type=classify.of_pattern(note.text),
+        type=classify.find_pattern_type(note.text),
         description=note.text,
         discovered_at=note.moment or now,
         source_prd_id=_SOURCE,
@@ -94,11 +97,11 @@ def _pattern(number: int, note: _Note, now: str) -> Pattern:
     )
 
 
-class _Reader:
+class _ProgressParser:
     """Goes through the text line by line: what the headings say, and whether a list goes on."""
 
     def __init__(self) -> None:
-        self.notes: list[_Note] = []
+        self.notes: list[_ProgressItem] = []
         self._moment: str | None = None
         self._story: str | None = None
         self._level = 6  # of the heading that began the entry
@@ -127,7 +130,7 @@ class _Reader:
             self._enter(len(heading[1]), shown[heading.end() :][:_LONGEST_TITLE])
         elif bullet:
             self._read_item(len(line) - len(line.lstrip()), line.strip()[bullet.end() :])
-        elif _announces(shown):
+        elif _is_title(shown):
             self._list, self._list_level, self._indent = "learnings", 6, -1
         elif shown and (not shown.strip("-") or (self._list == "learnings" and _LABEL.match(shown))):
             self._list = None  # a rule, or the next part of the entry
@@ -135,13 +138,13 @@ class _Reader:
     def _end_item(self) -> None:
         if self._item:
             is_pattern = self._list == "patterns"
-            self.notes.append(_Note(" ".join(self._item), is_pattern, self._moment, self._story))
+            self.notes.append(_ProgressItem(" ".join(self._item), is_pattern, self._moment, self._story))
         self._item = []
 
     def _enter(self, level: int, heading: str) -> None:
         if "codebase patterns" in heading.lower():
             self._list, self._list_level, self._indent = "patterns", level, -1
-        elif _announces(heading, is_heading=True):
+        elif _is_title(heading, is_heading=True):
             self._list, self._list_level, self._indent = "learnings", level, -1
         elif self._list != "patterns" or level <= self._list_level:  # else a group of patterns
             self._list = None
@@ -154,11 +157,11 @@ class _Reader:
             return
         story = _STORY.search(dated[5] if dated else heading)
         self._level = level if dated else 2
-        self._moment = _moment(dated[1], dated[2], dated[3], dated[4]) if dated else None
+        self._moment = _parse_moment(dated[1], dated[2], dated[3], dated[4]) if dated else None
         self._story = story[0] if story else None
 
     def _read_item(self, indent: int, text: str) -> None:
-        if _announces(text):
+        if _is_title(text):
             self._list, self._list_level, self._indent = "learnings", 6, indent
             return
         if self._list == "learnings" and indent <= self._indent and _LABEL.match(text):
@@ -167,7 +170,7 @@ class _Reader:
             self._item = [text]
 
 
-def _announces(text: str, *, is_heading: bool = False) -> bool:
+def _is_title(text: str, *, is_heading: bool = False) -> bool:
     """Whether it is a title like "**Learnings for future iterations:**", rather than something learnt."""
     if len(text) > _LONGEST_TITLE:
         return False
@@ -176,7 +179,7 @@ def _announces(text: str, *, is_heading: bool = False) -> bool:
     return words in ("learning", "learnings") or (is_title and words.startswith("learning") and "." not in words)
 
 
-def _moment(day: str, minute: str | None, second: str | None, zone: str | None) -> str | None:
+def _parse_moment(day: str, minute: str | None, second: str | None, zone: str | None) -> str | None:
     """A time without a zone is taken as UTC. A day that does not exist is none."""
     moment = f"{day}T{minute or '00:00'}{second or ':00'}"
     zone = "Z" if zone in (None, "Z") or minute is None else f"{zone[:3]}:{zone[-2:]}"

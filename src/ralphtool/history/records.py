@@ -30,9 +30,9 @@ EntryId = Annotated[str, Meta(pattern=r"^[a-z0-9-]+-[0-9]+\Z", description="prd_
 LearningId = Annotated[str, Meta(pattern=r"^learning-[0-9]{4,}\Z", description="numbered from the highest")]
 PatternId = Annotated[str, Meta(pattern=r"^pattern-[0-9]{4,}\Z", description="numbered from the highest")]
 Count = Annotated[int, Meta(ge=0)]
-Iteration = Annotated[int, Meta(ge=1, description="the number of this entry for its PRD: 1, 2, 3")]
+IterationNumber = Annotated[int, Meta(ge=1, description="the number of this entry for its PRD: 1, 2, 3")]
 
-Status = Literal["completed", "failed", "blocked", "partial"]
+EntryStatus = Literal["completed", "failed", "blocked", "partial"]
 ObservationType = Literal["blocker", "finding", "completion"]
 Category = Literal[
     "bug",
@@ -73,11 +73,11 @@ PatternType = Literal[
 Confidence = Literal["high", "medium", "low"]
 
 
-class Record(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+class HistoryRecord(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """One object of the document. It can't be part of a circle, so nobody has to look for one."""
 
 
-class Observation(Record, frozen=True, kw_only=True):
+class Observation(HistoryRecord, frozen=True, kw_only=True):
     """Something that was noticed during an iteration."""
 
     type: ObservationType
@@ -90,7 +90,7 @@ class Observation(Record, frozen=True, kw_only=True):
     related_learning_id: str | UnsetType = UNSET
 
 
-class IterationContext(Record, frozen=True, kw_only=True):
+class IterationContext(HistoryRecord, frozen=True, kw_only=True):
     """How an iteration came about: what went before it, and what was made of a claimed blocker."""
 
     retry_count: Count | UnsetType = UNSET
@@ -102,14 +102,14 @@ class IterationContext(Record, frozen=True, kw_only=True):
     blocker_valid: bool | UnsetType = UNSET
 
 
-class Entry(Record, frozen=True, kw_only=True):
+class Entry(HistoryRecord, frozen=True, kw_only=True):
     """How one iteration of a PRD ended."""
 
     id: EntryId
     timestamp: Moment
     prd_id: str
-    iteration: Iteration
-    status: Status
+    iteration: IterationNumber
+    status: EntryStatus
     duration_seconds: Count | UnsetType = UNSET
     summary: str | UnsetType = UNSET
     observations: tuple[Observation, ...]
@@ -118,7 +118,7 @@ class Entry(Record, frozen=True, kw_only=True):
     context: IterationContext | UnsetType = UNSET
 
 
-class Learning(Record, frozen=True, kw_only=True):
+class Learning(HistoryRecord, frozen=True, kw_only=True):
     """What later iterations should know."""
 
     id: LearningId
@@ -132,7 +132,7 @@ class Learning(Record, frozen=True, kw_only=True):
     still_valid: bool = True
 
 
-class Pattern(Record, frozen=True, kw_only=True):
+class Pattern(HistoryRecord, frozen=True, kw_only=True):
     """How things are done in this code base."""
 
     id: PatternId
@@ -145,7 +145,7 @@ class Pattern(Record, frozen=True, kw_only=True):
     confidence: Confidence | UnsetType = UNSET
 
 
-class Progress(Record, frozen=True, kw_only=True):
+class Progress(HistoryRecord, frozen=True, kw_only=True):
     """The history of a project: what every iteration came to, and what was learnt from them."""
 
     version: Version
@@ -168,7 +168,7 @@ def pattern_id(number: int) -> str:
     return f"pattern-{number:04}"
 
 
-def number_of(id: str) -> int:
+def parse_number(id: str) -> int:
     """The number in an id of a learning or a pattern. One that nobody will ever count up to is none."""
     digits = id.rpartition("-")[2]
     return int(digits) if len(digits) < 16 else 0

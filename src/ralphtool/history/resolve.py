@@ -12,19 +12,19 @@ import msgspec
 from msgspec import UNSET, structs
 
 from ralphtool.errors import InvalidValue
-from ralphtool.history.catalog import pattern_words, words_of
-from ralphtool.history.journal import About, Batch
-from ralphtool.history.records import learning_id, number_of, pattern_id
+from ralphtool.history.catalog import digest_pattern, digest_words
+from ralphtool.history.journal import Batch, LearningRef
+from ralphtool.history.records import learning_id, parse_number, pattern_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ralphtool.history.catalog import Catalog, Sources
-    from ralphtool.history.journal import Invalidation, Reference
+    from ralphtool.history.journal import Invalidation, ReferenceCount
     from ralphtool.history.records import Entry, Learning, Pattern
 
     Aside = list[tuple[bytes, str]]
-    Said = TypeVar("Said", Invalidation, Reference)
+    Statement = TypeVar("Statement", Invalidation, ReferenceCount)
 
 
 def resolve(catalog: Catalog, sources: Sources, batch: Batch, aside: Aside | None = None) -> Batch:
@@ -33,18 +33,18 @@ def resolve(catalog: Catalog, sources: Sources, batch: Batch, aside: Aside | Non
     A record that does not fit is an error; or it is put into `aside`, with the reason, when that is given.
     """
     if not batch.is_more_than_entries:  # the usual case, and the one that has to be quick
-        return _with_new_entries(catalog, sources, batch, catalog.renamed, aside)
+        return _select_new_entries(catalog, sources, batch, catalog.renamed, aside)
     catalog.settle()
-    learnings, renamed = _new_learnings(catalog, batch.learnings)
+    learnings, renamed = _select_new_learnings(catalog, batch.learnings)
     if aside is not None:
         renamed = catalog.renamed = catalog.renamed | renamed
     fresh = {learning.id: learning for learning in learnings}
     return structs.replace(
-        _with_new_entries(catalog, sources, batch, renamed, aside),
+        _select_new_entries(catalog, sources, batch, renamed, aside),
         learnings=learnings,
-        patterns=_new_patterns(catalog, batch.patterns),
-        invalidated=_aimed(catalog, batch.invalidated, renamed, fresh, aside),
-        referenced=_aimed(catalog, batch.referenced, renamed, fresh, aside),
+        patterns=_select_new_patterns(catalog, batch.patterns),
+        invalidated=_resolve_targets(catalog, batch.invalidated, renamed, fresh, aside),
+        referenced=_resolve_targets(catalog, batch.referenced, renamed, fresh, aside),
     )
 
 
@@ -57,32 +57,32 @@ def _reject(record: object, problem: str, aside: Aside | None) -> None:
 # --- entries ----------------------------------------------------------------------------------------
 
 
-def _with_new_entries(
+def _select_new_entries(
     catalog: Catalog, sources: Sources, batch: Batch, renamed: dict[str, str], aside: Aside | None
 ) -> Batch:
     """Of the entries, those that are new and follow, with links to learnings under their numbers here."""
     last: dict[str, int] = {}
     entries = []
     for entry in batch.entries:
-        problem = _problem_with(catalog, sources, entry, last)
+        problem = _find_problem(catalog, sources, entry, last)
         if problem:
             _reject(entry, problem, aside)
         elif problem is None:
             last[entry.prd_id] = entry.iteration
-            entries.append(_linked(entry, renamed.get) if renamed else entry)
+            entries.append(_replace_links(entry, renamed.get) if renamed else entry)
     if len(entries) == len(batch.entries) and not renamed:
         return batch
     return structs.replace(batch, entries=tuple(entries))
 
 
-def _problem_with(catalog: Catalog, sources: Sources, entry: Entry, last: dict[str, int]) -> str | None:
+def _find_problem(catalog: Catalog, sources: Sources, entry: Entry, last: dict[str, int]) -> str | None:
     """Why an entry can't be added; an empty text if it is there already."""
     if entry.id != f"{entry.prd_id}-{entry.iteration}":
         return f"entry {entry.id}: the id must be prd_id-iteration, and those are {entry.prd_id}, {entry.iteration}"
     before = last.get(entry.prd_id) or catalog.last_iteration(entry.prd_id)
     if catalog.facts.odd or entry.iteration <= before:
-        known = catalog.entry_of_id(sources, entry)
-        if known and _unlinked(known) == _unlinked(entry):
+        known = catalog.find_same_id(sources, entry)
+        if known and _remove_links(known) == _remove_links(entry):
             return ""
         if known:
             return f"entry {entry.id}: there is another one of that id, of {known.timestamp}"
@@ -91,7 +91,7 @@ def _problem_with(catalog: Catalog, sources: Sources, entry: Entry, last: dict[s
     return None
 
 
-def _linked(entry: Entry, new_id: Callable[[str, str], str]) -> Entry:
+def _replace_links(entry: Entry, new_id: Callable[[str, str], str]) -> Entry:
     observations = tuple(
         structs.replace(one, related_learning_id=new_id(one.related_learning_id, one.related_learning_id))
         if one.related_learning_id is not UNSET
@@ -101,22 +101,24 @@ def _linked(entry: Entry, new_id: Callable[[str, str], str]) -> Entry:
     return structs.replace(entry, observations=observations)
 
 
-def _unlinked(entry: Entry) -> Entry:
+def _remove_links(entry: Entry) -> Entry:
     """Numbers of learnings may have moved on meanwhile: two entries that differ in these alone are the same."""
-    return _linked(entry, lambda old, default: "")
+    return _replace_links(entry, lambda old, default: "")
 
 
 # --- learnings and patterns -------------------------------------------------------------------------
 
 
-def _new_learnings(catalog: Catalog, learnings: Iterable[Learning]) -> tuple[tuple[Learning, ...], dict[str, str]]:
+def _select_new_learnings(
+    catalog: Catalog, learnings: Iterable[Learning]
+) -> tuple[tuple[Learning, ...], dict[str, str]]:
     """Those that are new, with numbers that are free; and under which number to find the others."""
-    numbers = _Numbers(catalog, "learnings", learning_id)
+    numbers = _IdAllocator(catalog, "learnings", learning_id)
     fresh: dict[bytes, Learning] = {}
     renamed: dict[str, str] = {}
     for learning in learnings:
-        words = words_of(learning.content)
-        known = fresh[words].id if words in fresh else catalog.learning_with(words, learning.created_at, learning.id)
+        words = digest_words(learning.content)
+        known = fresh[words].id if words in fresh else catalog.find_learning_id(words, learning.created_at, learning.id)
         if known is None:
             known = numbers.free(learning.id)
             fresh[words] = structs.replace(learning, id=known)
@@ -125,17 +127,17 @@ def _new_learnings(catalog: Catalog, learnings: Iterable[Learning]) -> tuple[tup
     return tuple(fresh.values()), renamed
 
 
-def _new_patterns(catalog: Catalog, patterns: Iterable[Pattern]) -> tuple[Pattern, ...]:
-    numbers = _Numbers(catalog, "patterns", pattern_id)
+def _select_new_patterns(catalog: Catalog, patterns: Iterable[Pattern]) -> tuple[Pattern, ...]:
+    numbers = _IdAllocator(catalog, "patterns", pattern_id)
     fresh: dict[bytes, Pattern] = {}
     for pattern in patterns:
-        words = pattern_words(pattern)
-        if words not in fresh and not catalog.has_pattern_with(words):
+        words = digest_pattern(pattern)
+        if words not in fresh and not catalog.has_pattern(words):
             fresh[words] = structs.replace(pattern, id=numbers.free(pattern.id))
     return tuple(fresh.values())
 
 
-class _Numbers:
+class _IdAllocator:
     """Gives out ids that nobody has: the one that is wished for, else the next number."""
 
     def __init__(self, catalog: Catalog, table: str, id_of: Callable[[int], str]) -> None:
@@ -150,7 +152,7 @@ class _Numbers:
         while id in self._given or self._catalog.has(self._table, id):
             self._highest += 1
             id = self._id_of(self._highest)
-        self._highest = max(self._highest, number_of(id))
+        self._highest = max(self._highest, parse_number(id))
         self._given.add(id)
         return id
 
@@ -158,13 +160,17 @@ class _Numbers:
 # --- what is said about learnings -------------------------------------------------------------------
 
 
-def _aimed(
-    catalog: Catalog, said: Iterable[Said], renamed: dict[str, str], fresh: dict[str, Learning], aside: Aside | None
-) -> tuple[Said, ...]:
+def _resolve_targets(
+    catalog: Catalog,
+    said: Iterable[Statement],
+    renamed: dict[str, str],
+    fresh: dict[str, Learning],
+    aside: Aside | None,
+) -> tuple[Statement, ...]:
     """What is said about learnings, each under the number that it has here: the words tell which one is meant."""
     aimed = []
     for one in said:
-        id = _meant(catalog, one.about) or renamed.get(one.about.id)
+        id = _find_target(catalog, one.about) or renamed.get(one.about.id)
         if id is None and one.about.id not in fresh:
             _reject(one, f"{one.about.id}: the learning that this is about is not there", aside)
         else:
@@ -172,5 +178,5 @@ def _aimed(
     return tuple(aimed)
 
 
-def _meant(catalog: Catalog, about: About) -> str | None:
-    return catalog.learning_with(bytes.fromhex(about.words), about.created_at, about.id)
+def _find_target(catalog: Catalog, about: LearningRef) -> str | None:
+    return catalog.find_learning_id(bytes.fromhex(about.words), about.created_at, about.id)

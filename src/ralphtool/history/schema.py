@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 
 from ralphtool.errors import shorten
-from ralphtool.history.records import Progress, Record, is_moment
+from ralphtool.history.records import HistoryRecord, Progress, is_moment
 
 _TYPES = {"string": str, "integer": int, "boolean": bool, "array": list, "object": dict}
 
 
 @cache
-def schema() -> dict[str, Any]:
+def build_schema() -> dict[str, Any]:
     """The whole document as JSON Schema 2020-12."""
     made = msgspec.json.schema(Progress)
     definitions = made["$defs"]
@@ -46,13 +46,13 @@ def _make_portable(field: dict[str, Any]) -> None:
 # --- errors in words --------------------------------------------------------------------------------
 
 
-def explain(error: msgspec.ValidationError, value: object, kind: type[Record], where: str = "") -> str:
+def explain(error: msgspec.ValidationError, value: object, kind: type[HistoryRecord], where: str = "") -> str:
     """Which field is wrong, how, and what is allowed there. `where` is the path of the value itself."""
     paths = []
-    for steps in (_steps(str(error)), []):
+    for steps in (_parse_path(str(error)), []):
         path = where + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
         try:
-            found = _complaint(path.removeprefix("."), *_at(value, _definition(kind), steps))
+            found = _describe_problem(path.removeprefix("."), *_follow_path(value, _find_definition(kind), steps))
         except (KeyError, IndexError, TypeError):  # the name of a field, made to look like a path
             continue
         if found:
@@ -61,19 +61,19 @@ def explain(error: msgspec.ValidationError, value: object, kind: type[Record], w
     return f"{paths[0] or 'the document'}: {shorten(str(error), 200)}"
 
 
-def _at(value: Any, field: dict[str, Any], steps: list[str | int]) -> tuple[Any, dict[str, Any]]:
+def _follow_path(value: Any, field: dict[str, Any], steps: list[str | int]) -> tuple[Any, dict[str, Any]]:
     for step in steps:
         value, field = _enter(value, field, step)
     return value, field
 
 
-def _steps(message: str) -> list[str | int]:
+def _parse_path(message: str) -> list[str | int]:
     path = message.rpartition(" - at `$")[2].rstrip("`") if " - at `$" in message else ""
     return [int(step) if step.isdigit() else step for step in re.findall(r"\w+", path)]
 
 
-def _definition(kind: type[Record]) -> dict[str, Any]:
-    whole = schema()
+def _find_definition(kind: type[HistoryRecord]) -> dict[str, Any]:
+    whole = build_schema()
     found: dict[str, Any] = whole if kind is Progress else whole["$defs"][kind.__name__]
     return found
 
@@ -81,29 +81,29 @@ def _definition(kind: type[Record]) -> dict[str, Any]:
 def _enter(value: Any, field: dict[str, Any], step: str | int) -> tuple[Any, dict[str, Any]]:
     inside = field["items"] if isinstance(step, int) else field["properties"][step]
     name = inside.get("$ref", "").rpartition("/")[2]
-    return value[step], schema()["$defs"][name] if name else inside
+    return value[step], build_schema()["$defs"][name] if name else inside
 
 
-def _complaint(path: str, value: object, field: dict[str, Any]) -> str | None:
+def _describe_problem(path: str, value: object, field: dict[str, Any]) -> str | None:
     wanted = field["type"]
     if isinstance(value, float) and not math.isfinite(value):
         return f"{path}: the number is out of range"
     if type(value) is not _TYPES[wanted]:
-        return f"{path or 'the document'}: {_shown(value)} is not {_an(wanted)}"
+        return f"{path or 'the document'}: {_format_value(value)} is not {_add_article(wanted)}"
     if isinstance(value, dict):
-        return _complaint_about_keys(path, value, field)
+        return _describe_key_problem(path, value, field)
     if "enum" in field and value not in field["enum"]:
-        return f"{path}: {_shown(value)} is not one of {', '.join(field['enum'])}"
+        return f"{path}: {_format_value(value)} is not one of {', '.join(field['enum'])}"
     if field.get("format") == "date-time" and not is_moment(str(value)):
-        return f"{path}: {_shown(value)} is not a date and time with its zone, as in 2026-01-31T09:30:00Z"
+        return f"{path}: {_format_value(value)} is not a date and time with its zone, as in 2026-01-31T09:30:00Z"
     if "pattern" in field and ("\n" in str(value) or not re.search(field["pattern"], str(value), re.ASCII)):
-        return f"{path}: {_shown(value)} does not match {field['pattern']}"
+        return f"{path}: {_format_value(value)} does not match {field['pattern']}"
     if "minimum" in field and isinstance(value, int) and value < field["minimum"]:
-        return f"{path}: {_shown(value)} is less than {field['minimum']}"
+        return f"{path}: {_format_value(value)} is less than {field['minimum']}"
     return None
 
 
-def _complaint_about_keys(path: str, value: dict[str, Any], field: dict[str, Any]) -> str | None:
+def _describe_key_problem(path: str, value: dict[str, Any], field: dict[str, Any]) -> str | None:
     dot = "." if path else ""
     if unknown := [key for key in value if key not in field["properties"]]:
         plain = unknown[0].isidentifier() and unknown[0].isascii() and len(unknown[0]) <= 60
@@ -114,7 +114,7 @@ def _complaint_about_keys(path: str, value: dict[str, Any], field: dict[str, Any
     return None
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, str):
         return shorten(value)
     if isinstance(value, dict | list):
@@ -122,20 +122,20 @@ def _shown(value: object) -> str:
     return msgspec.json.encode(value).decode()[:60]
 
 
-def _an(wanted: str) -> str:
+def _add_article(wanted: str) -> str:
     return f"an {wanted}" if wanted[0] in "aeio" else f"a {wanted}"
 
 
-def known_fields(value: Any, kind: type[Record]) -> Any:
+def keep_known_fields(value: Any, kind: type[HistoryRecord]) -> Any:
     """Of a document of a later version, what this version knows."""
-    return _known(value, _definition(kind))
+    return _keep_known(value, _find_definition(kind))
 
 
-def _known(value: Any, field: dict[str, Any]) -> Any:
-    field = schema()["$defs"][field["$ref"].rpartition("/")[2]] if "$ref" in field else field
+def _keep_known(value: Any, field: dict[str, Any]) -> Any:
+    field = build_schema()["$defs"][field["$ref"].rpartition("/")[2]] if "$ref" in field else field
     if isinstance(value, dict) and "properties" in field:
         properties = field["properties"]
-        return {name: _known(inside, properties[name]) for name, inside in value.items() if name in properties}
+        return {name: _keep_known(inside, properties[name]) for name, inside in value.items() if name in properties}
     if isinstance(value, list) and "items" in field:
-        return [_known(inside, field["items"]) for inside in value]
+        return [_keep_known(inside, field["items"]) for inside in value]
     return value

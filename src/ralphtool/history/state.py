@@ -15,17 +15,17 @@ from ralphtool.history import document, journal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ralphtool.history.catalog import Catalog, Facts
+    from ralphtool.history.catalog import Catalog, CatalogState
 
 SMALL = 1 << 20  # below this, every append is folded at once
 # The journal grows by this, in zeros: writing over them costs a disk less than making a file longer, line by line.
-_ROOM = 1 << 17
+_SPARE_BYTES = 1 << 17
 _LOOKS, _PAUSE = 5, 0.02
 _NO_LOCK_ON_FOLDERS = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.EOPNOTSUPP)
-_NOT_TO_WRITE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP, errno.EISDIR, errno.ESPIPE, errno.ENXIO)
+_READ_ONLY_ERRORS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP, errno.EISDIR, errno.ESPIPE, errno.ENXIO)
 
 
-class Changed(Exception):
+class DocumentChanged(Exception):
     """Somebody who knows no lock has changed the document meanwhile."""
 
 
@@ -36,28 +36,28 @@ class Document:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.info = _info(path)
+        self.info = _read_info(path)
         self._fd = -1
         self._data = b""
         if self.info is None:
             name = os.path.basename(os.path.dirname(os.path.dirname(path)))
-            self._data = document.empty(session.now(), os.fsencode(name).decode("utf-8", "replace"))
+            self._data = document.build_empty(session.now(), os.fsencode(name).decode("utf-8", "replace"))
         self.size = self.info.st_size if self.info else len(self._data)
-        self.identity = _identity(self.info)
+        self.identity = _build_identity(self.info)
 
     def read(self, start: int, end: int) -> bytes:
         if self.info is None:
             return self._data[start:end]
         if self._fd < 0:
             try:
-                self._fd = files.open_here(self.path)
+                self._fd = files.open_in_project(self.path)
             except FileNotFoundError:
-                raise Changed from None
-            if _identity(os.fstat(self._fd)) != self.identity:
-                raise Changed
+                raise DocumentChanged from None
+            if _build_identity(os.fstat(self._fd)) != self.identity:
+                raise DocumentChanged
         data = files.read_at(self._fd, start, end)
         if len(data) < end - start:
-            raise Changed
+            raise DocumentChanged
         return data
 
     def is_version(self, info: os.stat_result) -> bool:
@@ -65,10 +65,10 @@ class Document:
         now = self.info
         return now is not None and os.path.samestat(now, info) and files.version(now) == files.version(info)
 
-    def changes_soon(self) -> bool:
+    def is_changing(self) -> bool:
         """Whether another program is about to write it: what we see may be half of that."""
         for _ in range(_LOOKS):
-            if _identity(_info(self.path)) != self.identity:
+            if _build_identity(_read_info(self.path)) != self.identity:
                 return True
             time.sleep(_PAUSE)
         return False
@@ -79,14 +79,14 @@ class Document:
         self._fd = -1
 
 
-def _info(path: str) -> os.stat_result | None:
+def _read_info(path: str) -> os.stat_result | None:
     try:
         return os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
 
 
-def _identity(info: os.stat_result | None) -> tuple[int, ...] | None:
+def _build_identity(info: os.stat_result | None) -> tuple[int, ...] | None:
     return (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns) if info else None
 
 
@@ -108,9 +108,9 @@ class Journal:
         except (FileNotFoundError, NotADirectoryError):
             pass
         except OSError as error:
-            if error.errno not in _NOT_TO_WRITE:
+            if error.errno not in _READ_ONLY_ERRORS:
                 raise
-            self._fd = files.open_here(path)  # one that may only be read; or none of ours, which is told
+            self._fd = files.open_in_project(path)  # one that may only be read; or none of ours, which is told
             self._refusal = error
 
     @property
@@ -120,7 +120,7 @@ class Journal:
     @property
     def head(self) -> str:
         """The first line, which names the journal."""
-        return journal.head_of(self._fd) if self._fd >= 0 else ""
+        return journal.read_head(self._fd) if self._fd >= 0 else ""
 
     def read(self, start: int, end: int) -> bytes:
         return files.read_at(self._fd, start, end) if start < end else b""
@@ -132,7 +132,7 @@ class Journal:
             return 0
         info = os.fstat(self._fd)
         if not stat.S_ISREG(info.st_mode):
-            os.close(files.open_here(self.path))  # which raises
+            os.close(files.open_in_project(self.path))  # which raises
         return info.st_size
 
     def write(self, data: bytes, position: int, end: int, like: os.stat_result | None = None) -> int:
@@ -141,11 +141,11 @@ class Journal:
             raise self._refusal
         is_new = position == 0
         if self._fd < 0:
-            self._fd = files.open_here(self.path, os.O_RDWR | os.O_CREAT)
+            self._fd = files.open_in_project(self.path, os.O_RDWR | os.O_CREAT)
             if like:
                 os.fchmod(self._fd, stat.S_IMODE(like.st_mode) & 0o666)  # as private as the document is
         if position + len(data) > end:
-            data += bytes(_ROOM)
+            data += bytes(_SPARE_BYTES)
             end = position + len(data)
         try:
             files.write_at(self._fd, data, position)
@@ -172,7 +172,7 @@ class Journal:
         self._fd = -1
 
 
-class Lock:
+class HistoryLock:
     """The lock of the history: on its folder, which nobody cleans away while there is something in it.
 
     It stays open in between: an append should cost little more than its write. Where folders can't be locked, as on
@@ -188,7 +188,7 @@ class Lock:
         self._journal: Journal | None = None
         self._journal_stamp = -1
 
-    def __enter__(self) -> Lock:
+    def __enter__(self) -> HistoryLock:
         while True:
             if self._fd < 0:
                 self._fd = self._open()
@@ -208,7 +208,7 @@ class Lock:
             if error.errno not in _NO_LOCK_ON_FOLDERS:
                 raise
             self._path = os.path.join(self._folder, "progress.lock")
-            return files.open_here(self._path, os.O_RDWR | os.O_CREAT)
+            return files.open_in_project(self._path, os.O_RDWR | os.O_CREAT)
         return fd
 
     def _is_there(self) -> bool:
@@ -253,7 +253,7 @@ class Lock:
         self.close()
 
 
-class State:
+class HistoryState:
     """Document and journal while their lock is held, and the catalog of both.
 
     Who only asks makes nothing, and needs no lock where there is no folder yet.
@@ -263,15 +263,15 @@ class State:
 
     catalog: Catalog
 
-    def __init__(self, path: str, journal_path: str, lock: Lock, *, write: bool) -> None:
+    def __init__(self, path: str, journal_path: str, lock: HistoryLock, *, write: bool) -> None:
         self._path = path
         self._journal_path = journal_path
-        self._lock: Lock | None = lock
+        self._lock: HistoryLock | None = lock
         self._write = write
         self.has_more = False  # whether the journal has more than the catalog knows
         self.is_torn = False  # whether something stands in the journal behind its last whole line
 
-    def __enter__(self) -> State:
+    def __enter__(self) -> HistoryState:
         try:
             if self._lock:
                 self._lock.__enter__()
@@ -298,7 +298,7 @@ class State:
         if self._lock:
             self._lock.__exit__()
 
-    def look_again(self) -> None:
+    def reopen_journal(self) -> None:
         """Opens the journal anew."""
         if self._lock:
             self.journal = self._lock.open_journal(self._journal_path, anew=True)
@@ -311,7 +311,7 @@ class State:
     def is_locked(self) -> bool:
         return self._lock is not None
 
-    def fits(self, facts: Facts) -> bool:
+    def fits(self, facts: CatalogState) -> bool:
         """Whether these are facts about this document and this journal, which may have grown since."""
         if facts.identity != self.document.identity:
             return False

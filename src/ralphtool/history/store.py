@@ -23,18 +23,18 @@ import msgspec
 from ralphtool.core import files, layout, secrets
 from ralphtool.errors import CorruptState, InvalidValue, RalphError
 from ralphtool.history import document, journal
-from ralphtool.history.catalog import Catalog, Stale, Unfit, Written
-from ralphtool.history.document import Invalid, TooNew
+from ralphtool.history.catalog import Catalog, IndexMismatch, IndexOutdated, LocatedBatch
+from ralphtool.history.document import InvalidDocument, VersionTooNew
 from ralphtool.history.journal import Batch
 from ralphtool.history.records import Progress
 from ralphtool.history.resolve import resolve
-from ralphtool.history.state import Changed, Document, Lock, State
+from ralphtool.history.state import Document, DocumentChanged, HistoryLock, HistoryState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ralphtool.history.catalog import Facts
-    from ralphtool.history.document import Grown
+    from ralphtool.history.catalog import CatalogState
+    from ralphtool.history.document import DocumentUpdate
 
     Result = TypeVar("Result")
 
@@ -46,7 +46,7 @@ _NO_FREE_TEXT = {
     *("related_learning_id", "source_prd_id", "source_entry_id", "created_at", "discovered_at", "recovery_action"),
 }
 _MOST_FAULTS = 2  # of the index: after the first, it is made anew
-_PATIENCE = 20  # so often do we begin anew when somebody who knows no lock replaces the document
+_MAX_TRIES = 20  # so often do we begin anew when somebody who knows no lock replaces the document
 
 
 class Store:
@@ -67,15 +67,15 @@ class Store:
         self._undo = files.Undo()  # of what was not there before the first use
         self._begin()
         _all.add(self)
-        self._secrets = secrets.values()
+        self._secrets = secrets.list_values()
         self._secret_texts = [msgspec.json.encode(secret)[1:-1] for secret in self._secrets]
 
     def _begin(self) -> None:
         """What belongs to one process: after a fork, neither locks nor connections to SQLite are of any use."""
-        self._lock = Lock(self.folder)
+        self._lock = HistoryLock(self.folder)
         self._turn = threading.RLock()
         self._catalog: Catalog | None = None
-        self._state: State | None = None  # the one that is open
+        self._state: HistoryState | None = None  # the one that is open
 
     def close(self) -> None:
         """Gives back what it holds open; it can be used again. Whoever forgets this loses nothing."""
@@ -88,7 +88,7 @@ class Store:
     def first_use(self) -> None:
         """What has to be done once, before anything else."""
 
-    def ask(self, question: Callable[[State], Result]) -> Result:
+    def ask(self, question: Callable[[HistoryState], Result]) -> Result:
         """Answers a question from document and journal as they are now."""
         return self._with_state(lambda state: question(self._settled(state)), write=False)
 
@@ -96,27 +96,27 @@ class Store:
         """The number of the next entry of a PRD."""
         return self._with_state(lambda state: state.catalog.last_iteration(prd_id), write=False) + 1
 
-    def _with_state(self, work: Callable[[State], Result], *, write: bool) -> Result:
+    def _with_state(self, work: Callable[[HistoryState], Result], *, write: bool) -> Result:
         with self._turn:
             self.first_use()
             if self._state:  # somebody asks from inside of what is being written
                 return work(self._state)
             return self._patiently(work, write=write)
 
-    def _patiently(self, work: Callable[[State], Result], *, write: bool) -> Result:
+    def _patiently(self, work: Callable[[HistoryState], Result], *, write: bool) -> Result:
         """Does something with document and journal, anew if they change under our hands, or the index fails."""
-        for _ in range(_PATIENCE):
+        for _ in range(_MAX_TRIES):
             try:
                 self._check_folder()
-                with State(self.path, self.journal_path, self._lock, write=write) as self._state:
+                with HistoryState(self.path, self.journal_path, self._lock, write=write) as self._state:
                     return self._do(work, self._state)
-            except (Changed, Stale):
+            except (DocumentChanged, IndexOutdated):
                 pass
             except FileNotFoundError:
                 if not write:
                     raise
-                self._undo.made(files.own_dir(self.folder))
-            except (sqlite3.Error, Unfit):
+                self._undo.made(files.ensure_folder(self.folder))
+            except (sqlite3.Error, IndexMismatch):
                 self._index_faults += 1
                 if self._index_faults > _MOST_FAULTS:
                     raise
@@ -127,12 +127,12 @@ class Store:
     def _check_folder(self) -> None:
         """A link that came with somebody's repository must not lead us away."""
         if not self._is_checked and os.path.lexists(self.folder):
-            files.own_dir(self.folder)
+            files.ensure_folder(self.folder)
             self._is_checked = True
 
-    def _do(self, work: Callable[[State], Result], state: State) -> Result:
+    def _do(self, work: Callable[[HistoryState], Result], state: HistoryState) -> Result:
         try:
-            state.catalog = self._current(state)
+            state.catalog = self._find_catalog(state)
             done = work(state)
             if state.catalog.is_filed:
                 self._index_faults = 0
@@ -143,46 +143,46 @@ class Store:
                 self._take_back(state)
             raise
 
-    def _take_back(self, state: State) -> None:
+    def _take_back(self, state: HistoryState) -> None:
         """A refused command leaves nothing behind. The lock is still held: whoever waits for it looks for another."""
         if state.is_locked and not (os.path.lexists(self.path) or os.path.lexists(self.journal_path)):
-            self._undo.take_back()
+            self._undo.roll_back()
 
     # --- the catalog ----------------------------------------------------------------------------
 
-    def _current(self, state: State) -> Catalog:
+    def _find_catalog(self, state: HistoryState) -> Catalog:
         """The catalog of what is there now: the one that we have, the one in the file, or a new one."""
         catalog = self._catalog
         if catalog is None or not state.fits(catalog.facts):
             self._forget()
-            state.look_again()
+            state.reopen_journal()
             self._wait_for_document(state)
-            catalog = self._catalog = self._from_file(state) or self._made(state)
-            _read_on(catalog, state)
+            catalog = self._catalog = self._load_index(state) or self._made(state)
+            _read_new_lines(catalog, state)
         elif state.has_more:
-            _read_on(catalog, state)
+            _read_new_lines(catalog, state)
         return catalog
 
-    def _wait_for_document(self, state: State) -> None:
+    def _wait_for_document(self, state: HistoryState) -> None:
         """Other programs put a new file in place by removing the old one first: then there is none for a moment."""
         is_there = state.document.info is not None
-        if not is_there and (self._had_document or state.journal.is_there) and state.document.changes_soon():
-            raise Changed
+        if not is_there and (self._had_document or state.journal.is_there) and state.document.is_changing():
+            raise DocumentChanged
         self._had_document = is_there
 
-    def _settled(self, state: State) -> State:
+    def _settled(self, state: HistoryState) -> HistoryState:
         """With everything in the tables. Another process may have put it there already."""
         if state.catalog.is_filed and state.catalog.refresh():
-            state.catalog = self._current(state)
+            state.catalog = self._find_catalog(state)
         state.catalog.settle()
         return state
 
-    def _may_file(self, state: State) -> bool:
+    def _can_save_index(self, state: HistoryState) -> bool:
         """Only a big history has its index in a file. Where that can't be used, it is done without."""
         return self._index_faults < _MOST_FAULTS and state.is_locked and not state.is_small
 
-    def _from_file(self, state: State) -> Catalog | None:
-        if self._index_faults or not self._may_file(state):
+    def _load_index(self, state: HistoryState) -> Catalog | None:
+        if self._index_faults or not self._can_save_index(state):
             return None
         catalog = Catalog.from_file(self.index_path)
         if catalog and not state.fits(catalog.facts):
@@ -190,25 +190,25 @@ class Store:
             return None
         return catalog
 
-    def _made(self, state: State) -> Catalog:
+    def _made(self, state: HistoryState) -> Catalog:
         """Reads the whole document. A big one leaves an index behind, so that this happens once."""
         catalog = Catalog.in_memory()
         catalog.facts.identity = state.document.identity
         try:
             catalog.fill(state.read(0, state.document.size))
-        except Invalid as error:
-            if state.document.changes_soon():
-                raise Changed from None  # we read it while somebody was writing it
-            raise self.broken(error) from None
-        return self._filed(catalog, state) or catalog
+        except InvalidDocument as error:
+            if state.document.is_changing():
+                raise DocumentChanged from None  # we read it while somebody was writing it
+            raise self.build_corrupt_error(error) from None
+        return self._save_index(catalog, state) or catalog
 
-    def broken(self, error: Invalid) -> CorruptState:
-        advice = "" if isinstance(error, TooNew) else "; mend it, or put back one that was good"
+    def build_corrupt_error(self, error: InvalidDocument) -> CorruptState:
+        advice = "" if isinstance(error, VersionTooNew) else "; mend it, or put back one that was good"
         return CorruptState(f"{self.path}: {error}{advice} (it is left as it is)")
 
-    def _filed(self, catalog: Catalog, state: State) -> Catalog | None:
+    def _save_index(self, catalog: Catalog, state: HistoryState) -> Catalog | None:
         """The same catalog in a file beside the journal, where one can be written."""
-        if not self._may_file(state):
+        if not self._can_save_index(state):
             return None
         aside = f"{self.index_path}.aside"
         try:
@@ -246,31 +246,31 @@ class Store:
             if self._state:
                 return None
             self._check_folder()
-            with State(self.path, self.journal_path, self._lock, write=False) as state:
+            with HistoryState(self.path, self.journal_path, self._lock, write=False) as state:
                 try:
                     data = None if state.journal.is_there else state.read(0, state.document.size)
-                    return None if data is None else (data, self._knows(state) or document.is_plain(data))
-                except Changed:
+                    return None if data is None else (data, self._has_current_catalog(state) or document.is_plain(data))
+                except DocumentChanged:
                     return None
 
-    def _knows(self, state: State) -> bool:
+    def _has_current_catalog(self, state: HistoryState) -> bool:
         if self._catalog is None or not state.fits(self._catalog.facts):
             self._forget()
-            self._catalog = self._from_file(state)
+            self._catalog = self._load_index(state)
         return self._catalog is not None
 
     # --- writing --------------------------------------------------------------------------------
 
-    def write(self, make: Callable[[State], Batch]) -> Batch:
+    def write(self, make: Callable[[HistoryState], Batch]) -> Batch:
         """Writes a batch that is made while the lock is held; tells what of it was new, with its final ids."""
         return self._with_state(lambda state: self._write(state, make(state)), write=True)
 
     def create(self, batch: Batch) -> bool:
         """Makes the document, with these records in it, if there is none; tells whether it did."""
 
-        def make(state: State) -> bool:
+        def make(state: HistoryState) -> bool:
             if state.document.info is None:
-                self._fold(state, resolve(state.catalog, state, self._fit_to_write(batch)[1]))
+                self._fold(state, resolve(state.catalog, state, self._prepare_batch(batch)[1]))
                 return True
             return False
 
@@ -278,12 +278,12 @@ class Store:
 
     def masked(self, text: str) -> str:
         """The text as it would stand in the history: without secrets."""
-        return str(secrets.masked(text, self._secrets))
+        return str(secrets.mask(text, self._secrets))
 
-    def _write(self, state: State, wanted: Batch) -> Batch:
+    def _write(self, state: HistoryState, wanted: Batch) -> Batch:
         if state.catalog.facts.mend:
             self._fold(state)  # before anything is added to a journal that does not apply as it is written
-        data, wanted = self._fit_to_write(wanted)
+        data, wanted = self._prepare_batch(wanted)
         if wanted.is_more_than_entries or state.catalog.is_behind(_UNSETTLED):
             self._settled(state)
         batch = resolve(state.catalog, state, wanted)
@@ -295,11 +295,11 @@ class Store:
             self._add_line(state, batch, data if batch is wanted else journal.encode(batch))
         return batch
 
-    def _fit_to_write(self, batch: Batch) -> tuple[bytes, Batch]:
+    def _prepare_batch(self, batch: Batch) -> tuple[bytes, Batch]:
         """The batch as JSON and read back: every field checked, no secret in its texts. Raises InvalidValue."""
-        data = _encoded(batch)
+        data = _encode_batch(batch)
         if self._secret_texts and any(text in data for text in self._secret_texts):
-            plain = secrets.masked(msgspec.json.decode(data), self._secrets, except_for=_NO_FREE_TEXT)
+            plain = secrets.mask(msgspec.json.decode(data), self._secrets, except_for=_NO_FREE_TEXT)
             data = msgspec.json.encode(plain)
         try:
             return data, journal.decode(data)
@@ -308,11 +308,11 @@ class Store:
 
             raise InvalidValue(schema.explain(error, msgspec.json.decode(data), Progress)) from None
 
-    def _add_line(self, state: State, batch: Batch, data: bytes) -> None:
+    def _add_line(self, state: HistoryState, batch: Batch, data: bytes) -> None:
         """One synced write behind the last whole line. If that fails, the journal is as it was."""
         facts = state.catalog.facts
-        head = b"" if facts.read_to else journal.new_head()
-        line = journal.line(data)
+        head = b"" if facts.read_to else journal.build_head()
+        line = journal.encode_line(data)
         if state.is_torn:
             state.journal.cut(facts.read_to)
             state.catalog.journal_end = 0
@@ -322,7 +322,7 @@ class Store:
         facts.head = head.decode() or facts.head
         facts.last, facts.last_check = facts.read_to + len(head), line[:8].decode()
         facts.read_to = facts.last + len(line)
-        state.catalog.take(Written(batch, facts.last, len(line) - 1))
+        state.catalog.take(LocatedBatch(batch, facts.last, len(line) - 1))
         if facts.read_to * _SHARE >= state.document.size and self._failed_fold.get(facts.head, 0) < facts.read_to:
             self._fold_now_or_later(state)
 
@@ -334,41 +334,41 @@ class Store:
             return False
         return self._with_state(self._fold_all, write=True)
 
-    def _fold_all(self, state: State) -> bool:
+    def _fold_all(self, state: HistoryState) -> bool:
         if state.journal.is_there:
             self._fold(state)
             return True
         return False
 
-    def _fold_now_or_later(self, state: State) -> None:
+    def _fold_now_or_later(self, state: HistoryState) -> None:
         """What was to be written is safe in the journal. A fold that fails is tried again when that has doubled."""
         facts = state.catalog.facts
         try:
             self._fold(state)
-        except (OSError, Changed, Stale, Unfit, Invalid, sqlite3.Error) as error:
+        except (OSError, DocumentChanged, IndexOutdated, IndexMismatch, InvalidDocument, sqlite3.Error) as error:
             self._failed_fold = {facts.head: 2 * facts.read_to}
             self._forget()
-            why = ", because somebody else was writing it" if isinstance(error, Changed) else f" ({error})"
+            why = ", because somebody else was writing it" if isinstance(error, DocumentChanged) else f" ({error})"
             self.notices.append(f"{self.path} could not be brought up to date{why}; what is new stays in the journal")
 
-    def _fold(self, state: State, batch: Batch | None = None) -> None:
+    def _fold(self, state: HistoryState, batch: Batch | None = None) -> None:
         self._settled(state)
         catalog, old = state.catalog, state.document
         self._set_aside(catalog)
         catalog.db.execute("BEGIN")
         if batch:
-            catalog.take(Written(batch))
-        grown = document.grow(old.read, catalog.facts.layout, *catalog.unfolded(state))
-        new = files.supersede(self.path, document.pieces(old.read, old.size, grown.edits), old.info)
+            catalog.take(LocatedBatch(batch))
+        grown = document.build_update(old.read, catalog.facts.layout, *catalog.list_unfolded(state))
+        new = files.replace_version(self.path, document.apply_edits(old.read, old.size, grown.edits), old.info)
         if new is None:
-            raise Changed
+            raise DocumentChanged
         state.journal.remove()
         state.is_torn = False
         old.close()
         state.document = Document(self.path)
         self._note_fold(state, grown, new)
 
-    def _note_fold(self, state: State, grown: Grown, new: os.stat_result) -> None:
+    def _note_fold(self, state: HistoryState, grown: DocumentUpdate, new: os.stat_result) -> None:
         """The records are where they belong. Whatever fails here, what is where will be read again."""
         catalog = state.catalog
         if not state.document.is_version(new):  # somebody has put another one in its place already
@@ -378,7 +378,7 @@ class Store:
             catalog.folded(state.document.identity, grown.layout, grown.places)
             catalog.db.execute("COMMIT")
             if not (state.is_small or catalog.is_filed):
-                self._catalog = state.catalog = self._filed(catalog, state) or catalog
+                self._catalog = state.catalog = self._save_index(catalog, state) or catalog
         except sqlite3.Error:
             self._forget()
             self._remove_index()
@@ -388,7 +388,7 @@ class Store:
         problems = catalog.problems()
         if not problems:
             return
-        known = _lines_of(self.damaged_path)  # a fold that was killed may have saved them already
+        known = _read_lines(self.damaged_path)  # a fold that was killed may have saved them already
         fresh = {text: reason for text, reason in problems if text not in known}
         files.append(self.damaged_path, b"".join(b"# %b\n%b\n" % (fresh[text].encode(), text) for text in fresh))
         for _, reason in problems:
@@ -406,18 +406,18 @@ def _begin_all() -> None:
 os.register_at_fork(after_in_child=_begin_all)
 
 
-def _read_on(catalog: Catalog, state: State) -> None:
+def _read_new_lines(catalog: Catalog, state: HistoryState) -> None:
     """Reads what has been added to the journal since."""
     facts = catalog.facts
     catalog.journal_end = state.journal.size
-    found = journal.read(state.read_journal(facts.read_to, catalog.journal_end), facts.read_to)
+    found = journal.read_lines(state.read_journal(facts.read_to, catalog.journal_end), facts.read_to)
     state.is_torn = found.is_torn
     catalog.db.execute("BEGIN")
     for line in (*found.lines, *found.doubtful):
-        _apply(catalog, state, line)
+        _apply_line(catalog, state, line)
     facts.head = state.journal.head
     if found.length:
-        facts.last, facts.last_check = _last_of(found.lines, facts)
+        facts.last, facts.last_check = _find_last(found.lines, facts)
         facts.read_to += found.length
     if facts.mend or any(line.batch and line.batch.is_more_than_entries for line in found.lines):
         catalog.settle()
@@ -425,11 +425,11 @@ def _read_on(catalog: Catalog, state: State) -> None:
     catalog.db.execute("COMMIT")
 
 
-def _last_of(lines: list[journal.Line], facts: Facts) -> tuple[int, str]:
+def _find_last(lines: list[journal.JournalLine], facts: CatalogState) -> tuple[int, str]:
     return (lines[-1].start, lines[-1].text[:8].decode("latin-1")) if lines else (0, facts.head[:8])
 
 
-def _apply(catalog: Catalog, state: State, line: journal.Line) -> None:
+def _apply_line(catalog: Catalog, state: HistoryState, line: journal.JournalLine) -> None:
     facts = catalog.facts
     if line.batch is None:
         catalog.set_aside(line.text, line.problem or "")
@@ -441,22 +441,22 @@ def _apply(catalog: Catalog, state: State, line: journal.Line) -> None:
         catalog.set_aside(text, reason)
     if batch == line.batch:
         facts.mend = facts.mend or not line.is_whole
-        catalog.take(Written(batch, line.start, len(line.text)))
+        catalog.take(LocatedBatch(batch, line.start, len(line.text)))
     else:
         facts.mend = True
-        catalog.take(Written(batch))
+        catalog.take(LocatedBatch(batch))
 
 
-def _encoded(batch: Batch) -> bytes:
+def _encode_batch(batch: Batch) -> bytes:
     try:
         return journal.encode(batch)
     except (TypeError, ValueError) as error:  # also a UnicodeEncodeError
         raise InvalidValue(f"the record can't be written as JSON: {error}") from None
 
 
-def _lines_of(path: str) -> list[bytes]:
+def _read_lines(path: str) -> list[bytes]:
     try:
-        fd = files.open_here(path)
+        fd = files.open_in_project(path)
     except FileNotFoundError:
         return []
     try:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 
-class _Lazy:
+class _LazyPattern:
     """A pattern that is compiled when it is first used: most runs never are blocked."""
 
     def __init__(self, pattern: str, flags: int = 0) -> None:
@@ -32,12 +32,12 @@ class _Lazy:
 
 # What is only mentioned proves nothing: a clause counts if it says that something is not there, and what stands right
 # behind "no" or "needs" does.
-_CLAUSE = _Lazy(r"[;!?()\n]|\.(?=\s|$)|\bbut\b")
+_CLAUSE = _LazyPattern(r"[;!?()\n]|\.(?=\s|$)|\bbut\b")
 _STATES = (
     "set|found|there|here|installed|available|defined|present|provided|given|configured|reachable|listening|running|"
     r"answer\w*|respond\w*|exist\w*|in the environment|on the path"
 )
-_LACKS = _Lazy(
+_LACKS = _LazyPattern(
     r"\b(?:missing|absent|unset|undefined|unavailable|unreachable|lacks?|lacking|empty|refused|closed|down|neither)\b"
     r"|\bno (?:such|value)\b|\b(?:nothing|nobody) (?:listens|answers)\b"
     rf"|(?:\bnot|\bnever|n't) (?:yet )?(?:{_STATES})\b"
@@ -45,37 +45,39 @@ _LACKS = _Lazy(
     r"|\b(?:must|(?:has|have) to) be (?:set|made|created|added|provided|given|installed)\b",
     re.IGNORECASE,
 )
-_WANTS = _Lazy(r"\b(?:no|without|needs?|needed|requires?)((?:\s+\S+){1,5})", re.IGNORECASE)
-_VARIABLE = _Lazy(r"\b[A-Z][A-Z0-9_]*_[A-Z0-9_]*[A-Z][A-Z0-9_]*\b")
-_QUOTED = _Lazy(r"[`'\"]([^`'\"\n]{1,200})[`'\"]")
+_WANTS = _LazyPattern(r"\b(?:no|without|needs?|needed|requires?)((?:\s+\S+){1,5})", re.IGNORECASE)
+_VARIABLE = _LazyPattern(r"\b[A-Z][A-Z0-9_]*_[A-Z0-9_]*[A-Z][A-Z0-9_]*\b")
+_QUOTED = _LazyPattern(r"[`'\"]([^`'\"\n]{1,200})[`'\"]")
 # A slash alone makes no file: and/or, origin/main, /api/login. The last part has to look like a file's name.
-_PATH = _Lazy(
+_PATH = _LazyPattern(
     r"(?<![\w/.-])(?:~|\.{1,2})?/?(?:[\w.-]+/)+[\w-]*\.\w+|(?<![\w/.-])(?:[\w-]+\.(?:json|toml|ya?ml|env|pem|key|csv|sql|txt|md)|\.env(?:\.\w+)?)\b"
 )
-_FILE = _Lazy(
+_FILE = _LazyPattern(
     r"\b(?:file|folder|directory)\s+(?:named\s+|called\s+)?[`'\"]([\w.-]{1,100})[`'\"]"
     r"|\b(?:file|folder|directory)\s+([\w.-]{1,100})\s+(?:is|was|does|did)\b"
     r"|\b(?-i:([A-Z]\w*file))\b",
     re.IGNORECASE,
 )
 _KIND = r"(?:command|program|binary|tool|executable)"
-_COMMAND = _Lazy(
+_COMMAND = _LazyPattern(
     rf"{_KIND}\s+[`'\"]([A-Za-z0-9][\w.+-]*)[`'\"]"
     rf"|{_KIND}\s+([A-Za-z0-9][\w.+-]*)\s+(?:is|was)\s+(?:missing|not\s+(?:installed|found|there|available))"
     r"|([A-Za-z0-9][\w.+-]*): (?:command )?not found",
     re.IGNORECASE,
 )
 # Of other machines only those are asked that the user has named himself.
-_PORT = _Lazy(r"\bports?\s+(\d{2,5})\b|\b(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\]):(\d{2,5})\b", re.IGNORECASE)
-_TAKEN = _Lazy(r"\b(?:in use|taken|occupied|busy|allocated|already bound|EADDRINUSE)\b", re.IGNORECASE)
-_KNOCK = 1.0  # seconds
+_PORT = _LazyPattern(
+    r"\bports?\s+(\d{2,5})\b|\b(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\]):(\d{2,5})\b", re.IGNORECASE
+)
+_TAKEN = _LazyPattern(r"\b(?:in use|taken|occupied|busy|allocated|already bound|EADDRINUSE)\b", re.IGNORECASE)
+_CONNECT_SECONDS = 1.0  # seconds
 _NO_FILES = ("file", "it", "there", "that", "this", "which")
 _NOTHING = "it names nothing that can be looked up"
 _LONGEST = 10_000
 _LONGEST_ANSWER = 500
 
 
-class Check(Struct, frozen=True):
+class BlockerCheck(Struct, frozen=True):
     """What came of looking: `is_real` is None when nothing was named that can be looked up."""
 
     is_real: bool | None
@@ -95,31 +97,31 @@ class Needs(Protocol):
     def ports(self) -> Sequence[str]: ...
 
 
-def check(text: str, root: str, environ: Mapping[str, str], needs: Needs | None = None) -> Check:
+def check_claim(text: str, root: str, environ: Mapping[str, str], needs: Needs | None = None) -> BlockerCheck:
     """Looks for what a claimed blocker names, and for what the project needs, as far as the claim mentions it.
 
     A claim that names nothing is real if something is missing that the project needs; nobody can tell otherwise.
     """
-    text = _claimed(text[:_LONGEST])
-    things = _Things(root, environ)
-    named = things.look_up(_found(_VARIABLE, text), _paths(text), _found(_COMMAND, text), _ports(text))
+    text = _extract_missing_claims(text[:_LONGEST])
+    things = _Lookup(root, environ)
+    named = things.look_up(_find_all(_VARIABLE, text), _find_paths(text), _find_all(_COMMAND, text), _find_ports(text))
     if needs:
-        named |= things.needed(needs, lambda name: _mentions(text, name))
+        named |= things.look_up_needs(needs, lambda name: _is_mentioned(text, name))
     if not named:
-        missing = _missing(things.needed(needs, lambda name: True)) if needs else []
-        return Check(True, f"{_and(missing)} missing") if missing else Check(None, _NOTHING)
-    if missing := _missing(named):
-        return Check(True, f"{_and(missing)} missing")
-    return Check(False, f"{_and(list(named))} there")
+        missing = _list_missing(things.look_up_needs(needs, lambda name: True)) if needs else []
+        return BlockerCheck(True, f"{_join_things(missing)} missing") if missing else BlockerCheck(None, _NOTHING)
+    if missing := _list_missing(named):
+        return BlockerCheck(True, f"{_join_things(missing)} missing")
+    return BlockerCheck(False, f"{_join_things(list(named))} there")
 
 
-def _claimed(text: str) -> str:
+def _extract_missing_claims(text: str) -> str:
     """The parts of a claim that say of something that it is not there."""
     clauses = _CLAUSE.compiled.split(text.replace("\u2019", "'"))
     return "\n".join(one if _LACKS.compiled.search(one) else "\n".join(_WANTS.compiled.findall(one)) for one in clauses)
 
 
-class _Things:
+class _Lookup:
     """Looks things up, and tells of each whether it is there."""
 
     def __init__(self, root: str, environ: Mapping[str, str]) -> None:
@@ -132,64 +134,66 @@ class _Things:
         found = {f"the variable {name}": bool(self._environ.get(name)) for name in variables}
         found |= {f"the file {path}": _exists(self._root, path) for path in files}
         found |= {f"the command {name}": shutil.which(name) is not None for name in commands}
-        return found | {f"an answer on port {port}": _answers(port) for port in ports}
+        return found | {f"an answer on port {port}": _is_answering(port) for port in ports}
 
-    def needed(self, needs: Needs, is_meant: Callable[[str], bool]) -> dict[str, bool]:
+    def look_up_needs(self, needs: Needs, is_meant: Callable[[str], bool]) -> dict[str, bool]:
         kinds = (needs.variables, needs.files, needs.commands, needs.ports)
         return self.look_up(*([name for name in names if is_meant(name)] for names in kinds))
 
 
-def _missing(named: Mapping[str, bool]) -> list[str]:
+def _list_missing(named: Mapping[str, bool]) -> list[str]:
     return [what for what, is_there in named.items() if not is_there]
 
 
-def _mentions(text: str, name: str) -> bool:
+def _is_mentioned(text: str, name: str) -> bool:
     """Whether a name stands in a text as a word of its own; of a host with a port, the port is enough."""
     own = name.rpartition(":")[2]
     return re.search(rf"(?<![\w-]){re.escape(own)}(?![\w-])", text, re.IGNORECASE) is not None
 
 
-def answer(message: str, token: str) -> Check | None:
+def parse_answer(message: str, token: str) -> BlockerCheck | None:
     """What an agent that looked into a blocker found, by the last line of its final message."""
     line = message.rstrip().rpartition("\n")[2].strip()
     for word, is_real in (("REAL", True), ("UNREAL", False)):
         start = f"<promise>{word}:{token}:"
         if line.startswith(start) and line.endswith("</promise>"):
-            why = _plain(line[len(start) : -len("</promise>")])
-            return Check(is_real, f"an agent looked into it: {why or 'it gave no reason'}")
+            why = _clean_line(line[len(start) : -len("</promise>")])
+            return BlockerCheck(is_real, f"an agent looked into it: {why or 'it gave no reason'}")
     return None
 
 
-def _plain(text: str) -> str:
+def _clean_line(text: str) -> str:
     """What somebody else wrote, as a line that does nothing to a terminal or a page."""
     words = "".join(mark if mark.isprintable() else " " for mark in text[:_LONGEST_ANSWER]).split()
     return " ".join(words).replace("<", "(").replace(">", ")")
 
 
-def _and(things: list[str]) -> str:
+def _join_things(things: list[str]) -> str:
     return f"{', '.join(things[:5])} {'is' if len(things) == 1 else 'are'}"
 
 
-def _found(pattern: _Lazy, text: str) -> list[str]:
+def _find_all(pattern: _LazyPattern, text: str) -> list[str]:
     return list(dict.fromkeys(next(filter(None, found.groups()), found[0]) for found in pattern.finditer(text)))
 
 
-def _paths(text: str) -> list[str]:
+def _find_paths(text: str) -> list[str]:
     quoted = [one for one in _QUOTED.compiled.findall(text) if "/" in one and " " not in one and "://" not in one]
     plain = [one for one in _PATH.compiled.findall(text) if "://" not in one]
-    named = [one for one in _found(_FILE, text) if one.lower() not in _NO_FILES]
+    named = [one for one in _find_all(_FILE, text) if one.lower() not in _NO_FILES]
     return list(dict.fromkeys([*quoted, *plain, *named]))[:20]
 
 
-def _ports(text: str) -> list[str]:
+def _find_ports(text: str) -> list[str]:
     """Ports that should answer. That one is taken is another trouble, and its answer would prove the contrary."""
-    return [] if _TAKEN.compiled.search(text) else [port for port in _found(_PORT, text) if 0 < int(port) < 65536][:5]
+    return (
+        [] if _TAKEN.compiled.search(text) else [port for port in _find_all(_PORT, text) if 0 < int(port) < 65536][:5]
+    )
 
 
-def _answers(place: str) -> bool:
+def _is_answering(place: str) -> bool:
     host, _, port = place.rpartition(":")
     try:
-        with socket.create_connection((host.strip("[]") or "localhost", int(port)), _KNOCK):
+        with socket.create_connection((host.strip("[]") or "localhost", int(port)), _CONNECT_SECONDS):
             return True
     except OSError:
         return False

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ralphtool.judging.verdict import Red
+from ralphtool.judging.verdict import RedGate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,38 +35,38 @@ class Baseline(Struct, frozen=True):
 # --- what is new ------------------------------------------------------------------------------------
 
 
-def key(tree: str | None, commands: Sequence[str]) -> str:
+def build_key(tree: str | None, commands: Sequence[str]) -> str:
     """What a baseline belongs to: the same files, and the same commands."""
     import hashlib  # which loads OpenSSL
 
     return hashlib.sha256("\0".join([tree or "", *commands]).encode("utf-8", "replace")).hexdigest()
 
 
-def baseline(key: str, results: Sequence[GateResult]) -> Baseline:
+def build_baseline(key: str, results: Sequence[GateResult]) -> Baseline:
     return Baseline(
         key, {one.command: None if one.failed is None else list(one.failed) for one in results if not one.ok}
     )
 
 
-def newly_red(results: Sequence[GateResult], before: Baseline) -> list[Red]:
+def find_newly_red(results: Sequence[GateResult], before: Baseline) -> list[RedGate]:
     """The failures that were not there before. Where a whole command was red, nothing of it can be called new."""
-    return [red for one in results if not one.ok and (red := _new(one, before))]
+    return [red for one in results if not one.ok and (red := _find_new_failure(one, before))]
 
 
-def _new(result: GateResult, before: Baseline) -> Red | None:
+def _find_new_failure(result: GateResult, before: Baseline) -> RedGate | None:
     tests = result.failed or ()
     if result.command not in before.red:
-        return Red(result.command, tests, _why(result))
+        return RedGate(result.command, tests, _describe_result(result))
     known = before.red[result.command]
     if known is None:
         return None
     if result.failed is None:
-        return Red(result.command, (), f"{len(known)} of its tests failed before; now it fails as a whole")
+        return RedGate(result.command, (), f"{len(known)} of its tests failed before; now it fails as a whole")
     fresh = tuple(test for test in tests if test not in known)
-    return Red(result.command, fresh) if fresh else None
+    return RedGate(result.command, fresh) if fresh else None
 
 
-def _why(result: GateResult) -> str:
+def _describe_result(result: GateResult) -> str:
     if result.why == "wall-clock":
         return "it took too long and was ended"
     return result.why or f"exit status {result.exit_code}"

@@ -13,15 +13,15 @@ from msgspec import UNSET, Struct
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ralphtool.history import Seen
+    from ralphtool.history import EntryObservation
     from ralphtool.history.records import Entry
     from ralphtool.judging.verdict import Verdict
 
 Item = TypeVar("Item")
-Action = Literal["next", "manual", "skip", "break-chunks", "fix-state", "retry", "wait", "stop"]
+NextAction = Literal["next", "manual", "skip", "break-chunks", "fix-state", "retry", "wait", "stop"]
 
 
-class Policy(Struct, frozen=True):
+class RecoveryPolicy(Struct, frozen=True):
     attempts: int = 3
 
 
@@ -33,7 +33,7 @@ class Workaround(Struct, frozen=True):
     is_certain: bool = False  # it helped against the same error, and not only against one in like words
 
 
-class Past(Struct, frozen=True, kw_only=True):
+class RecoveryContext(Struct, frozen=True, kw_only=True):
     """What the decision needs to know besides the verdict."""
 
     attempts: int  # used up for this story, this one included
@@ -47,85 +47,89 @@ class Past(Struct, frozen=True, kw_only=True):
     workaround: Workaround | None = None  # what helped against the same, or something like it
 
 
-class Decision(Struct, frozen=True):
+class RecoveryDecision(Struct, frozen=True):
     """What happens next; what the next attempt should know; why."""
 
-    action: Action
+    action: NextAction
     guidance: str
     reason: str
 
 
-def decide(verdict: Verdict, past: Past, policy: Policy) -> Decision:
-    for row in (_settled, _manual, _skip, _chunks, _fix):
+def decide(verdict: Verdict, past: RecoveryContext, policy: RecoveryPolicy) -> RecoveryDecision:
+    for row in (_decide_settled, _decide_manual, _decide_skip, _decide_chunks, _decide_fix):
         if decision := row(verdict, past, policy):
             return decision
-    return _retry(verdict, past, policy)
+    return _decide_retry(verdict, past, policy)
 
 
-def _settled(verdict: Verdict, past: Past, policy: Policy) -> Decision | None:
+def _decide_settled(verdict: Verdict, past: RecoveryContext, policy: RecoveryPolicy) -> RecoveryDecision | None:
     if verdict.status == "completed":
-        return Decision("next", "", "the story is done and proven")
+        return RecoveryDecision("next", "", "the story is done and proven")
     if verdict.status == "interrupted":
-        return Decision("stop", "", "the run was interrupted; this was no attempt")
+        return RecoveryDecision("stop", "", "the run was interrupted; this was no attempt")
     if verdict.status == "transient":
-        return Decision("wait", "", f"nothing is wrong with the work ({verdict.summary}); this was no attempt")
+        return RecoveryDecision("wait", "", f"nothing is wrong with the work ({verdict.summary}); this was no attempt")
     if past.in_chunks and verdict.status == "partial":
-        return Decision("break-chunks", "", "a task of the story is done and kept; the next one is on")
+        return RecoveryDecision("break-chunks", "", "a task of the story is done and kept; the next one is on")
     return None
 
 
-def _manual(verdict: Verdict, past: Past, policy: Policy) -> Decision | None:
+def _decide_manual(verdict: Verdict, past: RecoveryContext, policy: RecoveryPolicy) -> RecoveryDecision | None:
     if verdict.status == "blocked" and past.blocker_is_real:
-        return Decision("manual", verdict.blocker or "", f"the blocker is real: {past.blocker_check}")
+        return RecoveryDecision("manual", verdict.blocker or "", f"the blocker is real: {past.blocker_check}")
     if past.attempts >= policy.attempts:
         times = f"{past.attempts} attempt{'' if past.attempts == 1 else 's'}"
-        return Decision("manual", verdict.summary, f"{times} did not complete it: a human is needed")
+        return RecoveryDecision("manual", verdict.summary, f"{times} did not complete it: a human is needed")
     return None
 
 
-def _skip(verdict: Verdict, past: Past, policy: Policy) -> Decision | None:
+def _decide_skip(verdict: Verdict, past: RecoveryContext, policy: RecoveryPolicy) -> RecoveryDecision | None:
     if past.is_optional:
-        return Decision("skip", verdict.summary, "the story is optional and did not complete")
+        return RecoveryDecision("skip", verdict.summary, "the story is optional and did not complete")
     return None
 
 
-def _chunks(verdict: Verdict, past: Past, policy: Policy) -> Decision | None:
+def _decide_chunks(verdict: Verdict, past: RecoveryContext, policy: RecoveryPolicy) -> RecoveryDecision | None:
     if past.in_chunks or past.open_tasks < 2:
         return None
     one_by_one = "do one task at a time"
     if verdict.too_big:
-        return Decision("break-chunks", one_by_one, "the attempt was too big: it ran out of time or of context")
+        return RecoveryDecision("break-chunks", one_by_one, "the attempt was too big: it ran out of time or of context")
     if verdict.status == past.last_status == "partial":
-        return Decision("break-chunks", one_by_one, "two attempts in a row did only a part of it")
+        return RecoveryDecision("break-chunks", one_by_one, "two attempts in a row did only a part of it")
     return None
 
 
-def _fix(verdict: Verdict, past: Past, policy: Policy) -> Decision | None:
+def _decide_fix(verdict: Verdict, past: RecoveryContext, policy: RecoveryPolicy) -> RecoveryDecision | None:
     if verdict.is_broken:
-        return Decision("fix-state", verdict.summary, "the tree or the environment is broken: back to the checkpoint")
-    if verdict.status != "partial" and past.last_failure and _same(verdict.summary, past.last_failure):
-        return Decision("fix-state", _otherwise(verdict), "the same failure came twice: back to the checkpoint")
+        return RecoveryDecision(
+            "fix-state", verdict.summary, "the tree or the environment is broken: back to the checkpoint"
+        )
+    if verdict.status != "partial" and past.last_failure and _is_same_failure(verdict.summary, past.last_failure):
+        return RecoveryDecision(
+            "fix-state", _suggest_other_way(verdict), "the same failure came twice: back to the checkpoint"
+        )
     return None
 
 
-def _otherwise(verdict: Verdict) -> str:
+def _suggest_other_way(verdict: Verdict) -> str:
     return f"This failed twice in the same way, so try another way: {verdict.summary}"
 
 
-def _retry(verdict: Verdict, past: Past, policy: Policy) -> Decision:
+def _decide_retry(verdict: Verdict, past: RecoveryContext, policy: RecoveryPolicy) -> RecoveryDecision:
     if verdict.status == "blocked" and past.blocker_is_real is False:
-        return Decision(
+        return RecoveryDecision(
             "retry", f"You are not blocked: {past.blocker_check}", f"the blocker is none: {past.blocker_check}"
         )
     known = past.workaround
     if known and known.is_certain:
-        return Decision("retry", known.text, f"the same was solved before ({known.source})")
+        return RecoveryDecision("retry", known.text, f"the same was solved before ({known.source})")
     left = policy.attempts - past.attempts
     again = f"{left} attempt{'' if left == 1 else 's'} left"
     if known:
         guidance = f"{verdict.summary}\n\nPerhaps this helps, it is about something like it: {known.text}"
-        return Decision("retry", guidance, f"{again}, and something like it was met before ({known.source})")
-    return Decision("retry", verdict.summary, f"{again}, and nothing speaks against trying again")
+        return RecoveryDecision("retry", guidance, f"{again}, and something like it was met before ({known.source})")
+    return RecoveryDecision("retry", verdict.summary, f"{again}, and nothing speaks against trying again")
 
 
 # What differs from time to time and tells nothing: an address, an id, how long it took, when, where on this machine.
@@ -134,11 +138,11 @@ _VOLATILE = re.compile(
     r"|\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h|sec|secs|seconds|min|minutes)|\d{4}-\d\d-\d\d(?:t[\d:.,+z-]*)?|\d\d?:\d\d(?::[\d.,]+)?)\W*"
 )
 _ADDRESS = re.compile(r"\W*\d{1,3}(?:\.\d{1,3}){3}(?::(\d+))?\W*")
-_PASSING = 32768  # ports from here on are given out by chance
-_COUNTED = ("pid", "tid", "line")  # the number behind these tells nothing either
+_FIRST_RANDOM_PORT = 32768  # ports from here on are given out by chance
+_NUMBER_LABELS = ("pid", "tid", "line")  # the number behind these tells nothing either
 
 
-def _same(one: str, other: str) -> bool:
+def _is_same_failure(one: str, other: str) -> bool:
     """Whether two failures are one and the same. Other tests, tasks, ports or files are other failures.
 
     Work is thrown away by this answer, so it is stricter than a fingerprint, which is for finding.
@@ -149,16 +153,16 @@ def _same(one: str, other: str) -> bool:
     if len(left) != len(right) or fingerprint.fingerprint(one) != fingerprint.fingerprint(other):
         return False
     return all(
-        _stable(word, before) == _stable(also, before)
+        _normalize_word(word, before) == _normalize_word(also, before)
         for before, word, also in zip(["", *left], left, right, strict=False)
     )
 
 
-def _stable(word: str, before: str) -> str:
-    if _VOLATILE.fullmatch(word) or (before.strip("([#:") in _COUNTED and word.strip("()[],.:;#").isdecimal()):
+def _normalize_word(word: str, before: str) -> str:
+    if _VOLATILE.fullmatch(word) or (before.strip("([#:") in _NUMBER_LABELS and word.strip("()[],.:;#").isdecimal()):
         return ""
     if address := _ADDRESS.fullmatch(word):  # what is there is told by its port
-        return address[1] if address[1] and int(address[1][:9]) < _PASSING else ""
+        return address[1] if address[1] and int(address[1][:9]) < _FIRST_RANDOM_PORT else ""
     is_place = word.lstrip("([\"'`").startswith("/")
     return word.rpartition("/")[2] if is_place else word
 
@@ -166,12 +170,12 @@ def _stable(word: str, before: str) -> str:
 # --- what helped before -----------------------------------------------------------------------------
 
 
-_ENOUGH = 0.4  # so much of the shorter text's words has to be shared
+_LEAST_SHARE = 0.4  # so much of the shorter text's words has to be shared
 
 
 def find_workaround(
     failure: str,
-    blockers: Sequence[Seen],
+    blockers: Sequence[EntryObservation],
     solution: Callable[[Entry], Entry | None],
     learnings: Iterable[tuple[str, str]],
 ) -> Workaround | None:
@@ -179,41 +183,43 @@ def find_workaround(
 
     `solution` gives the entry that completed what another one was blocked at; a learning is its text and its source.
     """
-    for likeness, seen in _alike(failure, blockers, _words):
-        if (solved := solution(seen.entry)) and (text := _how(solved, seen.entry)):
+    for likeness, seen in _find_similar(failure, blockers, _describe_blocker):
+        if (solved := solution(seen.entry)) and (text := _describe_solution(solved, seen.entry)):
             source = f"{seen.entry.id} was blocked by it, {solved.id} was not"
-            return Workaround(text, source, is_certain=likeness >= _THE_SAME)
-    learning = next(iter(_alike(failure, learnings, lambda one: one[0])), None)
+            return Workaround(text, source, is_certain=likeness >= _SAME_SCORE)
+    learning = next(iter(_find_similar(failure, learnings, lambda one: one[0])), None)
     return Workaround(*learning[1]) if learning else None
 
 
-_THE_SAME = 2.0  # more than any share
+_SAME_SCORE = 2.0  # more than any share
 
 
-def _alike(text: str, items: Iterable[Item], words: Callable[[Item], str]) -> list[tuple[float, Item]]:
+def _find_similar(text: str, items: Iterable[Item], words: Callable[[Item], str]) -> list[tuple[float, Item]]:
     """The items that are like a text, the most alike first; of equals, the last."""
-    scored = [(_likeness(text, words(item)), place, item) for place, item in enumerate(items)]
+    scored = [(_score_similarity(text, words(item)), place, item) for place, item in enumerate(items)]
     ranked = sorted(scored, key=lambda one: one[:2], reverse=True)
-    return [(score, item) for score, _, item in ranked if score >= _ENOUGH]
+    return [(score, item) for score, _, item in ranked if score >= _LEAST_SHARE]
 
 
-def _likeness(text: str, other: str) -> float:
+def _score_similarity(text: str, other: str) -> float:
     from ralphtool.memory import profile  # likewise
 
-    shared = profile.shared(text, other)
+    shared = profile.measure_overlap(text, other)
     # Said in a few words, many things are the same.
-    return _THE_SAME if shared and any(_same(part, other) for part in (text, *text.splitlines())) else shared
+    return (
+        _SAME_SCORE if shared and any(_is_same_failure(part, other) for part in (text, *text.splitlines())) else shared
+    )
 
 
-def _words(seen: Seen) -> str:
+def _describe_blocker(seen: EntryObservation) -> str:
     one = seen.observation
     return f"{one.title}: {one.description}" if one.description else one.title
 
 
-def _how(entry: Entry, blocked: Entry) -> str:
+def _describe_solution(entry: Entry, blocked: Entry) -> str:
     """What an entry that completed tells about how it came to that. To be told only what had failed is no guidance."""
     guidance = entry.context.recovery_guidance if entry.context is not UNSET else UNSET
-    if guidance and _same(guidance, blocked.summary or ""):
+    if guidance and _is_same_failure(guidance, blocked.summary or ""):
         guidance = ""
     noted = [one.description or one.title for one in entry.observations if one.type != "blocker"]
     return guidance or next(iter(noted), "") or entry.summary or ""

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from msgspec import Struct
 
 from ralphtool.agents import TRANSIENT, End, Failure
-from ralphtool.judging.guard.model import Finding
+from ralphtool.judging.guard.model import GuardFinding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Status = Literal["completed", "failed", "blocked", "partial", "interrupted", "transient"]
+VerdictStatus = Literal["completed", "failed", "blocked", "partial", "interrupted", "transient"]
 Ending = Literal[
     "exit",
     "wall-clock",
@@ -35,7 +35,7 @@ class Claim(Struct, frozen=True):
     blocked: str | None = None
 
 
-class Red(Struct, frozen=True):
+class RedGate(Struct, frozen=True):
     """A gate that is newly red: its command, and the tests that failed, where they are known."""
 
     command: str
@@ -54,10 +54,10 @@ class Evidence(Struct, frozen=True, kw_only=True):
     tasks: tuple[str, ...]  # of the story, in order
     ticked_before: frozenset[str]
     ticked: frozenset[str]
-    red: tuple[Red, ...] = ()
+    red: tuple[RedGate, ...] = ()
     gates_ran: bool = False
     still_red: tuple[str, ...] = ()  # commands that were red before, and are
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[GuardFinding, ...] = ()
     is_guarded: bool = True  # findings keep a story from being done
     blockers: tuple[str, ...] = ()  # that the agent observed
     trouble: str = ""  # why the tree could not be taken down
@@ -67,7 +67,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
 class Verdict(Struct, frozen=True, kw_only=True):
     """How an iteration ended, in one value."""
 
-    status: Status
+    status: VerdictStatus
     summary: str
     reasons: tuple[str, ...] = ()
     ticked: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     retry_at: float | None = None
 
 
-def claim(message: str, token: str) -> Claim:
+def parse_claim(message: str, token: str) -> Claim:
     """What the last line that is not empty says. Anything before it is talk, an echo, or a quotation."""
     line = message.rstrip().rpartition("\n")[2].strip()
     if line == f"<promise>COMPLETE:{token}</promise>":
@@ -92,46 +92,47 @@ def claim(message: str, token: str) -> Claim:
 def judge(evidence: Evidence) -> Verdict:
     if evidence.ending == "stopped":
         return Verdict(status="interrupted", summary="interrupted")
-    if transient := _transient(evidence):
+    if transient := _build_transient(evidence):
         return transient
     new = tuple(task for task in evidence.tasks if task in evidence.ticked - evidence.ticked_before)
-    against = _against(evidence)
+    against = _list_reasons(evidence)
     if not against:
-        return _good(evidence, new)
+        return _build_success(evidence, new)
     blocker = evidence.claim.blocked or next(iter(evidence.blockers), None)
     cheated = evidence.is_guarded and bool(evidence.findings)
     common = {
         "reasons": tuple(against),
         "ticked": new,
-        "too_big": evidence.ending == "wall-clock" or _ran_out(evidence),
+        "too_big": evidence.ending == "wall-clock" or _has_run_out(evidence),
         "is_dishonest": cheated,
         "is_broken": bool(evidence.trouble) or evidence.ending in ("no-room", "not-started", "supervisor-lost"),
     }
     if blocker:
-        return Verdict(status="blocked", summary=f"blocked: {_line(blocker)}", blocker=blocker, **common)  # type: ignore[arg-type]
+        return Verdict(status="blocked", summary=f"blocked: {_shorten_line(blocker)}", blocker=blocker, **common)  # type: ignore[arg-type]
     if new and not evidence.red and not cheated and not evidence.trouble:
-        done = f"{_count(len(new), 'task')} done"
+        done = f"{_format_count(len(new), 'task')} done"
         return Verdict(status="partial", summary=f"{done}, but {against[0]}", **common)  # type: ignore[arg-type]
     return Verdict(status="failed", summary="; ".join(against[:2]), **common)  # type: ignore[arg-type]
 
 
-def _good(evidence: Evidence, new: tuple[str, ...]) -> Verdict:
-    gates = _gates(evidence)
+def _build_success(evidence: Evidence, new: tuple[str, ...]) -> Verdict:
+    gates = _describe_gates(evidence)
     if evidence.task and not evidence.ticked.issuperset(evidence.tasks):
         return Verdict(status="partial", summary=f"task {evidence.task} is done, {gates}", ticked=new)
-    warned = f"; warned: {_findings(evidence.findings)}" if evidence.findings else ""
+    warned = f"; warned: {_describe_findings(evidence.findings)}" if evidence.findings else ""
     return Verdict(status="completed", summary=f"every task is ticked, {gates}{warned}", ticked=new)
 
 
-def _gates(evidence: Evidence) -> str:
+def _describe_gates(evidence: Evidence) -> str:
     if not evidence.gates_ran:
         return "there is no gate"
     if not evidence.still_red:
         return "all gates are green"
-    return f"no gate is newly red, but red as before: {', '.join(f'`{_line(one, 80)}`' for one in evidence.still_red)}"
+    red = ", ".join(f"`{_shorten_line(one, 80)}`" for one in evidence.still_red)
+    return f"no gate is newly red, but red as before: {red}"
 
 
-class Ended(Protocol):
+class AgentExit(Protocol):
     """How an agent's program came to its end."""
 
     @property
@@ -142,25 +143,27 @@ class Ended(Protocol):
     def failure(self) -> Failure | None: ...
 
 
-def is_transient(ended: Ended) -> bool:
+def is_transient(ended: AgentExit) -> bool:
     """A limit, an overload, the network, a login: nobody's fault, and no attempt."""
     failure = ended.failure
     is_passing = failure is not None and failure.trouble in TRANSIENT
     return is_passing and not ended.end.ok and ended.ending in _BY_ITSELF
 
 
-def _transient(evidence: Evidence) -> Verdict | None:
+def _build_transient(evidence: Evidence) -> Verdict | None:
     failure = evidence.failure
     if failure is None or not is_transient(evidence):
         return None
-    return Verdict(status="transient", summary=f"{failure.trouble}: {_line(failure.text)}", retry_at=failure.reset_at)
+    return Verdict(
+        status="transient", summary=f"{failure.trouble}: {_shorten_line(failure.text)}", retry_at=failure.reset_at
+    )
 
 
 # Ways in which an agent ends that can do nothing but try again. A clock ran out over the same trouble.
 _BY_ITSELF = ("exit", "retrying", "silence", "wall-clock")
 
 
-def _ran_out(evidence: Evidence) -> bool:
+def _has_run_out(evidence: Evidence) -> bool:
     return evidence.failure is not None and evidence.failure.trouble == "context" and not evidence.end.ok
 
 
@@ -176,53 +179,56 @@ _ENDINGS: dict[str, str] = {
 }
 
 
-def _against(evidence: Evidence) -> list[str]:
+def _list_reasons(evidence: Evidence) -> list[str]:
     """Everything that speaks against done, the weightiest first."""
     against = []
     if evidence.trouble:
-        against.append(f"the work can't be read: {_line(evidence.trouble)}")
+        against.append(f"the work can't be read: {_shorten_line(evidence.trouble)}")
     if evidence.findings and evidence.is_guarded:
-        against.append(f"the diff is not honest: {_findings(evidence.findings)}")
-    against += [_red(one) for one in evidence.red]
+        against.append(f"the diff is not honest: {_describe_findings(evidence.findings)}")
+    against += [_describe_red_gate(one) for one in evidence.red]
     if evidence.ending != "exit":
-        detail = f" ({_line(evidence.exit_detail)})" if evidence.exit_detail else ""
+        detail = f" ({_shorten_line(evidence.exit_detail)})" if evidence.exit_detail else ""
         against.append(_ENDINGS[evidence.ending] + detail)
     elif not evidence.end.ok:
-        against.append(f"the agent did not end well: {_line(evidence.end.reason) or 'it gave no reason'}")
-    against += _unfinished(evidence)
+        against.append(f"the agent did not end well: {_shorten_line(evidence.end.reason) or 'it gave no reason'}")
+    against += _list_unfinished(evidence)
     return against
 
 
-def _unfinished(evidence: Evidence) -> list[str]:
+def _list_unfinished(evidence: Evidence) -> list[str]:
     found = []
     if evidence.claim.blocked is not None:
-        found.append(f"the agent says that it is blocked: {_line(evidence.claim.blocked)}")
+        found.append(f"the agent says that it is blocked: {_shorten_line(evidence.claim.blocked)}")
     wanted = [evidence.task] if evidence.task else list(evidence.tasks)
     if open_tasks := [task for task in wanted if task not in evidence.ticked]:
-        found.append(f"{_count(len(open_tasks), 'task')} not ticked: {', '.join(open_tasks[:_SHOWN])}")
+        found.append(f"{_format_count(len(open_tasks), 'task')} not ticked: {', '.join(open_tasks[:_SHOWN])}")
     if not evidence.claim.complete and evidence.claim.blocked is None:
         found.append("the final message does not end with the promise of this iteration")
     return found
 
 
-def _red(red: Red) -> str:
+def _describe_red_gate(red: RedGate) -> str:
     if not red.tests:
-        return f"`{_line(red.command, 80)}` is newly red{f': {_line(red.why)}' if red.why else ''}"
+        return f"`{_shorten_line(red.command, 80)}` is newly red{f': {_shorten_line(red.why)}' if red.why else ''}"
     more = f" and {len(red.tests) - _SHOWN} more" if len(red.tests) > _SHOWN else ""
-    return f"newly red: {', '.join(_line(test) for test in red.tests[:_SHOWN])}{more} (`{_line(red.command, 80)}`)"
+    tests = ", ".join(_shorten_line(test) for test in red.tests[:_SHOWN])
+    return f"newly red: {tests}{more} (`{_shorten_line(red.command, 80)}`)"
 
 
-def _findings(findings: Sequence[Finding]) -> str:
-    shown = [f"{one.kind} {one.path}{f' ({_line(one.detail)})' if one.detail else ''}" for one in findings[:_SHOWN]]
+def _describe_findings(findings: Sequence[GuardFinding]) -> str:
+    shown = [
+        f"{one.kind} {one.path}{f' ({_shorten_line(one.detail)})' if one.detail else ''}" for one in findings[:_SHOWN]
+    ]
     more = f" and {len(findings) - _SHOWN} more" if len(findings) > _SHOWN else ""
     return ", ".join(shown) + more
 
 
-def _count(number: int, word: str) -> str:
+def _format_count(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
 
 
-def _line(text: str, longest: int = 200) -> str:
+def _shorten_line(text: str, longest: int = 200) -> str:
     """One line of what somebody else wrote."""
     line = " ".join(text.split())
     return line if len(line) <= longest else f"{line[: longest - 1]}…"

@@ -8,16 +8,16 @@ from msgspec import Struct
 
 from ralphtool.core import layout, learnings_file
 from ralphtool.loop import prompt
-from ralphtool.memory.knowledge import Wanted
+from ralphtool.memory.knowledge import KnowledgeQuery
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ralphtool.history import History
-    from ralphtool.history.analyzer import LookBack
+    from ralphtool.history.analyzer import AttemptContext
     from ralphtool.loop.prompt import Prompt
-    from ralphtool.memory.knowledge import Remembrance
-    from ralphtool.record.change_state import Standing, StoryStanding
+    from ralphtool.memory.knowledge import RelevantKnowledge
+    from ralphtool.record.change_state import ChangeState, StoryState
     from ralphtool.settings import Settings
     from ralphtool.specs import Spec, Story
 
@@ -33,14 +33,14 @@ class Situation(Struct, frozen=True, kw_only=True):
     root: str
     spec: Spec
     story: Story
-    standing: Standing
-    before: LookBack
+    change_state: ChangeState
+    before: AttemptContext
     settings: Settings
     gates: Sequence[str]
 
     @property
-    def state(self) -> StoryStanding:
-        return self.standing.story(self.story.id)
+    def state(self) -> StoryState:
+        return self.change_state.story(self.story.id)
 
     @property
     def task(self) -> str | None:
@@ -48,12 +48,12 @@ class Situation(Struct, frozen=True, kw_only=True):
         return next((one.id for one in self.story.tasks if not one.done), None) if self.state.in_chunks else None
 
 
-def wanted(situation: Situation, history: History) -> Wanted:
+def build_query(situation: Situation, history: History) -> KnowledgeQuery:
     """What is asked of the memory."""
     story, before, state = situation.story, situation.before, situation.state
     tasks = [one.text for one in story.tasks if situation.task in (None, one.id) and not one.done]
     last = history.last_entry(before.prd_id) if before.previous_failure else None
-    return Wanted(
+    return KnowledgeQuery(
         prd_id=before.prd_id,
         story=f"{story.title}.\n{story.description or ''}",
         story_id=story.id,
@@ -63,7 +63,7 @@ def wanted(situation: Situation, history: History) -> Wanted:
     )
 
 
-def build(situation: Situation, known: Remembrance, token: str) -> Prompt:
+def build(situation: Situation, known: RelevantKnowledge, token: str) -> Prompt:
     spec, story, state, settings = situation.spec, situation.story, situation.state, situation.settings
     return prompt.build(
         prompt.Material(
@@ -77,7 +77,7 @@ def build(situation: Situation, known: Remembrance, token: str) -> Prompt:
             design=spec.design(),
             scenarios=spec.scenarios(story),
             failure=situation.before.previous_failure,
-            guidance=_guidance(situation.standing, state),
+            guidance=_join_guidance(situation.change_state, state),
             warnings=situation.before.warnings,
             memory=known.items,
             known=known.known,
@@ -87,17 +87,17 @@ def build(situation: Situation, known: Remembrance, token: str) -> Prompt:
             budget_tokens=settings.prompt.budget_tokens,
             memory_tokens=settings.memory.budget_tokens,
         ),
-        folder_of_templates(situation.root),
+        templates_path(situation.root),
     )
 
 
-def folder_of_templates(root: str) -> str:
+def templates_path(root: str) -> str:
     """Where the user's own sections of the prompt lie."""
     return layout.prompts(root)
 
 
-def _guidance(standing: Standing, state: StoryStanding) -> str:
+def _join_guidance(current: ChangeState, state: StoryState) -> str:
     """A person's words come first: should there be no room for all, they stay."""
     answer = state.answer and f"A human answered: {state.answer}"
-    told = [f"A human says: {text}" for text in (*standing.told, *state.told)]
+    told = [f"A human says: {text}" for text in (*current.told, *state.told)]
     return "\n\n".join(filter(None, [answer, *told, state.guidance, state.cut_off and _CUT_OFF]))

@@ -10,10 +10,10 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from ralphtool.agents import Runner
     from ralphtool.executors import Report
-    from ralphtool.settings import Run, Settings
+    from ralphtool.settings import RunSettings, Settings
 
 
-class Sum:
+class UsageTotals:
     """What was spent on something."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Sum:
         }
 
 
-class Left(Struct, frozen=True):
+class RemainingBudget(Struct, frozen=True):
     """What one iteration may still use; 0 is no limit."""
 
     seconds: float
@@ -53,31 +53,31 @@ class Left(Struct, frozen=True):
 class Budget:
     """The limits of a run, and what is used up of them."""
 
-    def __init__(self, limits: Run) -> None:
+    def __init__(self, limits: RunSettings) -> None:
         self._limits = limits
         self._began = time.monotonic()
-        self._stories: dict[str, Sum] = {}
-        self.total = Sum()
+        self._stories: dict[str, UsageTotals] = {}
+        self.total = UsageTotals()
         self.iterations = 0
 
-    def on(self, story: str) -> Sum:
-        return self._stories.setdefault(story, Sum())
+    def totals_of(self, story: str) -> UsageTotals:
+        return self._stories.setdefault(story, UsageTotals())
 
     def add(self, story: str, report: Report) -> None:
         self.total.add(report)
-        self.on(story).add(report)
+        self.totals_of(story).add(report)
 
     @property
     def seconds(self) -> float:
         return time.monotonic() - self._began
 
-    def rest(self, seconds: float) -> None:
+    def sleep_uncounted(self, seconds: float) -> None:
         """Waits, and counts it as no time of the run's."""
         began = time.monotonic()
         time.sleep(seconds)
         self._began += time.monotonic() - began
 
-    def reached(self) -> str:
+    def describe_reached_limit(self) -> str:
         """The limit that is reached, in words; empty while there is none."""
         limits = self._limits
         if limits.max_iterations and self.iterations >= limits.max_iterations:
@@ -91,7 +91,7 @@ class Budget:
         return ""
 
     @property
-    def is_used_up(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Whether the run has no tokens or no money left."""
         limits = self._limits
         return bool(limits.max_tokens and self.total.tokens >= limits.max_tokens) or bool(
@@ -101,29 +101,29 @@ class Budget:
     def has_time_for(self, seconds: float) -> bool:
         return not self._limits.max_time or self.seconds + seconds < self._limits.max_time
 
-    def is_spent(self, story: str) -> bool:
+    def is_story_exhausted(self, story: str) -> bool:
         """Whether a story has used up what it may."""
-        limits, used = self._limits, self.on(story)
+        limits, used = self._limits, self.totals_of(story)
         return bool(limits.story_tokens and used.tokens >= limits.story_tokens) or bool(
             limits.story_cost and used.cost >= limits.story_cost
         )
 
-    def left(self, story: str) -> Left:
-        limits, used, total = self._limits, self.on(story), self.total
-        return Left(
-            _least((limits.max_time, self.seconds)),
-            _least((limits.max_tokens, total.tokens), (limits.story_tokens, used.tokens)),
-            _least((limits.max_cost, total.cost), (limits.story_cost, used.cost)),
+    def remaining_for(self, story: str) -> RemainingBudget:
+        limits, used, total = self._limits, self.totals_of(story), self.total
+        return RemainingBudget(
+            _smallest_remaining((limits.max_time, self.seconds)),
+            _smallest_remaining((limits.max_tokens, total.tokens), (limits.story_tokens, used.tokens)),
+            _smallest_remaining((limits.max_cost, total.cost), (limits.story_cost, used.cost)),
         )
 
 
-def _least(*pairs: tuple[float, float]) -> float:
+def _smallest_remaining(*pairs: tuple[float, float]) -> float:
     """What is left of the limit that comes first; of one that is used up, as good as nothing."""
     left = [max(limit - used, 1e-9) for limit, used in pairs if limit]
     return min(left) if left else 0.0
 
 
-def why_no_cost(runner: Runner, settings: Settings) -> str:
+def explain_unknown_cost(runner: Runner, settings: Settings) -> str:
     """Why nobody can know what an agent costs; empty if somebody may."""
     if runner.traits.cost == "none":
         return "it tells nothing of what it uses"

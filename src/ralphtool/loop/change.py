@@ -16,10 +16,10 @@ from ralphtool.record import change_state, questions, steering
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from ralphtool.core.session import State
+    from ralphtool.core.session import SessionState
     from ralphtool.history import History
-    from ralphtool.record.change_state import Standing, StoryStanding
-    from ralphtool.record.steering import Said
+    from ralphtool.record.change_state import ChangeState, StoryState
+    from ralphtool.record.steering import SteeringCommand
     from ralphtool.specs import Spec, Story
     from ralphtool.workspace import Workspace
 
@@ -37,8 +37,8 @@ class Change:
         self.ref = ref
         self.workspace = workspace
         self.history = history
-        self.standing: Standing = change_state.load(root, name)
-        self.standing.spec = ref
+        self.change_state: ChangeState = change_state.load(root, name)
+        self.change_state.spec = ref
         self._completed: list[str] = []
         self._observed = 0
         self._recalled = 0
@@ -46,7 +46,7 @@ class Change:
         self.awaited: list[str] = []  # stories that only wait for an answer
         self.answers: dict[str, str] = {}  # that were seen, by story
         self.notices: list[str] = []
-        self._given: set[str] | None = None  # stories that were ticked before anybody tried them
+        self._done_at_start: set[str] | None = None  # stories that were ticked before anybody tried them
 
     @property
     def spec(self) -> Spec:
@@ -68,45 +68,47 @@ class Change:
         return "" if is_found else f" --spec {shlex.quote(specs.file_of(self.ref) or self.ref)}"
 
     def save(self) -> None:
-        change_state.save(self.root, self.name, self.standing)
+        change_state.save(self.root, self.name, self.change_state)
 
     # --- the session ----------------------------------------------------------------------------
 
-    def state(self) -> State:
+    def state(self) -> SessionState:
         return session.load(self.run)
 
     def begin(self, story: str) -> None:
         """An iteration begins: what is recorded from here on is its own."""
-        if self.workspace.branch is None and not self.standing.story(story).is_tried:
-            self.standing.story(story).is_tried = True  # without git nothing else would tell its ticks from the user's
+        if self.workspace.branch is None and not self.change_state.story(story).is_tried:
+            self.change_state.story(
+                story
+            ).is_tried = True  # without git nothing else would tell its ticks from the user's
             self.save()
-        with session.Held(self.run) as held:
+        with session.LockedSession(self.run) as held:
             held.state["current_story_id"] = story
             held.state["iteration"] += 1
             held.save()
             self._completed = list(held.state["completed_tasks"])
             self._observed = len(held.state["observations"])
-            self._recalled = len(_recalled(held.state))
+            self._recalled = len(_read_recalled(held.state))
 
-    def observed(self) -> list[State]:
+    def list_observations(self) -> list[SessionState]:
         """What the agent of this iteration observed."""
-        found: list[State] = self.state()["observations"][self._observed :]
+        found: list[SessionState] = self.state()["observations"][self._observed :]
         return found
 
-    def recalled(self) -> list[str]:
+    def list_recalled(self) -> list[str]:
         """The ids of what the agent of this iteration asked the memory for, and was told."""
-        return _recalled(self.state())[self._recalled :]
+        return _read_recalled(self.state())[self._recalled :]
 
-    def take_back_ticks(self) -> None:
+    def undo_ticks(self) -> None:
         """The work of this iteration is not kept, so what it ticked is open again."""
         self._set_completed(self._completed)
 
     def restore_ticks(self) -> None:
         """Formats without boxes keep ticks in the session: those count whose work was kept."""
-        self._set_completed([task for story in self.standing.stories.values() for task in story.completed])
+        self._set_completed([task for story in self.change_state.stories.values() for task in story.completed])
 
     def _set_completed(self, completed: list[str]) -> None:
-        with session.Held(self.run) as held:
+        with session.LockedSession(self.run) as held:
             if held.state["completed_tasks"] != completed:
                 held.state["completed_tasks"] = completed
                 held.save()
@@ -115,21 +117,21 @@ class Change:
 
     def done(self, stories: Sequence[Story]) -> set[str]:
         """Those with a checkpoint. Ticks alone prove nothing, but for those that were there before we began."""
-        if self._given is None:
-            self._given = self._ticked_at_start(stories)
-        known = self.workspace.checkpoints().keys() | self._given
+        if self._done_at_start is None:
+            self._done_at_start = self._find_ticked_at_start(stories)
+        known = self.workspace.checkpoints().keys() | self._done_at_start
         return {story.id for story in stories if story.done and (story.id in known or self._was_proven(story))}
 
-    def _ticked_at_start(self, stories: Sequence[Story]) -> set[str]:
+    def _find_ticked_at_start(self, stories: Sequence[Story]) -> set[str]:
         """What the user had ticked before we began; without git, what is ticked and was never tried."""
         with tempfile.TemporaryDirectory(prefix="ralph-") as folder:
-            if self.workspace.at_start(folder, self.ref):
+            if self.workspace.write_spec_at_start(folder, self.ref):
                 try:
                     given = specs.open(folder, self.name, self.ref).stories()
                 except (ChangeNotFound, SpecError):
                     return set()  # it was not there, or not readable: nothing was ticked
                 return {story.id for story in given if story.done}
-        untried = [story for story in stories if not self.standing.story(story.id).is_tried]
+        untried = [story for story in stories if not self.change_state.story(story.id).is_tried]
         return {story.id for story in untried if story.done and self._last_status(story) is None}
 
     def _was_proven(self, story: Story) -> bool:
@@ -142,14 +144,14 @@ class Change:
     def next_story(self, *, strict_order: bool, is_spent: Callable[[str], bool]) -> Story | None:
         """The first that can be worked on, as the tree has it that its next attempt begins with."""
         self.workspace.begin(None)  # what the last attempt did to the spec is not the spec
-        story = self._first_ready(strict_order=strict_order, is_spent=is_spent)
-        state = self.standing.story(story.id) if story else None
+        story = self._find_first_ready(strict_order=strict_order, is_spent=is_spent)
+        state = self.change_state.story(story.id) if story else None
         if story is None or state is None or not (state.kept or state.cut_off):
             return story
         self.workspace.begin(state.kept, state.cut_off)
-        return specs.story_by_id(self.stories(), story.id)
+        return specs.find_story(self.stories(), story.id)
 
-    def _first_ready(self, *, strict_order: bool, is_spent: Callable[[str], bool]) -> Story | None:
+    def _find_first_ready(self, *, strict_order: bool, is_spent: Callable[[str], bool]) -> Story | None:
         """Open, not skipped, within its budget, waits for no human and for no other; optional ones come last."""
         stories = self.stories()
         done = self.done(stories)
@@ -162,28 +164,28 @@ class Change:
         return next((story for story in ready if not story.optional), ready[0] if ready else None)
 
     def _is_held(self, story: Story) -> bool:
-        state = self.standing.story(story.id)
-        return bool(state.decision and state.decision.action == "skip") or self._waits(story.id, state)
+        state = self.change_state.story(story.id)
+        return bool(state.decision and state.decision.action == "skip") or self._waits_for_answer(story.id, state)
 
-    def _waits(self, story: str, state: StoryStanding) -> bool:
+    def _waits_for_answer(self, story: str, state: StoryState) -> bool:
         """Whether a human is to answer first. An answer is taken up here, and comes with fresh attempts."""
         if state.question is None:
             return False
         path = questions.path_of(self.root, state.question.name)
         with questions.turn(path):
-            told = self._answer(story, path)
-            if told is None or not self._may_begin_anew(story):
+            told = self._read_answer(story, path)
+            if told is None or not self._can_restart(story):
                 self._ask_again(path, state.question.text)
                 self.awaited += [story] if self._renewals[story] < _MOST_RENEWALS else []
                 return True
-            change_state.take_answer(state, told)
+            change_state.apply_answer(state, told)
             self.save()
-            questions.put_away(path)
+            questions.archive(path)
         return False
 
-    def _answer(self, story: str, path: str) -> str | None:
+    def _read_answer(self, story: str, path: str) -> str | None:
         """What was answered; also if an agent has cleaned the file away since we have seen it."""
-        return questions.answer(path) if os.path.lexists(path) else self.answers.get(story)
+        return questions.read_answer(path) if os.path.lexists(path) else self.answers.get(story)
 
     def _ask_again(self, path: str, text: str) -> None:
         if away := questions.ask(path, text):
@@ -193,54 +195,54 @@ class Change:
 
     def has_answers(self) -> bool:
         """Whether one has come that the run waits for."""
-        asked = [(id, self.standing.story(id).question) for id in self.awaited]
-        return any(self._answer(id, questions.path_of(self.root, one.name)) for id, one in asked if one)
+        asked = [(id, self.change_state.story(id).question) for id in self.awaited]
+        return any(self._read_answer(id, questions.path_of(self.root, one.name)) for id, one in asked if one)
 
-    def _may_begin_anew(self, story: str) -> bool:
+    def _can_restart(self, story: str) -> bool:
         """Whether a story may be given fresh attempts once more in this run."""
         self._renewals[story] += 1
         return self._renewals[story] <= _MOST_RENEWALS
 
     # --- what a person says -----------------------------------------------------------------------
 
-    def heed(self, said: Sequence[Said]) -> list[str]:
+    def apply(self, said: Sequence[SteeringCommand]) -> list[str]:
         """Makes what a person said a part of where the change stands, in one step; tells what is put off."""
-        new = [one for one in said if one.id not in self.standing.heeded]
+        new = [one for one in said if one.id not in self.change_state.heeded]
         if any(one.story is not None for one in new):
             self.workspace.begin(None)  # what the last attempt did to the spec is not the spec
-        put_off = [one.id for one in new if not self._heed(one)]
+        put_off = [one.id for one in new if not self._apply_command(one)]
         ids = [one.id for one in said if one.id not in put_off]
         if new:
-            self.standing.heeded = ids
+            self.change_state.heeded = ids
             self.save()
-        steering.taken_up(self.root, self.name, ids)
+        steering.remove_applied(self.root, self.name, ids)
         return put_off
 
-    def _heed(self, said: Said) -> bool:
+    def _apply_command(self, said: SteeringCommand) -> bool:
         """Whether it could be taken up, were it only to say that it makes no sense."""
         story = said.story
         if story is None:
-            change_state.heed(self.standing, said)
+            change_state.apply(self.change_state, said)
         elif story not in {one.id for one in self.stories()}:
             told = f"you said {said.action} for the story {shorten(story)}, but there is no such story (any more)"
             self.notices.append(told)
-        elif said.action == "retry" and not self._may_begin_anew(story):
+        elif said.action == "retry" and not self._can_restart(story):
             told = f"story {story} had fresh attempts {_MOST_RENEWALS} times in this run: the next run gives it more"
             self.notices.append(told)
             return False
         else:
-            self._heed_for(said, self.standing.story(story))
+            self._apply_to_story(said, self.change_state.story(story))
         return True
 
-    def _heed_for(self, said: Said, state: StoryStanding) -> None:
+    def _apply_to_story(self, said: SteeringCommand, state: StoryState) -> None:
         asked, story = state.question, said.story or ""
         path = questions.path_of(self.root, asked.name) if asked else ""
-        if asked and said.action == "retry" and (told := self._answer(story, path)):
-            change_state.take_answer(state, told)
-        change_state.heed(self.standing, said)
+        if asked and said.action == "retry" and (told := self._read_answer(story, path)):
+            change_state.apply_answer(state, told)
+        change_state.apply(self.change_state, said)
         if asked and state.question is None:
             with questions.turn(path):
-                questions.put_away(path)
+                questions.archive(path)
 
     def drain_notices(self) -> list[str]:
         """What people should know, and was not told yet."""
@@ -254,6 +256,6 @@ def waits_for(story: Story, stories: Sequence[Story], done: Collection[str], *, 
     return [id for id in dict.fromkeys([*story.depends_on, *before]) if id not in done]
 
 
-def _recalled(state: State) -> list[str]:
+def _read_recalled(state: SessionState) -> list[str]:
     found = state.get("recalled")
     return [id for id in found if isinstance(id, str)] if isinstance(found, list) else []

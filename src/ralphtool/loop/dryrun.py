@@ -16,7 +16,7 @@ from ralphtool.history import History, analyzer
 from ralphtool.loop import briefing
 from ralphtool.loop.briefing import Situation
 from ralphtool.loop.change import waits_for
-from ralphtool.memory.knowledge import Knowledge
+from ralphtool.memory.knowledge import KnowledgeBase
 from ralphtool.memory.labels import INDEX
 from ralphtool.record import change_state, questions, steering
 from ralphtool.workspace import branch
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ralphtool.loop.prompt import Prompt
-    from ralphtool.record.change_state import Standing
+    from ralphtool.record.change_state import ChangeState
     from ralphtool.settings import Settings
     from ralphtool.specs import Spec, Story
 
 TOKEN = "a-new-token-for-each-iteration"  # noqa: S105 (it only stands where one will)
 
 
-class Step(Struct, frozen=True, kw_only=True):
+class PlannedStory(Struct, frozen=True, kw_only=True):
     """One story of the plan."""
 
     id: str
@@ -52,7 +52,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     change: str
     held_by: str | None
     paused: bool
-    steps: list[Step]  # in the order in which they would be begun, those that are done first
+    steps: list[PlannedStory]  # in the order in which they would be begun, those that are done first
     gates: list[str]
     first: str | None  # the story that would be begun with
     prompt: str | None
@@ -60,15 +60,15 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 def plan(root: str, spec: Spec, settings: Settings, gates: Sequence[str]) -> Plan:
-    stands = _as_heeded(root, spec.change)
-    holder = locks.holder(root, spec.change)
-    with branch.opened(root, spec.change, spec.ref) as on_branch:
+    stands = _load_updated_state(root, spec.change)
+    holder = locks.find_holder(root, spec.change)
+    with branch.open_spec(root, spec.change, spec.ref) as on_branch:
         found = on_branch or spec
-        stories = found.stories(_completed(stands))
-        steps = _steps(stories, stands, strict_order=settings.run.strict_order)
+        stories = found.stories(_list_completed(stands))
+        steps = _plan_stories(stories, stands, strict_order=settings.run.strict_order)
         first = next((one for one in steps if one.state == "ready"), None)
-        story = specs.story_by_id(stories, first.id) if first else None
-        built = _prompt(root, found, story, stands, settings, gates) if story else None
+        story = specs.find_story(stories, first.id) if first else None
+        built = _build_prompt(root, found, story, stands, settings, gates) if story else None
     return Plan(
         change=spec.change,
         held_by=holder.describe() if holder else None,
@@ -81,37 +81,39 @@ def plan(root: str, spec: Spec, settings: Settings, gates: Sequence[str]) -> Pla
     )
 
 
-def _as_heeded(root: str, change: str) -> Standing:
+def _load_updated_state(root: str, change: str) -> ChangeState:
     """Where the change will stand when a run has taken up what was said and answered."""
     stands = change_state.load(root, change)
-    for one in questions.waiting(root, change):
+    for one in questions.list_open(root, change):
         if one.answer:
-            change_state.take_answer(stands.story(one.story), one.answer)
-    for said in steering.heard(root, change, stands.heeded):
-        change_state.heed(stands, said)
+            change_state.apply_answer(stands.story(one.story), one.answer)
+    for said in steering.list_pending(root, change, stands.heeded):
+        change_state.apply(stands, said)
     return stands
 
 
-def _completed(stands: Standing) -> list[str]:
+def _list_completed(stands: ChangeState) -> list[str]:
     """Formats without boxes keep their ticks with where the change stands."""
     return [task for state in stands.stories.values() for task in state.completed]
 
 
-def _steps(stories: Sequence[Story], stands: Standing, *, strict_order: bool) -> list[Step]:
+def _plan_stories(stories: Sequence[Story], stands: ChangeState, *, strict_order: bool) -> list[PlannedStory]:
     done = {story.id for story in stories if story.done and _is_proven(stands, story.id)}
-    steps = [_step(one, stories, stands, done, strict_order=strict_order) for one in stories]
+    steps = [_plan_story(one, stories, stands, done, strict_order=strict_order) for one in stories]
     rank = {"done": 0, "ready": 1, "later": 2, "waiting": 3, "skipped": 4}
     return sorted(steps, key=lambda one: (rank[one.state], one.optional))
 
 
-def _is_proven(stands: Standing, story: str) -> bool:
+def _is_proven(stands: ChangeState, story: str) -> bool:
     """What is ticked counts, unless an attempt at it has left it so that did not complete."""
     state = stands.stories.get(story)
     return state is None or state.status in (None, "completed")
 
 
-def _step(story: Story, stories: Sequence[Story], stands: Standing, done: set[str], *, strict_order: bool) -> Step:
-    state = stands.stories.get(story.id) or change_state.StoryStanding()
+def _plan_story(
+    story: Story, stories: Sequence[Story], stands: ChangeState, done: set[str], *, strict_order: bool
+) -> PlannedStory:
+    state = stands.stories.get(story.id) or change_state.StoryState()
     before = waits_for(story, stories, done, strict_order=strict_order)
     told: Literal["done", "skipped", "waiting", "later", "ready"] = "later" if before else "ready"
     if story.id in done:
@@ -120,7 +122,7 @@ def _step(story: Story, stories: Sequence[Story], stands: Standing, done: set[st
         told = "waiting"
     elif state.decision and state.decision.action == "skip":
         told = "skipped"
-    return Step(
+    return PlannedStory(
         id=story.id,
         title=story.title,
         state=told,
@@ -132,23 +134,25 @@ def _step(story: Story, stories: Sequence[Story], stands: Standing, done: set[st
     )
 
 
-def _prompt(root: str, spec: Spec, story: Story, stands: Standing, settings: Settings, gates: Sequence[str]) -> Prompt:
-    history = History.only_read(root)
+def _build_prompt(
+    root: str, spec: Spec, story: Story, stands: ChangeState, settings: Settings, gates: Sequence[str]
+) -> Prompt:
+    history = History.open_read_only(root)
     before = analyzer.look_back(history, specs.prd_id(spec, story.id))
     with tempfile.TemporaryDirectory(prefix="ralph-") as folder:
-        story = _as_kept(root, spec, story, stands, folder)
+        story = _read_kept_story(root, spec, story, stands, folder)
         situation = Situation(
-            root=root, spec=spec, story=story, standing=stands, before=before, settings=settings, gates=gates
+            root=root, spec=spec, story=story, change_state=stands, before=before, settings=settings, gates=gates
         )
-        knowledge = Knowledge(history, index=_copied(os.path.join(history.folder, INDEX), folder))
+        knowledge = KnowledgeBase(history, index=_copy_index(os.path.join(history.folder, INDEX), folder))
         knowledge.sync()
-        known = knowledge.for_story(briefing.wanted(situation, history))
+        known = knowledge.select_for_story(briefing.build_query(situation, history))
         built = briefing.build(situation, known, TOKEN)
         knowledge.close()
     return built
 
 
-def _copied(index: str, folder: str) -> str:
+def _copy_index(index: str, folder: str) -> str:
     """The memory's index as a copy: to make it anew would take long, and the real one is not to be changed."""
     copy = os.path.join(folder, INDEX)
     with suppress(OSError):  # it can be made from the history
@@ -156,12 +160,12 @@ def _copied(index: str, folder: str) -> str:
     return copy
 
 
-def _as_kept(root: str, spec: Spec, story: Story, stands: Standing, folder: str) -> Story:
+def _read_kept_story(root: str, spec: Spec, story: Story, stands: ChangeState, folder: str) -> Story:
     """The story as the next attempt finds it: a part that was kept has its ticks."""
     kept = stands.story(story.id).kept
     repository = Repository.find(root) if kept else None
     if not kept or repository is None or repository.resolve(kept) is None:
         return story
-    branch.write_out(repository, root, spec.change, kept, folder, spec.ref)
-    there = specs.open(folder, spec.change, spec.ref).stories(_completed(stands))
-    return specs.story_by_id(there, story.id)
+    branch.write_spec_files(repository, root, spec.change, kept, folder, spec.ref)
+    there = specs.open(folder, spec.change, spec.ref).stories(_list_completed(stands))
+    return specs.find_story(there, story.id)

@@ -15,16 +15,16 @@ from ralphtool.workspace.git import Repository
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ralphtool.workspace.git import Changed
+    from ralphtool.workspace.git import ChangedFile
 
 
-class Finished(Struct, frozen=True):
+class SquashResult(Struct, frozen=True):
     branch: str
     commit: str
     paths: tuple[str, ...]
 
 
-def squash(repository: Repository, root: str, change: str) -> Finished:
+def squash(repository: Repository, root: str, change: str) -> SquashResult:
     """Puts the work of the branch into index and files, uncommitted. Where it does not fit, nothing changes."""
     repository.ensure_identity()
     ref = layout.BRANCHES + change
@@ -32,46 +32,46 @@ def squash(repository: Repository, root: str, change: str) -> Finished:
     if commit is None:
         done = repository.resolve(layout.FINISHED + change)
         if done and os.path.exists(change_state.path_of(root, change)):  # somebody was killed at the very end
-            _forget(root, change)
-            return Finished(layout.branch(change), done, ())
+            _remove_records(root, change)
+            return SquashResult(layout.branch(change), done, ())
         raise ChangeNotFound(f"there is no branch ralph/{change}: `ralphtool run {change}` makes it")
     if repository.head() == ref:
         raise GitError(
             f"you are on the branch ralph/{change} itself: `git switch` to the branch that is to have the work"
         )
     repository.run("update-index", "-q", "--refresh", own_index=False, check=False)
-    old, new = _trees(repository, change, commit)
+    old, new = _find_trees(repository, change, commit)
     changed = repository.changed(old, new)
-    room = _Room(repository, change, [one.path for one in changed])
-    room.tidy()
+    room = _SpecFilesAside(repository, change, [one.path for one in changed])
+    room.restore_leftovers()
     if not _is_applied(repository, changed):
-        _refuse_obstacles(repository, change, changed)
+        _check_obstacles(repository, change, changed)
         with room:
             _apply(repository, change, old, new)
     over = (ref, layout.BASE + change, layout.START + change)
     repository.set_refs({layout.FINISHED + change: commit, **dict.fromkeys(over)})
-    _forget(root, change)
-    return Finished(layout.branch(change), commit, tuple(one.path for one in changed))
+    _remove_records(root, change)
+    return SquashResult(layout.branch(change), commit, tuple(one.path for one in changed))
 
 
-def _is_applied(repository: Repository, changed: Sequence[Changed]) -> bool:
+def _is_applied(repository: Repository, changed: Sequence[ChangedFile]) -> bool:
     """Whether index and files have all of it already: somebody was killed just after that."""
-    lines = repository.listed("ls-files", "-z", "--stage", "--full-name", ":/", own_index=False)
+    lines = repository.list_items("ls-files", "-z", "--stage", "--full-name", ":/", own_index=False)
     index = {line.partition("\t")[2]: line.split(" ")[1] for line in lines}
-    differing = set(repository.listed("diff-files", "-z", "--name-only", own_index=False))
+    differing = set(repository.list_items("diff-files", "-z", "--name-only", own_index=False))
     return all(index.get(one.path) == one.new_blob and one.path not in differing for one in changed)
 
 
-def _forget(root: str, change: str) -> None:
+def _remove_records(root: str, change: str) -> None:
     """What was asked has no story any more."""
     for state in change_state.load(root, change).stories.values():
         if state.question:
-            questions.put_away(questions.path_of(root, state.question.name))
+            questions.archive(questions.path_of(root, state.question.name))
     files.remove(change_state.path_of(root, change))
-    steering.forget(root, change)
+    steering.clear(root, change)
 
 
-def _refuse_obstacles(repository: Repository, change: str, changed: Sequence[Changed]) -> None:
+def _check_obstacles(repository: Repository, change: str, changed: Sequence[ChangedFile]) -> None:
     """Git writes file by file, and stops half-way where a folder is to be a file, or the other way round."""
     for one in changed:
         full = os.path.join(repository.top, one.path)
@@ -83,7 +83,7 @@ def _refuse_obstacles(repository: Repository, change: str, changed: Sequence[Cha
             raise GitError(f"{one.path} can't be written, something else is in its place: move it away, then again")
 
 
-def _trees(repository: Repository, change: str, commit: str) -> tuple[str, str]:
+def _find_trees(repository: Repository, change: str, commit: str) -> tuple[str, str]:
     """Where the user stands, and what that becomes with the branch's work."""
     head = repository.resolve("HEAD")
     if head is None:
@@ -99,7 +99,7 @@ def _trees(repository: Repository, change: str, commit: str) -> tuple[str, str]:
         ) from None
 
 
-class _Room:
+class _SpecFilesAside:
     """The change's own files may still be uncommitted here. As they are in the branch's first commit, they make way."""
 
     def __init__(self, repository: Repository, change: str, paths: Sequence[str]) -> None:
@@ -109,33 +109,33 @@ class _Room:
         scope = f"{base}..{layout.BRANCHES}{change}" if base else f"{layout.BRANCHES}{change}"
         first = repository.text("rev-list", "--reverse", scope).split("\n")[0]
         known = repository.files_at(first, ".") if first else {}
-        self._paths = [path for path in paths if path in known and self._is_as_in(known[path], path)]
+        self._paths = [path for path in paths if path in known and self._has_content(known[path], path)]
         self._kept = files.read(self._index) if os.path.exists(self._index) else None
 
-    def _at(self, path: str) -> str:
+    def _full_path(self, path: str) -> str:
         return os.path.join(self.repository.top, path)
 
-    def _is_as_in(self, data: bytes, path: str) -> bool:
-        return os.path.isfile(self._at(path)) and files.read(self._at(path)) == data
+    def _has_content(self, data: bytes, path: str) -> bool:
+        return os.path.isfile(self._full_path(path)) and files.read(self._full_path(path)) == data
 
-    def _aside(self, path: str) -> str:
+    def _aside_path(self, path: str) -> str:
         return os.path.join(self.repository.gitdir, "ralph", "finish", path)
 
-    def tidy(self) -> None:
+    def restore_leftovers(self) -> None:
         """What a kill has left aside goes back to where nothing stands now."""
         top = os.path.join(self.repository.gitdir, "ralph", "finish")
         for folder, _, names in os.walk(top):
             for name in names:
                 path = os.path.relpath(os.path.join(folder, name), top)
-                if not os.path.lexists(self._at(path)):
-                    os.makedirs(os.path.dirname(self._at(path)), exist_ok=True)
-                    os.rename(self._aside(path), self._at(path))
+                if not os.path.lexists(self._full_path(path)):
+                    os.makedirs(os.path.dirname(self._full_path(path)), exist_ok=True)
+                    os.rename(self._aside_path(path), self._full_path(path))
         files.clear(top)
 
     def __enter__(self) -> None:
         for path in self._paths:
-            os.makedirs(os.path.dirname(self._aside(path)), exist_ok=True)
-            os.rename(self._at(path), self._aside(path))
+            os.makedirs(os.path.dirname(self._aside_path(path)), exist_ok=True)
+            os.rename(self._full_path(path), self._aside_path(path))
         if self._paths:
             spec = [f":(top,literal){path}" for path in self._paths]
             self.repository.run("rm", "-q", "--cached", "--ignore-unmatch", "--", *spec, own_index=False)
@@ -143,7 +143,9 @@ class _Room:
                 self._restore_committed()
 
     def _restore_committed(self) -> None:
-        listed = self.repository.listed("ls-tree", "-r", "-z", "--name-only", "--full-tree", "HEAD", "--", *self._paths)
+        listed = self.repository.list_items(
+            "ls-tree", "-r", "-z", "--name-only", "--full-tree", "HEAD", "--", *self._paths
+        )
         if listed:
             spec = [f":(top,literal){path}" for path in listed]
             options = ("--source=HEAD", "--staged", "--worktree")
@@ -152,9 +154,9 @@ class _Room:
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         for path in self._paths:
             if kind:
-                os.replace(self._aside(path), self._at(path))
+                os.replace(self._aside_path(path), self._full_path(path))
             else:
-                os.unlink(self._aside(path))
+                os.unlink(self._aside_path(path))
         if kind and self._kept is not None:
             files.replace(self._index, self._kept)
 

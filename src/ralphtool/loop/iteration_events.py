@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ralphtool.record import events
-from ralphtool.record.event_parts import Durations, GuardFinding
-from ralphtool.record.steps import Given
+from ralphtool.record.event_parts import Durations, RecordedFinding
+from ralphtool.record.steps import DecisionInput
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ralphtool.executors import Assignment
-    from ralphtool.judging.recovery import Policy
+    from ralphtool.judging.recovery import RecoveryPolicy
     from ralphtool.loop.outcome import Iteration
-    from ralphtool.settings import Guard
+    from ralphtool.settings import GuardMode
     from ralphtool.specs import Story
 
 _SHOWN_FILES = 200
@@ -38,7 +38,7 @@ def build_start(
     )
 
 
-def build_verdict(iteration: Iteration, guard: Guard) -> events.Verdict:
+def build_verdict(iteration: Iteration, guard: GuardMode) -> events.Verdict:
     report, verdict, assignment = iteration.report, iteration.verdict, iteration.assignment
     return events.Verdict(
         entry=assignment.entry,
@@ -52,7 +52,7 @@ def build_verdict(iteration: Iteration, guard: Guard) -> events.Verdict:
         tasks_done=len(report.ticked),
         tasks_total=len(iteration.story.tasks),
         files=report.paths[:_SHOWN_FILES],
-        findings=tuple(GuardFinding(kind=one.kind, path=one.path, detail=one.detail) for one in report.findings),
+        findings=tuple(RecordedFinding(kind=one.kind, path=one.path, detail=one.detail) for one in report.findings),
         guard=guard,
         ended=report.left,
         blocker_check=iteration.check.found if verdict.blocker else None,
@@ -64,7 +64,7 @@ def build_verdict(iteration: Iteration, guard: Guard) -> events.Verdict:
     )
 
 
-def build_decision(iteration: Iteration, policy: Policy) -> events.Decision:
+def build_decision(iteration: Iteration, policy: RecoveryPolicy) -> events.Decision:
     decision = iteration.decision
     return events.Decision(
         entry=iteration.assignment.entry,
@@ -72,6 +72,6 @@ def build_decision(iteration: Iteration, policy: Policy) -> events.Decision:
         action=decision.action,
         guidance=decision.guidance,
         reason=decision.reason,
-        given=Given(iteration.verdict, iteration.past, policy),
+        given=DecisionInput(iteration.verdict, iteration.past, policy),
         iteration=iteration.assignment.number,
     )

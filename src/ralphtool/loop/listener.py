@@ -15,17 +15,17 @@ from ralphtool.record import events, questions, steering
 if TYPE_CHECKING:
     from ralphtool.loop.change import Change
     from ralphtool.record.log import Log
-    from ralphtool.record.steering import Said
+    from ralphtool.record.steering import SteeringCommand
 
 _BETWEEN = 0.3  # seconds between two looks
 
 
-class Attention:
+class Listener:
     def __init__(self, change: Change, log: Log) -> None:
         self._change = change
         self._log = log
-        self._heard: dict[str, Said] = {}  # and not yet taken up
-        self._put_off: set[str] = set()  # for the next run
+        self._pending: dict[str, SteeringCommand] = {}  # and not yet taken up
+        self._postponed: set[str] = set()  # for the next run
         self._answers: dict[str, int] = {}  # the version of each answer that was told
         self._last_look = 0.0
         self.is_stopped = False
@@ -37,45 +37,45 @@ class Attention:
         if now - self._last_look < _BETWEEN:
             return
         self._last_look = now
-        for said in steering.heard(self._change.root, self._change.name, self._heard.keys() | self._put_off):
-            self._hear(said)
+        for said in steering.list_pending(self._change.root, self._change.name, self._pending.keys() | self._postponed):
+            self._receive(said)
         self._look_for_answers()
 
-    def _hear(self, said: Said) -> None:
-        self._heard[said.id] = said
-        if said.id in self._change.standing.heeded or said.run not in (None, self._change.run):
+    def _receive(self, said: SteeringCommand) -> None:
+        self._pending[said.id] = said
+        if said.id in self._change.change_state.heeded or said.run not in (None, self._change.run):
             return  # it was for a run that is over
         self.is_stopped = self.is_stopped or said.action == "stop"
         self.stops_after = self.stops_after or said.action == "stop-after"
         self._log.add(events.Steered(action=said.action, story=said.story, text=said.text))
 
     def _look_for_answers(self) -> None:
-        for id, state in self._change.standing.stories.items():
+        for id, state in self._change.change_state.stories.items():
             path = questions.path_of(self._change.root, state.question.name) if state.question else ""
             version = _version(path) if path else 0
             if version and self._answers.get(path) != version:
                 self._answers[path] = version
-                if told := questions.answer(path):
+                if told := questions.read_answer(path):
                     self._change.answers[id] = told
                     prd_id = os.path.basename(path).removesuffix(".md")
                     self._log.add(events.Answered(story=id, prd_id=prd_id, text=told))
 
-    def leaves(self, story: str) -> bool:
+    def is_skipped(self, story: str) -> bool:
         """Whether a person wants this story left alone from now on."""
-        last = [one.action for one in self._heard.values() if one.story == story and one.action in ("skip", "retry")]
+        last = [one.action for one in self._pending.values() if one.story == story and one.action in ("skip", "retry")]
         return last[-1:] == ["skip"]
 
     @property
-    def has_news(self) -> bool:
-        return bool(self._heard)
+    def has_pending(self) -> bool:
+        return bool(self._pending)
 
-    def heed(self) -> None:
+    def apply(self) -> None:
         """Takes up what was said since. Not while an agent works."""
         self._last_look = 0.0
         self.listen()
-        if self._heard:
-            self._put_off |= set(self._change.heed(list(self._heard.values())))
-            self._heard = {}
+        if self._pending:
+            self._postponed |= set(self._change.apply(list(self._pending.values())))
+            self._pending = {}
         for text in self._change.drain_notices():
             self._log.note(events.Notice(text=text))
 

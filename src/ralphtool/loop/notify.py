@@ -26,17 +26,17 @@ class Notifier:
         self._command = command
         self._root = root
         self._log = os.path.join(folder, "notify.log")
-        self._running: list[_Call] = []
+        self._running: list[_NotifyProcess] = []
         self._failed = 0
 
     def tell(self, **fields: Any) -> str:
         """Starts the command with the fields as JSON on its standard input; tells what went wrong with that."""
         if not self._command:
             return ""
-        self._look(lambda: False)
-        told = quickjson.dumps(secrets.masked({"project": self._root, **fields}, secrets.values()))
+        self._check_processes(lambda: False)
+        told = quickjson.dumps(secrets.mask({"project": self._root, **fields}, secrets.list_values()))
         try:
-            self._running.append(_Call(self._command, self._root, told.encode() + b"\n"))
+            self._running.append(_NotifyProcess(self._command, self._root, told.encode() + b"\n"))
         except OSError as error:
             return f"nobody could be notified: {self._command[0]} can't be started ({error.strerror})"
         return ""
@@ -44,11 +44,11 @@ class Notifier:
     def finish(self, is_hurried: Callable[[], bool] = lambda: False) -> str:
         """Waits for those that are still at it, as long as each of them may take; tells what went wrong."""
         while self._running:
-            self._look(is_hurried)
+            self._check_processes(is_hurried)
             time.sleep(_TICK if self._running else 0)
         return f"{self._failed} notifications failed: see {self._log}" if self._failed else ""
 
-    def _look(self, is_hurried: Callable[[], bool]) -> None:
+    def _check_processes(self, is_hurried: Callable[[], bool]) -> None:
         """Takes leave of those that have ended, and ends those that should have."""
         for one in [one for one in self._running if one.is_over(is_hurried=is_hurried())]:
             self._running.remove(one)
@@ -66,7 +66,7 @@ class Notifier:
             one.end()
 
 
-class _Call:
+class _NotifyProcess:
     """One call of the command. What it says waits in a pipe: one that says too much waits as well, and is ended."""
 
     def __init__(self, command: Sequence[str], root: str, data: bytes) -> None:

@@ -14,20 +14,20 @@ from ralphtool.history import analyzer
 from ralphtool.history.records import Observation, RecoveryAction
 from ralphtool.judging import gates
 from ralphtool.memory import usefulness
-from ralphtool.memory.usefulness import Showing
+from ralphtool.memory.usefulness import ShownItems
 from ralphtool.record import questions
 from ralphtool.record.change_state import Outcome, Question
 
 if TYPE_CHECKING:
-    from ralphtool.core.session import State
+    from ralphtool.core.session import SessionState
     from ralphtool.executors import Assignment, Report
-    from ralphtool.history.analyzer import LookBack
+    from ralphtool.history.analyzer import AttemptContext
     from ralphtool.history.records import Entry
-    from ralphtool.judging.blockers import Check
-    from ralphtool.judging.recovery import Decision, Past
+    from ralphtool.judging.blockers import BlockerCheck
+    from ralphtool.judging.recovery import RecoveryContext, RecoveryDecision
     from ralphtool.judging.verdict import Verdict
     from ralphtool.loop.change import Change
-    from ralphtool.record.change_state import StoryStanding
+    from ralphtool.record.change_state import StoryState
     from ralphtool.specs import Story
 
 _MOST_FILES = 1000
@@ -38,13 +38,13 @@ class Iteration(Struct, frozen=True, kw_only=True):
 
     story: Story
     assignment: Assignment
-    before: LookBack
+    before: AttemptContext
     report: Report
     verdict: Verdict
-    past: Past
-    decision: Decision
+    past: RecoveryContext
+    decision: RecoveryDecision
     observations: tuple[Observation, ...]
-    check: Check  # of a claimed blocker
+    check: BlockerCheck  # of a claimed blocker
     dependencies: list[str] = []  # their prd_ids
 
     @property
@@ -63,10 +63,10 @@ class Iteration(Struct, frozen=True, kw_only=True):
 def settle(change: Change, iteration: Iteration) -> Outcome:
     """Writes down what an iteration came to, in one step. From here on it counts, and only has to be carried out."""
     if not iteration.is_kept:
-        change.take_back_ticks()
-    tree = _marked(change, iteration)
+        change.undo_ticks()
+    tree = _mark_done(change, iteration)
     commit = _commit(change, iteration, tree)
-    drawn = _drawn(change, _entry(change, iteration, commit))
+    drawn = _draw_learnings(change, _build_entry(change, iteration, commit))
     made = Outcome(
         story=iteration.story.id,
         entry=drawn.entry,
@@ -74,11 +74,11 @@ def settle(change: Change, iteration: Iteration) -> Outcome:
         showing=iteration.assignment.shown,
         commit=commit,
         tree=tree if iteration.is_done else None,
-        question=_question(change, iteration) if iteration.decision.action == "manual" else None,
+        question=_build_question(change, iteration) if iteration.decision.action == "manual" else None,
     )
-    _stand(change, iteration, made)
+    _update_story_state(change, iteration, made)
     _keep_baseline(change, iteration, tree)
-    change.standing.outcome = made
+    change.change_state.outcome = made
     change.save()
     return made
 
@@ -94,7 +94,9 @@ def carry_out(change: Change, outcome: Outcome) -> str:
     if outcome.question:
         questions.ask(questions.path_of(change.root, outcome.question.name), outcome.question.text)
     entry = outcome.entry
-    trouble = usefulness.note(change.root, Showing(entry.id, entry.status, outcome.showing, entry.timestamp))
+    trouble = usefulness.record_showing(
+        change.root, ShownItems(entry.id, entry.status, outcome.showing, entry.timestamp)
+    )
     shown = [id for id in outcome.showing.values() if id]
     change.history.append(outcome.entry, outcome.learnings, shown)
     return trouble
@@ -102,7 +104,7 @@ def carry_out(change: Change, outcome: Outcome) -> str:
 
 def is_pending(change: Change) -> bool:
     """Whether a run was killed between writing an outcome down and carrying it out."""
-    made = change.standing.outcome
+    made = change.change_state.outcome
     if made is None or change.history.next_iteration(made.entry.prd_id) != made.entry.iteration:
         return False
     # Whoever has moved the branch meanwhile did not know of it: then the attempt is one that was cut off.
@@ -112,14 +114,14 @@ def is_pending(change: Change) -> bool:
 # --- the commit -------------------------------------------------------------------------------------
 
 
-def _marked(change: Change, iteration: Iteration) -> str | None:
+def _mark_done(change: Change, iteration: Iteration) -> str | None:
     """The tree of the attempt; where a format marks a story as done, only we set that mark, and only now."""
     tree, story = iteration.report.tree, iteration.story
-    if not iteration.is_done or specs.story_by_id(change.spec.stories(), story.id).done:
+    if not iteration.is_done or specs.find_story(change.spec.stories(), story.id).done:
         return tree
     spec = change.spec
     spec.tick(story.tasks[-1].id, change.state()["completed_tasks"], proven=True)
-    return change.workspace.add(specs.own_paths(change.workspace.root, spec))
+    return change.workspace.add(specs.list_own_paths(change.workspace.root, spec))
 
 
 def _commit(change: Change, iteration: Iteration, tree: str | None) -> str | None:
@@ -127,20 +129,20 @@ def _commit(change: Change, iteration: Iteration, tree: str | None) -> str | Non
     trailers = f"Ralph-Change: {change.name}\nRalph-Entry: {entry}\n"
     if not iteration.is_done:
         return change.workspace.commit(tree, f"{entry}: {verdict.status}\n\n{verdict.summary}\n\n{trailers}")
-    subject = f"{_line(story.title, 100)} ({change.name} {story.id})"
-    tasks = "\n".join(f"- {task.id} {_line(task.text, 200)}" for task in story.tasks)
+    subject = f"{_one_line(story.title, 100)} ({change.name} {story.id})"
+    tasks = "\n".join(f"- {task.id} {_one_line(task.text, 200)}" for task in story.tasks)
     return change.workspace.commit(tree, f"{subject}\n\n{tasks}\n\n{trailers}Ralph-Story: {story.id}\n")
 
 
-def _line(text: str, longest: int) -> str:
+def _one_line(text: str, longest: int) -> str:
     return " ".join(text.split())[:longest]
 
 
 # --- the entry --------------------------------------------------------------------------------------
 
 
-def _entry(change: Change, iteration: Iteration, commit: str | None) -> Entry:
-    state = change.standing.story(iteration.story.id)
+def _build_entry(change: Change, iteration: Iteration, commit: str | None) -> Entry:
+    state = change.change_state.story(iteration.story.id)
     led_here = state.decision if state.decision and state.decision.action in get_args(RecoveryAction) else None
     report, verdict, real = iteration.report, iteration.verdict, iteration.check.is_real
     status: Any = verdict.status
@@ -160,30 +162,30 @@ def _entry(change: Change, iteration: Iteration, commit: str | None) -> Entry:
     )
 
 
-def _drawn(change: Change, entry: Entry) -> analyzer.Drawn:
-    if not any(analyzer.teaches(one) for one in entry.observations):
-        return analyzer.Drawn(entry, ())
+def _draw_learnings(change: Change, entry: Entry) -> analyzer.EntryLearnings:
+    if not any(analyzer.has_learning(one) for one in entry.observations):
+        return analyzer.EntryLearnings(entry, ())
     return analyzer.draw_learnings(entry, change.history.learnings(), change.history.next_learning_number())
 
 
-def observation(fields: State) -> Observation:
+def build_observation(fields: SessionState) -> Observation:
     """What an agent observed, as the history keeps it."""
     names = ("type", "title", "description", "file", "category", "severity")
     given = {name: fields[name] for name in names if fields.get(name) is not None}
-    return Observation(**secrets.masked(given, secrets.values()))
+    return Observation(**secrets.mask(given, secrets.list_values()))
 
 
 # --- the question -----------------------------------------------------------------------------------
 
 
-def _question(change: Change, iteration: Iteration) -> Question:
+def _build_question(change: Change, iteration: Iteration) -> Question:
     prd_id, verdict, check = iteration.before.prd_id, iteration.verdict, iteration.check
     story, why = iteration.story, iteration.decision.reason
     missing = check.found if check.is_real else verdict.blocker or verdict.summary
     earlier = change.history.entries(last=5, prd_id=prd_id)
     tried = [f"- {one.id}: {one.summary or one.status}" for one in earlier]
     now = f"- {iteration.assignment.entry}: {verdict.summary}"
-    text = questions.written(
+    text = questions.render(
         prd_id,
         {
             "Story": f"{story.id}. {story.title} (change {change.name})",
@@ -198,16 +200,16 @@ def _question(change: Change, iteration: Iteration) -> Question:
 # --- where the story stands -------------------------------------------------------------------------
 
 
-def _stand(change: Change, iteration: Iteration, made: Outcome) -> None:
-    state, decision = change.standing.story(iteration.story.id), iteration.decision
+def _update_story_state(change: Change, iteration: Iteration, made: Outcome) -> None:
+    state, decision = change.change_state.story(iteration.story.id), iteration.decision
     state.attempts += not (iteration.is_done or iteration.is_done_chunk)
     state.status, state.entry, state.decision = iteration.verdict.status, made.entry.id, decision
     state.guidance = decision.guidance
-    state.error = "" if iteration.is_done else gate_run.last_words(iteration.report.results)
+    state.error = "" if iteration.is_done else gate_run.read_last_output(iteration.report.results)
     state.in_chunks = decision.action == "break-chunks" or (state.in_chunks and not iteration.is_done)
     state.question = made.question
     if iteration.is_kept:
-        _keep(change, iteration, state, made)
+        _keep_progress(change, iteration, state, made)
     if iteration.is_done:
         state.answer, state.told = "", []
     if decision.action == "fix-state":
@@ -215,7 +217,7 @@ def _stand(change: Change, iteration: Iteration, made: Outcome) -> None:
         change.restore_ticks()
 
 
-def _keep(change: Change, iteration: Iteration, state: StoryStanding, made: Outcome) -> None:
+def _keep_progress(change: Change, iteration: Iteration, state: StoryState, made: Outcome) -> None:
     ours = {task.id for task in iteration.story.tasks}
     state.completed = [task for task in change.state()["completed_tasks"] if task in ours]
     state.kept = None if iteration.is_done else made.commit
@@ -225,7 +227,7 @@ def _keep_baseline(change: Change, iteration: Iteration, tree: str | None) -> No
     """What is red on the tree that the next attempt begins with is known already, so it need not be run again."""
     report = iteration.report
     if iteration.is_kept and report.gates_ran:
-        key = gates.key(tree, iteration.assignment.gates)
-        change.standing.baseline = gates.baseline(key, report.results)
+        key = gates.build_key(tree, iteration.assignment.gates)
+        change.change_state.baseline = gates.build_baseline(key, report.results)
     elif report.baseline:
-        change.standing.baseline = report.baseline
+        change.change_state.baseline = report.baseline

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ralphtool.core import files, learnings_file
-from ralphtool.core.text import fence_visible, longest_run, visible
+from ralphtool.core.text import count_longest_run, fence_visible, make_visible
 from ralphtool.errors import InvalidValue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ralphtool.memory.knowledge import Remembered
+    from ralphtool.memory.knowledge import KnownItem
     from ralphtool.specs import Scenario, Story
 
 SECTIONS = ("task", "known", "verify", "finish")
 _PROMPTS = os.path.join(os.path.dirname(__file__), "prompts")
 _CHARACTERS = 4  # to a token, roughly
-_PLACE = re.compile(r"\{\{(\w+)\}\}")
+_PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 _FAILURE = 4000  # characters of a failure are enough
 _GUIDANCE = 20_000  # a person's words are among it
 _LONG_RUN = 100
@@ -54,7 +54,7 @@ class Material(Struct, frozen=True, kw_only=True):
     failure: str | None = None
     guidance: str = ""
     warnings: Sequence[str] = ()
-    memory: Sequence[Remembered] = ()  # what matters of what was learnt, the most first
+    memory: Sequence[KnownItem] = ()  # what matters of what was learnt, the most first
     known: int = 0  # how much was learnt in all
     notes: str | None = None  # what stands in the learnings file
     notes_path: str = ""
@@ -66,36 +66,36 @@ class Material(Struct, frozen=True, kw_only=True):
 class Prompt(Struct, frozen=True):
     text: str
     cut: tuple[str, ...]  # what was shortened
-    shown: tuple[Remembered, ...]  # what of the memory is in it
+    shown: tuple[KnownItem, ...]  # what of the memory is in it
 
 
 def build(material: Material, folder: str | None = None) -> Prompt:
     """The prompt. `folder` may hold sections of the user's own."""
-    room = _Room(material.budget_tokens * _CHARACTERS)
-    templates = {name: _template(name, folder) for name in SECTIONS}
+    room = _CharacterBudget(material.budget_tokens * _CHARACTERS)
+    templates = {name: _read_template(name, folder) for name in SECTIONS}
     for text in templates.values():
         room.take(len(text))
-    story = _titled("Story", room.fit("the story", _story(material), least=_LEAST))
-    shown, memory = _memory(material, room)
-    parts = _parts(material, room, memory) | {"story": story}
-    sections = [_filled(templates[name], parts, name) for name in SECTIONS]
+    story = _add_title("Story", room.fit("the story", _describe_story(material), least=_LEAST))
+    shown, memory = _select_memory(material, room)
+    parts = _build_parts(material, room, memory) | {"story": story}
+    sections = [_fill_template(templates[name], parts, name) for name in SECTIONS]
     text = "\n".join(section for section in sections if section)
     _require_token("finish", templates["finish"])
     return Prompt(text, tuple(room.cut), shown)
 
 
-def blocker(story: Story, told: str, token: str, folder: str | None = None) -> str:
+def build_blocker(story: Story, told: str, token: str, folder: str | None = None) -> str:
     """The prompt for an agent that looks into a claimed blocker."""
     tasks = "\n".join(f"{task.id} {task.text}" for task in story.tasks)
     about = f"Story {story.id}: {story.title}\n\n{tasks}\n\n{story.description or ''}"
     parts = {
-        "story": _titled("Story", fence_visible(about[:_FAILURE])),
+        "story": _add_title("Story", fence_visible(about[:_FAILURE])),
         "blocker": fence_visible(told[:_FAILURE]),
         "token": token,
     }
-    template = _template("blocker", folder)
+    template = _read_template("blocker", folder)
     _require_token("blocker", template)
-    return _filled(template, parts, "blocker")
+    return _fill_template(template, parts, "blocker")
 
 
 def _require_token(name: str, template: str) -> None:
@@ -105,7 +105,7 @@ def _require_token(name: str, template: str) -> None:
         )
 
 
-class _Room:
+class _CharacterBudget:
     """The characters that are left, and what had to be cut."""
 
     def __init__(self, characters: int) -> None:
@@ -117,9 +117,9 @@ class _Room:
 
     def fit(self, what: str, text: str, most: int | None = None, *, least: int = 0, keep_end: bool = False) -> str:
         """As much of a text as there is room for, fenced, with a notice where it was cut."""
-        text = visible(text)
+        text = make_visible(text)
         most = max(least, self.left if most is None else min(most, self.left))
-        if longest_run(text) > _LONG_RUN:
+        if count_longest_run(text) > _LONG_RUN:
             most //= 3  # the fence is as long, at both ends
         left_out = len(text) - most
         if left_out > 0:
@@ -131,7 +131,7 @@ class _Room:
         return fence_visible(text)
 
 
-def _template(name: str, folder: str | None) -> str:
+def _read_template(name: str, folder: str | None) -> str:
     own = os.path.join(folder, f"{name}.md") if folder else ""
     if own and os.path.exists(own):
         try:
@@ -142,27 +142,27 @@ def _template(name: str, folder: str | None) -> str:
         return file.read()
 
 
-def _filled(template: str, parts: dict[str, str], name: str) -> str:
+def _fill_template(template: str, parts: dict[str, str], name: str) -> str:
     """The section with its places filled; a paragraph that has nothing but empty places goes."""
-    if unknown := [place for place in _PLACE.findall(template) if place not in parts]:
+    if unknown := [place for place in _PLACEHOLDER.findall(template) if place not in parts]:
         raise InvalidValue(
             f"the section {name} of the prompt names {{{{{unknown[0]}}}}}: it can be one of {', '.join(sorted(parts))}"
         )
     lines = [line for line in template.split("\n") if not _is_empty(line, parts)]
-    text = _PLACE.sub(lambda found: parts[found[1]], "\n".join(lines))
+    text = _PLACEHOLDER.sub(lambda found: parts[found[1]], "\n".join(lines))
     has_more = any(line.strip() and not line.startswith("#") for line in text.split("\n"))
     return f"{text.strip()}\n" if has_more else ""
 
 
 def _is_empty(line: str, parts: dict[str, str]) -> bool:
-    places = _PLACE.findall(line)
-    return bool(places) and not _PLACE.sub("", line).strip() and not any(parts[place] for place in places)
+    places = _PLACEHOLDER.findall(line)
+    return bool(places) and not _PLACEHOLDER.sub("", line).strip() and not any(parts[place] for place in places)
 
 
 # --- the parts --------------------------------------------------------------------------------------
 
 
-def _parts(material: Material, room: _Room, memory: dict[str, str]) -> dict[str, str]:
+def _build_parts(material: Material, room: _CharacterBudget, memory: dict[str, str]) -> dict[str, str]:
     """Every place of the templates. What matters most takes its room first."""
     return {
         "change": material.change,
@@ -170,28 +170,30 @@ def _parts(material: Material, room: _Room, memory: dict[str, str]) -> dict[str,
         "attempt": str(material.attempt),
         "attempts": str(material.attempts),
         "notes_path": material.notes_path,
-        "chunk": _chunk(material.task),
-        "failure": _optional(room, "the last failure", "How the last attempt ended", material.failure, _FAILURE),
-        "guidance": _optional(room, "the guidance", "Do this first", material.guidance, _GUIDANCE),
+        "chunk": _describe_chunk(material.task),
+        "failure": _build_optional(room, "the last failure", "How the last attempt ended", material.failure, _FAILURE),
+        "guidance": _build_optional(room, "the guidance", "Do this first", material.guidance, _GUIDANCE),
         "gates": room.fit("the commands", "\n".join(material.gates)) if material.gates else "(there are no commands)",
-        "warnings": _optional(room, "the warnings", "Beware", "\n".join(material.warnings), _FAILURE),
+        "warnings": _build_optional(room, "the warnings", "Beware", "\n".join(material.warnings), _FAILURE),
         **memory,
-        "notes": _notes(material, room),
-        "scenarios": _optional(room, "the scenarios", "Scenarios that have to hold", _scenarios(material.scenarios)),
-        "design": _optional(room, "the design", "Design", material.design),
-        "proposal": _optional(room, "the proposal", "Why", material.proposal),
+        "notes": _format_notes(material, room),
+        "scenarios": _build_optional(
+            room, "the scenarios", "Scenarios that have to hold", _format_scenarios(material.scenarios)
+        ),
+        "design": _build_optional(room, "the design", "Design", material.design),
+        "proposal": _build_optional(room, "the proposal", "Why", material.proposal),
     }
 
 
-def _titled(title: str, text: str) -> str:
+def _add_title(title: str, text: str) -> str:
     return f"## {title}\n\n{text}\n"
 
 
-def _optional(room: _Room, what: str, title: str, text: str | None, most: int | None = None) -> str:
-    return _titled(title, room.fit(what, text, most)) if text and text.strip() else ""
+def _build_optional(room: _CharacterBudget, what: str, title: str, text: str | None, most: int | None = None) -> str:
+    return _add_title(title, room.fit(what, text, most)) if text and text.strip() else ""
 
 
-def _story(material: Material) -> str:
+def _describe_story(material: Material) -> str:
     story = material.story
     own = [task for task in story.tasks if material.task in (None, task.id)]
     tasks = [f"[{'x' if task.done else ' '}] {task.id} {task.text}" for task in own]
@@ -199,21 +201,21 @@ def _story(material: Material) -> str:
     return "\n".join([f"Story {story.id}: {story.title}", "", "Tasks:", *tasks, *described])
 
 
-def _chunk(task: str | None) -> str:
+def _describe_chunk(task: str | None) -> str:
     if task is None:
         return ""
-    id = " ".join(visible(task).split())  # whatever its author wrote, it stays one line
+    id = " ".join(make_visible(task).split())  # whatever its author wrote, it stays one line
     return f"This time do only the task {id}, and tick it. The others come later, each on its own.\n"
 
 
-def _memory(material: Material, room: _Room) -> tuple[tuple[Remembered, ...], dict[str, str]]:
+def _select_memory(material: Material, room: _CharacterBudget) -> tuple[tuple[KnownItem, ...], dict[str, str]]:
     """As much of what is remembered as its budget holds, the first ones first; what is left out is told."""
     left = min(material.memory_tokens * _CHARACTERS, room.left) - len(_RECALL)
     if not material.memory_tokens:
         return (), {"learnings": "", "patterns": ""}
-    shown: list[tuple[Remembered, str]] = []
+    shown: list[tuple[KnownItem, str]] = []
     for one in material.memory:
-        line = _line(one)
+        line = _format_remembered(one)
         if len(line) < left:
             shown.append((one, line))
             left -= len(line) + 1
@@ -225,38 +227,40 @@ def _memory(material: Material, room: _Room) -> tuple[tuple[Remembered, ...], di
     learnt = [line for one, line in shown if one.kind == "learning"]
     found = [line for one, line in shown if one.kind != "learning"]
     parts = {
-        "learnings": _listed("What was learnt before", [*learnt, *notice]),
-        "patterns": _listed("Patterns of this code base", found),
+        "learnings": _build_list("What was learnt before", [*learnt, *notice]),
+        "patterns": _build_list("Patterns of this code base", found),
     }
     room.take(sum(map(len, parts.values())))
     return tuple(one for one, _ in shown), parts
 
 
-def _listed(title: str, lines: Sequence[str]) -> str:
-    return _titled(title, fence_visible("\n".join(lines))) if lines else ""
+def _build_list(title: str, lines: Sequence[str]) -> str:
+    return _add_title(title, fence_visible("\n".join(lines))) if lines else ""
 
 
-def _line(one: Remembered) -> str:
+def _format_remembered(one: KnownItem) -> str:
     """One thing that is known, and where from; a long one is cut, since others want to be known too."""
-    text = _TICKS.sub("`" * 6, visible(" ".join(one.text.split())))  # a fence around it would be as long, twice
+    text = _TICKS.sub("`" * 6, make_visible(" ".join(one.text.split())))  # a fence around it would be as long, twice
     if len(text) > _LONGEST_LEARNING:
         text = f"{text[:_LONGEST_LEARNING]} … [{len(text) - _LONGEST_LEARNING} characters more]"
     sources = _TICKS.sub("", ", ".join(one.sources[:_SOURCES]))
     return f"- {text} ({sources})" if sources else f"- {text}"
 
 
-def _notes(material: Material, room: _Room) -> str:
+def _format_notes(material: Material, room: _CharacterBudget) -> str:
     if not material.notes:
         return ""
-    budget = max(200, min(room.left // (6 if longest_run(material.notes) > _LONG_RUN else 2), len(material.notes)))
+    budget = max(
+        200, min(room.left // (6 if count_longest_run(material.notes) > _LONG_RUN else 2), len(material.notes))
+    )
     if len(material.notes) > budget:
         room.cut.append("the learnings file")
-    text = learnings_file.fenced(material.notes, budget, material.notes_path)
+    text = learnings_file.format_for_prompt(material.notes, budget, material.notes_path)
     room.take(len(text))
-    return _titled(f"Learnings file ({material.notes_path})", text)
+    return _add_title(f"Learnings file ({material.notes_path})", text)
 
 
-def _scenarios(scenarios: Sequence[Scenario]) -> str:
+def _format_scenarios(scenarios: Sequence[Scenario]) -> str:
     blocks = []
     for one in scenarios:
         clauses = [("given", one.given), ("when", one.when), ("then", one.then)]

@@ -19,7 +19,7 @@ _LATEST = 35 * 24 * 3600.0  # whoever tells a later time has made a mistake
 _BELIEVED = 2  # times in a row
 
 
-class Turn(Struct, frozen=True):
+class NextAgent(Struct, frozen=True):
     """The agent that is next, how long that is to wait for, and why."""
 
     agent: int
@@ -27,7 +27,7 @@ class Turn(Struct, frozen=True):
     why: str = ""
 
 
-class _Agent:
+class _AgentAvailability:
     def __init__(self, name: str, stop_at: float | None) -> None:
         self.name = name
         self.stop_at = stop_at
@@ -41,50 +41,50 @@ class Roster:
 
     def __init__(self, names: Sequence[str], stop_at: Sequence[float | None] = ()) -> None:
         shares = (*stop_at, *(None for _ in names))
-        self._agents = [_Agent(name, share) for name, share in zip(names, shares, strict=False)]
+        self._agents = [_AgentAvailability(name, share) for name, share in zip(names, shares, strict=False)]
 
     def name(self, agent: int) -> str:
         return self._agents[agent].name
 
-    def could_not(self, agent: int, why: str, reset_at: float | None) -> None:
+    def mark_unavailable(self, agent: int, why: str, reset_at: float | None) -> None:
         """An agent met a limit, or could not be reached: it rests until the time that it told, or longer each time."""
         one, now = self._agents[agent], time.time()
         backing_off = min(_FIRST_WAIT * 2 ** min(one.failures, 10), _LONGEST_WAIT)
         one.failures += 1
-        told = _sensible(reset_at, now)
+        told = _plausible_time(reset_at, now)
         # What it tells again and again is not true.
         is_believed = told is not None and one.failures <= _BELIEVED
         one.free_at = told if told is not None and is_believed else max(told or 0.0, now + backing_off)
         one.why = why
 
-    def could(self, agent: int, quotas: Sequence[Quota] = ()) -> None:
+    def mark_available(self, agent: int, quotas: Sequence[Quota] = ()) -> None:
         """An agent did its work; if it has used up more of a quota than it may, it rests as well."""
         one, now = self._agents[agent], time.time()
         one.failures = 0
         over = [quota for quota in quotas if one.stop_at is not None and quota.used >= one.stop_at]
         if not over or one.stop_at is None:
             return
-        until = [(_sensible(quota.reset_at, now) or now + _WITHOUT_A_TIME, quota) for quota in over]
+        until = [(_plausible_time(quota.reset_at, now) or now + _WITHOUT_A_TIME, quota) for quota in over]
         one.free_at, quota = max(until, key=lambda each: each[0])
         named = f"its {quota.name} quota" if quota.name else "its quota"
         one.why = f"{one.name} has used {quota.used:.0%} of {named}, and stops at {one.stop_at:.0%}"
 
-    def next(self) -> Turn:
+    def next(self) -> NextAgent:
         """The first that is free; else the one that is free soonest."""
         now = time.time()
         free = next((number for number, one in enumerate(self._agents) if one.free_at <= now), None)
         if free is not None:
-            return Turn(free)
+            return NextAgent(free)
         number = min(range(len(self._agents)), key=lambda each: self._agents[each].free_at)
         one = self._agents[number]
-        return Turn(number, one.free_at - now, one.why)
+        return NextAgent(number, one.free_at - now, one.why)
 
-    def why_not(self, agent: int) -> str:
+    def explain_unavailable(self, agent: int) -> str:
         """What keeps an agent from working now; empty when nothing does."""
         one = self._agents[agent]
         return one.why if one.free_at > time.time() else ""
 
 
-def _sensible(moment: float | None, now: float) -> float | None:
+def _plausible_time(moment: float | None, now: float) -> float | None:
     """A time to wait for; None if it is over, or absurd."""
     return moment if moment is not None and now < moment <= now + _LATEST else None

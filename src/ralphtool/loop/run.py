@@ -20,21 +20,21 @@ from ralphtool.history import History
 from ralphtool.loop import budget
 from ralphtool.loop.notify import Notifier
 from ralphtool.record import change_state, events
-from ralphtool.record.event_parts import GateCommands, RunLimits, StoryBefore
+from ralphtool.record.event_parts import RunGates, RunLimits, StoryBefore
 from ralphtool.record.events import RunEnded
 from ralphtool.record.log import Log
 from ralphtool.specs import scaffold
 from ralphtool.workspace import in_place
 from ralphtool.workspace.git import Repository
-from ralphtool.workspace.protected_state import Ours
+from ralphtool.workspace.protected_state import ProtectedState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from ralphtool.agents import Runner
-    from ralphtool.executors.local import Here
-    from ralphtool.executors.process import Keeper
+    from ralphtool.executors.local import LocalExecutor
+    from ralphtool.executors.process import Supervisor
     from ralphtool.loop.loop import Loop
     from ralphtool.settings import Settings
     from ralphtool.specs import Spec, Story
@@ -84,12 +84,12 @@ def start(
     notices = recover(root)
     settings = settings or settings_module.load(root)
     spec = specs.open(root, change, ref)
-    scaffold.refuse_untouched(spec)
+    scaffold.check_filled_in(spec)
     if is_finished(root, spec):
-        return _nothing_left(spec.change)
-    know_secrets(settings)
-    checked = ready(runners or named_runners(settings))
-    return _run(root, spec, settings, checked, viewer, stop or StopRequest(), notices)
+        return _build_empty_result(spec.change)
+    register_secrets(settings)
+    checked = check_runners(runners or make_runners(settings))
+    return _start_run(root, spec, settings, checked, viewer, stop or StopRequest(), notices)
 
 
 # --- before a run -----------------------------------------------------------------------------------
@@ -100,27 +100,27 @@ def recover(root: str) -> list[str]:
 
     A program that reads the project's settings itself calls this first.
     """
-    return [text for change, session_id in _killed(root) for text in _recover_from(root, change, session_id)]
+    return [text for change, session_id in _find_killed(root) for text in _recover_from(root, change, session_id)]
 
 
-def _killed(root: str) -> Iterator[tuple[str, str]]:
+def _find_killed(root: str) -> Iterator[tuple[str, str]]:
     """The changes whose run was killed, each with the session that held it."""
     repository = Repository.find(root)
-    if repository and (note := in_place.waiting(repository, root)) and locks.read_lock(root, note.change) is None:
+    if repository and (note := in_place.find_note(repository, root)) and locks.read_lock(root, note.change) is None:
         yield note.change, note.run
-    for change in locks.held(root):
+    for change in locks.list_locked_changes(root):
         lock = locks.read_lock(root, change)
-        if lock is not None and lock.owner_died:
+        if lock is not None and lock.has_dead_owner:
             yield change, lock.session_id
 
 
 def _recover_from(root: str, change: str, session_id: str) -> Iterator[str]:
     from ralphtool.executors import process
-    from ralphtool.executors.environment import session_of_check
+    from ralphtool.executors.environment import check_session_id
 
-    ours = Ours(root, change, session_id)  # which looks for its last sign of life, before we change that
+    ours = ProtectedState(root, change, session_id)  # which looks for its last sign of life, before we change that
     record = layout.processes(root, session_id)
-    check = session_of_check(session_id)
+    check = check_session_id(session_id)
     for name in [*process.end_orphans(record, session_id), *process.end_orphans(record, check)]:
         yield f"A process that the last run left was ended: {name}"
     for found in ours.recover():
@@ -135,18 +135,18 @@ def is_finished(root: str, spec: Spec) -> bool:
     return is_known and repository.resolve(layout.BRANCHES + spec.change) is None
 
 
-def _nothing_left(change: str) -> RunResult:
+def _build_empty_result(change: str) -> RunResult:
     reason = f"{change} is done and finished: nothing is left to run"
     return RunResult(record=None, ended=RunEnded(result="done", reason=reason))
 
 
-def know_secrets(settings: Settings) -> None:
+def register_secrets(settings: Settings) -> None:
     """Keeps what the agents get in their environment out of every record."""
     for agent in settings.agents.values():
-        secrets.know(agent.env)
+        secrets.register(agent.env)
 
 
-def named_runners(settings: Settings) -> list[Runner]:
+def make_runners(settings: Settings) -> list[Runner]:
     """The agents that the settings name, the first choice first."""
     run = settings.run
     names = [run.agent, *(name for name in run.agents if name != run.agent)] if run.agent else list(run.agents)
@@ -155,15 +155,15 @@ def named_runners(settings: Settings) -> list[Runner]:
             'no agent is named: give one with --agent-command "…" or --agent NAME, or set agent = "…" under [run] '
             "in .ralph/config.toml"
         )
-    return [agents.make(name, _options(settings, name)) for name in names]
+    return [agents.make(name, _read_options(settings, name)) for name in names]
 
 
-def _options(settings: Settings, name: str) -> dict[str, Any]:
+def _read_options(settings: Settings, name: str) -> dict[str, Any]:
     found = settings.agents.get(name)
     return structs.asdict(found) if found else {}
 
 
-def ready(runners: Sequence[Runner]) -> Sequence[Runner]:
+def check_runners(runners: Sequence[Runner]) -> Sequence[Runner]:
     """The same agents, once each of them has made sure that it can work."""
     for runner in runners:
         runner.check()
@@ -173,7 +173,7 @@ def ready(runners: Sequence[Runner]) -> Sequence[Runner]:
 # --- the run ----------------------------------------------------------------------------------------
 
 
-def _run(
+def _start_run(
     root: str,
     spec: Spec,
     settings: Settings,
@@ -186,11 +186,11 @@ def _run(
     history = History(root)
     history.check()
     change_state.load(root, spec.change)
-    id = _run_id(spec.change)
-    lifecycle.begin(root, id, spec.change, spec.ref, locks.this_process())
+    id = _build_id(spec.change)
+    lifecycle.begin(root, id, spec.change, spec.ref, locks.describe_process())
     folder = _make_folder(root, id)
     with closing(Log(layout.events(root, id))) as log, viewer(log.path):
-        run = _Run(
+        run = _ActiveRun(
             root=root,
             spec=spec,
             settings=settings,
@@ -202,25 +202,25 @@ def _run(
             log=log,
             notifier=Notifier(settings.notify.command, root, folder),
         )
-        return RunResult(record=log.path, ended=run.go(notices))
+        return RunResult(record=log.path, ended=run.execute(notices))
 
 
-def _run_id(change: str) -> str:
+def _build_id(change: str) -> str:
     return f"{change[:90]}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.urandom(2).hex()}"
 
 
 def _make_folder(root: str, run: str) -> str:
     for parent in (layout.runs(root), layout.change_states(root)):
-        files.own_dir(parent)
+        files.ensure_folder(parent)
         ignore = os.path.join(parent, ".gitignore")
         if not os.path.lexists(ignore):
             files.create(ignore, b"*\n", 0o644)
     folder = layout.run(root, run)
-    files.own_dir(folder)
+    files.ensure_folder(folder)
     return folder
 
 
-class _Run(Struct, frozen=True, kw_only=True):
+class _ActiveRun(Struct, frozen=True, kw_only=True):
     """One run that has taken its change: the loop over it, and giving everything back."""
 
     root: str
@@ -234,19 +234,19 @@ class _Run(Struct, frozen=True, kw_only=True):
     log: Log
     notifier: Notifier
 
-    def go(self, notices: Sequence[str]) -> RunEnded:
+    def execute(self, notices: Sequence[str]) -> RunEnded:
         """What it came to, which is also the last event of the record."""
         try:
             result = self._work(notices)
-            self._end(result)
+            self._record_end(result)
         except (RalphError, OSError) as error:
-            self._end(RunEnded(result="unfinished", reason=str(error)))
+            self._record_end(RunEnded(result="unfinished", reason=str(error)))
             raise
         finally:
             self.notifier.close()
         return result
 
-    def _end(self, end: RunEnded) -> None:
+    def _record_end(self, end: RunEnded) -> None:
         news = {name: to_builtins(getattr(end, name)) for name in ("result", "reason", "stories", "spent")}
         before = self.stop.count
         not_told = self.notifier.tell(event="run_ended", run=self.id, change=self.spec.change, **news)
@@ -257,10 +257,10 @@ class _Run(Struct, frozen=True, kw_only=True):
 
     def _work(self, notices: Sequence[str]) -> RunEnded:
         place = workspace.make(self.root, self.spec.change, self.settings.run.workspace)
-        commands = gate_commands.commands(self.root)
-        opened = place.open(self.id, specs.own_paths(self.root, self.spec))
+        commands = gate_commands.find_commands(self.root)
+        opened = place.open(self.id, specs.list_own_paths(self.root, self.spec))
         try:
-            result = self._loop(place, [*commands.checks, *commands.tests], [*notices, *opened])
+            result = self._run_loop(place, [*commands.checks, *commands.tests], [*notices, *opened])
         except BaseException:
             place.keep_interrupted(self.id)
             raise
@@ -270,32 +270,34 @@ class _Run(Struct, frozen=True, kw_only=True):
         lifecycle.end(self.id, self.root, lambda state: None)
         return result
 
-    def _loop(self, place: Workspace, gates: Sequence[str], notices: Sequence[str]) -> RunEnded:
+    def _run_loop(self, place: Workspace, gates: Sequence[str], notices: Sequence[str]) -> RunEnded:
         spec = specs.open(place.root, self.spec.change, self.spec.ref)
-        prd_ids = _prd_ids(spec)
-        ours = Ours(self.root, self.spec.change, self.id)
+        prd_ids = _list_prd_ids(spec)
+        ours = ProtectedState(self.root, self.spec.change, self.id)
         self._announce(spec, place, gates, notices)
-        from ralphtool.executors.process import Keeper  # nobody waits for that to see that the run has begun
+        from ralphtool.executors.process import Supervisor  # nobody waits for that to see that the run has begun
 
         try:
-            with Keeper(layout.processes(self.root, self.id)) as keeper:
-                return self._joined(place, gates, self._executor(place, keeper, ours, prd_ids)).run()
+            with Supervisor(layout.processes(self.root, self.id)) as supervisor:
+                return self._build_loop(place, gates, self._build_executor(place, supervisor, ours, prd_ids)).run()
         except BaseException:
-            ours.put_right()
+            ours.restore_interrupted()
             raise
         finally:
             ours.forget()
 
-    def _executor(self, place: Workspace, keeper: Keeper, ours: Ours, prd_ids: Sequence[str]) -> Here:
-        from ralphtool.executors.local import Here, Place
+    def _build_executor(
+        self, place: Workspace, supervisor: Supervisor, ours: ProtectedState, prd_ids: Sequence[str]
+    ) -> LocalExecutor:
+        from ralphtool.executors.local import ExecutorContext, LocalExecutor
 
-        return Here(
-            Place(
+        return LocalExecutor(
+            ExecutorContext(
                 workspace=place,
-                keeper=keeper,
+                supervisor=supervisor,
                 runners=self.runners,
                 log=self.log,
-                ours=ours,
+                protected_state=ours,
                 settings=self.settings,
                 session_id=self.id,
                 change=self.spec.change,
@@ -305,7 +307,7 @@ class _Run(Struct, frozen=True, kw_only=True):
             )
         )
 
-    def _joined(self, place: Workspace, gates: Sequence[str], executor: Here) -> Loop:
+    def _build_loop(self, place: Workspace, gates: Sequence[str], executor: LocalExecutor) -> Loop:
         from ralphtool.loop.change import Change
         from ralphtool.loop.loop import Loop, Parts
 
@@ -334,16 +336,16 @@ class _Run(Struct, frozen=True, kw_only=True):
                 workspace=run.workspace,
                 branch=place.branch,
                 pid=os.getpid(),
-                stories=_standings(self.root, spec),
+                stories=_describe_stories(self.root, spec),
                 limits=RunLimits(**{name: getattr(run, name) for name in settings_module.list_limits()}),
-                gates=GateCommands(commands=tuple(gates)),
+                gates=RunGates(commands=tuple(gates)),
             )
         )
-        for text in [*notices, *([] if gates else [_NO_GATE]), *_about_agents(self.runners, self.settings)]:
+        for text in [*notices, *([] if gates else [_NO_GATE]), *_list_agent_notices(self.runners, self.settings)]:
             self.log.note(events.Notice(text=text))
 
 
-def _prd_ids(spec: Spec) -> list[str]:
+def _list_prd_ids(spec: Spec) -> list[str]:
     """What the history calls the stories. Two that share a name would share their attempts as well."""
     known: dict[str, str] = {}
     for story in spec.stories():
@@ -362,7 +364,7 @@ def _prd_ids(spec: Spec) -> list[str]:
 # --- what the first event says -----------------------------------------------------------------------
 
 
-def _standings(root: str, spec: Spec) -> tuple[StoryBefore, ...]:
+def _describe_stories(root: str, spec: Spec) -> tuple[StoryBefore, ...]:
     """How each story stands when the run begins."""
     stands = change_state.load(root, spec.change)
     return tuple(
@@ -372,7 +374,7 @@ def _standings(root: str, spec: Spec) -> tuple[StoryBefore, ...]:
             tasks_total=len(story.tasks),
             tasks_done=story.tasks_done,
             done=story.done,
-            state=_state(story, stands.stories.get(story.id)),
+            state=_describe_state(story, stands.stories.get(story.id)),
             optional=story.optional,
             depends_on=tuple(story.depends_on),
         )
@@ -380,7 +382,7 @@ def _standings(root: str, spec: Spec) -> tuple[StoryBefore, ...]:
     )
 
 
-def _state(story: Story, state: change_state.StoryStanding | None) -> str:
+def _describe_state(story: Story, state: change_state.StoryState | None) -> str:
     if story.done:
         return "done"
     if state and state.question:
@@ -388,10 +390,10 @@ def _state(story: Story, state: change_state.StoryStanding | None) -> str:
     return "skipped" if state and state.decision and state.decision.action == "skip" else "open"
 
 
-def _about_agents(runners: Sequence[Runner], settings: Settings) -> list[str]:
+def _list_agent_notices(runners: Sequence[Runner], settings: Settings) -> list[str]:
     """What each of the agents may do, and limits that can't hold for it."""
     notices = [text for runner in runners for text in runner.traits.notices]
-    unknown = [(runner.name, budget.why_no_cost(runner, settings)) for runner in runners]
+    unknown = [(runner.name, budget.explain_unknown_cost(runner, settings)) for runner in runners]
     if settings.run.max_cost or settings.run.story_cost:
         notices += [f"the limit of cost can't hold for {name}: {why}" for name, why in unknown if why]
     return notices

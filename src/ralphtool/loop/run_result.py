@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
     from ralphtool.loop.budget import Budget
     from ralphtool.loop.change import Change
-    from ralphtool.record.change_state import StoryStanding
+    from ralphtool.record.change_state import StoryState
     from ralphtool.specs import Story
 
 
 def conclude(change: Change, budget: Budget, reason: str, *, is_stopped: bool) -> RunEnded:
     stories = change.stories()
     done = change.done(stories)
-    rows = tuple(_row(change, budget, story, is_open=story.id not in done) for story in stories)
+    rows = tuple(_build_row(change, budget, story, is_open=story.id not in done) for story in stories)
     is_done = all(row.state == "done" or row.optional for row in rows)
     unfinished = "interrupted" if is_stopped else "unfinished"
     spent = budget.total.as_dict() | {"seconds": round(budget.seconds, 3), "iterations": budget.iterations}
@@ -29,28 +29,28 @@ def conclude(change: Change, budget: Budget, reason: str, *, is_stopped: bool) -
         reason="every story is done and proven" if is_done else reason,
         stories=rows,
         spent=Totals(**spent),
-        next=tuple(_advice(change, rows, is_done=is_done)),
+        next=tuple(_list_advice(change, rows, is_done=is_done)),
     )
 
 
-def _row(change: Change, budget: Budget, story: Story, *, is_open: bool) -> StoryAfter:
-    state = change.standing.story(story.id)
+def _build_row(change: Change, budget: Budget, story: Story, *, is_open: bool) -> StoryAfter:
+    state = change.change_state.story(story.id)
     return StoryAfter(
         id=story.id,
         title=story.title,
         optional=story.optional,
-        state=_state(state) if is_open else "done",
+        state=_describe_state(state) if is_open else "done",
         attempts=state.attempts + (not is_open and state.status == "completed"),
         why=state.decision.reason if state.decision and is_open else "",
         failure=state.guidance if is_open else "",
         entry=state.entry,
         question=questions.path_of(change.root, state.question.name) if state.question else None,
         commit=change.workspace.checkpoints().get(story.id),
-        **budget.on(story.id).as_dict(),
+        **budget.totals_of(story.id).as_dict(),
     )
 
 
-def _state(state: StoryStanding) -> str:
+def _describe_state(state: StoryState) -> str:
     if state.question:
         return "waiting"
     if state.decision and state.decision.action == "skip":
@@ -59,11 +59,11 @@ def _state(state: StoryStanding) -> str:
     return "failed" if state.status in ("failed", "blocked") and state.attempts else "open"
 
 
-def _advice(change: Change, rows: Sequence[StoryAfter], *, is_done: bool) -> Iterator[NextStep]:
+def _list_advice(change: Change, rows: Sequence[StoryAfter], *, is_done: bool) -> Iterator[NextStep]:
     branch = change.workspace.branch
     named = f" --change {change.name}" if change.has_others() else ""
     for row in rows:
-        if step := _about(row, named):
+        if step := _advise_on_story(row, named):
             yield step
     if not is_done:
         yield NextStep(say="go on", run=f"ralphtool run {change.name}{change.spec_flag()}")
@@ -72,7 +72,7 @@ def _advice(change: Change, rows: Sequence[StoryAfter], *, is_done: bool) -> Ite
         yield NextStep(say="take it into your working tree", run=f"ralphtool finish {change.name} --squash")
 
 
-def _about(row: StoryAfter, named: str) -> NextStep | None:
+def _advise_on_story(row: StoryAfter, named: str) -> NextStep | None:
     """What can be done about one story."""
     id = row.id
     if row.state == "waiting":

@@ -13,8 +13,8 @@ import math
 from heapq import nlargest
 
 from ralphtool.memory import word_frequency
-from ralphtool.memory.cache import Cache, forget_words, index_words, merge_words
-from ralphtool.memory.profile import Profile, Query, damped
+from ralphtool.memory.cache import MemoryCache, index_words, merge_words, remove_words
+from ralphtool.memory.profile import Profile, TextQuery, damp_count
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
-    from ralphtool.memory.semantic import Meaning
+    from ralphtool.memory.semantic import SemanticIndex
     from ralphtool.memory.similarity import Match
 
     Row = tuple[bytes, str, str, Profile, bytes | None]
@@ -35,7 +35,7 @@ _MOST_OF_A_WORD = 800  # texts with one word, the newest first
 _MOST_READ = 8_000  # texts for all the words of a query
 _CANDIDATES = 120  # which are compared word by word,
 _BY_LETTERS = 40  # and of these the best, letter by letter
-_STRETCH = 3.0
+_WORD_SCORE_WEIGHT = 3.0
 _REPEATS = 12  # of the texts that are most like another, which are compared with it sentence by sentence
 _MANY = 1_000  # texts that are added at once
 _PRIOR = 250  # the background counts as much as so many texts
@@ -46,8 +46,8 @@ class Memory:
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, by_meaning: bool | None = None) -> None:
         """`by_meaning` says whether sentences are compared by their meaning too; unsaid, where that is installed."""
-        self.cache = Cache(path)
-        self._meaning = _meaning(self.cache) if by_meaning or by_meaning is None else None
+        self.cache = MemoryCache(path)
+        self._meaning = _build_semantic_index(self.cache) if by_meaning or by_meaning is None else None
 
     def close(self) -> None:
         self.cache.close()
@@ -78,26 +78,26 @@ class Memory:
         Then it becomes the new one. Otherwise somebody else was quicker, and nothing is changed.
         """
         rows = self._made([(id, text) for id, (text, _) in texts.items()], [label for _, label in texts.values()])
-        keys = [_key(id) for id in gone]
+        keys = [_encode_key(id) for id in gone]
         is_done: list[bool] = []
 
         def work(db: sqlite3.Connection) -> None:
             found = db.execute("SELECT value FROM facts WHERE name = 'mark'").fetchone()
-            is_done.append((found[0] if found else b"") == _key(since))
+            is_done.append((found[0] if found else b"") == _encode_key(since))
             if is_done[-1]:
                 for key in keys:
                     _remove(db, key)
                 _replace(db, rows)
-                db.execute("INSERT OR REPLACE INTO facts VALUES ('mark', ?)", (_key(mark),))
+                db.execute("INSERT OR REPLACE INTO facts VALUES ('mark', ?)", (_encode_key(mark),))
 
         self.cache.change(work)
         return is_done[-1]
 
     def _made(self, texts: Sequence[tuple[str, str]], labels: Sequence[str]) -> list[Row]:
         """All that is to be stored, which takes a while: nobody should have to wait for us meanwhile."""
-        vectors = self._meaning.stored([text for _, text in texts]) if self._meaning else [None] * len(texts)
+        vectors = self._meaning.encode_texts([text for _, text in texts]) if self._meaning else [None] * len(texts)
         return [
-            (_key(id), text, label, Profile.of(text), vector)
+            (_encode_key(id), text, label, Profile.of(text), vector)
             for (id, text), label, vector in zip(texts, labels, vectors, strict=True)
         ]
 
@@ -106,7 +106,7 @@ class Memory:
 
         def work(db: sqlite3.Connection) -> None:
             for id in ids:
-                _remove(db, _key(id))
+                _remove(db, _encode_key(id))
 
         self.cache.change(work)
 
@@ -120,13 +120,13 @@ class Memory:
 
     def held(self, prefix: str = "") -> dict[str, tuple[str, str]]:
         """Every id that begins so, with its text and its label."""
-        start = _key(prefix)
+        start = _encode_key(prefix)
         question = "SELECT id, text, label FROM texts WHERE id >= ? AND id < ?"
         return dict(self.cache.ask(question, start, start + b"\xff", read=_read_texts))
 
     def get(self, ids: Iterable[str]) -> dict[str, tuple[str, str]]:
         """These texts with their labels, as far as they are there."""
-        return dict(self.cache.select("id, text, label", "texts", "id", [_key(id) for id in ids], _read_texts))
+        return dict(self.cache.select("id, text, label", "texts", "id", [_encode_key(id) for id in ids], _read_texts))
 
     def fact(self, name: str) -> str:
         """Something that was noted about the texts; nothing if the cache was made anew since."""
@@ -138,24 +138,24 @@ class Memory:
     def search(self, text: str, limit: int = 10) -> list[tuple[str, float]]:
         """The texts that are most like this one, with a score from 0 to 1, the best first."""
         meant = self._meaning.asked(text) if self._meaning else None
-        found = self._by_words(text, meant.nearest if meant else ())
+        found = self._score_by_words(text, meant.nearest if meant else ())
         if meant and found:
-            found = _mixed(found, meant.cosines(found))
+            found = _mix_scores(found, meant.cosines(found))
         ranked = sorted(found.items(), key=lambda one: (-one[1], one[0]))[: max(0, limit)]
         ids = dict(self.cache.select("num, id", "texts", "num", [number for number, _ in ranked], _read_ids))
         # What another process has removed meanwhile is not there any more.
         return [(ids[number], min(1.0, score)) for number, score in ranked if number in ids]
 
-    def _by_words(self, text: str, near: Iterable[int]) -> dict[int, float]:
+    def _score_by_words(self, text: str, near: Iterable[int]) -> dict[int, float]:
         """Scores of the texts that share words with this one, and of those that are near to it otherwise."""
         profile = Profile.of(text)
         count, length = self._totals()
         weights, candidates = self._candidates(profile, count)
-        query = Query(profile, weights, length / count if count else 0.0)
+        query = TextQuery(profile, weights, length / count if count else 0.0)
         profiles = self._profiles([*dict.fromkeys([*candidates, *near])])
-        scores = {number: query.by_words(other) for number, other in profiles.items()}
+        scores = {number: query.score_by_words(other) for number, other in profiles.items()}
         for number in nlargest(_BY_LETTERS, scores, key=scores.__getitem__):
-            scores[number] += query.by_letters(profiles[number])
+            scores[number] += query.score_by_letters(profiles[number])
         return scores
 
     def fingerprint(self, text: str) -> str:
@@ -170,7 +170,7 @@ class Memory:
         from ralphtool.memory.fingerprint import fingerprint
 
         is_one = fingerprint(one) == fingerprint(other)
-        return similarity.match(one, other, word_frequency.weight, same_fingerprint=is_one)
+        return similarity.match_texts(one, other, word_frequency.find_weight, same_fingerprint=is_one)
 
     def repeat_of(self, text: str) -> str | None:
         """The id of a text that says the same already."""
@@ -182,16 +182,18 @@ class Memory:
     def _candidates(self, profile: Profile, count: int) -> tuple[dict[str, float], list[int]]:
         """The words that matter with their weights, and the texts which share the most of them."""
         by_weight = nlargest(
-            _MOST_WORDS, profile.counts, key=lambda word: damped(profile.counts[word]) * word_frequency.weight(word)
+            _MOST_WORDS,
+            profile.counts,
+            key=lambda word: damp_count(profile.counts[word]) * word_frequency.find_weight(word),
         )
         each = min(_MOST_OF_A_WORD, _MOST_READ // max(1, len(by_weight)))  # so that no common word uses up all
         weights: dict[str, float] = {}
         scores: dict[int, float] = {}
         rare: dict[int, float] = {}  # by the words of which all texts were read
         for word in by_weight:
-            texts = self.cache.texts_with(word, each)
-            weights[word] = _weight(word, texts, count, each)
-            worth = weights[word] * damped(profile.counts[word])
+            texts = self.cache.find_texts(word, each)
+            weights[word] = _weigh_word(word, texts, count, each)
+            worth = weights[word] * damp_count(profile.counts[word])
             for number in texts:
                 scores[number] = scores.get(number, 0.0) + worth
                 if len(texts) < each:
@@ -209,15 +211,15 @@ class Memory:
 
 
 def _read_texts(rows: list[Any]) -> list[tuple[str, tuple[str, str]]]:
-    return [(_text(key), (_text(text), _text(label))) for key, text, label in rows]
+    return [(_decode_text(key), (_decode_text(text), _decode_text(label))) for key, text, label in rows]
 
 
 def _read_ids(rows: list[Any]) -> list[tuple[int, str]]:
-    return [(number, _text(key)) for number, key in rows]
+    return [(number, _decode_text(key)) for number, key in rows]
 
 
 def _read_values(rows: list[Any]) -> list[str]:
-    return [_text(value) for (value,) in rows]
+    return [_decode_text(value) for (value,) in rows]
 
 
 def _read_totals(rows: list[Any]) -> tuple[int, int]:
@@ -229,7 +231,12 @@ def _read_totals(rows: list[Any]) -> tuple[int, int]:
 
 def _read_profiles(rows: list[Any]) -> list[tuple[int, Profile]]:
     return [
-        (number, Profile(_text(text), dict(zip(terms.split(), times, strict=True)), abs(int(length)), abs(float(norm))))
+        (
+            number,
+            Profile(
+                _decode_text(text), dict(zip(terms.split(), times, strict=True)), abs(int(length)), abs(float(norm))
+            ),
+        )
         for number, text, terms, times, length, norm in rows
     ]
 
@@ -237,15 +244,15 @@ def _read_profiles(rows: list[Any]) -> list[tuple[int, Profile]]:
 # --- scores -----------------------------------------------------------------------------------------
 
 
-def _mixed(by_words: dict[int, float], near: dict[int, float]) -> dict[int, float]:
+def _mix_scores(by_words: dict[int, float], near: dict[int, float]) -> dict[int, float]:
     """Half by words, half by meaning: what is the same problem in other words has about a third as score by words."""
     return {
-        number: (_STRETCH * score + max(0.0, near.get(number, 0.0))) / (_STRETCH + 1)
+        number: (_WORD_SCORE_WEIGHT * score + max(0.0, near.get(number, 0.0))) / (_WORD_SCORE_WEIGHT + 1)
         for number, score in by_words.items()
     }
 
 
-def _weight(word: str, texts: Sequence[int], count: int, limit: int) -> float:
+def _weigh_word(word: str, texts: Sequence[int], count: int, limit: int) -> float:
     """How much a word tells in this memory; while that is small, the background has the greater say.
 
     Of a word that is in very many texts only the newest were read: how densely they stand tells about the others.
@@ -253,7 +260,7 @@ def _weight(word: str, texts: Sequence[int], count: int, limit: int) -> float:
     having = float(len(texts))
     if len(texts) >= limit:
         having = count * len(texts) / max(1, texts[0] - texts[-1] + 1)
-    having = min(having, count) + _PRIOR * word_frequency.share(word)
+    having = min(having, count) + _PRIOR * word_frequency.find_share(word)
     return math.log(1 + (count + _PRIOR - having + 0.5) / (having + 0.5))
 
 
@@ -271,7 +278,7 @@ def _replace(db: sqlite3.Connection, rows: Sequence[Row]) -> None:
 def _insert(db: sqlite3.Connection, key: bytes, text: str, label: str, profile: Profile, vector: bytes | None) -> None:
     terms = " ".join(profile.counts)
     times = bytes(min(255, count) for count in profile.counts.values())
-    values = (key, _key(text), _key(label), terms, times, profile.length, profile.norm, vector)
+    values = (key, _encode_key(text), _encode_key(label), terms, times, profile.length, profile.norm, vector)
     made = db.execute("INSERT INTO texts VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)", values)
     index_words(db, made.lastrowid or 0, terms)
     db.execute("UPDATE totals SET count = count + 1, length = length + ?", (profile.length,))
@@ -283,24 +290,24 @@ def _remove(db: sqlite3.Connection, key: bytes) -> None:
         return
     number, terms, length = found
     db.execute("DELETE FROM texts WHERE num = ?", (number,))
-    forget_words(db, number, terms)
+    remove_words(db, number, terms)
     db.execute("UPDATE totals SET count = count - 1, length = length - ?", (length,))
 
 
-def _meaning(cache: Cache) -> Meaning | None:
+def _build_semantic_index(cache: MemoryCache) -> SemanticIndex | None:
     from ralphtool.memory import vectors
 
-    if not vectors.is_there():
+    if not vectors.is_installed():
         return None
-    from ralphtool.memory.semantic import Meaning
+    from ralphtool.memory.semantic import SemanticIndex
 
-    return Meaning(cache)
+    return SemanticIndex(cache)
 
 
-def _key(text: str) -> bytes:
+def _encode_key(text: str) -> bytes:
     """A text or an id, whatever is in it, as it is stored."""
     return text.encode("utf-8", "surrogatepass")
 
 
-def _text(stored: bytes) -> str:
+def _decode_text(stored: bytes) -> str:
     return bytes(stored).decode("utf-8", "surrogatepass")

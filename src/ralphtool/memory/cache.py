@@ -10,7 +10,7 @@ import os
 import sqlite3
 
 from ralphtool.memory import cachefile
-from ralphtool.memory.cachefile import TROUBLE, Kept
+from ralphtool.memory.cachefile import CACHE_ERRORS, FileConnection
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 _AT_ONCE = 500  # values in one question: SQLite has a limit
 
 
-class Damaged(sqlite3.DatabaseError):
+class CacheDamaged(sqlite3.DatabaseError):
     """What is in the file can't have been written by us."""
 
 
-class Cache:
+class MemoryCache:
     """One connection to the file, or to a database in memory that stands in for it."""
 
     def __init__(self, path: str | os.PathLike[str] | None) -> None:
@@ -40,15 +40,15 @@ class Cache:
     def close(self) -> None:
         self._db.close()
 
-    def renew(self) -> None:
+    def rebuild(self) -> None:
         """Throws away what is there, which turned out to be of no use."""
         self._db.close()
         self.times_made += 1
         self._db = self._open(self._identity)
 
-    def try_again(self) -> None:
+    def reopen(self) -> None:
         """Uses the file again, if it could not be used for a while."""
-        if self.path and not self.is_kept and (found := cachefile.opened(self.path)):
+        if self.path and not self.is_kept and (found := cachefile.open_file(self.path)):
             self._db.close()
             self.times_made += 1
             self._take(found)
@@ -64,7 +64,7 @@ class Cache:
             try:
                 return read(rows)
             except (ValueError, TypeError, AttributeError) as error:
-                raise Damaged(str(error)) from error
+                raise CacheDamaged(str(error)) from error
 
         return self._patiently(work)
 
@@ -79,7 +79,7 @@ class Cache:
             rows += self.ask(f"SELECT {columns} FROM {table} WHERE {key} IN ({places})", *part, read=read)
         return rows
 
-    def texts_with(self, word: str, limit: int) -> list[int]:
+    def find_texts(self, word: str, limit: int) -> list[int]:
         """The texts that have a word, the newest ones first."""
         fts = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT ?", f'"{word}"'
         plain = "SELECT num FROM plain_words WHERE word = ? ORDER BY num DESC LIMIT ?", word
@@ -90,7 +90,7 @@ class Cache:
 
     def change(self, work: Callable[[sqlite3.Connection], object]) -> None:
         """Does something as one step: after a kill all of it is there, or nothing."""
-        self._patiently(lambda db: _at_once(db, work))
+        self._patiently(lambda db: _run_transaction(db, work))
 
     # --- where it is of no use --------------------------------------------------------------------
 
@@ -99,33 +99,33 @@ class Cache:
         for _ in range(2):
             try:
                 return work(self._db)
-            except TROUBLE as error:
-                self._db = self._another(error)
+            except CACHE_ERRORS as error:
+                self._db = self._replace_connection(error)
         try:
             return work(self._db)
-        except TROUBLE:
+        except CACHE_ERRORS:
             self._db.close()
-            self.times_made, self.is_kept, self._db = self.times_made + 1, False, cachefile.in_memory()
+            self.times_made, self.is_kept, self._db = self.times_made + 1, False, cachefile.open_in_memory()
             return work(self._db)
 
-    def _another(self, error: Exception) -> sqlite3.Connection:
+    def _replace_connection(self, error: Exception) -> sqlite3.Connection:
         self.times_made += 1
-        if self.path is None or not self.is_kept or not cachefile.is_of_no_use(error):
+        if self.path is None or not self.is_kept or not cachefile.is_file_broken(error):
             self.is_kept = False
-            fresh = cachefile.copied(self._db)
+            fresh = cachefile.copy_to_memory(self._db)
             self._db.close()
             return fresh
         self._db.close()
         return self._open(self._identity)
 
     def _open(self, broken: cachefile.Identity | None = None) -> sqlite3.Connection:
-        db = cachefile.opened(self.path, broken) if self.path else None
+        db = cachefile.open_file(self.path, broken) if self.path else None
         self._take(db)
-        return db or cachefile.in_memory()
+        return db or cachefile.open_in_memory()
 
     def _take(self, db: sqlite3.Connection | None) -> None:
-        self.is_kept = isinstance(db, Kept)
-        self._identity = cachefile.identity(self.path) if self.path and self.is_kept else None
+        self.is_kept = isinstance(db, FileConnection)
+        self._identity = cachefile.read_identity(self.path) if self.path and self.is_kept else None
 
 
 def index_words(db: sqlite3.Connection, number: int, terms: str) -> None:
@@ -141,7 +141,7 @@ def merge_words(db: sqlite3.Connection) -> None:
         db.execute("INSERT INTO words (words) VALUES ('optimize')")
 
 
-def forget_words(db: sqlite3.Connection, number: int, terms: str) -> None:
+def remove_words(db: sqlite3.Connection, number: int, terms: str) -> None:
     if _has_fts(db):
         db.execute("INSERT INTO words (words, rowid, terms) VALUES ('delete', ?, ?)", (number, terms))
     else:
@@ -153,7 +153,7 @@ def _has_fts(db: sqlite3.Connection) -> bool:
     return not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'plain_words'").fetchone()
 
 
-def _at_once(db: sqlite3.Connection, work: Callable[[sqlite3.Connection], object]) -> None:
+def _run_transaction(db: sqlite3.Connection, work: Callable[[sqlite3.Connection], object]) -> None:
     db.execute("BEGIN IMMEDIATE")
     try:
         work(db)

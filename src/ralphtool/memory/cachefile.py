@@ -10,12 +10,12 @@ import os
 import sqlite3
 import stat
 
-OURS = 0x52414C50  # in the head of the file: RALP
+APPLICATION_ID = 0x52414C50  # in the head of the file: RALP
 FORMAT = 1  # another one is made anew; to be raised when words are found otherwise than before
 # An error that quotes a damaged schema can't even be put into words.
-TROUBLE = (sqlite3.Error, UnicodeDecodeError)
+CACHE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _PATIENCE = 1.0  # seconds for somebody else's writing
-_NOT_ITS_FAULT = ("BUSY", "LOCKED", "READONLY", "CANTOPEN", "PERM", "FULL", "IOERR", "NOMEM", "PROTOCOL")
+_TEMPORARY_ERRORS = ("BUSY", "LOCKED", "READONLY", "CANTOPEN", "PERM", "FULL", "IOERR", "NOMEM", "PROTOCOL")
 _TABLES = """\
 CREATE TABLE texts (num INTEGER PRIMARY KEY AUTOINCREMENT, id BLOB UNIQUE, text BLOB, label BLOB, terms TEXT,
   times BLOB, length INTEGER, norm REAL, vector BLOB);
@@ -38,52 +38,52 @@ INSERT INTO words (words, rank) VALUES ('automerge', 16);
 _PLAIN_WORDS = "CREATE TABLE plain_words (word TEXT, num INTEGER, PRIMARY KEY (word, num)) WITHOUT ROWID;"
 
 
-class Kept(sqlite3.Connection):
+class FileConnection(sqlite3.Connection):
     """A connection to a file."""
 
 
 Identity = tuple[int, int]
 
 
-def opened(path: str, broken: Identity | None = None) -> sqlite3.Connection | None:
+def open_file(path: str, broken: Identity | None = None) -> sqlite3.Connection | None:
     """The file as it is, or made anew; None if it is somebody else's, or can't be used. A broken one is replaced."""
-    if not _is_free(path):
+    if not _is_usable_path(path):
         return None
     try:
-        if broken is None and (db := _as_it_is(path)):
+        if broken is None and (db := _open_existing(path)):
             return db
-        folder = _locked_folder(path)
+        folder = _lock_folder(path)
         if folder is None:
             return None
         try:
-            return _made(path, broken)
+            return _create(path, broken)
         finally:
             os.close(folder)
-    except TROUBLE:
-        return _read_only(path)
+    except CACHE_ERRORS:
+        return _open_read_only(path)
     except OSError:
         return None
 
 
-def in_memory() -> sqlite3.Connection:
+def open_in_memory() -> sqlite3.Connection:
     db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     _make_tables(db)
     return db
 
 
-def copied(db: sqlite3.Connection) -> sqlite3.Connection:
+def copy_to_memory(db: sqlite3.Connection) -> sqlite3.Connection:
     """What can still be read of it, in memory."""
     fresh = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     try:
         db.backup(fresh)
         fresh.execute("SELECT count(*) FROM texts, totals")
         return fresh
-    except TROUBLE:
+    except CACHE_ERRORS:
         fresh.close()
-        return in_memory()
+        return open_in_memory()
 
 
-def identity(path: str) -> Identity | None:
+def read_identity(path: str) -> Identity | None:
     try:
         info = os.lstat(path)
     except OSError:
@@ -91,40 +91,40 @@ def identity(path: str) -> Identity | None:
     return info.st_dev, info.st_ino
 
 
-def is_of_no_use(error: Exception) -> bool:
+def is_file_broken(error: Exception) -> bool:
     """Whether it is the file that is wrong; not, where it is locked, may not be written, or the disk is full."""
     name = getattr(error, "sqlite_errorname", "") or ""
-    return not name.removeprefix("SQLITE_").startswith(_NOT_ITS_FAULT)
+    return not name.removeprefix("SQLITE_").startswith(_TEMPORARY_ERRORS)
 
 
 # --- making it --------------------------------------------------------------------------------------
 
 
-def _as_it_is(path: str) -> sqlite3.Connection | None:
+def _open_existing(path: str) -> sqlite3.Connection | None:
     """The file if it is ours and current. Where it is locked, this tells so by an error."""
-    head = _head(path)
+    head = _read_head(path)
     # Of another version it is not even opened: whoever makes it anew meanwhile would have SQLite clean up behind us.
-    if not _is_database(head) or (_owner(head), _version(head)) != (OURS, FORMAT):
+    if not _is_database(head) or (_parse_owner(head), _parse_version(head)) != (APPLICATION_ID, FORMAT):
         return None
     db = None
     try:
         db = _connect(path)
-        if _is_current(db) and not _has_strange_things(db):
+        if _is_current(db) and not _has_foreign_objects(db):
             return db
-    except TROUBLE as error:
-        if not is_of_no_use(error):
+    except CACHE_ERRORS as error:
+        if not is_file_broken(error):
             raise
     if db:
         db.close()
     return None
 
 
-def _made(path: str, broken: Identity | None) -> sqlite3.Connection | None:
+def _create(path: str, broken: Identity | None) -> sqlite3.Connection | None:
     """While nobody else makes or removes it: another process may have made it meanwhile."""
-    if (broken is None or broken != identity(path)) and (db := _as_it_is(path)):
+    if (broken is None or broken != read_identity(path)) and (db := _open_existing(path)):
         return db
-    head = _head(path)
-    if _is_database(head) and _owner(head) != OURS:
+    head = _read_head(path)
+    if _is_database(head) and _parse_owner(head) != APPLICATION_ID:
         return None
     _remove(path)
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
@@ -132,7 +132,7 @@ def _made(path: str, broken: Identity | None) -> sqlite3.Connection | None:
     try:
         _make_tables(db)  # before there is a log: a file with our mark in it is ours at once
         db.execute("PRAGMA journal_mode = WAL")  # who reads does not wait for who writes, and a commit needs no sync
-    except TROUBLE:
+    except CACHE_ERRORS:
         db.close()
         _remove(path)
         raise
@@ -140,12 +140,12 @@ def _made(path: str, broken: Identity | None) -> sqlite3.Connection | None:
 
 
 def _make_tables(db: sqlite3.Connection) -> None:
-    words = _WORDS if _knows_fts(db) else _PLAIN_WORDS
-    head = f"PRAGMA application_id = {OURS}; PRAGMA user_version = {FORMAT};"
+    words = _WORDS if _can_use_fts(db) else _PLAIN_WORDS
+    head = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT};"
     db.executescript(f"BEGIN; {_TABLES} {words} {head} COMMIT;")
 
 
-def _knows_fts(db: sqlite3.Connection) -> bool:
+def _can_use_fts(db: sqlite3.Connection) -> bool:
     return bool(db.execute("SELECT 1 FROM pragma_module_list WHERE name = 'fts5'").fetchone())
 
 
@@ -155,7 +155,7 @@ def _connect(path: str, *, is_fixed: bool = False) -> sqlite3.Connection:
 
         path = f"file:{quote(os.fsencode(os.path.abspath(path)))}?immutable=1"
     db = sqlite3.connect(
-        path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, uri=is_fixed, factory=Kept
+        path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, uri=is_fixed, factory=FileConnection
     )
     db.execute("PRAGMA trusted_schema = OFF")
     db.execute("PRAGMA synchronous = NORMAL")
@@ -165,24 +165,24 @@ def _connect(path: str, *, is_fixed: bool = False) -> sqlite3.Connection:
 
 def _is_current(db: sqlite3.Connection) -> bool:
     head = [db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
-    return head == [OURS, FORMAT]
+    return head == [APPLICATION_ID, FORMAT]
 
 
-def _has_strange_things(db: sqlite3.Connection) -> bool:
+def _has_foreign_objects(db: sqlite3.Connection) -> bool:
     """Views and triggers could do things when asked, or take for ever: none of them is ours."""
     return bool(db.execute("SELECT 1 FROM sqlite_master WHERE type IN ('view', 'trigger')").fetchone())
 
 
-def _read_only(path: str) -> sqlite3.Connection | None:
+def _open_read_only(path: str) -> sqlite3.Connection | None:
     """One that we may only read, in a copy of our own."""
     fresh = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     try:
         there = _connect(path, is_fixed=True)
         there.backup(fresh)
         there.close()
-        if _is_current(fresh) and not _has_strange_things(fresh):
+        if _is_current(fresh) and not _has_foreign_objects(fresh):
             return fresh
-    except TROUBLE:
+    except CACHE_ERRORS:
         pass  # then without
     fresh.close()
     return None
@@ -191,27 +191,27 @@ def _read_only(path: str) -> sqlite3.Connection | None:
 # --- as a file --------------------------------------------------------------------------------------
 
 
-def _is_free(path: str) -> bool:
+def _is_usable_path(path: str) -> bool:
     """Whether files of ours may lie there: nothing does, or plain ones."""
     try:
-        return all(stat.S_ISREG(os.lstat(name).st_mode) for name in _names(path) if os.path.lexists(name))
+        return all(stat.S_ISREG(os.lstat(name).st_mode) for name in _list_paths(path) if os.path.lexists(name))
     except OSError:
         return False
 
 
-def _names(path: str) -> tuple[str, ...]:
+def _list_paths(path: str) -> tuple[str, ...]:
     return path, f"{path}-wal", f"{path}-shm", f"{path}-journal"
 
 
 def _remove(path: str) -> None:
-    for name in _names(path):
+    for name in _list_paths(path):
         try:
             os.unlink(name)
         except OSError:
             pass  # what can't be removed can't be opened as ours either
 
 
-def _head(path: str) -> bytes:
+def _read_head(path: str) -> bytes:
     """What the file is known by, read without SQLite, which would change files of others."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -223,11 +223,11 @@ def _head(path: str) -> bytes:
         os.close(fd)
 
 
-def _owner(head: bytes) -> int:
+def _parse_owner(head: bytes) -> int:
     return int.from_bytes(head[68:72], "big")
 
 
-def _version(head: bytes) -> int:
+def _parse_version(head: bytes) -> int:
     return int.from_bytes(head[60:64], "big", signed=True)
 
 
@@ -238,7 +238,7 @@ def _is_database(head: bytes) -> bool:
     return len(head) == 100 and head.startswith(b"SQLite format 3\0") and is_size and set(head[18:20]) <= {1, 2}
 
 
-def _locked_folder(path: str) -> int | None:
+def _lock_folder(path: str) -> int | None:
     """The folder of the file, locked: there only one process at a time makes a file or removes one."""
     import fcntl
     import time

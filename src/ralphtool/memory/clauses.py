@@ -8,7 +8,7 @@ times and ids, where a path begins.
 from __future__ import annotations
 
 from ralphtool.memory import tokens
-from ralphtool.memory.fingerprint import compiled
+from ralphtool.memory.fingerprint import compile_pattern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,31 +44,31 @@ _BRITISH = (
 _AMERICAN = {"our": "or", "is": "iz", "ys": "yz"}
 
 
-def _set(spaced: str) -> frozenset[str]:
+def _split_words(spaced: str) -> frozenset[str]:
     return frozenset(spaced.split())
 
 
-_WITHOUT = _set("without ohne sans sin без")
-_DENIALS = _WITHOUT | _set(
+_WITHOUT = _split_words("without ohne sans sin без")
+_DENIALS = _WITHOUT | _split_words(
     """not never no cannot none neither nor nothing non avoid unable impossible hardly lack lacks lacking nicht kein
     keine keinen keiner nie pas jamais nunca не нет ни никогда нельзя"""
 )
-_ELSE = _set("otherwise else or sonst oder иначе")
-_BREAKS = _ELSE | _set(
+_ELSE = _split_words("otherwise else or sonst oder иначе")
+_BREAKS = _ELSE | _split_words(
     """because since so but and or although though when whenever if unless while which that where then until once weil
     sondern aber denn wenn потому если но"""
 )
 # "use this instead of that" denies that
 _RATHER = {"instead": "of", "rather": "than", "prefer": "over", "prefers": "over", "preferred": "over"}
-_IDLE = _set(
+_FILLER_WORDS = _split_words(
     """actually basically really simply just apparently fact also always please still already thus therefore hence due
     must need needs needed require requires should shall ought let lets sure ensure remember own itself whatever usually
     mostly here there only solely any every each all within via through using upon longer instead rather gets got
     able want wants per much anymore prior following one ones other another being between"""
 )
 # too common to count, but they can turn a text around
-_TURNING = frozenset(("on", "more", "most", "required", "before", "after"))
-_STATES = _set("is are was were be been turn turned switch switched")
+_REVERSING_WORDS = frozenset(("on", "more", "most", "required", "before", "after"))
+_STATES = _split_words("is are was were be been turn turned switch switched")
 _NUMBERS = {
     **{word: str(at) for at, word in enumerate(("two", "three", "four", "five", "six", "seven", "eight", "nine"), 2)},
     **{word: str(at) for at, word in enumerate(("ten", "eleven", "twelve"), 10)},
@@ -120,24 +120,24 @@ class Unit:
     def __init__(self, spelling: str, terms: list[str], is_name: bool, clause: int) -> None:
         self.spelling = spelling
         self.term = terms[0]
-        self.key = _one_word(terms[0])
-        self.parts = tuple(_one_word(term) for term in terms[1:]) or (self.key,)
+        self.key = _unify_synonym(terms[0])
+        self.parts = tuple(_unify_synonym(term) for term in terms[1:]) or (self.key,)
         self.is_number = all(map(str.isdigit, self.parts))  # versions too: 3.4 and 4.3 share nothing
         self.is_name = is_name
         self.clause = clause
 
     @property
-    def is_turning(self) -> bool:
+    def is_reversing(self) -> bool:
         """Whether it tells nothing of what a text is about, and yet can turn it around: "on", "before"."""
-        return self.spelling in _TURNING
+        return self.spelling in _REVERSING_WORDS
 
 
-class Reading:
+class ParsedText:
     """A text as units in their order, with the places where something is denied."""
 
     def __init__(self, text: str) -> None:
-        reader = _Reader()
-        reader.read(_prepared(text))
+        reader = _TextParser()
+        reader.read(_prepare(text))
         self.units = reader.units
         self.denials = reader.denials
         self.suppositions = reader.suppositions
@@ -156,16 +156,16 @@ class Reading:
         return shared == len(unit.parts) or (not unit.key.isascii() and 2 * shared >= len(unit.parts))
 
 
-def key_of(word: str) -> str:
+def build_key(word: str) -> str:
     """The key that a unit of this word has."""
-    return _one_word(_term(word))
+    return _unify_synonym(_build_term(word))
 
 
-def without_colour(text: str) -> str:
-    return compiled(_COLOUR).sub("", text)
+def strip_colours(text: str) -> str:
+    return compile_pattern(_COLOUR).sub("", text)
 
 
-class _Reader:
+class _TextParser:
     """Goes through a text once, and notes what it finds."""
 
     def __init__(self) -> None:
@@ -179,7 +179,7 @@ class _Reader:
         self._previous = ""
 
     def read(self, text: str) -> None:
-        for piece in compiled(_PIECE).finditer(text):
+        for piece in compile_pattern(_PIECE).finditer(text):
             if piece["end"]:
                 self._clause += 1
                 self._denying = ""
@@ -200,7 +200,7 @@ class _Reader:
         if not is_name and self._joins(word.lower()):
             return
         head, quote, tail = word.rpartition("'")
-        for part in _end_of_path(head if quote and len(tail) <= 2 else word):
+        for part in _split_path_end(head if quote and len(tail) <= 2 else word):
             self._part(part, is_name)
         self._previous = word.lower()
 
@@ -215,7 +215,7 @@ class _Reader:
                 self._deny(word)
         elif word in _BREAKS:
             self._break(word)
-        elif word not in _IDLE:
+        elif word not in _FILLER_WORDS:
             return word == "on" and self._previous not in _STATES
         return True
 
@@ -236,11 +236,11 @@ class _Reader:
         if lowered.startswith("non-"):
             self._deny("non")
             plain = plain[4:]
-        number = _number(lowered)
+        number = _parse_number(lowered)
         if number:
             self._add(lowered, [number], True)
-        elif lowered in _TURNING and not is_name:
-            self._add(lowered, [_term(lowered)], False)
+        elif lowered in _REVERSING_WORDS and not is_name:
+            self._add(lowered, [_build_term(lowered)], False)
         elif plain.isalpha():
             self._letters(plain, is_name)
         else:
@@ -249,8 +249,10 @@ class _Reader:
     def _letters(self, word: str, is_name: bool) -> None:
         """A word in whatever case; `flushQueue` is a name, and two words too."""
         lowered = word.lower()
-        spelled = tokens.tokens(word)
-        whole = tokens.tokens(_american(_WRITTEN_OUT.get(lowered, lowered)))  # in lower case, for who writes it so
+        spelled = tokens.split_tokens(word)
+        whole = tokens.split_tokens(
+            _convert_to_american(_WRITTEN_OUT.get(lowered, lowered))
+        )  # in lower case, for who writes it so
         if whole:
             is_camel = len(spelled) > 1 and word.isascii() and not word.isupper()
             self._add(lowered, [whole[0], *spelled[1:]], is_name or is_camel)
@@ -260,7 +262,7 @@ class _Reader:
             for part in word.split("-"):
                 self._letters(part, is_name)
             return
-        terms = tokens.tokens(word)
+        terms = tokens.split_tokens(word)
         if terms:
             self._add(word.lower(), terms, is_name or word.isascii())
 
@@ -268,21 +270,21 @@ class _Reader:
         self.units.append(Unit(spelling, terms, is_name, self._clause))
 
 
-def _prepared(text: str) -> str:
-    text = without_colour(text.lstrip()[:MOST_READ]).replace("\u2019", "'").replace("\u2018", "'")
-    label = compiled(_LABEL).match(text)
+def _prepare(text: str) -> str:
+    text = strip_colours(text.lstrip()[:MOST_READ]).replace("\u2019", "'").replace("\u2018", "'")
+    label = compile_pattern(_LABEL).match(text)
     if label and label.end() < len(text):
         text = text[label.end() :]
     # "on" at an end says a state, as after an "is"
-    return compiled(_SWITCHED_ON).sub("is on", compiled(_VOLATILE).sub(" ", text))
+    return compile_pattern(_SWITCHED_ON).sub("is on", compile_pattern(_VOLATILE).sub(" ", text))
 
 
-def _end_of_path(word: str) -> list[str]:
+def _split_path_end(word: str) -> list[str]:
     """Of a path only the end: where it begins depends on where somebody stands."""
     return [part for part in word.replace("\\", "/").split("/") if part][-2:]
 
 
-def _number(word: str) -> str:
+def _parse_number(word: str) -> str:
     """The digits of a number in letters, also of "forty-five", or nothing."""
     tens, _, ones = word.partition("-")
     if tens in _NUMBERS and ones in _NUMBERS:
@@ -290,19 +292,19 @@ def _number(word: str) -> str:
     return "" if ones else _NUMBERS.get(word, "")
 
 
-def _american(word: str) -> str:
+def _convert_to_american(word: str) -> str:
     """It need not be right, only the same for both spellings."""
     if len(word) < 6 or not word.isascii():
         return word
-    return compiled(_BRITISH).sub(lambda found: _AMERICAN.get(found[0], ""), word)
+    return compile_pattern(_BRITISH).sub(lambda found: _AMERICAN.get(found[0], ""), word)
 
 
-def _term(word: str) -> str:
-    return (tokens.tokens(word) or [word])[0]
+def _build_term(word: str) -> str:
+    return (tokens.split_tokens(word) or [word])[0]
 
 
-def _one_word(term: str) -> str:
+def _unify_synonym(term: str) -> str:
     return _SAME.get(term, term)
 
 
-_SAME = {_term(word): _term(line.split()[0]) for line in _ONE_WORD.splitlines() for word in line.split()}
+_SAME = {_build_term(word): _build_term(line.split()[0]) for line in _ONE_WORD.splitlines() for word in line.split()}

@@ -6,7 +6,7 @@ A clause with a "not" denies its words, and so does one with an opposite of the 
 
 from __future__ import annotations
 
-from ralphtool.memory.clauses import Reading, Unit, key_of
+from ralphtool.memory.clauses import ParsedText, Unit, build_key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,22 +51,22 @@ old new
 _PREFIXES = ("un", "in", "im", "ir", "il", "non", "dis", "de", "mis")
 
 
-def opposite_words(left: Reading, right: Reading) -> dict[str, str]:
+def find_opposite_words(left: ParsedText, right: ParsedText) -> dict[str, str]:
     """The words that are the opposite of a word in the other text, with that word."""
     known = [(one, other) for one in left.keys for other in _OPPOSITES_OF.get(one, set()) & right.keys]
     # sorted, as words can have two opposites and sets have no order
     flips = dict(sorted((max(pair), min(pair)) for pair in known))
-    flips |= _prefixed(left, right) | _prefixed(right, left)
+    flips |= _find_prefixed(left, right) | _find_prefixed(right, left)
     both = left.keys & right.keys  # who speaks of both is told by where they stand
     return {one: other for one, other in flips.items() if one not in both or other not in both}
 
 
-def are_opposite(left: Reading, right: Reading, flips: dict[str, str]) -> bool:
+def are_opposite(left: ParsedText, right: ParsedText, flips: dict[str, str]) -> bool:
     """Whether one text says the opposite of the other; `flips` are their opposite words."""
-    return _is_denied(left, right, flips) or _is_exchanged(left, right) or _is_turned(left, right)
+    return _is_denied(left, right, flips) or _is_swapped(left, right) or _is_reversed(left, right)
 
 
-def _prefixed(mine: Reading, yours: Reading) -> dict[str, str]:
+def _find_prefixed(mine: ParsedText, yours: ParsedText) -> dict[str, str]:
     """My words that are a word of yours with an "un" or the like; stems alone don't always show it."""
     bare = {form: unit.key for unit in yours.units for form in (unit.spelling, unit.key)}
     return {
@@ -78,22 +78,22 @@ def _prefixed(mine: Reading, yours: Reading) -> dict[str, str]:
     }
 
 
-def _both_ways(pairs: str) -> dict[str, set[str]]:
+def _index_pairs(pairs: str) -> dict[str, set[str]]:
     opposites: dict[str, set[str]] = {}
     for line in pairs.splitlines():
-        one, other = map(key_of, line.split())
+        one, other = map(build_key, line.split())
         opposites.setdefault(one, set()).add(other)
         opposites.setdefault(other, set()).add(one)
     return opposites
 
 
-_OPPOSITES_OF = _both_ways(_OPPOSITES)
+_OPPOSITES_OF = _index_pairs(_OPPOSITES)
 
 
 # --- what is denied ------------------------------------------------------------------------------
 
 
-def _is_denied(left: Reading, right: Reading, flips: dict[str, str]) -> bool:
+def _is_denied(left: ParsedText, right: ParsedText, flips: dict[str, str]) -> bool:
     # what is only supposed counts when both texts suppose: "needs it" and "fails without it" are one
     is_counted = left.has_else == right.has_else or bool(left.suppositions and right.suppositions)
     one, other = _Claims(left, flips, is_counted), _Claims(right, flips, is_counted)
@@ -103,11 +103,11 @@ def _is_denied(left: Reading, right: Reading, flips: dict[str, str]) -> bool:
 class _Claims:
     """Which words a text denies, and where."""
 
-    def __init__(self, text: Reading, flips: dict[str, str], with_suppositions: bool) -> None:
+    def __init__(self, text: ParsedText, flips: dict[str, str], with_suppositions: bool) -> None:
         self._words = [(flips.get(unit.key, unit.key), unit.clause) for unit in text.units]
         flipped = [(unit.clause, at) for at, unit in enumerate(text.units) if unit.key in flips]
         supposed = text.suppositions if with_suppositions else []
-        self._denials = _by_clause(text.denials + flipped + supposed)
+        self._denials = _group_by_clause(text.denials + flipped + supposed)
         self._denied = {clause for clause, found in self._denials.items() if len(found) % 2}
         self._is_denied: dict[str, set[bool]] = {}  # both, when the word is affirmed here and denied there
         for key, clause in self._words:
@@ -135,7 +135,7 @@ class _Claims:
         return max(1 / (at - no + 1) ** 2 if at >= no else 0.5 / (no - at) ** 2 for no in self._denials[clause])
 
 
-def _by_clause(places: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
+def _group_by_clause(places: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     for clause, at in places:
         found.setdefault(clause, []).append(at)
@@ -145,7 +145,7 @@ def _by_clause(places: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
 # --- what has changed places ---------------------------------------------------------------------
 
 
-def _is_exchanged(left: Reading, right: Reading) -> bool:
+def _is_swapped(left: ParsedText, right: ParsedText) -> bool:
     """The very same text, but two words of different clauses have changed places."""
     if len(left.units) != len(right.units) or left.denials or right.denials:
         return False
@@ -156,10 +156,10 @@ def _is_exchanged(left: Reading, right: Reading) -> bool:
     return one.key == other_later.key and one_later.key == other.key and one.clause != one_later.clause
 
 
-def _is_turned(left: Reading, right: Reading) -> bool:
+def _is_reversed(left: ParsedText, right: ParsedText) -> bool:
     """One has before what the other one has after."""
-    theirs = list(_orders(right))
-    return any(one.is_turned_by(other) for one in _orders(left) for other in theirs)
+    theirs = list(_find_orders(right))
+    return any(one.is_reverse_of(other) for one in _find_orders(left) for other in theirs)
 
 
 class _Order:
@@ -174,7 +174,7 @@ class _Order:
         self._following = set(following)
         self._said_of = set(said_of or [near.key for near in units[next_clause : next_clause + _NEAR]])
 
-    def is_turned_by(self, other: _Order) -> bool:
+    def is_reverse_of(self, other: _Order) -> bool:
         straight = len(self._following & other._following)
         crossed = len(self._following & other._said_of) + len(self._said_of & other._following)
         if self._is_before == other._is_before:
@@ -182,5 +182,5 @@ class _Order:
         return straight > crossed
 
 
-def _orders(text: Reading) -> Iterator[_Order]:
+def _find_orders(text: ParsedText) -> Iterator[_Order]:
     return (_Order(text.units, at) for at, unit in enumerate(text.units) if unit.spelling in ("before", "after"))

@@ -123,127 +123,127 @@ _GLUED = rf"[^\w\s](?<![^\w\s{_MARK}].)(?:(?<={_MARK})|[^\w\s{_MARK}]*+{_MARK})[
 _RULES = r"([=\-_*~.#^+|,:;])(?:\1{2,}+|(?<=[.,:;])(?<![.,:;\s].)[.,:;]*+(?!\S)|(?<=[|^~])(?<!\S.)[|^~]*+(?!\S))"
 
 
-def masked(text: str) -> str:
+def mask(text: str) -> str:
     """The text without colours, and with a placeholder for whatever changes from run to run."""
-    return _volatile().sub(_replacement, compiled(_COLOUR).sub("", text))
+    return _compile_volatile().sub(_replace_match, compile_pattern(_COLOUR).sub("", text))
 
 
 def fingerprint(text: str) -> str:
     """Equal for one and the same failure, whenever and wherever it happens."""
     from hashlib import blake2b
 
-    return blake2b(_essence(text).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+    return blake2b(_strip_decoration(text).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
-def _essence(text: str) -> str:
+def _strip_decoration(text: str) -> str:
     """What is left when the placeholders go, with the punctuation that clings to them, and all decoration."""
-    text = masked(text).casefold().translate(_DECORATION)
-    marked = compiled(_PADDED).sub("[", text.replace(f"{PLACE}/", "").replace(PLACE, _MARK))
-    bare = compiled(_GLUED).sub(" ", marked)
-    return " ".join(compiled(_RULES).sub(" ", bare).split()) or " ".join(text.split())
+    text = mask(text).casefold().translate(_DECORATION)
+    marked = compile_pattern(_PADDED).sub("[", text.replace(f"{PLACE}/", "").replace(PLACE, _MARK))
+    bare = compile_pattern(_GLUED).sub(" ", marked)
+    return " ".join(compile_pattern(_RULES).sub(" ", bare).split()) or " ".join(text.split())
 
 
 @cache
-def compiled(pattern: str) -> re.Pattern[str]:
+def compile_pattern(pattern: str) -> re.Pattern[str]:
     """Compiled when first needed: commands that compare nothing shall not pay."""
     return re.compile(pattern)
 
 
 @cache
-def _volatile() -> re.Pattern[str]:
+def _compile_volatile() -> re.Pattern[str]:
     kinds = "|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _KINDS.items())
     return re.compile(rf"(?<![^\W_]){_PROMISING}(?:{kinds})")
 
 
-def _replacement(match: re.Match[str]) -> str:
+def _replace_match(match: re.Match[str]) -> str:
     replace = _REPLACEMENTS.get(match.lastgroup or "")
     return replace(match) if replace else PLACE
 
 
-def _without_address(match: re.Match[str]) -> str:
+def _strip_address(match: re.Match[str]) -> str:
     scheme, _, rest = match[0].partition("://")
     if scheme.startswith(("file", "webpack")):
-        return _without_folders(rest)
+        return _strip_folders(rest)
     return PLACE + match[0][len(match[0].rstrip(").,;:]}")) :]
 
 
-def _without_path(match: re.Match[str]) -> str:
+def _strip_path(match: re.Match[str]) -> str:
     before, scheme, _ = match[0].partition("://")
     if scheme:  # something else clings to the front of an address
         return before.rpartition(":")[0] + ":" + PLACE
-    return _without_folders(match[0])
+    return _strip_folders(match[0])
 
 
-def _without_folders(path: str) -> str:
+def _strip_folders(path: str) -> str:
     """A file's own name tells failures apart; where the checkout lies does not.
 
     Without a file's name at the end it can as well be a package, a media type or a test: that stays whole.
     """
     *folders, name = path.replace("\\", "/").rstrip("/").split("/")
-    rooted = compiled(_ROOTED).match(path)
+    rooted = compile_pattern(_ROOTED).match(path)
     if path.startswith("Test"):  # one of Go's, with its parts
         return path
-    if not rooted and len(folders) < _DEEPEST and not compiled(_FILE).fullmatch(name):
-        return "/".join(map(masked, [*folders, name]))
+    if not rooted and len(folders) < _DEEPEST and not compile_pattern(_FILE).fullmatch(name):
+        return "/".join(map(mask, [*folders, name]))
     if folders == [""]:
-        return "/" + masked(name)
+        return "/" + mask(name)
     if "/".join(folders).lower() in ("/home", "/users", "c:/users"):
         return PLACE
-    package = _package(folders) if name.startswith("index.") else ""  # every package has one of these
+    package = _find_package(folders) if name.startswith("index.") else ""  # every package has one of these
     if package:
-        return f"{PLACE}/{package}/{masked(name)}"
-    return _stable_end([*folders[-3:], name.partition("?")[0]])
+        return f"{PLACE}/{package}/{mask(name)}"
+    return _find_stable_end([*folders[-3:], name.partition("?")[0]])
 
 
-def _package(folders: list[str]) -> str:
+def _find_package(folders: list[str]) -> str:
     if "node_modules" not in folders:
         return ""
     inside = folders[len(folders) - folders[::-1].index("node_modules") :]
     return "/".join(inside[: 2 if inside[:1] and inside[0].startswith("@") else 1])
 
 
-def _stable_end(parts: list[str]) -> str:
+def _find_stable_end(parts: list[str]) -> str:
     """The last part that says something."""
     for part in reversed(parts):
-        short = masked(part)
+        short = mask(part)
         if any(map(str.isalpha, short)):
             return f"{PLACE}/{short}"
     return PLACE
 
 
-def _without_person(match: re.Match[str]) -> str:
+def _strip_person(match: re.Match[str]) -> str:
     """An e-mail address or a login goes; a package keeps its name and loses its version."""
     name, _, rest = match[0].rpartition("@")
     if rest in _TAGS:
         return match[0]
-    return f"{name}@{PLACE}" if compiled(_VERSION).fullmatch(rest) else PLACE
+    return f"{name}@{PLACE}" if compile_pattern(_VERSION).fullmatch(rest) else PLACE
 
 
-def _unless_word(match: re.Match[str]) -> str:
+def _mask_unless_word(match: re.Match[str]) -> str:
     """Names change from small to capital letters or to digits now and then; what was drawn at random, all the time."""
     run = match[0]
-    changes = len(compiled(_CHANGE).findall(run))
+    changes = len(compile_pattern(_CHANGE).findall(run))
     most = 2 if run.isupper() or run.islower() else (len(run) - 1) // 4
     return PLACE if changes > most or run.isdigit() else run
 
 
-def _unless_code(match: re.Match[str]) -> str:
+def _mask_unless_code(match: re.Match[str]) -> str:
     return match[0] if _is_code(match) else PLACE
 
 
 def _is_code(match: re.Match[str]) -> bool:
     number, text, start = match[0], match.string, match.start()
     before = text[max(0, start - _REACH) : start]
-    if "[" in before and compiled(_PARAMETERS).search(text, max(0, start - 2 * _LINE), start):
+    if "[" in before and compile_pattern(_PARAMETERS).search(text, max(0, start - 2 * _LINE), start):
         return True
     if before.endswith("-"):
         return _is_numbered(before[:-1])
     if not number.lstrip("+-").isdigit() and not (number.startswith("0x") and len(number) == 10):
         return False
-    word = compiled(_LAST_WORD).search(before)
+    word = compile_pattern(_LAST_WORD).search(before)
     if word and _counts_as_code(word, before, text[match.end() : match.end() + 4]):
         return True
-    return compiled(_STATUS).fullmatch(number) is not None and _is_status(word, match)
+    return compile_pattern(_STATUS).fullmatch(number) is not None and _is_status(word, match)
 
 
 def _is_numbered(name: str) -> bool:
@@ -269,15 +269,15 @@ def _is_status(word: re.Match[str] | None, match: re.Match[str]) -> bool:
     after = match.string[match.end() : match.end() + 20]
     if "HTTP/" in before[-12:] or before.endswith("= ") or (before.endswith("(") and after.startswith(")")):
         return True
-    return any((compiled(_NEXT_TO_STATUS).match(after), compiled(_REQUESTED).search(before)))
+    return any((compile_pattern(_NEXT_TO_STATUS).match(after), compile_pattern(_REQUESTED).search(before)))
 
 
 _REPLACEMENTS: dict[str, Callable[[re.Match[str]], str]] = {
-    "url": _without_address,
-    "spaced": lambda match: _without_folders(match[0]),
-    "path": _without_path,
-    "at": _without_person,
-    "random": _unless_word,
-    "hexadecimal": _unless_code,
-    "number": _unless_code,
+    "url": _strip_address,
+    "spaced": lambda match: _strip_folders(match[0]),
+    "path": _strip_path,
+    "at": _strip_person,
+    "random": _mask_unless_word,
+    "hexadecimal": _mask_unless_code,
+    "number": _mask_unless_code,
 }

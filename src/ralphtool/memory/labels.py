@@ -10,13 +10,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from ralphtool.core.session import State
+    from ralphtool.core.session import SessionState
 
 INDEX = "memory.index"
 NOTE = "note/"  # ids of what a session has recorded and not written out yet: note/SESSION/NUMBER
 
 
-def notes_of(state: State) -> list[State]:
+def list_notes(state: SessionState) -> list[SessionState]:
     """The learnings and patterns that a session has recorded, as one kind of thing."""
     patterns = [{**one, "description": f"{one['name']}: {one['description']}"} for one in state["patterns"]]
     return [*state["learnings"], *patterns]
@@ -26,27 +26,27 @@ def note_id(session_id: str, number: int) -> str:
     return f"{NOTE}{session_id}/{number}"
 
 
-def of_sessions_that_are_over(ids: Collection[str]) -> list[str]:
+def find_finished_notes(ids: Collection[str]) -> list[str]:
     """The notes among these that stand in the history by now, or nowhere."""
-    names = set(map(session_of, ids))
+    names = set(map(parse_session, ids))
     is_open = {name for name in names if project.is_name(name) and os.path.exists(session.path_of(name))}
-    return [id for id in ids if id.startswith(NOTE) and session_of(id) not in is_open]
+    return [id for id in ids if id.startswith(NOTE) and parse_session(id) not in is_open]
 
 
-def session_of(note: str) -> str:
+def parse_session(note: str) -> str:
     return note.removeprefix(NOTE).rpartition("/")[0]
 
 
-def note_label(note: State) -> str:
-    source = note_source(note.get("story_id"))
+def build_note_label(note: SessionState) -> str:
+    source = build_note_source(note.get("story_id"))
     kind = "pattern" if "name" in note else "learning"
-    return label(kind, str(note.get("type") or ""), source, str(note.get("timestamp") or ""))
+    return build_label(kind, str(note.get("type") or ""), source, str(note.get("timestamp") or ""))
 
 
-def note_source(story: str | None) -> str:
+def build_note_source(story: str | None) -> str:
     return f"story {story}" if story else ""
 
 
-def label(kind: str, type: str, source: str, created_at: str) -> str:
+def build_label(kind: str, type: str, source: str, created_at: str) -> str:
     """What is kept with a text in the index."""
     return quickjson.dumps({"kind": kind, "type": type, "source": source, "created_at": created_at})

@@ -32,11 +32,11 @@ _WEIGHTS = ("model.safetensors", "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114
 _VOCABULARY = ("vocab.txt", "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3")
 
 
-class Model:
+class EmbeddingModel:
     def __init__(self, folder: str) -> None:
-        vocabulary = bytes(_checked(folder, *_VOCABULARY)).decode("utf-8")
+        vocabulary = bytes(_read_verified(folder, *_VOCABULARY)).decode("utf-8")
         self._pieces = WordPieces(vocabulary.rstrip("\n").split("\n"))
-        tensors = _tensors(_checked(folder, *_WEIGHTS))
+        tensors = _read_tensors(_read_verified(folder, *_WEIGHTS))
         self._words = tensors["embeddings.word_embeddings.weight"]
         kind = tensors["embeddings.token_type_embeddings.weight"][0]  # there is only ever one sentence in a text
         self._places = tensors["embeddings.position_embeddings.weight"][:_MOST_PIECES] + kind
@@ -47,11 +47,11 @@ class Model:
         """One vector of length 1 for each text, whatever it is made of; beyond 254 word pieces nothing is read."""
         pieces = [self._pieces.of(text, _MOST_PIECES) for text in texts]
         vectors = np.zeros((len(texts), _SIZE), np.float32)
-        for batch in _batches([len(piece) for piece in pieces]):
-            vectors[batch] = self._together([pieces[index] for index in batch])
+        for batch in _build_batches([len(piece) for piece in pieces]):
+            vectors[batch] = self._embed_batch([pieces[index] for index in batch])
         return vectors
 
-    def _together(self, texts: Sequence[Sequence[int]]) -> Floats:
+    def _embed_batch(self, texts: Sequence[Sequence[int]]) -> Floats:
         lengths = np.array([len(text) for text in texts])
         longest = int(lengths.max())
         there = np.arange(longest) < lengths[:, None]
@@ -66,7 +66,7 @@ class Model:
         return means
 
 
-def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+def _build_batches(lengths: Sequence[int]) -> Iterator[list[int]]:
     """Texts of about the same length together, so that little is padding."""
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lengths.__getitem__):
@@ -162,7 +162,7 @@ def gelu(rows: Floats) -> Floats:
     return rows
 
 
-def _checked(folder: str, name: str, digest: str) -> memoryview:
+def _read_verified(folder: str, name: str, digest: str) -> memoryview:
     """The file's bytes as they stand on the disk, if they are what was published. Other bytes give other vectors,
     and nobody would see that; so all of them are looked at, each time: 0.08 s of a processor for the weights."""
     path = os.path.join(folder, name)
@@ -178,17 +178,17 @@ def _checked(folder: str, name: str, digest: str) -> memoryview:
     return data
 
 
-def _tensors(data: memoryview) -> dict[str, Floats]:
+def _read_tensors(data: memoryview) -> dict[str, Floats]:
     """A file of safetensors: the length of a header, a header of JSON, numbers. Nothing is copied."""
     start = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(bytes(data[8:start]))
     return {
-        name: _tensor(data[start:], about["data_offsets"], about["shape"])
+        name: _read_tensor(data[start:], about["data_offsets"], about["shape"])
         for name, about in header.items()
         if about.get("dtype") == "F32"
     }
 
 
-def _tensor(data: memoryview, offsets: Sequence[int], shape: Sequence[int]) -> Floats:
+def _read_tensor(data: memoryview, offsets: Sequence[int], shape: Sequence[int]) -> Floats:
     begin, end = offsets
     return np.frombuffer(data[begin:end], dtype="<f4").reshape(shape)

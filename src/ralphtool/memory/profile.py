@@ -28,55 +28,57 @@ class Profile:
     def of(cls, text: str) -> Profile:
         counts: dict[str, int] = {}
         # The first sentence counts twice: it says what a text is about.
-        for word in (*tokens.tokens(text), *tokens.tokens(tokens.first_sentence(text))):
+        for word in (*tokens.split_tokens(text), *tokens.split_tokens(tokens.find_first_sentence(text))):
             counts[word] = counts.get(word, 0) + 1
-        norm = math.sqrt(sum((damped(times) * word_frequency.weight(word)) ** 2 for word, times in counts.items()))
+        norm = math.sqrt(
+            sum((damp_count(times) * word_frequency.find_weight(word)) ** 2 for word, times in counts.items())
+        )
         return cls(text[:_COMPARED], counts, sum(counts.values()), norm)
 
     @property
     def grams(self) -> set[str]:
         if self._grams is None:
-            self._grams = tokens.grams(self.text)
+            self._grams = tokens.build_grams(self.text)
         return self._grams
 
 
-def damped(times: int) -> float:
+def damp_count(times: int) -> float:
     """A word that stands there ten times tells more than once, but not ten times more."""
     return 1 + math.log(times)
 
 
-def shared(one: str, other: str) -> float:
+def measure_overlap(one: str, other: str) -> float:
     """How much of what the shorter text says the other one has in its words too; nothing, if these are one or two."""
-    left, right = set(tokens.tokens(one[:_LONG])), set(tokens.tokens(other[:_LONG]))
+    left, right = set(tokens.split_tokens(one[:_LONG])), set(tokens.split_tokens(other[:_LONG]))
     if len(left & right) < _FEWEST_SHARED:
         return 0.0
-    said = min(sum(map(word_frequency.weight, left)), sum(map(word_frequency.weight, right)))
-    return sum(map(word_frequency.weight, left & right)) / said
+    said = min(sum(map(word_frequency.find_weight, left)), sum(map(word_frequency.find_weight, right)))
+    return sum(map(word_frequency.find_weight, left & right)) / said
 
 
-class Query:
+class TextQuery:
     """A text that is looked for, compared with what might be like it."""
 
     def __init__(self, profile: Profile, weights: dict[str, float], average_length: float) -> None:
         self._profile = profile
-        self._weights = {word: damped(profile.counts[word]) * weight for word, weight in weights.items()}
+        self._weights = {word: damp_count(profile.counts[word]) * weight for word, weight in weights.items()}
         self._idf = weights
         self._norm = math.sqrt(sum(weight * weight for weight in self._weights.values())) or 1.0
         self._average = average_length or 1.0
         self._most = sum(self._weights.values()) * (_SATURATION + 1) or 1.0
 
-    def by_words(self, other: Profile) -> float:
+    def score_by_words(self, other: Profile) -> float:
         """The cosine of weighted words, and BM25."""
         dot = bm25 = 0.0
         room = _SATURATION * (1 - _LENGTH_MATTERS + _LENGTH_MATTERS * other.length / self._average)
         for word, weight in self._weights.items():
             if times := other.counts.get(word):
-                dot += weight * damped(times) * self._idf[word]
+                dot += weight * damp_count(times) * self._idf[word]
                 bm25 += weight * times * (_SATURATION + 1) / (times + room)
         cosine = min(1.0, dot / (self._norm * (other.norm or 1.0)))
         return COSINE * cosine + BM25 * bm25 / self._most
 
-    def by_letters(self, other: Profile) -> float:
+    def score_by_letters(self, other: Profile) -> float:
         """How many of its runs of four characters the other one has."""
         grams = self._profile.grams
         return GRAMS * len(grams & other.grams) / len(grams)

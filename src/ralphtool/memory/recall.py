@@ -10,53 +10,53 @@ import os
 
 from ralphtool.core import files, layout, quickjson, secrets
 from ralphtool.memory import Memory
-from ralphtool.memory.labels import INDEX, NOTE, note_id, note_label, of_sessions_that_are_over
+from ralphtool.memory.labels import INDEX, NOTE, build_note_label, find_finished_notes, note_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ralphtool.core.session import State
+    from ralphtool.core.session import SessionState
 
 MOST = 10
 
 
-def answer(root: str, session_id: str, notes: Sequence[State], text: str) -> State:
+def answer_query(root: str, session_id: str, notes: Sequence[SessionState], text: str) -> SessionState:
     """Up to ten things that are known about something, and how much is known in all."""
     folder = layout.folder(root)
-    notes = secrets.masked(list(notes), secrets.values())
+    notes = secrets.mask(list(notes), secrets.list_values())
     memory = Memory(os.path.join(folder, INDEX) if os.path.isdir(folder) else None, by_meaning=False)
     try:
         if not _is_current(memory.fact("mark"), folder):
             memory.close()
-            memory = _brought_up_to_date(root)
-        return _told(memory, session_id, notes, text)
+            memory = _open_synced_memory(root)
+        return _search_memory(memory, session_id, notes, text)
     except (ValueError, LookupError, TypeError, AttributeError):  # an index that makes no sense is made anew
-        memory.cache.renew()
+        memory.cache.rebuild()
         memory.close()
-        memory = _brought_up_to_date(root)
-        return _told(memory, session_id, notes, text)
+        memory = _open_synced_memory(root)
+        return _search_memory(memory, session_id, notes, text)
     finally:
         memory.close()
 
 
-def _told(memory: Memory, session_id: str, notes: Sequence[State], text: str) -> State:
-    _keep_notes(memory, session_id, notes)
+def _search_memory(memory: Memory, session_id: str, notes: Sequence[SessionState], text: str) -> SessionState:
+    _sync_notes(memory, session_id, notes)
     scores = dict(memory.search(text, MOST))
     found = memory.get(scores)
     told = [
-        {"id": id, "text": found[id][0], **_read(found[id][1]), "score": round(score, 4)}
+        {"id": id, "text": found[id][0], **_parse_label(found[id][1]), "score": round(score, 4)}
         for id, score in scores.items()
         if id in found  # another process may have removed it meanwhile
     ]
     return {"success": True, "learnings": told, "known": len(memory)}
 
 
-def _brought_up_to_date(root: str) -> Memory:
+def _open_synced_memory(root: str) -> Memory:
     from ralphtool.history import History
-    from ralphtool.memory.knowledge import Knowledge
+    from ralphtool.memory.knowledge import KnowledgeBase
 
-    knowledge = Knowledge(History(root), by_meaning=False)
+    knowledge = KnowledgeBase(History(root), by_meaning=False)
     knowledge.sync()
     return knowledge.memory
 
@@ -66,12 +66,12 @@ def _is_current(mark: str, folder: str) -> bool:
     if not mark:
         return False
     seen = quickjson.loads(mark)
-    return _identity(os.path.join(folder, "progress.json")) == seen["identity"] and _ends_at(
+    return _read_identity(os.path.join(folder, "progress.json")) == seen["identity"] and _is_last_line(
         os.path.join(folder, "progress.journal"), seen["last"], seen["last_check"], seen["read_to"]
     )
 
 
-def _identity(path: str) -> list[int] | None:
+def _read_identity(path: str) -> list[int] | None:
     try:
         info = os.lstat(path)
     except FileNotFoundError:
@@ -79,10 +79,10 @@ def _identity(path: str) -> list[int] | None:
     return [info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns]
 
 
-def _ends_at(journal: str, last: int, check: str, end: int) -> bool:
+def _is_last_line(journal: str, last: int, check: str, end: int) -> bool:
     """Whether the journal's last line is the one that was read last."""
     try:
-        fd = files.open_here(journal)
+        fd = files.open_in_project(journal)
     except FileNotFoundError:
         return end == 0
     try:
@@ -92,17 +92,17 @@ def _ends_at(journal: str, last: int, check: str, end: int) -> bool:
     return end > 0 and tail[:8] == check.encode() and tail[end - last :] in (b"", b"\0")
 
 
-def _keep_notes(memory: Memory, session_id: str, notes: Sequence[State]) -> None:
+def _sync_notes(memory: Memory, session_id: str, notes: Sequence[SessionState]) -> None:
     """What was noted since the index was brought up to date: mostly by this very agent."""
     held = memory.held(NOTE)
-    if old := of_sessions_that_are_over(held):
+    if old := find_finished_notes(held):
         memory.remove(*old)
     ids = [note_id(session_id, number) for number in range(len(notes))]
     fresh = {id: one for id, one in zip(ids, notes, strict=True) if held.get(id, ("",))[0] != one["description"]}
     if fresh:
-        memory.add_all([(id, one["description"]) for id, one in fresh.items()], map(note_label, fresh.values()))
+        memory.add_all([(id, one["description"]) for id, one in fresh.items()], map(build_note_label, fresh.values()))
 
 
-def _read(label: str) -> State:
-    told: State = quickjson.loads(label)
+def _parse_label(label: str) -> SessionState:
+    told: SessionState = quickjson.loads(label)
     return {name: told[name] or None for name in ("kind", "type", "source", "created_at")}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ralphtool.memory.vector_store import Shelf, packed
+from ralphtool.memory.vector_store import VectorIndex, pack_vector
 from ralphtool.memory.vectors import SIZE, Vectors
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ralphtool.memory.cache import Cache
+    from ralphtool.memory.cache import MemoryCache
 
 _COMPARED = 4000  # characters: more than the model reads
 _NEAREST = 60  # texts that are looked at closely
@@ -22,10 +22,10 @@ _AT_ONCE = 64  # texts that got no vector when they were added, caught up with a
 vectors = Vectors()  # one model for the process
 
 
-class Asked:
+class VectorQuery:
     """A text that is looked for by its meaning."""
 
-    def __init__(self, shelf: Shelf[int], vector: NDArray[np.float32]) -> None:
+    def __init__(self, shelf: VectorIndex[int], vector: NDArray[np.float32]) -> None:
         self._shelf = shelf
         self._vector = vector
 
@@ -39,29 +39,29 @@ class Asked:
         return self._shelf.cosines(self._vector, numbers)
 
 
-class Meaning:
+class SemanticIndex:
     """Vectors of what a cache holds. They are read from it once, and then what has been added since."""
 
-    def __init__(self, cache: Cache) -> None:
+    def __init__(self, cache: MemoryCache) -> None:
         self._cache = cache
-        self._shelf: Shelf[int] = Shelf()
+        self._shelf: VectorIndex[int] = VectorIndex()
         self._read_to = 0
         self._times_made = cache.times_made
 
     @staticmethod
-    def stored(texts: Sequence[str]) -> list[bytes]:
+    def encode_texts(texts: Sequence[str]) -> list[bytes]:
         """A vector for each text, as it is stored."""
-        return [packed(row) for row in vectors.of([text[:_COMPARED] for text in texts])] if texts else []
+        return [pack_vector(row) for row in vectors.of([text[:_COMPARED] for text in texts])] if texts else []
 
-    def asked(self, text: str) -> Asked | None:
+    def asked(self, text: str) -> VectorQuery | None:
         self._read_on()
         if not len(self._shelf):
             return None  # the model need not even be loaded
-        asked = Asked(self._shelf, vectors.of([text[:_COMPARED]])[0])
-        self._forget_gone(asked)
+        asked = VectorQuery(self._shelf, vectors.of([text[:_COMPARED]])[0])
+        self._drop_removed(asked)
         return asked
 
-    def _forget_gone(self, asked: Asked) -> None:
+    def _drop_removed(self, asked: VectorQuery) -> None:
         """What was removed since is no candidate."""
         while near := asked.nearest:
             there = {number for (number,) in self._cache.select("num", "texts", "num", near)}
@@ -73,8 +73,8 @@ class Meaning:
 
     def _read_on(self) -> None:
         if self._times_made != self._cache.times_made:  # other texts than those that were read
-            self._shelf, self._read_to, self._times_made = Shelf(), 0, self._cache.times_made
-        self._catch_up()
+            self._shelf, self._read_to, self._times_made = VectorIndex(), 0, self._cache.times_made
+        self._add_missing_vectors()
         rows = self._cache.ask(
             "SELECT num, vector FROM texts WHERE num > ? AND length(vector) = ? ORDER BY num", self._read_to, SIZE
         )
@@ -82,12 +82,12 @@ class Meaning:
             self._shelf.extend([number for number, _ in rows], [vector for _, vector in rows])
             self._read_to = rows[-1][0]
 
-    def _catch_up(self) -> None:
+    def _add_missing_vectors(self) -> None:
         """Gives vectors to some of the texts that were added where there were none."""
         rows = self._cache.ask("SELECT num, text FROM texts WHERE vector IS NULL ORDER BY num DESC LIMIT ?", _AT_ONCE)
         if not rows:
             return
-        made = self.stored([text.decode("utf-8", "surrogatepass") for _, text in rows])
+        made = self.encode_texts([text.decode("utf-8", "surrogatepass") for _, text in rows])
         values = [(vector, number) for (number, _), vector in zip(rows, made, strict=True)]
         self._cache.change(lambda db: db.executemany("UPDATE texts SET vector = ? WHERE num = ?", values))
         self._shelf.extend([number for number, _ in rows], made)

@@ -11,9 +11,9 @@ How a text is taken apart stands in `reading`, the last question in `sense`.
 from __future__ import annotations
 
 from ralphtool.memory import tokens
-from ralphtool.memory.clauses import MOST_READ, Reading, Unit, without_colour
-from ralphtool.memory.contradiction import are_opposite, opposite_words
-from ralphtool.memory.fingerprint import compiled
+from ralphtool.memory.clauses import MOST_READ, ParsedText, Unit, strip_colours
+from ralphtool.memory.contradiction import are_opposite, find_opposite_words
+from ralphtool.memory.fingerprint import compile_pattern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _OTHER_WORDS = 4.0  # what it costs when words stand in one another's place, by 
 _MOST_COST = 0.5
 _MOST_RENAMED = 3  # words in which two texts may differ and still be the very same one
 _SAME_OUTPUT = 0.95
-_MOST_LONELY = 12  # words that one text has alone: with more, misspelling is not what sets the texts apart
+_MOST_UNSHARED = 12  # words that one text has alone: with more, misspelling is not what sets the texts apart
 _UNKNOWN = 0.8  # of the greatest weight: words that hardly anybody writes
 
 # What programs print, and what only people write: in the one a number is any number, in the other it is the point.
@@ -74,17 +74,17 @@ class Match:
         return self.level, self.score, self.is_opposite
 
 
-def match(one: str, other: str, weight: Weight, same_fingerprint: bool = False) -> Match:
+def match_texts(one: str, other: str, weight: Weight, same_fingerprint: bool = False) -> Match:
     """How much two texts say the same. `weight` tells how rare a term is.
 
     `same_fingerprint` means that they differ in nothing but what changes from run to run. A number is such a thing in
     a program's output; in advice it may be all that matters.
     """
-    left, right = Reading(one), Reading(other)
+    left, right = ParsedText(one), ParsedText(other)
     if not left.units or not right.units:
-        is_alike = bool(one.strip()) and _bare(one) == _bare(other)
+        is_alike = bool(one.strip()) and _normalize(one) == _normalize(other)
         return Match("same", 1.0) if is_alike else Match("new", 0.0)
-    flips = opposite_words(left, right)
+    flips = find_opposite_words(left, right)
     pair = _Pair(left, right, weight, flips)
     if same_fingerprint and (_is_output(one) or not _is_prose(one) or pair.has_same_numbers()):
         return Match("same", 1.0)
@@ -93,10 +93,10 @@ def match(one: str, other: str, weight: Weight, same_fingerprint: bool = False) 
         score = min(score, SAME - 0.01)  # programs don't word a thing anew: theirs is another failure
     if score >= LIKELY and are_opposite(left, right, flips):
         return Match("related", LIKELY - 0.01, is_opposite=True)
-    return Match(_level(score), score)
+    return Match(_find_level(score), score)
 
 
-def _level(score: float) -> Level:
+def _find_level(score: float) -> Level:
     if score >= SAME:
         return "same"
     if score >= LIKELY:
@@ -104,7 +104,7 @@ def _level(score: float) -> Level:
     return "related" if score >= RELATED else "new"
 
 
-def _bare(text: str) -> str:
+def _normalize(text: str) -> str:
     return " ".join(text[:MOST_READ].split()).casefold()
 
 
@@ -114,7 +114,7 @@ def _is_output(text: str) -> bool:
 
 def _is_prose(text: str) -> bool:
     """Whether somebody wrote this to be read: small words between the others, and no name of a program before it."""
-    found = tokens.plain_words(text[:MOST_READ])
+    found = tokens.split_plain_words(text[:MOST_READ])
     if not found or _has_pattern(_ADVICE, text):
         return True
     small = sum(word in tokens.COMMON for word in found) / len(found)
@@ -122,12 +122,12 @@ def _is_prose(text: str) -> bool:
 
 
 def _is_surely_output(text: str) -> bool:
-    text = without_colour(text[:MOST_READ])
+    text = strip_colours(text[:MOST_READ])
     return _has_pattern(_SURELY_OUTPUT, text) and not _has_pattern(_ADVICE, text)
 
 
 def _has_pattern(pattern: str, text: str) -> bool:
-    return compiled(pattern).search(text[:MOST_READ]) is not None
+    return compile_pattern(pattern).search(text[:MOST_READ]) is not None
 
 
 # --- how much is shared --------------------------------------------------------------------------
@@ -136,7 +136,7 @@ def _has_pattern(pattern: str, text: str) -> bool:
 class _Side:
     """One of two texts: which of its units the other one has too."""
 
-    def __init__(self, mine: Reading, yours: Reading, known: set[str], weight: Weight) -> None:
+    def __init__(self, mine: ParsedText, yours: ParsedText, known: set[str], weight: Weight) -> None:
         self._weight = weight
         self.units = [(unit, yours.has(unit) or unit.key in known) for unit in mine.units]
         values = {unit.key: (self._value(unit), is_shared) for unit, is_shared in self.units}
@@ -146,7 +146,7 @@ class _Side:
         self.numbers = [unit.key for unit in mine.units if unit.is_number]
 
     def _value(self, unit: Unit) -> float:
-        return 0.0 if unit.is_turning else self._weight(unit.term)
+        return 0.0 if unit.is_reversing else self._weight(unit.term)
 
     def neighbours(self) -> set[tuple[str, str]]:
         """Which shared words follow each other."""
@@ -170,15 +170,15 @@ class _Side:
 class _Pair:
     """Two texts side by side."""
 
-    def __init__(self, left: Reading, right: Reading, weight: Weight, flips: dict[str, str]) -> None:
+    def __init__(self, left: ParsedText, right: ParsedText, weight: Weight, flips: dict[str, str]) -> None:
         # opposites are about the same thing: that they deny each other is another question
-        known = _typos(left, right, weight).union(flips, flips.values())
+        known = _find_typos(left, right, weight).union(flips, flips.values())
         self._left, self._right = _Side(left, right, known, weight), _Side(right, left, known, weight)
 
     def score(self) -> float:
         """The part that is shared, less for whatever speaks against it."""
         shared: float = (self._left.shared * self._right.shared) ** 0.5
-        cost = _OTHER_WORDS * self._replaced() * self._verbatim()
+        cost = _OTHER_WORDS * self._measure_replaced() * self._measure_order()
         if (self._left.names and self._right.names) or self._is_renamed():
             cost += _OTHER_NAMES
         return min(1.0, shared * (1 - min(_MOST_COST, cost)))
@@ -195,22 +195,22 @@ class _Pair:
     def has_same_numbers(self) -> bool:
         return self._left.numbers == self._right.numbers
 
-    def _replaced(self) -> float:
+    def _measure_replaced(self) -> float:
         """The part of a text for which the other one, between the same words, has something else."""
         left, right = self._left.gaps(), self._right.gaps()
         replaced = sum(min(value, right.get(place, 0.0)) for place, value in left.items())
         return replaced / min(self._left.total, self._right.total)
 
-    def _verbatim(self) -> float:
+    def _measure_order(self) -> float:
         """How far the shared words stand in one order: who words a thing anew does not only replace a word."""
         left, right = self._left.neighbours(), self._right.neighbours()
         return len(left & right) / max(len(left), len(right))
 
 
-def _typos(left: Reading, right: Reading, weight: Weight) -> set[str]:
+def _find_typos(left: ParsedText, right: ParsedText, weight: Weight) -> set[str]:
     """Words that only one text has, when the other one has them but for a letter or two."""
-    lonely = [_lonely(left, right), _lonely(right, left)]
-    if max(map(len, lonely)) > _MOST_LONELY:
+    lonely = [_find_unshared(left, right), _find_unshared(right, left)]
+    if max(map(len, lonely)) > _MOST_UNSHARED:
         return set()
     rare = _UNKNOWN * weight("\0")
     return {
@@ -223,7 +223,7 @@ def _typos(left: Reading, right: Reading, weight: Weight) -> set[str]:
     }
 
 
-def _lonely(mine: Reading, yours: Reading) -> list[Unit]:
+def _find_unshared(mine: ParsedText, yours: ParsedText) -> list[Unit]:
     return [unit for unit in mine.units if not unit.is_name and len(unit.spelling) >= 4 and not yours.has(unit)]
 
 
@@ -232,11 +232,11 @@ def _is_misspelled(one: str, other: str) -> bool:
     if max(len(one), len(other)) < 5 and len(one) != len(other):
         return False
     is_long = min(len(one), len(other)) >= 7
-    one, other = _apart(*(part[::-1] for part in _apart(one, other)))
+    one, other = _strip_common_start(*(part[::-1] for part in _strip_common_start(one, other)))
     return max(len(one), len(other)) <= 1 + is_long or (len(one) == 2 and one == other[::-1])
 
 
-def _apart(one: str, other: str) -> tuple[str, str]:
+def _strip_common_start(one: str, other: str) -> tuple[str, str]:
     """Two words without what both begin with."""
     same = 0
     while same < min(len(one), len(other)) and one[same] == other[same]:

@@ -90,35 +90,35 @@ kubernetes k8s
 internationalization i18n
 localization l10n
 """
-_memory: dict[str, tuple[str, ...]] = {}
+_cache: dict[str, tuple[str, ...]] = {}
 
 
-def tokens(text: str) -> list[str]:
+def split_tokens(text: str) -> list[str]:
     """The words of a text in their order, common ones left out; a name in parts and whole."""
     found: list[str] = []
-    for chunk in _CHUNK.findall(text if text.isascii() else _plain(text)):
-        words = _memory.get(chunk)
+    for chunk in _CHUNK.findall(text if text.isascii() else _normalize(text)):
+        words = _cache.get(chunk)
         if words is None:
-            words = _remembered(chunk)
+            words = _split_cached(chunk)
         found += words
     return found
 
 
-def plain_words(text: str) -> list[str]:
+def split_plain_words(text: str) -> list[str]:
     """All words as they are, in small letters."""
     return _RUN.findall(text.lower())
 
 
-def first_sentence(text: str) -> str:
+def find_first_sentence(text: str) -> str:
     """Where a text says what it is about."""
     text = text.lstrip()[:_LONGEST_SENTENCE]
     end = _SENTENCE_END.search(text)
     return text[: end.start()] if end else text
 
 
-def grams(text: str, size: int = 4) -> set[str]:
+def build_grams(text: str, size: int = 4) -> set[str]:
     """The runs of so many characters, blanks and marks made one: alike for words that are only spelled alike."""
-    line = f" {' '.join(_RUN.findall(text if text.isascii() else _plain(text))).lower()} "
+    line = f" {' '.join(_RUN.findall(text if text.isascii() else _normalize(text))).lower()} "
     return {line[start : start + size] for start in range(max(1, len(line) - size + 1))}
 
 
@@ -126,11 +126,11 @@ def stem(word: str) -> str:
     """The word without its endings, so that the forms of one word meet. Light: it need not be right, only the same."""
     if len(word) <= 3 or not (word.isascii() and word.isalpha()):
         return word
-    word = _without_derivation(_without_inflection(_singular(word)))
+    word = _strip_derivation(_strip_inflection(_strip_plural(word)))
     return word[:-1] if word.endswith("e") and len(word) > 3 else word
 
 
-def _singular(word: str) -> str:
+def _strip_plural(word: str) -> str:
     if word.endswith("ies") and len(word) > 4:
         return f"{word[:-3]}y"
     if word.endswith("sses"):
@@ -138,7 +138,7 @@ def _singular(word: str) -> str:
     return word[:-1] if word.endswith("s") and not word.endswith(("ss", "us", "is")) else word
 
 
-def _without_inflection(word: str) -> str:
+def _strip_inflection(word: str) -> str:
     for ending in ("ing", "ed"):
         if word.endswith(ending) and len(word) - len(ending) >= 3:
             word = word[: -len(ending)]
@@ -146,7 +146,7 @@ def _without_inflection(word: str) -> str:
     return word
 
 
-def _without_derivation(word: str) -> str:
+def _strip_derivation(word: str) -> str:
     for ending, rest in (
         ("ation", "at"),
         ("ment", ""),
@@ -162,45 +162,45 @@ def _without_derivation(word: str) -> str:
     return word
 
 
-def _remembered(chunk: str) -> tuple[str, ...]:
-    words = tuple(_words(chunk))
-    if len(_memory) >= _MOST_REMEMBERED:
-        _memory.clear()
+def _split_cached(chunk: str) -> tuple[str, ...]:
+    words = tuple(_split_name(chunk))
+    if len(_cache) >= _MOST_REMEMBERED:
+        _cache.clear()
     if len(chunk) <= _LONGEST:
-        _memory[chunk] = words
+        _cache[chunk] = words
     return words
 
 
-def _words(chunk: str) -> list[str]:
+def _split_name(chunk: str) -> list[str]:
     """A name whole, the names that it is made of, and their parts: `http.ServerMux` is also `servermux`, `server`."""
     parts = _PART.findall(chunk[: _LONGEST * 8])
     if len(parts) == 1:
-        return _known(parts[0].lower())
+        return _build_forms(parts[0].lower())
     found = [stem(chunk.lower()[:_LONGEST])]
     runs = _RUN.findall(chunk[: _LONGEST * 8])
     if len(runs) > 1:
         found += [run.lower()[:_LONGEST] for run in runs if len(_PART.findall(run)) > 1]
     for part in parts:
-        found += _known(part.lower())
+        found += _build_forms(part.lower())
     return [_SAME.get(found[0], found[0]), *found[1:]]
 
 
-def _known(word: str) -> list[str]:
+def _build_forms(word: str) -> list[str]:
     if word in COMMON:
         return []
     if word.isascii():
         stemmed = stem(word[:_LONGEST])
         return [_SAME.get(stemmed, stemmed)]
     word = word.casefold()
-    return [word[:_LONGEST], *_pairs(word), *_without_ending(word[:_LONGEST])]
+    return [word[:_LONGEST], *_build_pairs(word), *_strip_ending(word[:_LONGEST])]
 
 
-def _without_ending(word: str) -> list[str]:
+def _strip_ending(word: str) -> list[str]:
     """Most other languages say at a word's end what English says by small words."""
     return [word[: -1 if len(word) < 8 else -2]] if len(word) > 4 and not _is_joined(word[0]) else []
 
 
-def _pairs(word: str) -> list[str]:
+def _build_pairs(word: str) -> list[str]:
     """Where words are written without blanks, or with endings joined to them, every two letters are a word too."""
     if not any(_is_joined(letter) for letter in word[:_LONGEST]):
         return []
@@ -212,16 +212,16 @@ def _is_joined(letter: str) -> bool:
     return "\u0e00" <= letter <= "\u109f" or "\u3040" <= letter <= "\u9fff" or "\uac00" <= letter <= "\ud7a3"
 
 
-def _plain(text: str) -> str:
+def _normalize(text: str) -> str:
     """One spelling for letters that look alike: without accents, of usual width."""
     import unicodedata
 
     # Without the marks first: a long run of them would be sorted, in quadratic time.
-    apart = unicodedata.normalize("NFKD", _without_marks(text))
-    return unicodedata.normalize("NFC", _without_marks(apart))
+    apart = unicodedata.normalize("NFKD", _strip_accents(text))
+    return unicodedata.normalize("NFC", _strip_accents(apart))
 
 
-def _without_marks(text: str) -> str:
+def _strip_accents(text: str) -> str:
     import unicodedata
 
     return "".join(letter for letter in text if letter.isascii() or not unicodedata.category(letter).startswith("M"))

@@ -14,21 +14,21 @@ from msgspec import Struct
 
 from ralphtool.core import files, layout
 from ralphtool.errors import UnsafePath
-from ralphtool.history.catalog import words_of
+from ralphtool.history.catalog import digest_words
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Mapping
 
-    from ralphtool.memory.cache import Cache
+    from ralphtool.memory.cache import MemoryCache
 
 _AT_ONCE, _TAIL = 1 << 20, 48  # bytes: read at once, and remembered of what was read last
-_CAUTION = 4  # so many showings without a result are believed in beforehand
+_PRIOR_SHOWINGS = 4  # so many showings without a result are believed in beforehand
 _LEAST = 0.6  # what never helped still counts so much: it may be needed for once
 STALE = 8  # showings without help
 
 
-class Showing(Struct, frozen=True):
+class ShownItems(Struct, frozen=True):
     """What an attempt was shown: the digests of the words, with the ids as far as there are any."""
 
     entry: str
@@ -37,7 +37,7 @@ class Showing(Struct, frozen=True):
     at: str = ""  # when: a history that was put back uses the numbers of entries again
 
 
-class Use(Struct, frozen=True):
+class UseCounts(Struct, frozen=True):
     shown: int = 0
     helped: int = 0  # attempts that completed
 
@@ -48,7 +48,7 @@ class Use(Struct, frozen=True):
     def factor(self, usual: float) -> float:
         """What a score is multiplied by. Who was hardly shown yet has the most: nothing new is buried under the old."""
         expected = max(usual, 0.1)
-        rate = (self.helped + _CAUTION * expected) / (self.shown + _CAUTION)
+        rate = (self.helped + _PRIOR_SHOWINGS * expected) / (self.shown + _PRIOR_SHOWINGS)
         return max(_LEAST, min(1.0, rate / expected))
 
 
@@ -57,10 +57,10 @@ def path_of(root: str) -> str:
 
 
 def digest(text: str) -> str:
-    return words_of(text).hex()
+    return digest_words(text).hex()
 
 
-def note(root: str, showing: Showing) -> str:
+def record_showing(root: str, showing: ShownItems) -> str:
     """Adds a line; tells what is wrong if that can't be. The same attempt may be noted twice: it counts once."""
     if not showing.shown:
         return ""
@@ -72,17 +72,17 @@ def note(root: str, showing: Showing) -> str:
     return ""
 
 
-class Uses:
+class UseStore:
     """The sums, as a cache holds them."""
 
-    def __init__(self, root: str, cache: Cache) -> None:
+    def __init__(self, root: str, cache: MemoryCache) -> None:
         self._path = path_of(root)
         self._cache = cache
 
     def read_on(self) -> None:
         """Takes in what has been noted since. What can't be read is done without: `note` says so."""
         try:
-            fd = files.open_here(self._path)
+            fd = files.open_in_project(self._path)
         except (OSError, UnsafePath):
             return
         try:
@@ -103,11 +103,11 @@ class Uses:
 
     def _take(self, data: bytes, start: int) -> int:
         whole = data[: data.rfind(b"\n") + 1] or (data if len(data) == _AT_ONCE else b"")
-        showings = [showing for line in whole.splitlines() if (showing := _parsed(line))]
+        showings = [showing for line in whole.splitlines() if (showing := _parse_line(line))]
 
         def work(db: sqlite3.Connection) -> None:
             for showing in showings:
-                _count(db, showing)
+                _add_counts(db, showing)
             value = msgspec.json.encode((start + len(whole), whole[-_TAIL:]))
             db.execute("INSERT OR REPLACE INTO facts VALUES ('uses', ?)", (value,))
 
@@ -115,11 +115,11 @@ class Uses:
             self._cache.change(work)
         return start + len(whole)
 
-    def of(self, digests: Iterable[str]) -> dict[str, Use]:
+    def of(self, digests: Iterable[str]) -> dict[str, UseCounts]:
         rows = self._cache.select("digest, shown, helped", "uses", "digest", list(digests))
-        return {digest: Use(shown, helped) for digest, shown, helped in rows}
+        return {digest: UseCounts(shown, helped) for digest, shown, helped in rows}
 
-    def usual(self) -> float:
+    def success_rate(self) -> float:
         """The part of all attempts that completed."""
         [(not_done,), (done,)] = self._cache.ask("SELECT count FROM endings ORDER BY is_done")
         return (int(done) + 1) / (int(done) + int(not_done) + 2)
@@ -133,14 +133,14 @@ class Uses:
         return [id for id, _, _ in ranked if id][:limit]
 
 
-def _parsed(line: bytes) -> Showing | None:
+def _parse_line(line: bytes) -> ShownItems | None:
     try:
-        return msgspec.json.decode(line, type=Showing)
+        return msgspec.json.decode(line, type=ShownItems)
     except (ValueError, RecursionError):  # also of msgspec, and of what is not UTF-8
         return None  # torn, or not ours: it is no record of a showing
 
 
-def _count(db: sqlite3.Connection, showing: Showing) -> None:
+def _add_counts(db: sqlite3.Connection, showing: ShownItems) -> None:
     helped = showing.status == "completed"
     if not db.execute("INSERT OR IGNORE INTO attempts VALUES (?)", (f"{showing.entry} {showing.at}",)).rowcount:
         return
@@ -152,6 +152,6 @@ def _count(db: sqlite3.Connection, showing: Showing) -> None:
     )
 
 
-def as_shown(texts: Mapping[str, str | None]) -> dict[str, str | None]:
+def digest_texts(texts: Mapping[str, str | None]) -> dict[str, str | None]:
     """Texts and their ids as a showing has them."""
     return {digest(text): id for text, id in texts.items()}

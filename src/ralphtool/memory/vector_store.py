@@ -29,7 +29,7 @@ _ROWS = 512  # as floats they stay in the processor's cache between being made a
 _ROOM = 64  # for so many at first
 
 
-def packed(vector: Floats) -> bytes:
+def pack_vector(vector: Floats) -> bytes:
     """One vector, ready to be stored."""
     largest = float(np.abs(vector).max())
     scale = _MOST / largest if largest else 0.0
@@ -37,20 +37,20 @@ def packed(vector: Floats) -> bytes:
     return rounded.astype(np.int8).tobytes()
 
 
-def unpacked(stored: Iterable[bytes]) -> Floats:
+def unpack_vectors(stored: Iterable[bytes]) -> Floats:
     """Stored vectors as rows of length 1: their product with a vector is their cosine to it."""
-    rows = _rows(stored)
-    return rows.astype(np.float32) * _factors(rows)[:, None]
+    rows = _stack_rows(stored)
+    return rows.astype(np.float32) * _compute_factors(rows)[:, None]
 
 
-def _rows(stored: Iterable[bytes]) -> Bytes:
+def _stack_rows(stored: Iterable[bytes]) -> Bytes:
     pieces = list(stored)
     if any(len(piece) != SIZE for piece in pieces):
         raise CorruptState(f"a stored vector is not of {SIZE} bytes; remove the cache that it came from")
     return np.frombuffer(b"".join(pieces), np.int8).reshape(-1, SIZE)
 
 
-def _factors(rows: Bytes) -> Floats:
+def _compute_factors(rows: Bytes) -> Floats:
     """What makes rows of length 1 of them. A row of zeros has no direction: it is like nothing."""
     squares = np.empty(len(rows), np.float32)
     for start in range(0, len(rows), _ROWS):
@@ -59,7 +59,7 @@ def _factors(rows: Bytes) -> Floats:
     return np.divide(1, np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0)
 
 
-class Shelf(Generic[Key]):
+class VectorIndex(Generic[Key]):
     """Many stored vectors in memory, each under a key; 388 bytes and its key each, and room to grow."""
 
     def __init__(self) -> None:
@@ -80,12 +80,12 @@ class Shelf(Generic[Key]):
 
     def extend(self, keys: Sequence[Key], stored: Iterable[bytes]) -> None:
         """Many at once: much quicker than one by one."""
-        rows = _rows(stored)
+        rows = _stack_rows(stored)
         if len(rows) != len(keys):
             raise ValueError(f"{len(keys)} keys for {len(rows)} vectors")
         places = np.fromiter(map(self._place, keys), np.intp, len(keys))
         self._rows[places] = rows
-        self._factors[places] = _factors(rows)
+        self._factors[places] = _compute_factors(rows)
 
     def _place(self, key: Key) -> int:
         place = self._places.setdefault(key, len(self._keys))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ralphtool.memory.minilm import Model
+    from ralphtool.memory.minilm import EmbeddingModel
 
 SIZE = 384
 _REQUIREMENTS = os.path.join(os.path.dirname(__file__), "weights.txt")
@@ -31,9 +31,9 @@ _PACKAGES = (
 )
 
 
-def is_there() -> bool:
+def is_installed() -> bool:
     """Whether numpy and the weights are installed; both are only looked for."""
-    return util.find_spec("numpy") is not None and _folder() is not None
+    return util.find_spec("numpy") is not None and _find_folder() is not None
 
 
 def install() -> None:
@@ -42,14 +42,14 @@ def install() -> None:
 
     if util.find_spec("numpy") is None:
         raise InvalidValue("sentence vectors need numpy: install `ralphtool[semantic]` first")
-    if _folder() is not None:
+    if _find_folder() is not None:
         return
     command = [sys.executable, "-m", "pip", "install", "--no-deps", "--require-hashes", "-r", _REQUIREMENTS]
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
     )
     importlib.invalidate_caches()
-    if done.returncode or _folder() is None:
+    if done.returncode or _find_folder() is None:
         told = done.stdout.decode("utf-8", "replace").strip()
         raise IoError(
             f"the weights could not be installed:\n{told[-2000:]}\nMend that and try again, or install what "
@@ -61,25 +61,25 @@ class Vectors:
     """Cheap to make: the model is loaded when the first text comes."""
 
     def __init__(self) -> None:
-        self._model: Model | None = None
+        self._model: EmbeddingModel | None = None
 
     def of(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """One row of SIZE numbers for each text, of length 1: the product of two rows is their cosine."""
         if self._model is None:
-            self._model = _load()
+            self._model = _load_model()
         return self._model.of(texts)
 
 
-def _load() -> Model:
-    folder = _folder()
+def _load_model() -> EmbeddingModel:
+    folder = _find_folder()
     if folder is None or util.find_spec("numpy") is None:
         raise InvalidValue("sentence vectors need numpy and the weights of a model, and these are not installed")
-    from ralphtool.memory.minilm import Model
+    from ralphtool.memory.minilm import EmbeddingModel
 
-    return Model(folder)
+    return EmbeddingModel(folder)
 
 
-def _folder() -> str | None:
+def _find_folder() -> str | None:
     for package, inside in _PACKAGES:
         spec = util.find_spec(package)
         for place in (spec and spec.submodule_search_locations) or ():

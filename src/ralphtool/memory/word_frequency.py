@@ -12,7 +12,7 @@ import os
 _FEW = 300  # words: who asks for more has a long day's work, and the whole table is worth its price
 
 
-class _Table:
+class _FrequencyTable:
     """The table as text, in which a few words are quickly found; as a dictionary, once many are asked for."""
 
     def __init__(self) -> None:
@@ -44,16 +44,16 @@ class _Table:
         self._is_whole = True
 
 
-_tables: list[_Table] = []  # none before the first word is asked for
+_tables: list[_FrequencyTable] = []  # none before the first word is asked for
 
 
-def share(word: str) -> float:
+def find_share(word: str) -> float:
     """In which part of all paragraphs a word stands; one that is not known is rarer than all that are."""
     if not _tables:
-        _tables.append(_Table())
+        _tables.append(_FrequencyTable())
     return _tables[0].share(word)
 
 
-def weight(word: str) -> float:
+def find_weight(word: str) -> float:
     """How much a word tells, by itself."""
-    return math.log(1 + 1 / share(word))
+    return math.log(1 + 1 / find_share(word))

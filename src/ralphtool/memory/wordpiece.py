@@ -35,7 +35,7 @@ class WordPieces:
     def of(self, text: str, most: int) -> list[int]:
         """The numbers of the text's pieces between two marks: at most so many, and no more of the text is read."""
         found: list[int] = []
-        for word in _words(text):
+        for word in _split_words(text):
             found += self._pieces(word)
             if len(found) >= most - 2:
                 break
@@ -58,7 +58,7 @@ class WordPieces:
         return found
 
 
-def _words(text: str) -> Iterator[str]:
+def _split_words(text: str) -> Iterator[str]:
     """One after the other; the work is in proportion to what is read, whatever the text is made of."""
     unfinished = ""
     for start in range(0, len(text), _AT_ONCE):
@@ -74,14 +74,14 @@ class _Characters(dict[int, str]):
     """What becomes of each character, found out when it is first met."""
 
     def __missing__(self, code: int) -> str:
-        became = self[code] = _plain(chr(code))
+        became = self[code] = _normalize(chr(code))
         return became
 
 
 _CHARACTERS = _Characters()
 
 
-def _plain(character: str) -> str:
+def _normalize(character: str) -> str:
     """Each character by itself: to order a text's accents before they are dropped can take very long."""
     kind = unicodedata.category(character)
     if character in "\t\n\r" or kind in ("Zs", "Zl", "Zp"):

@@ -17,11 +17,11 @@ from ralphtool.core import files, layout, project
 from ralphtool.errors import CorruptState
 from ralphtool.history.records import Entry, Learning
 from ralphtool.judging.gates import Baseline
-from ralphtool.judging.recovery import Decision
+from ralphtool.judging.recovery import RecoveryDecision
 from ralphtool.record import steering
 
 if TYPE_CHECKING:
-    from ralphtool.record.steering import Said
+    from ralphtool.record.steering import SteeringCommand
 
 
 class Question(Struct, frozen=True):
@@ -47,7 +47,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     question: Question | None = None
 
 
-class StoryStanding(Struct, kw_only=True):
+class StoryState(Struct, kw_only=True):
     """Where a story stands after its last iteration."""
 
     attempts: int = 0  # used up since the beginning, or since a human answered
@@ -56,7 +56,7 @@ class StoryStanding(Struct, kw_only=True):
     cut_off: str | None = None  # the ref of what a limit of the agent's cut off, to go on from
     is_tried: bool = False  # an agent has begun with it: its ticks are no longer the user's
     completed: list[str] = []  # its tasks, for formats without boxes
-    decision: Decision | None = None
+    decision: RecoveryDecision | None = None
     entry: str | None = None
     status: str | None = None
     question: Question | None = None  # that waits for a human
@@ -66,17 +66,17 @@ class StoryStanding(Struct, kw_only=True):
     told: list[str] = []  # what a human told unasked; it holds as long
 
 
-class Standing(Struct, kw_only=True):
+class ChangeState(Struct, kw_only=True):
     spec: str = ""  # the format, or the file, that holds the change
-    stories: dict[str, StoryStanding] = {}
+    stories: dict[str, StoryState] = {}
     outcome: Outcome | None = None
     baseline: Baseline | None = None
     paused: bool = False
     told: list[str] = []  # what a human told for all stories
     heeded: list[str] = []  # ids of what a human said and is carried out, until its file is gone
 
-    def story(self, id: str) -> StoryStanding:
-        return self.stories.setdefault(id, StoryStanding())
+    def story(self, id: str) -> StoryState:
+        return self.stories.setdefault(id, StoryState())
 
 
 def path_of(root: str, change: str) -> str:
@@ -84,14 +84,14 @@ def path_of(root: str, change: str) -> str:
     return layout.change_state(root, change)
 
 
-def load(root: str, change: str) -> Standing:
+def load(root: str, change: str) -> ChangeState:
     path = path_of(root, change)
     try:
         data = files.read(path)
     except (FileNotFoundError, NotADirectoryError):
-        return Standing()
+        return ChangeState()
     try:
-        return msgspec.json.decode(data, type=Standing)
+        return msgspec.json.decode(data, type=ChangeState)
     except msgspec.DecodeError as error:
         raise CorruptState(
             f"{path} is damaged ({error}): move it away. Branch and history tell what is done; the count of attempts, "
@@ -99,50 +99,50 @@ def load(root: str, change: str) -> Standing:
         ) from None
 
 
-def save(root: str, change: str, standing: Standing) -> None:
+def save(root: str, change: str, current: ChangeState) -> None:
     path = path_of(root, change)
-    files.own_dir(os.path.dirname(path))
-    files.replace(path, msgspec.json.encode(standing))
+    files.ensure_folder(os.path.dirname(path))
+    files.replace(path, msgspec.json.encode(current))
 
 
 # --- what people say --------------------------------------------------------------------------------
 
 
-def heed(standing: Standing, said: Said) -> None:
+def apply(current: ChangeState, said: SteeringCommand) -> None:
     """Makes what a person said a part of where the change stands. What only the run itself can do is not done here."""
     if said.action in ("pause", "resume"):
-        standing.paused = said.action == "pause"
+        current.paused = said.action == "pause"
     elif said.story is not None:
-        _heed_for(standing.story(said.story), said)
+        _apply_to_story(current.story(said.story), said)
     elif said.action == "guide":
-        standing.told = [*standing.told, said.text][-steering.MOST_TOLD :]
+        current.told = [*current.told, said.text][-steering.MAX_GUIDANCE :]
     elif said.action == "forget":
-        standing.told = []
-        for state in standing.stories.values():
+        current.told = []
+        for state in current.stories.values():
             state.told = []
 
 
-def _heed_for(state: StoryStanding, said: Said) -> None:
+def _apply_to_story(state: StoryState, said: SteeringCommand) -> None:
     match said.action:
         case "forget":
             state.told = []
         case "guide":
-            state.told = [*state.told, said.text][-steering.MOST_TOLD :]
+            state.told = [*state.told, said.text][-steering.MAX_GUIDANCE :]
         case "skip":
             state.question = None
-            state.decision = Decision("skip", "", f"you skipped it{said.text and f': {said.text}'}")
+            state.decision = RecoveryDecision("skip", "", f"you skipped it{said.text and f': {said.text}'}")
         case "retry":
-            begin_anew(state)
-            state.decision = Decision("retry", "", "you gave it fresh attempts")
-            state.told = [*state.told, *filter(None, [said.text])][-steering.MOST_TOLD :]
+            reset_attempts(state)
+            state.decision = RecoveryDecision("retry", "", "you gave it fresh attempts")
+            state.told = [*state.told, *filter(None, [said.text])][-steering.MAX_GUIDANCE :]
 
 
-def take_answer(state: StoryStanding, told: str) -> None:
-    begin_anew(state)
+def apply_answer(state: StoryState, told: str) -> None:
+    reset_attempts(state)
     state.guidance, state.answer = "", told
-    state.decision = Decision("manual", "", "you answered: it is taken up with that")
+    state.decision = RecoveryDecision("manual", "", "you answered: it is taken up with that")
 
 
-def begin_anew(state: StoryStanding) -> None:
+def reset_attempts(state: StoryState) -> None:
     """Fresh attempts at a story; what the last one taught is still known."""
     state.question, state.attempts, state.in_chunks = None, 0, False

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-_MOST = 10**15  # a number beyond it was not counted by anybody
-Count = Annotated[int, Meta(ge=0, le=_MOST)]
-Number = Annotated[float, Meta(ge=0, le=_MOST)]
-Whole = Annotated[int, Meta(ge=-_MOST, le=_MOST)]
+_MAX_NUMBER = 10**15  # a number beyond it was not counted by anybody
+Count = Annotated[int, Meta(ge=0, le=_MAX_NUMBER)]
+Number = Annotated[float, Meta(ge=0, le=_MAX_NUMBER)]
+Whole = Annotated[int, Meta(ge=-_MAX_NUMBER, le=_MAX_NUMBER)]
 
 
 class StoryBefore(Struct, frozen=True, kw_only=True):
@@ -56,14 +56,14 @@ class RunLimits(Struct, frozen=True, kw_only=True):
     """dollars of a story"""
 
 
-class GateCommands(Struct, frozen=True, kw_only=True):
+class RunGates(Struct, frozen=True, kw_only=True):
     """The gates of a run."""
 
     commands: tuple[str, ...] = ()
     """the commands that prove a story"""
 
 
-class GuardFinding(Struct, frozen=True, kw_only=True):
+class RecordedFinding(Struct, frozen=True, kw_only=True):
     """Something in a diff that is not in order."""
 
     kind: str = ""

@@ -16,10 +16,10 @@ from ralphtool import agents
 from ralphtool.record.event_parts import (
     Count,
     Durations,
-    GateCommands,
-    GuardFinding,
     NextStep,
     Number,
+    RecordedFinding,
+    RunGates,
     RunLimits,
     StoryAfter,
     StoryBefore,
@@ -27,7 +27,7 @@ from ralphtool.record.event_parts import (
     Whole,
 )
 from ralphtool.record.fitting import fit
-from ralphtool.record.lines import fields_of
+from ralphtool.record.lines import parse_fields
 
 __all__ = [
     "Agent",
@@ -53,7 +53,7 @@ __all__ = [
     "decode",
 ]
 
-Said = (
+AgentEvent = (
     agents.Output
     | agents.Message
     | agents.Tool
@@ -65,11 +65,11 @@ Said = (
 )
 
 
-class _Event(Struct, frozen=True, kw_only=True, tag_field="type"):
+class _BaseEvent(Struct, frozen=True, kw_only=True, tag_field="type"):
     at: str = ""
 
 
-class RunStarted(_Event, frozen=True, kw_only=True, tag="run_started"):
+class RunStarted(_BaseEvent, frozen=True, kw_only=True, tag="run_started"):
     """The first event."""
 
     run: str = ""
@@ -90,11 +90,11 @@ class RunStarted(_Event, frozen=True, kw_only=True, tag="run_started"):
     """what there is to do"""
     limits: RunLimits = RunLimits()
     """the limits of the run; times in seconds, 0 is no limit"""
-    gates: GateCommands = GateCommands()
+    gates: RunGates = RunGates()
     """the gates of the run"""
 
 
-class IterationStarted(_Event, frozen=True, kw_only=True, tag="iteration_started"):
+class IterationStarted(_BaseEvent, frozen=True, kw_only=True, tag="iteration_started"):
     """A story is given to an agent."""
 
     number: Count = 0
@@ -121,7 +121,7 @@ class IterationStarted(_Event, frozen=True, kw_only=True, tag="iteration_started
     """1, 2, 3 in this run; the name of its folder begins with it"""
 
 
-class Setup(_Event, frozen=True, kw_only=True, tag="setup"):
+class Setup(_BaseEvent, frozen=True, kw_only=True, tag="setup"):
     """A command of `setup` has ended."""
 
     command: str = ""
@@ -140,7 +140,7 @@ class Setup(_Event, frozen=True, kw_only=True, tag="setup"):
     """the story's id"""
 
 
-class GateStarted(_Event, frozen=True, kw_only=True, tag="gate_started"):
+class GateStarted(_BaseEvent, frozen=True, kw_only=True, tag="gate_started"):
     """A gate begins."""
 
     when: str = ""
@@ -153,7 +153,7 @@ class GateStarted(_Event, frozen=True, kw_only=True, tag="gate_started"):
     """the story's id"""
 
 
-class Gate(_Event, frozen=True, kw_only=True, tag="gate"):
+class Gate(_BaseEvent, frozen=True, kw_only=True, tag="gate"):
     """A gate has ended."""
 
     when: str = ""
@@ -180,10 +180,10 @@ class Gate(_Event, frozen=True, kw_only=True, tag="gate"):
     """the story's id"""
 
 
-class Agent(_Event, frozen=True, kw_only=True, tag="agent"):
+class Agent(_BaseEvent, frozen=True, kw_only=True, tag="agent"):
     """The agent emitted something."""
 
-    event: Said  # before the rest: whoever looks for usage reads only the beginning of a line
+    event: AgentEvent  # before the rest: whoever looks for usage reads only the beginning of a line
     """what it was: `kind`, and the fields of that kind. A field that is null is left out, and a long text is cut: the
     transcript has all of it"""
     iteration: Count = 0
@@ -192,7 +192,7 @@ class Agent(_Event, frozen=True, kw_only=True, tag="agent"):
     """the story's id"""
 
 
-class BlockerChecked(_Event, frozen=True, kw_only=True, tag="blocker_checked"):
+class BlockerChecked(_BaseEvent, frozen=True, kw_only=True, tag="blocker_checked"):
     """An agent in its read-only mode has looked into a claimed blocker, as `check_blockers` asks for. It comes before
     the verdict."""
 
@@ -208,7 +208,7 @@ class BlockerChecked(_Event, frozen=True, kw_only=True, tag="blocker_checked"):
     """the iteration that it belongs to"""
 
 
-class Verdict(_Event, frozen=True, kw_only=True, tag="verdict"):
+class Verdict(_BaseEvent, frozen=True, kw_only=True, tag="verdict"):
     """How an iteration ended."""
 
     entry: str = ""
@@ -234,7 +234,7 @@ class Verdict(_Event, frozen=True, kw_only=True, tag="verdict"):
     """how many it has"""
     files: tuple[str, ...] = ()
     """the files that were changed; 200 at most"""
-    findings: tuple[GuardFinding, ...] = ()
+    findings: tuple[RecordedFinding, ...] = ()
     """what in the diff is not in order"""
     guard: str = ""
     """what comes of findings, as the setting `guard` says: `off`, `warn`, `fail`"""
@@ -254,7 +254,7 @@ class Verdict(_Event, frozen=True, kw_only=True, tag="verdict"):
     """the iteration that it belongs to"""
 
 
-class Decision(_Event, frozen=True, kw_only=True, tag="decision"):
+class Decision(_BaseEvent, frozen=True, kw_only=True, tag="decision"):
     """What happens next, and why."""
 
     entry: str = ""
@@ -274,7 +274,7 @@ class Decision(_Event, frozen=True, kw_only=True, tag="decision"):
     """the iteration that it belongs to"""
 
 
-class Checkpoint(_Event, frozen=True, kw_only=True, tag="checkpoint"):
+class Checkpoint(_BaseEvent, frozen=True, kw_only=True, tag="checkpoint"):
     """A story is done, and its commit made."""
 
     story: str = ""
@@ -287,7 +287,7 @@ class Checkpoint(_Event, frozen=True, kw_only=True, tag="checkpoint"):
     """the iteration that it belongs to; 0 if that was one of an earlier run, which was cut off"""
 
 
-class Question(_Event, frozen=True, kw_only=True, tag="question"):
+class Question(_BaseEvent, frozen=True, kw_only=True, tag="question"):
     """A story needs a person's answer."""
 
     story: str = ""
@@ -302,14 +302,14 @@ class Question(_Event, frozen=True, kw_only=True, tag="question"):
     """the iteration that it belongs to; 0 if that was one of an earlier run, which was cut off"""
 
 
-class Notice(_Event, frozen=True, kw_only=True, tag="notice"):
+class Notice(_BaseEvent, frozen=True, kw_only=True, tag="notice"):
     """Something that people should know."""
 
     text: str = ""
     """what it is"""
 
 
-class HandedOver(_Event, frozen=True, kw_only=True, tag="handed_over", rename={"from_": "from"}):
+class HandedOver(_BaseEvent, frozen=True, kw_only=True, tag="handed_over", rename={"from_": "from"}):
     """Another agent continues: the one before has to rest, or one that comes earlier in `agents` can work again."""
 
     from_: str = ""
@@ -320,7 +320,7 @@ class HandedOver(_Event, frozen=True, kw_only=True, tag="handed_over", rename={"
     """what keeps the one before from working; or `it can go on`"""
 
 
-class Waiting(_Event, frozen=True, kw_only=True, tag="waiting"):
+class Waiting(_BaseEvent, frozen=True, kw_only=True, tag="waiting"):
     """Nothing can be done for a while: every agent has to rest, or only your answer helps (`wait_for_answers`). An
     interrupt, a limit of the run, or what you say ends the wait early."""
 
@@ -332,7 +332,7 @@ class Waiting(_Event, frozen=True, kw_only=True, tag="waiting"):
     """what for"""
 
 
-class Steered(_Event, frozen=True, kw_only=True, tag="steered"):
+class Steered(_BaseEvent, frozen=True, kw_only=True, tag="steered"):
     """A person said something to the run, from any terminal: `ralphtool pause`, `resume`, `stop`, `guide`, `retry`,
     `skip`. The run applies it as soon as the iteration that is under way allows."""
 
@@ -344,7 +344,7 @@ class Steered(_Event, frozen=True, kw_only=True, tag="steered"):
     """the guidance, or why; may be empty"""
 
 
-class Answered(_Event, frozen=True, kw_only=True, tag="answered"):
+class Answered(_BaseEvent, frozen=True, kw_only=True, tag="answered"):
     """An answer to a question was found. The story resumes with it."""
 
     story: str = ""
@@ -355,18 +355,18 @@ class Answered(_Event, frozen=True, kw_only=True, tag="answered"):
     """the answer"""
 
 
-class Paused(_Event, frozen=True, kw_only=True, tag="paused"):
+class Paused(_BaseEvent, frozen=True, kw_only=True, tag="paused"):
     """Nothing new is begun until a person resumes the run."""
 
     why: str = ""
     """why, and what ends it"""
 
 
-class Resumed(_Event, frozen=True, kw_only=True, tag="resumed"):
+class Resumed(_BaseEvent, frozen=True, kw_only=True, tag="resumed"):
     """The run continues. It has no fields."""
 
 
-class RunEnded(_Event, frozen=True, kw_only=True, tag="run_ended"):
+class RunEnded(_BaseEvent, frozen=True, kw_only=True, tag="run_ended"):
     """The last event. A run that was killed has none."""
 
     result: str = ""
@@ -407,16 +407,16 @@ Event = (
 # --- writing ----------------------------------------------------------------------------------------
 
 
-def as_dict(event: Event, at: str) -> dict[str, Any]:
+def encode_fields(event: Event, at: str) -> dict[str, Any]:
     """An event as it is written: `at` and `type` come first, so that readers find the type without parsing a line."""
     names = zip(event.__struct_fields__, event.__struct_encode_fields__, strict=True)
     fields = {name: getattr(event, field) for field, name in names if field != "at"}
     if isinstance(event, Agent):
-        fields["event"] = _without_nulls(event.event)
+        fields["event"] = _drop_nulls(event.event)
     return {"at": at, "type": event.__struct_config__.tag, **fields}
 
 
-def _without_nulls(said: Said) -> dict[str, Any]:
+def _drop_nulls(said: AgentEvent) -> dict[str, Any]:
     fields = {name: value for name, value in structs.asdict(said).items() if value is not None}
     return {"kind": said.__struct_config__.tag, **fields}
 
@@ -430,18 +430,18 @@ def decode(line: bytes) -> Event | None:
     A field that does not fit is taken for absent: what an agent reports may be absurd, and the rest still counts.
     """
     try:
-        return _decoder().decode(line)
+        return _build_decoder().decode(line)
     except (ValueError, RecursionError):  # also of msgspec, and of what is not UTF-8
-        fields = fields_of(line)
-        return None if fields is None else from_fields(fields)
+        fields = parse_fields(line)
+        return None if fields is None else decode_fields(fields)
 
 
 @functools.cache
-def _decoder() -> msgspec.json.Decoder[Event]:
+def _build_decoder() -> msgspec.json.Decoder[Event]:
     return msgspec.json.Decoder(Event)
 
 
-def from_fields(fields: dict[str, Any]) -> Event | None:
+def decode_fields(fields: dict[str, Any]) -> Event | None:
     """The event with these fields, as far as they fit."""
     try:
         fitted = fit(Event, fields)

@@ -12,7 +12,7 @@ _TEXT, _ITEM, _LATER_ITEM = 8000, 1000, 60  # characters of a text, and of one i
 _ITEMS, _SHOWN = 1000, 20  # things in a list, and how many of them somebody may want to read
 _FREE = 64 << 10  # bytes of a value of any form
 
-Kept = TypeVar("Kept", bound=Struct)
+StructT = TypeVar("StructT", bound=Struct)
 
 
 def fit(kind: Any, value: object) -> Any:
@@ -21,7 +21,7 @@ def fit(kind: Any, value: object) -> Any:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError:
         if isinstance(value, dict):
-            member = _struct_of(kind, value)
+            member = _find_struct(kind, value)
             return UNSET if member is None else _fit_fields(member, value)
         if get_origin(kind) is tuple and isinstance(value, list):
             item = get_args(kind)[0]
@@ -29,7 +29,7 @@ def fit(kind: Any, value: object) -> Any:
         return UNSET
 
 
-def _struct_of(kind: Any, value: dict[str, Any]) -> type[Struct] | None:
+def _find_struct(kind: Any, value: dict[str, Any]) -> type[Struct] | None:
     """The struct that a value is meant for: of a union, the one whose tag it has."""
     if isinstance(kind, types.UnionType):
         return next((one for one in get_args(kind) if _has_tag(one, value)), None)
@@ -53,7 +53,7 @@ def _fit_fields(kind: type[Struct], value: dict[str, Any]) -> Any:
 # --- what fits into memory --------------------------------------------------------------------------
 
 
-def trim(event: Kept) -> Kept:
+def trim(event: StructT) -> StructT:
     """An event without the rest of endless texts and lists, which nobody wants to read."""
     return structs.replace(event, **{name: _trim_value(getattr(event, name)) for name in event.__struct_fields__})
 

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from ralphtool.record import events
 from ralphtool.record.events import Agent, RunEnded
-from ralphtool.record.lines import LONGEST, LineReader, fields_of, is_prose
-from ralphtool.record.run_view import is_word, seconds_of
+from ralphtool.record.lines import LONGEST, LineReader, is_prose, parse_fields
+from ralphtool.record.run_view import is_activity, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from ralphtool.record.events import Event
 
-PAUSE = 0.25  # seconds between two looks at the record, and between two pictures
+POLL_SECONDS = 0.25  # seconds between two looks at the record, and between two pictures
 _TAIL = 256 << 10
-_MOST = 4 << 20  # bytes that are read at one look
+_MAX_READ = 4 << 20  # bytes that are read at one look
 _SLICE = 0.2  # seconds of catching up between two pictures
 _LONGEST_PAUSE = 2.0  # seconds in which nothing happens when a record is played: nights are long
 
 
-class Stop(Protocol):
+class StopSignal(Protocol):
     """Says when nobody needs to look any longer: a `threading.Event`, for one."""
 
     def is_set(self) -> bool: ...
@@ -41,7 +41,7 @@ class Projection(Protocol):
     def feed(self, event: Event) -> None: ...
 
 
-Seen = TypeVar("Seen", bound=Projection)
+ViewT = TypeVar("ViewT", bound=Projection)
 
 
 # --- which events matter ----------------------------------------------------------------------------
@@ -64,20 +64,20 @@ def skim(lines: Iterable[bytes]) -> Iterator[Event]:
         if is_prose(line):
             words.append(line)
         else:
-            yield from _last_words(words)
+            yield from _find_last_words(words)
             words = []
             yield from decode_all([line])
-    yield from _last_words(words)
+    yield from _find_last_words(words)
 
 
-def _last_words(lines: list[bytes]) -> Iterator[Event]:
+def _find_last_words(lines: list[bytes]) -> Iterator[Event]:
     """The last word of each iteration that speaks in these lines. Which one it is stands at the end of a line."""
     found: set[bytes] = set()
     for line in reversed(lines):
         iteration = line[line.rfind(b'"iteration":') :]
         if iteration not in found:
             event = events.decode(line)
-            if isinstance(event, Agent) and is_word(event.event):
+            if isinstance(event, Agent) and is_activity(event.event):
                 found.add(iteration)
                 yield event
 
@@ -85,36 +85,36 @@ def _last_words(lines: list[bytes]) -> Iterator[Event]:
 # --- a run under way --------------------------------------------------------------------------------
 
 
-class Follower(Generic[Seen]):
+class Follower(Generic[ViewT]):
     """Keeps a view up to date with a record of any length.
 
     One that `joins` a run is quick to know how it stands, and does not return all that has happened before. With
     `detail`, what agents say is fed in full from the last so many bytes on; else it is skimmed.
     """
 
-    def __init__(self, path: str, make: Callable[[], Seen], *, joins: bool, detail: int = 0) -> None:
+    def __init__(self, path: str, make: Callable[[], ViewT], *, joins: bool, detail: int = 0) -> None:
         self._path = path
         self._make = make
         self._joins = joins
         self._tail = detail or _TAIL
-        self._most = detail or _MOST
+        self._most = detail or _MAX_READ
         self._pick = decode_all if detail else skim
-        self._begin()
+        self._restart()
 
-    def _begin(self) -> None:
+    def _restart(self) -> None:
         size = os.path.getsize(self._path) if self._joins and os.path.exists(self._path) else 0
         self._start = size - self._tail if size > 2 * self._tail else 0
         self._is_far = True  # what is read of what came before is not yet what the view began with
         self.view = self._make()
         self._first: list[Event] = []
         self._reader = LineReader(self._path, self._start)
-        self._whole: Seen | None = None  # is fed with all that comes before, and takes over when it is there
+        self._whole: ViewT | None = None  # is fed with all that comes before, and takes over when it is there
         self._behind = LineReader(self._path)
         if self._start:
             self._whole = self._make()
-            self._take_head()
+            self._read_head()
 
-    def _take_head(self) -> None:
+    def _read_head(self) -> None:
         """Without the first event, nothing is known of what the others are about."""
         lines: list[bytes] = []
         while not lines and self._behind.offset == 0:
@@ -134,11 +134,11 @@ class Follower(Generic[Seen]):
         """Whether the view would be another if all that is there had been read."""
         return self._whole is not None or self._reader.is_behind
 
-    def new(self) -> Iterator[Event]:
+    def read_new(self) -> Iterator[Event]:
         """The events that matter among those that have come; the view has been fed with each."""
         lines = self._reader.read(self._most)
         if self._reader.restarts:
-            self._begin()
+            self._restart()
             return
         first, self._first = self._first, []
         for event in (*first, *self._pick(lines)):
@@ -164,19 +164,19 @@ class Follower(Generic[Seen]):
         """Feeds the view with what has come, and for so many seconds with what came before."""
         end = time.monotonic() + seconds
         while True:
-            for _ in self.new():
+            for _ in self.read_new():
                 pass
             left = end - time.monotonic()
             if left <= 0 or not (self._reader.is_behind or self.catch_up(left)):
                 return
 
-    def events(self, stop: Stop) -> Iterator[Event | None]:
+    def follow_events(self, stop: StopSignal) -> Iterator[Event | None]:
         """What is new until the run ends or `stop` is set. None means that there is nothing more for the moment."""
         while True:
             last = stop.is_set()  # asked before reading: what was written until then is still shown
             has_more = False
             try:
-                for event in self.new():
+                for event in self.read_new():
                     yield event
                     if isinstance(event, RunEnded):
                         yield None
@@ -188,13 +188,13 @@ class Follower(Generic[Seen]):
             if last and not has_more:
                 return
             if not has_more:
-                stop.wait(PAUSE)
+                stop.wait(POLL_SECONDS)
 
 
 # --- a run that is played again ---------------------------------------------------------------------
 
 
-class Clock:
+class ReplayClock:
     """The time in a record that is played; at its end, if the run is still under way, that on the wall."""
 
     def __init__(self) -> None:
@@ -205,34 +205,34 @@ class Clock:
         return time.time() if self.is_over or self.now is None else self.now
 
 
-class Replay(Generic[Seen]):
+class Replay(Generic[ViewT]):
     """A record from its beginning, `speed` times as quick as it happened; 0 is as quick as it can be read."""
 
-    def __init__(self, path: str, make: Callable[[Clock], Seen], speed: float) -> None:
+    def __init__(self, path: str, make: Callable[[ReplayClock], ViewT], speed: float) -> None:
         self._reader = LineReader(path)
-        self._clock = Clock()
+        self._clock = ReplayClock()
         self._speed = speed
         self._due = self._looked = time.monotonic()
         self.view = make(self._clock)
 
-    def events(self, stop: Stop) -> Iterator[Event | None]:
+    def follow_events(self, stop: StopSignal) -> Iterator[Event | None]:
         """Every event of a known type when its time has come. None means that it is time for a picture."""
-        for line in self.lines(stop):
+        for line in self.play_lines(stop):
             if line is None:
                 yield None
             elif event := events.decode(line):
                 self.view.feed(event)
                 yield event
 
-    def lines(self, stop: Stop) -> Iterator[bytes | None]:
+    def play_lines(self, stop: StopSignal) -> Iterator[bytes | None]:
         """Every line of an event, likewise."""
         while True:
             last = stop.is_set()
             for line in self._reader.new():
-                fields = fields_of(line)
+                fields = parse_fields(line)
                 if fields is None:
                     continue
-                yield from self._time_until(str(fields.get("at")))
+                yield from self._wait_until(str(fields.get("at")))
                 yield line
                 if fields["type"] == "run_ended":
                     last = True
@@ -241,11 +241,11 @@ class Replay(Generic[Seen]):
             if last:
                 return
             self._clock.is_over = True
-            stop.wait(PAUSE)
+            stop.wait(POLL_SECONDS)
 
-    def _time_until(self, at: str) -> Iterator[None]:
+    def _wait_until(self, at: str) -> Iterator[None]:
         """Lets the time pass until a moment. The clock goes on meanwhile, and pictures are drawn."""
-        then, now = seconds_of(at), self._clock.now
+        then, now = parse_time(at), self._clock.now
         if then is not None and now is not None and then > now and self._speed and not self._clock.is_over:
             pause = min((then - now) / self._speed, _LONGEST_PAUSE)
             self._due = max(self._due, time.monotonic() - 1) + pause
@@ -253,9 +253,9 @@ class Replay(Generic[Seen]):
                 self._clock.now = then - (then - now) * min(1.0, left / pause)
                 self._looked = time.monotonic()
                 yield None
-                time.sleep(min(PAUSE, left))
+                time.sleep(min(POLL_SECONDS, left))
         if then is not None:
             self._clock.now = max(then, self._clock.now or then)
-        if time.monotonic() - self._looked > PAUSE:
+        if time.monotonic() - self._looked > POLL_SECONDS:
             self._looked = time.monotonic()
             yield None

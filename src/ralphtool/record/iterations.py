@@ -20,7 +20,7 @@ from ralphtool.core import files, layout
 from ralphtool.errors import InvalidValue, shorten
 from ralphtool.record import runs
 from ralphtool.record.events import Agent, IterationStarted, Verdict, decode
-from ralphtool.record.lines import LineReader, tells_usage
+from ralphtool.record.lines import LineReader, is_usage
 from ralphtool.record.run_view import RunView
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ _BLOCK = 1 << 20
 _HEAD = 256 << 10  # bytes of a transcript that show whose it is
 _HELD = 100  # pieces of output that are kept until it is clear that there is more than that
 _TICK = 0.2  # seconds between two looks at a transcript that grows
-_TELLING = (Failure, Message, Result, Tool)
+_MEANINGFUL = (Failure, Message, Result, Tool)
 _SHOWN = 8  # names in a message
 
 
-class Iteration:
+class IterationFiles:
     """The records of one iteration."""
 
     def __init__(self, root: str, run: str, name: str) -> None:
@@ -48,11 +48,11 @@ class Iteration:
         self.run = run
         self.number = int(number)
         self.folder = os.path.join(layout.run(root, run), name)
-        self._record = _Record(layout.events(root, run), self.number)
+        self._record = _AttemptReader(layout.events(root, run), self.number)
 
-    def attempt(self) -> AttemptView | None:
+    def read_attempt(self) -> AttemptView | None:
         """What the run's record says about it by now; None if it is not in there."""
-        self._record.read_on()
+        self._record.read_new_lines()
         return self._record.attempt
 
     def path(self, name: str = TRANSCRIPT) -> str:
@@ -62,15 +62,15 @@ class Iteration:
 # --- which one is meant -----------------------------------------------------------------------------
 
 
-def find(root: str, name: str | None) -> Iteration:
+def find(root: str, name: str | None) -> IterationFiles:
     """The iteration of an entry, or `RUN:NUMBER`; of a run or a change the last one, and so without a name."""
     if name is None:
-        return _newest(root)
-    if found := of_entry(root, name):
+        return _find_newest(root)
+    if found := find_by_entry(root, name):
         return found[0]
     run, colon, number = name.rpartition(":")
     if colon:
-        return _numbered(root, runs.find(root, run or None).id, number or None)
+        return _find_numbered(root, runs.find(root, run or None).id, number or None)
     try:
         run = runs.find(root, name).id
     except InvalidValue:
@@ -78,30 +78,30 @@ def find(root: str, name: str | None) -> Iteration:
             f"there is no entry {shorten(name)}, and no run: `ralphtool progress entries` lists the entries, and "
             "`ralphtool runs` the runs"
         ) from None
-    return _numbered(root, run, None)
+    return _find_numbered(root, run, None)
 
 
-def of_entry(root: str, entry: str) -> list[Iteration]:
+def find_by_entry(root: str, entry: str) -> list[IterationFiles]:
     """Those that were about an entry, the newest first: before it was judged it may have been cut off, and more often
     than once."""
-    return [one for one in every(root) if one.entry == entry[-200:]]
+    return [one for one in list_all(root) if one.entry == entry[-200:]]
 
 
-def every(root: str) -> Iterator[Iteration]:
+def list_all(root: str) -> Iterator[IterationFiles]:
     """All that have records, the newest first."""
-    for run in _run_names(root):
-        yield from _of_run(root, run)
+    for run in _list_runs(root):
+        yield from _list_of_run(root, run)
 
 
-def _newest(root: str) -> Iteration:
-    found = next(every(root), None)
+def _find_newest(root: str) -> IterationFiles:
+    found = next(list_all(root), None)
     if found is None:
         raise InvalidValue("no agent has worked here yet: `ralphtool run` starts one")
     return found
 
 
-def _numbered(root: str, run: str, number: str | None) -> Iteration:
-    found = _of_run(root, run)
+def _find_numbered(root: str, run: str, number: str | None) -> IterationFiles:
+    found = _list_of_run(root, run)
     if not found:
         raise InvalidValue(f"no agent has worked in the run {run}: `ralphtool runs` lists the others")
     wanted = [one for one in found if number is None or str(one.number) == number.lstrip("0")]
@@ -111,19 +111,19 @@ def _numbered(root: str, run: str, number: str | None) -> Iteration:
     return wanted[0]
 
 
-def _run_names(root: str) -> list[str]:
+def _list_runs(root: str) -> list[str]:
     """Of one whose record is gone the transcripts may still be there."""
-    known = runs.ids(root)
-    return [*known, *sorted(_names(layout.runs(root)) - set(known), reverse=True)]
+    known = runs.list_ids(root)
+    return [*known, *sorted(_list_folders(layout.runs(root)) - set(known), reverse=True)]
 
 
-def _of_run(root: str, run: str) -> list[Iteration]:
-    names = _names(layout.run(root, run))
-    found = [Iteration(root, run, name) for name in names if name.partition("-")[0].isdecimal() and "-" in name]
+def _list_of_run(root: str, run: str) -> list[IterationFiles]:
+    names = _list_folders(layout.run(root, run))
+    found = [IterationFiles(root, run, name) for name in names if name.partition("-")[0].isdecimal() and "-" in name]
     return sorted(found, key=lambda one: one.number, reverse=True)
 
 
-def _names(folder: str) -> set[str]:
+def _list_folders(folder: str) -> set[str]:
     try:
         return {one.name for one in os.scandir(folder) if one.is_dir(follow_symlinks=False)}
     except OSError:
@@ -133,7 +133,7 @@ def _names(folder: str) -> set[str]:
 # --- what the record says about it ------------------------------------------------------------------
 
 
-class _Record:
+class _AttemptReader:
     """Looks for the lines about one iteration in a run's record, and decodes few others."""
 
     def __init__(self, path: str, number: int) -> None:
@@ -143,18 +143,18 @@ class _Record:
         self._is_last = False  # of those that have begun: in old records, what follows is about it
         self.attempt: AttemptView | None = None
 
-    def read_on(self) -> None:
+    def read_new_lines(self) -> None:
         """Reads what was added since the last time, up to the verdict."""
         try:
             for line in self._reader.new_without_prose():
                 if self.attempt and self.attempt.verdict:
                     return
-                if not tells_usage(line) and (event := decode(line)):
-                    self._take(event)
+                if not is_usage(line) and (event := decode(line)):
+                    self._apply_event(event)
         except OSError:
             return  # it can't be read now; perhaps at the next look
 
-    def _take(self, event: RunEvent) -> None:
+    def _apply_event(self, event: RunEvent) -> None:
         if isinstance(event, IterationStarted):
             self._is_last = (event.iteration or event.number) == self._number
             if self._is_last and self.attempt is None:
@@ -170,39 +170,41 @@ class _Record:
 # --- what its agent said and did --------------------------------------------------------------------
 
 
-def events(iteration: Iteration, *, follow: bool = False) -> Iterator[Event]:
+def read_events(iteration: IterationFiles, *, follow: bool = False) -> Iterator[Event]:
     """What the transcript, and the files that some agents leave beside it, tell. `follow` waits for more of it until
     the agent has ended."""
-    goes_on = _clock(iteration) if follow else _never
+    goes_on = _build_waiter(iteration) if follow else _never_continue
     while not os.path.lexists(iteration.path()) and goes_on():
         pass  # the gates may run first
-    reader = _reader(iteration, _head(iteration, goes_on))
+    reader = _choose_reader(iteration, _read_head(iteration, goes_on))
     if reader is None:
-        yield from plain(blocks(iteration, goes_on=goes_on))
+        yield from decode_plain(read_blocks(iteration, goes_on=goes_on))
         return
     held: list[Event] | None = []  # until something tells more than output does
-    for event in _read(reader, iteration, goes_on):
+    for event in _feed_reader(reader, iteration, goes_on):
         if held is None:
             yield event
-        elif isinstance(event, _TELLING):
+        elif isinstance(event, _MEANINGFUL):
             yield from (*held, event)
             held = None
         elif len(held) < _HELD:
             held.append(event)
     if held is not None:
-        yield from _last_word(reader) if reader.is_over else plain(blocks(iteration))
+        yield from _read_final_message(reader) if reader.is_over else decode_plain(read_blocks(iteration))
         yield from (event for event in held if not isinstance(event, Output))
 
 
-def _last_word(reader: Reader) -> Iterator[Event]:
+def _read_final_message(reader: Reader) -> Iterator[Event]:
     """An agent may say nothing but its final message."""
     if message := reader.end(0).message:
         yield Message(message)
 
 
-def blocks(iteration: Iteration, name: str = TRANSCRIPT, goes_on: Callable[[], bool] | None = None) -> Iterator[bytes]:
+def read_blocks(
+    iteration: IterationFiles, name: str = TRANSCRIPT, goes_on: Callable[[], bool] | None = None
+) -> Iterator[bytes]:
     """A file of the iteration, in pieces. A transcript that is not there is an error that tells what is."""
-    with open(_open(iteration, name), "rb", buffering=0) as file:
+    with open(_open_file(iteration, name), "rb", buffering=0) as file:
         while True:
             while block := file.read(_BLOCK):
                 yield block
@@ -212,19 +214,19 @@ def blocks(iteration: Iteration, name: str = TRANSCRIPT, goes_on: Callable[[], b
             yield block
 
 
-def check(iteration: Iteration) -> None:
+def check_transcript(iteration: IterationFiles) -> None:
     """Raises the error at once, before anything is shown."""
-    os.close(_open(iteration, TRANSCRIPT))
+    os.close(_open_file(iteration, TRANSCRIPT))
 
 
-def _open(iteration: Iteration, name: str) -> int:
+def _open_file(iteration: IterationFiles, name: str) -> int:
     try:
-        return files.open_here(iteration.path(name))
+        return files.open_in_project(iteration.path(name))
     except (FileNotFoundError, NotADirectoryError):
-        raise _missing(iteration, name) from None
+        raise _build_missing_error(iteration, name) from None
 
 
-def plain(pieces: Iterable[bytes]) -> Iterator[Event]:
+def decode_plain(pieces: Iterable[bytes]) -> Iterator[Event]:
     """What is nothing but text: whole lines, as long as they are not endless."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     rest = ""
@@ -239,7 +241,7 @@ def plain(pieces: Iterable[bytes]) -> Iterator[Event]:
         yield Output(rest)
 
 
-def _missing(iteration: Iteration, name: str) -> InvalidValue:
+def _build_missing_error(iteration: IterationFiles, name: str) -> InvalidValue:
     try:
         there = sorted(os.listdir(iteration.folder))
     except OSError:
@@ -252,39 +254,39 @@ def _missing(iteration: Iteration, name: str) -> InvalidValue:
     )
 
 
-def _never() -> bool:
+def _never_continue() -> bool:
     return False
 
 
-def _clock(iteration: Iteration) -> Callable[[], bool]:
+def _build_waiter(iteration: IterationFiles) -> Callable[[], bool]:
     """Waits a moment; tells whether the agent may still say something."""
 
     def goes_on() -> bool:
-        attempt = iteration.attempt()
+        attempt = iteration.read_attempt()
         if attempt and (attempt.end or attempt.verdict):
             return False
         time.sleep(_TICK)
-        return runs.is_alive(runs.read(iteration.root, iteration.run))
+        return runs.is_alive(runs.read_summary(iteration.root, iteration.run))
 
     return goes_on
 
 
-def _head(iteration: Iteration, goes_on: Callable[[], bool]) -> bytes:
+def _read_head(iteration: IterationFiles, goes_on: Callable[[], bool]) -> bytes:
     """The first lines, as far as they are whole; all of it if not even one is."""
     head = b""
-    for block in blocks(iteration, goes_on=goes_on):
+    for block in read_blocks(iteration, goes_on=goes_on):
         head += block[:_HEAD]
         if b"\n" in head or len(head) >= _HEAD:
             break
     return head[: head.rfind(b"\n") + 1] or head
 
 
-def _read(reader: Reader, iteration: Iteration, goes_on: Callable[[], bool]) -> Iterator[Event]:
+def _feed_reader(reader: Reader, iteration: IterationFiles, goes_on: Callable[[], bool]) -> Iterator[Event]:
     """Nobody knows any more what came between what on the two outputs: what went wrong is told at the end."""
-    for block in blocks(iteration, goes_on=goes_on):
+    for block in read_blocks(iteration, goes_on=goes_on):
         yield from reader.feed(block)
     if os.path.lexists(iteration.path(ERRORS)):
-        for block in blocks(iteration, ERRORS):
+        for block in read_blocks(iteration, ERRORS):
             yield from reader.feed_errors(block)
     yield from reader.rest()
 
@@ -292,39 +294,39 @@ def _read(reader: Reader, iteration: Iteration, goes_on: Callable[[], bool]) -> 
 # --- whose reader -----------------------------------------------------------------------------------
 
 
-def _reader(iteration: Iteration, head: bytes) -> Reader | None:
+def _choose_reader(iteration: IterationFiles, head: bytes) -> Reader | None:
     """A reader that makes something of the transcript: its own agent's, if it can; None if it is plain text."""
     job = Job(prompt=iteration.path("prompt.md"), root=iteration.root, folder=iteration.folder, is_past=True)
-    own = _runner(_agent_of(iteration), _options(iteration))
-    if own and _tells(own, job, head):
+    own = _make_runner(_find_agent(iteration), _load_options(iteration))
+    if own and _count_meaningful(own, job, head):
         return own.reader(job)
-    best = max(agents.known(), key=lambda one: _tells(one, job, head))
-    if _tells(best, job, head):
+    best = max(agents.list_runners(), key=lambda one: _count_meaningful(one, job, head))
+    if _count_meaningful(best, job, head):
         return best.reader(job)
     return own.reader(job) if own and (head.lstrip().startswith(b"{") or not head) else None
 
 
-def _agent_of(iteration: Iteration) -> str:
-    attempt = iteration.attempt()
+def _find_agent(iteration: IterationFiles) -> str:
+    attempt = iteration.read_attempt()
     return attempt.start.agent if attempt else ""
 
 
-def _options(iteration: Iteration) -> Mapping[str, Any]:
+def _load_options(iteration: IterationFiles) -> Mapping[str, Any]:
     try:
-        configured = settings.load(iteration.root).agents.get(_agent_of(iteration))
+        configured = settings.load(iteration.root).agents.get(_find_agent(iteration))
     except InvalidValue:
         return {}  # whoever looks at a transcript need not mend the settings first
     return structs.asdict(configured) if configured else {}
 
 
-def _runner(name: str, options: Mapping[str, Any]) -> Runner | None:
+def _make_runner(name: str, options: Mapping[str, Any]) -> Runner | None:
     try:
         return agents.make(name, options) if name else None
     except InvalidValue:
         return None  # its package is gone
 
 
-def _tells(runner: Runner, job: Job, head: bytes) -> int:
+def _count_meaningful(runner: Runner, job: Job, head: bytes) -> int:
     """How much a runner's reader makes of the beginning."""
     reader = runner.reader(job)
-    return sum(isinstance(event, _TELLING) for event in (*reader.feed(head), *reader.rest()))
+    return sum(isinstance(event, _MEANINGFUL) for event in (*reader.feed(head), *reader.rest()))

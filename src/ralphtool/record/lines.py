@@ -66,7 +66,7 @@ class LineReader:
         """The lines that are whole in the next bytes, at `most` so many, and not beyond `until`."""
         self.is_behind = False
         try:
-            fd = files.open_here(self.path)
+            fd = files.open_in_project(self.path)
         except (FileNotFoundError, NotADirectoryError, UnsafePath):
             return []
         try:
@@ -124,7 +124,7 @@ class LineReader:
 # --- the ends of a record ---------------------------------------------------------------------------
 
 
-def first_line(fd: int, size: int) -> bytes:
+def read_first_line(fd: int, size: int) -> bytes:
     """The first line, if it is whole."""
     length = _HEAD
     head = files.read_at(fd, 0, length)
@@ -135,7 +135,7 @@ def first_line(fd: int, size: int) -> bytes:
     return line if end else b""
 
 
-def last_lines(fd: int, size: int) -> tuple[list[bytes], bool]:
+def read_last_lines(fd: int, size: int) -> tuple[list[bytes], bool]:
     """The last lines that are whole, one at least if there is one, and whether these are all that there are."""
     length = _TAIL
     while True:
@@ -149,7 +149,7 @@ def last_lines(fd: int, size: int) -> tuple[list[bytes], bool]:
 # --- one line ---------------------------------------------------------------------------------------
 
 
-def quick_type(line: bytes) -> bytes | None:
+def read_type(line: bytes) -> bytes | None:
     """The type of an event as we write it, without decoding the rest; None for a line of another form."""
     if line[_TYPE] != b'","type":"':
         return None
@@ -161,12 +161,12 @@ def is_prose(line: bytes) -> bool:
     return line[_KIND] in _PROSE
 
 
-def tells_usage(line: bytes) -> bool:
+def is_usage(line: bytes) -> bool:
     """Whether a line is one of the few of an agent that say what it used, without decoding it."""
     return _USAGE in line[:_BEGINNING]
 
 
-def fields_of(line: bytes) -> dict[str, Any] | None:
+def parse_fields(line: bytes) -> dict[str, Any] | None:
     """All fields of an event, those included that this version does not know; None if the line is no event."""
     try:
         event = quickjson.loads(line.decode("utf-8"))

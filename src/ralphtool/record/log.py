@@ -25,7 +25,7 @@ class Log:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._secrets = secrets.values()
+        self._secrets = secrets.list_values()
         self._fd = self._open()
         files.sync_folder(path)
 
@@ -35,7 +35,7 @@ class Log:
     def close(self) -> None:
         os.close(self._fd)
 
-    def mend(self) -> bool:
+    def restore(self) -> bool:
         """Puts the file back if somebody took it away; tells whether that was so. What we hold open is still whole."""
         try:
             if os.path.samestat(os.stat(self.path), os.fstat(self._fd)):
@@ -56,7 +56,7 @@ class Log:
 
     def note(self, event: Event) -> None:
         """Adds an event that is only to be looked at: the next one that matters takes it to the disk."""
-        fields = events.as_dict(event, session.now())
+        fields = events.encode_fields(event, session.now())
         if self._secrets:
-            fields = secrets.masked(msgspec.to_builtins(fields), self._secrets)
+            fields = secrets.mask(msgspec.to_builtins(fields), self._secrets)
         files.write_fd(self._fd, msgspec.json.encode(fields) + b"\n")

@@ -12,16 +12,16 @@ from ralphtool.workspace import branch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ralphtool.specs import Place, Story
+    from ralphtool.specs import ChangeLocation, Story
     from ralphtool.workspace.branch import Branches
 
 
-def names(root: str) -> list[str]:
+def list_names(root: str) -> list[str]:
     return sorted({place.change for place in specs.find_all(root)})
 
 
-def only(root: str) -> str:
-    found = names(root)
+def find_only(root: str) -> str:
+    found = list_names(root)
     if len(found) == 1:
         return found[0]
     if not found:
@@ -65,34 +65,34 @@ class Overview:
         }
 
 
-def overviews(root: str) -> list[Overview]:
+def list_overviews(root: str) -> list[Overview]:
     """Every change of every format."""
     branches = branch.Branches(root)
-    return [overview(root, place, branches) for place in specs.find_all(root)]
+    return [build_overview(root, place, branches) for place in specs.find_all(root)]
 
 
-def overview(root: str, place: Place, branches: Branches) -> Overview:
+def build_overview(root: str, place: ChangeLocation, branches: Branches) -> Overview:
     """A change as its branch has it, if there is one."""
     one = Overview(place.change, place.ref.partition(":")[0], root, None)
     try:
         if place.error:
             raise place.error
-        lock = locks.holder(root, place.change)
+        lock = locks.find_holder(root, place.change)
         one.locked_by = lock.session_id if lock else None
         spec = specs.open(root, place.change, place.ref)
         one.adapter, one.path = spec.adapter, spec.path
-        with branches.opened(place.change, place.ref) as on_branch:
-            one.count((on_branch or spec).stories(locks.completed_tasks(root, place.change)))
+        with branches.open_spec(place.change, place.ref) as on_branch:
+            one.count((on_branch or spec).stories(locks.list_completed_tasks(root, place.change)))
     except RalphError as error:
         one.problem = str(error)
     except OSError as error:
         one.problem = str(from_os_error(error))
-    if one.problem and (running := aside_for(root)) not in (None, place.change):
+    if one.problem and (running := find_running_change(root)) not in (None, place.change):
         one.problem = f"its files are not committed, and wait aside until the run of {running} is over"
     return one
 
 
-def aside_for(root: str) -> str | None:
+def find_running_change(root: str) -> str | None:
     """The change whose run uses the user's tree now: what is not committed waits aside meanwhile."""
     git = branch.git_folder(root)
     if git is None:

@@ -25,7 +25,7 @@ _HINT = (
 )
 
 
-class Waiting:
+class OpenQuestion:
     """A question that waits, and what was answered since, if anything was."""
 
     __slots__ = ("answer", "asked", "change", "missing", "path", "prd_id", "story", "text", "title", "why")
@@ -41,7 +41,7 @@ class Waiting:
         name = os.path.basename(str(fields.get("name") or ""))
         self.prd_id = name.removesuffix(".md")
         self.path = path_of(root, name)
-        self.answer = answer(self.path)
+        self.answer = read_answer(self.path)
 
     def as_dict(self) -> dict[str, str | None]:
         names = ("change", "story", "title", "prd_id", "missing", "why", "asked", "path", "answer")
@@ -55,7 +55,7 @@ def path_of(root: str, name: str) -> str:
     return os.path.join(layout.questions(root), name)
 
 
-def written(prd_id: str, fields: Mapping[str, str]) -> str:
+def render(prd_id: str, fields: Mapping[str, str]) -> str:
     """One file that a person can read, and answer in place."""
     parts = [f"# {prd_id}: a question for you\n\nprd_id: {prd_id}\n"]
     parts += [f"## {title}\n\n{text.strip()}\n" for title, text in fields.items() if text.strip()]
@@ -63,21 +63,21 @@ def written(prd_id: str, fields: Mapping[str, str]) -> str:
     return "\n".join(parts)
 
 
-def answer(path: str) -> str | None:
+def read_answer(path: str) -> str | None:
     """What a person answered; None while the question waits. A `git clean`, a link or a folder is no answer."""
-    text = _text(path)
+    text = _read_text(path)
     if text is None:
         return None
-    before, hint, told = _around_hint(text)
+    before, hint, told = _split_at_hint(text)
     if not hint:  # they have removed it
         return told.rpartition(_ANSWER)[2].strip()[:LONGEST] or None
     return f"{before.rpartition(_ANSWER)[2].strip()}\n{told.strip()}".strip()[:LONGEST] or None
 
 
-def _text(path: str) -> str | None:
+def _read_text(path: str) -> str | None:
     """The file, if it is one of text: never through a link, which an agent may have put there."""
     try:
-        fd = files.open_here(path)
+        fd = files.open_in_project(path)
     except (OSError, UnsafePath):
         return None
     try:
@@ -87,7 +87,7 @@ def _text(path: str) -> str | None:
     return None if b"\0" in data else data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
 
 
-def _around_hint(text: str) -> tuple[str, str, str]:
+def _split_at_hint(text: str) -> tuple[str, str, str]:
     """What stands before our hint, the hint, and what stands behind it. An editor may have broken its lines anew."""
     start = text.rfind(_HINT[:20])
     end = text.find("-->", start) + len("-->")
@@ -101,23 +101,23 @@ def ask(path: str, text: str) -> str | None:
 
     Tells where something is now that stood there and is no answer to it.
     """
-    files.own_dir(os.path.dirname(path))
+    files.ensure_folder(os.path.dirname(path))
     away = None
     if os.path.lexists(path):
-        if (_text(path) or "").startswith(text.partition(_ANSWER)[0]):
+        if (_read_text(path) or "").startswith(text.partition(_ANSWER)[0]):
             return None
-        away = put_away(path)
+        away = archive(path)
     files.create(path, text.encode("utf-8", "replace"), 0o644)
     return away
 
 
-def put_away(path: str) -> str | None:
+def archive(path: str) -> str | None:
     """Keeps an answered question among the answered ones; tells where."""
     if not os.path.lexists(path):
         return None
     folder, name = os.path.split(path)
     answered = os.path.join(folder, "answered")
-    files.own_dir(answered)
+    files.ensure_folder(answered)
     number = 1
     while os.path.lexists(place := os.path.join(answered, f"{name.removesuffix('.md')}-{number}.md")):
         number += 1
@@ -126,25 +126,25 @@ def put_away(path: str) -> str | None:
     return place
 
 
-def turn(path: str) -> files.Locked:
+def turn(path: str) -> files.FileLock:
     """Taken by whoever writes an answer, or takes one up, for as long as that takes."""
     folder = os.path.dirname(path)
-    files.own_dir(folder)
+    files.ensure_folder(folder)
     lock = os.path.join(folder, ".turn")
     if os.path.lexists(lock) and (os.path.islink(lock) or not os.path.isfile(lock)):
         files.clear(lock)  # an agent put it there: nothing of ours is lost with it
-    return files.Locked(lock, here=True, make=True)
+    return files.FileLock(lock, here=True, make=True)
 
 
 # --- what waits -------------------------------------------------------------------------------------
 
 
-def waiting(root: str, change: str | None = None) -> list[Waiting]:
+def list_open(root: str, change: str | None = None) -> list[OpenQuestion]:
     """The questions that wait, of one change or of all."""
-    return [one for name in ([change] if change else _changes(root)) for one in _of(root, name)]
+    return [one for name in ([change] if change else _list_changes(root)) for one in _list_of_change(root, name)]
 
 
-def _changes(root: str) -> list[str]:
+def _list_changes(root: str) -> list[str]:
     try:
         names = sorted(os.listdir(layout.change_states(root)))
     except (FileNotFoundError, NotADirectoryError):
@@ -152,13 +152,13 @@ def _changes(root: str) -> list[str]:
     return [name.removesuffix(".json") for name in names if name.endswith(".json") and project.is_name(name[:-5])]
 
 
-def _of(root: str, change: str) -> Iterator[Waiting]:
-    for story, fields in standing_of(root, change).get("stories", {}).items():
+def _list_of_change(root: str, change: str) -> Iterator[OpenQuestion]:
+    for story, fields in load_change_state(root, change).get("stories", {}).items():
         if fields.get("question"):
-            yield Waiting(root, change, story, fields["question"])
+            yield OpenQuestion(root, change, story, fields["question"])
 
 
-def standing_of(root: str, change: str) -> dict[str, Any]:
+def load_change_state(root: str, change: str) -> dict[str, Any]:
     """Where a change stands, as it is written down: for whoever only looks, and has to be quick. Empty before a run."""
     path = layout.change_state(root, change)
     try:
@@ -166,9 +166,9 @@ def standing_of(root: str, change: str) -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except ValueError:
-        raise _damaged(path) from None
+        raise _damaged_error(path) from None
     if not (isinstance(fields, dict) and _is_sound(fields)):
-        raise _damaged(path)
+        raise _damaged_error(path)
     return fields
 
 
@@ -185,21 +185,21 @@ def _are_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
-def _damaged(path: str) -> CorruptState:
+def _damaged_error(path: str) -> CorruptState:
     return CorruptState(f"{path} is damaged: `ralphtool doctor` tells what to do")
 
 
-def reply(root: str, question: Waiting, text: str) -> None:
+def reply(root: str, question: OpenQuestion, text: str) -> None:
     """Writes an answer below the question: the run that goes on takes it up, or else the next one."""
-    told = checked(text)
+    told = check_text(text)
     with turn(question.path):
-        if not any(one.path == question.path for one in waiting(root, question.change)):
+        if not any(one.path == question.path for one in list_open(root, question.change)):
             raise InvalidValue(f"story {question.story} does not wait any more: somebody else was quicker")
         ask(question.path, question.text)
         files.rewrite(question.path, lambda data: data.rstrip() + b"\n\n" + told.encode() + b"\n")
 
 
-def checked(text: str) -> str:
+def check_text(text: str) -> str:
     """What a person says to an agent, fit to be kept."""
     told = text.encode("utf-8", "replace").decode().replace("\0", "").strip()
     if not told:

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from ralphtool.record.event_parts import StoryAfter, StoryBefore
     from ralphtool.record.events import Event
 
-State = Literal["done", "waiting", "failed", "skipped", "open"]
-STATES: tuple[State, ...] = ("done", "waiting", "failed", "skipped", "open")
+StoryStateName = Literal["done", "waiting", "failed", "skipped", "open"]
+STORY_STATES: tuple[StoryStateName, ...] = ("done", "waiting", "failed", "skipped", "open")
 _STORIES, _ATTEMPTS, _GATES, _HAPPENINGS, _WAITS = 1000, 2000, 60, 300, 1000  # that are kept, at the most
 _LANES = 64  # iterations under way at once
 _ID = 200  # characters of an id
@@ -51,7 +51,7 @@ _LAST = 7_000_000_000  # seconds since the epoch: the year 2191
 _LONGEST_WAIT = 1e9  # seconds
 
 
-def seconds_of(at: str) -> float | None:
+def parse_time(at: str) -> float | None:
     """A moment in RFC 3339 as seconds since the epoch; None for one in which no agent can have run."""
     try:
         found = datetime.fromisoformat(at[:40])
@@ -61,7 +61,7 @@ def seconds_of(at: str) -> float | None:
     return seconds if 0 <= seconds < _LAST else None
 
 
-class Used(Struct, frozen=True):
+class ResourceUse(Struct, frozen=True):
     """What a piece of work took."""
 
     seconds: float = 0.0
@@ -69,8 +69,8 @@ class Used(Struct, frozen=True):
     output_tokens: int = 0
     cost: float = 0.0
 
-    def __add__(self, other: Used) -> Used:
-        return Used(
+    def __add__(self, other: ResourceUse) -> ResourceUse:
+        return ResourceUse(
             self.seconds + other.seconds,
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
@@ -119,12 +119,12 @@ class AttemptView(Struct, kw_only=True):
     ended: float = 0.0
     status: str = ""  # how it was judged; empty while it is under way, `cut off` if it never was
     gates: list[GateView] = []
-    said: Agent | None = None  # the last word of the agent
+    last_event: Agent | None = None  # the last word of the agent
     end: agents.End | None = None  # what the agent said of its own end
-    used: Used = Used()  # what the agent reported so far
-    last_used: Used = Used()  # the last of these reports
+    used: ResourceUse = ResourceUse()  # what the agent reported so far
+    last_used: ResourceUse = ResourceUse()  # the last of these reports
     reported: float = 0.0  # the amount of all of them
-    work: Used = Used()  # what the agent's part took, once it is over
+    work: ResourceUse = ResourceUse()  # what the agent's part took, once it is over
     gate_seconds: float = 0.0
     verdict: Verdict | None = None
     decision: Decision | None = None
@@ -144,7 +144,7 @@ class StoryView(Struct, kw_only=True):
 
     id: str
     title: str = ""
-    state: State = "open"
+    state: StoryStateName = "open"
     optional: bool = False
     was_done: bool = False  # before the run
     tasks_done: int = 0
@@ -159,11 +159,11 @@ class StoryView(Struct, kw_only=True):
     is_late: bool = False  # nothing but the end of the run names it
     is_settled: bool = False  # a person decided about it since it was last worked on, whatever that work comes to
 
-    def become(self, state: State, why: str = "") -> None:
+    def set_state(self, state: StoryStateName, why: str = "") -> None:
         if not self.is_settled:
             self.state, self.why = state, why
 
-    def settle(self, state: State, why: str) -> None:
+    def settle(self, state: StoryStateName, why: str) -> None:
         self.state, self.why, self.is_settled, self.is_asking = state, why, True, False
 
 
@@ -178,15 +178,15 @@ class RunView:
         self.stories: dict[str, StoryView] = {}
         self.attempts: list[AttemptView] = []  # in the order in which they began
         self.current: dict[int, AttemptView] = {}  # iterations under way by their number, the last begun at the end
-        self.spent = Used()  # by the agents of iterations that are over
+        self.spent = ResourceUse()  # by the agents of iterations that are over
         self.waiting: Waiting | None = None
         self.paused: Paused | None = None
-        self.is_to_pause = False  # it is paused, or will be after this iteration
+        self.is_pause_requested = False  # it is paused, or will be after this iteration
         self.steered: Steered | None = None  # what a person said last, until an agent gets it
         self.waits: list[Wait] = []
         self.happenings: list[Occurrence] = []
         self.left_out = 0  # events that there was no room for
-        self._loose = AttemptView(start=IterationStarted())  # what belongs to no iteration whose start is known
+        self._unassigned = AttemptView(start=IterationStarted())  # what belongs to no iteration whose start is known
         self._open_wait: Wait | None = None
 
     @property
@@ -202,70 +202,70 @@ class RunView:
         return next(reversed(self.current.values()), None)
 
     @property
-    def spent_so_far(self) -> Used:
-        return sum((one.used for one in self.current.values()), self.spent + self._loose.used)
+    def spent_so_far(self) -> ResourceUse:
+        return sum((one.used for one in self.current.values()), self.spent + self._unassigned.used)
 
     @property
     def gates(self) -> list[GateView]:
-        return (self.attempt or self._loose).last_gates
+        return (self.attempt or self._unassigned).last_gates
 
     def feed(self, event: Event) -> None:
         if isinstance(event, Agent):
-            self._take_agent(event)
+            self._apply_agent(event)
             return
-        at = seconds_of(event.at)
+        at = parse_time(event.at)
         self.now = max(self.now, self.now if at is None else at)  # clocks may be put back
         self.began = at if self.began is None else self.began
         if isinstance(event, _WORK):
             self.waiting = None
-        if take := _TAKES.get(type(event)):
+        if take := _APPLY_BY_TYPE.get(type(event)):
             take(self, event)
 
     # --- iterations -----------------------------------------------------------------------------
 
-    def _take_agent(self, event: Agent) -> None:
+    def _apply_agent(self, event: Agent) -> None:
         """Agents may print thousands of lines a second, so this does next to nothing."""
-        attempt, said = self._at_work(event.iteration), event.event
+        attempt, said = self._find_attempt(event.iteration), event.event
         if isinstance(said, agents.Usage):
-            used = Used(0.0, said.input_tokens, said.output_tokens, said.cost or 0.0)
+            used = ResourceUse(0.0, said.input_tokens, said.output_tokens, said.cost or 0.0)
             attempt.used, attempt.last_used = attempt.used + used, used
             attempt.reported += used.amount
-        elif is_word(said):
-            attempt.said = event
+        elif is_activity(said):
+            attempt.last_event = event
             if isinstance(said, agents.End) and attempt.end is None:  # a second is of one who only looked
                 attempt.end = said
 
-    def _at_work(self, iteration: int) -> AttemptView:
+    def _find_attempt(self, iteration: int) -> AttemptView:
         """The iteration that an event belongs to; in records that don't say it, the last that began."""
-        return (self.current.get(iteration) if iteration else self.attempt) or self._loose
+        return (self.current.get(iteration) if iteration else self.attempt) or self._unassigned
 
-    def _story(self, id: str | None) -> StoryView:
+    def _find_story(self, id: str | None) -> StoryView:
         id = (id or "")[:_ID]
         if id not in self.stories and len(self.stories) >= _STORIES:
             self.left_out += 1
             return StoryView(id=id)
         return self.stories.setdefault(id, StoryView(id=id))
 
-    def _take_start(self, event: RunStarted) -> None:
+    def _apply_start(self, event: RunStarted) -> None:
         self.start = trim(event)
-        self.stories, self.current, self._loose = {}, {}, AttemptView(start=IterationStarted())
+        self.stories, self.current, self._unassigned = {}, {}, AttemptView(start=IterationStarted())
         self.paused = self.steered = self.end = None
         for row in event.stories:
-            _begin_story(self._story(row.id), trim(row))
+            _init_story(self._find_story(row.id), trim(row))
 
-    def _take_iteration(self, event: IterationStarted) -> None:
-        number, story = event.iteration or event.number, self._story(event.story)
+    def _apply_iteration(self, event: IterationStarted) -> None:
+        number, story = event.iteration or event.number, self._find_story(event.story)
         for key, one in list(self.current.items()):
             if not (number and key) or one.start.story == event.story or len(self.current) >= _LANES:
                 self._cut_off(key)
         self._end_wait()
-        self._settle(self._loose.used)
+        self._add_spent(self._unassigned.used)
         story.title = story.title or trim(event).title
         story.state, story.why, story.is_settled = "open", "", False  # whatever it was, it is tried again
         self.paused = self.steered = None
-        self.current[number] = self._begin(story, event, self.now)
+        self.current[number] = self._add_attempt(story, event, self.now)
 
-    def _begin(self, story: StoryView, event: IterationStarted, began: float) -> AttemptView:
+    def _add_attempt(self, story: StoryView, event: IterationStarted, began: float) -> AttemptView:
         attempt = AttemptView(start=trim(event), began=began, ended=began)
         if len(self.attempts) >= _ATTEMPTS:
             self.left_out += 1
@@ -278,15 +278,15 @@ class RunView:
         attempt = self.current.pop(number)
         attempt.status, attempt.ended = status, self.now
         attempt.gate_seconds = sum(one.ended - one.began for one in attempt.gates)
-        attempt.work = attempt.used + Used(max(0.0, self.now - attempt.began - attempt.gate_seconds))
-        self._settle(attempt.used)
+        attempt.work = attempt.used + ResourceUse(max(0.0, self.now - attempt.began - attempt.gate_seconds))
+        self._add_spent(attempt.used)
 
-    def _settle(self, used: Used) -> None:
+    def _add_spent(self, used: ResourceUse) -> None:
         self.spent += used
-        self._loose = AttemptView(start=IterationStarted())
+        self._unassigned = AttemptView(start=IterationStarted())
 
-    def _take_gate(self, event: GateStarted | Gate) -> None:
-        gates, began = self._at_work(event.iteration).gates, self.now
+    def _apply_gate(self, event: GateStarted | Gate) -> None:
+        gates, began = self._find_attempt(event.iteration).gates, self.now
         if isinstance(event, Gate):
             began -= event.seconds
             if gates and gates[-1].is_running:
@@ -296,24 +296,24 @@ class RunView:
             del gates[0]
             self.left_out += 1
 
-    def _take_verdict(self, event: Verdict) -> None:
-        attempt = self._take_current(event)
-        story = self._story(event.story or (attempt.start.story if attempt else ""))
-        attempt = attempt or self._begin_late(story, event)
+    def _apply_verdict(self, event: Verdict) -> None:
+        attempt = self._pop_current(event)
+        story = self._find_story(event.story or (attempt.start.story if attempt else ""))
+        attempt = attempt or self._add_late_attempt(story, event)
         attempt.verdict, attempt.status, attempt.ended = trim(event), event.status[:_ID] or "unknown", self.now
-        told = Used(0.0, event.input_tokens, event.output_tokens, event.cost or 0.0)
-        attempt.work = (told if told != Used() else attempt.used) + Used(event.seconds.agent)
+        told = ResourceUse(0.0, event.input_tokens, event.output_tokens, event.cost or 0.0)
+        attempt.work = (told if told != ResourceUse() else attempt.used) + ResourceUse(event.seconds.agent)
         attempt.gate_seconds = event.seconds.gates
-        attempt.said = None
-        self._settle(structs.replace(attempt.work, seconds=0.0))
+        attempt.last_event = None
+        self._add_spent(structs.replace(attempt.work, seconds=0.0))
         if event.tasks_total:
             story.tasks_done, story.tasks_total = event.tasks_done, event.tasks_total
         if event.status == "completed":
             story.state, story.why = "done", ""
         else:
-            story.become("failed" if event.status in ("failed", "blocked") else "open")
+            story.set_state("failed" if event.status in ("failed", "blocked") else "open")
 
-    def _take_current(self, event: Verdict) -> AttemptView | None:
+    def _pop_current(self, event: Verdict) -> AttemptView | None:
         """The iteration that is judged. One that does not say its number was alone, and so is no other under way."""
         if event.iteration:
             return self.current.pop(event.iteration, None)
@@ -324,48 +324,48 @@ class RunView:
             self._cut_off(key)
         return found
 
-    def _begin_late(self, story: StoryView, event: Verdict) -> AttemptView:
+    def _add_late_attempt(self, story: StoryView, event: Verdict) -> AttemptView:
         """An iteration whose start is not in the record."""
         start = IterationStarted(
             story=event.story, entry=event.entry, attempt=event.attempt, task=event.task, iteration=event.iteration
         )
-        attempt = self._begin(story, start, self.now - event.seconds.agent - event.seconds.gates)
-        attempt.gates, attempt.used = self._loose.gates, self._loose.used
+        attempt = self._add_attempt(story, start, self.now - event.seconds.agent - event.seconds.gates)
+        attempt.gates, attempt.used = self._unassigned.gates, self._unassigned.used
         return attempt
 
-    def _take_decision(self, event: Decision) -> None:
-        story, event = self._story(event.story), trim(event)
+    def _apply_decision(self, event: Decision) -> None:
+        story, event = self._find_story(event.story), trim(event)
         if story.attempts:
             story.attempts[-1].decision = event
-        decided: dict[str, State] = {"skip": "skipped", "manual": "waiting"}
-        story.become(decided.get(event.action, story.state), event.reason)
+        decided: dict[str, StoryStateName] = {"skip": "skipped", "manual": "waiting"}
+        story.set_state(decided.get(event.action, story.state), event.reason)
 
-    def _take_checkpoint(self, event: Checkpoint) -> None:
-        story = self._story(event.story)
+    def _apply_checkpoint(self, event: Checkpoint) -> None:
+        story = self._find_story(event.story)
         story.commit, story.state, story.why = (event.commit or "")[:_ID], "done", ""
         if story.attempts:
             story.attempts[-1].checkpoint = trim(event)
 
     # --- people ---------------------------------------------------------------------------------
 
-    def _take_question(self, event: Question) -> None:
-        story = self._story(event.story)
-        story.become("waiting", story.why)
+    def _apply_question(self, event: Question) -> None:
+        story = self._find_story(event.story)
+        story.set_state("waiting", story.why)
         story.question, story.answer, story.is_asking = trim(event), "", True
-        self._happen(event)
+        self._add_occurrence(event)
 
-    def _take_answer(self, event: Answered) -> None:
-        story = self._story(event.story)
+    def _apply_answer(self, event: Answered) -> None:
+        story = self._find_story(event.story)
         if story.state != "done":
             story.settle("open", "you answered; it is taken up next")
         story.answer = trim(event).text
-        self._happen(event)
+        self._add_occurrence(event)
 
-    def _take_steering(self, event: Steered) -> None:
+    def _apply_steering(self, event: Steered) -> None:
         self.steered = event = trim(event)
-        self._happen(event)
+        self._add_occurrence(event)
         if event.action in ("pause", "resume"):
-            self.is_to_pause = event.action == "pause"
+            self.is_pause_requested = event.action == "pause"
         story = self.stories.get((event.story or "")[:_ID])
         if story is None or story.state == "done":  # of what is done there is nothing to skip, nor to try again
             return
@@ -374,11 +374,11 @@ class RunView:
         elif event.action == "retry":
             story.settle("open", "you gave it fresh attempts; it is taken up next")
 
-    def _take_setup(self, event: Setup) -> None:
+    def _apply_setup(self, event: Setup) -> None:
         if not event.ok:
-            self._happen(event)
+            self._add_occurrence(event)
 
-    def _happen(self, event: Any) -> None:
+    def _add_occurrence(self, event: Any) -> None:
         if len(self.happenings) < _HAPPENINGS:
             self.happenings.append(Occurrence(self.now, trim(event)))
         else:
@@ -386,20 +386,20 @@ class RunView:
 
     # --- waits ----------------------------------------------------------------------------------
 
-    def _take_wait(self, event: Waiting) -> None:
+    def _apply_wait(self, event: Waiting) -> None:
         self._end_wait()
         self.waiting = trim(event)
         until = self.now + min(event.seconds, _LONGEST_WAIT)
         self._open_wait = Wait("wait", self.now, until, self.waiting.why)
 
-    def _take_pause(self, event: Paused) -> None:
+    def _apply_pause(self, event: Paused) -> None:
         self._end_wait()
-        self.paused, self.is_to_pause = trim(event), True
+        self.paused, self.is_pause_requested = trim(event), True
         self._open_wait = Wait("pause", self.now, self.now + _LONGEST_WAIT, self.paused.why)
 
-    def _take_resume(self, event: Resumed) -> None:
+    def _apply_resume(self, event: Resumed) -> None:
         self._end_wait()
-        self.paused, self.steered, self.is_to_pause = None, None, False
+        self.paused, self.steered, self.is_pause_requested = None, None, False
 
     def _end_wait(self) -> None:
         """A wait is over when something goes on, or when its time is."""
@@ -409,7 +409,7 @@ class RunView:
 
     # --- the end --------------------------------------------------------------------------------
 
-    def _take_end(self, event: RunEnded) -> None:
+    def _apply_end(self, event: RunEnded) -> None:
         self.end = trim(event)
         for key in list(self.current):
             self._cut_off(key)
@@ -419,10 +419,10 @@ class RunView:
 
     def _end_story(self, row: StoryAfter) -> None:
         is_late = row.id[:_ID] not in self.stories
-        story = self._story(row.id)
+        story = self._find_story(row.id)
         story.title, story.is_late = story.title or row.title, is_late
         story.is_settled = story.is_settled and row.state != "done"
-        story.become(state_of(row.state, story.state), row.why)
+        story.set_state(parse_state(row.state, story.state), row.why)
         story.commit = row.commit or story.commit
         if story.state == "waiting" and story.question is None:
             story.question = Question(story=story.id, path=row.question or "", missing=row.failure or row.why)
@@ -437,41 +437,41 @@ class RunView:
 
 
 _WORK = (RunStarted, IterationStarted, GateStarted, Gate, Verdict, Decision, Question, RunEnded)  # ends a wait
-_TAKES: dict[type, Callable[[RunView, Any], None]] = {
-    RunStarted: RunView._take_start,
-    IterationStarted: RunView._take_iteration,
-    Setup: RunView._take_setup,
-    GateStarted: RunView._take_gate,
-    Gate: RunView._take_gate,
-    Verdict: RunView._take_verdict,
-    Decision: RunView._take_decision,
-    Checkpoint: RunView._take_checkpoint,
-    Question: RunView._take_question,
-    Answered: RunView._take_answer,
-    Steered: RunView._take_steering,
-    Notice: RunView._happen,
-    HandedOver: RunView._happen,
-    BlockerChecked: RunView._happen,
-    Waiting: RunView._take_wait,
-    Paused: RunView._take_pause,
-    Resumed: RunView._take_resume,
-    RunEnded: RunView._take_end,
+_APPLY_BY_TYPE: dict[type, Callable[[RunView, Any], None]] = {
+    RunStarted: RunView._apply_start,
+    IterationStarted: RunView._apply_iteration,
+    Setup: RunView._apply_setup,
+    GateStarted: RunView._apply_gate,
+    Gate: RunView._apply_gate,
+    Verdict: RunView._apply_verdict,
+    Decision: RunView._apply_decision,
+    Checkpoint: RunView._apply_checkpoint,
+    Question: RunView._apply_question,
+    Answered: RunView._apply_answer,
+    Steered: RunView._apply_steering,
+    Notice: RunView._add_occurrence,
+    HandedOver: RunView._add_occurrence,
+    BlockerChecked: RunView._add_occurrence,
+    Waiting: RunView._apply_wait,
+    Paused: RunView._apply_pause,
+    Resumed: RunView._apply_resume,
+    RunEnded: RunView._apply_end,
 }
 
 
-def state_of(name: str, otherwise: State) -> State:
-    return next((one for one in STATES if one == name), otherwise)
+def parse_state(name: str, otherwise: StoryStateName) -> StoryStateName:
+    return next((one for one in STORY_STATES if one == name), otherwise)
 
 
-def _begin_story(story: StoryView, row: StoryBefore) -> None:
+def _init_story(story: StoryView, row: StoryBefore) -> None:
     """As the runs before have left it; records of older versions tell no state."""
     story.title, story.optional, story.depends_on = row.title, row.optional, row.depends_on
     story.tasks_done, story.tasks_total = row.tasks_done, row.tasks_total
-    story.state = state_of(row.state, "done" if row.done else "open")
+    story.state = parse_state(row.state, "done" if row.done else "open")
     story.was_done = story.state == "done"
 
 
-def is_word(said: events.Said) -> bool:
+def is_activity(said: events.AgentEvent) -> bool:
     """Whether it is worth being shown as what an agent does now."""
     if isinstance(said, agents.Output):
         return bool(said.text.strip())

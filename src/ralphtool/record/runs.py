@@ -12,24 +12,24 @@ import time
 
 from ralphtool.core import files, layout, locks, project
 from ralphtool.errors import CorruptState, InvalidName, InvalidValue, UnsafePath
-from ralphtool.record.lines import fields_of, first_line, last_lines, quick_type, tells_usage
+from ralphtool.record.lines import is_usage, parse_fields, read_first_line, read_last_lines, read_type
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    Event = dict[str, Any]
+    EventFields = dict[str, Any]
 
-STATES = ("running", "paused", "done", "unfinished", "interrupted", "died")
+RUN_STATES = ("running", "paused", "done", "unfinished", "interrupted", "died")
 _MOMENT = len("-20260301-220000-1a2b")  # how the names of runs end
 _SHOWN = 5  # names in a message
 _SPENT = ("seconds", "agent_seconds", "gate_seconds", "input_tokens", "output_tokens", "cost", "iterations")
 _MOST = 1e15  # a number beyond it was not counted by anybody
-_BREATH = 60.0  # seconds: whoever is at work writes to its records more often, by far
+_HEARTBEAT_TIMEOUT = 60.0  # seconds: whoever is at work writes to its records more often, by far
 
 
-class Run:
+class RunSummary:
     """One run, as far as the head and the tail of its record tell."""
 
     __slots__ = (
@@ -42,9 +42,9 @@ class Run:
         self.id = id
         self.folder = layout.run(root, id)
         self.path = layout.events(root, id)
-        self.start: Event = {}  # the `run_started` event
-        self.end: Event | None = None  # the `run_ended` event
-        self.change = _name(change_of(id))  # empty if nobody knows it
+        self.start: EventFields = {}  # the `run_started` event
+        self.end: EventFields | None = None  # the `run_ended` event
+        self.change = _check_name(parse_change(id))  # empty if nobody knows it
         self.agent = self.branch = self.began = self.reason = ""
         self.last = ""  # when it was last heard of
         self.ended: str | None = None
@@ -53,35 +53,37 @@ class Run:
         self.stories_total = self.stories_done = 0
         self.spent: dict[str, float] = {}  # empty if too little of the record was read to know
 
-    def _take_start(self, event: Event) -> None:
+    def _apply_start(self, event: EventFields) -> None:
         self.start = event
-        self.change = _name(_text(event, "change")) if _text(event, "change") else self.change
-        self.agent, self.branch, self.began = (_text(event, name) for name in ("agent", "branch", "at"))
+        self.change = _check_name(_get_text(event, "change")) if _get_text(event, "change") else self.change
+        self.agent, self.branch, self.began = (_get_text(event, name) for name in ("agent", "branch", "at"))
         self.pid = event["pid"] if type(event.get("pid")) is int else None
-        stories = _rows(event, "stories")
+        stories = _get_rows(event, "stories")
         self.stories_total, self.stories_done = len(stories), sum(map(_was_done, stories))
 
-    def _take_tail(self, tail: list[Event], *, is_whole: bool) -> None:
-        done = {_text(one, "id") for one in _rows(self.start, "stories") if _was_done(one)}
-        done |= {_text(one, "story") for one in tail if one["type"] == "verdict" and one.get("status") == "completed"}
+    def _apply_tail(self, tail: list[EventFields], *, is_whole: bool) -> None:
+        done = {_get_text(one, "id") for one in _get_rows(self.start, "stories") if _was_done(one)}
+        done |= {
+            _get_text(one, "story") for one in tail if one["type"] == "verdict" and one.get("status") == "completed"
+        }
         self.stories_done = len(done)
-        self.last = next((_text(one, "at") for one in reversed(tail)), self.began)
+        self.last = next((_get_text(one, "at") for one in reversed(tail)), self.began)
         if is_whole:
-            told = list(_usages(tail))
+            told = list(_select_usage(tail))
             names = ("input_tokens", "output_tokens", "cost")
-            self.spent = {name: sum(_number(one, name) for one in told) for name in names}
+            self.spent = {name: sum(_get_number(one, name) for one in told) for name in names}
 
-    def _take_end(self, event: Event) -> None:
+    def _apply_end(self, event: EventFields) -> None:
         self.end = event
-        self.ended = self.last = _text(event, "at")
-        result = _text(event, "result")
-        self.state = result if result in STATES else "unfinished"
-        self.reason = _text(event, "reason")
+        self.ended = self.last = _get_text(event, "at")
+        result = _get_text(event, "result")
+        self.state = result if result in RUN_STATES else "unfinished"
+        self.reason = _get_text(event, "reason")
         spent = event.get("spent")
         self.spent = (
             {name: spent[name] for name in _SPENT if _is_sane(spent.get(name))} if isinstance(spent, dict) else {}
         )
-        if stories := _rows(event, "stories"):
+        if stories := _get_rows(event, "stories"):
             self.stories_total = len(stories)
             self.stories_done = sum(one.get("state") == "done" for one in stories)
 
@@ -89,17 +91,17 @@ class Run:
 # --- which there are --------------------------------------------------------------------------------
 
 
-def ids(root: str) -> list[str]:
+def list_ids(root: str) -> list[str]:
     """The runs that have a record, the newest first, by the moment in their names. No record is read."""
     try:
         names = os.listdir(layout.runs(root))
     except (FileNotFoundError, NotADirectoryError):
         return []
-    dated = [(_moment_of(name), changed, name) for name in names if (changed := _changed(root, name)) is not None]
+    dated = [(_parse_moment(name), changed, name) for name in names if (changed := _read_mtime(root, name)) is not None]
     return [name for _, _, name in sorted(dated, reverse=True)]
 
 
-def _changed(root: str, id: str) -> int | None:
+def _read_mtime(root: str, id: str) -> int | None:
     """When its record was last written to, which tells runs of one second apart; None if there is no record."""
     try:
         info = os.lstat(layout.events(root, id))
@@ -108,40 +110,40 @@ def _changed(root: str, id: str) -> int | None:
     return info.st_mtime_ns if stat.S_ISREG(info.st_mode) else None
 
 
-def _moment_of(id: str) -> str:
+def _parse_moment(id: str) -> str:
     """As in `20260301-220000`; empty where a name has none."""
     end = id[-_MOMENT:]
     is_dated = len(end) == _MOMENT and (end[0], end[9], end[16]) == ("-", "-", "-")
     return end[1:16] if is_dated and (end[1:9] + end[10:16]).isdecimal() else ""
 
 
-def change_of(id: str) -> str:
+def parse_change(id: str) -> str:
     """The change in the name of a run, which may be cut."""
-    return id[:-_MOMENT] if _moment_of(id) else id
+    return id[:-_MOMENT] if _parse_moment(id) else id
 
 
-def find(root: str, name: str | None) -> Run:
+def find(root: str, name: str | None) -> RunSummary:
     """The run of this id, or of a beginning or end that only one has; the newest of a change, or of all."""
-    known = ids(root)
+    known = list_ids(root)
     if not known:
         raise InvalidValue("there is no run here yet: `ralphtool run` begins one")
     if name is None or name in known:
-        return read(root, name or known[0])
-    if found := next((id for id in known if change_of(id) == name[:90]), None):
-        return read(root, found)
+        return read_summary(root, name or known[0])
+    if found := next((id for id in known if parse_change(id) == name[:90]), None):
+        return read_summary(root, found)
     matching = [id for id in known if name and (id.startswith(name) or id.endswith(name))]
     if len(matching) == 1:
-        return read(root, matching[0])
+        return read_summary(root, matching[0])
     if not matching:
         raise InvalidValue(f"there is no run {name[:100]}: `ralphtool runs` lists them")
     more = f" and {len(matching) - _SHOWN} more" if len(matching) > _SHOWN else ""
     raise InvalidValue(f"{name[:100]} can be any of {', '.join(matching[:_SHOWN])}{more}: give more of its name")
 
 
-def of_change(root: str, change: str) -> Run | None:
+def find_newest(root: str, change: str) -> RunSummary | None:
     """The newest run of a change."""
-    for id in ids(root):
-        if change_of(id) == change[:90] and (run := read(root, id)).change == change:
+    for id in list_ids(root):
+        if parse_change(id) == change[:90] and (run := read_summary(root, id)).change == change:
             return run
     return None
 
@@ -149,46 +151,46 @@ def of_change(root: str, change: str) -> Run | None:
 # --- reading one ------------------------------------------------------------------------------------
 
 
-def read(root: str, id: str) -> Run:
+def read_summary(root: str, id: str) -> RunSummary:
     """Reads the head and the tail of a record, however long it is."""
-    run = Run(root, id)
+    run = RunSummary(root, id)
     try:
-        fd = files.open_here(run.path)
+        fd = files.open_in_project(run.path)
     except (FileNotFoundError, NotADirectoryError):
         raise InvalidValue(f"there is no run {id}: `ralphtool runs` lists them") from None
     try:
-        _read(run, fd)
+        _read_ends(run, fd)
     finally:
         os.close(fd)
     return run
 
 
-def _read(run: Run, fd: int) -> None:
+def _read_ends(run: RunSummary, fd: int) -> None:
     size = os.fstat(fd).st_size
-    if first := fields_of(first_line(fd, size)):
-        run.last = _text(first, "at")
+    if first := parse_fields(read_first_line(fd, size)):
+        run.last = _get_text(first, "at")
         if first["type"] == "run_started":
-            run._take_start(first)
-    lines, is_whole = last_lines(fd, size)
-    tail = list(_telling(lines))
-    run._take_tail(tail, is_whole=is_whole)
+            run._apply_start(first)
+    lines, is_whole = read_last_lines(fd, size)
+    tail = list(_select_events(lines))
+    run._apply_tail(tail, is_whole=is_whole)
     end = next((one for one in reversed(tail) if one["type"] == "run_ended"), None)
     if end is not None:
-        run._take_end(end)
+        run._apply_end(end)
     elif is_alive(run):
         run.state = "paused" if _is_paused(tail) else "running"
 
 
-def _telling(lines: list[bytes]) -> Iterator[Event]:
+def _select_events(lines: list[bytes]) -> Iterator[EventFields]:
     """The last event, and those before it that tell how the run stands."""
     wanted = (b"verdict", b"iteration_started", b"waiting", b"paused", b"resumed", b"run_ended", None)
     for number, line in enumerate(lines, 1):
-        is_wanted = number == len(lines) or quick_type(line) in wanted or tells_usage(line)
-        if is_wanted and (event := fields_of(line)):
+        is_wanted = number == len(lines) or read_type(line) in wanted or is_usage(line)
+        if is_wanted and (event := parse_fields(line)):
             yield event
 
 
-def _usages(tail: list[Event]) -> list[Event]:
+def _select_usage(tail: list[EventFields]) -> list[EventFields]:
     """What tells the usage of each iteration: its verdict; of one that has none yet, what its agent told so far."""
     verdicts = [number for number, one in enumerate(tail) if one["type"] == "verdict"]
     rest = tail[verdicts[-1] + 1 :] if verdicts else tail
@@ -196,22 +198,22 @@ def _usages(tail: list[Event]) -> list[Event]:
     return [*(tail[number] for number in verdicts), *(one for one in emitted if one.get("kind") == "usage")]
 
 
-def _is_paused(tail: list[Event]) -> bool:
+def _is_paused(tail: list[EventFields]) -> bool:
     telling = [one["type"] for one in tail if one["type"] in ("paused", "resumed", "iteration_started")]
     return telling[-1:] == ["paused"]
 
 
-def _text(event: Event, name: str) -> str:
+def _get_text(event: EventFields, name: str) -> str:
     value = event.get(name)
     return value if isinstance(value, str) else ""
 
 
-def _name(text: str) -> str:
+def _check_name(text: str) -> str:
     """The name of a change, if it can be one: people copy commands with it."""
     return text if project.is_name(text) else ""
 
 
-def _number(event: Event, name: str) -> float:
+def _get_number(event: EventFields, name: str) -> float:
     value = event.get(name)
     return float(value) if value is not None and _is_sane(value) else 0.0
 
@@ -220,17 +222,17 @@ def _is_sane(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST
 
 
-def _was_done(story: Event) -> bool:
+def _was_done(story: EventFields) -> bool:
     """Whether a story was done when its run began; records of older versions tell no state."""
     return story.get("state") == "done" if "state" in story else story.get("done") is True
 
 
-def _rows(event: Event, name: str) -> list[Event]:
+def _get_rows(event: EventFields, name: str) -> list[EventFields]:
     value = event.get(name)
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
-def seconds(run: Run) -> float | None:
+def measure_duration(run: RunSummary) -> float | None:
     """How long a run took, or takes until now; None if its record doesn't tell."""
     from datetime import UTC, datetime
 
@@ -246,18 +248,18 @@ def seconds(run: Run) -> float | None:
 # --- does it go on? ---------------------------------------------------------------------------------
 
 
-def is_alive(run: Run) -> bool:
+def is_alive(run: RunSummary) -> bool:
     """Whether a run without an end still goes on: one that was killed looks the same in its record."""
-    lock = _lock_of(run)
+    lock = _find_lock(run)
     if lock is None:
-        return run.pid is not None and _shows_life(run) and _began_before(run.pid, run.began)
-    if lock.owner is not None and lock.owner["machine"] == locks.this_process()["machine"]:
-        return not lock.owner_died
+        return run.pid is not None and _has_recent_writes(run) and _began_before(run.pid, run.began)
+    if lock.owner is not None and lock.owner["machine"] == locks.describe_process()["machine"]:
+        return not lock.has_dead_owner
     # Of a process on another machine nothing can be known from here, but what it writes.
-    return _shows_life(run) or _rests(run)
+    return _has_recent_writes(run) or _is_resting(run)
 
 
-def _lock_of(run: Run) -> locks.Lock | None:
+def _find_lock(run: RunSummary) -> locks.ChangeLock | None:
     """The lock of its change, if the run holds it."""
     try:
         lock = locks.read_lock(run.root, run.change)
@@ -266,37 +268,37 @@ def _lock_of(run: Run) -> locks.Lock | None:
     return lock if lock is not None and lock.session_id == run.id else None
 
 
-def _shows_life(run: Run) -> bool:
+def _has_recent_writes(run: RunSummary) -> bool:
     """Whether it wrote to its records just now. The file `processes` is touched every second while a program runs."""
     for path in (run.path, os.path.join(run.folder, "processes")):
         try:
-            if time.time() - os.lstat(path).st_mtime < _BREATH:
+            if time.time() - os.lstat(path).st_mtime < _HEARTBEAT_TIMEOUT:
                 return True
         except OSError:
             continue  # there is none, or none any more
     return False
 
 
-def _rests(run: Run) -> bool:
+def _is_resting(run: RunSummary) -> bool:
     """Whether it said that it would be silent: it is paused, or waits for a moment that has not come yet."""
     try:
-        fd = files.open_here(run.path)
+        fd = files.open_in_project(run.path)
     except (OSError, UnsafePath):
         return False
     try:
-        lines, _ = last_lines(fd, os.fstat(fd).st_size)
+        lines, _ = read_last_lines(fd, os.fstat(fd).st_size)
     finally:
         os.close(fd)
     telling = ("waiting", "paused", "resumed", "iteration_started")
-    last = next((one for one in reversed(list(_telling(lines))) if one["type"] in telling), {"type": ""})
-    return last["type"] == "paused" or (last["type"] == "waiting" and not _is_past(_text(last, "until")))
+    last = next((one for one in reversed(list(_select_events(lines))) if one["type"] in telling), {"type": ""})
+    return last["type"] == "paused" or (last["type"] == "waiting" and not _is_past(_get_text(last, "until")))
 
 
 def _is_past(moment: str) -> bool:
     from datetime import datetime
 
     try:
-        return datetime.fromisoformat(moment).timestamp() + _BREATH < time.time()
+        return datetime.fromisoformat(moment).timestamp() + _HEARTBEAT_TIMEOUT < time.time()
     except (ValueError, OverflowError):
         return True
 
@@ -309,13 +311,13 @@ def _began_before(pid: int, moment: str) -> bool:
     from datetime import datetime
 
     try:
-        made = locks.start_time_of(pid)
-        return made is not None and _seconds(made) <= datetime.fromisoformat(moment).timestamp() + 2
+        made = locks.read_start_time(pid)
+        return made is not None and _parse_start_time(made) <= datetime.fromisoformat(moment).timestamp() + 2
     except (OSError, OverflowError, ValueError):
         return False
 
 
-def _seconds(made: str) -> float:
+def _parse_start_time(made: str) -> float:
     """What `locks.start_time_of` tells, in seconds since the epoch."""
     boot, _, ticks = made.rpartition("/")
     if not boot:

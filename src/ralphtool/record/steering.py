@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 Action = Literal["pause", "resume", "stop", "stop-after", "guide", "forget", "retry", "skip"]
 ACTIONS: tuple[Action, ...] = ("pause", "resume", "stop", "stop-after", "guide", "forget", "retry", "skip")
-MOST_TOLD = 20  # things that are told for a story, or for all, and kept
+MAX_GUIDANCE = 20  # things that are told for a story, or for all, and kept
 _LONGEST = 200_000  # bytes: what is bigger was not written by us
 
 
-class Said:
+class SteeringCommand:
     """One thing that a person said."""
 
     __slots__ = ("action", "at", "id", "run", "story", "text")
@@ -43,52 +43,60 @@ def folder_of(root: str, change: str) -> str:
     return layout.steering(root, change)
 
 
-def say(
+def send(
     root: str, change: str, action: Action, story: str | None = None, text: str = "", run: str | None = None
 ) -> None:
     """Says something to the run of a change, or to the next one. It lasts when this returns."""
     folder = folder_of(root, change)
     for above in (layout.folder(root), os.path.dirname(folder), folder):
-        files.own_dir(above)
+        files.ensure_folder(above)
     ignore = os.path.join(os.path.dirname(folder), ".gitignore")
     if not os.path.lexists(ignore):
-        _make(ignore, b"*\n")
-    told = {"action": action, "story": story, "text": text and questions.checked(text), "run": run, "at": session.now()}
-    name = f"{_moment(folder):020}-{os.urandom(4).hex()}.json"
-    _make(os.path.join(folder, name), quickjson.dumps(told).encode() + b"\n")
+        _create_file(ignore, b"*\n")
+    told = {
+        "action": action,
+        "story": story,
+        "text": text and questions.check_text(text),
+        "run": run,
+        "at": session.now(),
+    }
+    name = f"{_next_timestamp(folder):020}-{os.urandom(4).hex()}.json"
+    _create_file(os.path.join(folder, name), quickjson.dumps(told).encode() + b"\n")
 
 
-def _moment(folder: str) -> int:
+def _next_timestamp(folder: str) -> int:
     """Later than all that was said before, whatever somebody did to the clock."""
     said = [int(name[:20]) for name in os.listdir(folder) if name[:20].isdecimal() and name[20:21] == "-"]
     return max([time.time_ns(), *(moment + 1 for moment in said)])
 
 
-def _make(path: str, data: bytes) -> None:
+def _create_file(path: str, data: bytes) -> None:
     aside = files.prepare(path, data)
     try:
-        files.put(aside, path)
+        files.publish(aside, path)
     except FileExistsError:
         pass  # another process was quicker to say the same
     finally:
-        files.settle(aside, path)
+        files.finish_publish(aside, path)
 
 
-def heard(root: str, change: str, known: Collection[str] = ()) -> list[Said]:
+def list_pending(root: str, change: str, known: Collection[str] = ()) -> list[SteeringCommand]:
     """What was said and is still to be taken up, in the order in which it was said; but for what is `known`."""
     folder = folder_of(root, change)
     try:
         names = sorted(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError):
         return []
-    found = [_read(folder, name) for name in names if name.endswith(".json") and name[0] != "." and name not in known]
+    found = [
+        _read_command(folder, name) for name in names if name.endswith(".json") and name[0] != "." and name not in known
+    ]
     return [one for one in found if one is not None]
 
 
-def _read(folder: str, name: str) -> Said | None:
+def _read_command(folder: str, name: str) -> SteeringCommand | None:
     """What is no word of ours is left alone: whoever wrote it may know what it is."""
     try:
-        fd = files.open_here(os.path.join(folder, name))
+        fd = files.open_in_project(os.path.join(folder, name))
     except (OSError, UnsafePath):
         return None
     try:
@@ -99,7 +107,7 @@ def _read(folder: str, name: str) -> Said | None:
     finally:
         os.close(fd)
     is_ours = action in ACTIONS and _is_text(story) and _is_text(run) and isinstance(text, str) and isinstance(at, str)
-    return Said(name, action, story and _clean(story), _clean(text), run, at) if is_ours else None
+    return SteeringCommand(name, action, story and _clean(story), _clean(text), run, at) if is_ours else None
 
 
 def _clean(text: str) -> str:
@@ -113,18 +121,18 @@ def _is_text(value: object) -> bool:
 
 def is_paused(root: str, change: str) -> bool:
     """Whether the change is paused, or will be as soon as its run takes the last word up."""
-    fields = questions.standing_of(root, change)
-    new = heard(root, change, fields.get("heeded") or ())
+    fields = questions.load_change_state(root, change)
+    new = list_pending(root, change, fields.get("heeded") or ())
     words = [one.action for one in new if one.action in ("pause", "resume")]
     return words[-1] == "pause" if words else fields.get("paused") is True
 
 
-def told(root: str, change: str) -> list[tuple[str | None, str]]:
+def list_guidance(root: str, change: str) -> list[tuple[str | None, str]]:
     """What a person told the agent and still holds: the story that it is for, if it is for one, and the words."""
-    fields = questions.standing_of(root, change)
+    fields = questions.load_change_state(root, change)
     found: list[tuple[str | None, str]] = [(None, text) for text in fields.get("told") or ()]
     found += [(id, text) for id, one in fields.get("stories", {}).items() for text in one.get("told") or ()]
-    for one in heard(root, change, fields.get("heeded") or ()):
+    for one in list_pending(root, change, fields.get("heeded") or ()):
         if one.action == "forget":
             found = [each for each in found if one.story is not None and each[0] != one.story]
         elif one.text and one.action in ("guide", "retry"):
@@ -132,12 +140,12 @@ def told(root: str, change: str) -> list[tuple[str | None, str]]:
     return found
 
 
-def taken_up(root: str, change: str, ids: Collection[str]) -> None:
+def remove_applied(root: str, change: str, ids: Collection[str]) -> None:
     """Removes words that have become a part of where the change stands."""
     for id in ids:
         files.remove(os.path.join(folder_of(root, change), os.path.basename(id)))
 
 
-def forget(root: str, change: str) -> None:
+def clear(root: str, change: str) -> None:
     """Nobody is there any more who could take anything up."""
     files.clear(folder_of(root, change))

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from ralphtool import settings
-from ralphtool.judging.recovery import Past, Policy, decide
+from ralphtool.judging.recovery import RecoveryContext, RecoveryPolicy, decide
 from ralphtool.judging.verdict import Verdict
 from ralphtool.record.events import RunStarted, decode
 from ralphtool.record.run_view import RunView
@@ -21,7 +21,7 @@ from ralphtool.record.run_view import RunView
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ralphtool.judging.recovery import Decision
+    from ralphtool.judging.recovery import RecoveryDecision
     from ralphtool.record import events
     from ralphtool.record.run_view import AttemptView
 
@@ -30,39 +30,39 @@ LIMITS = tuple(
 )  # no record has how long an agent was silent
 
 
-class Spent(Struct, frozen=True):
+class Expense(Struct, frozen=True):
     seconds: float = 0.0
     tokens: float = 0.0
     cost: float = 0.0
 
-    def plus(self, other: Spent) -> Spent:
-        return Spent(self.seconds + other.seconds, self.tokens + other.tokens, self.cost + other.cost)
+    def plus(self, other: Expense) -> Expense:
+        return Expense(self.seconds + other.seconds, self.tokens + other.tokens, self.cost + other.cost)
 
-    def times(self, factor: float) -> Spent:
-        return Spent(self.seconds * factor, self.tokens * factor, self.cost * factor)
+    def times(self, factor: float) -> Expense:
+        return Expense(self.seconds * factor, self.tokens * factor, self.cost * factor)
 
 
-def total(parts: Iterable[Spent]) -> Spent:
-    whole = Spent()
+def sum_expenses(parts: Iterable[Expense]) -> Expense:
+    whole = Expense()
     for part in parts:
         whole = whole.plus(part)
     return whole
 
 
-class Given(Struct, frozen=True):
+class DecisionInput(Struct, frozen=True):
     """What a decision was made of."""
 
     verdict: Verdict
-    past: Past
-    policy: Policy
+    past: RecoveryContext
+    policy: RecoveryPolicy
 
-    def decided(self, attempts: float | None = None) -> Decision:
+    def decide_again(self, attempts: float | None = None) -> RecoveryDecision:
         """The decision, as it was or with another number of attempts."""
         policy = self.policy if attempts is None else structs.replace(self.policy, attempts=int(attempts))
         return decide(self.verdict, self.past, policy)
 
 
-class Step(Struct, kw_only=True):
+class RecordedIteration(Struct, kw_only=True):
     """One iteration, as it was recorded."""
 
     change: str
@@ -75,10 +75,10 @@ class Step(Struct, kw_only=True):
     summary: str = ""
     action: str = ""
     reason: str = ""
-    given: Given | None = None
+    given: DecisionInput | None = None
     open_tasks: int = 1
     has_ticked: bool = False  # the task that it was asked for
-    spent: Spent = Spent()
+    spent: Expense = Expense()
     agent_seconds: float = 0.0
     early: float = 0.0  # the share of what it used that it told before its last word on that
 
@@ -89,21 +89,21 @@ class Step(Struct, kw_only=True):
         return self.given.past.attempts if self.given else self.attempt - 1 + counts
 
 
-class Run(Struct, kw_only=True):
+class RecordedRun(Struct, kw_only=True):
     id: str
     change: str
     began: str
     limits: dict[str, float] = {}
     depends_on: dict[str, list[str]] = {}
     optional: list[str] = []
-    steps: list[Step] = []
+    steps: list[RecordedIteration] = []
     ended_by: str = ""  # the limit that ended it
 
 
 # --- reading what was recorded ----------------------------------------------------------------------
 
 
-def read(lines: Iterable[bytes]) -> Run | None:
+def read_run(lines: Iterable[bytes]) -> RecordedRun | None:
     """The run that the lines of its events tell of; None if they don't tell how it began."""
     view, is_begun = RunView(), False
     for event in map(decode, lines):
@@ -113,10 +113,10 @@ def read(lines: Iterable[bytes]) -> Run | None:
     return _build_run(view) if is_begun else None
 
 
-def _build_run(view: RunView) -> Run:
+def _build_run(view: RunView) -> RecordedRun:
     start = view.start
     limits = {name: getattr(start.limits, name) for name in LIMITS}
-    return Run(
+    return RecordedRun(
         id=start.run,
         change=start.change,
         began=start.at,
@@ -124,55 +124,55 @@ def _build_run(view: RunView) -> Run:
         depends_on={story.id: list(story.depends_on) for story in start.stories},
         optional=[story.id for story in start.stories if story.optional],
         steps=[_build_step(start, one) for one in view.attempts if one.start.at],
-        ended_by=_named(view.end.reason) if view.end else "",
+        ended_by=_find_limit(view.end.reason) if view.end else "",
     )
 
 
-def _build_step(run: RunStarted, one: AttemptView) -> Step:
+def _build_step(run: RunStarted, one: AttemptView) -> RecordedIteration:
     start = one.start
-    step = Step(
+    step = RecordedIteration(
         change=run.change,
         story=start.story,
         entry=start.entry,
         attempt=start.attempt,
         task=start.task,
-        begun=_between(run.at, start.at),
+        begun=_seconds_between(run.at, start.at),
     )
     if one.verdict:
         _add_verdict(step, one, one.verdict)
     if one.decision:
-        step.action, step.reason, step.given = one.decision.action, one.decision.reason, given(one.decision.given)
+        step.action, step.reason, step.given = one.decision.action, one.decision.reason, parse_input(one.decision.given)
     return step
 
 
-def _add_verdict(step: Step, one: AttemptView, verdict: events.Verdict) -> None:
+def _add_verdict(step: RecordedIteration, one: AttemptView, verdict: events.Verdict) -> None:
     step.status, step.summary = verdict.status, verdict.summary
     step.has_ticked = step.task in verdict.ticked
     step.agent_seconds = verdict.seconds.agent
     seconds = verdict.seconds.agent + verdict.seconds.gates
-    step.spent = Spent(seconds, verdict.input_tokens + verdict.output_tokens, verdict.cost or 0.0)
+    step.spent = Expense(seconds, verdict.input_tokens + verdict.output_tokens, verdict.cost or 0.0)
     step.early = 1 - one.last_used.amount / one.reported if one.reported else 0.0
     before = verdict.tasks_done - (0 if verdict.status == "partial" else len(verdict.ticked))
     step.open_tasks = verdict.tasks_total - before
 
 
-def _between(one: str, other: str) -> float:
+def _seconds_between(one: str, other: str) -> float:
     try:
         return max((datetime.fromisoformat(other) - datetime.fromisoformat(one)).total_seconds(), 0.0)
     except (ValueError, TypeError):  # no moments, or one of them without its zone
         return 0.0
 
 
-def _named(reason: str) -> str:
+def _find_limit(reason: str) -> str:
     """The limit that a run names as the reason of its end."""
     found = re.search(r"\(--([a-z-]+)\)$", reason)
     name = found[1].replace("-", "_") if found else ""
     return name if name in LIMITS else ""
 
 
-def given(value: object) -> Given | None:
+def parse_input(value: object) -> DecisionInput | None:
     try:
-        return msgspec.convert(value, Given)
+        return msgspec.convert(value, DecisionInput)
     except msgspec.ValidationError:
         return None
 
@@ -180,7 +180,7 @@ def given(value: object) -> Given | None:
 # --- records that don't say what a decision was made of ---------------------------------------------
 
 
-def rebuilt(run: Run, step: Step, before: Step | None) -> Given | None:
+def rebuild_input(run: RecordedRun, step: RecordedIteration, before: RecordedIteration | None) -> DecisionInput | None:
     """As well as the rest of the record tells. Whoever uses it checks first whether it decides the same."""
     attempts = int(run.limits.get("attempts", 0))
     if not step.status or not attempts:
@@ -193,7 +193,7 @@ def rebuilt(run: Run, step: Step, before: Step | None) -> Given | None:
         is_broken="environment is broken" in step.reason,
     )
     known = before if before and step.attempt > 1 else None
-    past = Past(
+    past = RecoveryContext(
         attempts=step.used,
         last_status=known.status if known else None,
         last_failure=known.summary if known else None,
@@ -202,4 +202,4 @@ def rebuilt(run: Run, step: Step, before: Step | None) -> Given | None:
         is_optional=step.story in run.optional,
         blocker_is_real=True if step.reason.startswith("the blocker is real") else None,
     )
-    return Given(verdict, past, Policy(attempts))
+    return DecisionInput(verdict, past, RecoveryPolicy(attempts))

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 __all__ = ["Settings", "load"]
 
 
-def duration(text: str | int | float) -> float:
+def parse_duration(text: str | int | float) -> float:
     """Seconds, from `90s`, `30m`, `2h`, `1h30m`, or a number of seconds. 0 means no limit."""
     try:
         return typing.cast("float", read_value(Seconds, text))
@@ -61,13 +61,13 @@ def duration(text: str | int | float) -> float:
 
 # --- the settings -----------------------------------------------------------------------------------
 
-Guard = Literal["off", "warn", "fail"]
+GuardMode = Literal["off", "warn", "fail"]
 Permissions = Literal["edit", "all"]
-Workspace = Literal["here", "worktree"]
-Gates = Annotated[Texts, describe_list("commands", '["make test"]')]
+WorkspaceMode = Literal["here", "worktree"]
+CommandList = Annotated[Texts, describe_list("commands", '["make test"]')]
 
 
-class Run(Struct, frozen=True, kw_only=True):
+class RunSettings(Struct, frozen=True, kw_only=True):
     """`[run]`: how a change is worked through."""
 
     spec: Annotated[Text, describe_text("docs/plan.md")] | None = None
@@ -96,9 +96,9 @@ class Run(Struct, frozen=True, kw_only=True):
     """Whether every story waits for all before it."""
     setup: Annotated[Texts, describe_list("commands", '["npm ci"]')] = ()
     """Commands that make a workspace ready to work in."""
-    guard: Guard = "fail"
+    guard: GuardMode = "fail"
     """What comes of cheating: nothing, a warning, or a failed attempt."""
-    workspace: Workspace = "here"
+    workspace: WorkspaceMode = "here"
     """Where agents work: in your own tree, or in a worktree beside it (see `setup`)."""
     max_tokens: Annotated[Count, LIMIT] = 0
     """How many tokens a run may use; 0 is no limit."""
@@ -110,18 +110,18 @@ class Run(Struct, frozen=True, kw_only=True):
     """How many dollars a story may cost; 0 is no limit."""
 
 
-class Verify(Struct, frozen=True, kw_only=True):
+class VerifySettings(Struct, frozen=True, kw_only=True):
     """`[verify]`: how a story is proven."""
 
-    checks: Gates | None = None
+    checks: CommandList | None = None
     """Commands that look at the code, as linters do; inferred from the project if not given."""
-    tests: Gates | None = None
+    tests: CommandList | None = None
     """Commands that run tests; inferred from the project if not given."""
     timeout: Seconds = 1200
     """How long one of these commands may take; 0 is no limit."""
 
 
-class Blockers(Struct, frozen=True, kw_only=True):
+class BlockerSettings(Struct, frozen=True, kw_only=True):
     """`[blockers]`: what the project needs to have; looked up when an agent says that it is blocked."""
 
     variables: Annotated[Texts, describe_list("names of variables", '["DATABASE_URL"]')] = ()
@@ -134,28 +134,28 @@ class Blockers(Struct, frozen=True, kw_only=True):
     """Ports that have to answer, here or on a host: `5432`, `db.local:5432`."""
 
 
-class Notify(Struct, frozen=True, kw_only=True):
+class NotifySettings(Struct, frozen=True, kw_only=True):
     """`[notify]`: who is told when a run ends, or a question waits."""
 
     command: Annotated[Texts, describe_list("texts, none of them empty", '["notify-send", "ralphtool"]')] = ()
     """A program and its arguments; it gets one JSON object on its standard input."""
 
 
-class Memory(Struct, frozen=True, kw_only=True):
+class MemorySettings(Struct, frozen=True, kw_only=True):
     """`[memory]`: what the next iteration knows."""
 
     budget_tokens: Count = 2000
     """How many tokens of a prompt what was learnt may take up."""
 
 
-class Prompt(Struct, frozen=True, kw_only=True):
+class PromptSettings(Struct, frozen=True, kw_only=True):
     """`[prompt]`: what an agent is given to read."""
 
     budget_tokens: Budget = 30000
     """How many tokens a whole prompt may have."""
 
 
-class Agent(Struct, frozen=True, kw_only=True):
+class AgentSettings(Struct, frozen=True, kw_only=True):
     """`[agents.NAME]`: how one agent is called."""
 
     kind: Annotated[Text, describe_text("claude")] | None = None
@@ -176,7 +176,7 @@ class Agent(Struct, frozen=True, kw_only=True):
     """Whether it gets our commands as MCP tools too; if not given, only where it may not run any command it likes."""
 
 
-class Price(Struct, frozen=True, kw_only=True):
+class PriceSettings(Struct, frozen=True, kw_only=True):
     """`[prices.MODEL]`: what a model costs, for agents that tell their tokens only; dollars for a million of them.
 
     MODEL is the model's name as the agent tells it or as `[agents.NAME]` has it, or the name of the agent.
@@ -193,26 +193,29 @@ class Price(Struct, frozen=True, kw_only=True):
 class Settings(Struct, frozen=True, kw_only=True):
     """All of `.ralph/config.toml`."""
 
-    run: Run = Run()
-    verify: Verify = Verify()
-    memory: Memory = Memory()
-    prompt: Prompt = Prompt()
-    blockers: Blockers = Blockers()
-    notify: Notify = Notify()
-    agents: dict[str, Agent] = {}
-    prices: dict[str, Price] = {}
+    run: RunSettings = RunSettings()
+    verify: VerifySettings = VerifySettings()
+    memory: MemorySettings = MemorySettings()
+    prompt: PromptSettings = PromptSettings()
+    blockers: BlockerSettings = BlockerSettings()
+    notify: NotifySettings = NotifySettings()
+    agents: dict[str, AgentSettings] = {}
+    prices: dict[str, PriceSettings] = {}
 
 
 _TABLES: dict[str, type[Struct]] = {
-    "run": Run,
-    "verify": Verify,
-    "memory": Memory,
-    "prompt": Prompt,
-    "blockers": Blockers,
-    "notify": Notify,
+    "run": RunSettings,
+    "verify": VerifySettings,
+    "memory": MemorySettings,
+    "prompt": PromptSettings,
+    "blockers": BlockerSettings,
+    "notify": NotifySettings,
 }
-_NAMED: dict[str, type[Struct]] = {"agents": Agent, "prices": Price}  # tables of tables, whose names anybody chooses
-_SECTIONS: dict[str, type[Struct]] = {**_TABLES, "agents.NAME": Agent, "prices.MODEL": Price}
+_NAMED_TABLES: dict[str, type[Struct]] = {
+    "agents": AgentSettings,
+    "prices": PriceSettings,
+}  # tables of tables, whose names anybody chooses
+_SECTIONS: dict[str, type[Struct]] = {**_TABLES, "agents.NAME": AgentSettings, "prices.MODEL": PriceSettings}
 _NO_FLAGS = ("spec", "agents", "setup")  # the first is a flag of most commands; lists are for the file
 
 _Table = TypeVar("_Table", bound=Struct)
@@ -221,7 +224,7 @@ _Table = TypeVar("_Table", bound=Struct)
 @cache
 def list_limits() -> tuple[str, ...]:
     """The names of the settings that limit a run, in the order of the file."""
-    return tuple(key for key, hint in list_types(Run).items() if LIMIT in getattr(hint, "__metadata__", ()))
+    return tuple(key for key, hint in list_types(RunSettings).items() if LIMIT in getattr(hint, "__metadata__", ()))
 
 
 # --- reading ----------------------------------------------------------------------------------------
@@ -230,13 +233,13 @@ def list_limits() -> tuple[str, ...]:
 def load(project: str, flags: Mapping[str, Any] | None = None) -> Settings:
     """The settings of a project. `flags` are named as in `[run]` and win over the file; None is one not given."""
     path = config.path_of(project)
-    text = _content(path)
+    text = _read_config(path)
     settings = parse(text, path) if text else Settings()
-    given = {name: _flag(name, value) for name, value in (flags or {}).items() if value is not None}
+    given = {name: _parse_flag(name, value) for name, value in (flags or {}).items() if value is not None}
     return structs.replace(settings, run=structs.replace(settings.run, **given))
 
 
-def _content(path: str) -> str:
+def _read_config(path: str) -> str:
     try:
         data = files.read(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -253,7 +256,7 @@ def _content(path: str) -> str:
 def parse(text: str, path: str) -> Settings:
     """The settings that a text in TOML holds; `path` is what errors call it."""
     text = text.removeprefix("\ufeff")
-    settings, problems = _read_whole(_parse_toml(text, path))
+    settings, problems = _read_settings(_parse_toml(text, path))
     if problems:
         lines = find_lines(text)
         line, message = min((lines[problem.path], problem.message) for problem in problems)
@@ -267,14 +270,14 @@ def _parse_toml(text: str, path: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise _not_toml(text, path, str(error)) from None
+        raise _build_toml_error(text, path, str(error)) from None
     except (ValueError, RecursionError):  # of thousands of digits, or of brackets; neither has a position
         raise WrongSetting(
             f"{path}, line {find_broken_line(text)}: this is more than can be read: shorten it"
         ) from None
 
 
-def _not_toml(text: str, path: str, message: str) -> WrongSetting:
+def _build_toml_error(text: str, path: str, message: str) -> WrongSetting:
     found = re.search(r" \(at (?:line ([0-9]+), column [0-9]+|end of document)\)\Z", message)
     said = message[: found.start()] if found else message
     # At the end of the document, the parser does not say where the open statement begins.
@@ -282,56 +285,62 @@ def _not_toml(text: str, path: str, message: str) -> WrongSetting:
     return WrongSetting(f"{path}, line {line}: this is no TOML: {said[:200]}: fix that line")
 
 
-class _Problem(NamedTuple):
+class _SettingProblem(NamedTuple):
     path: KeyPath
     message: str
 
 
-def _read_whole(given: dict[str, Any]) -> tuple[Settings, list[_Problem]]:
-    problems: list[_Problem] = []
+def _read_settings(given: dict[str, Any]) -> tuple[Settings, list[_SettingProblem]]:
+    problems: list[_SettingProblem] = []
     read: dict[str, Any] = {}
     for name, table in given.items():
         if name in _TABLES:
             read[name] = _read_table(_TABLES[name], table, (name,), problems)
-        elif name in _NAMED and isinstance(table, dict):
-            read[name] = {key: _read_table(_NAMED[name], one, (name, key), problems) for key, one in table.items()}
+        elif name in _NAMED_TABLES and isinstance(table, dict):
+            read[name] = {
+                key: _read_table(_NAMED_TABLES[name], one, (name, key), problems) for key, one in table.items()
+            }
         else:
-            problems.append(_Problem((name,), _no_table(name, table)))
+            problems.append(_SettingProblem((name,), _describe_bad_table(name, table)))
     return Settings(**read), problems
 
 
-def _read_table(table: type[_Table], given: object, path: KeyPath, problems: list[_Problem]) -> _Table:
+def _read_table(table: type[_Table], given: object, path: KeyPath, problems: list[_SettingProblem]) -> _Table:
     if not isinstance(given, dict):
-        problems.append(_Problem(path, f"{join_keys(path)} must be a table, as in [{join_keys(path)}]"))
+        problems.append(_SettingProblem(path, f"{join_keys(path)} must be a table, as in [{join_keys(path)}]"))
         return table()
     types, read = list_types(table), {}
     for key, value in given.items():
         here = (*path, key)
         if key not in types:
-            problems.append(_Problem(here, f"there is no setting {join_keys(here)}: {_advice(table, here)}"))
+            problems.append(
+                _SettingProblem(here, f"there is no setting {join_keys(here)}: {_suggest_setting(table, here)}")
+            )
             continue
         try:
             read[key] = read_value(types[key], value)
         except BadValue as error:
             to_blame = here if error.key is None else (*here, error.key)
-            problems.append(_Problem(to_blame, _correct(join_keys(here), f"{key} = ", types[key], error)))
+            problems.append(
+                _SettingProblem(to_blame, _describe_allowed(join_keys(here), f"{key} = ", types[key], error))
+            )
         except TooBig as error:
-            problems.append(_Problem(here, f"{join_keys(here)} {error}"))
+            problems.append(_SettingProblem(here, f"{join_keys(here)} {error}"))
     return structs.replace(table(), **read)
 
 
-def _flag(name: str, value: object) -> object:
+def _parse_flag(name: str, value: object) -> object:
     """What a flag of the command line says; a text if it comes as it was typed."""
     flag = "--" + name.replace("_", "-")
-    hint = list_types(Run).get(name)
+    hint = list_types(RunSettings).get(name)
     if hint is None:
-        near = find_nearest(name, list_types(Run))
+        near = find_nearest(name, list_types(RunSettings))
         advice = f"did you mean --{near.replace('_', '-')}?" if near else "see ralphtool run --help"
         raise WrongSetting(f"there is no flag {flag}: {advice}")
     try:
         return read_flag(hint, value)
     except BadValue as error:
-        raise WrongSetting(f"{flag}: {_correct('', f'{flag} ', hint, error)}") from None
+        raise WrongSetting(f"{flag}: {_describe_allowed('', f'{flag} ', hint, error)}") from None
     except TooBig as error:
         raise WrongSetting(f"{flag}: {error}") from None
 
@@ -339,48 +348,47 @@ def _flag(name: str, value: object) -> object:
 # --- messages ---------------------------------------------------------------------------------------
 
 
-def _correct(name: str, assigned: str, hint: Any, error: BadValue) -> str:
+def _describe_allowed(name: str, assigned: str, hint: Any, error: BadValue) -> str:
     """What a setting must be, in words and by example."""
     kind = find_kind(hint)
     example = f", as in {assigned}{kind.example}" if kind.example else ""
     return f"{name} must be {kind.words}{example}{error.hint}".lstrip()
 
 
-def _no_table(name: str, given: object) -> str:
+def _describe_bad_table(name: str, given: object) -> str:
     if name == "agents":
         return "agents must hold tables, as in [agents.claude]: did you mean run.agents?"
     if name == "prices":
         return "prices must hold tables, as in [prices.gpt-5]"
     if not isinstance(given, dict):
-        return (
-            f"there is no setting {join_keys((name,))}: {_elsewhere(name) or 'settings stand in tables, as in [run]'}"
-        )
-    near = find_nearest(name, (*_TABLES, *_NAMED))
+        advice = _suggest_table(name) or "settings stand in tables, as in [run]"
+        return f"there is no setting {join_keys((name,))}: {advice}"
+    near = find_nearest(name, (*_TABLES, *_NAMED_TABLES))
     advice = f"did you mean [{near}]?" if near else f"there are {', '.join(_SECTIONS)}"
     return f"there is no table [{join_keys((name,))}]: {advice}"
 
 
-def _advice(table: type[Struct], path: KeyPath) -> str:
+def _suggest_setting(table: type[Struct], path: KeyPath) -> str:
     """The nearest right setting: one of that very name, else one of the same table, else any; else what there is."""
     near = find_nearest(path[-1], list_types(table))
-    if near and not _homes(path[-1]):
+    if near and not _find_tables(path[-1]):
         return f"did you mean {join_keys((*path[:-1], near))}?"
-    return _elsewhere(path[-1]) or f"there are {', '.join(list_types(table))}"
+    return _suggest_table(path[-1]) or f"there are {', '.join(list_types(table))}"
 
 
-def _elsewhere(key: str) -> str:
+def _suggest_table(key: str) -> str:
     near = find_nearest(key, {right for table in _SECTIONS.values() for right in list_types(table)})
-    return f"did you mean {' or '.join(_homes(near))}?" if near else ""
+    return f"did you mean {' or '.join(_find_tables(near))}?" if near else ""
 
 
-def _homes(key: str) -> list[str]:
+def _find_tables(key: str) -> list[str]:
     return [f"{name}.{key}" for name, table in _SECTIONS.items() if key in list_types(table)]
 
 
 # --- for people -------------------------------------------------------------------------------------
 
 
-class Described(NamedTuple):
+class SettingHelp(NamedTuple):
     """One setting in words."""
 
     table: str
@@ -399,11 +407,11 @@ class Described(NamedTuple):
 
 
 @cache
-def describe(section: str = "") -> tuple[Described, ...]:
+def describe(section: str = "") -> tuple[SettingHelp, ...]:
     """Every setting, or those of one section, in the order of the file."""
     docs = _read_docstrings()
     return tuple(
-        Described(name, key, _write_default(table, key), docs.get((table.__name__, key), ""), find_kind(hint).words)
+        SettingHelp(name, key, _write_default(table, key), docs.get((table.__name__, key), ""), find_kind(hint).words)
         for name, table in _SECTIONS.items()
         if section in ("", name)
         for key, hint in list_types(table).items()

@@ -145,7 +145,7 @@ def _read_number(text: str) -> object:
         return text
 
 
-def _read_truth(text: str) -> object:
+def _read_boolean(text: str) -> object:
     return {"true": True, "false": False}.get(text, text)
 
 
@@ -190,5 +190,5 @@ Budget = Annotated[int, Meta(ge=1, le=_MOST), describe_whole(1, "20000")]
 Count = Annotated[int, Meta(ge=0, le=_MOST), describe_whole(0, "20")]
 Dollars = Annotated[float, Meta(ge=0, le=_MOST), describe_dollars("2.50")]
 Share = Annotated[float, Meta(gt=0, le=1), ValueKind("a share", '"80%"', parse=_parse_share)]
-Switch = Annotated[bool, ValueKind("true or false", "true", typed=_read_truth)]
+Switch = Annotated[bool, ValueKind("true or false", "true", typed=_read_boolean)]
 Environment = Annotated[dict[Variable, Argument], ValueKind("a table of texts", '{ PORT = "8080" }')]

@@ -231,10 +231,10 @@ def _may_bring_formats(folder: str) -> bool:
     except OSError:
         return os.path.isfile(folder)
     marks = [os.path.join(folder, name, "entry_points.txt") for name in names if name.endswith(_INSTALLED)]
-    return any(_names_our_group(path) for path in marks)
+    return any(_has_our_group(path) for path in marks)
 
 
-def _names_our_group(path: str) -> bool:
+def _has_our_group(path: str) -> bool:
     try:
         return f"[{ENTRY_POINTS}]".encode() in files.read(path)
     except OSError:
@@ -249,16 +249,16 @@ def open(project: str, change: str, spec: str | None = None) -> Spec:
     places = find_all(project)
     found = [place for place in places if place.change == change and not place.error]
     if not found:
-        raise _nothing_found(project, change, places)
-    return _open_ref(project, change, _the_one(project, found).ref)
+        raise _not_found_error(project, change, places)
+    return _open_ref(project, change, _choose_location(project, found).ref)
 
 
-def _the_one(project: str, found: "list[Place]") -> "Place":
+def _choose_location(project: str, found: "list[ChangeLocation]") -> "ChangeLocation":
     if len(found) == 1:
         return found[0]
     from ralphtool.core import config
 
-    preferred = ref_of(project, config.spec(project))
+    preferred = parse_ref(project, config.read_spec(project))
     told = [place for place in found if place.ref == preferred]
     if len(told) == 1:
         return told[0]
@@ -266,7 +266,7 @@ def _the_one(project: str, found: "list[Place]") -> "Place":
     raise SpecError(f"{found[0].change} is held by several formats ({held}): say which one with --spec")
 
 
-def ref_of(project: str, text: str | None) -> str | None:
+def parse_ref(project: str, text: str | None) -> str | None:
     """What somebody gave as `--spec`, as a ref: a file that is named from where they stand is found all the same."""
     file = file_of(text)
     if text is None or file is None:
@@ -315,18 +315,18 @@ def _resolve(ref: str) -> tuple[Adapter, str | None]:
 def places(project: str, change: str, ref: str | None = None) -> list[str]:
     """The paths in a project that can belong to a change; without a ref, those of every format."""
     file = file_of(ref)
-    refs = [_file_ref(file)] if file else [ref] if ref else [*names(), *configured(project)]
+    refs = [_file_ref(file)] if file else [ref] if ref else [*names(), *list_configured(project)]
     found = [place for found, where in map(_resolve, refs) for place in found.places(change, where)]
     return list(dict.fromkeys(found))
 
 
-def own_paths(project: str, spec: Spec) -> list[str]:
+def list_own_paths(project: str, spec: Spec) -> list[str]:
     """The paths of a change that is there, in full."""
     found = [os.path.join(project, place) for place in places(project, spec.change, spec.ref)]
     return list(dict.fromkeys([spec.path, *(path for path in found if os.path.lexists(path))]))
 
 
-class Place:
+class ChangeLocation:
     """Where a change was found. `error` says why its format could not be read, if so."""
 
     __slots__ = ("change", "error", "ref")
@@ -337,45 +337,45 @@ class Place:
         self.error = error
 
 
-def find_all(project: str) -> list[Place]:
+def find_all(project: str) -> list[ChangeLocation]:
     """Every change of the project, of every format; what the configuration names comes along."""
-    places = [place for name in names() for place in _found_by(project, name)]
-    return places + _found_configured(project, places)
+    places = [place for name in names() for place in _find_by_format(project, name)]
+    return places + _find_in_config(project, places)
 
 
-def _found_by(project: str, ref: str) -> list[Place]:
+def _find_by_format(project: str, ref: str) -> list[ChangeLocation]:
     try:
-        return [Place(change, ref) for change in adapter(ref).changes(project)]
+        return [ChangeLocation(change, ref) for change in adapter(ref).changes(project)]
     except RalphError as error:
-        return [Place(os.path.basename(project), ref, error)]
+        return [ChangeLocation(os.path.basename(project), ref, error)]
     except OSError as error:
-        return [Place(os.path.basename(project), ref, SpecError(str(from_os_error(error))))]
+        return [ChangeLocation(os.path.basename(project), ref, SpecError(str(from_os_error(error))))]
 
 
-def _found_configured(project: str, known: list[Place]) -> list[Place]:
+def _find_in_config(project: str, known: list[ChangeLocation]) -> list[ChangeLocation]:
     found = []
-    for ref in configured(project):
+    for ref in list_configured(project):
         file = file_of(ref)
         if file is None:
-            found += _found_by(project, ref)
+            found += _find_by_format(project, ref)
         else:
             change, name = os.path.splitext(os.path.basename(file))[0], ref.partition(":")[0]
             usual = any(place.change == change and place.ref == name for place in known)
-            found += [] if usual and file == os.path.basename(file) else [Place(change, ref)]
+            found += [] if usual and file == os.path.basename(file) else [ChangeLocation(change, ref)]
     return found
 
 
-def configured(project: str) -> list[str]:
+def list_configured(project: str) -> list[str]:
     """What the configuration names, if that is no format which is looked for anyway: a file, an adapter's path."""
     from ralphtool.core import config
 
-    ref = config.spec(project)
+    ref = config.read_spec(project)
     if file := file_of(ref):
         return [_file_ref(os.path.normpath(file))]
     return [ref] if ref and "." in ref.partition(":")[0] and ref not in names() else []
 
 
-def _nothing_found(project: str, change: str, places: list[Place]) -> Exception:
+def _not_found_error(project: str, change: str, places: list[ChangeLocation]) -> Exception:
     for place in places:
         if place.error:  # the change may well be in what can't be read
             return place.error
@@ -395,7 +395,7 @@ def check(stories: "Sequence[Story]", path: str) -> None:
     for story in stories:
         if missing := [other for other in story.depends_on if other not in known]:
             raise SpecError(f"{path}: story {story.id} depends on {', '.join(missing)}, which is not there: mend it")
-    _check_circles(stories, path)
+    _check_cycles(stories, path)
 
 
 def _check_unique(ids: list[str], what: str, path: str) -> None:
@@ -406,12 +406,12 @@ def _check_unique(ids: list[str], what: str, path: str) -> None:
         seen.add(id)
 
 
-def _check_circles(stories: "Sequence[Story]", path: str) -> None:
-    if circle := waiting_for_each_other({story.id: story.depends_on for story in stories}):
+def _check_cycles(stories: "Sequence[Story]", path: str) -> None:
+    if circle := find_cycle({story.id: story.depends_on for story in stories}):
         raise SpecError(f"{path}: the stories {', '.join(circle)} wait for each other: break the circle")
 
 
-def waiting_for_each_other(depends_on: "Mapping[str, Sequence[str]]") -> list[str]:
+def find_cycle(depends_on: "Mapping[str, Sequence[str]]") -> list[str]:
     """The ids that would wait for ever, given what each waits for."""
     waiting = {id: set(others) for id, others in depends_on.items()}
     while free := [id for id, others in waiting.items() if not others & waiting.keys()]:
@@ -420,7 +420,7 @@ def waiting_for_each_other(depends_on: "Mapping[str, Sequence[str]]") -> list[st
     return list(waiting)
 
 
-def story_by_id(stories: "Iterable[Story]", id: str) -> Story:
+def find_story(stories: "Iterable[Story]", id: str) -> Story:
     known = list(stories)
     for story in known:
         if story.id == id:
@@ -445,4 +445,4 @@ def prd_id(spec: Spec, story_id: str | None) -> str:
     """What the history calls a story; without one, the change. An adapter may know better, by a method of that name."""
     own = getattr(spec, "prd_id", None)
     known = own(story_id) if own and story_id is not None else ""
-    return known or projects.slug(spec.change if story_id is None else f"{spec.change}-{story_id}")
+    return known or projects.build_slug(spec.change if story_id is None else f"{spec.change}-{story_id}")

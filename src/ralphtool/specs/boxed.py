@@ -19,7 +19,7 @@ class Draft:
         self.id = id
         self.title = title
         self.optional = markdown.is_optional(title, above)
-        self.depends_on = markdown.depends_on(title)
+        self.depends_on = markdown.parse_dependencies(title)
         self.tasks: list[tuple[str, str, Box]] = []
         self.prose: list[str] = []
         self._unnumbered = 0
@@ -38,7 +38,7 @@ class Draft:
         tasks = [Task(id, text, box.done) for id, text, box in self.tasks]
         # A number that is nobody's is a mistake, and told as one; a word that is nobody's is prose.
         depends_on = [id for id in self.depends_on if id in known or _is_id(id)]
-        return Story(self.id, self.title, tasks, markdown.prose(self.prose), self.optional, depends_on)
+        return Story(self.id, self.title, tasks, markdown.join_prose(self.prose), self.optional, depends_on)
 
 
 def _is_id(text: str) -> bool:
@@ -92,7 +92,7 @@ class BoxedSpec(WithNotes):
         markdown.edit(self.tasks_file, change)
 
 
-def unique_name(name: str, taken: "Collection[str]") -> str:
+def make_unique(name: str, taken: "Collection[str]") -> str:
     """The second "testing" is `testing-2`."""
     count = 2
     candidate = name

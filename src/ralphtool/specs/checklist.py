@@ -10,7 +10,7 @@ from ralphtool.specs.boxed import BoxedSpec, Draft
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralphtool.specs.markdown import Section
-    from ralphtool.specs.scaffold import Skeleton
+    from ralphtool.specs.scaffold import Scaffold
 
 name = "checklist"
 found_in = "checklists (fix_plan.md, PLAN.md, TODO.md)"
@@ -22,10 +22,10 @@ takes_file = True
 
 
 def changes(project: str) -> list[str]:
-    return [change_of(file) for file in _files(project)]
+    return [change_of(file) for file in _list_files(project)]
 
 
-def _files(project: str) -> list[str]:
+def _list_files(project: str) -> list[str]:
     usual = [name for name in sorted(os.listdir(project)) if name.lower() in _USUAL]
     return [name for name in usual if _has_boxes(os.path.join(project, name))]
 
@@ -33,12 +33,12 @@ def _files(project: str) -> list[str]:
 def _has_boxes(path: str) -> bool:
     try:
         text = markdown.load(path)
-        return text is not None and any(section.boxes for section in _sections(text, path))
+        return text is not None and any(section.boxes for section in _read_sections(text, path))
     except SpecError:
         return os.path.isfile(path)  # a file that can't be read is told when it is opened
 
 
-def _sections(text: str, path: str) -> "list[Section]":
+def _read_sections(text: str, path: str) -> "list[Section]":
     return markdown.sections(text, path, is_mark=lambda mark: not mark.isalnum())
 
 
@@ -47,15 +47,15 @@ def change_of(file: str) -> str:
 
 
 def open(project: str, change: str, where: str | None = None) -> "Checklist":
-    files = [where] if where else [file for file in _files(project) if change_of(file) == change]
+    files = [where] if where else [file for file in _list_files(project) if change_of(file) == change]
     if not files or change_of(files[0]) != change:
         raise ChangeNotFound(f"there is no checklist {change} in {project}: name its file with --spec PATH")
     path = os.path.join(project, files[0])
-    _check_may_be_one(path, change)
+    _check_is_checklist(path, change)
     return Checklist(path, change, f"{name}:{files[0]}")
 
 
-def _check_may_be_one(path: str, change: str) -> None:
+def _check_is_checklist(path: str, change: str) -> None:
     if change.lower() in _NEVER or change.lower().endswith("-learnings"):
         raise InvalidName(f"{path} can't be a checklist: boxes in a {change} are no work to do")
     if not os.path.isfile(path):
@@ -80,10 +80,10 @@ class Checklist(BoxedSpec):
 
     def drafts(self, text: str) -> list[Draft]:
         drafts: list[Draft] = []
-        for section in _sections(text, self.path):
+        for section in _read_sections(text, self.path):
             if section.boxes:
                 drafts.append(Draft(str(len(drafts) + 1), section.title or self.change, section.above))
-                drafts[-1].add(section, _own_id)
+                drafts[-1].add(section, _split_id)
         _number_by_position(drafts)
         return drafts
 
@@ -107,7 +107,7 @@ def _number_by_position(drafts: list[Draft]) -> None:
                 draft.tasks[index] = (position, text, box)
 
 
-def _own_id(text: str) -> tuple[str, str] | None:
+def _split_id(text: str) -> tuple[str, str] | None:
     """`1.2 text`, `T001 text` and `ABC-12: text` bring their ids along."""
     word, _, rest = text.lstrip("*_`").partition(" ")
     id = word.rstrip("*_`.:)")
@@ -129,8 +129,8 @@ def _is_ticket(id: str) -> bool:
 # --- what `ralphtool new` writes --------------------------------------------------------------------
 
 
-def scaffold(project: str, text: str, name: str | None, file: str | None) -> "Skeleton":
-    from ralphtool.specs.scaffold import STORIES, Skeleton, check_change, name_for, title_of
+def scaffold(project: str, text: str, name: str | None, file: str | None) -> "Scaffold":
+    from ralphtool.specs.scaffold import STORIES, Scaffold, check_change, name_for, title_of
 
     place = (
         os.path.abspath(file) if file else os.path.join(project, f"{name_for(text, name)}.md" if name else "PLAN.md")
@@ -140,7 +140,7 @@ def scaffold(project: str, text: str, name: str | None, file: str | None) -> "Sk
     title = title_of(text)
     written = _CHECKLIST.format(title=title, about="" if text == title else f"{text}\n\n", stories=STORIES)
     ref = None if inside.lower() in _USUAL else inside
-    return Skeleton(check_change(change_of(place)), place, {"": written}, ref, _TAKEN)
+    return Scaffold(check_change(change_of(place)), place, {"": written}, ref, _TAKEN)
 
 
 def _check_file(project: str, place: str, inside: str) -> None:

@@ -75,7 +75,7 @@ class Box:
         return "\n".join(self.texts)
 
 
-def heading(line: str, number: int = 0) -> Heading | None:
+def parse_heading(line: str, number: int = 0) -> Heading | None:
     bare = line.lstrip(" ")
     if not bare.startswith("#") or len(line) - len(bare) > 3:
         return None
@@ -90,7 +90,7 @@ def heading(line: str, number: int = 0) -> Heading | None:
     return Heading(number, level, title)
 
 
-def box(line: str, number: int = 0) -> Box | None:
+def parse_box(line: str, number: int = 0) -> Box | None:
     """A list item with a checkbox that holds at most one character; only x and X mean done.
 
     As wide as the OpenSpec program reads it: a box that we overlooked would be work that nobody does.
@@ -103,7 +103,7 @@ def box(line: str, number: int = 0) -> Box | None:
     mark = inner.strip()
     if closing < 0 or len(mark) > 1 or (line[closing + 1 : closing + 2] in ("(", "[") and (mark or not inner)):
         return None  # one letter in brackets, then more brackets: that's a link
-    indent = _width(line[: len(line) - len(line.lstrip())])
+    indent = _measure_indent(line[: len(line) - len(line.lstrip())])
     return Box(number, indent, opening + 1, closing, mark, line[closing + 1 :].strip())
 
 
@@ -130,25 +130,25 @@ class Fences:
         bare = line.lstrip()
         if not bare:
             return bool(self.mark)
-        indent = _width(line[: len(line) - len(bare)])
+        indent = _measure_indent(line[: len(line) - len(bare)])
         if self.mark and indent >= self._owner:
             if bare.startswith(self.mark) and not bare.strip(self.mark[0]).strip():
                 self.mark = ""
             return True
         self.mark = ""
-        return self._opens(bare, indent)
+        return self._opens_fence(bare, indent)
 
-    def _opens(self, bare: str, indent: int) -> bool:
+    def _opens_fence(self, bare: str, indent: int) -> bool:
         while self._items and indent < self._items[-1]:
             self._items.pop()
-        text = _item_text(bare)
+        text = _parse_item_text(bare)
         if text is not None:
             indent += len(bare) - len(text)
             self._items.append(indent)
             bare = text
         self._owner = self._items[-1] if self._items else 0
         # Four blanks more than its place asks for: that is code or the rest of a paragraph, and no fence.
-        self.mark = _fence(bare) if indent - self._owner < 4 else ""
+        self.mark = _parse_fence(bare) if indent - self._owner < 4 else ""
         return bool(self.mark)
 
     @property
@@ -157,17 +157,17 @@ class Fences:
         return [self.mark] if self.mark and not self._owner else []
 
 
-def _width(blank: str) -> int:
+def _measure_indent(blank: str) -> int:
     return len(blank.expandtabs(4))
 
 
-def _item_text(bare: str) -> str | None:
+def _parse_item_text(bare: str) -> str | None:
     """What follows the marker of a list item; None for a line that is none."""
     marker, _, text = bare.partition(" ")
     return text.lstrip() if text and _is_marker(marker) else None
 
 
-def _fence(bare: str) -> str:
+def _parse_fence(bare: str) -> str:
     for mark in ("`", "~"):
         if bare.startswith(mark * 3):
             info = bare.lstrip(mark)
@@ -175,7 +175,7 @@ def _fence(bare: str) -> str:
     return ""
 
 
-def unfenced(lines: "Sequence[str]", path: str | None = None) -> "Iterator[tuple[int, str, bool]]":
+def iterate_lines(lines: "Sequence[str]", path: str | None = None) -> "Iterator[tuple[int, str, bool]]":
     """Every line with its number, and whether it is plain text rather than code.
 
     With a path, a fence that nobody closed is refused if it hides boxes: the change would look done.
@@ -185,7 +185,7 @@ def unfenced(lines: "Sequence[str]", path: str | None = None) -> "Iterator[tuple
         inside = fences.inside(line)
         opened = -1 if not fences.mark else number if opened < 0 else opened
         yield number, line, not inside
-    if path and fences.closing and any(box(line) for line in lines[opened:]):
+    if path and fences.closing and any(parse_box(line) for line in lines[opened:]):
         raise SpecError(f"{path}: the code fence in line {opened + 1} is never closed, and hides boxes: close it")
 
 
@@ -204,7 +204,11 @@ class Section:
     def add(self, line: str, found: Box | None) -> None:
         if found:
             self.boxes.append(found)
-        elif self.boxes and line.strip() and _width(line[: len(line) - len(line.lstrip())]) > self.boxes[-1].indent:
+        elif (
+            self.boxes
+            and line.strip()
+            and _measure_indent(line[: len(line) - len(line.lstrip())]) > self.boxes[-1].indent
+        ):
             self.boxes[-1].texts.append(line.strip())  # what is indented below a box belongs to it
         else:
             self.prose.append(line.rstrip())
@@ -217,10 +221,10 @@ def sections(text: str, path: str, is_mark: "Callable[[str], bool]" = bool) -> l
     """
     found = [Section(0, "", ())]
     above: list[tuple[int, str]] = []
-    for number, line, plain in unfenced(text.split("\n"), path):
-        head = heading(line, number) if plain else None
+    for number, line, plain in iterate_lines(text.split("\n"), path):
+        head = parse_heading(line, number) if plain else None
         if head is None:
-            one = box(line, number) if plain else None
+            one = parse_box(line, number) if plain else None
             found[-1].add(line, one if one and (one.mark in ("", "x", "X") or is_mark(one.mark)) else None)
             continue
         above = [(level, title) for level, title in above if level < head.level]
@@ -245,15 +249,15 @@ def _is_for_later(title: str) -> bool:
     return any(words.startswith(name) and words[len(name) :].strip() in _KINDS_OF_WORK for name in _LATER)
 
 
-def depends_on(title: str) -> list[str]:
+def parse_dependencies(title: str) -> list[str]:
     """What `(depends on 1, 2 and Setup)` lists: its words, and its parts between commas as slugs."""
-    listed = after_depends_on(title, "(").partition(")")[0]
+    listed = find_dependency_list(title, "(").partition(")")[0]
     parts = listed.replace(";", ",").replace(" and ", ",").split(",")
     words = listed.replace(",", " ").replace(":", " ").replace(";", " ").replace("#", " ").split()
-    return list(dict.fromkeys([*(word.rstrip(".") for word in words), *(project.slug(part) for part in parts)]))
+    return list(dict.fromkeys([*(word.rstrip(".") for word in words), *(project.build_slug(part) for part in parts)]))
 
 
-def after_depends_on(text: str, before: str = "") -> str:
+def find_dependency_list(text: str, before: str = "") -> str:
     """What follows the words "depends on", in whatever case they are written."""
     for words in ("depends on", "Depends on", "Depends On", "DEPENDS ON"):
         _, found, after = text.partition(before + words)
@@ -266,7 +270,7 @@ def is_number(text: str) -> bool:
     return bool(text) and not text.strip("0123456789.") and text[0] != "." and text[-1] != "."
 
 
-def numbered(text: str) -> tuple[str, str] | None:
+def split_number(text: str) -> tuple[str, str] | None:
     """Parts "1. Title" and "1.2 Title" into the number and the rest."""
     rest = text.lstrip("0123456789.")
     head = text[: len(text) - len(rest)]
@@ -278,7 +282,7 @@ def numbered(text: str) -> tuple[str, str] | None:
     return number, rest.lstrip(" \t:)-–—")
 
 
-def prose(lines: "Iterable[str]") -> str | None:
+def join_prose(lines: "Iterable[str]") -> str | None:
     return "\n".join(lines).strip() or None
 
 

@@ -7,7 +7,7 @@ place: it forges no heading, and its control characters are made visible.
 import os
 
 from ralphtool.core import files
-from ralphtool.specs.markdown import Fences, edit, heading, unfenced
+from ralphtool.specs.markdown import Fences, edit, iterate_lines, parse_heading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,41 +21,43 @@ if TYPE_CHECKING:
 
 
 def write_learnings(path: str, learnings: "Sequence[dict[str, Any]]") -> int:
-    return _add_items(path, "Learnings", [(_group_title(one), item(_learning(one))) for one in learnings])
+    return _add_items(
+        path, "Learnings", [(_build_group_title(one), format_item(_format_learning(one))) for one in learnings]
+    )
 
 
 def write_observations(path: str, observations: "Sequence[dict[str, Any]]") -> int:
-    listed = [(_group_title(one), item(_observation(one))) for one in observations]
+    listed = [(_build_group_title(one), format_item(_format_observation(one))) for one in observations]
     return _add_items(path, "Observations", listed)
 
 
 def write_patterns(path: str, patterns: "Sequence[dict[str, Any]]") -> int:
-    groups = [(one_line(one["name"]), paragraph(one["description"])) for one in patterns]
-    return _write(path, lambda notes: notes.add("Patterns", groups, join=False))
+    groups = [(join_lines(one["name"]), format_paragraph(one["description"])) for one in patterns]
+    return _write_notes(path, lambda notes: notes.add("Patterns", groups, join=False))
 
 
 def _add_items(path: str, section: str, items: "list[tuple[str, list[str]]]") -> int:
-    return _write(path, lambda notes: notes.add(section, items, join=True))
+    return _write_notes(path, lambda notes: notes.add(section, items, join=True))
 
 
-def _group_title(record: "dict[str, Any]") -> str:
+def _build_group_title(record: "dict[str, Any]") -> str:
     day = str(record.get("timestamp") or "")[:10] or "undated"
     story = record.get("story_id")
-    return f"{day} - Story {one_line(str(story))}" if story else f"{day} - General"
+    return f"{day} - Story {join_lines(str(story))}" if story else f"{day} - General"
 
 
-def _learning(record: "dict[str, Any]") -> str:
+def _format_learning(record: "dict[str, Any]") -> str:
     text, task = record["description"].strip(), record.get("task_id")
-    return f"{text} (Task {one_line(str(task))})" if task else text
+    return f"{text} (Task {join_lines(str(task))})" if task else text
 
 
-def _observation(record: "dict[str, Any]") -> str:
+def _format_observation(record: "dict[str, Any]") -> str:
     tags = ", ".join(str(record[name]) for name in ("category", "severity", "file") if record.get(name))
     head = f"{record['type']}: {record['title']}" + (f" ({tags})" if tags else "")
     return f"{head}\n{record['description']}" if record.get("description") else head
 
 
-def _write(path: str, add: "Callable[[Notes], None]") -> int:
+def _write_notes(path: str, add: "Callable[[Notes], None]") -> int:
     written = 0
 
     def change(text: str) -> str:
@@ -78,22 +80,22 @@ def _write(path: str, add: "Callable[[Notes], None]") -> int:
 # --- text that stays in its place -------------------------------------------------------------------
 
 
-def item(text: str) -> list[str]:
+def format_item(text: str) -> list[str]:
     """A note as a list item. Six blanks before what follows: there Markdown knows no heading and no fence."""
-    first, *more = _clean(text)
-    return [f"- {_harmless(first)}", *[f"      {line}".rstrip() for line in more]]
+    first, *more = _clean_lines(text)
+    return [f"- {_escape_markup(first)}", *[f"      {line}".rstrip() for line in more]]
 
 
-def paragraph(text: str) -> list[str]:
-    first, *more = _clean(text)
-    return [_harmless(first), *[f"    {line}".rstrip() for line in more]]
+def format_paragraph(text: str) -> list[str]:
+    first, *more = _clean_lines(text)
+    return [_escape_markup(first), *[f"    {line}".rstrip() for line in more]]
 
 
-def one_line(text: str) -> str:
-    return " ".join(" ".join(_clean(text)).split())
+def join_lines(text: str) -> str:
+    return " ".join(" ".join(_clean_lines(text)).split())
 
 
-def _clean(text: str) -> list[str]:
+def _clean_lines(text: str) -> list[str]:
     # In a file with a comment that somebody forgot to close, our `-->` would close it.
     lines = text.strip().replace("\r\n", "\n").replace("\r", "\n").replace("-->", "--\\>").split("\n")
     return ["".join(c if c == "\t" or not _is_control(c) else ascii(c)[1:-1] for c in line).rstrip() for line in lines]
@@ -110,7 +112,7 @@ def _is_control(character: str) -> bool:
     )
 
 
-def _harmless(line: str) -> str:
+def _escape_markup(line: str) -> str:
     return f"\\{line}" if line.startswith(("#", "```", "~~~", "<!--")) else line
 
 
@@ -132,55 +134,57 @@ class Notes:
 
     def add(self, section: str, notes: "Iterable[tuple[str, list[str]]]", *, join: bool) -> None:
         """Adds notes, each with the title of its group. Those of one title join one group, or stay by themselves."""
-        place = _Section(self._lines, section)
+        place = _NoteSection(self._lines, section)
         for title, lines in notes:
-            self.written += place.add(_as_read(title), lines) if join else place.add_alone(_as_read(title), lines)
+            self.written += (
+                place.add(_normalize_title(title), lines) if join else place.add_alone(_normalize_title(title), lines)
+            )
         if place.changed:
             self._lines = place.lines(self._ending)
 
 
-def _as_read(title: str) -> str:
+def _normalize_title(title: str) -> str:
     """A title without what Markdown would take for the end of a heading."""
-    found = heading(f"### {title}")
+    found = parse_heading(f"### {title}")
     return found.title if found else title
 
 
-class _Group:
+class _NoteGroup:
     """A `###` heading and what stands below it, without the blank lines at the end."""
 
     def __init__(self, title: str, lines: list[str]) -> None:
         self.title = title
-        self.lines = _trimmed(lines)
+        self.lines = _trim_blank_end(lines)
         self.blanks = lines[len(self.lines) :]
         self.fresh: list[str] = []
-        self.items = set(_items([line.rstrip() for line in self.lines[1:]]))
+        self.items = set(_find_items([line.rstrip() for line in self.lines[1:]]))
 
-    def says(self, lines: list[str]) -> bool:
+    def has_same_text(self, lines: list[str]) -> bool:
         return [line.rstrip() for line in self.lines[1:]] == lines
 
 
-class _Section:
+class _NoteSection:
     """One section of a text, taken apart once: what stands before its groups, the groups, and what follows it."""
 
     def __init__(self, lines: list[str], title: str) -> None:
-        heads = _headings(lines)
+        heads = _find_headings(lines)
         start = next((n for n, head in heads.items() if head.level == 2 and head.title.lower() == title.lower()), None)
         self.changed = False
         self.before, self.after = lines, list[str]()
-        self.groups: list[_Group] = []
+        self.groups: list[_NoteGroup] = []
         self._missing = [] if start is not None else [f"## {title}"]
         if start is not None:
-            self._take_apart(lines, heads, start)
-        self._by_title: dict[str, list[_Group]] = {}
+            self._split_groups(lines, heads, start)
+        self._by_title: dict[str, list[_NoteGroup]] = {}
         for group in self.groups:
             self._by_title.setdefault(group.title, []).append(group)
 
-    def _take_apart(self, lines: list[str], heads: "dict[int, Heading]", start: int) -> None:
+    def _split_groups(self, lines: list[str], heads: "dict[int, Heading]", start: int) -> None:
         end = next((n for n, head in heads.items() if n > start and head.level <= 2), len(lines))
         borders = [n for n, head in heads.items() if start < n < end and head.level == 3]
         self.before, self.after = lines[: borders[0] if borders else end], lines[end:]
         for at, to in zip(borders, [*borders[1:], end], strict=bool(borders)):
-            self.groups.append(_Group(heads[at].title, lines[at:to]))
+            self.groups.append(_NoteGroup(heads[at].title, lines[at:to]))
 
     def add(self, title: str, item: list[str]) -> bool:
         """Adds a list item to the group of that title; not if it has it already."""
@@ -195,21 +199,21 @@ class _Section:
 
     def add_alone(self, title: str, body: list[str]) -> bool:
         """Adds a group of its own; not if one with that title says the same."""
-        if any(group.fresh == body or group.says(body) for group in self._by_title.get(title, [])):
+        if any(group.fresh == body or group.has_same_text(body) for group in self._by_title.get(title, [])):
             return False
         self._new_group(title).fresh = body
         self.changed = True
         return True
 
-    def _new_group(self, title: str) -> _Group:
-        group = _Group(title, [])
+    def _new_group(self, title: str) -> _NoteGroup:
+        group = _NoteGroup(title, [])
         self.groups.append(group)
         self._by_title.setdefault(title, []).append(group)
         return group
 
     def lines(self, ending: str) -> list[str]:
         """The whole text again, with what is new in it; a fence that nobody closed is closed before it."""
-        out = _Lines(self.before, ending)
+        out = _LineWriter(self.before, ending)
         if self._missing:
             out.add_after_blank(self._missing)
         for group in self.groups:
@@ -222,7 +226,7 @@ class _Section:
         return out.finish(self.after)
 
 
-class _Lines:
+class _LineWriter:
     """Old lines as they were and new ones with the text's line ending, in order."""
 
     def __init__(self, lines: list[str], ending: str) -> None:
@@ -242,7 +246,7 @@ class _Lines:
 
     def add_after_blank(self, lines: list[str]) -> None:
         """Adds lines one blank line below what is there; blank lines that stood at the end come after them."""
-        kept = _trimmed(self._out)
+        kept = _trim_blank_end(self._out)
         blanks = self._out[len(kept) :]
         self._out = kept
         self.add([*([""] if kept else []), *lines])
@@ -254,13 +258,13 @@ class _Lines:
         return [*self._out, *after]
 
 
-def _headings(lines: list[str]) -> "dict[int, Heading]":
+def _find_headings(lines: list[str]) -> "dict[int, Heading]":
     """The headings by line; what stands in a fence or in a comment is none."""
     found: dict[int, Heading] = {}
     comment = False
     last_end = max((number for number, line in enumerate(lines) if "-->" in line), default=-1)
-    for number, line, plain in unfenced(lines):
-        if plain and not comment and (head := heading(line, number)):
+    for number, line, plain in iterate_lines(lines):
+        if plain and not comment and (head := parse_heading(line, number)):
             found[number] = head
         if plain and number <= last_end and line.startswith(("<!--", " <!--", "  <!--", "   <!--")):
             comment = True
@@ -269,7 +273,7 @@ def _headings(lines: list[str]) -> "dict[int, Heading]":
     return found
 
 
-def _items(lines: list[str]) -> list[tuple[str, ...]]:
+def _find_items(lines: list[str]) -> list[tuple[str, ...]]:
     """The list items among some lines, each as a tuple of its lines without trailing blanks."""
     items: list[list[str]] = []
     for line in lines:
@@ -277,10 +281,10 @@ def _items(lines: list[str]) -> list[tuple[str, ...]]:
             items.append([line])
         elif items:
             items[-1].append(line)
-    return [tuple(_trimmed(item)) for item in items]
+    return [tuple(_trim_blank_end(item)) for item in items]
 
 
-def _trimmed(lines: list[str]) -> list[str]:
+def _trim_blank_end(lines: list[str]) -> list[str]:
     end = len(lines)
     while end and not lines[end - 1].strip():
         end -= 1

@@ -5,37 +5,39 @@ import os
 from ralphtool.core import project as projects
 from ralphtool.errors import ChangeNotFound
 from ralphtool.specs import Scenario, Story, markdown
-from ralphtool.specs.boxed import BoxedSpec, Draft, unique_name
+from ralphtool.specs.boxed import BoxedSpec, Draft, make_unique
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralphtool.specs.markdown import Section
-    from ralphtool.specs.scaffold import Skeleton
+    from ralphtool.specs.scaffold import Scaffold
 
 name = "openspec"
 found_in = "openspec/changes/<name>/"
 
 
-def _folder(project: str) -> str:
+def _changes_path(project: str) -> str:
     return os.path.join(project, "openspec", "changes")
 
 
 def changes(project: str) -> list[str]:
     try:
-        names = sorted(os.listdir(_folder(project)))
+        names = sorted(os.listdir(_changes_path(project)))
     except (FileNotFoundError, NotADirectoryError):
         return []
     return [name for name in names if _is_change(project, name)]
 
 
 def _is_change(project: str, change: str) -> bool:
-    return change != "archive" and projects.is_name(change) and os.path.isdir(os.path.join(_folder(project), change))
+    return (
+        change != "archive" and projects.is_name(change) and os.path.isdir(os.path.join(_changes_path(project), change))
+    )
 
 
 def open(project: str, change: str, where: str | None = None) -> "OpenSpec":
     if not _is_change(project, change):
         raise ChangeNotFound(
-            f"there is no {os.path.join(_folder(project), change)}: `ralphtool list` shows the changes"
+            f"there is no {os.path.join(_changes_path(project), change)}: `ralphtool list` shows the changes"
         )
     return OpenSpec(project, change)
 
@@ -50,12 +52,12 @@ class OpenSpec(BoxedSpec):
 
     def __init__(self, project: str, change: str) -> None:
         self.change = change
-        self.path = os.path.join(_folder(project), change)
+        self.path = os.path.join(_changes_path(project), change)
         self.tasks_file = os.path.join(self.path, "tasks.md")
         self.notes_file = os.path.join(self.path, "design.md")
 
     def drafts(self, text: str) -> list[Draft]:
-        return _in_order(_drafts(text, self.tasks_file))
+        return _sort_drafts(_parse_drafts(text, self.tasks_file))
 
     def proposal(self) -> str | None:
         return markdown.load(os.path.join(self.path, "proposal.md"))
@@ -70,32 +72,32 @@ class OpenSpec(BoxedSpec):
             folders.sort()
             if "spec.md" in names:
                 text = markdown.load_required(os.path.join(folder, "spec.md"))
-                found += _scenarios(text, os.path.relpath(folder, top))
+                found += _parse_scenarios(text, os.path.relpath(folder, top))
         return found
 
 
 # --- stories ----------------------------------------------------------------------------------------
 
 
-def task_number(text: str) -> tuple[str, str] | None:
+def split_task_number(text: str) -> tuple[str, str] | None:
     """Parts "1.1 text" into id and text; bold numbers and a closing '.', ':' or ')' are fine."""
     bare = text.lstrip("*_`")
     stars = text[: len(text) - len(bare)]
-    number, rest = _bold_number(bare, stars) if stars else markdown.numbered(text) or ("", "")
+    number, rest = _split_bold_number(bare, stars) if stars else markdown.split_number(text) or ("", "")
     return (number, rest) if "." in number else None
 
 
-def _bold_number(bare: str, stars: str) -> tuple[str, str]:
+def _split_bold_number(bare: str, stars: str) -> tuple[str, str]:
     """Parts "1.1** text" and "1.1 text**", where `stars` stood before them."""
     close = stars[::-1]
     number, closed, rest = bare.partition(close)
     if closed and markdown.is_number(number.strip(" .:)")):
         return number.strip(" .:)"), rest.lstrip(" \t:)-")
-    number, rest = markdown.numbered(bare) or ("", "")
+    number, rest = markdown.split_number(bare) or ("", "")
     return number, rest.replace(close, "", 1) if closed else rest
 
 
-def _drafts(text: str, path: str) -> list[Draft]:
+def _parse_drafts(text: str, path: str) -> list[Draft]:
     """A story for each `## N. Title`; boxes that stand elsewhere are work too, and get a story of their own."""
     drafts: dict[str, Draft] = {}
     current: Draft | None = None
@@ -103,28 +105,28 @@ def _drafts(text: str, path: str) -> list[Draft]:
         if section.level == 1 and not section.boxes:
             current = None
         elif section.level in (1, 2) or (current is None and section.boxes):
-            current = _draft_for(section, drafts)
+            current = _find_or_add_draft(section, drafts)
         elif current and section.level > 2:
             current.prose.append(f"{'#' * section.level} {section.title}")
         if current:
-            current.add(section, task_number)
+            current.add(section, split_task_number)
     return [draft for draft in drafts.values() if draft.tasks or draft.id[0].isdigit()]
 
 
-def _draft_for(section: "Section", drafts: dict[str, Draft]) -> Draft:
-    parts = markdown.numbered(section.title)
+def _find_or_add_draft(section: "Section", drafts: dict[str, Draft]) -> Draft:
+    parts = markdown.split_number(section.title)
     title = section.title or "Tasks"
-    id, title = parts or (unique_name(_word_id(title), drafts), title)
+    id, title = parts or (make_unique(_make_id(title), drafts), title)
     # A number that comes again goes on with its story.
     return drafts.setdefault(id, Draft(id, title or section.title, section.above))
 
 
-def _word_id(title: str) -> str:
-    id = projects.slug(title) or "section"
+def _make_id(title: str) -> str:
+    id = projects.build_slug(title) or "section"
     return f"section-{id}" if id[0].isdigit() else id
 
 
-def _in_order(drafts: list[Draft]) -> list[Draft]:
+def _sort_drafts(drafts: list[Draft]) -> list[Draft]:
     """By number, 10 after 2; a story without one stays behind the one that it follows."""
     keys: list[tuple[int, ...]] = []
     for draft in drafts:
@@ -139,10 +141,10 @@ def _in_order(drafts: list[Draft]) -> list[Draft]:
 _CLAUSES = {"GIVEN": "given", "WHEN": "when", "THEN": "then", "AND": "", "BUT": ""}
 
 
-def _scenarios(text: str, capability: str) -> list[Scenario]:
+def _parse_scenarios(text: str, capability: str) -> list[Scenario]:
     reader = _ScenarioReader(capability)
-    for number, line, plain in markdown.unfenced(text.split("\n")):
-        head = markdown.heading(line, number) if plain else None
+    for number, line, plain in markdown.iterate_lines(text.split("\n")):
+        head = markdown.parse_heading(line, number) if plain else None
         if head:
             reader.heading(head.level, head.title)
         else:
@@ -184,7 +186,7 @@ class _ScenarioReader:
     def line(self, line: str, plain: bool) -> None:
         if not self._open:
             return
-        parts = _clause(line) if plain else None
+        parts = _parse_clause(line) if plain else None
         if parts is None:
             if self._clause and line.strip():  # what follows a clause belongs to it
                 self._more.append(line.strip())
@@ -197,7 +199,7 @@ class _ScenarioReader:
             self._clause.append(text)
 
 
-def _clause(line: str) -> tuple[str, str] | None:
+def _parse_clause(line: str) -> tuple[str, str] | None:
     """Parts `- **WHEN** something` into the word and the rest."""
     bare = line.strip()
     if bare[:1] in ("-", "*", "+") and bare[1:2] == " ":
@@ -218,17 +220,17 @@ def is_used(project: str) -> bool:
     return os.path.isdir(os.path.join(project, "openspec"))
 
 
-def scaffold(project: str, text: str, name: str | None, file: str | None) -> "Skeleton":
-    from ralphtool.specs.scaffold import STORIES, Skeleton, name_for, title_of
+def scaffold(project: str, text: str, name: str | None, file: str | None) -> "Scaffold":
+    from ralphtool.specs.scaffold import STORIES, Scaffold, name_for, title_of
 
     change = name_for(text, name)
     fill = {"title": title_of(text), "text": text, "stories": STORIES}
     texts = {
         "proposal.md": _PROPOSAL.format(**fill),
-        f"specs/{projects.slug(change) or 'capability'}/spec.md": _SPEC.format(**fill),
+        f"specs/{projects.build_slug(change) or 'capability'}/spec.md": _SPEC.format(**fill),
         "tasks.md": _TASKS.format(**fill),
     }
-    return Skeleton(change, os.path.join(_folder(project), change), texts)
+    return Scaffold(change, os.path.join(_changes_path(project), change), texts)
 
 
 _PROPOSAL = """\

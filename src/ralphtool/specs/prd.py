@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import Any
 
-    from ralphtool.specs.scaffold import Skeleton
+    from ralphtool.specs.scaffold import Scaffold
 
 name = "prd"
 found_in = "prd.json"
@@ -29,7 +29,7 @@ _NAMES = {dict: "an object", list: "a list", str: "a text", bool: "true or false
 def changes(project: str) -> list[str]:
     path = os.path.join(project, _FILE)
     text = markdown.load(path)
-    return [] if text is None else [_change_name(_document(text, path), project)]
+    return [] if text is None else [_find_change_name(_parse_document(text, path), project)]
 
 
 def open(project: str, change: str, where: str | None = None) -> "Prd":
@@ -37,7 +37,7 @@ def open(project: str, change: str, where: str | None = None) -> "Prd":
     text = markdown.load(path)
     if text is None:
         raise ChangeNotFound(f"there is no {path}: `ralphtool list` shows the changes")
-    if (found := _change_name(_document(text, path), project)) != change:
+    if (found := _find_change_name(_parse_document(text, path), project)) != change:
         raise ChangeNotFound(f"{path} holds the change {found}, not {change}")
     return Prd(path, change)
 
@@ -46,17 +46,17 @@ def places(change: str, where: str | None = None) -> list[str]:
     return [_FILE]
 
 
-def _change_name(document: "dict[str, Any]", project: str) -> str:
+def _find_change_name(document: "dict[str, Any]", project: str) -> str:
     """After `branchName` without its `ralph/`, else `project` or `name`, else the folder; made fit to be a name."""
-    wanted = [_text(document.get(key)) for key in ("branchName", "project", "name")]
+    wanted = [_text_or_empty(document.get(key)) for key in ("branchName", "project", "name")]
     wanted[0] = wanted[0].removeprefix("ralph/")
     for text in [*wanted, os.path.basename(project)]:
-        if fit := text if projects.is_name(text) else projects.slug(text)[:128]:
+        if fit := text if projects.is_name(text) else projects.build_slug(text)[:128]:
             return fit
     return "prd"
 
 
-def _text(value: object) -> str:
+def _text_or_empty(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
@@ -71,17 +71,17 @@ class Prd(WithNotes):
         self.notes_file = os.path.join(os.path.dirname(path), f"{change}-learnings.md")
 
     def stories(self, completed: "Collection[str]" = ()) -> list[Story]:
-        document = self._read()
-        stories = [story for _, story in self._by_priority(document, completed)]
+        document = self._read_document()
+        stories = [story for _, story in self._read_stories(document, completed)]
         specs.check(stories, self.path)
         return stories
 
-    def _read(self) -> "dict[str, Any]":
-        return _document(markdown.load_required(self.path), self.path)
+    def _read_document(self) -> "dict[str, Any]":
+        return _parse_document(markdown.load_required(self.path), self.path)
 
-    def _by_priority(self, document: "dict[str, Any]", completed: "Collection[str]") -> "list[tuple[float, Story]]":
-        items = _stories(document, self.path)[1]
-        read = [_Reader(item, f"{self.path}: userStories[{index}]") for index, item in enumerate(items)]
+    def _read_stories(self, document: "dict[str, Any]", completed: "Collection[str]") -> "list[tuple[float, Story]]":
+        items = _find_stories(document, self.path)[1]
+        read = [_StoryReader(item, f"{self.path}: userStories[{index}]") for index, item in enumerate(items)]
         known = [(one.priority(), one.story(index, completed)) for index, one in enumerate(read, 1)]
         return sorted(known, key=lambda pair: pair[0])
 
@@ -96,12 +96,12 @@ class Prd(WithNotes):
 
     def prd_id(self, story_id: str) -> str:
         """A story that has an id of its own is known by that alone, whatever the change is called."""
-        items = _stories(self._read(), self.path)[1]
+        items = _find_stories(self._read_document(), self.path)[1]
         own = [str(item["id"]) for item in items if isinstance(item, dict) and item.get("id") not in (None, "")]
-        return projects.slug(story_id) if story_id in own else ""
+        return projects.build_slug(story_id) if story_id in own else ""
 
     def proposal(self) -> str | None:
-        return _text(self._read().get("description")) or None
+        return _text_or_empty(self._read_document().get("description")) or None
 
     def design(self) -> str | None:
         return None
@@ -113,7 +113,7 @@ class Prd(WithNotes):
 # --- reading ----------------------------------------------------------------------------------------
 
 
-def _document(text: str, path: str) -> "dict[str, Any]":
+def _parse_document(text: str, path: str) -> "dict[str, Any]":
     try:
         value = quickjson.loads(text)
     except ValueError as error:
@@ -123,7 +123,7 @@ def _document(text: str, path: str) -> "dict[str, Any]":
     return value
 
 
-def _stories(document: "dict[str, Any]", path: str) -> "tuple[str, list[Any]]":
+def _find_stories(document: "dict[str, Any]", path: str) -> "tuple[str, list[Any]]":
     key = "userStories" if "userStories" in document else "stories"
     items = document.get(key)
     if not isinstance(items, list):
@@ -131,7 +131,7 @@ def _stories(document: "dict[str, Any]", path: str) -> "tuple[str, list[Any]]":
     return key, items
 
 
-class _Reader:
+class _StoryReader:
     """One story's object, read with an error that names the field."""
 
     def __init__(self, item: object, where: str) -> None:
@@ -181,18 +181,18 @@ class _Reader:
 
 
 def _set_passes(text: str, story_id: str, path: str) -> str:
-    key, items = _stories(_document(text, path), path)
-    ids = [_Reader(item, path).id(index) for index, item in enumerate(items, 1)]
-    start = _value_at(text, quickjson.skip_space(text, 0), key)
-    start = _element_at(text, start, ids.index(story_id))
+    key, items = _find_stories(_parse_document(text, path), path)
+    ids = [_StoryReader(item, path).id(index) for index, item in enumerate(items, 1)]
+    start = _find_value(text, quickjson.skip_space(text, 0), key)
+    start = _find_element(text, start, ids.index(story_id))
     try:
-        at = _value_at(text, start, "passes")
+        at = _find_value(text, start, "passes")
     except KeyError:
         return _add_passes(text, start)
     return text[:at] + "true" + text[quickjson.scan_value(text, at)[1] :]
 
 
-def _members(text: str, start: int) -> "list[tuple[str, int, int]]":
+def _find_members(text: str, start: int) -> "list[tuple[str, int, int]]":
     """The key, and where the value begins and ends, of every member of the object that begins at `start`."""
     members = []
     index = quickjson.skip_space(text, start + 1)
@@ -207,14 +207,14 @@ def _members(text: str, start: int) -> "list[tuple[str, int, int]]":
     return members
 
 
-def _value_at(text: str, start: int, key: str) -> int:
-    for name, value, _ in reversed(_members(text, start)):  # of a key that comes twice, the last one counts
+def _find_value(text: str, start: int, key: str) -> int:
+    for name, value, _ in reversed(_find_members(text, start)):  # of a key that comes twice, the last one counts
         if name == key:
             return value
     raise KeyError(key)
 
 
-def _element_at(text: str, start: int, position: int) -> int:
+def _find_element(text: str, start: int, position: int) -> int:
     index = quickjson.skip_space(text, start + 1)
     for _ in range(position):
         end = quickjson.skip_space(text, quickjson.scan_value(text, index)[1])
@@ -224,7 +224,7 @@ def _element_at(text: str, start: int, position: int) -> int:
 
 def _add_passes(text: str, start: int) -> str:
     """Adds the member that is missing, after the last one and spaced as that one is."""
-    members = _members(text, start)
+    members = _find_members(text, start)
     if not members:
         return f'{text[: start + 1]}"passes": true{text[start + 1 :]}'
     first = text.index('"', start)
@@ -239,10 +239,10 @@ def is_used(project: str) -> bool:
     return os.path.lexists(os.path.join(project, _FILE))
 
 
-def scaffold(project: str, text: str, name: str | None, file: str | None) -> "Skeleton":
+def scaffold(project: str, text: str, name: str | None, file: str | None) -> "Scaffold":
     import json
 
-    from ralphtool.specs.scaffold import Skeleton, name_for, title_of
+    from ralphtool.specs.scaffold import Scaffold, name_for, title_of
 
     change = name_for(text, name)
     stories = [
@@ -252,7 +252,7 @@ def scaffold(project: str, text: str, name: str | None, file: str | None) -> "Sk
     stories[1]["dependsOn"] = ["US-001"]
     document = {"project": title_of(text), "branchName": f"ralph/{change}", "description": text, "userStories": stories}
     written = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-    return Skeleton(change, os.path.join(project, _FILE), {"": written}, if_taken=_TAKEN)
+    return Scaffold(change, os.path.join(project, _FILE), {"": written}, if_taken=_TAKEN)
 
 
 def _user_story(number: int, title: str, hint: str) -> "dict[str, Any]":

@@ -34,7 +34,7 @@ EXAMPLES = (
 )
 
 
-class Skeleton:
+class Scaffold:
     """What is to be made: the texts of its files, by their paths below `place`; `place` alone for a single file.
 
     `spec` is what `--spec` has to say so that the change is found, `if_taken` what to do if `place` is there already.
@@ -68,26 +68,26 @@ def _scaffold_of(adapter: "Adapter") -> "Any":
 
 def plan(
     root: str, text: str, *, format: str | None = None, name: str | None = None, file: str | None = None
-) -> Skeleton:
+) -> Scaffold:
     """What `ralphtool new` would make. `text` is what the change is about, `file` the path of the one to make."""
-    told = _one_line(text)
+    told = _clean_line(text)
     if not told:
         raise InvalidValue('there is nothing in it: say what the change is about, as in `ralphtool new "Add login"`')
-    chosen = format or (specs.DEFAULT if file else format_of(root))
+    chosen = format or (specs.DEFAULT if file else detect_format(root))
     adapter = specs.adapter(chosen)
     if file and not getattr(adapter, "takes_file", False):
         raise InvalidValue(f"--file names a {specs.DEFAULT}, and --format says {chosen}: give one of them")
     if _scaffold_of(adapter) is None:
         raise InvalidValue(f"the format {chosen} has no example of a change: write one by hand, or give --format")
-    made: Skeleton = _scaffold_of(adapter)(root, told, name, file)
+    made: Scaffold = _scaffold_of(adapter)(root, told, name, file)
     made.format = chosen
     if made.spec is None and chosen not in specs.names():
         made.spec = chosen
-    _refuse_taken(root, made)
+    _check_free(root, made)
     return made
 
 
-def make(skeleton: Skeleton) -> None:
+def write(skeleton: Scaffold) -> None:
     """Writes it; FileExistsError, and nothing written, if somebody was quicker."""
     folder, name = os.path.split(skeleton.place)
     os.makedirs(folder, exist_ok=True)
@@ -104,9 +104,9 @@ def make(skeleton: Skeleton) -> None:
     files.sync_folder(skeleton.place)
 
 
-def format_of(root: str) -> str:
+def detect_format(root: str) -> str:
     """The format that the project uses: what its settings say, else the first one that lies there."""
-    told = config.spec(root)
+    told = config.read_spec(root)
     if told and specs.file_of(told):
         return specs.DEFAULT
     if told and ("." in told or told.partition(":")[0] in specs.names()):
@@ -122,7 +122,7 @@ def _is_used(adapter: "Adapter", root: str) -> bool:
 # --- names ------------------------------------------------------------------------------------------
 
 
-def _one_line(text: str) -> str:
+def _clean_line(text: str) -> str:
     """Without control characters, line ends and what would begin a heading or a list."""
     whole = text.encode("utf-8", "replace").decode()
     shown = "".join(mark if mark.isprintable() else " " for mark in whole)
@@ -142,7 +142,7 @@ def name_for(text: str, name: str | None) -> str:
     if name is not None:
         return check_change(name)
     plain = unicodedata.normalize("NFKD", text[: 10 * _LONGEST_NAME]).casefold()
-    slug = project.slug("".join(mark for mark in plain if not unicodedata.combining(mark)))
+    slug = project.build_slug("".join(mark for mark in plain if not unicodedata.combining(mark)))
     if not slug:
         raise InvalidName(f"{shorten(text)} has no letters to make a name of: give one, as in --name add-login")
     short = slug if len(slug) <= _LONGEST_NAME else slug[: _LONGEST_NAME + 1].rpartition("-")[0]
@@ -157,9 +157,9 @@ def check_change(name: str) -> str:
     return name
 
 
-def _refuse_taken(root: str, made: Skeleton) -> None:
+def _check_free(root: str, made: Scaffold) -> None:
     near = os.path.relpath(made.place, root)
-    if made.if_taken and _is_there(made.place):
+    if made.if_taken and _exists_in_any_case(made.place):
         raise InvalidValue(f"{near} is there already: {made.if_taken}")
     known = {place.change: place.ref for place in specs.find_all(root) if not place.error}
     if os.path.lexists(made.place) or made.change in known:
@@ -167,7 +167,7 @@ def _refuse_taken(root: str, made: Skeleton) -> None:
         raise InvalidValue(f"there is a change {made.change} already ({where}): give another name with --name")
 
 
-def _is_there(path: str) -> bool:
+def _exists_in_any_case(path: str) -> bool:
     """Also where a file system, or the one who reads it next, makes no difference between PLAN.md and plan.md."""
     folder, name = os.path.split(path)
     return os.path.isdir(folder) and name.lower() in (one.lower() for one in os.listdir(folder))
@@ -176,7 +176,7 @@ def _is_there(path: str) -> bool:
 # --- what nobody has filled in ----------------------------------------------------------------------
 
 
-def refuse_untouched(spec: "Spec") -> None:
+def check_filled_in(spec: "Spec") -> None:
     """What nobody has filled in would cost attempts, and could only fail."""
     own = getattr(spec, "is_untouched", None)
     if own() if own else _has_examples(spec):

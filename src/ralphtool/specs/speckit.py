@@ -6,12 +6,12 @@ from ralphtool import specs
 from ralphtool.core import project as projects
 from ralphtool.errors import ChangeNotFound, SpecError
 from ralphtool.specs import Scenario, Story, markdown
-from ralphtool.specs.boxed import BoxedSpec, Draft, unique_name
+from ralphtool.specs.boxed import BoxedSpec, Draft, make_unique
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralphtool.specs.markdown import Section
-    from ralphtool.specs.scaffold import Skeleton
+    from ralphtool.specs.scaffold import Scaffold
 
 name = "speckit"
 found_in = "specs/<feature>/tasks.md"
@@ -53,8 +53,8 @@ class SpecKit(BoxedSpec):
         self.notes_file = os.path.join(self.path, f"{change}-learnings.md")
 
     def drafts(self, text: str) -> list[Draft]:
-        drafts = _drafts(text, self.tasks_file)
-        _add_waits(drafts)
+        drafts = _parse_drafts(text, self.tasks_file)
+        _add_dependencies(drafts)
         groundwork = [draft for draft in drafts if _is_groundwork(draft)]
         return groundwork + [draft for draft in drafts if draft not in groundwork]
 
@@ -66,30 +66,30 @@ class SpecKit(BoxedSpec):
 
     def scenarios(self, story: Story) -> list[Scenario]:
         """The acceptance scenarios of the user story that a phase is about; of all of them for other phases."""
-        found = _scenarios(markdown.load(os.path.join(self.path, "spec.md")) or "", self.change)
-        about = _user_story(story.title)
-        return [one for one in found if about is None or _user_story(one.requirement or "") == about]
+        found = _parse_scenarios(markdown.load(os.path.join(self.path, "spec.md")) or "", self.change)
+        about = _parse_user_story(story.title)
+        return [one for one in found if about is None or _parse_user_story(one.requirement or "") == about]
 
 
 # --- stories ----------------------------------------------------------------------------------------
 
 
-def _drafts(text: str, path: str) -> list[Draft]:
+def _parse_drafts(text: str, path: str) -> list[Draft]:
     drafts: dict[str, Draft] = {}
     current: Draft | None = None
     # The template explains its marks in a list: `- [P] tasks can run in parallel` is no box.
     for section in markdown.sections(text, path, is_mark=lambda mark: not mark.isalnum()):
-        phase = _phase(section.title)
+        phase = _parse_phase(section.title)
         if phase:
             current = drafts.setdefault(phase[0], Draft(phase[0], phase[1], section.above))
         elif section.level <= 2 or (current is None and section.boxes):
-            current = _boxes_elsewhere(section, drafts)
+            current = _add_draft_outside_phases(section, drafts)
         if current:
-            current.add(section, _task_id)
+            current.add(section, _split_task_id)
     return list(drafts.values())
 
 
-def _phase(title: str) -> tuple[str, str] | None:
+def _parse_phase(title: str) -> tuple[str, str] | None:
     """Parts "Phase 3: Title" and "Phase 3.1 - Title" into the number and the title."""
     if title[:6].lower() != "phase ":
         return None
@@ -98,15 +98,15 @@ def _phase(title: str) -> tuple[str, str] | None:
     return (number, rest.strip(" \t-–—") or title) if counts else None
 
 
-def _boxes_elsewhere(section: "Section", drafts: dict[str, Draft]) -> Draft | None:
+def _add_draft_outside_phases(section: "Section", drafts: dict[str, Draft]) -> Draft | None:
     """Boxes outside of any phase are work too."""
     if not section.boxes:
         return None
-    id = unique_name(projects.slug(section.title) or "tasks", drafts)
+    id = make_unique(projects.build_slug(section.title) or "tasks", drafts)
     return drafts.setdefault(id, Draft(id, section.title or "Tasks", section.above))
 
 
-def _task_id(text: str) -> tuple[str, str] | None:
+def _split_task_id(text: str) -> tuple[str, str] | None:
     word, _, rest = text.lstrip("*_`").partition(" ")
     id = word.rstrip("*_`:.")
     return (id, rest.strip()) if _is_task_id(id) else None
@@ -121,76 +121,79 @@ def _is_groundwork(draft: Draft) -> bool:
     return draft.title.lower().startswith(_GROUNDWORK)
 
 
-def _add_waits(drafts: list[Draft]) -> None:
+def _add_dependencies(drafts: list[Draft]) -> None:
     """What each phase waits for: what its heading says, the groundwork, and the phases of the tasks that it names."""
-    _refuse_circles(drafts)
-    named = [_named_phases(draft, drafts) for draft in drafts]
-    waits = {draft.id: [*_told(draft, drafts), *more] for draft, more in zip(drafts, named, strict=True)}
-    if specs.waiting_for_each_other(waits):
+    _check_task_cycles(drafts)
+    named = [_find_named_phases(draft, drafts) for draft in drafts]
+    waits = {
+        draft.id: [*_list_declared_dependencies(draft, drafts), *more]
+        for draft, more in zip(drafts, named, strict=True)
+    }
+    if specs.find_cycle(waits):
         # Two phases can need each other's tasks. Then the order of the phases decides.
         order = [draft.id for draft in drafts]
         for draft, more in zip(drafts, named, strict=True):
             earlier = order[: order.index(draft.id)]
-            waits[draft.id] = [*_told(draft, drafts), *[id for id in more if id in earlier]]
+            waits[draft.id] = [*_list_declared_dependencies(draft, drafts), *[id for id in more if id in earlier]]
     for draft in drafts:
         draft.depends_on = list(dict.fromkeys(id for id in waits[draft.id] if id != draft.id))
 
 
-def _refuse_circles(drafts: list[Draft]) -> None:
+def _check_task_cycles(drafts: list[Draft]) -> None:
     waits = {
-        id: [other for other in _depends_on(text) if other != id] for draft in drafts for id, text, _ in draft.tasks
+        id: [other for other in _parse_task_ids(text) if other != id] for draft in drafts for id, text, _ in draft.tasks
     }
-    if circle := specs.waiting_for_each_other(waits):
+    if circle := specs.find_cycle(waits):
         raise SpecError(f"the tasks {', '.join(circle)} wait for each other: break the circle")
 
 
-def _told(draft: Draft, drafts: list[Draft]) -> list[str]:
-    owner = _owners(drafts)
+def _list_declared_dependencies(draft: Draft, drafts: list[Draft]) -> list[str]:
+    owner = _map_tasks_to_phases(drafts)
     ground = [one.id for one in drafts if _is_groundwork(one)]
     before = ground[: ground.index(draft.id)] if draft.id in ground else ground
     return [*[owner.get(id, id) for id in draft.depends_on], *before]
 
 
-def _owners(drafts: list[Draft]) -> dict[str, str]:
+def _map_tasks_to_phases(drafts: list[Draft]) -> dict[str, str]:
     return {id: draft.id for draft in drafts for id, _, _ in draft.tasks}
 
 
-def _named_phases(draft: Draft, drafts: list[Draft]) -> list[str]:
-    owner = _owners(drafts)
-    named = [id for _, text, _ in draft.tasks for id in _depends_on(text)]
+def _find_named_phases(draft: Draft, drafts: list[Draft]) -> list[str]:
+    owner = _map_tasks_to_phases(drafts)
+    named = [id for _, text, _ in draft.tasks for id in _parse_task_ids(text)]
     # `T009` that is nobody's is a mistake, and told as one; "T4 templates" is prose.
     return [owner.get(id, id) for id in named if (id in owner or len(id) > 3) and owner.get(id) != draft.id]
 
 
-def _depends_on(text: str) -> list[str]:
-    listed = markdown.after_depends_on(text).partition(")")[0].replace(",", " ")
+def _parse_task_ids(text: str) -> list[str]:
+    listed = markdown.find_dependency_list(text).partition(")")[0].replace(",", " ")
     return [word for word in (word.strip(".;:#") for word in listed.split()) if _is_task_id(word)]
 
 
 # --- scenarios --------------------------------------------------------------------------------------
 
 
-def _user_story(title: str) -> str | None:
+def _parse_user_story(title: str) -> str | None:
     """The number in "User Story 3 - Title"."""
     _, found, after = title.lower().partition("user story ")
     number = after[: len(after) - len(after.lstrip("0123456789"))]
     return number if found and number else None
 
 
-def _scenarios(text: str, capability: str) -> list[Scenario]:
+def _parse_scenarios(text: str, capability: str) -> list[Scenario]:
     """The numbered `**Given** a, **When** b, **Then** c` of spec.md."""
     found: list[Scenario] = []
     title: str | None = None
-    for number, line, plain in markdown.unfenced(text.split("\n")):
-        head = markdown.heading(line, number) if plain else None
+    for number, line, plain in markdown.iterate_lines(text.split("\n")):
+        head = markdown.parse_heading(line, number) if plain else None
         if head:
             title = head.title
         elif plain and "**given**" in line.lower() and "**then**" in line.lower():
-            found.append(_scenario(line, Scenario(capability, title, "")))
+            found.append(_fill_scenario(line, Scenario(capability, title, "")))
     return found
 
 
-def _scenario(line: str, scenario: Scenario) -> Scenario:
+def _fill_scenario(line: str, scenario: Scenario) -> Scenario:
     scenario.name = line.strip()
     clause: list[str] | None = None
     for index, part in enumerate(line.split("**")):
@@ -209,13 +212,13 @@ def is_used(project: str) -> bool:
     return os.path.isdir(os.path.join(project, ".specify")) or bool(changes(project))
 
 
-def scaffold(project: str, text: str, name: str | None, file: str | None) -> "Skeleton":
-    from ralphtool.specs.scaffold import STORIES, Skeleton, name_for, title_of
+def scaffold(project: str, text: str, name: str | None, file: str | None) -> "Scaffold":
+    from ralphtool.specs.scaffold import STORIES, Scaffold, name_for, title_of
 
     change = name_for(text, name) if name else f"{_next_number(project):03}-{name_for(text, None)}"
     fill = {"title": title_of(text), "text": text, "stories": STORIES}
     texts = {"spec.md": _FEATURE.format(**fill), "tasks.md": _PHASES.format(**fill)}
-    return Skeleton(change, os.path.join(project, "specs", change), texts)
+    return Scaffold(change, os.path.join(project, "specs", change), texts)
 
 
 def _next_number(project: str) -> int:

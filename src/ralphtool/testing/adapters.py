@@ -20,7 +20,7 @@ from ralphtool import specs
 from ralphtool.core import project as projects
 from ralphtool.errors import ChangeNotFound, InvalidValue, RalphError, SpecError, TaskNotFound
 from ralphtool.specs import scaffold
-from ralphtool.specs.markdown import heading
+from ralphtool.specs.markdown import parse_heading
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,7 +116,7 @@ def _check_scaffold(adapter: Adapter) -> None:
     with TemporaryDirectory(prefix="ralph-") as folder:
         made = make_skeleton(folder, "Add login", "add-login", None)
         _require(os.listdir(folder) == [], "`scaffold` writes nothing itself")
-        scaffold.make(made)
+        scaffold.write(made)
         try:
             spec = adapter.open(folder, made.change, specs.file_of(made.spec))
         except RalphError as error:
@@ -125,7 +125,7 @@ def _check_scaffold(adapter: Adapter) -> None:
         _require(all(_is_below(path, places) for path in made.paths), "a change is begun at its places")
         _require(any(story.tasks for story in spec.stories()), "a change that is begun has tasks")
         _require_error(
-            lambda: scaffold.refuse_untouched(spec), InvalidValue, "a change that nobody has filled in is told as such"
+            lambda: scaffold.check_filled_in(spec), InvalidValue, "a change that nobody has filled in is told as such"
         )
 
 
@@ -146,7 +146,7 @@ def _require_error(act: Callable[[], object], kind: type[Exception], promise: st
 def _check_reading(spec: Spec, project: str, change: str) -> None:
     _require(spec.change == change, "a spec knows the name of its change")
     _require(os.path.exists(spec.path), "a spec's path exists")
-    before = _tree(project)
+    before = _read_tree(project)
     stories = spec.stories()
     try:
         specs.check(stories, spec.path)
@@ -157,7 +157,7 @@ def _check_reading(spec: Spec, project: str, change: str) -> None:
         spec.scenarios(story)
     spec.proposal()
     spec.design()
-    _require(_tree(project) == before, "reading changes nothing")
+    _require(_read_tree(project) == before, "reading changes nothing")
 
 
 def _open_tasks(spec: Spec, completed: list[str]) -> list[Task]:
@@ -174,60 +174,63 @@ def _check_ticking(spec: Spec, project: str) -> None:
 
 
 def _check_unknown_task(spec: Spec, project: str) -> None:
-    before = _tree(project)
+    before = _read_tree(project)
     _require_error(
         lambda: spec.tick("no.such.task"), TaskNotFound, "`tick` raises TaskNotFound for a task that is not there"
     )
-    _require(_tree(project) == before, "an unknown task changes nothing")
+    _require(_read_tree(project) == before, "an unknown task changes nothing")
 
 
 def _tick_one(spec: Spec, project: str, task: Task, completed: list[str]) -> None:
-    before, others = _tree(project), _done(spec, completed)
+    before, others = _read_tree(project), _find_done(spec, completed)
     spec.tick(task.id, completed)
     completed.append(task.id)
-    after = _tree(project)
-    _require(_done(spec, completed) == others | {task.id}, f"ticking {task.id} ticks {task.id}, and nothing else")
+    after = _read_tree(project)
+    _require(_find_done(spec, completed) == others | {task.id}, f"ticking {task.id} ticks {task.id}, and nothing else")
     changed = [path for path in before.keys() | after.keys() if before.get(path) != after.get(path)]
     _require(len(changed) <= 1, f"ticking {task.id} changes one file at the most")
     for path in changed:
-        _require(_small_edit(before.get(path, b""), after.get(path, b"")), f"ticking {task.id} keeps all other bytes")
+        _require(
+            _is_small_edit(before.get(path, b""), after.get(path, b"")), f"ticking {task.id} keeps all other bytes"
+        )
     spec.tick(task.id, completed)
-    _require(_tree(project) == after, f"ticking {task.id} again changes nothing")
+    _require(_read_tree(project) == after, f"ticking {task.id} again changes nothing")
 
 
-def _done(spec: Spec, completed: list[str]) -> set[str]:
+def _find_done(spec: Spec, completed: list[str]) -> set[str]:
     return {task.id for story in spec.stories(completed) for task in story.tasks if task.done}
 
 
-def _small_edit(old: bytes, new: bytes) -> bool:
+def _is_small_edit(old: bytes, new: bytes) -> bool:
     """Whether one place of a few bytes is all that differs."""
-    start = _same_at_the_start(old, new)
-    end = _same_at_the_start(old[start:][::-1], new[start:][::-1])
+    start = _count_common_prefix(old, new)
+    end = _count_common_prefix(old[start:][::-1], new[start:][::-1])
     return len(old) - start - end <= 8 and len(new) - start - end <= 40
 
 
-def _same_at_the_start(one: bytes, other: bytes) -> int:
+def _count_common_prefix(one: bytes, other: bytes) -> int:
     pairs = enumerate(zip(one, other, strict=False))
     return next((index for index, (left, right) in pairs if left != right), min(len(one), len(other)))
 
 
 def _check_notes(project: str, write: Callable[[], int], count: int, what: str) -> None:
-    before = _tree(project)
+    before = _read_tree(project)
     _require(write() == count, f"writing {what} tells how many were written")
-    after = _tree(project)
+    after = _read_tree(project)
     _require(after != before, f"writing {what} writes something")
     _require(write() == 0, f"writing the same {what} again writes none")
-    _require(_tree(project) == after, f"writing the same {what} again changes nothing")
+    _require(_read_tree(project) == after, f"writing the same {what} again changes nothing")
     lines = [line for data in after.values() for line in data.decode("utf-8", "replace").splitlines()]
     _require(
-        not any(found and found.title == "no heading" for found in map(heading, lines)), "a note forges no heading"
+        not any(found and found.title == "no heading" for found in map(parse_heading, lines)),
+        "a note forges no heading",
     )
     for path, data in before.items():
         kept = iter(after.get(path, b"").splitlines())
         _require(all(line in kept for line in data.splitlines()), f"writing {what} keeps what was in {path}")
 
 
-def _tree(project: str) -> dict[str, bytes]:
+def _read_tree(project: str) -> dict[str, bytes]:
     seen = {}
     for folder, _, names in os.walk(project):
         for name in names:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from ralphtool.testing import homes, tools
 from ralphtool.testing.dialects import Answer, Dialect
-from ralphtool.testing.dialects.anthropic import Anthropic
-from ralphtool.testing.dialects.chat import Chat
-from ralphtool.testing.dialects.gemini import Gemini
-from ralphtool.testing.dialects.responses import Responses
+from ralphtool.testing.dialects.anthropic import AnthropicDialect
+from ralphtool.testing.dialects.chat import ChatDialect
+from ralphtool.testing.dialects.gemini import GeminiDialect
+from ralphtool.testing.dialects.responses import ResponsesDialect
 from ralphtool.testing.scenario import Cut, Drip, Fail, Request, Say, Scenario, Silence, TooLong, Turn
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ModelServer", "Request"]
 
-DIALECTS: tuple[Dialect, ...] = (Anthropic(), Chat(), Gemini(), Responses())
+DIALECTS: tuple[Dialect, ...] = (AnthropicDialect(), ChatDialect(), GeminiDialect(), ResponsesDialect())
 _LONGEST_SILENCE = 600.0  # seconds; a test that was forgotten shall not hold a thread for ever
 
 
@@ -109,22 +109,22 @@ class _Exchange(BaseHTTPRequestHandler):
         return not self.close_connection and super().parse_request()
 
     def do_HEAD(self) -> None:
-        self._plain(200, b"")
+        self._send_plain(200, b"")
 
     def do_GET(self) -> None:
-        self._plain(200, b'{"data": [], "models": []}')
+        self._send_plain(200, b'{"data": [], "models": []}')
 
     def do_POST(self) -> None:
         data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         path = self.path.partition("?")[0]
         dialect = next((one for one in DIALECTS if one.serves(path)), None)
         if dialect is None:
-            self._plain(404, b'{"error": {"message": "there is nothing here", "type": "not_found_error"}}')
+            self._send_plain(404, b'{"error": {"message": "there is nothing here", "type": "not_found_error"}}')
             return
         try:
             body = json.loads(data)
         except ValueError:
-            self._plain(400, b'{"error": {"message": "this is no JSON", "type": "invalid_request_error"}}')
+            self._send_plain(400, b'{"error": {"message": "this is no JSON", "type": "invalid_request_error"}}')
             return
         request = dialect.request(self.path, body, {name.lower(): value for name, value in self.headers.items()})
         try:
@@ -137,18 +137,18 @@ class _Exchange(BaseHTTPRequestHandler):
         match turn:
             case Fail() | TooLong():
                 status, headers, body = dialect.error(turn, request)
-                self._plain(status, body, headers)
+                self._send_plain(status, body, headers)
             case Silence():
                 self._say_nothing()
             case Cut():
-                pieces, kind = self._pieces(dialect, request, turn)
+                pieces, kind = self._build_pieces(dialect, request, turn)
                 self._stream(pieces[: max(1, len(pieces) // 2)], kind, is_whole=False)
             case Drip():
-                self._stream(*self._pieces(dialect, request, turn), pause=turn.pause)
+                self._stream(*self._build_pieces(dialect, request, turn), pause=turn.pause)
             case _:
-                self._speak(dialect, request, tools.answer(turn, request, self.server.model.root))
+                self._send_answer(dialect, request, tools.answer(turn, request, self.server.model.root))
 
-    def _pieces(self, dialect: Dialect, request: Request, turn: Cut | Drip) -> tuple[Sequence[bytes], str]:
+    def _build_pieces(self, dialect: Dialect, request: Request, turn: Cut | Drip) -> tuple[Sequence[bytes], str]:
         """What it says in pieces, and their type; those who asked for no stream get their one object in pieces too."""
         answer = tools.answer(Say(turn.text), request, self.server.model.root)
         if request.stream:
@@ -157,13 +157,13 @@ class _Exchange(BaseHTTPRequestHandler):
         size = max(1, len(body) // max(2, len(turn.text.split())))
         return [body[start : start + size] for start in range(0, len(body), size)], "application/json"
 
-    def _speak(self, dialect: Dialect, request: Request, answer: Answer) -> None:
+    def _send_answer(self, dialect: Dialect, request: Request, answer: Answer) -> None:
         if request.stream:
             self._stream(dialect.stream(answer, request), dialect.content_type)
         else:
-            self._plain(200, dialect.whole(answer, request), self.server.model.headers)
+            self._send_plain(200, dialect.whole(answer, request), self.server.model.headers)
 
-    def _plain(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+    def _send_plain(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
         self.send_response(status)
         for name, value in {"Content-Type": "application/json", **(headers or {})}.items():
             self.send_header(name, value)
@@ -196,11 +196,11 @@ class _Exchange(BaseHTTPRequestHandler):
     def _say_nothing(self) -> None:
         """Until the other side has gone, which it may never do."""
         until = time.monotonic() + _LONGEST_SILENCE
-        while time.monotonic() < until and not self.server.model.closing.wait(0.1) and self._is_there():
+        while time.monotonic() < until and not self.server.model.closing.wait(0.1) and self._is_connected():
             pass
         self.close_connection = True
 
-    def _is_there(self) -> bool:
+    def _is_connected(self) -> bool:
         self.connection.setblocking(False)
         try:
             return bool(self.connection.recv(1, socket.MSG_PEEK))

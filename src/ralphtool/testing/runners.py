@@ -8,7 +8,7 @@ import random
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from ralphtool.agents import End, Event, Job, Mcp, Output, Result, Runner, Start, Traits
+from ralphtool.agents import End, Event, Job, McpServer, Output, Result, Runner, Start, Traits
 from ralphtool.errors import RalphError
 from ralphtool.testing.adapters import ContractBroken
 
@@ -50,13 +50,13 @@ def check_runner(
     `recording` is what its agent printed in a run that ended well. `folder` is an empty one to work in; `prepare` puts
     files there that the agent leaves, if it does. An agent that tells nothing but its exit code `believes_exit_code`.
     """
-    job = _job(folder)
+    job = _build_job(folder)
     _check_start(runner, job)
     _check_modes(runner, folder)
     _check_reading(runner, job, recording, prepare)
-    _check_rubbish(runner, _job(os.path.join(folder, "rubbish")), believes_exit_code=believes_exit_code)
+    _check_rubbish(runner, _build_job(os.path.join(folder, "rubbish")), believes_exit_code=believes_exit_code)
     if not believes_exit_code:
-        _check_cut(runner, _job(os.path.join(folder, "cut")), recording)
+        _check_cut(runner, _build_job(os.path.join(folder, "cut")), recording)
         _check_odd_values(runner, job, recording)
         _check_amid_rubbish(runner, job, recording)
 
@@ -66,7 +66,7 @@ def _require(holds: bool, promise: str) -> None:
         raise ContractBroken(promise)
 
 
-def _job(folder: str, **more: Any) -> Job:
+def _build_job(folder: str, **more: Any) -> Job:
     root, records = os.path.join(folder, "project"), os.path.join(folder, "records")
     for each in (root, records):
         os.makedirs(each, exist_ok=True)
@@ -85,23 +85,23 @@ def _check_start(runner: Runner, job: Job) -> None:
         _require(
             "/" not in path[:-1] and path.strip("/*") != "", f"a config path is the name of a file or folder: {path}"
         )
-    start = _started(runner, job)
-    _require(_started(runner, job) == start, "the same job is started the same way again")
+    start = _check_started(runner, job)
+    _require(_check_started(runner, job) == start, "the same job is started the same way again")
 
 
 def _check_modes(runner: Runner, folder: str) -> None:
     """What its traits promise, it does."""
-    usual = _started(runner, _job(folder))
+    usual = _check_started(runner, _build_job(folder))
     if runner.traits.read_only:
-        looking = _started(runner, _job(folder, read_only=True))
+        looking = _check_started(runner, _build_job(folder, read_only=True))
         _require(looking != usual, "an agent that shall change nothing is started in another way")
     if runner.traits.mcp:
-        server = Mcp(("/usr/bin/ralphtool", "mcp"), {"RALPH_SESSION": "a-session"})
-        _require(_started(runner, _job(folder, mcp=server)) != usual, "our MCP server is passed on")
-    _started(runner, _job(folder, cost=1.5))
+        server = McpServer(("/usr/bin/ralphtool", "mcp"), {"RALPH_SESSION": "a-session"})
+        _require(_check_started(runner, _build_job(folder, mcp=server)) != usual, "our MCP server is passed on")
+    _check_started(runner, _build_job(folder, cost=1.5))
 
 
-def _started(runner: Runner, job: Job) -> Start:
+def _check_started(runner: Runner, job: Job) -> Start:
     start = runner.start(job)
     _require(isinstance(start, Start) and bool(start.argv), "`start` tells the program and its arguments")
     words = [*start.argv, *start.env, *start.env.values()]
@@ -117,10 +117,10 @@ def _gives_prompt(start: Start, job: Job, words: Sequence[str]) -> bool:
     """In its own file, or in one of the runner's that holds it too."""
     records = [os.path.join(job.folder, name) for name in os.listdir(job.folder)]
     named = [path for path in records if path == start.stdin or any(path in word for word in words)]
-    return any(_MARK.encode() in _content(path) for path in named if os.path.isfile(path))
+    return any(_MARK.encode() in _read_content(path) for path in named if os.path.isfile(path))
 
 
-def _content(path: str) -> bytes:
+def _read_content(path: str) -> bytes:
     with open(path, "rb") as file:
         return file.read()
 
@@ -128,14 +128,14 @@ def _content(path: str) -> bytes:
 # --- what it makes of what its agent prints ---------------------------------------------------------
 
 
-def _read(runner: Runner, job: Job, pieces: Iterable[bytes], exit_code: int = 0) -> tuple[list[Event], End]:
+def _read_events(runner: Runner, job: Job, pieces: Iterable[bytes], exit_code: int = 0) -> tuple[list[Event], End]:
     reader = runner.reader(job)
     events = [event for piece in pieces for event in reader.feed(piece)]
     events += reader.rest()
-    return events, _checked(events, reader.end(exit_code))
+    return events, _check_events(events, reader.end(exit_code))
 
 
-def _checked(events: Sequence[Event], end: End) -> End:
+def _check_events(events: Sequence[Event], end: End) -> End:
     _require(all(isinstance(event, Event) for event in events), "a reader tells events")
     _require(not any(isinstance(event, End) for event in events), "the end is told by `end`, and nowhere else")
     _require(isinstance(end, End), "`end` tells the end")
@@ -143,13 +143,13 @@ def _checked(events: Sequence[Event], end: End) -> End:
     return end
 
 
-def _fields(event: Event) -> dict[str, Any]:
+def _event_fields(event: Event) -> dict[str, Any]:
     return {name: getattr(event, name) for name in event.__struct_fields__}
 
 
 def _can_be_written(event: Event) -> bool:
     try:
-        json.dumps(_fields(event), ensure_ascii=False).encode()
+        json.dumps(_event_fields(event), ensure_ascii=False).encode()
     except (TypeError, ValueError):  # an object of its own, half a character
         return False
     return True
@@ -157,50 +157,50 @@ def _can_be_written(event: Event) -> bool:
 
 def _check_reading(runner: Runner, job: Job, recording: bytes, prepare: Callable[[Job], object]) -> None:
     prepare(job)
-    before = _names(job.root)
-    events, end = _read(runner, job, [recording])
+    before = _list_names(job.root)
+    events, end = _read_events(runner, job, [recording])
     _require(end.ok, f"a run that ended well is a success (it was: {end.reason})")
     for size in _PIECES:
         pieces = [recording[at : at + size] for at in range(0, len(recording), size)]
         _check_same(runner, job, pieces, (events, end), f"in pieces of {size} bytes")
-    _check_same(runner, job, _at_random(recording), (events, end), "in pieces of any size")
-    _require(_names(job.root) == before, "a reader writes nothing into the tree that the agent works in")
+    _check_same(runner, job, _cut_at_random(recording), (events, end), "in pieces of any size")
+    _require(_list_names(job.root) == before, "a reader writes nothing into the tree that the agent works in")
     _check_past(runner, job, recording, (events, end))
 
 
 def _check_past(runner: Runner, job: Job, recording: bytes, whole: tuple[list[Event], End]) -> None:
     """What is read again later tells the same, perhaps with more of what tools gave back, and stays as it is."""
-    before = {path: _content(path) for path in _names(job.folder) if os.path.isfile(path)}
+    before = {path: _read_content(path) for path in _list_names(job.folder) if os.path.isfile(path)}
     past = Job(prompt=job.prompt, root=job.root, folder=job.folder, is_past=True)
-    events, end = _read(runner, past, [recording])
-    told, again = ([one for one in _lasting(all) if one[0] is not Result] for all in (whole[0], events))
+    events, end = _read_events(runner, past, [recording])
+    told, again = ([one for one in _drop_passing(all) if one[0] is not Result] for all in (whole[0], events))
     _require((again, end) == (told, whole[1]), "what is past tells the same when it is read again")
-    after = {path: _content(path) for path in _names(job.folder) if os.path.isfile(path)}
+    after = {path: _read_content(path) for path in _list_names(job.folder) if os.path.isfile(path)}
     _require(after == before, "a reader leaves the records of what is past as they are")
 
 
 def _check_same(runner: Runner, job: Job, pieces: Iterable[bytes], whole: tuple[list[Event], End], how: str) -> None:
-    events, end = _read(runner, job, pieces)
+    events, end = _read_events(runner, job, pieces)
     _require(end == whole[1], f"{how} it ends the same")
-    _require(_lasting(events) == _lasting(whole[0]), f"{how} it tells the same events")
+    _require(_drop_passing(events) == _drop_passing(whole[0]), f"{how} it tells the same events")
 
 
-def _lasting(events: Iterable[Event]) -> list[tuple[type[Event], dict[str, Any]]]:
+def _drop_passing(events: Iterable[Event]) -> list[tuple[type[Event], dict[str, Any]]]:
     """Without what is only shown now and then, and without moments, which may be counted from now."""
     told = [event for event in events if not isinstance(event, Output)]
-    return [(type(event), {**_fields(event), "reset_at": None}) for event in told]
+    return [(type(event), {**_event_fields(event), "reset_at": None}) for event in told]
 
 
-def _names(folder: str) -> list[str]:
+def _list_names(folder: str) -> list[str]:
     return sorted(os.path.join(at, name) for at, folders, names in os.walk(folder) for name in (*folders, *names))
 
 
-def _at_random(recording: bytes) -> list[bytes]:
-    places = _places(recording, 50)
+def _cut_at_random(recording: bytes) -> list[bytes]:
+    places = _choose_positions(recording, 50)
     return [recording[a:b] for a, b in pairwise([0, *places, len(recording)])]
 
 
-def _places(recording: bytes, count: int) -> list[int]:
+def _choose_positions(recording: bytes, count: int) -> list[int]:
     chance = random.Random(1)  # noqa: S311
     return sorted({chance.randrange(len(recording) + 1) for _ in range(count)})
 
@@ -210,32 +210,34 @@ def _places(recording: bytes, count: int) -> list[int]:
 
 def _check_rubbish(runner: Runner, job: Job, *, believes_exit_code: bool) -> None:
     for rubbish in _RUBBISH:
-        end = _survived(runner, job, rubbish)
+        end = _feed_rubbish(runner, job, rubbish)
         _require(believes_exit_code or not end.ok, "without its own final word an agent did not end well")
     for exit_code in (1, -15):
-        _, failed = _read(runner, job, [], exit_code)
+        _, failed = _read_events(runner, job, [], exit_code)
         _require(not failed.ok, "an agent that failed, or was killed, and said nothing did not end well")
 
 
-def _survived(runner: Runner, job: Job, rubbish: bytes) -> End:
+def _feed_rubbish(runner: Runner, job: Job, rubbish: bytes) -> End:
     promise = "whatever an agent prints, a reader tells events"
     try:
         reader = runner.reader(job)
         events = [*reader.feed(rubbish), *reader.feed_errors(rubbish), *reader.rest()]
-        return _checked(events, reader.end(0))
+        return _check_events(events, reader.end(0))
     except _MISTAKES as error:
         raise ContractBroken(f"{promise}, and does not raise {type(error).__name__}: {error}") from error
 
 
 def _check_amid_rubbish(runner: Runner, job: Job, recording: bytes) -> None:
     """Programs print warnings between their lines, and anything at all on standard error."""
-    _, expected = _read(runner, job, [recording])
+    _, expected = _read_events(runner, job, [recording])
     whole_lines = [each if each.endswith(b"\n") else each + b"\n" for each in _SHORT_RUBBISH]
     for rubbish in whole_lines:
         reader = runner.reader(job)
         events = [*reader.feed(rubbish), *reader.feed_errors(rubbish), *reader.feed(recording)]
         events += [*reader.feed_errors(rubbish), *reader.rest()]
-        _require(_checked(events, reader.end(0)).ok == expected.ok, "rubbish before a run that ended well hides no end")
+        _require(
+            _check_events(events, reader.end(0)).ok == expected.ok, "rubbish before a run that ended well hides no end"
+        )
 
 
 def _check_odd_values(runner: Runner, job: Job, recording: bytes) -> None:
@@ -245,33 +247,33 @@ def _check_odd_values(runner: Runner, job: Job, recording: bytes) -> None:
             value = json.loads(line)
         except ValueError:
             continue
-        for changed in _changed(value):
-            _survived(runner, job, json.dumps(changed).encode() + b"\n")
+        for changed in _vary_value(value):
+            _feed_rubbish(runner, job, json.dumps(changed).encode() + b"\n")
 
 
-def _changed(value: Any) -> Iterator[Any]:
+def _vary_value(value: Any) -> Iterator[Any]:
     """The same value with an odd one in each of its places in turn, and without it."""
     if isinstance(value, dict):
         for name, inside in value.items():
             others = {key: other for key, other in value.items() if key != name}
             yield others
-            for changed in (*_ODD, *_changed(inside)):
+            for changed in (*_ODD, *_vary_value(inside)):
                 yield {**others, name: changed}
     elif isinstance(value, list):
         for inside in value[:1]:
-            for changed in (*_ODD, *_changed(inside)):
+            for changed in (*_ODD, *_vary_value(inside)):
                 yield [changed, *value[1:]]
 
 
 def _check_cut(runner: Runner, job: Job, recording: bytes) -> None:
     """A terminal event that did not come whole is none."""
     lines = recording.rstrip().split(b"\n")
-    _, end = _read(runner, job, [lines[0]])
+    _, end = _read_events(runner, job, [lines[0]])
     _require(not end.ok or len(lines) == 1, "the first line of a run is no success")
     last = len(recording.rstrip()) - 1  # without its last character no line is whole
-    for place in (*_places(recording[:last], _CUTS), last):
+    for place in (*_choose_positions(recording[:last], _CUTS), last):
         if recording[place : place + 1] == b"\n":
             continue  # nothing is missing but the end of the line
         whole_lines = recording[: recording.rfind(b"\n", 0, place) + 1]
-        expected, cut = (_read(runner, job, [data])[1] for data in (whole_lines, recording[:place]))
+        expected, cut = (_read_events(runner, job, [data])[1] for data in (whole_lines, recording[:place]))
         _require(cut.ok == expected.ok, "half of a line is no terminal event")

@@ -28,34 +28,34 @@ def answer(turn: Turn, request: Request, root: str) -> Answer:
     match turn:
         case Say():
             text = turn.text.replace("{promise}", request.promise).replace("{token}", request.token)
-            return Answer(text, _run(f"echo {_SUBMITS}", request).call if _SUBMITS in request.prompt else None)
+            return Answer(text, _answer_run(f"echo {_SUBMITS}", request).call if _SUBMITS in request.prompt else None)
         case All():
-            return _joined([answer(one, request, root) for one in turn.turns])
+            return _join_answers([answer(one, request, root) for one in turn.turns])
         case Call():
             return Answer(call=ToolCall(turn.tool, turn.arguments))
         case Mcp():
-            return Answer(call=ToolCall(_mcp_name(turn.tool, request), turn.arguments))
+            return Answer(call=ToolCall(_find_mcp_name(turn.tool, request), turn.arguments))
         case Run():
-            return _run(turn.command, request)
+            return _answer_run(turn.command, request)
         case Write():
-            return _write(turn, request, root)
+            return _answer_write(turn, request, root)
     raise AssertionError(f"no answer to {turn}")
 
 
-def _joined(answers: list[Answer]) -> Answer:
+def _join_answers(answers: list[Answer]) -> Answer:
     calls = [one.call for one in answers if one.call]
     if len(calls) > 1:
         raise ValueError("an answer can call one tool only: take the turns one after the other")
     return Answer("\n".join(one.text for one in answers if one.text), calls[0] if calls else None)
 
 
-def _mcp_name(tool: str, request: Request) -> str:
+def _find_mcp_name(tool: str, request: Request) -> str:
     """The name that fits best: agents put the server's before the tool's, with one line or two between them."""
     found = [name for end in (f"__{tool}", f"_{tool}") for name in request.tools if name.endswith(end)]
     return tool if tool in request.tools or not found else found[0]
 
 
-def _run(command: str, request: Request) -> Answer:
+def _answer_run(command: str, request: Request) -> Answer:
     name = next((one for one in _SHELLS if one in request.tools), None)
     if name is None:
         return Answer(text=f"```bash\n{command}\n```\n")
@@ -63,26 +63,28 @@ def _run(command: str, request: Request) -> Answer:
     return Answer(call=ToolCall(name, {argument: command, **more}))
 
 
-def _write(turn: Write, request: Request, root: str) -> Answer:
+def _answer_write(turn: Write, request: Request, root: str) -> Answer:
     path = os.path.join(root, turn.path)
     name = next((one for one in _WRITERS if one in request.tools), None)
     if name is not None:
         place, content = _WRITERS[name]
         return Answer(call=ToolCall(name, {place: path, content: turn.content}))
     if not request.tools and "SEARCH/REPLACE" in request.system:
-        return Answer(_edit_block(turn, path))
+        return Answer(_build_edit_block(turn, path))
     quoted = shlex.quote(path)
-    return _run(f'mkdir -p "$(dirname {quoted})" && printf %s {shlex.quote(turn.content)} > {quoted}', request)
+    return _answer_run(f'mkdir -p "$(dirname {quoted})" && printf %s {shlex.quote(turn.content)} > {quoted}', request)
 
 
-def _edit_block(turn: Write, path: str) -> str:
+def _build_edit_block(turn: Write, path: str) -> str:
     """As aider reads it: what stands there now, and what shall."""
     before = ""
     if os.path.exists(path):
         with open(path, encoding="utf-8") as file:
             before = file.read()
-    return f"{turn.path}\n```\n<<<<<<< SEARCH\n{_ended(before)}=======\n{_ended(turn.content)}>>>>>>> REPLACE\n```\n"
+    return (
+        f"{turn.path}\n```\n<<<<<<< SEARCH\n{_end_line(before)}=======\n{_end_line(turn.content)}>>>>>>> REPLACE\n```\n"
+    )
 
 
-def _ended(text: str) -> str:
+def _end_line(text: str) -> str:
     return text if not text or text.endswith("\n") else f"{text}\n"

@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 
 from ralphtool.core import files
-from ralphtool.core.text import printable_lines
+from ralphtool.core.text import make_lines_printable
 from ralphtool.errors import RalphError
 from ralphtool.record import runs
 
@@ -21,9 +21,9 @@ class Launch:
     def __init__(self, root: str, change: str, ref: str) -> None:
         self.root = root
         self.change = change
-        self._known = set(runs.ids(root))
+        self._known = set(runs.list_ids(root))
         self.id: str | None = None  # of the run, as soon as it has a record
-        self.is_told = False  # whether somebody knows what became of it
+        self.is_reported = False  # whether somebody knows what became of it
         self._output = files.private_path("ralph", "screen", f"{change[:90]}-{os.getpid()}-{os.urandom(4).hex()}.log")
         files.make_private_folders(self._output)
         self._process = self._start(["run", change, "--spec", ref])
@@ -44,25 +44,28 @@ class Launch:
         """To be asked now and then: the system keeps a process that has ended until somebody asks for it."""
         return self._process.poll() is not None
 
-    def look(self) -> None:
+    def find_run(self) -> None:
         """Looks whether the run has a record by now."""
-        self.id = next((id for id in runs.ids(self.root) if id not in self._known and self._is_ours(id)), None)
+        self.id = next((id for id in runs.list_ids(self.root) if id not in self._known and self._is_ours(id)), None)
 
     def _is_ours(self, id: str) -> bool:
         try:
-            return runs.read(self.root, id).pid == self._process.pid
+            return runs.read_summary(self.root, id).pid == self._process.pid
         except (RalphError, OSError):
             return False
 
-    def forget(self) -> None:
+    def remove_output(self) -> None:
         """Removes what the command printed: the run has its record, or its error was told."""
         with suppress(OSError):  # then it stays where temporary files are
             files.remove(self._output)
 
-    def error(self) -> str:
+    def read_error(self) -> str:
         """What the command printed, for a run that ended before it began."""
         try:
             told = files.read(self._output)[-_LAST:].decode("utf-8", "replace").strip()
         except OSError as error:
             told = str(error)
-        return printable_lines(told.removeprefix("Error: ")) or f"it ended at once, with status {self._process.poll()}"
+        return (
+            make_lines_printable(told.removeprefix("Error: "))
+            or f"it ended at once, with status {self._process.poll()}"
+        )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ralphtool.workspace.tree import Taken
+    from ralphtool.workspace.tree import WorkspaceSnapshot
 
 
 class Workspace(Protocol):
@@ -25,7 +25,7 @@ class Workspace(Protocol):
         """What the iteration began with."""
         ...
 
-    def at_start(self, folder: str, ref: str) -> bool:
+    def write_spec_at_start(self, folder: str, ref: str) -> bool:
         """Writes the spec as it was when work began into a folder; False where nobody knows."""
         ...
 
@@ -34,9 +34,9 @@ class Workspace(Protocol):
         """Whether the set-up commands have never run to their end there."""
         ...
 
-    def was_set_up(self) -> None: ...
+    def mark_set_up(self) -> None: ...
 
-    def disturbed(self) -> None:
+    def mark_dirty(self) -> None:
         """Commands of ours have run since it was put into a state, and may have left files."""
         ...
 
@@ -55,7 +55,7 @@ class Workspace(Protocol):
         """
         ...
 
-    def take(self) -> Taken:
+    def take(self) -> WorkspaceSnapshot:
         """What is there now, and how it differs from what the iteration began with."""
         ...
 

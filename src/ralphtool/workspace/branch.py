@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 _HELD_IN = (layout.BRANCHES, "packed-refs")  # where a repository's folder has branches of ours, if it has any
 
 
-def _repository(root: str) -> Repository | None:
+def _find_repository(root: str) -> Repository | None:
     """Git is only asked where it can have such branches: most lists of changes need none."""
     git = _dot_git(root)
     if git is None:
         return None
     # In a linked working tree it is a file, and the branches are elsewhere.
     may_have = not os.path.isdir(git) or any(os.path.exists(os.path.join(git, name)) for name in _HELD_IN)
-    return _found_repository(root) if may_have else None
+    return _open_repository(root) if may_have else None
 
 
 def _dot_git(root: str) -> str | None:
     """The `.git` of the repository around a folder: its folder, or a file that names it."""
-    known = (os.path.join(folder, ".git") for folder in project.upward(os.path.abspath(root)))
+    known = (os.path.join(folder, ".git") for folder in project.list_parents(os.path.abspath(root)))
     return next((git for git in known if os.path.exists(git)), None)
 
 
@@ -48,7 +48,7 @@ def git_folder(root: str) -> str | None:
     return os.path.normpath(os.path.join(os.path.dirname(git), named.strip())) if word == "gitdir" else None
 
 
-def _found_repository(root: str) -> Repository | None:
+def _open_repository(root: str) -> Repository | None:
     from ralphtool.workspace.git import Repository  # which costs more than the rest of a short list
 
     return Repository.find(root)
@@ -61,46 +61,46 @@ class Branches:
         self._root = root
 
     @cached_property
-    def _found(self) -> dict[str, Repository]:
+    def _by_change(self) -> dict[str, Repository]:
         """The repository, for each change that has a branch."""
-        repository = _repository(self._root)
+        repository = _find_repository(self._root)
         if repository is None:
             return {}
         here, refs = repository.head(), repository.refs(layout.BRANCHES)
         return {ref.removeprefix(layout.BRANCHES): repository for ref in refs if ref != here}
 
     @contextmanager
-    def opened(self, change: str, ref: str | None) -> Iterator[Spec | None]:
+    def open_spec(self, change: str, ref: str | None) -> Iterator[Spec | None]:
         """The spec as its branch has it, while the block runs; None if there is none."""
-        repository = self._found.get(change)
+        repository = self._by_change.get(change)
         if repository is None:
             yield None
             return
         import tempfile
 
         with tempfile.TemporaryDirectory(prefix="ralph-") as folder:
-            write_out(repository, self._root, change, layout.BRANCHES + change, folder, ref)
-            yield _found(self._root, folder, change, ref)
+            write_spec_files(repository, self._root, change, layout.BRANCHES + change, folder, ref)
+            yield _open_copy(self._root, folder, change, ref)
 
 
-def opened(root: str, change: str, ref: str | None) -> AbstractContextManager[Spec | None]:
+def open_spec(root: str, change: str, ref: str | None) -> AbstractContextManager[Spec | None]:
     """The spec as the branch has it, while the block runs; None if there is no branch, or the tree is on it."""
-    return Branches(root).opened(change, ref)
+    return Branches(root).open_spec(change, ref)
 
 
-def _found(root: str, folder: str, change: str, ref: str | None) -> Spec | None:
+def _open_copy(root: str, folder: str, change: str, ref: str | None) -> Spec | None:
     # What the project's configuration names is not found by looking at what was written out.
-    for one in [ref] if ref else [None, *specs.configured(root)]:
+    for one in [ref] if ref else [None, *specs.list_configured(root)]:
         try:
             spec = specs.open(folder, change, one)
         except ChangeNotFound:
             continue
-        shown: Any = _Shown(spec, os.path.join(root, os.path.relpath(spec.path, folder)))
+        shown: Any = _BranchSpec(spec, os.path.join(root, os.path.relpath(spec.path, folder)))
         return shown  # type: ignore[no-any-return]
     return None
 
 
-class _Shown:
+class _BranchSpec:
     """A spec of the branch under the name that it has in the project."""
 
     def __init__(self, spec: Spec, path: str) -> None:
@@ -111,7 +111,7 @@ class _Shown:
         return getattr(self._spec, name)
 
 
-def write_out(repository: Repository, root: str, change: str, commit: str, folder: str, ref: str | None) -> None:
+def write_spec_files(repository: Repository, root: str, change: str, commit: str, folder: str, ref: str | None) -> None:
     """Writes out the files of a commit that belong to the change; without a ref, those of every format."""
     prefix = os.path.relpath(os.path.realpath(root), os.path.realpath(repository.top))
     places = specs.places(root, change, ref)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ralphtool.workspace.tree import Taken
+from ralphtool.workspace.tree import WorkspaceSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,10 +21,10 @@ class Folder:
     def __init__(self, root: str) -> None:
         self.root = root
 
-    def at_start(self, folder: str, ref: str) -> bool:
+    def write_spec_at_start(self, folder: str, ref: str) -> bool:
         return False
 
-    def disturbed(self) -> None:
+    def mark_dirty(self) -> None:
         pass
 
     def open(self, run: str, own_files: Sequence[str]) -> list[str]:
@@ -39,8 +39,8 @@ class Folder:
     def begin(self, kept: str | None, cut_off: str | None = None) -> str | None:
         return None
 
-    def take(self) -> Taken:
-        return Taken(None)
+    def take(self) -> WorkspaceSnapshot:
+        return WorkspaceSnapshot(None)
 
     def add(self, paths: Sequence[str]) -> str | None:
         return None
@@ -51,7 +51,7 @@ class Folder:
     def publish(self, attempt: str, commit: str | None, *, tree: str | None = None, story: str = "") -> None:
         pass
 
-    def was_set_up(self) -> None:
+    def mark_set_up(self) -> None:
         pass
 
     def checkpoints(self) -> dict[str, str]:

@@ -19,7 +19,7 @@ from ralphtool.errors import GitError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-NOBODY = "0" * 40
+NULL_ID = "0" * 40
 _QUIET = (
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
@@ -33,7 +33,7 @@ _OURS = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMI
 SUBMODULE = "160000"
 
 
-class Changed(Struct, frozen=True):
+class ChangedFile(Struct, frozen=True):
     """One file that differs between two trees."""
 
     status: str  # A, D, M, R or T
@@ -52,7 +52,7 @@ class Repository:
         self.gitdir = gitdir
         self.common = common
         self.index = index or os.path.join(layout.in_git(gitdir), "index")
-        self._env = _environment()
+        self._env = _build_environment()
         self.held: tuple[int, ...] = ()  # locks that a git command of ours holds on to when we are killed
 
     @staticmethod
@@ -61,7 +61,7 @@ class Repository:
         command = ["git", "rev-parse", "--show-toplevel", "--absolute-git-dir", "--git-common-dir"]
         try:
             done = subprocess.run(
-                command, cwd=folder, env=_environment(), capture_output=True, check=False, process_group=0
+                command, cwd=folder, env=_build_environment(), capture_output=True, check=False, process_group=0
             )
         except FileNotFoundError:
             return None
@@ -173,50 +173,54 @@ class Repository:
 
     def set_entries(self, tree: str, paths: Sequence[str]) -> None:
         """Makes entries of our index be those of a tree, without a look at the files."""
-        if known := self.listed("ls-files", "-z", "--full-name", "--", *[f":(top,literal){path}" for path in paths]):
+        if known := self.list_items(
+            "ls-files", "-z", "--full-name", "--", *[f":(top,literal){path}" for path in paths]
+        ):
             self.drop(known)
         entries = self.run("ls-tree", "-r", "-z", "--full-tree", tree, "--", *paths)
         self.run("update-index", "-z", "--index-info", input=entries)
 
     def _remove_tracked(self, spared: Paths) -> None:
-        for path in self.listed("ls-files", "-z", "--full-name", ":/"):
+        for path in self.list_items("ls-files", "-z", "--full-name", ":/"):
             full = os.path.join(self.top, path)
             if not spared.cover(path) and (os.path.islink(full) or os.path.isfile(full)):
                 os.unlink(full)
                 files.remove_empty_above(full, self.top)
         self.run("read-tree", "--empty")
 
-    def unknown_files(self) -> list[str]:
+    def list_unknown_files(self) -> list[str]:
         """Files that are neither in our index nor ignored."""
-        return self.listed("ls-files", "-z", "--others", "--exclude-standard", "--full-name", "--", ":/")
+        return self.list_items("ls-files", "-z", "--others", "--exclude-standard", "--full-name", "--", ":/")
 
-    def listed(self, *arguments: str, own_index: bool = True) -> list[str]:
+    def list_items(self, *arguments: str, own_index: bool = True) -> list[str]:
         """What git prints with a NUL behind each."""
         return [one for one in os.fsdecode(self.run(*arguments, own_index=own_index)).split("\0") if one]
 
     def staged(self, index: str, commit: str) -> bytes:
         """What an index has that a commit has not, for `make_index`."""
-        fields = self._with_index(index, "diff-index", "--cached", "--raw", "-z", "--no-renames", commit).split(b"\0")
+        fields = self._run_with_index(index, "diff-index", "--cached", "--raw", "-z", "--no-renames", commit).split(
+            b"\0"
+        )
         rows = zip(fields[::2], fields[1::2], strict=False)
-        return b"".join(b" ".join((*_new_side(head), b"")).rstrip() + b"\t" + path + b"\0" for head, path in rows)
+        return b"".join(b" ".join((*_parse_new_side(head), b"")).rstrip() + b"\t" + path + b"\0" for head, path in rows)
 
     def make_index(self, index: str, commit: str, staged: bytes) -> None:
         """An index that is a commit, with some entries changed."""
-        self._with_index(index, "read-tree", commit)
-        self._with_index(index, "update-index", "-z", "--index-info", input=staged)
+        self._run_with_index(index, "read-tree", commit)
+        self._run_with_index(index, "update-index", "-z", "--index-info", input=staged)
 
     def tree_of_index(self, index: str) -> str | None:
         """The tree that an index would be; None where it can't be one."""
         try:
-            return os.fsdecode(self._with_index(index, "write-tree")).strip()
+            return os.fsdecode(self._run_with_index(index, "write-tree")).strip()
         except GitError:
             return None
 
-    def _with_index(self, index: str, *arguments: str, input: bytes | None = None) -> bytes:
+    def _run_with_index(self, index: str, *arguments: str, input: bytes | None = None) -> bytes:
         other = Repository(self.top, self.gitdir, self.common, index)
         return other.run(*arguments, input=input)
 
-    def changed(self, old: str, new: str) -> list[Changed]:
+    def changed(self, old: str, new: str) -> list[ChangedFile]:
         fields = os.fsdecode(self.run("diff-tree", "-r", "-z", "--raw", "-M", "--no-commit-id", old, new)).split("\0")
         found = []
         position = 0
@@ -225,7 +229,9 @@ class Repository:
             paths = fields[position + 1 : position + (3 if status[0] in "RC" else 2)]
             position += 1 + len(paths)
             inside = SUBMODULE in (old_mode, new_mode)
-            found.append(Changed(status[0], paths[-1], paths[0], _blob(old_blob), _blob(new_blob), inside))
+            found.append(
+                ChangedFile(status[0], paths[-1], paths[0], _blob_or_none(old_blob), _blob_or_none(new_blob), inside)
+            )
         return found
 
     def blobs(self, ids: Iterable[str]) -> dict[str, bytes]:
@@ -233,7 +239,7 @@ class Repository:
         if not wanted:
             return {}
         data = self.run("cat-file", "--batch", input="".join(f"{id}\n" for id in wanted).encode())
-        return dict(_batched(data))
+        return dict(_parse_batch(data))
 
     def files_at(self, tree: str, *paths: str) -> dict[str, bytes]:
         """The files of a tree at or below some paths."""
@@ -244,17 +250,17 @@ class Repository:
         return {name: found[id] for name, id in ids.items()}
 
 
-def _new_side(head: bytes) -> tuple[bytes, bytes]:
+def _parse_new_side(head: bytes) -> tuple[bytes, bytes]:
     """Mode and object of the newer side of a line as in `:100644 100644 1234 5678 M`."""
     words = head.split(b" ")
     return words[1], words[3]
 
 
-def _blob(id: str) -> str | None:
+def _blob_or_none(id: str) -> str | None:
     return None if set(id) == {"0"} else id
 
 
-def _batched(data: bytes) -> Iterable[tuple[str, bytes]]:
+def _parse_batch(data: bytes) -> Iterable[tuple[str, bytes]]:
     position = 0
     while position < len(data):
         end = data.index(b"\n", position)
@@ -266,7 +272,7 @@ def _batched(data: bytes) -> Iterable[tuple[str, bytes]]:
         position = end + 1 + size + 1
 
 
-def _environment() -> dict[str, str]:
+def _build_environment() -> dict[str, str]:
     """Ours, without what would make git look elsewhere."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in _OURS}
     return kept | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_REPLACE_OBJECTS": "1"}

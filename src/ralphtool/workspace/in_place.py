@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from ralphtool.core import files, layout, locks
 from ralphtool.errors import TreeBusy
 from ralphtool.workspace.git import Paths, Repository, printable
-from ralphtool.workspace.protected_git import Internals
-from ralphtool.workspace.stash import Away
-from ralphtool.workspace.tree import Tree, drop_lock
+from ralphtool.workspace.protected_git import ProtectedGit
+from ralphtool.workspace.stash import Stash
+from ralphtool.workspace.tree import Tree, remove_index_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ralphtool.workspace.stash import Note
+    from ralphtool.workspace.stash import StashNote
 
 _PATIENCE = 30.0  # seconds for a git command of a run that was killed
 
@@ -29,54 +29,54 @@ class InPlace(Tree):
 
     def __init__(self, repository: Repository, project: str, change: str) -> None:
         super().__init__(repository, project, change)
-        self.internals = Internals(repository, self.ref, shared=False)
-        self.away = Away(repository, self.ours)
+        self.protected_git = ProtectedGit(repository, self.ref, shared=False)
+        self.stash = Stash(repository, self.ours)
         self._lock = -1
 
     def open(self, run: str, own_files: Sequence[str]) -> list[str]:
         self._lock_tree()
         told = [text for text in [_recover_locked(self.repository, self.root)] if text]
-        self.away.refuse_if_busy()
-        self.internals.forget()
+        self.stash.check_not_busy()
+        self.protected_git.forget()
         self._prepare_index()
         self.repository.ensure_identity()
         own = [self.relative(path) for path in own_files]
-        as_begun = None if self.repository.resolve(self.ref) is None else self._as_begun(own)
+        as_begun = None if self.repository.resolve(self.ref) is None else self._find_unchanged_files(own)
         told += self.start_branch(own, self.repository.resolve("HEAD"))
         try:
-            note = self.away.leave(self.change, run, self._tip_tree)
+            note = self.stash.set_aside(self.change, run, self._tip_tree)
             self._take_over(note)
         except BaseException:
             self.close()
             raise
-        return told + self._tell(note, own, as_begun)
+        return told + self._build_notices(note, own, as_begun)
 
-    def _as_begun(self, own: Sequence[str]) -> set[str]:
+    def _find_unchanged_files(self, own: Sequence[str]) -> set[str]:
         """The files of the change that are still as they were when its branch began."""
         start = self.repository.resolve(layout.START + self.change)
         begun = self.repository.files_at(start, *own) if start else {}
-        return {name for name, data in begun.items() if _content(os.path.join(self.repository.top, name)) == data}
+        return {name for name, data in begun.items() if _read_or_none(os.path.join(self.repository.top, name)) == data}
 
-    def _tell(self, note: Note, own: Sequence[str], as_begun: set[str] | None) -> list[str]:
+    def _build_notices(self, note: StashNote, own: Sequence[str], as_begun: set[str] | None) -> list[str]:
         """What the user should know; `as_begun` is None where the branch is new."""
         told, mine = [], Paths(own)
-        aside = [] if as_begun is None else [path for path in note.aside() if path not in as_begun]
+        aside = [] if as_begun is None else [path for path in note.list_absent() if path not in as_begun]
         if edited := [path for path in aside if mine.cover(path)]:
             told.append(
-                f"the branch has its own version of the change: what you changed in {_some(edited)} is not used; "
+                f"the branch has its own version of the change: what you changed in {_join_first(edited)} is not used; "
                 f"commit it to {self.branch} if it should be"
             )
-        if note.aside():
-            told.append(f"uncommitted work of yours waits until the run is over: {_some(note.aside())}")
+        if note.list_absent():
+            told.append(f"uncommitted work of yours waits until the run is over: {_join_first(note.list_absent())}")
         return told
 
     def _prepare_index(self) -> None:
         os.makedirs(os.path.dirname(self.repository.index), exist_ok=True)
-        drop_lock(self.repository.index)
+        remove_index_lock(self.repository.index)
 
-    def _take_over(self, note: Note) -> None:
+    def _take_over(self, note: StashNote) -> None:
         """The tree becomes ours. Our index begins as a copy of theirs: it knows which files need not be read."""
-        self._know(note)
+        self._set_spared_paths(note)
         theirs = os.path.join(self.repository.gitdir, "index")
         if os.path.exists(theirs):
             shutil.copyfile(theirs, self.repository.index)
@@ -84,19 +84,19 @@ class InPlace(Tree):
         else:
             self.repository.run("read-tree", "--empty")
         self.repository.set_entries(self._tip_tree, self._spared)
-        self._put(self._tip_tree)
+        self._switch_to(self._tip_tree)
         self.repository.set_head(self.ref)
 
     def _clear_marks(self) -> None:
         """Of files that git was told not to look at."""
-        lines = self.repository.listed("ls-files", "-z", "-v", "--full-name", ":/")
+        lines = self.repository.list_items("ls-files", "-z", "-v", "--full-name", ":/")
         marked = os.fsencode("\0".join(line[2:] for line in lines if line[0] == "S" or line[0].islower()))
         for option in ("--no-assume-unchanged", "--no-skip-worktree") if marked else ():
             self.repository.run("update-index", option, "-z", "--stdin", input=marked)
 
-    def _know(self, note: Note) -> None:
+    def _set_spared_paths(self, note: StashNote) -> None:
         """What stays in its place, and is none of ours."""
-        staying = note.staying()
+        staying = note.list_remaining()
         self._left = Paths([self.ours, *staying])
         inside = [path for path in staying if os.path.lexists(os.path.join(self.repository.top, path, ".git"))]
         self._spared = [self.ours, *inside]
@@ -111,17 +111,17 @@ class InPlace(Tree):
             self._unlock_tree()
             raise
         os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, f"{os.getpid()} {locks.start_time_of(os.getpid())}".encode(), 0)
+        os.pwrite(self._lock, f"{os.getpid()} {locks.read_start_time(os.getpid())}".encode(), 0)
         # A git command that outlives us holds the lock until it has ended: nobody gets in its way.
         self.repository.held = (self._lock,)
 
     def _wait_for_lock(self) -> None:
         end = time.monotonic() + _PATIENCE
-        while not _locked(self._lock):
+        while not _try_lock(self._lock):
             pid, _, began = os.pread(self._lock, 1000, 0).decode("utf-8", "replace").partition(" ")
-            is_alive = pid.isdigit() and locks.start_time_of(int(pid)) == began
+            is_alive = pid.isdigit() and locks.read_start_time(int(pid)) == began
             if is_alive or time.monotonic() > end:
-                note = self.away.note()
+                note = self.stash.note()
                 by = f"the run {note.run} of {note.change}" if note else "another run"
                 raise TreeBusy(
                     f'{self.repository.top} is in use by {by}: wait for its end, or set workspace = "worktree"'
@@ -135,78 +135,78 @@ class InPlace(Tree):
 
     def recover(self) -> str:
         """After a run that was killed: the user's files first of all. Tells what was done."""
-        note = self.away.note()
+        note = self.stash.note()
         if note is None:
             return ""
         if note.phase == "away":
             self._recover_tree(note)
-        self._give_back()
-        self.internals.forget()
+        self._restore_user_files()
+        self.protected_git.forget()
         return f"the run {note.run} was cut off: your files are back as they were"
 
-    def _recover_tree(self, note: Note) -> None:
-        self.internals.unlock()
+    def _recover_tree(self, note: StashNote) -> None:
+        self.protected_git.unlock()
         self._prepare_index()
         self.repository.ensure_identity()
         known = self.repository.resolve(self.ref)
-        is_ours = self._is_as_left(note)  # else the user has been here since
+        is_ours = self._is_head_unchanged(note)  # else the user has been here since
         if not os.path.exists(self.repository.index):
             self.repository.run("read-tree", known or "--empty")
         if known:
             self._advance(known, self.repository.tree_of(known))
-            self._know(note)
+            self._set_spared_paths(note)
             if is_ours:
-                self.internals.recover()
+                self.protected_git.recover()
             self.keep_interrupted(note.run)
-            if is_ours and self.internals.tip:
-                self.repository.set_refs({self.ref: self.internals.tip})
+            if is_ours and self.protected_git.tip:
+                self.repository.set_refs({self.ref: self.protected_git.tip})
         if is_ours and note.commit and note.head not in (self.ref, note.commit):
             self.repository.set_refs({note.head: note.commit})
 
-    def _is_as_left(self, note: Note) -> bool:
+    def _is_head_unchanged(self, note: StashNote) -> bool:
         """Whether nobody has switched branches since the run was killed. Its agent may have, before."""
         if self.repository.head() == self.ref:
             return True
-        last = locks.last_sign(self.root, note.run)
+        last = locks.read_last_heartbeat(self.root, note.run)
         switched = os.stat(os.path.join(self.repository.gitdir, "HEAD")).st_mtime
-        return last is not None and switched <= last + locks.BREATH
+        return last is not None and switched <= last + locks.HEARTBEAT_SECONDS
 
-    def _give_back(self) -> None:
-        self.away.give_back(self._check_out_theirs)
+    def _restore_user_files(self) -> None:
+        self.stash.restore(self._check_out_theirs)
 
-    def _check_out_theirs(self, note: Note) -> None:
+    def _check_out_theirs(self, note: StashNote) -> None:
         commit = self.repository.resolve(note.head) if note.commit else None
-        self._know(note)
+        self._set_spared_paths(note)
         self._files = None
-        self._put(self.repository.tree_of(commit) if commit else self.repository.empty_tree())
+        self._switch_to(self.repository.tree_of(commit) if commit else self.repository.empty_tree())
         self.repository.set_head(note.head)
 
     def close(self) -> None:
         try:
-            self.internals.recover()
-            self.internals.unlock()
-            self._give_back()
-            self.internals.forget()
+            self.protected_git.recover()
+            self.protected_git.unlock()
+            self._restore_user_files()
+            self.protected_git.forget()
         finally:
             self._unlock_tree()
 
 
-def waiting(repository: Repository, project: str) -> Note | None:
+def find_note(repository: Repository, project: str) -> StashNote | None:
     """What waits to be given back, by a run that is at work or by one that was killed."""
-    return InPlace(repository, project, "any").away.note()
+    return InPlace(repository, project, "any").stash.note()
 
 
-def recover(repository: Repository, project: str, first: Callable[[Note], None] = lambda note: None) -> str:
+def recover(repository: Repository, project: str, first: Callable[[StashNote], None] = lambda note: None) -> str:
     """Gives the user's tree back after a run that was killed; tells what was done, if anything was.
 
     `first` is called when it is sure that nobody is at work there.
     """
     place = InPlace(repository, project, "any")
-    if place.away.note() is None:
+    if place.stash.note() is None:
         return ""
     place._lock_tree()
     try:
-        if note := place.away.note():
+        if note := place.stash.note():
             first(note)
         return _recover_locked(repository, project)
     finally:
@@ -215,18 +215,18 @@ def recover(repository: Repository, project: str, first: Callable[[Note], None] 
 
 def _recover_locked(repository: Repository, project: str) -> str:
     """The same, for somebody who holds the tree. The run that was killed may have been one of another change."""
-    note = InPlace(repository, project, "any").away.note()
+    note = InPlace(repository, project, "any").stash.note()
     return InPlace(repository, project, note.change).recover() if note else ""
 
 
-def _content(path: str) -> bytes | None:
+def _read_or_none(path: str) -> bytes | None:
     try:
         return files.read(path)
     except OSError:
         return None
 
 
-def _locked(fd: int) -> bool:
+def _try_lock(fd: int) -> bool:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -236,6 +236,6 @@ def _locked(fd: int) -> bool:
     return True
 
 
-def _some(paths: Sequence[str]) -> str:
+def _join_first(paths: Sequence[str]) -> str:
     more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
     return f"{', '.join(printable(path) for path in paths[:3])}{more}"

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from ralphtool.core import files, layout
-from ralphtool.judging.guard.model import Finding
+from ralphtool.judging.guard.model import GuardFinding
 
 if TYPE_CHECKING:
     from ralphtool.workspace.git import Repository
@@ -22,22 +22,22 @@ _HUSKY = (b"hookspath = .husky", b"hookspath = .husky/_")  # what installing a c
 _LARGEST = 4 << 20
 
 
-class _File(Struct, frozen=True):
+class _SavedFile(Struct, frozen=True):
     data: bytes  # of a link: where it leads
     mode: int
     is_link: bool = False
 
 
-class _Known(Struct, frozen=True):
+class _GitRecord(Struct, frozen=True):
     """What is written down of it."""
 
     paths: list[str]
-    files: dict[str, _File]
+    files: dict[str, _SavedFile]
     refs: dict[str, str] | None
     tip: str  # of the branch that a run works on
 
 
-class Internals:
+class ProtectedGit:
     """What was there before an agent began.
 
     `shared`: people may be at work in other trees of the repository, so what all of them use is none of our business.
@@ -46,14 +46,14 @@ class Internals:
     def __init__(self, repository: Repository, branch: str, *, shared: bool) -> None:
         self.repository = repository
         self.branch = branch
-        self.shared = shared or bool(_listed(os.path.join(repository.common, "worktrees")))
-        self._files: dict[str, _File | None] = {}
+        self.shared = shared or bool(_list_names(os.path.join(repository.common, "worktrees")))
+        self._files: dict[str, _SavedFile | None] = {}
         self._refs: dict[str, str] | None = None
         self.tip = ""  # what the branch was on
 
     def remember(self, tip: str) -> None:
         known = self._files, self._refs, self.tip
-        self._files, self.tip = self._read(), tip
+        self._files, self.tip = self._read_files(), tip
         if self._refs is None and not self.shared:
             self._refs = self._read_refs()
         if known != (self._files, self._refs, self.tip):
@@ -66,32 +66,32 @@ class Internals:
             self._write()
 
     @property
-    def _record(self) -> str:
+    def _record_path(self) -> str:
         return os.path.join(layout.in_git(self.repository.gitdir), "internals.json")
 
     def _write(self) -> None:
         """For a run that is killed: the next one has to know what was there."""
         inside = {path: one for path, one in self._files.items() if one}
-        known = _Known(list(self._files), inside, self._refs, self.tip)
-        files.replace(self._record, msgspec.json.encode(known))
+        known = _GitRecord(list(self._files), inside, self._refs, self.tip)
+        files.replace(self._record_path, msgspec.json.encode(known))
 
-    def recover(self) -> list[Finding]:
+    def recover(self) -> list[GuardFinding]:
         """Puts back what an agent touched before its run was killed."""
         try:
-            known = msgspec.json.decode(files.read(self._record), type=_Known)
+            known = msgspec.json.decode(files.read(self._record_path), type=_GitRecord)
         except (FileNotFoundError, msgspec.DecodeError):
             return []
         self._files = {path: known.files.get(path) for path in known.paths}
         self._refs, self.tip = known.refs, known.tip
-        return self.touched()
+        return self.restore_changed()
 
     def forget(self) -> None:
-        files.remove(self._record)
+        files.remove(self._record_path)
 
-    def touched(self) -> list[Finding]:
+    def restore_changed(self) -> list[GuardFinding]:
         """What differs now; it is put back as it was."""
         self.unlock()
-        found = [*self._touched_files(), *self._touched_refs()]
+        found = [*self._restore_files(), *self._restore_refs()]
         if found:
             self._refs = None
         return found
@@ -104,24 +104,27 @@ class Internals:
 
     # --- files ----------------------------------------------------------------------------------
 
-    def _read(self) -> dict[str, _File | None]:
-        paths = [self._place(name) for name in (_OWN if self.shared else _FILES)]
+    def _read_files(self) -> dict[str, _SavedFile | None]:
+        paths = [self._git_path(name) for name in (_OWN if self.shared else _FILES)]
         hooks = os.path.join(self.repository.common, "hooks")
-        paths += [os.path.join(hooks, name) for name in _listed(hooks)]
-        return {path: _content(path) for path in paths}
+        paths += [os.path.join(hooks, name) for name in _list_names(hooks)]
+        return {path: _read_saved(path) for path in paths}
 
-    def _place(self, name: str) -> str:
+    def _git_path(self, name: str) -> str:
         return os.path.join(self.repository.gitdir if name in _OWN else self.repository.common, name)
 
-    def _touched_files(self) -> list[Finding]:
-        now = self._read()
+    def _restore_files(self) -> list[GuardFinding]:
+        now = self._read_files()
         changed = [path for path in {*now, *self._files} if now.get(path) != self._files.get(path)]
         for path in changed:
-            _put_back(path, self._files.get(path))
+            _restore_file(path, self._files.get(path))
         named = [path for path in sorted(changed) if not _is_harmless(path, self._files.get(path), now.get(path))]
-        return [Finding("git-touched", self._name(path), "changed by the agent, and put back") for path in named]
+        return [
+            GuardFinding("git-touched", self._display_name(path), "changed by the agent, and put back")
+            for path in named
+        ]
 
-    def _name(self, path: str) -> str:
+    def _display_name(self, path: str) -> str:
         return os.path.join(".git", os.path.relpath(path, self.repository.common))
 
     # --- refs -----------------------------------------------------------------------------------
@@ -131,35 +134,35 @@ class Internals:
         every = self.repository.refs("refs/heads", "refs/tags", "refs/stash")
         return {name: value for name, value in every.items() if not name.startswith(layout.BRANCHES)}
 
-    def _touched_refs(self) -> list[Finding]:
+    def _restore_refs(self) -> list[GuardFinding]:
         """What was there and is elsewhere now is put back. New refs do no harm, and may be somebody else's."""
         if self._refs is None:
             return []
         now = self._read_refs()
         changed = {name: value for name, value in self._refs.items() if now.get(name) != value}
         self.repository.set_refs(dict(changed))
-        return [Finding("git-touched", name, "moved by the agent, and put back") for name in sorted(changed)]
+        return [GuardFinding("git-touched", name, "moved by the agent, and put back") for name in sorted(changed)]
 
 
-def _listed(folder: str) -> list[str]:
+def _list_names(folder: str) -> list[str]:
     try:
         return [name for name in sorted(os.listdir(folder)) if not name.endswith(".sample")]
     except OSError:
         return []
 
 
-def _content(path: str) -> _File | None:
+def _read_saved(path: str) -> _SavedFile | None:
     try:
         info = os.lstat(path)
         if stat.S_ISLNK(info.st_mode):
-            return _File(os.fsencode(os.readlink(path)), 0, is_link=True)
+            return _SavedFile(os.fsencode(os.readlink(path)), 0, is_link=True)
         is_file = stat.S_ISREG(info.st_mode) and info.st_size <= _LARGEST
-        return _File(files.read(path), stat.S_IMODE(info.st_mode)) if is_file else None
+        return _SavedFile(files.read(path), stat.S_IMODE(info.st_mode)) if is_file else None
     except OSError:
         return None
 
 
-def _put_back(path: str, before: _File | None) -> None:
+def _restore_file(path: str, before: _SavedFile | None) -> None:
     files.clear(path)
     if before is None:
         return
@@ -170,7 +173,7 @@ def _put_back(path: str, before: _File | None) -> None:
         files.create(path, before.data, before.mode)
 
 
-def _is_harmless(path: str, before: _File | None, after: _File | None) -> bool:
+def _is_harmless(path: str, before: _SavedFile | None, after: _SavedFile | None) -> bool:
     """A branch that an agent switched to and back, or a setting that installing packages makes."""
     if os.path.basename(path) == "HEAD":
         return True

@@ -17,29 +17,29 @@ from msgspec import Struct
 from ralphtool.core import files, layout, locks, session
 from ralphtool.errors import CorruptState, RalphError, SessionNotFound
 from ralphtool.history import History
-from ralphtool.judging.guard.model import Finding
+from ralphtool.judging.guard.model import GuardFinding
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from ralphtool.core.session import State
+    from ralphtool.core.session import SessionState
     from ralphtool.history.records import Progress
 
 _HISTORY = ("progress.json", "progress.journal")
 
 
-class _Copy(Struct, frozen=True):
+class _SavedCopy(Struct, frozen=True):
     version: tuple[int, ...]
     mode: int
 
 
-class _Record(Struct, frozen=True):
+class _StateRecord(Struct, frozen=True):
     """What is written down beside the copies, for a run that is killed."""
 
-    known: dict[str, _Copy | None]
+    known: dict[str, _SavedCopy | None]
 
 
-class Ours:
+class ProtectedState:
     """What was in `.ralph` before an agent began, as far as a run of one change depends on it.
 
     The copies lie in a private folder, so that a run that is killed can be put right by the next one.
@@ -50,111 +50,111 @@ class Ours:
         self.names = ("config.toml", *_HISTORY, f"standing/{change}.json", f"locks/{change}.lock")
         self.change = change
         self.session_id = session_id
-        self._known: dict[str, _Copy | None] = {}
+        self._known: dict[str, _SavedCopy | None] = {}
         self._copies = files.private_path("ralph", f"kept-{session_id}", "record")
-        self._state: State | None = None
+        self._state: SessionState | None = None
         # Without records nobody can tell: then it may have been at work until now.
-        self._last_sign = locks.last_sign(root, session_id) or time.time()
+        self._last_sign = locks.read_last_heartbeat(root, session_id) or time.time()
 
-    def remember(self, state: State) -> None:
+    def remember(self, state: SessionState) -> None:
         self._state = state
         before = dict(self._known)
-        for name in self._all():
+        for name in self._list_files():
             self._remember(name)
         if before != self._known:
             files.make_private_folders(self._copies)
             with open(self._copies, "wb") as file:
-                file.write(msgspec.json.encode(_Record(self._known)))
+                file.write(msgspec.json.encode(_StateRecord(self._known)))
 
-    def _all(self) -> list[str]:
+    def _list_files(self) -> list[str]:
         prompts = os.path.join(self.folder, "prompts")
         own = sorted(os.listdir(prompts)) if os.path.isdir(prompts) else []
         return [*self.names, *(f"prompts/{name}" for name in own)]
 
     def _remember(self, name: str) -> None:
         path = os.path.join(self.folder, name)
-        version, known = _version(path), self._known.get(name)
+        version, known = _file_version(path), self._known.get(name)
         if version is None:
             self._known[name] = None
         elif known is None or known.version != version:
             files.make_private_folders(self._copies)
             # In one step: half a copy would be put back by the run after a kill.
-            shutil.copyfile(path, f"{self._copy(name)}.new")
-            os.replace(f"{self._copy(name)}.new", self._copy(name))
-            self._known[name] = _Copy(version, os.stat(path).st_mode & 0o777)
+            shutil.copyfile(path, f"{self._copy_path(name)}.new")
+            os.replace(f"{self._copy_path(name)}.new", self._copy_path(name))
+            self._known[name] = _SavedCopy(version, os.stat(path).st_mode & 0o777)
 
-    def _copy(self, name: str) -> str:
+    def _copy_path(self, name: str) -> str:
         return os.path.join(os.path.dirname(self._copies), f"copy-of-{name.replace('/', '-')}")
 
-    def recover(self) -> list[Finding]:
+    def recover(self) -> list[GuardFinding]:
         """Puts back what an agent changed before its run was killed."""
         try:
-            self._known = msgspec.json.decode(files.read_ours(self._copies), type=_Record).known
+            self._known = msgspec.json.decode(files.read_private(self._copies), type=_StateRecord).known
         except (FileNotFoundError, msgspec.DecodeError):
             return []
         self._forget_own()
         self._known = {name: one for name, one in self._known.items() if one is None or self._is_whole(name, one)}
-        found = self.touched(os.path.join(self.folder, "runs", self.session_id, "touched"), (), is_over=True)
+        found = self.restore_changed(os.path.join(self.folder, "runs", self.session_id, "touched"), (), is_over=True)
         self.forget()
         return found
 
-    def _is_whole(self, name: str, known: _Copy) -> bool:
+    def _is_whole(self, name: str, known: _SavedCopy) -> bool:
         """Whether there is a copy of the version that is written down. No agent had begun when it was not made yet."""
         try:
-            return os.path.getsize(self._copy(name)) == known.version[1]
+            return os.path.getsize(self._copy_path(name)) == known.version[1]
         except (OSError, IndexError):
             return False
 
     # --- afterwards -----------------------------------------------------------------------------
 
-    def touched(self, keep_in: str, prd_ids: Collection[str], *, is_over: bool = False) -> list[Finding]:
+    def restore_changed(self, keep_in: str, prd_ids: Collection[str], *, is_over: bool = False) -> list[GuardFinding]:
         """What an agent changed. It is put back, and what stood there is kept in a folder."""
         for name in ("", "standing", "questions", "steering", "runs", "locks"):
-            make_plain(os.path.join(self.folder, name).rstrip("/"))
+            ensure_real_folder(os.path.join(self.folder, name).rstrip("/"))
         for name in ("questions/answered", f"steering/{self.change}"):
-            _clear_if_odd(os.path.join(self.folder, name))
-        names = {**self._known, **({} if is_over else dict.fromkeys(self._all()))}
+            _remove_if_no_folder(os.path.join(self.folder, name))
+        names = {**self._known, **({} if is_over else dict.fromkeys(self._list_files()))}
         changed = [name for name in names if self._differs(name)]
-        if set(changed) & set(_HISTORY) and self._grew(prd_ids):
+        if set(changed) & set(_HISTORY) and self._has_only_grown(prd_ids):
             changed = [name for name in changed if name not in _HISTORY]
         if is_over:
             changed = [name for name in changed if not self._is_newer(name)]
         for name in sorted(changed):
-            self._put_back(name, keep_in)
-        found = [Finding("ralph-touched", f".ralph/{name}", "changed, and put back") for name in sorted(changed)]
-        return found if is_over else found + self._mend_session()
+            self._restore_file(name, keep_in)
+        found = [GuardFinding("ralph-touched", f".ralph/{name}", "changed, and put back") for name in sorted(changed)]
+        return found if is_over else found + self._repair_session()
 
     def _is_newer(self, name: str) -> bool:
         """Whether somebody changed a file when the run was over already: then it was no agent."""
         try:
-            return os.lstat(os.path.join(self.folder, name)).st_ctime > self._last_sign + locks.BREATH
+            return os.lstat(os.path.join(self.folder, name)).st_ctime > self._last_sign + locks.HEARTBEAT_SECONDS
         except OSError:
             return False
 
     def _differs(self, name: str) -> bool:
         known = self._known.get(name)
-        now = _version(os.path.join(self.folder, name))
+        now = _file_version(os.path.join(self.folder, name))
         if (known.version if known else None) == now:
             return False
         if known is None or now is None:
             return True
         try:
-            return files.read(os.path.join(self.folder, name)) != files.read(self._copy(name))
+            return files.read(os.path.join(self.folder, name)) != files.read(self._copy_path(name))
         except OSError:
             return True  # a folder in its place, perhaps
 
-    def _put_back(self, name: str, keep_in: str) -> None:
+    def _restore_file(self, name: str, keep_in: str) -> None:
         path = os.path.join(self.folder, name)
         if os.path.lexists(path):
             os.makedirs(keep_in, exist_ok=True)
             shutil.move(path, os.path.join(keep_in, name.replace("/", "-")))
         known = self._known.get(name)
         if known is not None:
-            make_plain(os.path.dirname(path))
-            files.create(path, files.read(self._copy(name)), known.mode)
-            self._known[name] = _Copy(_version(path) or (), known.mode)
+            ensure_real_folder(os.path.dirname(path))
+            files.create(path, files.read(self._copy_path(name)), known.mode)
+            self._known[name] = _SavedCopy(_file_version(path) or (), known.mode)
 
-    def _grew(self, prd_ids: Collection[str]) -> bool:
+    def _has_only_grown(self, prd_ids: Collection[str]) -> bool:
         """Whether somebody else only added to the history, and nothing about this change's stories."""
         import tempfile
 
@@ -163,14 +163,14 @@ class Ours:
             os.mkdir(place)
             for name in _HISTORY:
                 if self._known.get(name):
-                    shutil.copyfile(self._copy(name), os.path.join(place, name))
+                    shutil.copyfile(self._copy_path(name), os.path.join(place, name))
             try:
                 before, now = History(folder).load(), History(os.path.dirname(self.folder)).load()
             except RalphError:
                 return False
         return _is_growth(before, now, prd_ids)
 
-    def _mend_session(self) -> list[Finding]:
+    def _repair_session(self) -> list[GuardFinding]:
         """The session's file lies in a private folder, but an agent is the same user."""
         try:
             session.load(self.session_id)
@@ -179,15 +179,15 @@ class Ours:
             files.clear(path)
             files.make_private_folders(path)
             files.replace(path, session.encode(self._state or {}))
-            return [Finding("ralph-touched", path, "damaged, and put back as it was before the attempt")]
+            return [GuardFinding("ralph-touched", path, "damaged, and put back as it was before the attempt")]
         return []
 
-    def put_right(self) -> None:
+    def restore_interrupted(self) -> None:
         """The run ends in the middle of an iteration: what its agent has changed is put back."""
         if self._known:
             self._last_sign = time.time()
             self._forget_own()
-            self.touched(os.path.join(self.folder, "runs", self.session_id, "touched"), (), is_over=True)
+            self.restore_changed(os.path.join(self.folder, "runs", self.session_id, "touched"), (), is_over=True)
 
     def _forget_own(self) -> None:
         """What the run itself wrote last is not the agent's doing."""
@@ -198,20 +198,20 @@ class Ours:
         files.clear(os.path.dirname(self._copies))
 
 
-def make_plain(folder: str) -> None:
+def ensure_real_folder(folder: str) -> None:
     """A folder where a folder belongs, whatever an agent put in its place."""
     if os.path.islink(folder) or (os.path.lexists(folder) and not os.path.isdir(folder)):
         os.unlink(folder)
     os.makedirs(folder, exist_ok=True)
 
 
-def _clear_if_odd(folder: str) -> None:
+def _remove_if_no_folder(folder: str) -> None:
     """A folder that is not there yet need not be there."""
     if os.path.lexists(folder) and (os.path.islink(folder) or not os.path.isdir(folder)):
         os.unlink(folder)
 
 
-def _version(path: str) -> tuple[int, ...] | None:
+def _file_version(path: str) -> tuple[int, ...] | None:
     try:
         info = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):

@@ -39,7 +39,7 @@ _UNDER_WAY = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "
 _ENVIRONMENT = ("pyvenv.cfg", ".git")
 
 
-class Note(Struct, frozen=True, kw_only=True):
+class StashNote(Struct, frozen=True, kw_only=True):
     """What has to be given back. Paths are bytes: a name need not be text."""
 
     change: str
@@ -53,11 +53,11 @@ class Note(Struct, frozen=True, kw_only=True):
     copied: tuple[bytes, ...]  # ignored ones, of which a copy was made
     left: tuple[bytes, ...]  # not known to git, or repositories of their own: they stay where they are
 
-    def aside(self) -> list[str]:
+    def list_absent(self) -> list[str]:
         """What is not in the tree for now, as people write it."""
         return [os.fsdecode(path) for path in (*self.moved, *self.gone)]
 
-    def staying(self) -> list[str]:
+    def list_remaining(self) -> list[str]:
         return [os.fsdecode(path) for path in self.left]
 
 
@@ -66,7 +66,7 @@ def note_path(gitdir: str) -> str:
     return os.path.join(layout.in_git(gitdir), "away.json")
 
 
-class Away:
+class Stash:
     """The place in git's own folder where a user's work waits."""
 
     def __init__(self, repository: Repository, ours: str) -> None:
@@ -78,29 +78,29 @@ class Away:
         self._copies = os.path.join(self._place, "away", "copies")
         self._index = os.path.join(self._place, "away", "index")
 
-    def note(self) -> Note | None:
+    def note(self) -> StashNote | None:
         try:
             data = files.read(self._note)
         except FileNotFoundError:
             return None
         try:
-            return msgspec.json.decode(data, type=Note)
+            return msgspec.json.decode(data, type=StashNote)
         except msgspec.DecodeError as error:
             raise CorruptState(
                 f"{self._note} is damaged ({error}): your files are in {self._files}; "
                 "move them back by hand, then remove it"
             ) from None
 
-    def _write(self, note: Note) -> Note:
+    def _write_note(self, note: StashNote) -> StashNote:
         files.replace(self._note, msgspec.json.encode(note))
         return note
 
-    def _at(self, path: str) -> str:
+    def _full_path(self, path: str) -> str:
         return os.path.join(self.repository.top, path)
 
     # --- leaving --------------------------------------------------------------------------------
 
-    def refuse_if_busy(self) -> None:
+    def check_not_busy(self) -> None:
         for name in _UNDER_WAY:
             if os.path.lexists(os.path.join(self.repository.gitdir, name)):
                 raise TreeBusy(
@@ -108,11 +108,11 @@ class Away:
                     'or set workspace = "worktree"'
                 )
 
-    def leave(self, change: str, run: str, target: str) -> Note:
+    def set_aside(self, change: str, run: str, target: str) -> StashNote:
         """Moves the user's uncommitted work aside, to make way for a tree; tells what there was."""
-        moved, gone, left = self._looked_over(target)
-        self._empty_place()
-        note = Note(
+        moved, gone, left = self._classify_files(target)
+        self._clear_folder()
+        note = StashNote(
             change=change,
             run=run,
             phase="leaving",
@@ -124,30 +124,30 @@ class Away:
             copied=_as_bytes(self._copy_small(left)),
             left=_as_bytes(left),
         )
-        self._write(note)
-        self._hold_staged()
+        self._write_note(note)
+        self._protect_staged()
         for path in moved:
-            _move(self._at(path), os.path.join(self._files, path))
-        return self._write(structs.replace(note, phase="away"))
+            _move(self._full_path(path), os.path.join(self._files, path))
+        return self._write_note(structs.replace(note, phase="away"))
 
-    def _looked_over(self, target: str) -> tuple[list[str], list[str], list[str]]:
+    def _classify_files(self, target: str) -> tuple[list[str], list[str], list[str]]:
         """What is moved aside; what the user removed; what stays though git does not know it."""
-        listed = self._status()
-        submodules = self._submodules()
-        staying = [path for mark, path in listed if mark == "??" and self._stays(path)]
-        left = [*staying, *submodules, *self._ignored()]
+        listed = self._list_status()
+        submodules = self._list_submodules()
+        staying = [path for mark, path in listed if mark == "??" and self._must_stay(path)]
+        left = [*staying, *submodules, *self._list_ignored()]
         changed = [path for _, path in listed if path not in staying]
-        hidden = self._hidden()
-        changed += [*self._in_the_way(target, Paths(left)), *hidden, *self._unlike_git()]
-        wanted = [path for path in _outermost(changed) if path not in submodules and not self.ours.cover(path)]
-        there = {path: _is_there(self.repository.top, path) for path in wanted}
+        hidden = self._find_hidden()
+        changed += [*self._find_obstacles(target, Paths(left)), *hidden, *self._find_unlike_git()]
+        wanted = [path for path in _drop_nested(changed) if path not in submodules and not self.ours.cover(path)]
+        there = {path: _exists_in_tree(self.repository.top, path) for path in wanted}
         moved = [path for path in wanted if there[path]]
         # A folder that is moved as a whole takes along what was removed inside of it.
         named = [*(path for _, path in listed), *hidden]
         gone = [path for path in named if not there.get(path, True) or self._is_gone(path, wanted)]
         return moved, [path for path in gone if not self.ours.cover(path)], left
 
-    def _empty_place(self) -> None:
+    def _clear_folder(self) -> None:
         """Files without a note are somebody's all the same."""
         place = os.path.dirname(self._files)
         number = 1
@@ -159,61 +159,61 @@ class Away:
         os.makedirs(self._files)
 
     def _is_gone(self, path: str, wanted: Sequence[str]) -> bool:
-        return path not in wanted and not _is_there(self.repository.top, path)
+        return path not in wanted and not _exists_in_tree(self.repository.top, path)
 
-    def _status(self) -> list[tuple[str, str]]:
+    def _list_status(self) -> list[tuple[str, str]]:
         """Folders that git knows nothing of are named as one, unless ours is in them."""
-        found = self._ask("normal")
+        found = self._run_status("normal")
         holds_ours = any(Paths([path]).cover(ours) for _, path in found for ours in self.ours.names)
-        return self._ask("all") if holds_ours else found
+        return self._run_status("all") if holds_ours else found
 
-    def _ask(self, untracked: str) -> list[tuple[str, str]]:
+    def _run_status(self, untracked: str) -> list[tuple[str, str]]:
         options = ("--no-renames", f"--untracked-files={untracked}", "--ignore-submodules=all")
-        lines = self.repository.listed("status", "--porcelain", "-z", *options, own_index=False)
+        lines = self.repository.list_items("status", "--porcelain", "-z", *options, own_index=False)
         return [(line[:2], line[3:].rstrip("/")) for line in lines]
 
-    def _stays(self, path: str) -> bool:
+    def _must_stay(self, path: str) -> bool:
         """A repository of its own, or an installed environment: whoever works here needs it in its place."""
         if os.path.basename(path) == "node_modules":
             return True
-        return any(os.path.lexists(os.path.join(self._at(path), mark)) for mark in _ENVIRONMENT)
+        return any(os.path.lexists(os.path.join(self._full_path(path), mark)) for mark in _ENVIRONMENT)
 
-    def _submodules(self) -> list[str]:
-        lines = self.repository.listed("ls-files", "-z", "--stage", "--full-name", ":/", own_index=False)
+    def _list_submodules(self) -> list[str]:
+        lines = self.repository.list_items("ls-files", "-z", "--stage", "--full-name", ":/", own_index=False)
         return [line.partition("\t")[2] for line in lines if line.startswith(SUBMODULE)]
 
-    def _ignored(self) -> list[str]:
+    def _list_ignored(self) -> list[str]:
         options = ("--others", "--ignored", "--exclude-standard", "--directory", "--full-name")
-        listed = self.repository.listed("ls-files", "-z", *options, "--", ":/", own_index=False)
+        listed = self.repository.list_items("ls-files", "-z", *options, "--", ":/", own_index=False)
         return [path.rstrip("/") for path in listed if not self.ours.cover(path.rstrip("/"))]
 
-    def _in_the_way(self, target: str, left: Paths) -> list[str]:
+    def _find_obstacles(self, target: str, left: Paths) -> list[str]:
         """What stays, but has the name of a file in the tree that we check out."""
-        tracked = self.repository.listed("ls-tree", "-r", "-z", "--name-only", "--full-tree", target)
-        return [path for path in tracked if left.cover(path) and _is_there(self.repository.top, path)]
+        tracked = self.repository.list_items("ls-tree", "-r", "-z", "--name-only", "--full-tree", target)
+        return [path for path in tracked if left.cover(path) and _exists_in_tree(self.repository.top, path)]
 
-    def _hidden(self) -> list[str]:
+    def _find_hidden(self) -> list[str]:
         """Files that git was told not to look at, or not to check out."""
-        lines = self.repository.listed("ls-files", "-z", "-v", "--full-name", ":/", own_index=False)
+        lines = self.repository.list_items("ls-files", "-z", "-v", "--full-name", ":/", own_index=False)
         return [line[2:] for line in lines if line[0] == "S" or line[0].islower()]
 
-    def _unlike_git(self) -> list[str]:
+    def _find_unlike_git(self) -> list[str]:
         """Files that git calls unchanged, and would yet write in another way: line ends, filters, modes."""
-        tracked = self.repository.listed("ls-files", "-z", "--full-name", ":/", own_index=False)
-        odd = [path for path in tracked if _has_odd_mode(self._at(path))]
-        return [*odd, *self._converted(tracked)]
+        tracked = self.repository.list_items("ls-files", "-z", "--full-name", ":/", own_index=False)
+        odd = [path for path in tracked if _has_odd_mode(self._full_path(path))]
+        return [*odd, *self._find_converted(tracked)]
 
-    def _converted(self, tracked: Sequence[str]) -> list[str]:
+    def _find_converted(self, tracked: Sequence[str]) -> list[str]:
         told = self.repository.text("config", "--get", "core.autocrlf", check=False).lower()
         attributes = os.path.join(self.repository.common, "info", "attributes")
         has_rules = any(os.path.basename(path) == ".gitattributes" for path in tracked) or os.path.exists(attributes)
         if told not in ("true", "input") and not has_rules:
             return []
-        rows = self.repository.listed("ls-files", "-z", "--eol", "--full-name", ":/", own_index=False)
+        rows = self.repository.list_items("ls-files", "-z", "--eol", "--full-name", ":/", own_index=False)
         other_ends = [row.partition("\t")[2] for row in rows if _has_other_ends(row.partition("\t")[0].split())]
-        return [*other_ends, *self._filtered(tracked)]
+        return [*other_ends, *self._find_filtered(tracked)]
 
-    def _filtered(self, tracked: Sequence[str]) -> list[str]:
+    def _find_filtered(self, tracked: Sequence[str]) -> list[str]:
         asked = os.fsencode("\0".join(tracked))
         told = os.fsdecode(self.repository.run("check-attr", "-z", "--stdin", "filter", input=asked, own_index=False))
         words = told.split("\0")
@@ -227,7 +227,7 @@ class Away:
         shutil.copyfile(index, self._index)
         return True
 
-    def _hold_staged(self) -> None:
+    def _protect_staged(self) -> None:
         """What is staged is nowhere else: a `git gc` of an agent's must not take it for rubbish."""
         if os.path.exists(self._index):
             tree = self.repository.tree_of_index(self._index)
@@ -237,25 +237,25 @@ class Away:
         """Copies ignored files that somebody may have written, those in ignored folders too, within reason."""
         room = _MOST_BYTES
         copied: list[str] = []
-        for path in self._small(left):
-            room -= os.lstat(self._at(path)).st_size
+        for path in self._find_small(left):
+            room -= os.lstat(self._full_path(path)).st_size
             if room < 0 or len(copied) == _MOST_COPIES:
                 break
             copy = os.path.join(self._copies, path)
             os.makedirs(os.path.dirname(copy), exist_ok=True)
-            shutil.copy2(self._at(path), copy)
+            shutil.copy2(self._full_path(path), copy)
             copied.append(path)
         return copied
 
-    def _small(self, left: Iterable[str]) -> Iterator[str]:
+    def _find_small(self, left: Iterable[str]) -> Iterator[str]:
         folders = []
         for path in left:
-            if _is_small(self._at(path)):
+            if _is_small(self._full_path(path)):
                 yield path
-            elif not os.path.islink(self._at(path)) and not self._stays(path):
+            elif not os.path.islink(self._full_path(path)) and not self._must_stay(path):
                 folders.append(path)
         for folder in folders:
-            for place, names, inside in os.walk(self._at(folder)):
+            for place, names, inside in os.walk(self._full_path(folder)):
                 names[:] = [name for name in names if name not in _MADE_AGAIN and not name.endswith("_cache")]
                 if os.path.basename(place) in _MADE_AGAIN or os.path.basename(place).endswith("_cache"):
                     names[:] = []
@@ -265,7 +265,7 @@ class Away:
 
     # --- returning ------------------------------------------------------------------------------
 
-    def give_back(self, check_out: Callable[[Note], None]) -> Note | None:
+    def restore(self, check_out: Callable[[StashNote], None]) -> StashNote | None:
         """Makes everything the user's again. `check_out` makes tree and HEAD be those of the note."""
         note = self.note()
         if note is None:
@@ -274,7 +274,7 @@ class Away:
         if note.phase == "away":
             self._check_out(note, check_out)
             self._remove_gone(note)
-            note = self._write(structs.replace(note, phase="returning"))
+            note = self._write_note(structs.replace(note, phase="returning"))
         self._move_back(note, was_cut_off=was_cut_off)
         self._restore_copies(note)
         if note.phase == "returning":
@@ -284,33 +284,33 @@ class Away:
         shutil.rmtree(os.path.dirname(self._files), ignore_errors=True)
         return note
 
-    def _check_out(self, note: Note, check_out: Callable[[Note], None]) -> None:
+    def _check_out(self, note: StashNote, check_out: Callable[[StashNote], None]) -> None:
         try:
             check_out(note)
         except GitError as error:
             raise GitError(f"{error}; mend that, then `ralphtool back`; your own files are in {self._files}") from None
 
-    def _remove_gone(self, note: Note) -> None:
+    def _remove_gone(self, note: StashNote) -> None:
         for path in map(os.fsdecode, note.gone):
-            files.clear(self._at(path))
-            files.remove_empty_above(self._at(path), self.repository.top)
+            files.clear(self._full_path(path))
+            files.remove_empty_above(self._full_path(path), self.repository.top)
 
-    def _move_back(self, note: Note, *, was_cut_off: bool) -> None:
+    def _move_back(self, note: StashNote, *, was_cut_off: bool) -> None:
         for path in map(os.fsdecode, note.moved):
             waiting = os.path.join(self._files, path)
             if os.path.lexists(waiting):  # else it is back already
                 if was_cut_off:  # somebody may have been at work since
-                    self._keep_changed(self._at(path), path, note.run)
-                files.clear(self._at(path))
-                _make_way(self._at(path), self.repository.top)
-                _move(waiting, self._at(path))
+                    self._keep_changed(self._full_path(path), path, note.run)
+                files.clear(self._full_path(path))
+                _make_folders_above(self._full_path(path), self.repository.top)
+                _move(waiting, self._full_path(path))
 
-    def _restore_copies(self, note: Note) -> None:
+    def _restore_copies(self, note: StashNote) -> None:
         for path in map(os.fsdecode, note.copied):
-            copy, place = os.path.join(self._copies, path), self._at(path)
+            copy, place = os.path.join(self._copies, path), self._full_path(path)
             if os.path.lexists(copy) and not _is_same(copy, place):
                 self._keep_changed(place, path, note.run)
-                _make_way(place, self.repository.top)
+                _make_folders_above(place, self.repository.top)
                 os.makedirs(os.path.dirname(place), exist_ok=True)
                 shutil.copy2(copy, place)
 
@@ -321,7 +321,7 @@ class Away:
             files.clear(kept)
             _move(place, kept)
 
-    def _restore_index(self, note: Note) -> None:
+    def _restore_index(self, note: StashNote) -> None:
         index = os.path.join(self.repository.gitdir, "index")
         files.clear(f"{index}.lock")  # of an agent that was killed in the middle of a git command
         if not note.has_index:
@@ -332,7 +332,7 @@ class Away:
             os.replace(self._index, index)
         self.repository.run("update-index", "-q", "--refresh", own_index=False, check=False)
 
-    def _rebase_index(self, note: Note) -> None:
+    def _rebase_index(self, note: StashNote) -> None:
         """For somebody who is on the very branch that the run moved: what they had staged, on top of the new commit."""
         now = self.repository.resolve("HEAD")
         if not note.commit or now == note.commit or note.head != self.repository.head():
@@ -345,13 +345,13 @@ def _as_bytes(paths: Iterable[str]) -> tuple[bytes, ...]:
     return tuple(os.fsencode(path) for path in paths)
 
 
-def _outermost(paths: Iterable[str]) -> list[str]:
+def _drop_nested(paths: Iterable[str]) -> list[str]:
     """Each once, without those that lie in another one."""
     every = Paths(paths)
     return [path for path in sorted(every.names) if not every.cover(os.path.dirname(path))]
 
 
-def _is_there(top: str, path: str) -> bool:
+def _exists_in_tree(top: str, path: str) -> bool:
     """Whether a path is there, and not only behind a link."""
     parent = os.path.dirname(path)
     while parent:
@@ -369,13 +369,13 @@ def _has_odd_mode(path: str) -> bool:
     return stat.S_ISREG(info.st_mode) and stat.S_IMODE(info.st_mode) not in (_PLAIN, _PLAIN | (0o111 & ~_MASK))
 
 
-def _umask() -> int:
+def _read_umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
 
 
-_MASK = _umask()
+_MASK = _read_umask()
 _PLAIN = 0o666 & ~_MASK
 
 
@@ -404,7 +404,7 @@ def _is_same(one: str, other: str) -> bool:
         return False
 
 
-def _make_way(path: str, top: str) -> None:
+def _make_folders_above(path: str, top: str) -> None:
     """Nothing but folders may stand above it."""
     parent = os.path.dirname(path)
     while parent.startswith(top) and parent != top:

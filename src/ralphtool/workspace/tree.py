@@ -11,24 +11,24 @@ from msgspec import Struct
 
 from ralphtool.core import files, layout
 from ralphtool.errors import GitError, from_os_error
-from ralphtool.judging.guard.model import Change, Finding
+from ralphtool.judging.guard.model import FileChange, GuardFinding
 from ralphtool.workspace import branch
 from ralphtool.workspace.git import Paths, Repository, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ralphtool.workspace.git import Changed
-    from ralphtool.workspace.protected_git import Internals
+    from ralphtool.workspace.git import ChangedFile
+    from ralphtool.workspace.protected_git import ProtectedGit
 
 
-class Taken(Struct, frozen=True):
+class WorkspaceSnapshot(Struct, frozen=True):
     """What a workspace held when an agent had ended. `trouble` says why it could not be taken down, if so."""
 
     tree: str | None
     paths: tuple[str, ...] = ()
-    changes: tuple[Change, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    changes: tuple[FileChange, ...] = ()
+    findings: tuple[GuardFinding, ...] = ()
     trouble: str = ""
 
 
@@ -44,7 +44,7 @@ class Tree:
         inside = os.path.relpath(os.path.realpath(project), os.path.realpath(repository.top))
         self.prefix = "" if inside == "." else f"{inside}/"
         self.ours = f"{self.prefix}{layout.FOLDER}"
-        self.internals: Internals
+        self.protected_git: ProtectedGit
         self.tip = ""  # the last checkpoint
         self._tip_tree = ""
         self._spared = [self.ours]  # neither checked out nor committed
@@ -89,16 +89,16 @@ class Tree:
     # --- an iteration ---------------------------------------------------------------------------
 
     def begin(self, kept: str | None, cut_off: str | None = None) -> str | None:
-        tree, trouble = self._merged(kept) if kept else (self._tip_tree, None)
+        tree, trouble = self._merge_kept(kept) if kept else (self._tip_tree, None)
         self._began_with = tree  # also for what was cut off: nobody has looked at that yet
         if cut_off:
-            tree, trouble = self._merged(cut_off)
-        self._put(tree)
+            tree, trouble = self._merge_kept(cut_off)
+        self._switch_to(tree)
         self._lend_index()
-        self.internals.remember(self.tip)
+        self.protected_git.remember(self.tip)
         return trouble
 
-    def _merged(self, kept: str) -> tuple[str, str | None]:
+    def _merge_kept(self, kept: str) -> tuple[str, str | None]:
         """What an earlier attempt left, upon the last checkpoint."""
         if self.repository.text("rev-parse", "--verify", "--quiet", f"{kept}^", check=False) == self.tip:
             return self.repository.tree_of(kept), None
@@ -108,19 +108,19 @@ class Tree:
             trouble = f"what an earlier attempt left ({kept[:10]}) does not fit on top of newer work: begun anew"
             return self._tip_tree, trouble
 
-    def _put(self, tree: str) -> None:
+    def _switch_to(self, tree: str) -> None:
         if self._files == tree:
             return
         try:
             self.repository.check_out(tree, self._spared)
         except GitError:  # the disk may be full, or our index the thing that is broken: it can be made anew
-            self._free_room()
+            self._free_space()
             self.repository.run("read-tree", self._tip_tree or tree)
             self.repository.check_out(tree, self._spared)
         self._remove_unknown()
         self._files = tree
 
-    def _free_room(self) -> None:
+    def _free_space(self) -> None:
         try:
             self._remove_unknown()
         except GitError:
@@ -129,7 +129,7 @@ class Tree:
 
     def _remove_unknown(self) -> None:
         """What an agent or a command left, and git does not ignore. What was there before us is never touched."""
-        for path in self.repository.unknown_files():
+        for path in self.repository.list_unknown_files():
             if not self._left.cover(path):
                 full = os.path.join(self.repository.top, path.rstrip("/"))
                 files.clear(full)
@@ -138,42 +138,42 @@ class Tree:
     def _lend_index(self) -> None:
         """The index that people and agents see becomes ours, unless it is already."""
         theirs = os.path.join(self.repository.gitdir, "index")
-        if self._index_state and self._index_state == self._signature(theirs):
+        if self._index_state and self._index_state == self._index_signature(theirs):
             return
         shutil.copyfile(self.repository.index, f"{theirs}.ralph-aside")
         os.replace(f"{theirs}.ralph-aside", theirs)
-        self._index_state = self._signature(theirs)
+        self._index_state = self._index_signature(theirs)
 
-    def _signature(self, theirs: str) -> tuple[int, ...]:
+    def _index_signature(self, theirs: str) -> tuple[int, ...]:
         try:
             found = [os.stat(path) for path in (theirs, self.repository.index)]
         except OSError:
             return ()
         return tuple(number for info in found for number in (info.st_ino, info.st_size, info.st_mtime_ns))
 
-    def take(self) -> Taken:
-        findings = self.internals.touched()
-        if self._branch_now() != self.tip:
+    def take(self) -> WorkspaceSnapshot:
+        findings = self.protected_git.restore_changed()
+        if self._read_branch() != self.tip:
             self.repository.set_refs({self.ref: self.tip})  # an agent's own commits prove nothing
         self._files = None
         try:
             tree, changed = self._snapshot(self._began_with)
-            contents = self._contents(changed)
+            contents = self._read_contents(changed)
         except GitError as error:
-            return Taken(None, findings=tuple(findings), trouble=str(error))
+            return WorkspaceSnapshot(None, findings=tuple(findings), trouble=str(error))
         except OSError as error:
-            return Taken(None, findings=tuple(findings), trouble=str(from_os_error(error)))
+            return WorkspaceSnapshot(None, findings=tuple(findings), trouble=str(from_os_error(error)))
         paths = dict.fromkeys(printable(path) for one in changed for path in (one.old_path, one.path))
-        return Taken(tree, tuple(paths), contents, tuple(findings + self._embedded(changed)))
+        return WorkspaceSnapshot(tree, tuple(paths), contents, tuple(findings + self._find_embedded(changed)))
 
-    def _branch_now(self) -> str | None:
+    def _read_branch(self) -> str | None:
         """Where the branch is; read without git where it can be, since this is asked in every iteration."""
         try:
             return files.read(os.path.join(self.repository.common, self.ref)).decode().strip()
         except (OSError, UnicodeDecodeError):
             return self.repository.resolve(self.ref)
 
-    def _snapshot(self, before: str) -> tuple[str, list[Changed]]:
+    def _snapshot(self, before: str) -> tuple[str, list[ChangedFile]]:
         """The tree of all that is there, and what differs. What was there before us, unknown to git, is not in it."""
         self.repository.add_all(self._spared)
         tree = self.repository.write_tree()
@@ -185,26 +185,26 @@ class Tree:
         self._files = tree
         return tree, changed
 
-    def _contents(self, changed: Sequence[Changed]) -> tuple[Change, ...]:
-        from ralphtool.judging.guard.diff import wants_content  # whose patterns nothing waits for before
+    def _read_contents(self, changed: Sequence[ChangedFile]) -> tuple[FileChange, ...]:
+        from ralphtool.judging.guard.diff import needs_content  # whose patterns nothing waits for before
 
         known = [one for one in changed if not one.is_submodule]
-        wanted = [one for one in known if wants_content(one.path) or wants_content(one.old_path)]
+        wanted = [one for one in known if needs_content(one.path) or needs_content(one.old_path)]
         blobs = self.repository.blobs(blob for one in wanted for blob in (one.old_blob, one.new_blob) if blob)
 
         def content(blob: str | None) -> bytes | None:
             return None if blob is None else blobs.get(blob, b"")
 
-        def renamed(one: Changed) -> str | None:
+        def renamed(one: ChangedFile) -> str | None:
             return printable(one.old_path) if one.status == "R" else None
 
         return tuple(
-            Change(printable(one.path), content(one.old_blob), content(one.new_blob), renamed(one)) for one in known
+            FileChange(printable(one.path), content(one.old_blob), content(one.new_blob), renamed(one)) for one in known
         )
 
-    def _embedded(self, changed: Sequence[Changed]) -> list[Finding]:
+    def _find_embedded(self, changed: Sequence[ChangedFile]) -> list[GuardFinding]:
         return [
-            Finding("git-touched", one.path, "a repository inside the repository: its files can't be committed")
+            GuardFinding("git-touched", one.path, "a repository inside the repository: its files can't be committed")
             for one in changed
             if one.is_submodule and one.status == "A" and not self._is_registered(one.path)
         ]
@@ -220,22 +220,22 @@ class Tree:
         self._files = tree if was_known else None
         return tree
 
-    def at_start(self, folder: str, ref: str) -> bool:
+    def write_spec_at_start(self, folder: str, ref: str) -> bool:
         commit = self.repository.resolve(layout.START + self.change) or self.repository.resolve(
             layout.BASE + self.change
         )
         if commit:
-            branch.write_out(self.repository, self.root, self.change, commit, folder, ref)
+            branch.write_spec_files(self.repository, self.root, self.change, commit, folder, ref)
         return commit is not None
 
     @property
     def needs_setup(self) -> bool:
         return False
 
-    def was_set_up(self) -> None:
+    def mark_set_up(self) -> None:
         pass
 
-    def disturbed(self) -> None:
+    def mark_dirty(self) -> None:
         self._files = None
 
     @property
@@ -249,7 +249,9 @@ class Tree:
         refs = {f"{layout.ATTEMPTS}{attempt}": str(commit)} if attempt else {}
         if tree:
             self._advance(str(commit), tree)
-            self.internals.expect(self.tip)  # before it is there: after a kill the branch is put to what is expected
+            self.protected_git.expect(
+                self.tip
+            )  # before it is there: after a kill the branch is put to what is expected
         self.repository.set_refs({**refs, self.ref: self.tip})
         if story and self._proven is not None:
             self._proven[story] = str(commit)
@@ -289,6 +291,6 @@ class Tree:
         return f"{layout.INTERRUPTED}{run}-{number}"
 
 
-def drop_lock(index: str) -> None:
+def remove_index_lock(index: str) -> None:
     """Only a killed run of ours can have left it: nobody else uses this index."""
     files.clear(f"{index}.lock")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from ralphtool.core import files, layout
 from ralphtool.errors import GitError
 from ralphtool.workspace.git import Repository
-from ralphtool.workspace.protected_git import Internals
-from ralphtool.workspace.stash import Away
-from ralphtool.workspace.tree import Tree, drop_lock
+from ralphtool.workspace.protected_git import ProtectedGit
+from ralphtool.workspace.stash import Stash
+from ralphtool.workspace.tree import Tree, remove_index_lock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,34 +29,34 @@ class Worktree(Tree):
         self.root = os.path.join(self.place, self.prefix.rstrip("/")) if self.prefix else self.place
 
     def open(self, run: str, own_files: Sequence[str]) -> list[str]:
-        told = self._start_at_home(own_files)
-        self._use(self._made())
-        self.internals.recover()
-        self.internals.unlock()
-        drop_lock(self.repository.index)
+        told = self._start_from_user_tree(own_files)
+        self._use(self._ensure_worktree())
+        self.protected_git.recover()
+        self.protected_git.unlock()
+        remove_index_lock(self.repository.index)
         if not os.path.exists(self.repository.index):
             os.makedirs(os.path.dirname(self.repository.index), exist_ok=True)
             self.repository.run("read-tree", "--empty")
         elif not self.is_new:
             self.keep_interrupted(self.change)
-        self._put(self._tip_tree)
+        self._switch_to(self._tip_tree)
         self.repository.set_head(self.ref)
         return [*told, f"work happens in {self.place}"]
 
-    def _start_at_home(self, own_files: Sequence[str]) -> list[str]:
+    def _start_from_user_tree(self, own_files: Sequence[str]) -> list[str]:
         """The change's own files may not be committed yet, and are only in the user's tree."""
         index = os.path.join(layout.in_git(self.home.common), f"start-{self.change}.index")
         os.makedirs(os.path.dirname(index), exist_ok=True)
         self.repository = Repository(self.home.top, self.home.gitdir, self.home.common, index)
         self.repository.ensure_identity()
         try:
-            other = Away(self.home, self.ours).note()  # of a run that uses the user's tree at this very time
+            other = Stash(self.home, self.ours).note()  # of a run that uses the user's tree at this very time
             start = other.commit if other else self.home.resolve("HEAD")
             return self.start_branch([self.relative(path) for path in own_files], start)
         finally:
             files.remove(index)
 
-    def _made(self) -> Repository:
+    def _ensure_worktree(self) -> Repository:
         """The working tree, made if it is not there, or not whole."""
         found = Repository.find(self.place) if os.path.exists(os.path.join(self.place, ".git")) else None
         if found and os.path.realpath(found.top) == os.path.realpath(self.place):
@@ -73,21 +73,21 @@ class Worktree(Tree):
     def _use(self, repository: Repository) -> None:
         self.repository = repository
         self.repository.ensure_identity()
-        self.internals = Internals(repository, self.ref, shared=True)
+        self.protected_git = ProtectedGit(repository, self.ref, shared=True)
 
     @property
     def needs_setup(self) -> bool:
-        return not os.path.exists(self._mark)
+        return not os.path.exists(self._mark_path)
 
-    def was_set_up(self) -> None:
+    def mark_set_up(self) -> None:
         """Git removes the mark together with the tree."""
-        with open(self._mark, "wb"):
+        with open(self._mark_path, "wb"):
             pass
 
     @property
-    def _mark(self) -> str:
+    def _mark_path(self) -> str:
         return os.path.join(self.repository.gitdir, "ralph-is-set-up")
 
     def close(self) -> None:
         """The tree stays for the next run: it is filled, and set up."""
-        self.internals.forget()
+        self.protected_git.forget()

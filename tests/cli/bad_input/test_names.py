@@ -84,7 +84,7 @@ class TestNames:
         attempts: list[Callable[[], object]] = [
             lambda: session.path_of(name),
             lambda: session.load(name),
-            lambda: session.Held(name),
+            lambda: session.LockedSession(name),
             lambda: learnings_file.path_of(name),
             lambda: learnings_file.ensure(name),
             lambda: locks.read_lock(root, name),

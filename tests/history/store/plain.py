@@ -14,8 +14,8 @@ import msgspec
 from history.store.samples import PRD, Value, ids
 from msgspec import structs
 
-from ralphtool.history import History, Tally, document
-from ralphtool.history.journal import About, Batch
+from ralphtool.history import AttemptCounts, History, document
+from ralphtool.history.journal import Batch, LearningRef
 from ralphtool.history.records import Category, Entry, Learning, Pattern, Progress
 
 # --- plain answers ----------------------------------------------------------------------------------
@@ -87,12 +87,14 @@ def check_entries(history: History, entries: Sequence[Entry]) -> None:
     assert list(history.failures().items()) == plain_failures(entries)
 
 
-def plain_tallies(entries: Sequence[Entry]) -> list[Tally]:
+def plain_tallies(entries: Sequence[Entry]) -> list[AttemptCounts]:
     by_last_try = list({one.prd_id: 0 for one in reversed(entries)})[::-1]
     counts = Counter((one.prd_id, one.status) for one in entries)
     totals = Counter(one.prd_id for one in entries)
     return [
-        Tally(prd, totals[prd], *(counts[prd, status] for status in ("completed", "failed", "blocked", "partial")))
+        AttemptCounts(
+            prd, totals[prd], *(counts[prd, status] for status in ("completed", "failed", "blocked", "partial"))
+        )
         for prd in by_last_try
     ]
 
@@ -198,7 +200,7 @@ def apply_entry(entries: list[Entry], new: Entry, links: dict[str, str]) -> None
         entries.append(structs.replace(new, observations=tuple(seen)))
 
 
-def meant(learnings: Sequence[Learning], about: About, links: dict[str, str]) -> str | None:
+def meant(learnings: Sequence[Learning], about: LearningRef, links: dict[str, str]) -> str | None:
     same = [one for one in learnings if blake2b(one.content.encode(), digest_size=16).hexdigest() == about.words]
     known = [one for one in same if one.created_at == about.created_at] or [one for one in same if one.still_valid]
     return known[0].id if known else links.get(about.id)

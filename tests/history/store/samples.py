@@ -10,12 +10,12 @@ import pytest
 from msgspec import UNSET
 
 from ralphtool.history import state, store
-from ralphtool.history.records import Category, Entry, Learning, Observation, Pattern, Progress, Status
+from ralphtool.history.records import Category, Entry, EntryStatus, Learning, Observation, Pattern, Progress
 
 PRD = "add-login-1"
 MOMENT = "2026-01-31T09:30:00Z"
 Value = TypeVar("Value")
-STATUSES: tuple[Status, ...] = ("completed", "failed", "blocked", "partial")
+STATUSES: tuple[EntryStatus, ...] = ("completed", "failed", "blocked", "partial")
 
 
 def set_sizes(patch: pytest.MonkeyPatch, *, small: int, share: int, room: int = 64, unsettled: int = 1 << 20) -> None:
@@ -28,7 +28,9 @@ def observation(title: str, kind: Any = "finding", category: Category | None = N
     return Observation(type=kind, title=title, category=category or UNSET, related_learning_id=link or UNSET)
 
 
-def entry(iteration: int, prd: str = PRD, status: Status = "completed", *seen: Observation, at: str = MOMENT) -> Entry:
+def entry(
+    iteration: int, prd: str = PRD, status: EntryStatus = "completed", *seen: Observation, at: str = MOMENT
+) -> Entry:
     return Entry(
         id=f"{prd}-{iteration}",
         timestamp=at,

@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 from ralphtool.errors import InvalidValue
 from ralphtool.history import History
 from ralphtool.history.journal import Batch
-from ralphtool.history.records import Learning, Status
+from ralphtool.history.records import EntryStatus, Learning
 
 PRDS = ("a", "a-1", "b")
 WORDS = ("make", "ruff", "pip", "tox")
@@ -77,7 +77,7 @@ class Life(RuleBasedStateMachine):
     # --- what users do
 
     @rule(which=WHICH, prd=st.sampled_from(PRDS), status=st.sampled_from(STATUSES), blocked=st.booleans())
-    def append_next(self, which: int, prd: str, status: Status, blocked: bool) -> None:
+    def append_next(self, which: int, prd: str, status: EntryStatus, blocked: bool) -> None:
         seen = (observation("stuck", "blocker", "tooling-friction"),) if blocked else ()
         at = self.now()
         made = self.users[which].append_next(prd, lambda iteration: entry(iteration, prd, status, *seen, at=at))

@@ -5,16 +5,16 @@ from __future__ import annotations
 import textwrap
 
 from ralphtool.judging.guard import diff
-from ralphtool.judging.guard.model import Change
+from ralphtool.judging.guard.model import FileChange
 
 
-def edit(path: str, old: str | None, new: str | None, old_path: str | None = None) -> Change:
+def edit(path: str, old: str | None, new: str | None, old_path: str | None = None) -> FileChange:
     before, after = (None if text is None else textwrap.dedent(text).encode() for text in (old, new))
-    return Change(path, before, after, old_path)
+    return FileChange(path, before, after, old_path)
 
 
-def kinds(*changes: Change) -> list[str]:
-    return sorted({finding.kind for finding in diff.look(changes)})
+def kinds(*changes: FileChange) -> list[str]:
+    return sorted({finding.kind for finding in diff.inspect_changes(changes)})
 
 
 PYTHON = """\

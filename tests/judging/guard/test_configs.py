@@ -140,17 +140,19 @@ CONFIG_HONEST = [
 )
 def test_configuration_that_leaves_tests_out_is_named(case: tuple[str, str | None, str | None]) -> None:
     path, old, new = case
-    assert {(found.kind, found.path) for found in diff.look([edit(path, old, new)])} == {("test-config", path)}
+    assert {(found.kind, found.path) for found in diff.inspect_changes([edit(path, old, new)])} == {
+        ("test-config", path)
+    }
 
 
 @pytest.mark.parametrize(
     "case", CONFIG_HONEST, ids=lambda case: f"{case[0]}: {' '.join((case[2] or 'gone').split())[-60:]}"
 )
 def test_honest_configuration_is_silent(case: tuple[str, str | None, str | None]) -> None:
-    assert diff.look([edit(*case)]) == []
+    assert diff.inspect_changes([edit(*case)]) == []
 
 
 def test_settings_may_move_from_one_file_to_another() -> None:
     old = "[pytest]\naddopts = --ignore=tests/data\n"
     new = '[tool.pytest.ini_options]\naddopts = "--ignore=tests/data"\n'
-    assert diff.look([edit("pytest.ini", old, None), edit("pyproject.toml", "", new)]) == []
+    assert diff.inspect_changes([edit("pytest.ini", old, None), edit("pyproject.toml", "", new)]) == []

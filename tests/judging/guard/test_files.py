@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ralphtool.judging.guard import diff
-from ralphtool.judging.guard.model import Change
+from ralphtool.judging.guard.model import FileChange
 from ralphtool.judging.guard.test_files import is_test
 
 TEST_FILES = """
@@ -32,7 +32,7 @@ CONFIGS = """
 @pytest.mark.parametrize("path", TEST_FILES.split())
 def test_test_files_are_known_by_name_or_folder(path: str) -> None:
     assert is_test(path)
-    assert diff.wants_content(path)
+    assert diff.needs_content(path)
 
 
 @pytest.mark.parametrize("path", OTHER_FILES.split())
@@ -42,10 +42,13 @@ def test_other_files_are_no_tests(path: str) -> None:
 
 @pytest.mark.parametrize("path", CONFIGS.split())
 def test_configuration_is_read(path: str) -> None:
-    assert diff.wants_content(path)
+    assert diff.needs_content(path)
 
 
 @pytest.mark.parametrize("path", ["src/login.py", "src/a.ts", "README.md", "main.go", "poetry.lock"])
 def test_what_says_nothing_about_tests_is_not_read(path: str) -> None:
-    assert not diff.wants_content(path)
-    assert diff.look([Change(path, b"", b""), Change(path, b"", None), Change(path, None, b"")]) == []
+    assert not diff.needs_content(path)
+    assert (
+        diff.inspect_changes([FileChange(path, b"", b""), FileChange(path, b"", None), FileChange(path, None, b"")])
+        == []
+    )

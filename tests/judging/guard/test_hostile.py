@@ -23,8 +23,8 @@ from judging.guard.samples import (
 )
 
 from ralphtool.judging.guard import diff
-from ralphtool.judging.guard.model import Change
-from ralphtool.judging.guard.spec import look_at_spec
+from ralphtool.judging.guard.model import FileChange
+from ralphtool.judging.guard.spec import inspect_spec
 from ralphtool.specs import Story, Task
 
 OURS = settings(
@@ -70,35 +70,37 @@ def test_hostile_files_are_survived(name: str) -> None:
     data = HOSTILE[name]
     paths = ["test_a.py"] if len(data) == LONG else ["test_a.py", "a.test.js", "ATest.java", "a_spec.rb", "Makefile"]
     for path in HOSTILE_PATHS if len(data) < 60_000 else paths:
-        assert isinstance(diff.look([Change(path, data, data[: len(data) // 2] + b"\n")]), list)
+        assert isinstance(diff.inspect_changes([FileChange(path, data, data[: len(data) // 2] + b"\n")]), list)
 
 
 def test_what_is_too_long_is_still_looked_at() -> None:
     padding = b"\n# " + b"x" * 600_000 + b"\n"
     old = b"def test_a():\n    assert f() == 1\n\ndef test_b():\n    assert g() == 1\n" + padding
-    assert kinds(Change("test_a.py", old, old + b"\ndef test_c():\n    assert h()\n")) == []
-    assert kinds(Change("test_a.py", old, old.replace(b"def test_b():\n    assert g() == 1\n", b""))) == [
+    assert kinds(FileChange("test_a.py", old, old + b"\ndef test_c():\n    assert h()\n")) == []
+    assert kinds(FileChange("test_a.py", old, old.replace(b"def test_b():\n    assert g() == 1\n", b""))) == [
         WEAKER,
         DELETED,
     ]
-    assert kinds(Change("test_a.py", old, old.replace(b"assert g()", b"print(1)"))) == [WEAKER]
-    assert kinds(Change("test_a.py", old, old.replace(b"def test_b", b"@pytest.mark.skip\ndef test_b"))) == [SKIPPED]
+    assert kinds(FileChange("test_a.py", old, old.replace(b"assert g()", b"print(1)"))) == [WEAKER]
+    assert kinds(FileChange("test_a.py", old, old.replace(b"def test_b", b"@pytest.mark.skip\ndef test_b"))) == [
+        SKIPPED
+    ]
     # Made long on purpose, to be overlooked.
-    assert kinds(Change("test_a.py", old[:40], b"def test_z(): pass" + padding)) == [WEAKER, DELETED]
+    assert kinds(FileChange("test_a.py", old[:40], b"def test_z(): pass" + padding)) == [WEAKER, DELETED]
 
 
 def test_what_is_too_deep_is_still_looked_at() -> None:
     deep = b"\nX = " + b"-" * 50_000 + b"1\n"
     old = b"def test_a():\n    assert f() == 1\n\ndef test_b():\n    assert g() == 1\n"
-    assert kinds(Change("test_a.py", old, old[: old.index(b"def test_b")] + deep)) == [WEAKER, DELETED]
-    assert kinds(Change("test_a.py", old, old + deep)) == []
+    assert kinds(FileChange("test_a.py", old, old[: old.index(b"def test_b")] + deep)) == [WEAKER, DELETED]
+    assert kinds(FileChange("test_a.py", old, old + deep)) == []
 
 
 def test_depth_is_no_hiding_place() -> None:
     old = b"def test_a():\n    assert f() == 1\n"
     deep = b"    assert " + b"1 + " * 900 + b"x == 2\n"
-    assert kinds(Change("test_a.py", old, old.replace(b" == 1", b"") + deep)) == [WEAKER]
-    assert kinds(Change("test_a.py", old + deep, old)) == []
+    assert kinds(FileChange("test_a.py", old, old.replace(b" == 1", b"") + deep)) == [WEAKER]
+    assert kinds(FileChange("test_a.py", old + deep, old)) == []
 
 
 def test_a_spec_of_any_size_is_survived() -> None:
@@ -106,9 +108,9 @@ def test_a_spec_of_any_size_is_survived() -> None:
     new = old.replace("[ ]", "[x]")
     before = [Story("1", "A", [Task(f"1.{n}", "do it", False) for n in range(50_000)])]
     after = [Story("1", "A", [Task(f"1.{n}", "do it", True) for n in range(50_000)])]
-    assert look_at_spec({"a.md": old.encode()}, {"a.md": new.encode()}, before, after, "1") == []
+    assert inspect_spec({"a.md": old.encode()}, {"a.md": new.encode()}, before, after, "1") == []
     binary = {"a.md": b"\xff" * 1_000_000}
-    assert len(look_at_spec(binary, {"a.md": b"\xfe" * 1_000_000}, [], [], "1")) == 1
+    assert len(inspect_spec(binary, {"a.md": b"\xfe" * 1_000_000}, [], [], "1")) == 1
 
 
 # --- properties -------------------------------------------------------------------------------------
@@ -128,7 +130,7 @@ PATHS = st.sampled_from(HOSTILE_PATHS)
 @given(PATHS, st.none() | st.binary(max_size=200) | SOUP.map(str.encode), st.none() | SOUP.map(str.encode))
 @example("tox.ini", b"[pytest]\n", b"[pytest]\naddopts\n   x = 1\n")
 def test_nothing_makes_it_fall_over(path: str, old: bytes | None, new: bytes | None) -> None:
-    for finding in diff.look([Change(path, old, new)]):
+    for finding in diff.inspect_changes([FileChange(path, old, new)]):
         assert finding.path == path
         assert "\n" not in finding.detail
 
@@ -136,7 +138,7 @@ def test_nothing_makes_it_fall_over(path: str, old: bytes | None, new: bytes | N
 @OURS
 @given(PATHS, SOUP)
 def test_what_did_not_change_is_silent(path: str, text: str) -> None:
-    assert diff.look([Change(path, text.encode(), text.encode())]) == []
+    assert diff.inspect_changes([FileChange(path, text.encode(), text.encode())]) == []
 
 
 @OURS
@@ -144,7 +146,7 @@ def test_what_did_not_change_is_silent(path: str, text: str) -> None:
 def test_no_spec_makes_it_fall_over(old: bytes, new: bytes, text: str) -> None:
     for name in ("a.md", "prd.json"):
         for one, other in ((old, new), (text.encode(), new), (text.encode(), text.encode() + b"\n")):
-            found = look_at_spec({name: one}, {name: other}, [], [], "1", done_key="passes")
+            found = inspect_spec({name: one}, {name: other}, [], [], "1", done_key="passes")
             assert bool(found) == (one != other)
 
 
@@ -175,4 +177,4 @@ def test_appending_a_test_is_never_a_finding(language: str, tests: list[tuple[st
     path, text, template = APPENDED[language]
     named = {name: (subject, value) for name, subject, value in tests}
     more = "".join(template.format(name=n, subject=f"f_{s}", value=v) for n, (s, v) in named.items())
-    assert diff.look([edit(path, text, text + more)]) == []
+    assert diff.inspect_changes([edit(path, text, text + more)]) == []

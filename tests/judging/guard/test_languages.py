@@ -24,7 +24,7 @@ from judging.guard.samples import (
 )
 
 from ralphtool.judging.guard import diff
-from ralphtool.judging.guard.model import Change
+from ralphtool.judging.guard.model import FileChange
 
 _TEST_OF_JS = JS[JS.index("      it(") : JS.index("      test(")]
 _TEST_OF_GO = GO[GO.index("    func TestTotal") : GO.index("    func TestParse")]
@@ -246,7 +246,7 @@ def test_cheats_are_named(case: tuple[str, str, str, str]) -> None:
 def test_honest_work_is_silent(case: tuple[str, str, str]) -> None:
     language, old, new = case
     path, text = FILES[language]
-    assert diff.look([edit(path, text, altered(old, new, text))]) == []
+    assert diff.inspect_changes([edit(path, text, altered(old, new, text))]) == []
 
 
 @pytest.mark.parametrize("language", FILES)
@@ -254,13 +254,13 @@ def test_every_language_moves_and_goes(language: str) -> None:
     path, text = FILES[language]
     folder, _, name = path.rpartition("/")
     moved = f"{folder}/deeper/{name}".lstrip("/")
-    assert diff.look([edit(path, None, text)]) == []
-    assert diff.look([edit(moved, text, text, path)]) == []
-    assert diff.look([edit(path, text, None), edit(moved, None, text)]) == []
+    assert diff.inspect_changes([edit(path, None, text)]) == []
+    assert diff.inspect_changes([edit(moved, text, text, path)]) == []
+    assert diff.inspect_changes([edit(path, text, None), edit(moved, None, text)]) == []
     flush = textwrap.dedent(text).encode()
-    assert diff.look([Change(path, flush, flush.replace(b"\n", b"\r\n"))]) == []
+    assert diff.inspect_changes([FileChange(path, flush, flush.replace(b"\n", b"\r\n"))]) == []
     deeper = text if language == "python" else text.replace("\n    ", "\n        ")
-    assert diff.look([edit(path, text, deeper)]) == []
+    assert diff.inspect_changes([edit(path, text, deeper)]) == []
     assert kinds(edit(path, text, None)) == [DELETED]
     assert kinds(edit(path, text, "")) == [DELETED]
 
@@ -273,5 +273,5 @@ def test_assertions_outside_of_tests_excuse_those_that_went_there() -> None:
     old = "it('a', () => {\n  expect(a.x).toBe(1)\n  expect(a.y).toBe(2)\n})\n"
     checks = "  expect(a.x).toBe(x)\n  expect(a.y).toBe(y)\n"
     new = f"function same(a, x, y) {{\n{checks}}}\nit('a', () => {{\n  same(a, 1, 2)\n}})\n"
-    assert diff.look([edit("a.test.js", old, new)]) == []
+    assert diff.inspect_changes([edit("a.test.js", old, new)]) == []
     assert kinds(edit("a.test.js", old, new.replace(checks, ""))) == [WEAKER]

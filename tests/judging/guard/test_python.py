@@ -8,11 +8,11 @@ import pytest
 from judging.guard.samples import BODY, EQUAL, PYTHON, RAISES, TOTAL, altered, decorated, edit, kinds
 
 from ralphtool.judging.guard import diff
-from ralphtool.judging.guard.model import Change
+from ralphtool.judging.guard.model import FileChange
 
 
-def details(*changes: Change) -> str:
-    return "\n".join(finding.detail for finding in diff.look(changes))
+def details(*changes: FileChange) -> str:
+    return "\n".join(finding.detail for finding in diff.inspect_changes(changes))
 
 
 # --- Python: cheats ---------------------------------------------------------------------------------
@@ -179,28 +179,31 @@ def test_new_tests_hide_no_cheat(name: str) -> None:
 
 
 def test_a_deleted_file_is_one_finding_that_names_its_tests() -> None:
-    [found] = diff.look([edit("tests/test_cart.py", PYTHON, None)])
+    [found] = diff.inspect_changes([edit("tests/test_cart.py", PYTHON, None)])
     assert found.kind == "test-deleted"
     assert found.path == "tests/test_cart.py"
     assert "4 tests (test_total, test_parse_refuses, TestCart.test_empty" in found.detail
 
 
 def test_a_renamed_file_is_silent() -> None:
-    assert diff.look([edit("tests/unit/test_basket.py", PYTHON, PYTHON, "tests/test_cart.py")]) == []
+    assert diff.inspect_changes([edit("tests/unit/test_basket.py", PYTHON, PYTHON, "tests/test_cart.py")]) == []
 
 
 def test_a_file_that_was_removed_here_and_added_there_is_silent() -> None:
-    assert diff.look([edit("tests/test_cart.py", PYTHON, None), edit("tests/unit/test_it.py", None, PYTHON)]) == []
+    assert (
+        diff.inspect_changes([edit("tests/test_cart.py", PYTHON, None), edit("tests/unit/test_it.py", None, PYTHON)])
+        == []
+    )
 
 
 def test_a_test_that_moved_to_another_file_is_silent() -> None:
     rest = altered(TOTAL, "")
-    assert diff.look([edit("tests/test_a.py", PYTHON, rest), edit("tests/test_b.py", "", TOTAL)]) == []
+    assert diff.inspect_changes([edit("tests/test_a.py", PYTHON, rest), edit("tests/test_b.py", "", TOTAL)]) == []
 
 
 def test_a_test_that_moved_and_got_weaker_is_named() -> None:
     moved = edit("tests/test_b.py", None, TOTAL.replace(EQUAL, "assert total(cart)"))
-    [found] = diff.look([edit("tests/test_a.py", PYTHON, altered(TOTAL, "")), moved])
+    [found] = diff.inspect_changes([edit("tests/test_a.py", PYTHON, altered(TOTAL, "")), moved])
     assert (found.kind, found.path) == ("assertion-weakened", "tests/test_b.py")
     assert found.detail == "test_total: total(cart) == 3 became total(cart)"
 
@@ -218,7 +221,7 @@ def test_a_call_of_the_code_under_test_is_no_assertion() -> None:
     body = "        out = check_output(['a'])\n        check_call(['b'])\n        assert run(out) == 1\n"
     old = f"    def test_a():\n{body}"
     new = "    def test_a():\n        assert run('x') == 1\n"
-    assert diff.look([edit("tests/test_a.py", old, new)]) == []
+    assert diff.inspect_changes([edit("tests/test_a.py", old, new)]) == []
     called = old.replace("check_call(['b'])", "check_total(3)")
     assert kinds(edit("tests/test_a.py", called, new)) == ["assertion-weakened"]
 
@@ -226,7 +229,7 @@ def test_a_call_of_the_code_under_test_is_no_assertion() -> None:
 def test_a_method_that_sets_things_up_is_no_assertion() -> None:
     beside = "    class Slow:\n        def wait(self):\n            assert self.ready\n\n"
     old = f"{beside}    def test_a(slow):\n        slow.wait()\n        assert slow.done == 1\n"
-    assert diff.look([edit("tests/test_a.py", old, old.replace("slow.wait()", "slow.begin(1)"))]) == []
+    assert diff.inspect_changes([edit("tests/test_a.py", old, old.replace("slow.wait()", "slow.begin(1)"))]) == []
     ours = "    class TestA:\n        def holds(self):\n            assert self.ready\n\n"
     test = f"{ours}        def test_a(self):\n            self.holds()\n            assert self.done == 1\n"
     assert kinds(edit("tests/test_a.py", test, test.replace("self.holds()", "self.begin()"))) == ["assertion-weakened"]
@@ -237,12 +240,14 @@ def test_assertions_may_move_into_a_file_beside() -> None:
     beside = (
         "    def holds(cart, price, size):\n        assert total(cart) == price\n        assert cart.size == size\n"
     )
-    assert diff.look([edit("tests/test_a.py", PYTHON, new), edit("tests/support.py", None, beside)]) == []
+    assert diff.inspect_changes([edit("tests/test_a.py", PYTHON, new), edit("tests/support.py", None, beside)]) == []
 
 
 def test_a_function_beside_tests_that_asserts_less_is_named() -> None:
     old = "    def holds(cart, price):\n        assert total(cart) == price\n        assert cart.size\n"
-    [found] = diff.look([edit("tests/support.py", old, "    def holds(cart, price):\n        assert cart.size\n")])
+    [found] = diff.inspect_changes(
+        [edit("tests/support.py", old, "    def holds(cart, price):\n        assert cart.size\n")]
+    )
     assert (found.kind, found.detail[:6]) == ("assertion-weakened", "holds:")
 
 
@@ -253,8 +258,8 @@ def test_a_fixture_that_begins_to_skip_is_named() -> None:
 
 
 def test_files_beside_tests_may_go() -> None:
-    assert diff.look([edit("tests/support.py", "    def make():\n        return 1\n", None)]) == []
-    assert diff.look([edit("tests/__init__.py", "", None)]) == []
+    assert diff.inspect_changes([edit("tests/support.py", "    def make():\n        return 1\n", None)]) == []
+    assert diff.inspect_changes([edit("tests/__init__.py", "", None)]) == []
 
 
 def test_details_are_one_line_and_name_the_test() -> None:

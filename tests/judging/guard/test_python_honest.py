@@ -71,7 +71,7 @@ PYTHON_HONEST = {
 
 @pytest.mark.parametrize("name", PYTHON_HONEST)
 def test_honest_python_is_silent(name: str) -> None:
-    assert diff.look([edit("tests/test_cart.py", PYTHON, PYTHON_HONEST[name])]) == []
+    assert diff.inspect_changes([edit("tests/test_cart.py", PYTHON, PYTHON_HONEST[name])]) == []
 
 
 UNITTEST = """\
@@ -121,7 +121,7 @@ ONE = """\
 
 
 def test_several_tests_may_become_cases() -> None:
-    assert diff.look([edit("test_add.py", THREE, ONE)]) == []
+    assert diff.inspect_changes([edit("test_add.py", THREE, ONE)]) == []
 
 
 def test_fewer_cases_than_tests_are_named() -> None:
@@ -129,7 +129,7 @@ def test_fewer_cases_than_tests_are_named() -> None:
 
 
 def test_cases_that_go_are_named() -> None:
-    [found] = diff.look([edit("test_add.py", ONE, ONE.replace(", (-1, -2, -3)", ""))])
+    [found] = diff.inspect_changes([edit("test_add.py", ONE, ONE.replace(", (-1, -2, -3)", ""))])
     assert (found.kind, found.detail) == ("test-deleted", "test_add: 3 cases, now 2")
 
 
@@ -143,9 +143,9 @@ TABLE = """\
 
 
 def test_cases_may_stand_in_a_table_or_be_counted_by_nobody() -> None:
-    assert diff.look([edit("test_add.py", ONE, TABLE)]) == []
-    assert diff.look([edit("test_add.py", THREE, TABLE)]) == []
-    assert diff.look([edit("test_add.py", ONE, TABLE.replace("CASES = ", "CASES = load() or "))]) == []
+    assert diff.inspect_changes([edit("test_add.py", ONE, TABLE)]) == []
+    assert diff.inspect_changes([edit("test_add.py", THREE, TABLE)]) == []
+    assert diff.inspect_changes([edit("test_add.py", ONE, TABLE.replace("CASES = ", "CASES = load() or "))]) == []
     assert kinds(edit("test_add.py", TABLE, TABLE.replace(", (-1, -2, -3)", ""))) == ["test-deleted"]
 
 
@@ -199,7 +199,7 @@ GET_HONEST = {
 
 @pytest.mark.parametrize("name", GET_HONEST)
 def test_more_honest_python_is_silent(name: str) -> None:
-    assert diff.look([edit("test_user.py", GET, GET_HONEST[name])]) == []
+    assert diff.inspect_changes([edit("test_user.py", GET, GET_HONEST[name])]) == []
 
 
 USUAL = """
@@ -222,15 +222,15 @@ def test_a_skip_beside_one_that_has_a_condition_is_one_more() -> None:
     old = "    def test_a():\n        if WINDOWS:\n            pytest.skip()\n        assert f() == 1\n"
     new = old.replace("        if WINDOWS", "        pytest.skip()\n        if WINDOWS")
     assert kinds(edit("test_a.py", old, new)) == ["test-skipped"]
-    assert diff.look([edit("test_a.py", old, old.replace("skip()", 'skip("why")'))]) == []
+    assert diff.inspect_changes([edit("test_a.py", old, old.replace("skip()", 'skip("why")'))]) == []
 
 
 def test_a_class_to_be_inherited_holds_tests() -> None:
     old = "    class Common:\n        def test_a(self):\n            assert self.f() == 1\n"
-    assert diff.look([edit("test_a.py", old, old.replace("Common", "Shared"))]) == []
+    assert diff.inspect_changes([edit("test_a.py", old, old.replace("Common", "Shared"))]) == []
     assert kinds(edit("test_a.py", old, old.replace("== 1", "> 0"))) == ["assertion-weakened"]
 
 
 def test_a_fixture_is_no_test_whatever_its_name() -> None:
     fixture = "\n    @pytest.fixture\n    def test_client():\n        return Client()\n"
-    assert diff.look([edit("test_user.py", GET + fixture, GET)]) == []
+    assert diff.inspect_changes([edit("test_user.py", GET + fixture, GET)]) == []

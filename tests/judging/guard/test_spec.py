@@ -9,8 +9,8 @@ from judging.guard.samples import altered
 
 from ralphtool import specs
 from ralphtool.judging.guard import diff
-from ralphtool.judging.guard.model import Finding
-from ralphtool.judging.guard.spec import look_at_spec
+from ralphtool.judging.guard.model import GuardFinding
+from ralphtool.judging.guard.spec import inspect_spec
 from ralphtool.specs import Story, Task
 
 TASKS = """\
@@ -36,9 +36,9 @@ def stories_of(tmp_path: Path, text: str) -> list[Story]:
     return specs.open(str(tmp_path), "shop", "openspec").stories()
 
 
-def spec_findings(tmp_path: Path, new: str, story: str = "1", old: str = TASKS) -> list[Finding]:
+def spec_findings(tmp_path: Path, new: str, story: str = "1", old: str = TASKS) -> list[GuardFinding]:
     before, after = {"tasks.md": old.encode()}, {"tasks.md": new.encode()}
-    return look_at_spec(before, after, stories_of(tmp_path, old), stories_of(tmp_path, new), story)
+    return inspect_spec(before, after, stories_of(tmp_path, old), stories_of(tmp_path, new), story)
 
 
 SPEC_CASES = {
@@ -81,7 +81,7 @@ def test_changed_line_endings_are_an_edit(tmp_path: Path) -> None:
 
 def test_the_first_line_that_differs_is_told(tmp_path: Path) -> None:
     [found] = spec_findings(tmp_path, altered("2.1 Compile", "2.1 Ship", TASKS))
-    assert found == Finding("spec-edited", "tasks.md", "line 10: - [ ] 2.1 Ship")
+    assert found == GuardFinding("spec-edited", "tasks.md", "line 10: - [ ] 2.1 Ship")
 
 
 def test_what_an_adapter_ticks_is_what_is_allowed(tmp_path: Path) -> None:
@@ -94,9 +94,9 @@ def test_what_an_adapter_ticks_is_what_is_allowed(tmp_path: Path) -> None:
         spec.tick(task.id)
     new = file.read_bytes()
     assert new.count(b"[x]") == 3
-    told = look_at_spec({"TODO.md": old.encode()}, {"TODO.md": new}, before, spec.stories(), "1")
+    told = inspect_spec({"TODO.md": old.encode()}, {"TODO.md": new}, before, spec.stories(), "1")
     assert told == []
-    told = look_at_spec({"TODO.md": old.encode()}, {"TODO.md": new}, before, spec.stories(), "2")
+    told = inspect_spec({"TODO.md": old.encode()}, {"TODO.md": new}, before, spec.stories(), "2")
     assert [one.kind for one in told] == ["other-story-ticked"] * 3
 
 
@@ -118,10 +118,10 @@ def test_boxes_of_other_files_are_no_tasks(tmp_path: Path) -> None:
     stories = stories_of(tmp_path, TASKS)
     before: dict[str, bytes | None] = {"tasks.md": TASKS.encode(), "spec.md": b"- [ ] shall\n", "proposal.md": None}
     after = {**before, "spec.md": b"- [x] shall\n", "design.md": b"new\n"}
-    found = look_at_spec(before, after, stories, stories, "1")
+    found = inspect_spec(before, after, stories, stories, "1")
     assert [(one.kind, one.path) for one in found] == [("spec-edited", "design.md"), ("spec-edited", "spec.md")]
-    gone = look_at_spec(before, {**before, "spec.md": None}, stories, stories, "1")
-    assert gone == [Finding("spec-edited", "spec.md", "the file is gone")]
+    gone = inspect_spec(before, {**before, "spec.md": None}, stories, stories, "1")
+    assert gone == [GuardFinding("spec-edited", "spec.md", "the file is gone")]
 
 
 PRD = """\
@@ -146,7 +146,7 @@ PRD_CASES = [
 
 @pytest.mark.parametrize(("new", "wanted"), PRD_CASES, ids=range(len(PRD_CASES)))
 def test_prd_json_is_not_for_the_agent(new: str, wanted: list[str]) -> None:
-    found = look_at_spec({"prd.json": PRD.encode()}, {"prd.json": new.encode()}, [], [], "US-1", done_key="passes")
+    found = inspect_spec({"prd.json": PRD.encode()}, {"prd.json": new.encode()}, [], [], "US-1", done_key="passes")
     assert [one.kind for one in found] == wanted
 
 

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Mapping
 
-from ralphtool.judging.guard.model import short
+from ralphtool.judging.guard.model import shorten
 
 CHECKING_SCRIPT = re.compile(
     r"(?:pre|post)?(?:tests?|lint|check|type-?check|types|verify|ci|validate|unit|e2e|integration|coverage)(?:[:_.-].*)?"
@@ -32,31 +32,31 @@ _BENIGN |= {"next", "nuxt", "pycache", "eggs", "egg", "cache", "vendor", "lib", 
 _BENIGN |= {"cypress", "idea", "svn", "hg"}
 
 
-def hollowed(old: Mapping[str, str], new: Mapping[str, str], ran: set[str]) -> list[str]:
+def find_weakened_scripts(old: Mapping[str, str], new: Mapping[str, str], ran: set[str]) -> list[str]:
     """The scripts that no longer do what they did; what went may be `ran` elsewhere."""
     found = []
     for name, before in old.items():
-        had = programs(before)
+        had = list_programs(before)
         if name not in new:
-            found += [f"{name} is gone: it ran {short(before)}"] if had - ran else []
-        elif why := _emptied(before, new[name], had):
+            found += [f"{name} is gone: it ran {shorten(before)}"] if had - ran else []
+        elif why := _describe_weakening(before, new[name], had):
             found.append(f"{name} {why}")
     return found
 
 
-def _emptied(before: str, after: str, had: set[str]) -> str | None:
+def _describe_weakening(before: str, after: str, had: set[str]) -> str | None:
     if len(_SWALLOWED.findall(after)) > len(_SWALLOWED.findall(before)):
-        return f"lets failures pass: {short(after)}"
-    has = programs(after)
+        return f"lets failures pass: {shorten(after)}"
+    has = list_programs(after)
     gone = had - has
     if gone and len(gone) > sum(1 for program in has - had if _KNOWN_PROGRAMS.match(program)):
-        return f"no longer runs {short(', '.join(sorted(gone)))}: {short(after)}"
-    known = options(before)
-    added = [shown for key, shown in options(after).items() if key not in known]
-    return f"adds {short(added[0])}" if added else None
+        return f"no longer runs {shorten(', '.join(sorted(gone)))}: {shorten(after)}"
+    known = list_options(before)
+    added = [shown for key, shown in list_options(after).items() if key not in known]
+    return f"adds {shorten(added[0])}" if added else None
 
 
-def programs(command: str) -> set[str]:
+def list_programs(command: str) -> set[str]:
     """The programs of a command line that do something."""
     found = set()
     for part in re.split(r"&&|\|\||[;|&\n]", command)[:500]:
@@ -70,7 +70,7 @@ def programs(command: str) -> set[str]:
     return found
 
 
-def options(command: str) -> dict[str, str]:
+def list_options(command: str) -> dict[str, str]:
     """The options of a command line that leave tests out."""
     try:
         words = shlex.split(command[:20_000])

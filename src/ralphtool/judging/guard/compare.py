@@ -14,14 +14,14 @@ from ralphtool.judging.guard.model import (
     MOST_PAIRS,
     PARTIAL,
     UNCONDITIONAL,
+    Assertion,
     Body,
-    Check,
-    Finding,
+    GuardFinding,
     Test,
-    short,
+    shorten,
 )
-from ralphtool.judging.guard.pairs import File, Placed
-from ralphtool.judging.guard.python_assertions import call_as_check
+from ralphtool.judging.guard.pairs import ChangedTestFile, LocatedTest
+from ralphtool.judging.guard.python_assertions import convert_call
 
 _USUAL_WORDS = {"def", "test", "assert", "self", "it", "expect", "to", "be", "func", "fn", "void", "fun", "t"}
 _USUAL_WORDS |= {"==", "!=", "pytest", "mark", "parametrize", "public"}
@@ -30,33 +30,42 @@ _USUAL_WORDS |= {"==", "!=", "pytest", "mark", "parametrize", "public"}
 class Comparison:
     """Compares pairs of tests, knowing what else changed: assertions may have moved."""
 
-    def __init__(self, files: Sequence[File], pairs: Sequence[tuple[Placed, Placed]], fresh: Sequence[Placed]) -> None:
+    def __init__(
+        self,
+        files: Sequence[ChangedTestFile],
+        pairs: Sequence[tuple[LocatedTest, LocatedTest]],
+        fresh: Sequence[LocatedTest],
+    ) -> None:
         self.old_beside = {name: test for file in files for name, test in file.old.beside.items()}
         self.new_beside = {name: test for file in files for name, test in file.new.beside.items()}
         self.weights: dict[tuple[int, str, int], int] = {}
         changed = [(old.test, new.test) for old, new in pairs if old.test.lines != new.test.lines]
-        self.gains = [_Gain(new, set(new.lines) - set(old.lines)) for old, new in changed]
-        self.gains += [_Gain(one.test, set(one.test.lines)) for one in fresh]
-        self.by_text: dict[str, list[_Gain]] = {}
+        self.gains = [_ChangedTest(new, set(new.lines) - set(old.lines)) for old, new in changed]
+        self.gains += [_ChangedTest(one.test, set(one.test.lines)) for one in fresh]
+        self.by_text: dict[str, list[_ChangedTest]] = {}
         for gain in self.gains:
             for check in gain.test.body.checks:
                 self.by_text.setdefault(check.text, []).append(gain)
 
-    def of_pair(self, old: Placed, new: Placed) -> list[Finding]:
-        found = _new_skips(old, new)
+    def compare_pair(self, old: LocatedTest, new: LocatedTest) -> list[GuardFinding]:
+        found = _find_new_skips(old, new)
         if old.test.lines == new.test.lines or old.test.body.unknown:
             return found
         if new.test.body.unknown and new.test.lines:
-            return [Finding("assertion-weakened", new.file.path, f"{short(new.test.name)}: is too deep to be read now")]
+            return [
+                GuardFinding(
+                    "assertion-weakened", new.file.path, f"{shorten(new.test.name)}: is too deep to be read now"
+                )
+            ]
         if 1 < old.test.cases < MANY and new.test.cases < old.test.cases:
-            detail = f"{short(new.test.name)}: {old.test.cases} cases, now {new.test.cases}"
-            found.append(Finding("test-deleted", new.file.path, detail))
+            detail = f"{shorten(new.test.name)}: {old.test.cases} cases, now {new.test.cases}"
+            found.append(GuardFinding("test-deleted", new.file.path, detail))
         if found:
             return found  # a test that is skipped or cut has its name on the list; its assertions add nothing
-        weaker = self._weaker(old, new)
-        return [Finding("assertion-weakened", new.file.path, f"{short(new.test.name)}: {why}") for why in weaker]
+        weaker = self._describe_weaker(old, new)
+        return [GuardFinding("assertion-weakened", new.file.path, f"{shorten(new.test.name)}: {why}") for why in weaker]
 
-    def beside(self, file: File) -> list[Finding]:
+    def beside(self, file: ChangedTestFile) -> list[GuardFinding]:
         """Functions beside tests that assert less than they did, or that skip what asks for them."""
         found = []
         for name, new in file.new.beside.items():
@@ -65,48 +74,50 @@ class Comparison:
                 old = Test("", name, (), Body, {})
             if old is None or old.lines == new.lines or old.body.unknown or new.body.unknown:
                 continue
-            found += _new_skips(Placed(file, old), Placed(file, new))
-            weaker = self._weaker(Placed(file, old), Placed(file, new)) if old.body.checks else []
-            found += [Finding("assertion-weakened", file.path, f"{short(new.name)}: {why}") for why in weaker]
+            found += _find_new_skips(LocatedTest(file, old), LocatedTest(file, new))
+            weaker = self._describe_weaker(LocatedTest(file, old), LocatedTest(file, new)) if old.body.checks else []
+            found += [GuardFinding("assertion-weakened", file.path, f"{shorten(new.name)}: {why}") for why in weaker]
         return found
 
-    def _weaker(self, old: Placed, new: Placed) -> list[str]:
+    def _describe_weaker(self, old: LocatedTest, new: LocatedTest) -> list[str]:
         if new.test.body.empty and not old.test.body.empty:
             return ["its body is empty"]
         before = self._expanded(old.test, self.old_beside)
         after = self._expanded(new.test, self.new_beside)
-        gone, come, kept = _difference(before, after)
-        friends = self._friends(old.test, new.test, gone)
-        gone = [check for check in gone if not any(id(gain) in friends for gain in self._gains(check))]
-        if len(gone) * len(come) < MOST_PAIRS and (why := _widened(gone, come) + _loosened(gone, come)):
+        gone, come, kept = _compare_assertions(before, after)
+        friends = self._find_receivers(old.test, new.test, gone)
+        gone = [check for check in gone if not any(id(gain) in friends for gain in self._find_gains(check))]
+        if len(gone) * len(come) < MOST_PAIRS and (why := _find_widened(gone, come) + _find_loosened(gone, come)):
             return why
-        return self._fewer(gone, come, kept, old, new)
+        return self._describe_fewer(gone, come, kept, old, new)
 
-    def _fewer(self, gone: list[Check], come: list[Check], kept: int, old: Placed, new: Placed) -> list[str]:
+    def _describe_fewer(
+        self, gone: list[Assertion], come: list[Assertion], kept: int, old: LocatedTest, new: LocatedTest
+    ) -> list[str]:
         wholes = [subject for check in come[:200] if check.strength == EXACT for subject in check.subjects]
         left = [check for check in gone if not _is_covered(check, wholes)]
-        before, after = _total(left), sum(check.weight for check in come if check.strength)
+        before, after = _sum_weights(left), sum(check.weight for check in come if check.strength)
         old_cases, new_cases = (1 if old.test.cases >= MANY else old.test.cases), new.test.cases
         no_fewer = (kept + after) * new_cases >= (kept + before) * old_cases
         if not left or no_fewer or _has_excuse(before - after, old, new):
             return []
         if empty := [check for check in come if not check.strength]:
-            return [f"{short(left[0].text)} became {short(empty[0].text)}, which is always true"]
-        return [f"{short(left[0].text)} is gone ({kept + before} assertions before, {kept + after} now)"]
+            return [f"{shorten(left[0].text)} became {shorten(empty[0].text)}, which is always true"]
+        return [f"{shorten(left[0].text)} is gone ({kept + before} assertions before, {kept + after} now)"]
 
-    def _gains(self, check: Check) -> list[_Gain]:
+    def _find_gains(self, check: Assertion) -> list[_ChangedTest]:
         return self.by_text.get(check.text, [])[:50]
 
-    def _friends(self, old: Test, new: Test, gone: Sequence[Check]) -> set[int]:
+    def _find_receivers(self, old: Test, new: Test, gone: Sequence[Assertion]) -> set[int]:
         """The tests that took most of what is new in them from this one: what they assert has moved."""
         lines = set(old.lines)
-        gains = {id(gain): gain for check in gone for gain in self._gains(check) if gain.test is not new}
+        gains = {id(gain): gain for check in gone for gain in self._find_gains(check) if gain.test is not new}
         return {key for key, gain in gains.items() if 2 * len(gain.lines & lines) >= len(gain.lines)}
 
-    def _expanded(self, test: Test, beside: dict[str, Test]) -> list[Check]:
+    def _expanded(self, test: Test, beside: dict[str, Test]) -> list[Assertion]:
         """Its assertions, and its calls of functions that hold some."""
         calls = [(call, self._weight(call.name, beside, 4) or int(call.asserts)) for call in test.body.calls]
-        held = [call_as_check(call.node, weight * call.weight) for call, weight in calls if weight]
+        held = [convert_call(call.node, weight * call.weight) for call, weight in calls if weight]
         return [*test.body.checks, *held]
 
     def _weight(self, name: str, beside: dict[str, Test], depth: int) -> int:
@@ -120,7 +131,7 @@ class Comparison:
             self.weights[key] = min(own + deeper, MANY)
         return self.weights[key]
 
-    def without_excuse(self, lost: Sequence[Placed]) -> list[Placed]:
+    def find_unexplained(self, lost: Sequence[LocatedTest]) -> list[LocatedTest]:
         """The tests that are nowhere: neither merged into others nor made cases of one."""
         left = [one for one in lost if not self._is_merged(one.test)]
         if len(left) * len(self.gains) > MOST_PAIRS:
@@ -146,7 +157,7 @@ class Comparison:
         return False
 
 
-class _Gain(Struct, eq=False):
+class _ChangedTest(Struct, eq=False):
     """A test that is new or has changed, and its new lines."""
 
     test: Test
@@ -160,15 +171,21 @@ class _Gain(Struct, eq=False):
         return rounds if rounds > 1 else 0
 
 
-def _difference(before: list[Check], after: list[Check]) -> tuple[list[Check], list[Check], int]:
+def _compare_assertions(
+    before: list[Assertion], after: list[Assertion]
+) -> tuple[list[Assertion], list[Assertion], int]:
     """What went, what came, and the weight of what stayed."""
     old, new = Counter(check.text for check in before), Counter(check.text for check in after)
     kept = old & new
     weights = {check.text: check.weight for check in after}
-    return _beyond(before, kept), _beyond(after, kept), sum(weights[text] * count for text, count in kept.items())
+    return (
+        _remove_kept(before, kept),
+        _remove_kept(after, kept),
+        sum(weights[text] * count for text, count in kept.items()),
+    )
 
 
-def _beyond(checks: list[Check], kept: Counter[str]) -> list[Check]:
+def _remove_kept(checks: list[Assertion], kept: Counter[str]) -> list[Assertion]:
     left = kept.copy()
     found = []
     for check in checks:
@@ -179,17 +196,17 @@ def _beyond(checks: list[Check], kept: Counter[str]) -> list[Check]:
     return found
 
 
-def _total(checks: Iterable[Check]) -> int:
+def _sum_weights(checks: Iterable[Assertion]) -> int:
     """Rounds that nobody can count weigh little before and much after: the benefit of the doubt."""
     return sum(check.weight if check.weight < MANY else 1 for check in checks if check.strength)
 
 
-def _has_excuse(loss: int, old: Placed, new: Placed) -> bool:
+def _has_excuse(loss: int, old: LocatedTest, new: LocatedTest) -> bool:
     looped = new.test.body.loops and not old.test.body.loops
     return looped or new.file.new.outside - old.file.old.outside >= loss > 0
 
 
-def _is_covered(check: Check, wholes: Sequence[str]) -> bool:
+def _is_covered(check: Assertion, wholes: Sequence[str]) -> bool:
     """Whether something stronger says it now: `a == A(1, 2)` says what `a.x == 1` said."""
     about = (*check.subjects, *check.parts)
     if check.strength < EXACT and any(whole in about for whole in wholes):
@@ -201,26 +218,26 @@ def _is_covered(check: Check, wholes: Sequence[str]) -> bool:
     )
 
 
-def _loosened(gone: Sequence[Check], come: Sequence[Check]) -> list[str]:
+def _find_loosened(gone: Sequence[Assertion], come: Sequence[Assertion]) -> list[str]:
     found = []
     for check in gone:
-        if check.raises is None and (looser := _looser(check, come)):
+        if check.raises is None and (looser := _find_looser(check, come)):
             always = ", which is always true" if not looser.strength else ""
-            found.append(f"{short(check.text)} became {short(looser.text)}{always}")
+            found.append(f"{shorten(check.text)} became {shorten(looser.text)}{always}")
     return found
 
 
-def _looser(check: Check, come: Sequence[Check]) -> Check | None:
+def _find_looser(check: Assertion, come: Sequence[Assertion]) -> Assertion | None:
     """What is said of the same subject now, if all of it is weaker."""
-    best: tuple[int, Check] | None = None
+    best: tuple[int, Assertion] | None = None
     for other in come:
-        strength = max((_strength_about(subject, other) for subject in check.subjects), default=-1)
+        strength = max((_measure_strength(subject, other) for subject in check.subjects), default=-1)
         if strength >= 0 and (best is None or strength > best[0]):
             best = strength, other
     return best[1] if best and best[0] < check.strength else None
 
 
-def _strength_about(subject: str, check: Check) -> int:
+def _measure_strength(subject: str, check: Assertion) -> int:
     if subject in check.subjects:
         return check.strength
     if any(other.startswith((f"{subject}.", f"{subject}[")) for other in check.subjects):
@@ -232,41 +249,41 @@ def _strength_about(subject: str, check: Check) -> int:
 _WIDE = ("RuntimeException", "StandardError", "Error", "exception", "Exception", "BaseException", "Throwable")
 
 
-def _widened(gone: Sequence[Check], come: Sequence[Check]) -> list[str]:
+def _find_widened(gone: Sequence[Assertion], come: Sequence[Assertion]) -> list[str]:
     old = [check for check in gone if check.raises is not None]
     new = [check for check in come if check.raises is not None]
     pairs = list(zip(old, new, strict=False))
-    found = [f"{short(one.text)} became {short(other.text)}" for one, other in pairs if _is_wider(other, one)]
-    exact = _exact(come) - _exact(gone)
+    found = [f"{shorten(one.text)} became {shorten(other.text)}" for one, other in pairs if _is_wider(other, one)]
+    exact = _count_exact(come) - _count_exact(gone)
     if not found and len(old) - len(new) > max(0, exact):
-        found.append(f"{short(old[len(new)].text)} is gone")
+        found.append(f"{shorten(old[len(new)].text)} is gone")
     return found
 
 
-def _exact(checks: Sequence[Check]) -> int:
+def _count_exact(checks: Sequence[Assertion]) -> int:
     return sum(check.weight for check in checks if check.raises is None and check.strength == EXACT)
 
 
-def _is_wider(new: Check, old: Check) -> bool:
+def _is_wider(new: Assertion, old: Assertion) -> bool:
     before, after = set(old.raises or ()), set(new.raises or ())
     if before == after:
         return old.matched and not new.matched
     if not after or before < after:
         return bool(before)
-    return any(_is_above(wide, narrow) for wide in after - before for narrow in before)
+    return any(_is_superclass(wide, narrow) for wide in after - before for narrow in before)
 
 
-def _is_above(wide: str, narrow: str) -> bool:
+def _is_superclass(wide: str, narrow: str) -> bool:
     if wide in _WIDE:
         return narrow not in _WIDE or _WIDE.index(wide) > _WIDE.index(narrow)
     classes = (getattr(builtins, narrow, None), getattr(builtins, wide, None))
     return all(isinstance(one, type) for one in classes) and issubclass(*classes)  # type: ignore[arg-type]
 
 
-def _new_skips(old: Placed, new: Placed) -> list[Finding]:
+def _find_new_skips(old: LocatedTest, new: LocatedTest) -> list[GuardFinding]:
     if old.test.lines == new.test.lines and old.test.outer_skips == new.test.outer_skips:
         return []
     before, after = old.test.skips, new.test.skips
     if any(key in UNCONDITIONAL for key in before):
         return []  # it was never run
-    return [Finding("test-skipped", new.file.path, shown) for key, shown in after.items() if key not in before]
+    return [GuardFinding("test-skipped", new.file.path, shown) for key, shown in after.items() if key not in before]

@@ -11,12 +11,18 @@ from typing import Any
 
 from msgspec import Struct
 
-from ralphtool.judging.guard.commands import CHECKING_SCRIPT, hollowed, is_benign, options, programs
-from ralphtool.judging.guard.masked_text import PYTHON_NOISE, SCRIPT_NOISE, Source, masked
-from ralphtool.judging.guard.model import LONGEST, Change, Finding, decoded, short
+from ralphtool.judging.guard.commands import (
+    CHECKING_SCRIPT,
+    find_weakened_scripts,
+    is_benign,
+    list_options,
+    list_programs,
+)
+from ralphtool.judging.guard.masked_text import PYTHON_NOISE, SCRIPT_NOISE, Source, mask_text
+from ralphtool.judging.guard.model import LONGEST, FileChange, GuardFinding, decode, shorten
 
 
-class _Settings(Struct):
+class _TestConfig(Struct):
     """What a file of configuration says about which tests are run, and what has to hold."""
 
     left_out: dict[str, str] = {}
@@ -29,37 +35,37 @@ class _Settings(Struct):
     """What is run as tests and checks."""
 
 
-_Reader = Callable[[str], _Settings | None]
+_ConfigParser = Callable[[str], _TestConfig | None]
 
 
-def look_at_configs(changes: Sequence[Change]) -> list[Finding]:
+def inspect_configs(changes: Sequence[FileChange]) -> list[GuardFinding]:
     """All files together, because a setting may move from one to another."""
-    sides = [(change.path, *both) for change in changes if (both := _settings_of(change))]
+    sides = [(change.path, *both) for change in changes if (both := _read_configs(change))]
     known = {key for _, old, _ in sides for key in old.left_out}
     floors: dict[str, float] = {}
     for _, _, new in sides:
         for key, value in new.floors.items():
             floors[key] = max(value, floors.get(key, value))
-    ran = {program for _, _, new in sides for script in new.scripts.values() for program in programs(script)}
+    ran = {program for _, _, new in sides for script in new.scripts.values() for program in list_programs(script)}
     found = []
     for path, old, new in sides:
-        why = [f"adds {short(shown)}" for key, shown in new.left_out.items() if key not in known]
-        why += _lowered(old.floors, new.floors, floors) + _narrowed(old.places, new.places)
-        why += hollowed(old.scripts, new.scripts, ran)
-        found += [Finding("test-config", path, one) for one in why]
+        why = [f"adds {shorten(shown)}" for key, shown in new.left_out.items() if key not in known]
+        why += _find_lowered(old.floors, new.floors, floors) + _find_narrowed(old.places, new.places)
+        why += find_weakened_scripts(old.scripts, new.scripts, ran)
+        found += [GuardFinding("test-config", path, one) for one in why]
     return found
 
 
-def _settings_of(change: Change) -> tuple[_Settings, _Settings] | None:
-    read = config_reader(change.path)
-    before, after = decoded(change.old), decoded(change.new)
+def _read_configs(change: FileChange) -> tuple[_TestConfig, _TestConfig] | None:
+    read = find_config_parser(change.path)
+    before, after = decode(change.old), decode(change.new)
     if read is None or max(len(before), len(after)) > LONGEST:
         return None
     old, new = read(before), read(after)
     return (old, new) if old and new else None
 
 
-def _lowered(old: Mapping[str, float], new: Mapping[str, float], everywhere: Mapping[str, float]) -> list[str]:
+def _find_lowered(old: Mapping[str, float], new: Mapping[str, float], everywhere: Mapping[str, float]) -> list[str]:
     now = {key: new.get(key, everywhere.get(key)) for key in old}
     return [
         f"{key} {'is gone' if now[key] is None else f'is {now[key]:g}'}, it was {value:g}"
@@ -68,14 +74,14 @@ def _lowered(old: Mapping[str, float], new: Mapping[str, float], everywhere: Map
     ]
 
 
-def _narrowed(old: Mapping[str, Sequence[str]], new: Mapping[str, Sequence[str]]) -> list[str]:
+def _find_narrowed(old: Mapping[str, Sequence[str]], new: Mapping[str, Sequence[str]]) -> list[str]:
     found = []
     for key, before in old.items():
         after = new.get(key, [])
         gone = [one for one in before if after and one not in after]
         inside = [one for one in gone if any(other.startswith(f"{one.rstrip('/')}/") for other in after)]
         if inside or (gone and len(after) < len(before)):
-            found.append(f"{key} no longer names {short((inside or gone)[0])}")
+            found.append(f"{key} no longer names {shorten((inside or gone)[0])}")
     return found
 
 
@@ -84,66 +90,66 @@ _SCRIPTED = re.compile(
 )
 
 
-def config_reader(path: str) -> _Reader | None:
+def find_config_parser(path: str) -> _ConfigParser | None:
     """How to read it; what it reads is None if that can't be read: its own tool will say what is wrong with it."""
     name = path.rpartition("/")[2]
     if name in _CONFIG_READERS:
         return _CONFIG_READERS[name]
     if _SCRIPTED.fullmatch(name):
-        return lambda text: _script_settings(text, only_tests=name.startswith("vite."))
+        return lambda text: _parse_script(text, only_tests=name.startswith("vite."))
     if re.fullmatch(r"jest\.config\.json|\.mocharc\.jsonc?", name):
-        return _json_config
-    return _makefile if name.endswith(".mk") else None
+        return _parse_json_config
+    return _parse_makefile if name.endswith(".mk") else None
 
 
-def _ini(text: str) -> _Settings | None:
+def _parse_ini(text: str) -> _TestConfig | None:
     parser = configparser.RawConfigParser(strict=False, allow_no_value=True)
     try:
         parser.read_string(text)
     except (configparser.Error, AttributeError):  # before Python 3.13, an indented line under a key without a value
         return None
-    settings = _Settings()
+    settings = _TestConfig()
     for section in parser.sections():
         values = {key: value or "" for key, value in parser.items(section)}
         if section in ("pytest", "tool:pytest"):
-            _pytest(values, settings)
+            _add_pytest(values, settings)
         if section in ("coverage:report", "report"):
-            _floor(settings, values.get("fail_under"))
+            _add_floor(settings, values.get("fail_under"))
         if section.startswith("testenv") and values.get("commands"):
             settings.scripts[f"[{section}] commands"] = values["commands"]
     return settings
 
 
-def _toml(text: str) -> _Settings | None:
+def _parse_toml(text: str) -> _TestConfig | None:
     try:
         document: Any = tomllib.loads(text)
     except (ValueError, RecursionError):
         return None
-    settings = _Settings()
+    settings = _TestConfig()
     for table in (
-        _at(document, "tool", "pytest", "ini_options"),
-        _at(document, "tool", "pytest"),
-        _at(document, "pytest"),
+        _get_table(document, "tool", "pytest", "ini_options"),
+        _get_table(document, "tool", "pytest"),
+        _get_table(document, "pytest"),
     ):
-        _pytest({key: _words(value) for key, value in table.items() if key != "ini_options"}, settings)
-    _floor(settings, _at(document, "tool", "coverage", "report").get("fail_under"))
+        _add_pytest({key: _join_words(value) for key, value in table.items() if key != "ini_options"}, settings)
+    _add_floor(settings, _get_table(document, "tool", "coverage", "report").get("fail_under"))
     return settings
 
 
-def _at(document: Any, *keys: str) -> dict[str, Any]:
+def _get_table(document: Any, *keys: str) -> dict[str, Any]:
     for key in keys:
         document = document.get(key) if isinstance(document, dict) else None
     return document if isinstance(document, dict) else {}
 
 
-def _words(value: Any) -> str:
+def _join_words(value: Any) -> str:
     return " ".join(str(one) for one in value) if isinstance(value, list) else str(value)
 
 
-def _pytest(values: Mapping[str, str], settings: _Settings) -> None:
-    settings.left_out |= options(values.get("addopts", ""))
+def _add_pytest(values: Mapping[str, str], settings: _TestConfig) -> None:
+    settings.left_out |= list_options(values.get("addopts", ""))
     if floor := re.search(r"--cov-fail-under[= ](\S+)", values.get("addopts", "")):
-        _floor(settings, floor[1])
+        _add_floor(settings, floor[1])
     for one in values.get("norecursedirs", "").split():
         if not is_benign(one):
             settings.left_out[f"norecursedirs {one}"] = f"norecursedirs = {one}"
@@ -152,7 +158,7 @@ def _pytest(values: Mapping[str, str], settings: _Settings) -> None:
             settings.places[key] = values[key].split()
 
 
-def _floor(settings: _Settings, value: Any) -> None:
+def _add_floor(settings: _TestConfig, value: Any) -> None:
     if value is not None and _PERCENT.fullmatch(str(value)):
         settings.floors["the coverage that has to be reached"] = float(value)
 
@@ -166,29 +172,29 @@ _KEYS = _LISTS | _SWITCHES | _FLOORS
 _KEY = re.compile(rf"[\"']?\b({'|'.join(sorted(_KEYS))})\b[\"']?\s*+:\s*+")
 
 
-def _script_settings(text: str, *, only_tests: bool) -> _Settings:
+def _parse_script(text: str, *, only_tests: bool) -> _TestConfig:
     """The configuration of Jest, Vitest and others as JavaScript: read, not run."""
     source = Source(text, SCRIPT_NOISE)
-    settings = _Settings()
-    coverage, tests = _spans(source, "coverage"), _spans(source, "test")
+    settings = _TestConfig()
+    coverage, tests = _find_spans(source, "coverage"), _find_spans(source, "test")
     for match in _KEY.finditer(source.code):
         if only_tests and not _is_within(match.start(), tests):
             continue
         key, at = match[1], match.end()
-        stop = source.end_of(at) if source.bare[at : at + 1] == "[" else _value_end(source, at)
+        stop = source.end_of(at) if source.bare[at : at + 1] == "[" else _find_value_end(source, at)
         value = source.code[at:stop].strip().rstrip(",")
         if key in _LISTS and _is_within(match.start(), coverage):
             continue  # what is not measured is tested all the same
-        _take_setting(settings, key, re.findall(r"[\"'`/]([^\"'`\n]+)[\"'`/]", value) if key in _LISTS else value)
+        _add_setting(settings, key, re.findall(r"[\"'`/]([^\"'`\n]+)[\"'`/]", value) if key in _LISTS else value)
     return settings
 
 
-def _value_end(source: Source, at: int) -> int:
+def _find_value_end(source: Source, at: int) -> int:
     found = re.compile(r"[,}\n]").search(source.bare, at)
     return found.start() if found else len(source.bare)
 
 
-def _spans(source: Source, key: str) -> list[tuple[int, int]]:
+def _find_spans(source: Source, key: str) -> list[tuple[int, int]]:
     found = re.finditer(rf"\b{key}\s*+:\s*+\{{", source.bare)
     return [(match.start(), source.end_of(match.end() - 1)) for match in found][:100]
 
@@ -197,56 +203,56 @@ def _is_within(at: int, spans: Sequence[tuple[int, int]]) -> bool:
     return any(start <= at < end for start, end in spans)
 
 
-def _take_setting(settings: _Settings, key: str, value: Any) -> None:
+def _add_setting(settings: _TestConfig, key: str, value: Any) -> None:
     if key in _LISTS:
         for one in value if isinstance(value, list) else [value]:
             if isinstance(one, str) and one and not is_benign(one):
                 settings.left_out[f"{key} {one}"] = f"{key}: {one}"
     elif key in _SWITCHES:
         if str(value).lower() not in ("false", "0", "", "undefined", "none"):
-            settings.left_out[key] = f"{key}: {short(str(value), 40)}"
+            settings.left_out[key] = f"{key}: {shorten(str(value), 40)}"
     elif _PERCENT.fullmatch(str(value)):
         name = f"the coverage of {key} that has to be reached"
         settings.floors[name] = min(float(value), settings.floors.get(name, 100.0))
 
 
-def _json_settings(document: Any) -> _Settings:
-    settings = _Settings()
+def _read_json_config(document: Any) -> _TestConfig:
+    settings = _TestConfig()
     waiting = [document]
     while waiting:
         one = waiting.pop()
         for key, value in one.items() if isinstance(one, dict) else ():
             if key in _KEYS and not isinstance(value, dict):
-                _take_setting(settings, key, value)
+                _add_setting(settings, key, value)
             waiting.append(value)
     return settings
 
 
-def _json(text: str) -> Any:
+def _load_json(text: str) -> Any:
     try:
         return json.loads(text or "{}")
     except (ValueError, RecursionError):
         return None
 
 
-def _json_config(text: str) -> _Settings | None:
-    document = _json(text)
-    return None if document is None else _json_settings(document)
+def _parse_json_config(text: str) -> _TestConfig | None:
+    document = _load_json(text)
+    return None if document is None else _read_json_config(document)
 
 
-def _package(text: str) -> _Settings | None:
-    document = _json(text)
+def _parse_package(text: str) -> _TestConfig | None:
+    document = _load_json(text)
     if document is None:
         return None
-    settings = _json_settings(_at(document, "jest"))
-    scripts = {name: one for name, one in _at(document, "scripts").items() if isinstance(one, str)}
+    settings = _read_json_config(_get_table(document, "jest"))
+    scripts = {name: one for name, one in _get_table(document, "scripts").items() if isinstance(one, str)}
     for name, command in scripts.items():
         if CHECKING_SCRIPT.fullmatch(name):
-            settings.scripts[f"the script {name}"] = _with_scripts(command, scripts)
+            settings.scripts[f"the script {name}"] = _expand_scripts(command, scripts)
     return settings
 
 
-def _with_scripts(command: str, scripts: Mapping[str, str]) -> str:
+def _expand_scripts(command: str, scripts: Mapping[str, str]) -> str:
     """With the commands of the scripts that it runs: `npm run unit && npm run lint`."""
     if "no test specified" in command:
         return ""
@@ -259,29 +265,29 @@ def _with_scripts(command: str, scripts: Mapping[str, str]) -> str:
 _TARGET = re.compile(r"(?P<names>[^\s#:=][^:=#]*):(?![=:])(?P<needs>[^=;]*)(?:;(?P<first>.*))?\Z")
 
 
-def _makefile(text: str) -> _Settings:
+def _parse_makefile(text: str) -> _TestConfig:
     targets: dict[str, tuple[list[str], list[str]]] = {}
     now: list[tuple[list[str], list[str]]] = []
     for line in text.replace("\\\n", " ").split("\n"):
         if line.startswith("\t"):
             for _, recipe in now:
-                recipe.append(_recipe_line(line.strip()))
+                recipe.append(_clean_recipe_line(line.strip()))
         elif line.strip() and not line.startswith("#") and (match := _TARGET.match(line[:5000])):
             now = [targets.setdefault(name, ([], [])) for name in match["names"].split()]
             for needs, recipe in now:
                 needs += match["needs"].split()
-                recipe += [_recipe_line(match["first"].strip())] if match["first"] else []
+                recipe += [_clean_recipe_line(match["first"].strip())] if match["first"] else []
         elif line.strip() and not line.startswith("#"):
             now = []
     wanted = [name for name in targets if CHECKING_SCRIPT.fullmatch(name)]
-    return _Settings(scripts={f"the target {name}": _recipe(name, targets) for name in wanted[:200]})
+    return _TestConfig(scripts={f"the target {name}": _expand_recipe(name, targets) for name in wanted[:200]})
 
 
-def _recipe_line(line: str) -> str:
+def _clean_recipe_line(line: str) -> str:
     return f"{line} || true" if line.lstrip("@+ ").startswith("-") else line
 
 
-def _recipe(name: str, targets: Mapping[str, tuple[list[str], list[str]]]) -> str:
+def _expand_recipe(name: str, targets: Mapping[str, tuple[list[str], list[str]]]) -> str:
     """The commands of a target and of all that it needs."""
     seen, waiting = {name}, [name]
     lines: list[str] = []
@@ -302,9 +308,9 @@ _HOOKS = re.compile(
 )
 
 
-def _conftest(text: str) -> _Settings:
-    code, bare = masked(text, PYTHON_NOISE)
-    settings = _Settings()
+def _parse_conftest(text: str) -> _TestConfig:
+    code, bare = mask_text(text, PYTHON_NOISE)
+    settings = _TestConfig()
     for match in _HOOKS.finditer(bare):
         name = match[1] or match[2]
         line = code[match.start() : match.start() + 5000].lstrip().partition("\n\n")[0]
@@ -315,12 +321,12 @@ def _conftest(text: str) -> _Settings:
     return settings
 
 
-_CONFIG_READERS: dict[str, _Reader] = {
-    "conftest.py": _conftest,
-    "pyproject.toml": _toml,
-    "pytest.toml": _toml,
-    ".pytest.toml": _toml,
-    "package.json": _package,
-    **dict.fromkeys(("pytest.ini", ".pytest.ini", "setup.cfg", "tox.ini", ".coveragerc"), _ini),
-    **dict.fromkeys(("Makefile", "makefile", "GNUmakefile"), _makefile),
+_CONFIG_READERS: dict[str, _ConfigParser] = {
+    "conftest.py": _parse_conftest,
+    "pyproject.toml": _parse_toml,
+    "pytest.toml": _parse_toml,
+    ".pytest.toml": _parse_toml,
+    "package.json": _parse_package,
+    **dict.fromkeys(("pytest.ini", ".pytest.ini", "setup.cfg", "tox.ini", ".coveragerc"), _parse_ini),
+    **dict.fromkeys(("Makefile", "makefile", "GNUmakefile"), _parse_makefile),
 }

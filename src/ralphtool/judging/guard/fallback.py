@@ -6,9 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from ralphtool.judging.guard.model import Finding, Reading, Test, unread
-from ralphtool.judging.guard.pairs import File
-from ralphtool.judging.guard.test_files import language_of
+from ralphtool.judging.guard.model import GuardFinding, ParsedTestFile, Test, build_unknown_body
+from ralphtool.judging.guard.pairs import ChangedTestFile
+from ralphtool.judging.guard.test_files import find_language
 
 # Plain strings, not patterns: looking for them takes no time even in a file of megabytes.
 _HEADS = {
@@ -43,19 +43,19 @@ _SKIPS += (
 _NAME = re.compile(r"\s{0,9}[\"'`]([^\"'`\n]{1,200})|(\w{0,200})")
 
 
-def read_coarsely(path: str, text: str) -> Reading:
+def read_coarsely(path: str, text: str) -> ParsedTestFile:
     tests: dict[str, Test] = {}
-    for head in _HEADS.get(language_of(path), _HEADS[""]):
-        for at in _places_of(head, text):
+    for head in _HEADS.get(find_language(path), _HEADS[""]):
+        for at in _find_places(head, text):
             found = _NAME.match(text, at + len(head))
             name = found[1] or f"{head.rpartition(' ')[2]}{found[2]}" if found else ""
-            tests[name] = Test("", name, (), unread, {})
+            tests[name] = Test("", name, (), build_unknown_body, {})
     checks = sum(text.count(word) for word in _CHECKS)
-    skips = Counter({word: sum(1 for _ in _places_of(word, text)) for word in _SKIPS})
-    return Reading(text=text, tests=tests, coarse=(checks, skips))
+    skips = Counter({word: sum(1 for _ in _find_places(word, text)) for word in _SKIPS})
+    return ParsedTestFile(text=text, tests=tests, coarse=(checks, skips))
 
 
-def _places_of(word: str, text: str) -> Iterator[int]:
+def _find_places(word: str, text: str) -> Iterator[int]:
     at = text.find(word)
     while at >= 0:
         if at == 0 or not (text[at - 1].isalnum() or text[at - 1] in "_$"):
@@ -63,11 +63,11 @@ def _places_of(word: str, text: str) -> Iterator[int]:
         at = text.find(word, at + len(word))
 
 
-def compare_coarsely(file: File) -> list[Finding]:
+def compare_coarsely(file: ChangedTestFile) -> list[GuardFinding]:
     if file.gone or not file.old.coarse or not file.new.coarse:
         return []
     (before, old_skips), (after, new_skips) = file.old.coarse, file.new.coarse
-    found = [Finding("test-skipped", file.path, f"more of {what} than before") for what in new_skips - old_skips]
+    found = [GuardFinding("test-skipped", file.path, f"more of {what} than before") for what in new_skips - old_skips]
     if after < before:
-        found.append(Finding("assertion-weakened", file.path, f"{before} assertions before, {after} now"))
+        found.append(GuardFinding("assertion-weakened", file.path, f"{before} assertions before, {after} now"))
     return found

@@ -16,13 +16,13 @@ CHARACTER = r"'(?:\\[^'\n]{1,8}|[^'\\\n])'"
 REGEX = r"(?:(?<=[(,=:])|(?<=[(,=:] ))/(?![*/])(?:\\.|\[(?:\\.|[^\]\\\n])*+\]|[^/\\\n\[])++/"
 
 
-def noise_of(comment: str, *strings: str) -> re.Pattern[str]:
+def compile_noise(comment: str, *strings: str) -> re.Pattern[str]:
     """What is no code: comments and strings, whichever begins first."""
     return re.compile(f"(?P<comment>{comment})|(?P<string>{'|'.join(strings)})", re.DOTALL | re.MULTILINE)
 
 
-SCRIPT_NOISE = noise_of(SLASHES, REGEX, QUOTED, SINGLE, TICKS)
-PYTHON_NOISE = noise_of(r"#[^\n]*", TRIPLE, r"'''(?:.*?'''|.*)", QUOTED, SINGLE)
+SCRIPT_NOISE = compile_noise(SLASHES, REGEX, QUOTED, SINGLE, TICKS)
+PYTHON_NOISE = compile_noise(r"#[^\n]*", TRIPLE, r"'''(?:.*?'''|.*)", QUOTED, SINGLE)
 FILL = "\x01"
 _FILLED = re.compile(f"{FILL}*")
 _COMMA_OR_OPENING = re.compile(r"[,(\[{]")
@@ -34,8 +34,8 @@ class Source:
 
     def __init__(self, text: str, noise: re.Pattern[str]) -> None:
         self.text = text
-        self.code, self.bare = masked(text, noise)
-        self.mates = _mates(self.bare)
+        self.code, self.bare = mask_text(text, noise)
+        self.mates = _match_brackets(self.bare)
         self._drop_dead_blocks()
         self.opens = [found.start() for found in re.finditer(r"\{", self.bare)]
 
@@ -89,7 +89,7 @@ class Source:
         return self.code[at + 1 : filled.end() if filled else at + 1]
 
 
-def masked(text: str, noise: re.Pattern[str]) -> tuple[str, str]:
+def mask_text(text: str, noise: re.Pattern[str]) -> tuple[str, str]:
     """The text without its comments, and also without what is in strings."""
     code, bare, at = [], [], 0
     for found in noise.finditer(text):
@@ -106,7 +106,7 @@ def masked(text: str, noise: re.Pattern[str]) -> tuple[str, str]:
     return "".join([*code, text[at:]]), "".join([*bare, text[at:]])
 
 
-def _mates(bare: str) -> array[int]:
+def _match_brackets(bare: str) -> array[int]:
     """For each bracket where its partner is, else -1; a bracket that fits nothing is passed over."""
     mates = array("l", [-1]) * len(bare)
     waiting: list[int] = []

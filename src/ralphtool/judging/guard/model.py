@@ -14,7 +14,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-Kind = Literal[
+FindingKind = Literal[
     "test-deleted",
     "test-skipped",
     "assertion-weakened",
@@ -34,7 +34,7 @@ ALWAYS_TRUE, LOOSE, PARTIAL, EXACT = range(4)
 UNCONDITIONAL = frozenset(("skip", "return", "if False", "__test__"))
 
 
-class Change(Struct, frozen=True):
+class FileChange(Struct, frozen=True):
     """One file. `old` or `new` is None when it was not there or is gone; `old_path` is set for a rename."""
 
     path: str
@@ -43,15 +43,15 @@ class Change(Struct, frozen=True):
     old_path: str | None = None
 
 
-class Finding(Struct, frozen=True):
+class GuardFinding(Struct, frozen=True):
     """Something that an honest attempt has no reason to do; `detail` is one line for people."""
 
-    kind: Kind
+    kind: FindingKind
     path: str
     detail: str
 
 
-class Check(Struct, frozen=True):
+class Assertion(Struct, frozen=True):
     """One assertion. Equal texts are the same assertion; `parts` are what it only says something partial about."""
 
     text: str
@@ -76,7 +76,7 @@ class CallSite(Struct, frozen=True):
 class Body(Struct):
     """What a test does. It is `unknown` where it could not be read."""
 
-    checks: list[Check] = []
+    checks: list[Assertion] = []
     calls: list[CallSite] = []
     skips: dict[str, str] = {}
     empty: bool = False
@@ -108,7 +108,7 @@ class Test(Struct, dict=True, eq=False):
         try:
             return self.read()
         except (RecursionError, MemoryError):
-            return unread()
+            return build_unknown_body()
 
     @property
     def skips(self) -> dict[str, str]:
@@ -120,7 +120,7 @@ class Test(Struct, dict=True, eq=False):
         return Counter(word.lower() for word in _WORDS.findall(text))
 
 
-class Reading(Struct):
+class ParsedTestFile(Struct):
     """A file of tests. `coarse` is its number of assertions and its skips, where bodies could not be told apart."""
 
     text: str = ""
@@ -141,16 +141,16 @@ def add_skip(skips: dict[str, str], key: str, shown: str) -> None:
     skips[f"{key} {number}"] = shown
 
 
-def unread() -> Body:
+def build_unknown_body() -> Body:
     """The body of what is too deep, too long or nested too often."""
     return Body(unknown=True)
 
 
-def short(text: str, limit: int = 100) -> str:
+def shorten(text: str, limit: int = 100) -> str:
     line = " ".join(text[: 4 * limit].split())
     shown = "".join(char if char.isprintable() else "?" for char in line)
     return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"
 
 
-def decoded(data: bytes | None) -> str:
+def decode(data: bytes | None) -> str:
     return (data or b"").decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")

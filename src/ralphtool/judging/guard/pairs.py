@@ -6,35 +6,35 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from ralphtool.judging.guard.model import MOST_PAIRS, Reading, Test
+from ralphtool.judging.guard.model import MOST_PAIRS, ParsedTestFile, Test
 
 
-class File(Struct):
+class ChangedTestFile(Struct):
     """A changed file of tests, as it was and as it is."""
 
     path: str
-    old: Reading
-    new: Reading
+    old: ParsedTestFile
+    new: ParsedTestFile
     gone: bool = False
     unparsable: bool = False
 
 
-class Placed(Struct, frozen=True):
+class LocatedTest(Struct, frozen=True):
     """A test and the file that it is in."""
 
-    file: File
+    file: ChangedTestFile
     test: Test
 
 
-_Paired = tuple[list[tuple[Placed, Placed]], list[Placed], list[Placed]]
+_Pairing = tuple[list[tuple[LocatedTest, LocatedTest]], list[LocatedTest], list[LocatedTest]]
 """Pairs of before and after, then what is left over of each."""
 
 
-def paired(files: Sequence[File]) -> _Paired:
-    lost = [Placed(file, test) for file in files for test in file.old.tests.values()]
-    fresh = [Placed(file, test) for file in files for test in file.new.tests.values()]
-    pairs: list[tuple[Placed, Placed]] = []
-    keys: tuple[Callable[[Placed], object], ...] = (
+def pair_tests(files: Sequence[ChangedTestFile]) -> _Pairing:
+    lost = [LocatedTest(file, test) for file in files for test in file.old.tests.values()]
+    fresh = [LocatedTest(file, test) for file in files for test in file.new.tests.values()]
+    pairs: list[tuple[LocatedTest, LocatedTest]] = []
+    keys: tuple[Callable[[LocatedTest], object], ...] = (
         lambda one: (one.file.path, one.test.name),
         lambda one: (one.file.path, one.test.bare),
         lambda one: one.test.name,
@@ -47,8 +47,8 @@ def paired(files: Sequence[File]) -> _Paired:
     return pairs + found, lost, fresh
 
 
-def _match_by(key: Callable[[Placed], object], lost: list[Placed], fresh: list[Placed]) -> _Paired:
-    waiting: dict[object, list[Placed]] = {}
+def _match_by(key: Callable[[LocatedTest], object], lost: list[LocatedTest], fresh: list[LocatedTest]) -> _Pairing:
+    waiting: dict[object, list[LocatedTest]] = {}
     for one in reversed(fresh):
         waiting.setdefault(key(one), []).append(one)
     pairs, left = [], []
@@ -61,13 +61,13 @@ def _match_by(key: Callable[[Placed], object], lost: list[Placed], fresh: list[P
     return pairs, left, [one for one in fresh if id(one.test) not in taken]
 
 
-def _match_renamed(lost: list[Placed], fresh: list[Placed]) -> _Paired:
+def _match_renamed(lost: list[LocatedTest], fresh: list[LocatedTest]) -> _Pairing:
     if len(lost) * len(fresh) > MOST_PAIRS:
         return [], lost, fresh
     pairs, left, free = [], [], list(fresh)
     for one in lost:
-        best = max(free, key=lambda other: _likeness(one.test, other.test), default=None)
-        if best and _likeness(one.test, best.test) >= 0.7:
+        best = max(free, key=lambda other: _score_similarity(one.test, other.test), default=None)
+        if best and _score_similarity(one.test, best.test) >= 0.7:
             pairs.append((one, best))
             free.remove(best)
         else:
@@ -75,7 +75,7 @@ def _match_renamed(lost: list[Placed], fresh: list[Placed]) -> _Paired:
     return pairs, left, free
 
 
-def _likeness(one: Test, other: Test) -> float:
+def _score_similarity(one: Test, other: Test) -> float:
     if not one.lines or not other.lines:
         return 0.0
     return 2 * (one.words & other.words).total() / max(1, one.words.total() + other.words.total())

@@ -7,14 +7,14 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 
-from ralphtool.judging.guard.model import MANY, Body, CallSite, Reading, Test, add_skip, short
+from ralphtool.judging.guard.model import MANY, Body, CallSite, ParsedTestFile, Test, add_skip, shorten
 from ralphtool.judging.guard.python_assertions import (
-    checks_of,
-    dotted_name,
-    known_call,
-    known_truth,
-    last_name,
-    length_of,
+    count_elements,
+    evaluate_truth,
+    get_dotted_name,
+    get_last_name,
+    parse_assertion_call,
+    parse_assertions,
 )
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -40,7 +40,7 @@ def has_syntax_error(text: str) -> bool:
     return False
 
 
-def read_python(text: str) -> Reading | None:
+def read_python(text: str) -> ParsedTestFile | None:
     try:
         reader = _PythonReader(text)
         reader.scope(reader.tree.body, "", {}, 1)
@@ -55,14 +55,14 @@ class _PythonReader:
     def __init__(self, text: str) -> None:
         self.tree = _parse(text)
         self.lines = [line.strip() for line in text.split("\n")]
-        self.reading = Reading(text=text)
+        self.reading = ParsedTestFile(text=text)
         self.tables: dict[str, ast.expr] = {}
         for node in self.tree.body:
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 self.tables[node.targets[0].id] = node.value
 
     def scope(self, body: Sequence[ast.stmt], owner: str, skips: dict[str, str], cases: int) -> None:
-        skips = {**skips, **_scope_skips(body, owner or "the file", is_module=not owner)}
+        skips = {**skips, **_find_scope_skips(body, owner or "the file", is_module=not owner)}
         for node in body:
             if isinstance(node, _Function):
                 self._function(node, owner, skips, cases)
@@ -71,7 +71,7 @@ class _PythonReader:
             elif isinstance(node, ast.If):
                 self._condition(node, owner, skips, cases)
             elif isinstance(node, ast.Try | ast.TryStar | ast.With):
-                for block in _blocks(node):
+                for block in _list_blocks(node):
                     self.scope(block, owner, skips, cases)
             else:
                 self._undo(node, owner)
@@ -80,8 +80,10 @@ class _PythonReader:
         name = f"{owner}{node.name}"
         first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
         lines = self._lines(first, node.end_lineno) + self._table_lines(node)
-        skips = {**skips, **_decorator_skips(node.decorator_list, name)}
-        test = Test(owner, node.name, lines, lambda: _python_body(node, name), skips, cases * _cases(node, self.tables))
+        skips = {**skips, **_find_decorator_skips(node.decorator_list, name)}
+        test = Test(
+            owner, node.name, lines, lambda: _read_body(node, name), skips, cases * _count_cases(node, self.tables)
+        )
         if node.name.startswith("test") and not _is_fixture(node):
             self.reading.tests[name] = test
         else:
@@ -98,15 +100,15 @@ class _PythonReader:
 
     def _class(self, node: ast.ClassDef, owner: str, skips: dict[str, str], cases: int) -> None:
         name = f"{owner}{node.name}"
-        skips = {**skips, **_decorator_skips(node.decorator_list, name)}
+        skips = {**skips, **_find_decorator_skips(node.decorator_list, name)}
         if not node.bases and not node.name.startswith("Test"):
             # It may be there to be inherited, so this only says something if it was otherwise before.
             skips["collected"] = f"{name}: nobody collects a class of this name"
-        self.scope(node.body, f"{name}.", skips, cases * _cases(node, self.tables))
+        self.scope(node.body, f"{name}.", skips, cases * _count_cases(node, self.tables))
 
     def _condition(self, node: ast.If, owner: str, skips: dict[str, str], cases: int) -> None:
-        known = known_truth(node.test)
-        shown = short(ast.unparse(node.test))
+        known = evaluate_truth(node.test)
+        shown = shorten(ast.unparse(node.test))
         if known is None or known:
             more = {} if known else {f"if {shown}": f"{owner or 'tests '}only if {shown}"}
             self.scope(node.body, owner, {**skips, **more}, cases)
@@ -121,14 +123,14 @@ class _PythonReader:
             test = self.reading.tests.get(name)
             if test is None:
                 continue
-            marks = _marks(node.value, name) if isinstance(node, ast.Assign) else {}
+            marks = _find_marks(node.value, name) if isinstance(node, ast.Assign) else {}
             if marks:
                 test.outer_skips.update(marks)
             else:
                 del self.reading.tests[name]
 
 
-def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
+def _list_blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
     for field in ("body", "orelse", "finalbody"):
         yield getattr(node, field, [])
     for one in getattr(node, "handlers", []):
@@ -137,10 +139,10 @@ def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 def _is_fixture(node: _Function) -> bool:
     marks = [mark.func if isinstance(mark, ast.Call) else mark for mark in node.decorator_list]
-    return any(last_name(mark) == "fixture" for mark in marks)
+    return any(get_last_name(mark) == "fixture" for mark in marks)
 
 
-def _scope_skips(body: Sequence[ast.stmt], owner: str, *, is_module: bool) -> dict[str, str]:
+def _find_scope_skips(body: Sequence[ast.stmt], owner: str, *, is_module: bool) -> dict[str, str]:
     """What switches off a whole module or class."""
     found: dict[str, str] = {}
     for node in body:
@@ -148,22 +150,22 @@ def _scope_skips(body: Sequence[ast.stmt], owner: str, *, is_module: bool) -> di
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             names = {target.id for target in targets if isinstance(target, ast.Name)}
             if "pytestmark" in names:
-                found |= _marks(node.value, owner.rstrip("."))
-            if "__test__" in names and known_truth(node.value) is False:
+                found |= _find_marks(node.value, owner.rstrip("."))
+            if "__test__" in names and evaluate_truth(node.value) is False:
                 found["__test__"] = f"{owner.rstrip('.')}: __test__ = False"
         elif is_module and isinstance(node, ast.Expr | ast.Raise | ast.Assign):
-            found |= _skip_calls(node, owner)
+            found |= _find_skip_calls(node, owner)
     return found
 
 
-def _decorator_skips(marks: Sequence[ast.expr], owner: str) -> dict[str, str]:
+def _find_decorator_skips(marks: Sequence[ast.expr], owner: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for mark in marks:
-        found |= _marks(mark, owner)
+        found |= _find_marks(mark, owner)
     return found
 
 
-def _marks(expression: ast.expr, owner: str) -> dict[str, str]:
+def _find_marks(expression: ast.expr, owner: str) -> dict[str, str]:
     """The marks that skip, anywhere in an expression: they may stand on single cases."""
     found: dict[str, str] = {}
     called: set[int] = set()
@@ -173,13 +175,13 @@ def _marks(expression: ast.expr, owner: str) -> dict[str, str]:
         if not isinstance(name, ast.Name | ast.Attribute) or id(name) in called:
             continue
         called.add(id(name))
-        dotted = dotted_name(name)
+        dotted = get_dotted_name(name)
         if _SKIP_MARK.match(dotted) and (node is expression or "mark." in dotted):
-            found[_mark_key(dotted, call)] = f"{owner}: @{short(ast.unparse(call or name))}"
+            found[_build_mark_key(dotted, call)] = f"{owner}: @{shorten(ast.unparse(call or name))}"
     return found
 
 
-def _mark_key(dotted: str, call: ast.Call | None) -> str:
+def _build_mark_key(dotted: str, call: ast.Call | None) -> str:
     """The mark with its condition and without its reason."""
     word = dotted.rpartition(".")[2]
     if word == "skip":
@@ -188,28 +190,28 @@ def _mark_key(dotted: str, call: ast.Call | None) -> str:
     return f"{word}({ast.unparse(given[0])})" if given else word
 
 
-def _skip_calls(statement: ast.stmt, owner: str) -> dict[str, str]:
+def _find_skip_calls(statement: ast.stmt, owner: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for node in ast.walk(statement):
-        if isinstance(node, ast.Call) and _SKIP_CALL.match(dotted_name(node.func)):
-            what = ast.unparse(node.args[0]) if node.args and "import" in dotted_name(node.func) else ""
-            add_skip(found, f"{dotted_name(node.func)}({what})", f"{owner}: {short(ast.unparse(node))}")
-    if isinstance(statement, ast.Raise) and statement.exc and _SKIP_CALL.match(dotted_name(statement.exc)):
-        found[f"{dotted_name(statement.exc)}()"] = f"{owner}: {short(ast.unparse(statement))}"
+        if isinstance(node, ast.Call) and _SKIP_CALL.match(get_dotted_name(node.func)):
+            what = ast.unparse(node.args[0]) if node.args and "import" in get_dotted_name(node.func) else ""
+            add_skip(found, f"{get_dotted_name(node.func)}({what})", f"{owner}: {shorten(ast.unparse(node))}")
+    if isinstance(statement, ast.Raise) and statement.exc and _SKIP_CALL.match(get_dotted_name(statement.exc)):
+        found[f"{get_dotted_name(statement.exc)}()"] = f"{owner}: {shorten(ast.unparse(statement))}"
     return found
 
 
-def _cases(node: _Function | ast.ClassDef, tables: dict[str, ast.expr]) -> int:
+def _count_cases(node: _Function | ast.ClassDef, tables: dict[str, ast.expr]) -> int:
     cases = 1
     for mark in node.decorator_list:
-        if isinstance(mark, ast.Call) and last_name(mark.func) in ("parametrize", "expand", "data"):
-            table = (mark.args[1:2] if "parametrize" in dotted_name(mark.func) else []) or mark.args[:1]
+        if isinstance(mark, ast.Call) and get_last_name(mark.func) in ("parametrize", "expand", "data"):
+            table = (mark.args[1:2] if "parametrize" in get_dotted_name(mark.func) else []) or mark.args[:1]
             table += [one.value for one in mark.keywords if one.arg == "argvalues"]
-            cases *= length_of(table[-1], tables) if table else MANY
+            cases *= count_elements(table[-1], tables) if table else MANY
     return min(cases, MANY)
 
 
-def _python_body(node: _Function, name: str) -> Body:
+def _read_body(node: _Function, name: str) -> Body:
     reader = _BodyReader(name)
     body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
     reader.start(body)
@@ -236,7 +238,7 @@ class _BodyReader:
         if isinstance(first, ast.Return) and (len(body) > 1 or first.value is None):
             self.body.skips["return"] = f"{self.name}: returns at once"
         elif isinstance(first, ast.If) and isinstance(first.body[0], ast.Return):
-            test = short(ast.unparse(first.test))
+            test = shorten(ast.unparse(first.test))
             self.body.skips[f"return if {test}"] = f"{self.name}: returns at once if {test}"
 
     def block(self, statements: Sequence[ast.stmt], weight: int) -> None:
@@ -247,26 +249,26 @@ class _BodyReader:
 
     def _statement(self, node: ast.stmt, weight: int) -> None:
         if isinstance(node, ast.Assert):
-            self.body.checks += checks_of(node.test, weight)
+            self.body.checks += parse_assertions(node.test, weight)
         elif isinstance(node, ast.If):
             self._if(node, weight)
         elif isinstance(node, ast.For | ast.AsyncFor):
             self._expression(node.iter, weight)
-            self.block(node.body, min(weight * length_of(node.iter), MANY))
+            self.block(node.body, min(weight * count_elements(node.iter), MANY))
             self.block(node.orelse, weight)
         elif isinstance(node, ast.With | ast.AsyncWith):
             self._with(node, weight)
         elif isinstance(node, ast.Try | ast.TryStar):
-            self.block(node.body, 0 if any(_swallows(one) for one in node.handlers) else weight)
-            for block in list(_blocks(node))[1:]:
+            self.block(node.body, 0 if any(_is_swallowing(one) for one in node.handlers) else weight)
+            for block in list(_list_blocks(node))[1:]:
                 self.block(block, weight)
         else:
             self._other(node, weight)
 
     def _if(self, node: ast.If, weight: int) -> None:
-        known = known_truth(node.test)
+        known = evaluate_truth(node.test)
         if known is False:
-            self.body.skips["if False"] = f"{self.name}: if {short(ast.unparse(node.test))}"
+            self.body.skips["if False"] = f"{self.name}: if {shorten(ast.unparse(node.test))}"
         self._expression(node.test, weight)
         self.block(node.body, 0 if known is False else weight)
         self.block(node.orelse, 0 if known else weight)
@@ -274,21 +276,21 @@ class _BodyReader:
     def _with(self, node: ast.With | ast.AsyncWith, weight: int) -> None:
         for item in node.items:
             call = item.context_expr
-            if isinstance(call, ast.Call) and last_name(call.func) == "suppress":
-                weight = 0 if any(_catches(one) for one in call.args) else weight
+            if isinstance(call, ast.Call) and get_last_name(call.func) == "suppress":
+                weight = 0 if any(_is_catching_assertions(one) for one in call.args) else weight
             self._expression(call, weight)
         self.block(node.body, weight)
 
     def _other(self, node: ast.stmt, weight: int) -> None:
         if isinstance(node, ast.While):
-            self.block(node.body, 0 if known_truth(node.test) is False else weight)
+            self.block(node.body, 0 if evaluate_truth(node.test) is False else weight)
         elif isinstance(node, ast.Match):
             for case in node.cases:
                 self.block(case.body, weight)
         elif isinstance(node, _Function | ast.ClassDef):
             self.block(node.body, weight)
         else:
-            for key, shown in _skip_calls(node, self.name).items() if weight else ():
+            for key, shown in _find_skip_calls(node, self.name).items() if weight else ():
                 add_skip(self.body.skips, key, shown)
             value = node.value if isinstance(node, ast.Expr) else None
             self._expression(node, weight, value.value if isinstance(value, ast.Await) else value)
@@ -299,13 +301,13 @@ class _BodyReader:
                 self._call(one, weight, alone=one is statement)
 
     def _call(self, node: ast.Call, weight: int, *, alone: bool) -> None:
-        name = last_name(node.func)
-        if _SKIP_CALL.match(dotted_name(node.func)):
+        name = get_last_name(node.func)
+        if _SKIP_CALL.match(get_dotted_name(node.func)):
             return
-        known = known_call(node, name, weight)
+        known = parse_assertion_call(node, name, weight)
         if known is None:
             # Methods of other objects are what is tested, or what sets it up.
-            ours = dotted_name(node.func) in (name, f"self.{name}", f"cls.{name}")
+            ours = get_dotted_name(node.func) in (name, f"self.{name}", f"cls.{name}")
             asserts = alone and _ASSERTING.match(name) is not None
             if ours or asserts:
                 self.body.calls.append(CallSite(name, node, weight, asserts))
@@ -313,14 +315,14 @@ class _BodyReader:
             self.body.checks += known
 
 
-def _swallows(node: ast.ExceptHandler) -> bool:
+def _is_swallowing(node: ast.ExceptHandler) -> bool:
     """Whether a failed assertion would go unnoticed here."""
     inside = [one for part in node.body for one in ast.walk(part)]
     loud = any(isinstance(one, ast.Raise | ast.Assert) for one in inside)
-    failing = any(isinstance(one, ast.Call) and last_name(one.func) == "fail" for one in inside)
-    return not loud and not failing and (node.type is None or _catches(node.type))
+    failing = any(isinstance(one, ast.Call) and get_last_name(one.func) == "fail" for one in inside)
+    return not loud and not failing and (node.type is None or _is_catching_assertions(node.type))
 
 
-def _catches(node: ast.expr) -> bool:
+def _is_catching_assertions(node: ast.expr) -> bool:
     classes = node.elts if isinstance(node, ast.Tuple) else [node]
-    return any(last_name(one) in ("AssertionError", "Exception", "BaseException") for one in classes)
+    return any(get_last_name(one) in ("AssertionError", "Exception", "BaseException") for one in classes)

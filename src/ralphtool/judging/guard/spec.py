@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from ralphtool.judging.guard.model import Finding, short
+from ralphtool.judging.guard.model import GuardFinding, shorten
 from ralphtool.specs import Story
 
 _BOX = re.compile(r"(?P<head>\s*(?:[-*+]|[0-9]{1,9}[.)])\s*\[)(?P<mark>[^\[\]]{0,8})\](?P<text>.*)\Z", re.DOTALL)
 
 
-def look_at_spec(
+def inspect_spec(
     before: Mapping[str, bytes | None],
     after: Mapping[str, bytes | None],
     old: Sequence[Story],
@@ -21,24 +21,24 @@ def look_at_spec(
     story_id: str,
     *,
     done_key: str | None = None,
-) -> list[Finding]:
+) -> list[GuardFinding]:
     """What was done to the files of a spec beyond ticking boxes of the story.
 
     `old` and `new` are the stories as the adapter reads them; none if it no longer can. A format that is JSON has a
     `done_key`, which says of a story that it is done, and is not for the agent.
     """
     ticks = _Ticks(old, new, story_id)
-    found: list[Finding] = []
+    found: list[GuardFinding] = []
     for path in sorted(before.keys() | after.keys()):
         one, other = before.get(path), after.get(path)
         if one == other:
             continue
         if one is None or other is None:
-            found.append(Finding("spec-edited", path, "the file was added" if one is None else "the file is gone"))
+            found.append(GuardFinding("spec-edited", path, "the file was added" if one is None else "the file is gone"))
         elif done_key and path.endswith(".json"):
             found += _look_at_json(path, one, other, done_key)
         else:
-            found += _look_at_boxes(path, one, other, ticks)
+            found += _inspect_boxes(path, one, other, ticks)
     return found
 
 
@@ -55,13 +55,13 @@ class _Ticks:
         for story in reversed(new):
             for task in reversed(story.tasks):
                 if task.done and (key := (story.id, task.id)) in open_before:
-                    self.by_text.setdefault(_flat(task.text.partition("\n")[0]), []).append(key)
+                    self.by_text.setdefault(_normalize(task.text.partition("\n")[0]), []).append(key)
                     self.by_id.setdefault(task.id, []).append(key)
                     self.all.append(key)
 
     def claim(self, text: str) -> tuple[str, str] | None:
         """The story and task of a ticked line. Ids and tags may stand before the text."""
-        words = _flat(text).split(" ")
+        words = _normalize(text).split(" ")
         tails = (" ".join(words[start:]) for start in range(min(len(words), 8)))
         return self._first(self.by_text.get(tail, []) for tail in tails)
 
@@ -79,36 +79,36 @@ class _Ticks:
         return None
 
 
-def _flat(text: str) -> str:
+def _normalize(text: str) -> str:
     return " ".join(text.split())
 
 
-def _look_at_boxes(path: str, one: bytes, other: bytes, ticks: _Ticks) -> list[Finding]:
+def _inspect_boxes(path: str, one: bytes, other: bytes, ticks: _Ticks) -> list[GuardFinding]:
     old, new = (data.decode("utf-8", "backslashreplace").split("\n") for data in (one, other))
-    found: list[Finding] = []
+    found: list[GuardFinding] = []
     ticked: list[tuple[int, str]] = []
     for number, (before, after) in enumerate(zip(old, new, strict=False), 1):
         if before == after:
             continue
-        change = _box_change(before, after)
+        change = _compare_boxes(before, after)
         if change is None:
-            return [*found, *_claimed(path, ticked, ticks), _edited(path, number, after)]
+            return [*found, *_check_claims(path, ticked, ticks), _build_edit_finding(path, number, after)]
         if change == "ticked":
             ticked.append((number, after))
         else:
-            found.append(Finding("unticked", path, f"line {number}: {short(after)}"))
-    found += _claimed(path, ticked, ticks)
+            found.append(GuardFinding("unticked", path, f"line {number}: {shorten(after)}"))
+    found += _check_claims(path, ticked, ticks)
     if len(old) != len(new):
         number = min(len(old), len(new)) + 1
-        found.append(_edited(path, number, new[number - 1] if len(new) >= number else "cut off"))
+        found.append(_build_edit_finding(path, number, new[number - 1] if len(new) >= number else "cut off"))
     return found
 
 
-def _edited(path: str, number: int, line: str) -> Finding:
-    return Finding("spec-edited", path, f"line {number}: {short(line)}")
+def _build_edit_finding(path: str, number: int, line: str) -> GuardFinding:
+    return GuardFinding("spec-edited", path, f"line {number}: {shorten(line)}")
 
 
-def _box_change(before: str, after: str) -> Literal["ticked", "unticked"] | None:
+def _compare_boxes(before: str, after: str) -> Literal["ticked", "unticked"] | None:
     one, other = _BOX.match(before), _BOX.match(after)
     if one is None or other is None or one["head"] != other["head"]:
         return None
@@ -120,34 +120,36 @@ def _box_change(before: str, after: str) -> Literal["ticked", "unticked"] | None
     return "unticked" if was else "ticked" if other["mark"] in ("x", "X") else None
 
 
-def _claimed(path: str, ticked: Sequence[tuple[int, str]], ticks: _Ticks) -> list[Finding]:
+def _check_claims(path: str, ticked: Sequence[tuple[int, str]], ticks: _Ticks) -> list[GuardFinding]:
     texts = [(number, line, line.partition("]")[2]) for number, line in ticked]
     claims = [ticks.claim(text) for _, _, text in texts]
     claims = [claim or ticks.claim_any(text) for claim, (_, _, text) in zip(claims, texts, strict=True)]
     found = []
     for claim, (number, line, _) in zip(claims, texts, strict=True):
         if claim is None:
-            found.append(_edited(path, number, line))
+            found.append(_build_edit_finding(path, number, line))
         elif claim[0] != ticks.story_id:
-            detail = f"story {short(claim[0], 40)}, line {number}: {short(line)}"
-            found.append(Finding("other-story-ticked", path, detail))
+            detail = f"story {shorten(claim[0], 40)}, line {number}: {shorten(line)}"
+            found.append(GuardFinding("other-story-ticked", path, detail))
     return found
 
 
-def _look_at_json(path: str, one: bytes, other: bytes, key: str) -> list[Finding]:
+def _look_at_json(path: str, one: bytes, other: bytes, key: str) -> list[GuardFinding]:
     old, new = _done_in(one, key), _done_in(other, key)
     found = []
     for story, is_done in new.items():
         if is_done and not old.get(story, False):
-            found.append(Finding("passes-flipped", path, f"{short(story)}: {key} is true now"))
+            found.append(GuardFinding("passes-flipped", path, f"{shorten(story)}: {key} is true now"))
         elif not is_done and old.get(story, False):
-            found.append(Finding("unticked", path, f"{short(story)}: {key} was true"))
+            found.append(GuardFinding("unticked", path, f"{shorten(story)}: {key} was true"))
     flag = re.compile(rb'("%s"\s*+:\s*+)(?:true|false)' % re.escape(key.encode()))
     if not found or flag.sub(rb"\1", one) != flag.sub(rb"\1", other):
         lines = (data.decode("utf-8", "backslashreplace").split("\n") for data in (one, other))
         pairs = enumerate(zip(*lines, strict=False), 1)
         number, line = next(((number, after) for number, (before, after) in pairs if before != after), (0, "its end"))
-        found.append(_edited(path, number, line) if number else Finding("spec-edited", path, "its end"))
+        found.append(
+            _build_edit_finding(path, number, line) if number else GuardFinding("spec-edited", path, "its end")
+        )
     return found
 
 

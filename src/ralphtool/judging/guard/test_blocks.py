@@ -52,21 +52,21 @@ _BLOCK = re.compile(
 )
 
 
-def called_heads(source: Source) -> list[Head]:
+def find_call_heads(source: Source) -> list[Head]:
     """`it("does", () => { … })` and its relatives."""
     found = []
     for match in _CALLED.finditer(source.bare):
         more = re.findall(r"\w+", match["more"])
         if set(more) - _MODIFIERS - _OFF:
             continue
-        opening, cases = _past_the_table(source, match.start("open"), more)
-        if opening is not None and (head := _called_head(source, match, more, opening)):
+        opening, cases = _skip_table(source, match.start("open"), more)
+        if opening is not None and (head := _build_call_head(source, match, more, opening)):
             head.cases = cases
             found.append(head)
     return found
 
 
-def _past_the_table(source: Source, at: int, more: list[str]) -> tuple[int | None, int]:
+def _skip_table(source: Source, at: int, more: list[str]) -> tuple[int | None, int]:
     """Where the arguments begin that hold the name: after the table of `it.each([...])`, or after `skipIf(…)`."""
     if source.bare[at] == "(" and not {"each", "for", "skipIf", "runIf", "if"} & set(more):
         return at, 1
@@ -74,19 +74,19 @@ def _past_the_table(source: Source, at: int, more: list[str]) -> tuple[int | Non
         literal = source.literal(at) or ""
         end, cases = at + len(literal) + 2, max(1, literal.count("\n") - 1)
     else:
-        end, cases = source.end_of(at), _rows(source, at) if {"each", "for"} & set(more) else 1
+        end, cases = source.end_of(at), _count_rows(source, at) if {"each", "for"} & set(more) else 1
     following = re.compile(r"\s*\(").match(source.bare, end)
     return (following.end() - 1 if following else None), cases
 
 
-def _rows(source: Source, opening: int) -> int:
+def _count_rows(source: Source, opening: int) -> int:
     inner = re.compile(r"\s*\[").match(source.bare, opening + 1)
     if not inner:
         return MANY
     return max(1, len(source.arguments(inner.end() - 1)))
 
 
-def _called_head(source: Source, match: re.Match[str], more: list[str], opening: int) -> Head | None:
+def _build_call_head(source: Source, match: re.Match[str], more: list[str], opening: int) -> Head | None:
     end = source.end_of(opening)
     if source.mates[opening] < 0:
         return None
@@ -121,7 +121,7 @@ class FunctionHeads(Struct, frozen=True):
         starts += [(match.start(), match, False) for match in _CLASS.finditer(source.bare)]
         found, floor = [], 0
         for at, match, is_function in sorted(starts, key=lambda one: one[0]):
-            before = _annotations_before(source, at, floor)
+            before = _find_annotations(source, at, floor)
             floor = match.end()
             if block := source.block_after(floor):
                 head = Head(match["name"].strip("`"), before, *block, is_function)
@@ -142,7 +142,7 @@ class FunctionHeads(Struct, frozen=True):
         return MANY if _PROVIDED.search(said) else max(1, rows)
 
 
-def _annotations_before(source: Source, at: int, floor: int) -> int:
+def _find_annotations(source: Source, at: int, floor: int) -> int:
     """Back to where the last statement or block ended; never past `floor`, so that all of it is one walk."""
     while at > floor:
         char = source.bare[at - 1]
@@ -153,7 +153,7 @@ def _annotations_before(source: Source, at: int, floor: int) -> int:
     return at
 
 
-def macro_heads(source: Source) -> list[Head]:
+def find_macro_heads(source: Source) -> list[Head]:
     """GoogleTest, Catch2, doctest, Boost."""
     found = []
     for match in _MACRO.finditer(source.bare):
@@ -172,7 +172,7 @@ def macro_heads(source: Source) -> list[Head]:
     return found
 
 
-def indented_heads(source: Source) -> list[Head]:
+def find_indented_heads(source: Source) -> list[Head]:
     """Ruby and Elixir: a block ends where a line is indented as little as its first."""
     found: list[Head] = []
     waiting: list[tuple[int, Head]] = []
@@ -185,7 +185,7 @@ def indented_heads(source: Source) -> list[Head]:
             closes = bare.startswith(("end", "}"))
             waiting.pop()[1].end = at + (len(line) if closes else 0)
         before = (at if before is None else before) if bare.startswith("@") else before
-        if (match := matches.get(at)) and (head := _indented_head(source, match)):
+        if (match := matches.get(at)) and (head := _build_indented_head(source, match)):
             head.before = at if before is None else before
             found.append(head)
             waiting.append((indent, head))
@@ -194,7 +194,7 @@ def indented_heads(source: Source) -> list[Head]:
     return found
 
 
-def _indented_head(source: Source, match: re.Match[str]) -> Head | None:
+def _build_indented_head(source: Source, match: re.Match[str]) -> Head | None:
     end, start = len(source.bare), match.end()
     if match["class"] or match["method"]:
         return Head(match["class"] or match["method"], 0, start, end, is_test=bool(match["method"]))

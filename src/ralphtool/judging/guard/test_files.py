@@ -33,17 +33,17 @@ _NAME_DECIDES = {"py", "go", "rb", "exs"}
 
 def is_test(path: str) -> bool:
     """Whether a file is a test, or belongs to tests, by its name or its folder."""
-    return is_named_test(path) or (language_of(path) not in ("", "go") and _in_test_folder(path))
+    return is_named_test(path) or (find_language(path) not in ("", "go") and _in_test_folder(path))
 
 
-def language_of(path: str) -> str:
+def find_language(path: str) -> str:
     _, dot, suffix = path.rpartition("/")[2].rpartition(".")
     return _LANGUAGE_OF.get(suffix.lower(), "") if dot else ""
 
 
 def is_named_test(path: str) -> bool:
     stem = path.rpartition("/")[2].rpartition(".")[0]
-    language = language_of(path)
+    language = find_language(path)
     return bool(language) and len(stem) < 256 and _BY_NAME[language].fullmatch(stem) is not None
 
 
@@ -52,8 +52,8 @@ def _in_test_folder(path: str) -> bool:
     return any(one.lower() in _TEST_FOLDERS or one.endswith(("Tests", ".Test", "_tests")) for one in folders)
 
 
-def is_run(path: str) -> bool:
-    language = language_of(path)
+def is_run_by_runner(path: str) -> bool:
+    language = find_language(path)
     if language == "rs":
         return True  # tests stand anywhere in Rust
     return is_named_test(path) or (language not in _NAME_DECIDES and is_test(path))

@@ -50,7 +50,7 @@ def find_failed_in_junit(data: bytes, root: str = "") -> frozenset[str] | None:
     """Returns the ids of the failed tests in a JUnit report; None where it names none, or can't be read."""
     from ralphtool.judging.testresults import junit, reading
 
-    report = junit.read(reading.make_paths_relative(data, root))
+    report = junit.read_report(reading.make_paths_relative(data, root))
     return report.failed or None if report and report.complete else None
 
 

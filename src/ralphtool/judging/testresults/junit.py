@@ -22,7 +22,7 @@ _BEGIN = re.compile(r"\s*(?:<\?xml [^>]*>\s*)?<testsuite")
 _OPTIONS = ("--junitxml", "--junit-xml", "--outputFile", "--outputFile.junit", "--junitfile", "--log-junit")
 
 
-class _Refused(Exception):
+class _DoctypeRefused(Exception):
     """The document has a type: no test program writes one, and entities can be made to explode."""
 
 
@@ -64,22 +64,22 @@ def split_off_report(lines: list[str]) -> tuple[list[str], list[str], list[str]]
     return lines[:begin], lines[begin:end], lines[end:]
 
 
-def read(data: bytes) -> ProgramReport | None:
+def read_report(data: bytes) -> ProgramReport | None:
     """Reads a report; None where it is no XML, or in an unknown encoding."""
-    document, parser = _Document(), expat.ParserCreate()
+    document, parser = _ReportCollector(), expat.ParserCreate()
     parser.StartElementHandler = document.start
     parser.EndElementHandler = document.end
     parser.StartDoctypeDeclHandler = document.refuse
     try:
         parser.Parse(data, True)
-    except (expat.ExpatError, LookupError, ValueError, _Refused):
+    except (expat.ExpatError, LookupError, ValueError, _DoctypeRefused):
         return None
     outcomes, failures = document.outcomes, len(document.failed)
     counts = Counts(outcomes["passed"], failures, outcomes["skipped"] + outcomes["todo"])
     return build_report(document.failed, failures, counts, complete=document.complete)
 
 
-class _Document:
+class _ReportCollector:
     """The tests in a report, collected while a parser reads it."""
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class _Document:
                 self.complete = False
 
     def refuse(self, *_: object) -> None:
-        raise _Refused
+        raise _DoctypeRefused
 
     def _start_suite(self, attributes: dict[str, str]) -> None:
         name = attributes.get("name", "")

@@ -26,7 +26,7 @@ _PROGRAMS = (
     ("Test Files", javascript.read_vitest, True),
     (" passing (", javascript.read_mocha, True),
     ("\u2139 fail ", javascript.read_node, True),
-    ("1..", tap.read, True),
+    ("1..", tap.read_tap, True),
     ("\t", go.read_text, False),
     ('"Action":"', go.read_json, False),
     ("test result: ", rust.read_cargo, False),
@@ -68,7 +68,7 @@ def read_reports(lines: list[str], *, cut: bool = False) -> list[ProgramReport]:
         before, xml, after = junit.split_off_report(rest)
         rest = before + after
     if xml:
-        reports.append(junit.read("\n".join(xml).encode("utf-8", "replace")) or ProgramReport(complete=False))
+        reports.append(junit.read_report("\n".join(xml).encode("utf-8", "replace")) or ProgramReport(complete=False))
     return [*reports, *_read_programs(rest, cut=cut)]
 
 

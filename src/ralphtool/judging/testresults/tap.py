@@ -21,15 +21,15 @@ _PLAN = re.compile(r"1\.\.(\d{1,9})\b")
 _LOCATION = re.compile(r" +location: '(.+?):\d+:\d+'$")
 
 
-def read(lines: list[str]) -> ProgramReport | None:
+def read_tap(lines: list[str]) -> ProgramReport | None:
     """Reads `not ok 3 - adds two` for each failure, and the plan `1..6`."""
-    results = _Results()
+    results = _ResultCollector()
     for line in lines:
         results.read(line)
     return results.report()
 
 
-class _Results:
+class _ResultCollector:
     """The results so far. Subtests come before the test that they are part of, four columns deeper."""
 
     def __init__(self) -> None:

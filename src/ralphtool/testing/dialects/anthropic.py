@@ -18,7 +18,7 @@ _TYPES = {
 }
 
 
-class Anthropic:
+class AnthropicDialect:
     name = "anthropic"
     content_type = "text/event-stream"
 
@@ -35,7 +35,7 @@ class Anthropic:
             prompt="\n".join(block["text"] for block in blocks if block.get("type") == "text"),
             step=sum(one["role"] == "assistant" for one in messages),
             tools=tuple(tool["name"] for tool in body.get("tools") or [] if "name" in tool),
-            results=tuple(_told(block) for block in blocks if block.get("type") == "tool_result"),
+            results=tuple(_result_text(block) for block in blocks if block.get("type") == "tool_result"),
             stream=bool(body.get("stream")),
             headers=headers,
             body=body,
@@ -43,11 +43,11 @@ class Anthropic:
 
     def stream(self, answer: Answer, request: Request) -> list[bytes]:
         start = _message([], request) | {"stop_reason": None}
-        pieces = [_named({"type": "message_start", "message": start})]
+        pieces = [_build_event({"type": "message_start", "message": start})]
         for index, block in enumerate(_content(answer, request)):
-            pieces += _streamed(index, block)
+            pieces += _stream_block(index, block)
         pieces.append(
-            _named(
+            _build_event(
                 {
                     "type": "message_delta",
                     "delta": {"stop_reason": _reason(answer), "stop_sequence": None},
@@ -55,7 +55,7 @@ class Anthropic:
                 }
             )
         )
-        return [*pieces, _named({"type": "message_stop"})]
+        return [*pieces, _build_event({"type": "message_stop"})]
 
     def whole(self, answer: Answer, request: Request) -> bytes:
         message = _message(_content(answer, request), request)
@@ -76,7 +76,7 @@ class Anthropic:
         return turn.status, headers, _error(kind, turn.message or f"the script says {turn.status}")
 
 
-def _named(data: dict[str, Any]) -> bytes:
+def _build_event(data: dict[str, Any]) -> bytes:
     return event(data, data["type"])
 
 
@@ -88,7 +88,7 @@ def _blocks(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
-def _told(block: dict[str, Any]) -> str:
+def _result_text(block: dict[str, Any]) -> str:
     return "\n".join(one.get("text", "") for one in _blocks(block.get("content") or []))
 
 
@@ -116,14 +116,14 @@ def _message(content: list[dict[str, Any]], request: Request) -> dict[str, Any]:
     }
 
 
-def _streamed(index: int, block: dict[str, Any]) -> list[bytes]:
+def _stream_block(index: int, block: dict[str, Any]) -> list[bytes]:
     if block["type"] == "text":
         empty, deltas = block | {"text": ""}, [{"type": "text_delta", "text": word} for word in words(block["text"])]
     else:
         empty = block | {"input": {}}
         deltas = [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}]
     return [
-        _named({"type": "content_block_start", "index": index, "content_block": empty}),
-        *(_named({"type": "content_block_delta", "index": index, "delta": delta}) for delta in deltas),
-        _named({"type": "content_block_stop", "index": index}),
+        _build_event({"type": "content_block_start", "index": index, "content_block": empty}),
+        *(_build_event({"type": "content_block_delta", "index": index, "delta": delta}) for delta in deltas),
+        _build_event({"type": "content_block_stop", "index": index}),
     ]

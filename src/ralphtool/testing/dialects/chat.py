@@ -31,7 +31,7 @@ _TOO_LONG = (
 )
 
 
-class Chat:
+class ChatDialect:
     name = "chat"
     content_type = "text/event-stream"
 
@@ -43,11 +43,11 @@ class Chat:
         return Request(
             dialect=self.name,
             model=body.get("model", ""),
-            system="\n".join((*_said(messages, "system"), *_said(messages, "developer"))),
-            prompt="\n".join(_said(messages, "user")),
-            step=_step(messages),
+            system="\n".join((*_list_texts(messages, "system"), *_list_texts(messages, "developer"))),
+            prompt="\n".join(_list_texts(messages, "user")),
+            step=_count_steps(messages),
             tools=tuple(tool["function"]["name"] for tool in body.get("tools") or [] if "function" in tool),
-            results=tuple(_said(messages, "tool")),
+            results=tuple(_list_texts(messages, "tool")),
             stream=bool(body.get("stream")),
             headers=headers,
             body=body,
@@ -57,7 +57,7 @@ class Chat:
         deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
         deltas += [{"content": word} for word in words(answer.text) if word]
         if answer.call:
-            deltas.append({"tool_calls": [{"index": 0, **_called(answer.call, request)}]})
+            deltas.append({"tool_calls": [{"index": 0, **_build_call(answer.call, request)}]})
         pieces = [_chunk(request, [_choice(delta=delta)]) for delta in deltas]
         pieces.append(_chunk(request, [_choice(_reason(answer), delta={})]))
         if (request.body.get("stream_options") or {}).get("include_usage"):
@@ -67,7 +67,7 @@ class Chat:
     def whole(self, answer: Answer, request: Request) -> bytes:
         message: dict[str, Any] = {"role": "assistant", "content": answer.text or None, "refusal": None}
         if answer.call:
-            message["tool_calls"] = [_called(answer.call, request)]
+            message["tool_calls"] = [_build_call(answer.call, request)]
         choices = [_choice(_reason(answer), message=message)]
         return json.dumps(_head("chat.completion", request) | {"choices": choices, "usage": _usage()}).encode()
 
@@ -88,8 +88,8 @@ _MADE_UP = ("Ok.", "Ok, based on your requests", "Ok, I won't try", "Ok, any cha
 _ASKS_AGAIN = "I added these files to the chat"  # aider does, before it looks at an answer that names new ones
 
 
-def _step(messages: list[dict[str, Any]]) -> int:
-    if not any(mark in text for text in _said(messages, "system") for mark in _AIDER):
+def _count_steps(messages: list[dict[str, Any]]) -> int:
+    if not any(mark in text for text in _list_texts(messages, "system") for mark in _AIDER):
         return sum(one["role"] == "assistant" for one in messages)
     talk: list[tuple[str, str]] = [
         (one["role"], _text(one.get("content"))) for one in messages if one["role"] in ("assistant", "user")
@@ -100,7 +100,7 @@ def _step(messages: list[dict[str, Any]]) -> int:
     return spoken - sum(role == "user" and text.startswith(_ASKS_AGAIN) for role, text in talk)
 
 
-def _said(messages: list[dict[str, Any]], role: str) -> list[str]:
+def _list_texts(messages: list[dict[str, Any]], role: str) -> list[str]:
     return [_text(one.get("content")) for one in messages if one["role"] == role]
 
 
@@ -114,7 +114,7 @@ def _reason(answer: Answer) -> str:
     return "tool_calls" if answer.call else "stop"
 
 
-def _called(call: ToolCall, request: Request) -> dict[str, Any]:
+def _build_call(call: ToolCall, request: Request) -> dict[str, Any]:
     function = {"name": call.name, "arguments": json.dumps(call.arguments)}
     return {"id": f"call_{request.step:04}", "type": "function", "function": function}
 

@@ -21,7 +21,7 @@ _TOO_LONG = "The input token count (1196265) exceeds the maximum number of token
 _RETRY = "type.googleapis.com/google.rpc.RetryInfo"
 
 
-class Gemini:
+class GeminiDialect:
     name = "gemini"
     content_type = "text/event-stream"
 
@@ -38,8 +38,8 @@ class Gemini:
             system=_text((body.get("systemInstruction") or {}).get("parts") or []),
             prompt=_text(parts),
             step=sum(one.get("role") == "model" for one in contents),
-            tools=tuple(tool["name"] for tool in _declared(body)),
-            results=tuple(_told(part["functionResponse"]) for part in parts if "functionResponse" in part),
+            tools=tuple(tool["name"] for tool in _list_tools(body)),
+            results=tuple(_result_text(part["functionResponse"]) for part in parts if "functionResponse" in part),
             stream=method == "streamGenerateContent",
             headers=headers,
             body=body,
@@ -47,11 +47,11 @@ class Gemini:
 
     def stream(self, answer: Answer, request: Request) -> list[bytes]:
         *first, last = _parts(answer, request)
-        return [*(event(_chunk([part], request)) for part in first), event(_last([last], request))]
+        return [*(event(_chunk([part], request)) for part in first), event(_build_last_chunk([last], request))]
 
     def whole(self, answer: Answer, request: Request) -> bytes:
         said = [{"text": answer.text}] if answer.text else []
-        return json.dumps(_last([*said, *_calls(answer, request)], request)).encode()
+        return json.dumps(_build_last_chunk([*said, *_calls(answer, request)], request)).encode()
 
     def error(self, turn: Fail | TooLong, request: Request) -> tuple[int, dict[str, str], bytes]:
         if isinstance(turn, TooLong):
@@ -73,11 +73,11 @@ def _text(parts: list[dict[str, Any]]) -> str:
     return "\n".join(part["text"] for part in parts if "text" in part)
 
 
-def _declared(body: dict[str, Any]) -> list[dict[str, Any]]:
+def _list_tools(body: dict[str, Any]) -> list[dict[str, Any]]:
     return [one for group in body.get("tools") or [] for one in group.get("functionDeclarations") or []]
 
 
-def _told(result: dict[str, Any]) -> str:
+def _result_text(result: dict[str, Any]) -> str:
     response = result.get("response") or {}
     return str(response.get("output") or response.get("error") or json.dumps(response))
 
@@ -100,7 +100,7 @@ def _chunk(parts: list[dict[str, Any]], request: Request, **more: str) -> dict[s
     return {"candidates": [candidate], "modelVersion": request.model}
 
 
-def _last(parts: list[dict[str, Any]], request: Request) -> dict[str, Any]:
+def _build_last_chunk(parts: list[dict[str, Any]], request: Request) -> dict[str, Any]:
     usage = {
         "promptTokenCount": INPUT_TOKENS,
         "candidatesTokenCount": OUTPUT_TOKENS,

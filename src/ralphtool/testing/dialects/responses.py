@@ -20,7 +20,7 @@ _ERRORS = {  # by status: type and code
 _TOO_LONG = "Your input exceeds the context window of this model. Please adjust your input and try again."
 
 
-class Responses:
+class ResponsesDialect:
     name = "responses"
     content_type = "text/event-stream"
 
@@ -34,8 +34,8 @@ class Responses:
             model=body.get("model", ""),
             system="\n".join([body.get("instructions") or "", *_texts(items, "developer", "system")]),
             prompt="\n".join(_texts(items, "user")),
-            step=_steps(items),
-            tools=tuple(_offered(body.get("tools") or [])),
+            step=_count_steps(items),
+            tools=tuple(_map_tools(body.get("tools") or [])),
             results=tuple(_text(item.get("output")) for item in items if item.get("type", "").endswith("_output")),
             stream=bool(body.get("stream")),
             headers=headers,
@@ -43,18 +43,21 @@ class Responses:
         )
 
     def stream(self, answer: Answer, request: Request) -> list[bytes]:
-        pieces = [_named({"type": "response.created", "response": _response([], request, "in_progress")})]
+        pieces = [_build_event({"type": "response.created", "response": _response([], request, "in_progress")})]
         output = _output(answer, request)
         for index, item in enumerate(output):
-            pieces += _streamed(index, item)
-        return [*pieces, _named({"type": "response.completed", "response": _response(output, request, "completed")})]
+            pieces += _stream_item(index, item)
+        return [
+            *pieces,
+            _build_event({"type": "response.completed", "response": _response(output, request, "completed")}),
+        ]
 
     def whole(self, answer: Answer, request: Request) -> bytes:
         return json.dumps(_response(_output(answer, request), request, "completed")).encode()
 
     def error(self, turn: Fail | TooLong, request: Request) -> tuple[int, dict[str, str], bytes]:
         if isinstance(turn, TooLong) and request.stream:
-            return _too_long()
+            return _build_too_long_error()
         if isinstance(turn, TooLong):
             told = {"message": _TOO_LONG, "type": "invalid_request_error", "code": "context_length_exceeded"}
             return 400, {}, json.dumps({"error": told | {"param": "input"}}).encode()
@@ -63,7 +66,7 @@ class Responses:
         headers = dict(turn.headers)
         if turn.reset_in is not None:
             headers |= {"retry-after": str(round(turn.reset_in))} | quota(100, turn.reset_in)
-            error |= _used_up(turn.reset_in)
+            error |= _build_quota_error(turn.reset_in)
         return turn.status, headers, json.dumps({"error": error}).encode()
 
 
@@ -76,7 +79,7 @@ def quota(used_percent: float, reset_in: float, minutes: int = 300) -> dict[str,
     }
 
 
-def _used_up(reset_in: float) -> dict[str, Any]:
+def _build_quota_error(reset_in: float) -> dict[str, Any]:
     """A subscription's limit, which is the one whose end is told as a moment."""
     return {
         "type": "usage_limit_reached",
@@ -87,14 +90,14 @@ def _used_up(reset_in: float) -> dict[str, Any]:
     }
 
 
-def _too_long() -> tuple[int, dict[str, str], bytes]:
+def _build_too_long_error() -> tuple[int, dict[str, str], bytes]:
     """Told in the stream: the status was good, and sent before anybody counted."""
     error = {"code": "context_length_exceeded", "message": _TOO_LONG}
     failed = {"id": "resp_failed", "object": "response", "status": "failed", "error": error, "output": []}
-    return 200, {"Content-Type": "text/event-stream"}, _named({"type": "response.failed", "response": failed})
+    return 200, {"Content-Type": "text/event-stream"}, _build_event({"type": "response.failed", "response": failed})
 
 
-def _named(data: dict[str, Any]) -> bytes:
+def _build_event(data: dict[str, Any]) -> bytes:
     return event(data, data["type"])
 
 
@@ -116,13 +119,13 @@ def _text(content: Any) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _steps(items: list[dict[str, Any]]) -> int:
+def _count_steps(items: list[dict[str, Any]]) -> int:
     """What the model said without a word from anybody else in between was one answer."""
     spoken = [item.get("role") == "assistant" or item.get("type") in _SPOKEN for item in items]
     return sum(now and not before for before, now in zip([False, *spoken], spoken, strict=False))
 
 
-def _offered(tools: list[dict[str, Any]]) -> dict[str, dict[str, str]]:
+def _map_tools(tools: list[dict[str, Any]]) -> dict[str, dict[str, str]]:
     """What each tool is called by. Those of an MCP server come as one, with their own inside."""
     names = {tool.get("name") or tool.get("type", ""): {"name": tool.get("name", "")} for tool in tools}
     inner = {
@@ -147,7 +150,7 @@ def _output(answer: Answer, request: Request) -> list[dict[str, Any]]:
 
 
 def _call(call: ToolCall, request: Request) -> dict[str, Any]:
-    names = _offered(request.body.get("tools") or []).get(call.name, {"name": call.name})
+    names = _map_tools(request.body.get("tools") or []).get(call.name, {"name": call.name})
     ids = {"id": f"fc_{request.step:04}", "call_id": f"call_{request.step:04}"}
     return {"type": "function_call", **ids, **names, "arguments": json.dumps(call.arguments)}
 
@@ -174,7 +177,7 @@ def _usage() -> dict[str, Any]:
     }
 
 
-def _streamed(index: int, item: dict[str, Any]) -> list[bytes]:
+def _stream_item(index: int, item: dict[str, Any]) -> list[bytes]:
     place = {"output_index": index, "item_id": item["id"]}
     if item["type"] == "message":
         empty = item | {"content": []}
@@ -186,9 +189,9 @@ def _streamed(index: int, item: dict[str, Any]) -> list[bytes]:
         empty = item | {"arguments": ""}
         deltas = [{"type": "response.function_call_arguments.delta", "delta": item["arguments"]}]
     return [
-        _named(
+        _build_event(
             {"type": "response.output_item.added", "output_index": index, "item": empty | {"status": "in_progress"}}
         ),
-        *(_named(delta | place) for delta in deltas),
-        _named({"type": "response.output_item.done", "output_index": index, "item": item}),
+        *(_build_event(delta | place) for delta in deltas),
+        _build_event({"type": "response.output_item.done", "output_index": index, "item": item}),
     ]

@@ -16,7 +16,7 @@ from ralphtool.workspace.git import Repository
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ralphtool.views.report.facts import Attempt
+    from ralphtool.views.report.facts import ReportAttempt
 
 _LONGEST = 60_000  # bytes of one diff,
 _ALL = 2_000_000  # and of all of them
@@ -24,7 +24,7 @@ _KINDS = {"+": "plus", "-": "minus", "@": "hunk"}
 _SAFE = ("--no-color", "--no-ext-diff", "--no-textconv", "--submodule=short")
 
 
-def diffs(root: str, attempts: Iterable[Attempt]) -> dict[str, Diff]:
+def read_diffs(root: str, attempts: Iterable[ReportAttempt]) -> dict[str, Diff]:
     """The diff of each entry that is kept. Without git there are none."""
     try:
         repository = Repository.find(root)
@@ -36,22 +36,22 @@ def diffs(root: str, attempts: Iterable[Attempt]) -> dict[str, Diff]:
     for one in attempts:
         commit = kept.get(f"{layout.ATTEMPTS}{one.entry}") if one.counts else None
         if repository is not None and commit and room > 0:
-            found[one.entry] = diff = _diff(repository, commit, min(room, _LONGEST))
+            found[one.entry] = diff = _read_diff(repository, commit, min(room, _LONGEST))
             room -= sum(len(line) for _, line in diff.lines)
     return found
 
 
-def _diff(repository: Repository, commit: str, longest: int) -> Diff:
+def _read_diff(repository: Repository, commit: str, longest: int) -> Diff:
     before = repository.resolve(f"{commit}^") or repository.empty_tree()
-    data, is_cut = _printed(repository, ["diff", *_SAFE, "-M", before, commit], longest)
+    data, is_cut = _run_git(repository, ["diff", *_SAFE, "-M", before, commit], longest)
     text = data.decode("utf-8", "replace")
     whole = text.rpartition("\n")[0] if is_cut else text  # the last line may be torn
-    lines = tuple(_with_kinds(formatting.block(whole, longest + 1).split("\n"))) if whole.strip() else ()
+    lines = tuple(_classify_lines(formatting.clean_block(whole, longest + 1).split("\n"))) if whole.strip() else ()
     kinds = Counter(kind for kind, _ in lines)
     return Diff(lines, kinds["plus"], kinds["minus"], is_cut)
 
 
-def _printed(repository: Repository, arguments: list[str], longest: int) -> tuple[bytes, bool]:
+def _run_git(repository: Repository, arguments: list[str], longest: int) -> tuple[bytes, bool]:
     """The beginning of what git prints: a diff may be larger than all memory."""
     with subprocess.Popen(
         ["git", "-c", "core.quotePath=false", *arguments],
@@ -67,7 +67,7 @@ def _printed(repository: Repository, arguments: list[str], longest: int) -> tupl
     return data[:longest], len(data) > longest
 
 
-def _with_kinds(lines: list[str]) -> Iterator[tuple[str, str]]:
+def _classify_lines(lines: list[str]) -> Iterator[tuple[str, str]]:
     """What a line is depends on where it stands: in a hunk, `--- x` is a line that was removed."""
     in_hunk = False
     for line in lines:

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from typing import NamedTuple
 
-from ralphtool.core.text import printable
+from ralphtool.core.text import make_printable
 
-Value = str | int | float | bool | None
+AttributeValue = str | int | float | bool | None
 
 _VOID = {"br", "hr", "link", "meta", "wbr"}  # which have no end in HTML
 _ON_LINES = {"article", "details", "li", "p", "section", "testcase", "testsuite", "tr"}  # a file that people can read
@@ -35,12 +35,12 @@ class Css(str):
     __slots__ = ()
 
 
-def tag(name: str, /, *children: object, **attributes: Value) -> Element:
+def tag(name: str, /, *children: object, **attributes: AttributeValue) -> Element:
     """An element. `None` and `False` as an attribute's value leave it out; `True` is one without a value."""
     if name in _REFUSED:
         raise ValueError(f"a page has no {name}")
     given = {
-        _name(key): "" if value is True else str(value)
+        _format_attribute(key): "" if value is True else str(value)
         for key, value in attributes.items()
         if value is not None and value is not False
     }
@@ -50,46 +50,46 @@ def tag(name: str, /, *children: object, **attributes: Value) -> Element:
     return Element(name, given, children)
 
 
-def _name(key: str) -> str:
+def _format_attribute(key: str) -> str:
     return _NAMES.get(key) or key.replace("_", "-")
 
 
-def html(root: Element) -> str:
-    return "<!doctype html>\n" + "".join(_written(root, is_xml=False)) + "\n"
+def render_html(root: Element) -> str:
+    return "<!doctype html>\n" + "".join(_render(root, is_xml=False)) + "\n"
 
 
-def xml(root: Element) -> str:
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + "".join(_written(root, is_xml=True)) + "\n"
+def render_xml(root: Element) -> str:
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + "".join(_render(root, is_xml=True)) + "\n"
 
 
-def _written(child: object, *, is_xml: bool) -> Iterator[str]:
+def _render(child: object, *, is_xml: bool) -> Iterator[str]:
     if isinstance(child, Element):
-        yield from _element(child, is_xml=is_xml)
+        yield from _render_element(child, is_xml=is_xml)
     elif isinstance(child, Css):
         if "<" in child:
             raise ValueError("a style sheet that could end itself")
         yield str(child)
     elif isinstance(child, Iterable) and not isinstance(child, str):
         for one in child:
-            yield from _written(one, is_xml=is_xml)
+            yield from _render(one, is_xml=is_xml)
     elif child is not None:
-        yield escaped(str(child))
+        yield escape_text(str(child))
 
 
-def _element(element: Element, *, is_xml: bool) -> Iterator[str]:
+def _render_element(element: Element, *, is_xml: bool) -> Iterator[str]:
     name, attributes, children = element
-    told = "".join(f' {key}="{escaped(value)}"' for key, value in attributes.items())
+    told = "".join(f' {key}="{escape_text(value)}"' for key, value in attributes.items())
     if not children and (is_xml or name in _VOID):
         yield f"<{name}{told}/>" if is_xml else f"<{name}{told}>"
         return
     yield f"<{name}{told}>"
     for child in children:
-        yield from _written(child, is_xml=is_xml)
+        yield from _render(child, is_xml=is_xml)
     yield f"</{name}>\n" if name in _ON_LINES else f"</{name}>"
 
 
-def escaped(text: str) -> str:
+def escape_text(text: str) -> str:
     """A text as text: also where it has what no such file may hold, or what turns the direction of writing."""
     if not text.isprintable():
-        text = "\n".join(printable(line) for line in text.split("\n"))
+        text = "\n".join(make_printable(line) for line in text.split("\n"))
     return escape(text)

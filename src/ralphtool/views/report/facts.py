@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ralphtool.record.run_view import Used
+from ralphtool.record.run_view import ResourceUse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ralphtool.record.run_view import State, Wait
+    from ralphtool.record.run_view import StoryStateName, Wait
 
 ENDINGS = ("completed", "partial", "failed", "blocked")  # of attempts that count
 PUT_OFF = ("transient", "interrupted")  # which were no attempts: nothing was wrong with the work
 
 
-class Gate(Struct, frozen=True, kw_only=True):
+class ReportGate(Struct, frozen=True, kw_only=True):
     when: str  # before or after the agent's work
     command: str
     ok: bool
@@ -30,7 +30,7 @@ class Gate(Struct, frozen=True, kw_only=True):
     new: tuple[str, ...]  # the tests that did not fail before
 
 
-class Decision(Struct, frozen=True):
+class ReportDecision(Struct, frozen=True):
     action: str = ""
     reason: str = ""
     guidance: str = ""
@@ -45,7 +45,7 @@ class Diff(Struct, frozen=True):
     is_cut: bool
 
 
-class Attempt(Struct, frozen=True, kw_only=True):
+class ReportAttempt(Struct, frozen=True, kw_only=True):
     """One iteration. Times are seconds since the epoch."""
 
     story: str
@@ -61,10 +61,10 @@ class Attempt(Struct, frozen=True, kw_only=True):
     findings: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     files_changed: int = 0
-    work: Used = Used()  # the agent's part
+    work: ResourceUse = ResourceUse()  # the agent's part
     gate_seconds: float = 0.0
-    gates: tuple[Gate, ...] = ()
-    decision: Decision = Decision()
+    gates: tuple[ReportGate, ...] = ()
+    decision: ReportDecision = ReportDecision()
     commit: str = ""  # of the checkpoint
     is_kept: bool = False  # git has its work
 
@@ -81,7 +81,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
         return self.number > 1
 
 
-class Question(Struct, frozen=True, kw_only=True):
+class ReportQuestion(Struct, frozen=True, kw_only=True):
     """What a person is asked."""
 
     missing: str
@@ -93,10 +93,10 @@ class Question(Struct, frozen=True, kw_only=True):
     change: str = ""  # where a story of that id asks in several changes
 
 
-class Story(Struct, frozen=True, kw_only=True):
+class ReportStory(Struct, frozen=True, kw_only=True):
     id: str
     title: str
-    state: State
+    state: StoryStateName
     optional: bool = False
     was_done: bool = False  # before the run
     tasks_done: int = 0
@@ -104,32 +104,32 @@ class Story(Struct, frozen=True, kw_only=True):
     depends_on: tuple[str, ...] = ()
     why: str = ""
     commit: str = ""
-    attempts: tuple[Attempt, ...] = ()
-    question: Question | None = None
+    attempts: tuple[ReportAttempt, ...] = ()
+    question: ReportQuestion | None = None
 
     @property
     def name(self) -> str:
         return f"{self.id}. {self.title}" if self.title else self.id
 
     @property
-    def first(self) -> Used:
+    def first(self) -> ResourceUse:
         """What first attempts took, without their gates."""
-        return total(one.work for one in self.attempts if not one.is_retry)
+        return sum_use(one.work for one in self.attempts if not one.is_retry)
 
     @property
-    def retries(self) -> Used:
-        return total(one.work for one in self.attempts if one.is_retry)
+    def retries(self) -> ResourceUse:
+        return sum_use(one.work for one in self.attempts if one.is_retry)
 
     @property
-    def gates(self) -> Used:
-        return Used(sum(one.gate_seconds for one in self.attempts))
+    def gates(self) -> ResourceUse:
+        return ResourceUse(sum(one.gate_seconds for one in self.attempts))
 
     @property
-    def used(self) -> Used:
+    def used(self) -> ResourceUse:
         return self.first + self.retries + self.gates
 
 
-class Happening(Struct, frozen=True):
+class ReportOccurrence(Struct, frozen=True):
     """Something else that people should know: a notice, a hand-over, what a person said."""
 
     kind: str
@@ -138,7 +138,7 @@ class Happening(Struct, frozen=True):
     story: str = ""
 
 
-class Learnt(Struct, frozen=True):
+class NewLearning(Struct, frozen=True):
     """Something that was learnt in this run."""
 
     id: str
@@ -147,7 +147,7 @@ class Learnt(Struct, frozen=True):
     source: str  # the entry or the PRD that it comes from
 
 
-class Helped(Struct, frozen=True):
+class ShownLearning(Struct, frozen=True):
     """Something that was known, and was shown to attempts of this run."""
 
     id: str
@@ -156,15 +156,15 @@ class Helped(Struct, frozen=True):
     helped: int  # of those attempts, so many completed
 
 
-class Knowledge(Struct, frozen=True):
-    learnt: tuple[Learnt, ...] = ()
-    shown: tuple[Helped, ...] = ()
+class RunKnowledge(Struct, frozen=True):
+    learnt: tuple[NewLearning, ...] = ()
+    shown: tuple[ShownLearning, ...] = ()
     entries: int = 0  # attempts at the change's stories since it began, in all runs,
     seconds: float = 0.0  # and what they took
     trouble: str = ""  # why the history tells nothing
 
 
-class Step(Struct, frozen=True):
+class ReportStep(Struct, frozen=True):
     """What people can do now."""
 
     say: str
@@ -183,22 +183,22 @@ class Facts(Struct, frozen=True, kw_only=True):
     verdict: str  # how it ended, in one sentence
     began: float
     ended: float  # or when it was last heard of
-    stories: tuple[Story, ...]
+    stories: tuple[ReportStory, ...]
     waits: tuple[Wait, ...]
-    happenings: tuple[Happening, ...]
+    happenings: tuple[ReportOccurrence, ...]
     limits: tuple[tuple[str, str], ...]
     gates: tuple[str, ...]  # the commands
-    knowledge: Knowledge
-    next: tuple[Step, ...]
+    knowledge: RunKnowledge
+    next: tuple[ReportStep, ...]
     left_out: int = 0  # events that there was no room for
 
     @property
-    def attempts(self) -> list[Attempt]:
+    def attempts(self) -> list[ReportAttempt]:
         return sorted((one for story in self.stories for one in story.attempts), key=lambda one: one.began)
 
     @property
-    def used(self) -> Used:
-        return total(one.used for one in self.stories)
+    def used(self) -> ResourceUse:
+        return sum_use(one.used for one in self.stories)
 
     @property
     def seconds(self) -> float:
@@ -208,9 +208,9 @@ class Facts(Struct, frozen=True, kw_only=True):
     def is_over(self) -> bool:
         return self.state not in ("running", "paused")
 
-    def of_state(self, state: State) -> list[Story]:
+    def list_stories(self, state: StoryStateName) -> list[ReportStory]:
         return [one for one in self.stories if one.state == state]
 
 
-def total(parts: Iterable[Used]) -> Used:
-    return sum(parts, Used())
+def sum_use(parts: Iterable[ResourceUse]) -> ResourceUse:
+    return sum(parts, ResourceUse())

@@ -8,42 +8,42 @@ from __future__ import annotations
 from importlib import resources
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralphtool.record.run_view import STATES
+from ralphtool.record.run_view import STORY_STATES
 from ralphtool.views.report import formatting, timeline, wording
-from ralphtool.views.report.elements import Css, html, tag
-from ralphtool.views.report.facts import total
+from ralphtool.views.report.elements import Css, render_html, tag
+from ralphtool.views.report.facts import sum_use
 from ralphtool.views.terminal import summary
-from ralphtool.views.terminal.tables import plural
+from ralphtool.views.terminal.tables import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ralphtool.record.run_view import Used
+    from ralphtool.record.run_view import ResourceUse
     from ralphtool.views.report.elements import Element
-    from ralphtool.views.report.facts import Attempt, Diff, Facts, Gate, Happening, Story
+    from ralphtool.views.report.facts import Diff, Facts, ReportAttempt, ReportGate, ReportOccurrence, ReportStory
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _MARKS = {"done": "✓", "waiting": "?", "failed": "✗", "skipped": "-", "open": "·"}
 _WHOLE = 30  # characters that fit into every line
 
 
-def written(facts: Facts, diffs: Mapping[str, Diff]) -> str:
+def render(facts: Facts, diffs: Mapping[str, Diff]) -> str:
     sections = [
-        _section("waiting", "Waiting for you", [_question(one) for one in facts.of_state("waiting")]),
-        _section("failed", "What failed, and why", [_failure(one) for one in facts.of_state("failed")]),
-        _section("next", "What next", _next(facts)),
-        _section("timeline", "Timeline", timeline.drawn(facts)),
-        _section("stories", "Stories", [_story(one, diffs) for one in facts.stories]),
-        _section("cost", "Time and cost", _costs(facts)),
-        _section("learnings", "Learnings", _knowledge(facts)),
-        _section("run", "The run", _run(facts)),
+        _build_section("waiting", "Waiting for you", [_build_question(one) for one in facts.list_stories("waiting")]),
+        _build_section("failed", "What failed, and why", [_build_failure(one) for one in facts.list_stories("failed")]),
+        _build_section("next", "What next", _build_next_steps(facts)),
+        _build_section("timeline", "Timeline", timeline.draw(facts)),
+        _build_section("stories", "Stories", [_build_story(one, diffs) for one in facts.stories]),
+        _build_section("cost", "Time and cost", _build_costs(facts)),
+        _build_section("learnings", "Learnings", _build_knowledge(facts)),
+        _build_section("run", "The run", _build_run(facts)),
     ]
     present = [one for one in sections if one is not None]
-    body = tag("body", _head(facts), _navigation(present), tag("main", present), _foot(facts))
-    return html(tag("html", _document_head(facts), body, lang="en"))
+    body = tag("body", _build_head(facts), _build_navigation(present), tag("main", present), _build_foot(facts))
+    return render_html(tag("html", _build_document_head(facts), body, lang="en"))
 
 
-def _document_head(facts: Facts) -> Element:
+def _build_document_head(facts: Facts) -> Element:
     style = resources.files("ralphtool.views.report").joinpath("page.css").read_text("utf-8")
     return tag(
         "head",
@@ -58,11 +58,11 @@ def _document_head(facts: Facts) -> Element:
     )
 
 
-def _section(id: str, title: str, content: object) -> Element | None:
+def _build_section(id: str, title: str, content: object) -> Element | None:
     return tag("section", tag("h2", title), content, id=id, class_=f"part-{id}") if content else None
 
 
-def _navigation(sections: list[Element]) -> Element:
+def _build_navigation(sections: list[Element]) -> Element:
     links = [
         tag("li", tag("a", one.children[0].children, href=f"#{one.attributes['id']}"))  # type: ignore[attr-defined]
         for one in sections
@@ -73,78 +73,86 @@ def _navigation(sections: list[Element]) -> Element:
 # --- the head ---------------------------------------------------------------------------------------
 
 
-def _head(facts: Facts) -> Element:
-    since = wording.since_it_began(facts)
+def _build_head(facts: Facts) -> Element:
+    since = wording.describe_all_runs(facts)
     return tag(
         "header",
         tag("p", "Report of ", tag("strong", facts.change), class_="eyebrow"),
-        tag("h1", _clauses(facts.verdict), class_=f"verdict is-{_tone(facts)}"),
-        tag("p", _sentence(facts), class_="lead"),
-        _progress(facts),
-        _numbers(facts),
+        tag("h1", _split_clauses(facts.verdict), class_=f"verdict is-{_choose_tone(facts)}"),
+        tag("p", _describe_run(facts), class_="lead"),
+        _build_progress(facts),
+        _build_numbers(facts),
         tag("p", since, class_="soft") if since else None,
     )
 
 
-def _clauses(sentence: str) -> list[object]:
+def _split_clauses(sentence: str) -> list[object]:
     """Lines break between clauses, if they have to."""
     *before, last = sentence.split("; ")
     return [*([tag("span", f"{one};"), " "] for one in before), tag("span", last)]
 
 
-def _tone(facts: Facts) -> str:
+def _choose_tone(facts: Facts) -> str:
     if facts.state in ("running", "paused", "done"):
         return facts.state
     return "died" if facts.state == "died" else "unfinished"
 
 
-def _sentence(facts: Facts) -> str:
-    began = f"It {'ran' if facts.is_over else 'has been running for'} {wording.when(facts)}."
-    why = wording.ending(facts) if facts.state != "done" else ""
+def _describe_run(facts: Facts) -> str:
+    began = f"It {'ran' if facts.is_over else 'has been running for'} {wording.describe_time(facts)}."
+    why = wording.describe_ending(facts) if facts.state != "done" else ""
     return " ".join(filter(None, [began, why]))
 
 
-def _progress(facts: Facts) -> Element | None:
+def _build_progress(facts: Facts) -> Element | None:
     """All stories as one bar, by their states."""
-    parts = [(state, len(facts.of_state(state))) for state in STATES]
+    parts = [(state, len(facts.list_stories(state))) for state in STORY_STATES]
     total = len(facts.stories)
     if not total:
         return None
     said = ", ".join(f"{number} {wording.TITLES[state].lower()}" for state, number in parts if number)
     bars = [tag("i", class_=f"is-{state}", style=f"flex-grow:{number}") for state, number in parts if number]
-    return tag("div", bars, class_="progress", role="img", aria_label=f"{plural(total, 'story', 'stories')}: {said}")
+    return tag("div", bars, class_="progress", role="img", aria_label=f"{pluralize(total, 'story', 'stories')}: {said}")
 
 
-def _numbers(facts: Facts) -> Element:
+def _build_numbers(facts: Facts) -> Element:
     used, tries = facts.used, facts.attempts
-    done = f"{len(facts.of_state('done'))} of {len(facts.stories)}"
+    done = f"{len(facts.list_stories('done'))} of {len(facts.stories)}"
     retries = sum(one.is_retry and one.counts for one in tries)
     counted = sum(one.counts for one in tries)
-    others = wording.counted([one for one in tries if not one.counts])
-    more = ", ".join([*([plural(retries, "retry", "retries")] if retries else []), *others])
+    others = wording.count_attempts([one for one in tries if not one.counts])
+    more = ", ".join([*([pluralize(retries, "retry", "retries")] if retries else []), *others])
     waited = sum(one.ended - one.began for one in facts.waits)
     tiles = [
         ("stories done", done, ""),
         ("attempts", str(counted), more),
-        ("time", formatting.duration(facts.seconds), f"{formatting.duration(waited)} of it waiting" if waited else ""),
-        ("cost", formatting.cost(used.cost), ""),
-        ("tokens", summary.tokens(used.input_tokens + used.output_tokens) if used.input_tokens else "", _out(used)),
+        (
+            "time",
+            formatting.format_duration(facts.seconds),
+            f"{formatting.format_duration(waited)} of it waiting" if waited else "",
+        ),
+        ("cost", formatting.format_cost(used.cost), ""),
+        (
+            "tokens",
+            summary.format_tokens(used.input_tokens + used.output_tokens) if used.input_tokens else "",
+            _describe_output(used),
+        ),
     ]
-    return tag("dl", [_number(*one) for one in tiles if one[1]], class_="numbers")
+    return tag("dl", [_build_number(*one) for one in tiles if one[1]], class_="numbers")
 
 
-def _out(used: Used) -> str:
-    return f"{summary.tokens(used.output_tokens)} of them written"
+def _describe_output(used: ResourceUse) -> str:
+    return f"{summary.format_tokens(used.output_tokens)} of them written"
 
 
-def _number(name: str, value: str, more: str) -> Element:
+def _build_number(name: str, value: str, more: str) -> Element:
     return tag("div", tag("dt", name), tag("dd", value, tag("small", more) if more else None))
 
 
 # --- what people have to do -------------------------------------------------------------------------
 
 
-def _question(story: Story) -> Element:
+def _build_question(story: ReportStory) -> Element:
     asked = story.question
     if asked is None:
         return tag("article", tag("h3", story.name), tag("p", story.why), class_="card is-waiting")
@@ -154,50 +162,50 @@ def _question(story: Story) -> Element:
         tag("h3", story.name),
         tag("blockquote", asked.missing) if asked.missing else None,
         tag("p", "Why you are asked: ", asked.why) if asked.why else None,
-        _answer(story) if asked.is_open else tag("p", _PAST, class_="soft"),
+        _build_answer(story) if asked.is_open else tag("p", _QUESTION_CLOSED, class_="soft"),
         whole or None,
         class_="card is-waiting",
     )
 
 
-_PAST = "This question does not wait any more: it was answered, or put away, after the run."
+_QUESTION_CLOSED = "This question does not wait any more: it was answered, or put away, after the run."
 
 
-def _answer(story: Story) -> list[Element]:
+def _build_answer(story: ReportStory) -> list[Element]:
     asked = story.question
     parts = []
     if asked and asked.answer:
         parts += [tag("p", "You have answered already; the next run takes it up:"), tag("blockquote", asked.answer)]
-    parts += [tag("p", "Answer it so:"), _command(wording.answer_command(story))]
+    parts += [tag("p", "Answer it so:"), _build_command(wording.build_answer_command(story))]
     if asked and asked.path:
         parts.append(tag("p", "Or write below the question in ", tag("code", asked.path), ".", class_="soft"))
     return parts
 
 
-def _command(text: str) -> Element:
+def _build_command(text: str) -> Element:
     return tag("pre", tag("code", text), class_="command")
 
 
-def _failure(story: Story) -> Element:
+def _build_failure(story: ReportStory) -> Element:
     last = story.attempts[-1] if story.attempts else None
-    decided = wording.decision(last) if last else ""
+    decided = wording.describe_decision(last) if last else ""
     return tag(
         "article",
         tag("h3", story.name),
-        tag("ul", [tag("li", one) for one in wording.why_it_failed(story)]),
+        tag("ul", [tag("li", one) for one in wording.list_failure_reasons(story)]),
         tag("p", "Decided: ", decided) if decided else None,
-        tag("p", ", ".join(wording.remarks(story)), class_="soft"),
-        _command(wording.explain_command(last)) if last and last.counts else None,
+        tag("p", ", ".join(wording.list_remarks(story)), class_="soft"),
+        _build_command(wording.build_explain_command(last)) if last and last.counts else None,
         class_="card is-failed",
     )
 
 
-def _next(facts: Facts) -> Element | None:
-    steps = [tag("li", one.say, _command(one.run) if one.run else None) for one in facts.next]
+def _build_next_steps(facts: Facts) -> Element | None:
+    steps = [tag("li", one.say, _build_command(one.run) if one.run else None) for one in facts.next]
     return tag("ol", steps, class_="steps") if steps else None
 
 
-def _dotted(parts: list[str]) -> list[object]:
+def _join_dotted(parts: list[str]) -> list[object]:
     """Short remarks in a row, none of which is broken in two."""
     pieces = [tag("span", one, class_="whole" if len(one) < _WHOLE else None) for one in parts if one]
     return [[" · " if number else None, one] for number, one in enumerate(pieces)]
@@ -206,60 +214,60 @@ def _dotted(parts: list[str]) -> list[object]:
 # --- stories ----------------------------------------------------------------------------------------
 
 
-def _story(story: Story, diffs: Mapping[str, Diff]) -> Element:
-    remarks = wording.remarks(story)
+def _build_story(story: ReportStory, diffs: Mapping[str, Diff]) -> Element:
+    remarks = wording.list_remarks(story)
     state = tag("span", wording.TITLES[story.state].lower(), class_=f"chip is-{story.state}")
     mark = tag("span", _MARKS[story.state], class_=f"sign is-{story.state}", aria_hidden="true")
     return tag(
         "article",
         tag("h3", mark, story.name, " ", state),
-        tag("p", _dotted(remarks), class_="soft") if remarks else None,
+        tag("p", _join_dotted(remarks), class_="soft") if remarks else None,
         tag("p", story.why) if story.why and story.state in ("skipped", "open") else None,
-        [_attempt(one, diffs.get(one.entry) if one.counts else None) for one in story.attempts],
+        [_build_attempt(one, diffs.get(one.entry) if one.counts else None) for one in story.attempts],
         class_="story",
     )
 
 
-def _attempt(one: Attempt, diff: Diff | None) -> Element:
-    head = [wording.attempt_name(one), formatting.clock(one.began), *wording.used(one.work), one.agent]
-    status = tag("span", one.status, class_=f"chip v-{timeline.verdict_class(one.status)}")
+def _build_attempt(one: ReportAttempt, diff: Diff | None) -> Element:
+    head = [wording.name_attempt(one), formatting.format_clock(one.began), *wording.describe_use(one.work), one.agent]
+    status = tag("span", one.status, class_=f"chip v-{timeline.choose_css_class(one.status)}")
     return tag(
         "details",
-        tag("summary", status, tag("span", _dotted(head), class_="soft")),
-        tag("div", _attempt_parts(one, diff), class_="inside"),
+        tag("summary", status, tag("span", _join_dotted(head), class_="soft")),
+        tag("div", _build_attempt_parts(one, diff), class_="inside"),
         class_="attempt",
     )
 
 
-def _attempt_parts(one: Attempt, diff: Diff | None) -> list[Element | None]:
-    files = f"{plural(one.files_changed, 'file', 'files')} changed: {', '.join(one.files)}" if one.files else ""
+def _build_attempt_parts(one: ReportAttempt, diff: Diff | None) -> list[Element | None]:
+    files = f"{pluralize(one.files_changed, 'file', 'files')} changed: {', '.join(one.files)}" if one.files else ""
     more = "…" if one.files_changed > len(one.files) else ""
-    decided, guidance, command = wording.decision(one), one.decision.guidance, wording.diff_command(one)
+    decided, guidance, command = wording.describe_decision(one), one.decision.guidance, wording.build_diff_command(one)
     reasons = [reason for reason in (*one.reasons, *one.findings) if reason not in one.summary]
     return [
         tag("p", one.summary) if one.summary else None,
         tag("ul", [tag("li", reason) for reason in reasons]) if reasons else None,
-        tag("ul", [_gate(gate) for gate in one.gates], class_="gates") if one.gates else None,
+        tag("ul", [_build_gate(gate) for gate in one.gates], class_="gates") if one.gates else None,
         tag("p", "Decided: ", decided) if decided else None,
         tag("details", tag("summary", "told the next attempt"), tag("pre", guidance)) if guidance else None,
         tag("p", files, more, class_="soft") if files else None,
-        _diff(one, diff) if diff else _command(command) if command else None,
+        _build_diff(one, diff) if diff else _build_command(command) if command else None,
     ]
 
 
-def _gate(gate: Gate) -> Element:
+def _build_gate(gate: ReportGate) -> Element:
     colour = "green" if gate.ok else "red"
     chip = tag("span", colour, class_=f"chip gate-{colour}")
-    took = formatting.duration(gate.ended - gate.began)
-    said = _dotted([f"{gate.when} the work", gate.told, took])
+    took = formatting.format_duration(gate.ended - gate.began)
+    said = _join_dotted([f"{gate.when} the work", gate.told, took])
     new = tag("ul", [tag("li", tag("code", one)) for one in gate.new]) if gate.new else None
     return tag("li", chip, " ", tag("code", gate.command), " ", tag("span", said, class_="soft"), new)
 
 
-def _diff(one: Attempt, diff: Diff) -> Element:
+def _build_diff(one: ReportAttempt, diff: Diff) -> Element:
     if not diff.lines:
         return tag("p", "It changed nothing.", class_="soft")
-    cut = f"The diff is longer than fits here. All of it: {wording.diff_command(one)}"
+    cut = f"The diff is longer than fits here. All of it: {wording.build_diff_command(one)}"
     count = "cut" if diff.is_cut else f"+{diff.added} -{diff.removed}"
     return tag(
         "details",
@@ -270,7 +278,7 @@ def _diff(one: Attempt, diff: Diff) -> Element:
             tabindex=0,
         ),
         tag("p", cut, class_="notice") if diff.is_cut else None,
-        tag("p", tag("code", wording.diff_command(one)), class_="soft"),
+        tag("p", tag("code", wording.build_diff_command(one)), class_="soft"),
         class_="diff",
     )
 
@@ -278,14 +286,18 @@ def _diff(one: Attempt, diff: Diff) -> Element:
 # --- time, cost, learnings, the run -----------------------------------------------------------------
 
 
-def _costs(facts: Facts) -> object:
+def _build_costs(facts: Facts) -> object:
     busy = [one for one in facts.stories if one.attempts]
     if not busy:
         return None
     longest = max(one.used.seconds for one in busy) or 1.0
     rows = [(one.name, (one.first, one.retries, one.gates)) for one in busy]
-    sums = (total(one.first for one in busy), total(one.retries for one in busy), total(one.gates for one in busy))
-    shown = _Columns(bool(facts.used.input_tokens), bool(facts.used.cost))
+    sums = (
+        sum_use(one.first for one in busy),
+        sum_use(one.retries for one in busy),
+        sum_use(one.gates for one in busy),
+    )
+    shown = _CostColumns(bool(facts.used.input_tokens), bool(facts.used.cost))
     head = tag(
         "tr",
         tag("th", "Story", scope="col"),
@@ -293,7 +305,12 @@ def _costs(facts: Facts) -> object:
         [tag("th", name, scope="col", class_="n") for name in shown.names()],
     )
     body = [
-        tag("tr", tag("th", formatting.line(name, 80), scope="row"), _bars(parts, longest), shown.cells(parts))
+        tag(
+            "tr",
+            tag("th", formatting.clean_line(name, 80), scope="row"),
+            _build_bars(parts, longest),
+            shown.cells(parts),
+        )
         for name, parts in rows
     ]
     foot = (
@@ -310,7 +327,7 @@ def _costs(facts: Facts) -> object:
 _SHARES = (("first", "first attempts"), ("retries", "retries"), ("gates", "gates"))
 
 
-def _bars(parts: tuple[Used, Used, Used], longest: float) -> Element:
+def _build_bars(parts: tuple[ResourceUse, ResourceUse, ResourceUse], longest: float) -> Element:
     bars = [
         tag("i", class_=f"t-{name}", style=f"width:{100 * one.seconds / longest:.2f}%")
         for (name, _), one in zip(_SHARES, parts, strict=True)
@@ -319,7 +336,7 @@ def _bars(parts: tuple[Used, Used, Used], longest: float) -> Element:
     return tag("td", tag("div", bars, class_="shares", aria_hidden="true"))
 
 
-class _Columns(NamedTuple):
+class _CostColumns(NamedTuple):
     """What was told about tokens and cost: where nobody told it, there is no column for it."""
 
     has_tokens: bool
@@ -329,17 +346,20 @@ class _Columns(NamedTuple):
         names = ["First", "Retries", "Gates", "In all"]
         return names + ["Tokens in", "out"] * self.has_tokens + ["Cost", "of it retries"] * self.has_cost
 
-    def cells(self, parts: tuple[Used, Used, Used]) -> list[Element]:
-        whole = total(parts)
-        cells = [formatting.duration(one.seconds) if one.seconds else "" for one in (*parts, whole)]
-        counted = [summary.tokens(number) if number else "" for number in (whole.input_tokens, whole.output_tokens)]
+    def cells(self, parts: tuple[ResourceUse, ResourceUse, ResourceUse]) -> list[Element]:
+        whole = sum_use(parts)
+        cells = [formatting.format_duration(one.seconds) if one.seconds else "" for one in (*parts, whole)]
+        counted = [
+            summary.format_tokens(number) if number else "" for number in (whole.input_tokens, whole.output_tokens)
+        ]
         cells += (
-            counted * self.has_tokens + [formatting.cost(whole.cost), formatting.cost(parts[1].cost)] * self.has_cost
+            counted * self.has_tokens
+            + [formatting.format_cost(whole.cost), formatting.format_cost(parts[1].cost)] * self.has_cost
         )
         return [tag("td", one, class_="n") for one in cells]
 
 
-def _knowledge(facts: Facts) -> object:
+def _build_knowledge(facts: Facts) -> object:
     known = facts.knowledge
     if known.trouble:
         return tag("p", "The history can't be read: ", known.trouble, class_="notice")
@@ -350,26 +370,26 @@ def _knowledge(facts: Facts) -> object:
         for one in known.learnt
     ]
     shown = [
-        tag("li", tag("span", one.text, class_="lines"), tag("small", _helped(one.helped, one.shown, one.id)))
+        tag("li", tag("span", one.text, class_="lines"), tag("small", _describe_help(one.helped, one.shown, one.id)))
         for one in known.shown
     ]
     return [
-        tag("p", wording.learnt_summary(known)),
+        tag("p", wording.summarize_learnings(known)),
         [tag("h3", "Learnt in this run"), tag("ul", learnt, class_="learnings")] if learnt else None,
         [tag("h3", "Shown to attempts"), tag("ul", shown, class_="learnings")] if shown else None,
     ]
 
 
-def _helped(helped: int, shown: int, id: str) -> str:
+def _describe_help(helped: int, shown: int, id: str) -> str:
     times = "once" if shown == 1 else f"{shown} times"
     result = f"helped {helped} of them" if helped and shown > 1 else "helped" if helped else "did not help"
     return " · ".join(filter(None, [f"shown {times}, {result}", id]))
 
 
-def _run(facts: Facts) -> list[object]:
-    rows = [[tag("dt", name), tag("dd", value)] for name, value in wording.settings(facts)]
+def _build_run(facts: Facts) -> list[object]:
+    rows = [[tag("dt", name), tag("dd", value)] for name, value in wording.list_settings(facts)]
     gates = [[tag("dt", "gate"), tag("dd", tag("code", one))] for one in facts.gates]
-    happenings = [_happening(one) for one in facts.happenings]
+    happenings = [_build_occurrence(one) for one in facts.happenings]
     left = f"{facts.left_out} more events are left out here; the record has them."
     return [
         tag("dl", rows, gates, class_="settings"),
@@ -378,12 +398,16 @@ def _run(facts: Facts) -> list[object]:
     ]
 
 
-def _happening(one: Happening) -> Element:
+def _build_occurrence(one: ReportOccurrence) -> Element:
     about = f"{one.kind}, story {one.story}" if one.story else one.kind
     return tag(
-        "li", tag("time", formatting.clock(one.at), datetime=formatting.moment(one.at)), tag("b", about), " ", one.text
+        "li",
+        tag("time", formatting.format_clock(one.at), datetime=formatting.format_utc(one.at)),
+        tag("b", about),
+        " ",
+        one.text,
     )
 
 
-def _foot(facts: Facts) -> Element:
+def _build_foot(facts: Facts) -> Element:
     return tag("footer", tag("p", "Made by ralphtool from the record of run ", tag("code", facts.run), "."))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ralphtool.record.run_view import Wait
     from ralphtool.views.report.elements import Element
-    from ralphtool.views.report.facts import Attempt, Facts, Gate, Happening, Story
+    from ralphtool.views.report.facts import Facts, ReportAttempt, ReportGate, ReportOccurrence, ReportStory
 
 _MOST_LANES = 80
 _ABOVE, _LANE, _AXIS = 28, 54, 26  # heights; the first only if there is something to be said there
@@ -50,7 +50,7 @@ _LEGEND = (
 class _Scale:
     """From moments to places, in percent; and from stories to lanes."""
 
-    def __init__(self, facts: Facts, stories: list[Story]) -> None:
+    def __init__(self, facts: Facts, stories: list[ReportStory]) -> None:
         self.began = facts.began
         self.length = max(facts.ended - facts.began, 1.0)
         self.lanes = {story.id: number for number, story in enumerate(stories)}
@@ -74,16 +74,16 @@ class _Scale:
         offset = time.localtime(self.began).tm_gmtoff
         moment = -(-(self.began + offset) // step) * step - offset
         while moment <= self.began + self.length:
-            yield self.at(moment), _label(moment, step)
+            yield self.at(moment), _format_tick(moment, step)
             moment += step
 
 
-def _label(moment: float, step: int) -> str:
+def _format_tick(moment: float, step: int) -> str:
     form = "%H:%M:%S" if step < 60 else "%H:%M" if step < _DAY else "%d %b"
     return time.strftime(form, time.localtime(moment))
 
 
-def drawn(facts: Facts) -> Element | None:
+def draw(facts: Facts) -> Element | None:
     """The picture and its legend; None if nothing was tried."""
     stories = [one for one in facts.stories if one.attempts]
     if not stories:
@@ -92,24 +92,24 @@ def drawn(facts: Facts) -> Element | None:
     more = f"{len(stories) - len(shown)} more stories are not drawn." if len(stories) > len(shown) else None
     return tag(
         "figure",
-        tag("div", _picture(facts, shown), class_="scroll", tabindex=0, role="region", aria_label="Timeline"),
-        tag("figcaption", _legend(facts), tag("p", more) if more else None),
+        tag("div", _draw_picture(facts, shown), class_="scroll", tabindex=0, role="region", aria_label="Timeline"),
+        tag("figcaption", _build_legend(facts), tag("p", more) if more else None),
         class_="timeline",
     )
 
 
-def _picture(facts: Facts, stories: list[Story]) -> Element:
+def _draw_picture(facts: Facts, stories: list[ReportStory]) -> Element:
     scale = _Scale(facts, stories)
     return tag(
         "svg",
         tag("title", f"Timeline of {facts.change}", id="timeline-title"),
-        tag("desc", _described(facts, stories), id="timeline-text"),
-        tag("defs", _hatch()),
-        [_lane_ground(scale.lane(number)) for number, _ in enumerate(stories)],
-        [_tick(place, label, scale) for place, label in scale.ticks()],
-        [_wait(one, scale) for one in facts.waits],
-        [_lane(story, scale.lane(number), scale) for number, story in enumerate(stories)],
-        [_mark(one, scale) for one in facts.happenings if one.kind in _MARKS],
+        tag("desc", _describe_picture(facts, stories), id="timeline-text"),
+        tag("defs", _draw_hatch()),
+        [_draw_lane_ground(scale.lane(number)) for number, _ in enumerate(stories)],
+        [_draw_tick(place, label, scale) for place, label in scale.ticks()],
+        [_draw_wait(one, scale) for one in facts.waits],
+        [_draw_lane(story, scale.lane(number), scale) for number, story in enumerate(stories)],
+        [_draw_mark(one, scale) for one in facts.happenings if one.kind in _MARKS],
         role="img",
         aria_labelledby="timeline-title timeline-text",
         width="100%",
@@ -117,22 +117,24 @@ def _picture(facts: Facts, stories: list[Story]) -> Element:
     )
 
 
-def _described(facts: Facts, stories: list[Story]) -> str:
-    return f"{len(stories)} stories over {wording.when(facts)}; the list of stories below says the same in words."
+def _describe_picture(facts: Facts, stories: list[ReportStory]) -> str:
+    return (
+        f"{len(stories)} stories over {wording.describe_time(facts)}; the list of stories below says the same in words."
+    )
 
 
-def _hatch() -> Element:
+def _draw_hatch() -> Element:
     line = tag("path", d="M0 0V8", class_="hatch")
     return tag(
         "pattern", line, id="hatch", width=8, height=8, patternUnits="userSpaceOnUse", patternTransform="rotate(45)"
     )
 
 
-def _lane_ground(top: int) -> Element:
+def _draw_lane_ground(top: int) -> Element:
     return tag("rect", x=0, y=top + _BAR - 3, width="100%", height=_BAR_HEIGHT + 6, rx=5, class_="ground")
 
 
-def _tick(place: float, label: str, scale: _Scale) -> list[Element]:
+def _draw_tick(place: float, label: str, scale: _Scale) -> list[Element]:
     anchor = "start" if place < 3 else "end" if place > 97 else "middle"
     return [
         tag("line", x1=f"{place}%", x2=f"{place}%", y1=scale.top, y2=scale.bottom, class_="grid"),
@@ -140,9 +142,9 @@ def _tick(place: float, label: str, scale: _Scale) -> list[Element]:
     ]
 
 
-def _wait(one: Wait, scale: _Scale) -> Element:
+def _draw_wait(one: Wait, scale: _Scale) -> Element:
     left, width = scale.span(one.began, one.ended)
-    said = f"{'paused' if one.kind == 'pause' else 'waited'} {formatting.duration(one.ended - one.began)}"
+    said = f"{'paused' if one.kind == 'pause' else 'waited'} {formatting.format_duration(one.ended - one.began)}"
     place: dict[str, str | int] = {
         "x": f"{left}%",
         "y": scale.top - 6,
@@ -151,7 +153,7 @@ def _wait(one: Wait, scale: _Scale) -> Element:
     }
     return tag(
         "g",
-        tag("title", f"{formatting.clock(one.began)}: {said}: {one.why}"),
+        tag("title", f"{formatting.format_clock(one.began)}: {said}: {one.why}"),
         tag("rect", **place, class_="wait-ground"),
         tag("rect", **place, class_="lines", fill="url(#hatch)"),
         tag("text", said, x=f"{left}%", y=scale.top - 12, class_="axis") if width > _ROOM_FOR_WORDS else None,
@@ -159,40 +161,40 @@ def _wait(one: Wait, scale: _Scale) -> Element:
     )
 
 
-def _lane(story: Story, top: int, scale: _Scale) -> Element:
+def _draw_lane(story: ReportStory, top: int, scale: _Scale) -> Element:
     return tag(
         "g",
-        tag("text", formatting.line(story.name, 90), x=0, y=top + 13, class_="lane"),
-        [_bar(one, top, scale) for one in story.attempts],
-        [_gate(gate, top, scale) for one in story.attempts for gate in one.gates],
+        tag("text", formatting.clean_line(story.name, 90), x=0, y=top + 13, class_="lane"),
+        [_draw_bar(one, top, scale) for one in story.attempts],
+        [_draw_gate(gate, top, scale) for one in story.attempts for gate in one.gates],
     )
 
 
-def _bar(one: Attempt, top: int, scale: _Scale) -> Element:
+def _draw_bar(one: ReportAttempt, top: int, scale: _Scale) -> Element:
     left, width = scale.span(one.began, one.ended)
     middle = round(left + width / 2, 3)
     sign = f"{one.number} {_SIGNS.get(one.status, '')}".strip()
     number = tag("text", sign, x=f"{middle}%", y=top + _BAR + 13, text_anchor="middle", class_="on-bar")
     return tag(
         "g",
-        tag("title", _bar_title(one)),
+        tag("title", _describe_attempt(one)),
         tag("rect", x=f"{left}%", y=top + _BAR, width=f"{width}%", height=_BAR_HEIGHT, rx=3),
         number if width > _ROOM_FOR_A_NUMBER else None,
-        class_=f"bar {verdict_class(one.status)}",
+        class_=f"bar {choose_css_class(one.status)}",
     )
 
 
-def verdict_class(status: str) -> str:
+def choose_css_class(status: str) -> str:
     return status if status in _SIGNS else "running" if status == "running" else "other"
 
 
-def _bar_title(one: Attempt) -> str:
-    took = formatting.duration(one.ended - one.began)
+def _describe_attempt(one: ReportAttempt) -> str:
+    took = formatting.format_duration(one.ended - one.began)
     why = f": {'; '.join(one.reasons)}" if one.reasons else ""
-    return f"{formatting.clock(one.began)}, {wording.attempt_name(one)}: {one.status} after {took}{why}"
+    return f"{formatting.format_clock(one.began)}, {wording.name_attempt(one)}: {one.status} after {took}{why}"
 
 
-def _gate(gate: Gate, top: int, scale: _Scale) -> Element:
+def _draw_gate(gate: ReportGate, top: int, scale: _Scale) -> Element:
     left, width = scale.span(gate.began, gate.ended)
     colour = "green" if gate.ok else "red"
     title = f"gate {gate.when} the work, {colour}: {gate.command} {gate.told}".strip()
@@ -207,14 +209,14 @@ def _gate(gate: Gate, top: int, scale: _Scale) -> Element:
     )
 
 
-def _mark(one: Happening, scale: _Scale) -> Element:
+def _draw_mark(one: ReportOccurrence, scale: _Scale) -> Element:
     """In the lane of its story, beside the attempt that it follows; else above all lanes."""
     lane = scale.lanes.get(one.story)
     y = scale.top - 14 if lane is None else scale.lane(lane) + _BAR + _BAR_HEIGHT / 2
     place = scale.at(one.at)
     return tag(
         "g",
-        tag("title", f"{formatting.clock(one.at)}, {one.kind}: {one.text}"),
+        tag("title", f"{formatting.format_clock(one.at)}, {one.kind}: {one.text}"),
         tag("circle", cx=f"{place}%", cy=y, r=9),
         tag("text", _MARKS[one.kind][0], x=f"{place}%", y=y + 4.5, text_anchor="middle"),
         transform=None if lane is None else "translate(9 0)",
@@ -222,9 +224,9 @@ def _mark(one: Happening, scale: _Scale) -> Element:
     )
 
 
-def _legend(facts: Facts) -> Element:
+def _build_legend(facts: Facts) -> Element:
     """Only what is in the picture."""
-    present = {verdict_class(one.status) for one in facts.attempts}
+    present = {choose_css_class(one.status) for one in facts.attempts}
     present |= {"gate-green" if gate.ok else "gate-red" for one in facts.attempts for gate in one.gates}
     present |= {"wait"} if facts.waits else set()
     rows = [tag("li", tag("i", class_=f"key {name}"), said) for name, said in _LEGEND if name in present]

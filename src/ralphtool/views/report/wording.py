@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from ralphtool.views.report import formatting
 from ralphtool.views.terminal import summary
-from ralphtool.views.terminal.tables import plural
+from ralphtool.views.terminal.tables import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ralphtool.record.run_view import Used
-    from ralphtool.views.report.facts import Attempt, Facts, Knowledge, Story
+    from ralphtool.record.run_view import ResourceUse
+    from ralphtool.views.report.facts import Facts, ReportAttempt, ReportStory, RunKnowledge
 
 TITLES = {
     "done": "Done",
@@ -36,81 +36,83 @@ _ACTIONS = {
 }
 
 
-def answer_command(story: Story) -> str:
+def build_answer_command(story: ReportStory) -> str:
     change = story.question.change if story.question else ""
     option = f"--change {shlex.quote(change)} " if change else ""
     return f'ralphtool answer {option}{shlex.quote(story.id)} "…"'
 
 
-def ending(facts: Facts) -> str:
+def describe_ending(facts: Facts) -> str:
     """Why it ended, as a sentence; nothing if it did not tell."""
     if facts.reason == "interrupted":
         return "It was stopped."
     return f"It ended because: {facts.reason.rstrip('.')}." if facts.reason else ""
 
 
-def counted(attempts: Sequence[Attempt]) -> list[str]:
+def count_attempts(attempts: Sequence[ReportAttempt]) -> list[str]:
     """As in `2 attempts`, `1 put off`: what is no attempt has a name of its own."""
     number = sum(one.counts for one in attempts)
     others = Counter(_UNCOUNTED.get(one.status, "not counted") for one in attempts if not one.counts)
-    told = [plural(number, "attempt", "attempts")] if number else []
+    told = [pluralize(number, "attempt", "attempts")] if number else []
     return told + [f"{times} {name}" for name, times in others.items()]
 
 
-def explain_command(attempt: Attempt) -> str:
+def build_explain_command(attempt: ReportAttempt) -> str:
     return f"ralphtool explain {shlex.quote(attempt.entry)}"
 
 
-def diff_command(attempt: Attempt) -> str:
+def build_diff_command(attempt: ReportAttempt) -> str:
     """Nothing where nobody keeps the work."""
     is_there = attempt.is_kept and attempt.counts and attempt.entry
     return f"ralphtool diff {shlex.quote(attempt.entry)}" if is_there else ""
 
 
-def when(facts: Facts) -> str:
+def describe_time(facts: Facts) -> str:
     """As in `7 h 42 min, from Sun 1 Mar 2026, 22:00 UTC to 05:42`."""
-    end = formatting.clock(facts.ended) if facts.seconds < 86_400 else formatting.day_and_time(facts.ended)
-    took, began = formatting.duration(facts.seconds), formatting.day_and_time(facts.began)
+    end = (
+        formatting.format_clock(facts.ended) if facts.seconds < 86_400 else formatting.format_day_and_time(facts.ended)
+    )
+    took, began = formatting.format_duration(facts.seconds), formatting.format_day_and_time(facts.began)
     return f"{took}, from {began} to {end}" if facts.is_over else f"{took}, since {began}; last heard of at {end}"
 
 
-def remarks(story: Story) -> list[str]:
+def list_remarks(story: ReportStory) -> list[str]:
     """What is to be said about a story in a few words."""
     told = [f"commit {story.commit[:10]}"] if story.commit else []
     told += ["done before this run"] if story.was_done and not story.attempts else []
     told += ["optional"] if story.optional else []
     if story.tasks_total and story.state != "done":
-        told.append(f"{story.tasks_done} of {plural(story.tasks_total, 'task', 'tasks')}")
+        told.append(f"{story.tasks_done} of {pluralize(story.tasks_total, 'task', 'tasks')}")
     if story.attempts:
-        told += [*counted(story.attempts), *used(story.used)]
+        told += [*count_attempts(story.attempts), *describe_use(story.used)]
     if story.depends_on and story.state == "open":
         told.append(f"waits for {', '.join(story.depends_on)}")
     return told
 
 
-def used(used: Used) -> list[str]:
-    told = [formatting.duration(used.seconds)] if used.seconds else []
-    return told + ([formatting.cost(used.cost)] if used.cost else [])
+def describe_use(used: ResourceUse) -> list[str]:
+    told = [formatting.format_duration(used.seconds)] if used.seconds else []
+    return told + ([formatting.format_cost(used.cost)] if used.cost else [])
 
 
-def tokens(used: Used) -> str:
+def describe_tokens(used: ResourceUse) -> str:
     if not used.input_tokens and not used.output_tokens:
         return ""
-    return f"{summary.tokens(used.input_tokens)} in, {summary.tokens(used.output_tokens)} out"
+    return f"{summary.format_tokens(used.input_tokens)} in, {summary.format_tokens(used.output_tokens)} out"
 
 
-def attempt_name(attempt: Attempt) -> str:
+def name_attempt(attempt: ReportAttempt) -> str:
     task = f", task {attempt.task}" if attempt.task else ""
     return f"put off{task}" if attempt.is_put_off else f"attempt {attempt.number}{task}"
 
 
-def decision(attempt: Attempt) -> str:
+def describe_decision(attempt: ReportAttempt) -> str:
     """What was decided, and why."""
     action = _ACTIONS.get(attempt.decision.action, attempt.decision.action)
     return ": ".join(filter(None, (action, attempt.decision.reason)))
 
 
-def why_it_failed(story: Story) -> list[str]:
+def list_failure_reasons(story: ReportStory) -> list[str]:
     """The reasons of the last verdict that counts, else what there is."""
     counted = [one for one in story.attempts if one.counts]
     last = counted[-1] if counted else None
@@ -118,26 +120,26 @@ def why_it_failed(story: Story) -> list[str]:
     return [one for one in [*told, *(last.findings if last else ())] if one] or [story.why or "nobody told why"]
 
 
-def since_it_began(facts: Facts) -> str:
+def describe_all_runs(facts: Facts) -> str:
     """What all runs of the change took; nothing if this was the only one."""
     known, own = facts.knowledge, sum(one.counts for one in facts.attempts)
     if known.entries <= own:
         return ""
-    counted = plural(known.entries, "attempt", "attempts")
-    return f"Since the change began, all runs together: {counted}, {formatting.duration(known.seconds)}."
+    counted = pluralize(known.entries, "attempt", "attempts")
+    return f"Since the change began, all runs together: {counted}, {formatting.format_duration(known.seconds)}."
 
 
-def learnt_summary(knowledge: Knowledge) -> str:
+def summarize_learnings(knowledge: RunKnowledge) -> str:
     helped = sum(one.helped > 0 for one in knowledge.shown)
     number = len(knowledge.learnt)
-    gained = f"{plural(number, 'thing was', 'things were') if number else 'Nothing was'} learnt in this run"
+    gained = f"{pluralize(number, 'thing was', 'things were') if number else 'Nothing was'} learnt in this run"
     if not knowledge.shown:
         return f"{gained}."
-    shown = plural(len(knowledge.shown), "was shown", "were shown")
+    shown = pluralize(len(knowledge.shown), "was shown", "were shown")
     return f"{gained}. Of what is known, {shown} to attempts, and {helped} of them to one that completed."
 
 
-def settings(facts: Facts) -> list[tuple[str, str]]:
+def list_settings(facts: Facts) -> list[tuple[str, str]]:
     """The run's own settings, as far as it told them."""
     rows = [("run", facts.run), ("change", facts.change), ("format", facts.adapter), ("agent", facts.agent)]
     rows += [("branch", facts.branch or "none: there is no git"), ("workspace", facts.workspace)]

@@ -23,7 +23,7 @@ from textual.theme import Theme
 from ralphtool.errors import RalphError, from_os_error
 from ralphtool.record import runs
 from ralphtool.views.launch import Launch
-from ralphtool.views.screen.base import LEAST, Go, Page, Told
+from ralphtool.views.screen.base import LEAST, MessageDialog, Navigate, Page
 from ralphtool.views.screen.change import ChangePage
 from ralphtool.views.screen.home import ChangesPage
 from ralphtool.views.screen.result import ResultPage
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
     from textual.color import Color
 
-    from ralphtool.views.screen.base import Start
+    from ralphtool.views.screen.base import StartRun
 
 
-def _letters(colours: str) -> TerminalTheme:
+def _build_ansi_theme(colours: str) -> TerminalTheme:
     """Black, red, green, yellow, blue, magenta, cyan, white."""
     normal: list[tuple[int, int, int]] = [parse_rgb_hex(one.removeprefix("#")) for one in colours.split()]
     return TerminalTheme(normal[0], normal[-1], normal, normal)
@@ -73,8 +73,8 @@ _LIGHT = Theme(
     variables={"block-cursor-text-style": "none", "footer-background": "#e8e6e0", "footer-key-foreground": "#8a6414"},
 )
 # The sixteen colours of a terminal, in which everything else here is written as well.
-_DARK_LETTERS = _letters("#15181c #d07a73 #8fbf7f #d9b36c #7aa2c8 #b493c2 #7fbfc4 #d5d9dd")
-_LIGHT_LETTERS = _letters("#23282d #a33a33 #3d7a2e #8a6414 #2f5d8a #7d4a8f #2a7a80 #f7f6f3")
+_DARK_LETTERS = _build_ansi_theme("#15181c #d07a73 #8fbf7f #d9b36c #7aa2c8 #b493c2 #7fbfc4 #d5d9dd")
+_LIGHT_LETTERS = _build_ansi_theme("#23282d #a33a33 #3d7a2e #8a6414 #2f5d8a #7d4a8f #2a7a80 #f7f6f3")
 _PRETTY = "│┃║─━═╭╮╰╯┌┐└┘▔▁…•\xd7"
 _PLAIN = dict.fromkeys(range(0x2580, 0x25A0), "#")  # all kinds of blocks
 _PLAIN |= zip(map(ord, _PRETTY), "|||---++++++++-_.*x", strict=True)
@@ -83,14 +83,14 @@ _ENDS = (signal.SIGTERM, signal.SIGHUP)
 _PAGES: dict[str, Callable[[str, Any], Page]] = {"change": ChangePage, "watch": WatchPage, "result": ResultPage}
 
 
-class Ascii(LineFilter):
+class AsciiFilter(LineFilter):
     """Frames and bars for a terminal that knows no other letters. Each stays as wide as it was."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        return [Segment(_plain(text), style, control) for text, style, control in segments]
+        return [Segment(_replace_unicode(text), style, control) for text, style, control in segments]
 
 
-def _plain(text: str) -> str:
+def _replace_unicode(text: str) -> str:
     if text.isascii():
         return text
     return "".join(one if one.isascii() else "?" * cell_len(one) for one in text.translate(_PLAIN))
@@ -111,7 +111,7 @@ class RalphApp(App[None]):
         self.root = root
         self._launches: list[Launch] = []
         self._encoding = encoding
-        self._filter = Ascii(enabled=not encoding.lower().replace("-", "").startswith("utf"))
+        self._filter = AsciiFilter(enabled=not encoding.lower().replace("-", "").startswith("utf"))
         self.ansi_theme_dark, self.ansi_theme_light = _DARK_LETTERS, _LIGHT_LETTERS
         self.register_theme(_DARK)
         self.register_theme(_LIGHT)
@@ -132,12 +132,12 @@ class RalphApp(App[None]):
     def on_unmount(self) -> None:
         for one in self._launches:
             if one.id:
-                one.forget()  # it has its record
+                one.remove_output()  # it has its record
 
-    def on_go(self, message: Go) -> None:
+    def on_navigate(self, message: Navigate) -> None:
         page = _PAGES[message.to](self.root, message.what)
         if isinstance(page, ChangePage):
-            page.is_starting = any(one.change == page.change.name and not one.is_told for one in self._launches)
+            page.is_starting = any(one.change == page.change.name and not one.is_reported for one in self._launches)
         if any(page.is_like(below) for below in self.screen_stack[-2:-1]):
             self.pop_screen()  # somebody goes to and fro between two pages
         else:
@@ -145,43 +145,43 @@ class RalphApp(App[None]):
 
     # --- runs that were begun here
 
-    def on_start(self, message: Start) -> None:
+    def on_start_run(self, message: StartRun) -> None:
         try:
             self._launches.append(Launch(self.root, message.change, message.ref))
         except RalphError as error:
-            self._tell_failure(message.change, str(error))
+            self._report_failure(message.change, str(error))
         except OSError as error:
-            self._tell_failure(message.change, str(from_os_error(error)))
+            self._report_failure(message.change, str(from_os_error(error)))
 
     def _follow_launches(self) -> None:
         for one in list(self._launches):
             has_ended = one.has_ended  # asked first: what it wrote before it ended is then seen below
             if one.id is None:
-                one.look()
+                one.find_run()
             page = self.screen
             # Nobody is interrupted in a dialog: it can wait.
-            if not one.is_told and (one.id or has_ended) and isinstance(page, Page) and page.is_mounted:
-                one.is_told = True
-                self._tell_beginning(page, one) if one.id else self._tell_failure(one.change, one.error())
-            if has_ended and one.is_told:
+            if not one.is_reported and (one.id or has_ended) and isinstance(page, Page) and page.is_mounted:
+                one.is_reported = True
+                self._report_start(page, one) if one.id else self._report_failure(one.change, one.read_error())
+            if has_ended and one.is_reported:
                 self._launches.remove(one)
-                one.forget()
+                one.remove_output()
 
-    def _tell_beginning(self, page: Page, begun: Launch) -> None:
-        self._settle(begun.change)
+    def _report_start(self, page: Page, begun: Launch) -> None:
+        self._clear_starting(begun.change)
         if isinstance(page, ChangePage) and page.change.name == begun.change:
-            page.attempt(lambda: page.post_message(Go("watch", runs.read(self.root, begun.id or ""))))
+            page.try_action(lambda: page.post_message(Navigate("watch", runs.read_summary(self.root, begun.id or ""))))
         else:
-            page.tell(f"the run of {begun.change} has begun")
+            page.show_message(f"the run of {begun.change} has begun")
 
-    def _tell_failure(self, change: str, why: str) -> None:
-        self._settle(change)
-        self.push_screen(Told(f"{change} did not start", why))
+    def _report_failure(self, change: str, why: str) -> None:
+        self._clear_starting(change)
+        self.push_screen(MessageDialog(f"{change} did not start", why))
 
-    def _settle(self, change: str) -> None:
+    def _clear_starting(self, change: str) -> None:
         for page in self.screen_stack:
             if isinstance(page, ChangePage) and page.change.name == change:
-                page.starts(False)
+                page.set_starting(False)
 
 
 def _is_light(colours: str) -> bool:

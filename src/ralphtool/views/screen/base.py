@@ -16,8 +16,8 @@ from textual.widgets.option_list import Option
 
 from ralphtool.errors import InvalidValue, RalphError, from_os_error
 from ralphtool.record import questions
-from ralphtool.views.screen.record import lines_of
-from ralphtool.views.terminal.summary import one_line
+from ralphtool.views.screen.record import split_lines
+from ralphtool.views.terminal.summary import flatten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
     from textual.timer import Timer
     from textual.visual import VisualType
 
-    Result = TypeVar("Result")
+    ResultT = TypeVar("ResultT")
 
 LEAST = (40, 10)  # columns and lines below which nothing but a word is shown
 _LONG_ENOUGH = 6.0  # seconds in which a message can be read
 _MOVING = (("tab", "to the next list or text"), ("arrows", "move and scroll"))
 
 
-def _too_small() -> Static:
+def _build_too_small() -> Static:
     return Static(f"too small: {LEAST[0]}\xd7{LEAST[1]} at least", id="small", markup=False)
 
 
-class Rows(OptionList):
+class RowList(OptionList):
     """A list whose Enter is shown among the keys."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select", "Open", key_display="enter")]
 
-    def show(self, rows: Iterable[VisualType]) -> None:
+    def update_rows(self, rows: Iterable[VisualType]) -> None:
         """Other rows; the mark keeps its place, and as many rows as before stay where they are."""
         place, options = self.highlighted or 0, [Option(row) for row in rows]
         if options and len(options) == self.option_count:
@@ -54,7 +54,7 @@ class Rows(OptionList):
         self.highlighted = min(place, len(options) - 1) if options else None
 
 
-def row(left: Text, right: Text) -> Table:
+def build_row(left: Text, right: Text) -> Table:
     """A line of a list, one text at each end: where it gets narrow, the left one gives way."""
     table = Table.grid(expand=True, padding=(0, 1))
     table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
@@ -63,7 +63,7 @@ def row(left: Text, right: Text) -> Table:
     return table
 
 
-class Go(Message):
+class Navigate(Message):
     """Where somebody wants to go from a page. Pages don't know each other: the app leads the way."""
 
     def __init__(self, to: Literal["change", "watch", "result"], what: object) -> None:
@@ -72,7 +72,7 @@ class Go(Message):
         self.what = what
 
 
-class Start(Message):
+class StartRun(Message):
     """Somebody wants a run of a change. The app follows it, wherever they go meanwhile."""
 
     def __init__(self, change: str, ref: str) -> None:
@@ -95,24 +95,24 @@ class Page(Screen[None]):
     def __init__(self, root: str) -> None:
         super().__init__()
         self.root = root
-        self._lasting = Text()  # what the page has to say
-        self._passing = Text()  # a message that is shown instead, for a while
-        self._passes: Timer | None = None
+        self._status = Text()  # what the page has to say
+        self._message = Text()  # a message that is shown instead, for a while
+        self._message_timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
-        yield _too_small()
+        yield _build_too_small()
         yield Static(id="head", markup=False)
         with Vertical(id="body"):
-            yield from self.body()
+            yield from self.compose_body()
         yield Static(id="notice", classes="-empty", markup=False)
         yield Footer(show_command_palette=False, compact=True)
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         yield from ()
 
-    def head(self, title: str, about: str = "") -> None:
+    def show_title(self, title: str, about: str = "") -> None:
         """The first line: whose text it is doesn't matter, it stays text."""
-        words = Text.assemble((one_line(title, 100), "bold"), "  ", (one_line(about), "dim"))
+        words = Text.assemble((flatten(title, 100), "bold"), "  ", (flatten(about), "dim"))
         self.query_one("#head", Static).update(words)
 
     @property
@@ -128,27 +128,27 @@ class Page(Screen[None]):
 
     # --- saying and asking
 
-    def tell(self, text: str, *, wrong: bool = False) -> None:
+    def show_message(self, text: str, *, wrong: bool = False) -> None:
         """A message, in a line of its own: it covers nothing."""
-        if self._passes:
-            self._passes.stop()
+        if self._message_timer:
+            self._message_timer.stop()
         near = text.replace(f"{self.root}/", "")  # where the project is takes much room, and is at the head
-        self._passing = Text(one_line(near), style="red" if wrong else "cyan")
-        self._passes = self.set_timer(_LONG_ENOUGH, self._pass)
+        self._message = Text(flatten(near), style="red" if wrong else "cyan")
+        self._message_timer = self.set_timer(_LONG_ENOUGH, self._clear_message)
         self._show_notice()
 
-    def _pass(self) -> None:
-        self._passing = Text()
+    def _clear_message(self) -> None:
+        self._message = Text()
         self._show_notice()
 
-    def notice(self, words: Text) -> None:
+    def show_status(self, words: Text) -> None:
         """What is said for as long as it holds."""
-        if words != self._lasting:
-            self._lasting = words
+        if words != self._status:
+            self._status = words
             self._show_notice()
 
     def _show_notice(self) -> None:
-        words = self._passing if self._passing.plain else self._lasting
+        words = self._message if self._message.plain else self._status
         shown = self.query_one("#notice", Static)
         shown.set_class(not words.plain, "-empty")
         shown.update(words)
@@ -158,52 +158,54 @@ class Page(Screen[None]):
         keys = [one for one in self.BINDINGS if isinstance(one, Binding) and one.show and one.tooltip]
         known = [(one.key_display or one.key.replace("escape", "esc"), one.tooltip) for one in keys]
         lines = [Text.assemble((f"{key:>6}", "bold yellow"), f"  {told}") for key, told in (*known, *_MOVING)]
-        self.app.push_screen(Told("Keys", Text("\n").join(lines)))
+        self.app.push_screen(MessageDialog("Keys", Text("\n").join(lines)))
 
-    def ask(self, dialog: Ask | Say, then: Callable[[str], None]) -> None:
+    def open_dialog(self, dialog: ChoiceDialog | TextDialog, then: Callable[[str], None]) -> None:
         """Opens a dialog; what comes of a yes is done with its value."""
-        self.app.push_screen(dialog, lambda value: self._answered(value, then))
+        self.app.push_screen(dialog, lambda value: self._handle_answer(value, then))
 
-    def _answered(self, value: str | None, then: Callable[[str], None]) -> None:
+    def _handle_answer(self, value: str | None, then: Callable[[str], None]) -> None:
         if value is not None:
-            self.attempt(lambda: then(value))
+            self.try_action(lambda: then(value))
 
-    def attempt(self, act: Callable[[], object]) -> None:
+    def try_action(self, act: Callable[[], object]) -> None:
         """Does something that may be refused, and says so then."""
         try:
             act()
         except RalphError as error:
-            self.tell(str(error), wrong=True)
+            self.show_message(str(error), wrong=True)
         except OSError as error:
-            self.tell(str(from_os_error(error)), wrong=True)
+            self.show_message(str(from_os_error(error)), wrong=True)
 
     def ask_for_answer(self, change: str, story: str | None) -> None:
         """Opens the question of a story; if it asks none, the first that nobody has answered."""
         try:
             self._open_question(change, story)
         except RalphError as error:
-            self._refuse(error)
+            self._show_refusal(error)
         except OSError as error:
-            self._refuse(from_os_error(error))
+            self._show_refusal(from_os_error(error))
 
-    def _refuse(self, why: RalphError) -> None:
+    def _show_refusal(self, why: RalphError) -> None:
         """In a dialog of its own: who begins to write at once writes to nobody, and not to the keys of the page."""
-        self.app.push_screen(Told("There is nothing to answer", str(why)))
+        self.app.push_screen(MessageDialog("There is nothing to answer", str(why)))
 
     def _open_question(self, change: str, story: str | None) -> None:
-        asked = questions.waiting(self.root, change)
+        asked = questions.list_open(self.root, change)
         asked.sort(key=lambda one: (one.story != story, one.answer is not None))
         if not asked:
             raise InvalidValue("No question waits for you.")
         one = asked[0]
-        dialog = Say(f"{one.story}. {one.title} waits for you", _question(one), "your answer")
-        self.ask(dialog, lambda text: self._reply(one, text))
+        dialog = TextDialog(f"{one.story}. {one.title} waits for you", _render_question(one), "your answer")
+        self.open_dialog(dialog, lambda text: self._send_answer(one, text))
 
-    def _reply(self, asked: questions.Waiting, text: str) -> None:
+    def _send_answer(self, asked: questions.OpenQuestion, text: str) -> None:
         questions.reply(self.root, asked, text)
-        self.tell(f"answered: story {asked.story} is taken up with it, by the run that goes on or by the next one")
+        self.show_message(
+            f"answered: story {asked.story} is taken up with it, by the run that goes on or by the next one"
+        )
 
-    async def off_loop(self, read: Callable[[], Result]) -> Result | RalphError:
+    async def run_in_thread(self, read: Callable[[], ResultT]) -> ResultT | RalphError:
         """What takes its time is read beside the loop that paints; an error is an answer like another."""
         try:
             return await asyncio.to_thread(read)
@@ -213,16 +215,16 @@ class Page(Screen[None]):
             return from_os_error(error)
 
 
-def _question(asked: questions.Waiting) -> Text:
+def _render_question(asked: questions.OpenQuestion) -> Text:
     """The question, but for what the dialog says already."""
     words = Text()
     asked_for, _, _ = asked.text.rpartition("\n## Answer")
     _, *sections = (asked_for or asked.text).split("\n## ")
     for title, _, text in (section.partition("\n") for section in sections if not section.startswith("Story\n")):
-        words.append(f"{one_line(title)}\n", style="bold")
-        words.append("\n".join(line for line in lines_of(text) if not line.startswith("```")) + "\n\n")
+        words.append(f"{flatten(title)}\n", style="bold")
+        words.append("\n".join(line for line in split_lines(text) if not line.startswith("```")) + "\n\n")
     if asked.answer:
-        words.append("Your answer so far\n", style="bold").append("\n".join(lines_of(asked.answer)))
+        words.append("Your answer so far\n", style="bold").append("\n".join(split_lines(asked.answer)))
     words.rstrip()
     return words
 
@@ -239,20 +241,20 @@ class _Dialog(ModalScreen[Any]):
 
     def __init__(self, title: str, about: str | Text) -> None:
         super().__init__()
-        self._heading = Text(one_line(title, 200), style="bold")
-        self._about = Text("\n".join(lines_of(about))) if isinstance(about, str) else about
+        self._heading = Text(flatten(title, 200), style="bold")
+        self._about = Text("\n".join(split_lines(about))) if isinstance(about, str) else about
 
     def compose(self) -> ComposeResult:
-        yield _too_small()
+        yield _build_too_small()
         with Vertical(id="dialog"):
             yield Static(self._heading, markup=False)
             if self._about.plain:
                 with VerticalScroll(id="about", can_focus=False):
                     yield Static(self._about, markup=False)
-            yield from self.reply()
+            yield from self.compose_reply()
         yield Footer(show_command_palette=False, compact=True)
 
-    def reply(self) -> ComposeResult:
+    def compose_reply(self) -> ComposeResult:
         yield from ()
 
     def action_scroll_about(self, lines: int) -> None:
@@ -263,7 +265,7 @@ class _Dialog(ModalScreen[Any]):
         self.dismiss(None)
 
 
-class Told(_Dialog, inherit_bindings=False):
+class MessageDialog(_Dialog, inherit_bindings=False):
     """Something to be read: only Enter and Escape close it, whatever somebody is writing."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -272,7 +274,7 @@ class Told(_Dialog, inherit_bindings=False):
     ]
 
 
-class Ask(_Dialog):
+class ChoiceDialog(_Dialog):
     """A question with a few answers, each with its key. Enter gives the first; of a `careful` one, the last."""
 
     def __init__(
@@ -302,11 +304,11 @@ class Ask(_Dialog):
         self.action_answer((event.button.id or "").removeprefix("answer-"))
 
 
-class _Line(Input):
+class _TextInput(Input):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "submit", "Send", key_display="enter")]
 
 
-class Say(_Dialog):
+class TextDialog(_Dialog):
     """A line to be written: Enter gives it, unless it is empty."""
 
     def __init__(self, title: str, about: str | Text = "", hint: str = "") -> None:
@@ -314,7 +316,7 @@ class Say(_Dialog):
         self._hint = hint
 
     def reply(self) -> ComposeResult:
-        yield _Line(placeholder=self._hint, id="reply", compact=True)
+        yield _TextInput(placeholder=self._hint, id="reply", compact=True)
 
     def on_mount(self) -> None:
         self.query_one(Input).focus()

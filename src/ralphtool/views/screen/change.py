@@ -13,9 +13,9 @@ from textual.widgets import OptionList, Static
 
 from ralphtool.errors import RalphError
 from ralphtool.views.screen import data
-from ralphtool.views.screen.base import Ask, Go, Page, Rows, Start, row
-from ralphtool.views.screen.record import lines_of
-from ralphtool.views.terminal.summary import mark, one_line
+from ralphtool.views.screen.base import ChoiceDialog, Navigate, Page, RowList, StartRun, build_row
+from ralphtool.views.screen.record import split_lines
+from ralphtool.views.terminal.summary import flatten, render_mark
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -39,11 +39,11 @@ class ChangePage(Page, inherit_bindings=False):
         *Page.BINDINGS,
     ]
 
-    def __init__(self, root: str, change: data.Change) -> None:
+    def __init__(self, root: str, change: data.ChangeItem) -> None:
         super().__init__(root)
         self.change = change
         self.is_starting = False
-        self._book: data.Book | None = None
+        self._details: data.ChangeDetails | None = None
         self._pulse: tuple[int, ...] = ()
         self._is_reading = False
         self._shown = -1  # the number of the row whose words are shown
@@ -54,7 +54,7 @@ class ChangePage(Page, inherit_bindings=False):
 
     def body(self) -> ComposeResult:
         with Horizontal(classes="halves"):
-            yield Rows(id="stories", markup=False)
+            yield RowList(id="stories", markup=False)
             with VerticalScroll(id="text"):
                 yield Static(id="words", markup=False)
 
@@ -62,54 +62,54 @@ class ChangePage(Page, inherit_bindings=False):
         self.query_one("#stories").border_title = "Stories"
         self.query_one("#stories").focus()
         self._show_head()
-        self.set_interval(_OFTEN, self._feel)
+        self.set_interval(_OFTEN, self._poll)
 
     def on_screen_resume(self) -> None:
-        self._read_again()
+        self._start_reading()
 
-    def _feel(self) -> None:
-        if self.is_current and data.pulse(self.root, self.change.overview.path) != self._pulse:
-            self._read_again()
+    def _poll(self) -> None:
+        if self.is_current and data.read_fingerprint(self.root, self.change.overview.path) != self._pulse:
+            self._start_reading()
 
-    def _read_again(self) -> None:
+    def _start_reading(self) -> None:
         if not self._is_reading:
             self._is_reading = True
-            self.run_worker(self._read())
+            self.run_worker(self._read_details())
 
-    async def _read(self) -> None:
+    async def _read_details(self) -> None:
         change = self.change
-        self._pulse = data.pulse(self.root, change.overview.path)
+        self._pulse = data.read_fingerprint(self.root, change.overview.path)
         try:
-            found = await self.off_loop(lambda: data.book(self.root, change.name, change.ref))
+            found = await self.run_in_thread(lambda: data.read_details(self.root, change.name, change.ref))
         finally:
             self._is_reading = False
         if isinstance(found, RalphError):
             why = str(found).replace(f"{self.root}/", "")
-            self.query_one("#words", Static).update(Text("\n".join(lines_of(why)), style="red"))
+            self.query_one("#words", Static).update(Text("\n".join(split_lines(why)), style="red"))
             return
-        self._book, self.change = found, found.change
+        self._details, self.change = found, found.change
         self._show_head()
         self._show_stories(found)
         self.refresh_bindings()
 
     def _show_head(self) -> None:
-        told = [self.change.overview.adapter, "starting" if self.is_starting else self.change.told]
-        self.head(self.change.name, "  ".join(filter(None, told)))
+        told = [self.change.overview.adapter, "starting" if self.is_starting else self.change.status]
+        self.show_title(self.change.name, "  ".join(filter(None, told)))
 
-    def _show_stories(self, book: data.Book) -> None:
+    def _show_stories(self, book: data.ChangeDetails) -> None:
         rows: list[RenderableType] = [Text.assemble("  ", ("About this change", "italic"))]
-        rows += [_story_row(chapter, book.waiting) for chapter in book.chapters]
-        stories = self.query_one("#stories", Rows)
-        stories.show(rows)
+        rows += [_build_story_row(chapter, book.waiting) for chapter in book.chapters]
+        stories = self.query_one("#stories", RowList)
+        stories.update_rows(rows)
         self._show_words(stories.highlighted or 0)
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         self._show_words(event.option_index)
 
     def _show_words(self, number: int) -> None:
-        if self._book is None or number > len(self._book.chapters):
+        if self._details is None or number > len(self._details.chapters):
             return
-        text = _about(self._book) if number == 0 else _chapter(self._book.chapters[number - 1])
+        text = _render_about(self._details) if number == 0 else _render_story(self._details.chapters[number - 1])
         self.query_one("#words", Static).update(text)
         if number != self._shown:  # what is read again stays where it was
             self._shown = number
@@ -131,33 +131,36 @@ class ChangePage(Page, inherit_bindings=False):
 
     def action_watch(self) -> None:
         if self.change.run:
-            self.post_message(Go("watch", self.change.run))
+            self.post_message(Navigate("watch", self.change.run))
 
     def action_result(self) -> None:
         if self.change.run:
-            self.post_message(Go("result", self.change.run))
+            self.post_message(Navigate("result", self.change.run))
 
     def action_answer(self) -> None:
         """The question of the chosen story, if it asks one; else the first."""
-        number = (self.query_one("#stories", Rows).highlighted or 0) - 1
-        chosen = self._book.chapters[number].story.id if self._book and number >= 0 else None
+        number = (self.query_one("#stories", RowList).highlighted or 0) - 1
+        chosen = self._details.chapters[number].story.id if self._details and number >= 0 else None
         self.ask_for_answer(self.change.name, chosen)
 
     action_no_answer = action_answer  # which says so
 
     def action_run(self) -> None:
-        self.attempt(self._ask_to_run)
+        self.try_action(self._ask_to_run)
 
     def _ask_to_run(self) -> None:
-        agent, name = one_line(data.agent(self.root), 60), self.change.name
+        agent, name = flatten(data.find_agent(self.root), 60), self.change.name
         text = f"The run goes on by itself: closing this screen does not end it.\n`ralphtool stop {name}` does."
-        self.ask(Ask(f"Run {name} with {agent}?", text, [("y", "Run it", "yes"), ("n", "Not now", None)]), self._start)
+        self.open_dialog(
+            ChoiceDialog(f"Run {name} with {agent}?", text, [("y", "Run it", "yes"), ("n", "Not now", None)]),
+            self._start,
+        )
 
     def _start(self, _: str) -> None:
-        self.starts(True)
-        self.post_message(Start(self.change.name, self.change.ref))
+        self.set_starting(True)
+        self.post_message(StartRun(self.change.name, self.change.ref))
 
-    def starts(self, is_starting: bool) -> None:
+    def set_starting(self, is_starting: bool) -> None:
         """Whether a run of this change is about to begin."""
         self.is_starting = is_starting
         if self.is_mounted:
@@ -168,49 +171,51 @@ class ChangePage(Page, inherit_bindings=False):
 # --- words ------------------------------------------------------------------------------------------
 
 
-def _story_row(chapter: data.Chapter, waiting: set[str]) -> RenderableType:
+def _build_story_row(chapter: data.StoryDetails, waiting: set[str]) -> RenderableType:
     story = chapter.story
     state = "waiting" if story.id in waiting else "done" if story.done else "open"
-    name = Text.assemble(mark(state), " ", one_line(f"{story.id}. {story.title}", 150))
-    return row(name, Text(f"{story.tasks_done}/{len(story.tasks)}", style="dim"))
+    name = Text.assemble(render_mark(state), " ", flatten(f"{story.id}. {story.title}", 150))
+    return build_row(name, Text(f"{story.tasks_done}/{len(story.tasks)}", style="dim"))
 
 
-def _about(book: data.Book) -> Text:
+def _render_about(book: data.ChangeDetails) -> Text:
     one = book.change.overview
-    parts = [Text(f"{one_line(one.path, 500)}", style="dim")]
+    parts = [Text(f"{flatten(one.path, 500)}", style="dim")]
     if one.locked_by:
-        parts.append(Text(f"held by {one_line(one.locked_by)}", style="cyan"))
-    parts += [_section("Proposal", book.proposal), _section("Design", book.design)]
+        parts.append(Text(f"held by {flatten(one.locked_by)}", style="cyan"))
+    parts += [_render_section("Proposal", book.proposal), _render_section("Design", book.design)]
     if not book.proposal and not book.design:
         parts.append(Text("Nobody has written why: the stories are all there is to read.", style="dim"))
     return Text("\n").join(part for part in parts if part.plain)
 
 
-def _section(title: str, text: str) -> Text:
-    return Text.assemble("\n", (f"{title}\n\n", "bold"), "\n".join(lines_of(text))) if text.strip() else Text()
+def _render_section(title: str, text: str) -> Text:
+    return Text.assemble("\n", (f"{title}\n\n", "bold"), "\n".join(split_lines(text))) if text.strip() else Text()
 
 
-def _chapter(chapter: data.Chapter) -> RenderableType:
+def _render_story(chapter: data.StoryDetails) -> RenderableType:
     story = chapter.story
     notes = ["optional"] if story.optional else []
-    notes += [f"waits for {', '.join(one_line(id, 40) for id in story.depends_on)}"] if story.depends_on else []
-    parts: list[RenderableType] = [Text(one_line(f"{story.id}. {story.title}", 500), style="bold")]
+    notes += [f"waits for {', '.join(flatten(id, 40) for id in story.depends_on)}"] if story.depends_on else []
+    parts: list[RenderableType] = [Text(flatten(f"{story.id}. {story.title}", 500), style="bold")]
     parts += [Text("; ".join(notes), style="dim")] if notes else []
-    parts += [Text("\n" + "\n".join(lines_of(story.description)))] if story.description else []
+    parts += [Text("\n" + "\n".join(split_lines(story.description)))] if story.description else []
     tasks = Table.grid(padding=(0, 1))
     for task in story.tasks:
-        tasks.add_row(mark("done" if task.done else "open"), Text(one_line(task.id, 40)), _lines(task.text))
-    return Group(*parts, Text(), tasks, *map(_scenario, chapter.scenarios))
+        tasks.add_row(
+            render_mark("done" if task.done else "open"), Text(flatten(task.id, 40)), _render_lines(task.text)
+        )
+    return Group(*parts, Text(), tasks, *map(_render_scenario, chapter.scenarios))
 
 
-def _lines(text: str) -> Text:
-    return Text("\n".join(lines_of(text)))
+def _render_lines(text: str) -> Text:
+    return Text("\n".join(split_lines(text)))
 
 
-def _scenario(one: Scenario) -> RenderableType:
-    where = " / ".join(one_line(part) for part in (one.capability, one.requirement) if part)
+def _render_scenario(one: Scenario) -> RenderableType:
+    where = " / ".join(flatten(part) for part in (one.capability, one.requirement) if part)
     clauses = Table.grid(padding=(0, 1))
     for word, told in (("given", one.given), ("when", one.when), ("then", one.then)):
         for clause in told:
-            clauses.add_row(Text(f"{word:>5}", style="cyan"), _lines(clause))
-    return Group(Text.assemble("\n", (one_line(one.name), "bold"), (f"  {where}", "dim")), clauses)
+            clauses.add_row(Text(f"{word:>5}", style="cyan"), _render_lines(clause))
+    return Group(Text.assemble("\n", (flatten(one.name), "bold"), (f"  {where}", "dim")), clauses)

@@ -15,32 +15,32 @@ from rich.text import Text
 from ralphtool import agents
 from ralphtool.record.events import Agent, Gate, IterationStarted
 from ralphtool.record.follow import Follower
-from ralphtool.record.run_view import seconds_of
-from ralphtool.views.terminal.live import Picture
+from ralphtool.record.run_view import parse_time
+from ralphtool.views.terminal.live import RunDisplay
 from ralphtool.views.terminal.summary import (
-    attempt,
-    cut,
     describe_event,
-    duration,
-    last_word,
-    mark,
-    one_line,
-    outcome,
-    writable,
+    flatten,
+    format_attempt,
+    format_duration,
+    format_gate_result,
+    make_writable,
+    render_agent_event,
+    render_mark,
+    truncate,
 )
-from ralphtool.views.terminal.tables import plural
+from ralphtool.views.terminal.tables import pluralize
 
 if TYPE_CHECKING:
-    from ralphtool.record.events import Event, Said
-    from ralphtool.record.runs import Run
+    from ralphtool.record.events import AgentEvent, Event
+    from ralphtool.record.runs import RunSummary
 
-KEPT = 400  # things that agents did and that can still be scrolled back to
+MAX_ACTIVITIES = 400  # things that agents did and that can still be scrolled back to
 _SLICE = 0.03  # seconds of reading, after which there is time for other things
 _NEAR = 512 << 10  # bytes at the end of a record in which everything is looked at
 _FOLDED, _UNFOLDED = 3, 60  # lines of what a tool gave back
 
 
-class Doing(NamedTuple):
+class Activity(NamedTuple):
     """Something that happened, told in words only when it is shown."""
 
     number: int
@@ -49,65 +49,67 @@ class Doing(NamedTuple):
 
     def describe(self, *, unfolded: bool = False) -> list[Text]:
         if isinstance(self.event, Gate):
-            return [_gate(self.event)]
+            return [_render_gate(self.event)]
         if isinstance(self.event, Agent):
-            return _words(self.event.event, _UNFOLDED if unfolded else _FOLDED)
+            return _render_event(self.event.event, _UNFOLDED if unfolded else _FOLDED)
         line = describe_event(self.event, self.name)
         return [Text(), line] if line and isinstance(self.event, IterationStarted) else [line] if line else []
 
 
-def _gate(event: Gate) -> Text:
-    sign = mark("done" if event.ok else "failed")
+def _render_gate(event: Gate) -> Text:
+    sign = render_mark("done" if event.ok else "failed")
     when = ("before: " if event.when == "before" else "", "dim")
-    took = (f"  {duration(event.seconds)}", "dim")
-    return _one_line(Text.assemble(sign, " ", when, f"{one_line(event.command)}{outcome(event)}", took))
+    took = (f"  {format_duration(event.seconds)}", "dim")
+    return _disable_wrap(Text.assemble(sign, " ", when, f"{flatten(event.command)}{format_gate_result(event)}", took))
 
 
-def _one_line(words: Text) -> Text:
+def _disable_wrap(words: Text) -> Text:
     words.no_wrap, words.overflow = True, "ellipsis"
     return words
 
 
-def _words(said: Said, most: int) -> list[Text]:
+def _render_event(said: AgentEvent, most: int) -> list[Text]:
     match said:
         case agents.Message():
-            return [Text(line) for line in lines_of(said.text)]
+            return [Text(line) for line in split_lines(said.text)]
         case agents.Result():
-            return _folded(lines_of(said.text), most)
+            return _fold_lines(split_lines(said.text), most)
         case agents.Tool():
-            return [_one_line(Text.assemble(mark("current"), " ", last_word(said)))]
+            return [_disable_wrap(Text.assemble(render_mark("current"), " ", render_agent_event(said)))]
         case agents.Output() if not said.text.strip():
             return []
-    return [last_word(said)]
+    return [render_agent_event(said)]
 
 
-def _folded(lines: list[str], most: int) -> list[Text]:
+def _fold_lines(lines: list[str], most: int) -> list[Text]:
     shown = lines if len(lines) <= most + 1 else lines[:most]
-    words = [_one_line(Text(f"    {line}", style="dim")) for line in shown]
+    words = [_disable_wrap(Text(f"    {line}", style="dim")) for line in shown]
     if len(lines) > len(shown):
-        words.append(Text(f"    {plural(len(lines) - len(shown), 'more line', 'more lines')}", style="dim italic"))
+        words.append(Text(f"    {pluralize(len(lines) - len(shown), 'more line', 'more lines')}", style="dim italic"))
     return words
 
 
-def lines_of(text: str, longest: int = 20_000) -> list[str]:
+def split_lines(text: str, longest: int = 20_000) -> list[str]:
     """A text of several lines that somebody else wrote, fit to be shown."""
-    return [writable(line.expandtabs(4).rstrip()) for line in text[:longest].strip().replace("\r\n", "\n").split("\n")]
+    return [
+        make_writable(line.expandtabs(4).rstrip()) for line in text[:longest].strip().replace("\r\n", "\n").split("\n")
+    ]
 
 
-class Story(NamedTuple):
+class StoryListItem(NamedTuple):
     id: str
     state: str
     is_current: bool
 
 
-class Watched(Picture):
+class WatchedRun(RunDisplay):
     """What is known of a run, and the last that happened in it."""
 
     def __init__(self) -> None:
-        super().__init__(self._time)
+        super().__init__(self._read_clock)
         self.is_over = False
         self._last = ""  # when something was last heard of it
-        self.doings: deque[Doing] = deque(maxlen=KEPT)
+        self.activities: deque[Activity] = deque(maxlen=MAX_ACTIVITIES)
         self.count = 0
 
     def feed(self, event: Event) -> None:
@@ -116,32 +118,36 @@ class Watched(Picture):
         if isinstance(event, Agent) and isinstance(event.event, agents.Usage | agents.Quota):
             return  # counted, and not shown
         self.count += 1
-        self.doings.append(Doing(self.count, event, self.name_of(getattr(event, "story", None))))
+        self.activities.append(Activity(self.count, event, self.format_name(getattr(event, "story", None))))
 
-    def _time(self) -> float:
+    def _read_clock(self) -> float:
         """The clock stands still with the run."""
-        last = seconds_of(self._last) if self.is_over else None
+        last = parse_time(self._last) if self.is_over else None
         return time.time() if last is None else last
 
     # --- for the screen
 
     @property
-    def stories(self) -> list[Story]:
-        return [Story(id, self.run.stories[id].state, self.at_work(id) is not None) for id in self.story_ids]
+    def stories(self) -> list[StoryListItem]:
+        return [
+            StoryListItem(id, self.run.stories[id].state, self.find_attempt(id) is not None) for id in self.story_ids
+        ]
 
-    def head(self, width: int) -> Text:
-        return Text("\n").join([self._head(width), self._progress(width)])
+    def render_head(self, width: int) -> Text:
+        return Text("\n").join([self._render_head(width), self._render_progress(width)])
 
-    def row(self, story: str, width: int) -> Text:
+    def render_row(self, story: str, width: int) -> Text:
         """One line, however narrow; which attempt it is stands above what happens."""
-        now, one = self.at_work(story), self.run.stories[story]
+        now, one = self.find_attempt(story), self.run.stories[story]
         if now is None:
-            return cut(self._story_line(story, width), width)
+            return truncate(self._render_story(story, width), width)
         tasks = f"{one.tasks_done}/{one.tasks_total}  " if one.tasks_total else ""
-        right = f"  {tasks}{self._since(now.began)}"
-        left = cut(Text.assemble(mark("current"), " ", (self.name_of(story), "bold")), width - len(right))
+        right = f"  {tasks}{self._format_since(now.began)}"
+        left = truncate(
+            Text.assemble(render_mark("current"), " ", (self.format_name(story), "bold")), width - len(right)
+        )
         left.pad_right(width - len(right) - left.cell_len)
-        return cut(left.append(right), width)
+        return truncate(left.append(right), width)
 
     @property
     def now(self) -> str:
@@ -149,24 +155,26 @@ class Watched(Picture):
         now = self.run.attempt
         if now is None:
             return ""
-        return ": ".join(filter(None, [attempt(now.start.attempt, now.start.attempts), self.name_of(now.start.story)]))
+        return ": ".join(
+            filter(None, [format_attempt(now.start.attempt, now.start.attempts), self.format_name(now.start.story)])
+        )
 
-    def foot(self, width: int) -> list[Text]:
+    def render_foot(self, width: int) -> list[Text]:
         """The gates of this iteration, and what the run waits for."""
-        waiting = [self._wait_line(self.run.waiting)] if self.run.waiting else []
-        return [*self._gate_lines(width, 4), *waiting, *self._pause_lines()]
+        waiting = [self._render_wait(self.run.waiting)] if self.run.waiting else []
+        return [*self._render_gates(width, 4), *waiting, *self._render_pause()]
 
 
-class Following:
+class FollowedRun:
     """A run's record, followed for as long as somebody looks."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunSummary) -> None:
         self.run = run
-        self._follower = Follower(run.path, Watched, joins=True, detail=_NEAR)
+        self._follower = Follower(run.path, WatchedRun, joins=True, detail=_NEAR)
         self.read(0.0)
 
     @property
-    def view(self) -> Watched:
+    def view(self) -> WatchedRun:
         return self._follower.view
 
     @property

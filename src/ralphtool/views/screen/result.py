@@ -12,21 +12,21 @@ from textual.widgets import Static
 from ralphtool.errors import RalphError
 from ralphtool.record import runs
 from ralphtool.views.screen import data
-from ralphtool.views.screen.base import Go, Page
-from ralphtool.views.screen.record import Following
+from ralphtool.views.screen.base import Navigate, Page
+from ralphtool.views.screen.record import FollowedRun
 from ralphtool.views.terminal.summary import (
-    STATES,
-    duration,
-    exact,
-    label,
-    mark,
-    money,
-    one_line,
-    some,
-    tokens,
-    verdict,
+    MARK_BY_STATUS,
+    describe_run_end,
+    flatten,
+    flatten_first,
+    format_cost,
+    format_duration,
+    format_story,
+    format_tokens,
+    make_copyable,
+    render_mark,
 )
-from ralphtool.views.terminal.tables import plural
+from ralphtool.views.terminal.tables import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from ralphtool.history.records import Learning
     from ralphtool.record.events import Verdict
     from ralphtool.record.run_view import StoryView
-    from ralphtool.record.runs import Run
-    from ralphtool.views.screen.record import Watched
+    from ralphtool.record.runs import RunSummary
+    from ralphtool.views.screen.record import WatchedRun
 
 _SOON = 0.05  # seconds between two slices of a long record
 _FILES = 8  # of an attempt that are named
@@ -54,11 +54,11 @@ class ResultPage(Page, inherit_bindings=False):
         *Page.BINDINGS,
     ]
 
-    def __init__(self, root: str, run: Run) -> None:
+    def __init__(self, root: str, run: RunSummary) -> None:
         super().__init__(root)
-        self.following = Following(run)
+        self.following = FollowedRun(run)
         self._learnt: list[Learning] = []
-        self._asks = False
+        self._has_questions = False
 
     @property
     def subject(self) -> str:
@@ -70,35 +70,35 @@ class ResultPage(Page, inherit_bindings=False):
 
     def on_mount(self) -> None:
         self.query_one("#text").focus()
-        self._show()
-        self._reading = self.set_interval(_SOON, self._read)
+        self._show_result()
+        self._reading = self.set_interval(_SOON, self._read_slice)
 
     def on_screen_resume(self) -> None:
-        self.run_worker(self._recall(), exclusive=True)
+        self.run_worker(self._load_history(), exclusive=True)
 
-    def _read(self) -> None:
+    def _read_slice(self) -> None:
         self.following.read()
         if not self.following.is_behind:
             self._reading.stop()
-            self._show()
+            self._show_result()
 
-    async def _recall(self) -> None:
+    async def _load_history(self) -> None:
         run = self.following.run
-        learnt = await self.off_loop(lambda: data.learnt(self.root, run))
-        asked = await self.off_loop(lambda: data.waiting(self.root, run.change))
+        learnt = await self.run_in_thread(lambda: data.list_learnings(self.root, run))
+        asked = await self.run_in_thread(lambda: data.list_unanswered(self.root, run.change))
         self._learnt = [] if isinstance(learnt, RalphError) else learnt
-        self._asks = not isinstance(asked, RalphError) and bool(asked)
-        self._show()
+        self._has_questions = not isinstance(asked, RalphError) and bool(asked)
+        self._show_result()
         self.refresh_bindings()
 
-    def _show(self) -> None:
+    def _show_result(self) -> None:
         run, view = self.following.run, self.following.view
-        self.head(run.change, f"the result of {run.id}")
-        parts = [*_ending(run, view), *_stories(view), *_learnings(self._learnt)]
+        self.show_title(run.change, f"the result of {run.id}")
+        parts = [*_render_ending(run, view), *_render_stories(view), *_render_learnings(self._learnt)]
         self.query_one("#words", Static).update(Text("\n").join(parts))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return action not in ("answer", "no_answer") or self._asks == (action == "answer")
+        return action not in ("answer", "no_answer") or self._has_questions == (action == "answer")
 
     def action_answer(self) -> None:
         self.ask_for_answer(self.following.run.change, None)
@@ -107,74 +107,81 @@ class ResultPage(Page, inherit_bindings=False):
 
     def action_look_back(self) -> None:
         """The record of the run, as it was to be seen while it went on."""
-        self.post_message(Go("watch", self.following.run))
+        self.post_message(Navigate("watch", self.following.run))
 
 
 # --- words ------------------------------------------------------------------------------------------
 
 
-def _ending(run: Run, view: Watched) -> Iterator[Text]:
-    yield from _end(run, view)
-    yield Text.assemble(("all of it: ", "dim"), (one_line(f"ralphtool report {run.id}"), "cyan"))
+def _render_ending(run: RunSummary, view: WatchedRun) -> Iterator[Text]:
+    yield from _render_end(run, view)
+    yield Text.assemble(("all of it: ", "dim"), (flatten(f"ralphtool report {run.id}"), "cyan"))
     for step in view.run.end.next if view.run.end else ():
-        yield Text.assemble("\n", one_line(step.say), "\n  ", (exact(step.run), "bold cyan"))
+        yield Text.assemble("\n", flatten(step.say), "\n  ", (make_copyable(step.run), "bold cyan"))
 
 
-def _end(run: Run, view: Watched) -> Iterator[Text]:
+def _render_end(run: RunSummary, view: WatchedRun) -> Iterator[Text]:
     end = view.run.end
     if end is None:
         died = f"This run died: `ralphtool run {run.change}` goes on where it was."
-        yield Text(one_line("This run goes on." if run.state in ("running", "paused") else died), style="bold")
+        yield Text(flatten("This run goes on." if run.state in ("running", "paused") else died), style="bold")
         return
-    yield Text(verdict(end), style="bold")
-    if reason := one_line(end.reason):
+    yield Text(describe_run_end(end), style="bold")
+    if reason := flatten(end.reason):
         yield Text(reason, style="dim")
     spent = end.spent
-    parts = [duration(runs.seconds(run) or 0), plural(spent.iterations or 0, "iteration", "iterations")]
+    parts = [
+        format_duration(runs.measure_duration(run) or 0),
+        pluralize(spent.iterations or 0, "iteration", "iterations"),
+    ]
     if spent.input_tokens or spent.output_tokens:
-        parts.append(f"{tokens(spent.input_tokens or 0)} tokens in, {tokens(spent.output_tokens or 0)} out")
-    yield Text(", ".join(filter(None, [*parts, money(spent.cost or 0.0)])), style="dim")
+        parts.append(
+            f"{format_tokens(spent.input_tokens or 0)} tokens in, {format_tokens(spent.output_tokens or 0)} out"
+        )
+    yield Text(", ".join(filter(None, [*parts, format_cost(spent.cost or 0.0)])), style="dim")
 
 
-def _stories(view: Watched) -> Iterator[Text]:
+def _render_stories(view: WatchedRun) -> Iterator[Text]:
     rows = view.run.end.stories if view.run.end else ()
     order = {"waiting": 0, "failed": 1, "done": 2, "skipped": 3}
     for row in sorted(rows, key=lambda one: order.get(one.state, 4)):
-        state = (f"  {one_line(row.state, 20)}", "dim")
-        yield Text.assemble("\n", mark(row.state), " ", (label(row.id, row.title), "bold"), state)
-        if row.state != "done" and (why := one_line(row.why)):
+        state = (f"  {flatten(row.state, 20)}", "dim")
+        yield Text.assemble("\n", render_mark(row.state), " ", (format_story(row.id, row.title), "bold"), state)
+        if row.state != "done" and (why := flatten(row.why)):
             yield Text(f"  {why}")
-        yield from _attempts(view.run.stories.get(row.id))
+        yield from _render_attempts(view.run.stories.get(row.id))
     for story in () if rows else view.run.stories.values():
         if any(one.verdict for one in story.attempts):
-            yield Text.assemble("\n", (view.name_of(story.id), "bold"))
-            yield from _attempts(story)
+            yield Text.assemble("\n", (view.format_name(story.id), "bold"))
+            yield from _render_attempts(story)
 
 
-def _attempts(story: StoryView | None) -> Iterator[Text]:
+def _render_attempts(story: StoryView | None) -> Iterator[Text]:
     attempts = story.attempts if story else []
     for one in attempts:
         if one.verdict:
-            yield from _attempt(one.verdict)
+            yield from _render_attempt(one.verdict)
     for one in attempts:
         if commit := one.checkpoint:
-            id = one_line(commit.commit or "", 100)[:10]
-            yield Text.assemble("  ", ("commit ", "dim"), id, " ", one_line(commit.subject))
+            id = flatten(commit.commit or "", 100)[:10]
+            yield Text.assemble("  ", ("commit ", "dim"), id, " ", flatten(commit.subject))
 
 
-def _attempt(one: Verdict) -> Iterator[Text]:
+def _render_attempt(one: Verdict) -> Iterator[Text]:
     number = f"attempt {one.attempt}" if one.attempt else "no attempt"
-    told = f" {number}: {one_line(one.status, 20)}  "
-    yield Text.assemble("  ", mark(STATES.get(one.status, "open")), told, (one_line(one.entry, 100), "dim"))
-    for reason in some(one.reasons) or list(filter(None, [one_line(one.summary)])):
+    told = f" {number}: {flatten(one.status, 20)}  "
+    yield Text.assemble(
+        "  ", render_mark(MARK_BY_STATUS.get(one.status, "open")), told, (flatten(one.entry, 100), "dim")
+    )
+    for reason in flatten_first(one.reasons) or list(filter(None, [flatten(one.summary)])):
         yield Text(f"      {reason}")
-    if files := some(one.files):
+    if files := flatten_first(one.files):
         more = len(one.files) - min(len(files), _FILES)
         yield Text(f"      {', '.join(files[:_FILES])}{f' and {more} more' if more else ''}", style="dim")
 
 
-def _learnings(found: list[Learning]) -> Iterator[Text]:
+def _render_learnings(found: list[Learning]) -> Iterator[Text]:
     if found:
         yield Text("\nLearnt", style="bold")
     for one in found:
-        yield Text.assemble("  ", (f"{one_line(one.type, 40)}  ", "dim"), one_line(one.content))
+        yield Text.assemble("  ", (f"{flatten(one.type, 40)}  ", "dim"), flatten(one.content))

@@ -14,19 +14,19 @@ from textual.widgets.option_list import Option
 from ralphtool.errors import InvalidValue, RalphError
 from ralphtool.record import runs, steering
 from ralphtool.views.screen import data
-from ralphtool.views.screen.base import Ask, Go, Page, Say
-from ralphtool.views.screen.record import Following
-from ralphtool.views.terminal.summary import mark, one_line, verdict
-from ralphtool.views.terminal.tables import plural
+from ralphtool.views.screen.base import ChoiceDialog, Navigate, Page, TextDialog
+from ralphtool.views.screen.record import FollowedRun
+from ralphtool.views.terminal.summary import describe_run_end, flatten, render_mark
+from ralphtool.views.terminal.tables import pluralize
 
 if TYPE_CHECKING:
     from textual import events
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-    from ralphtool.record.runs import Run
+    from ralphtool.record.runs import RunSummary
     from ralphtool.record.steering import Action
-    from ralphtool.views.screen.record import Watched
+    from ralphtool.views.screen.record import WatchedRun
 
 _OFTEN = 0.25  # seconds between two looks at the record
 _SOON = 0.02  # seconds between two slices of a long record
@@ -52,16 +52,16 @@ class WatchPage(Page, inherit_bindings=False):
         *Page.BINDINGS,
     ]
 
-    def __init__(self, root: str, run: Run) -> None:
+    def __init__(self, root: str, run: RunSummary) -> None:
         super().__init__(root)
-        self.following = Following(run)
-        self._view: Watched | None = None  # the one that is shown
+        self.following = FollowedRun(run)
+        self._view: WatchedRun | None = None  # the one that is shown
         self._rows: list[Text] = []
-        self._told: dict[str, Text] = {}
+        self._texts: dict[str, Text] = {}
         self._title = ""
         self._shown = 0  # the number of the last thing that was written
         self._unfolded = False
-        self._reads_on = False
+        self._is_reading_on = False
         self._is_alive = run.state in ("running", "paused")
         self._looked = time.monotonic()
         self._was_current: str | None = None
@@ -88,28 +88,28 @@ class WatchPage(Page, inherit_bindings=False):
     def on_mount(self) -> None:
         self.query_one("#stories").border_title = "Stories"
         self.query_one("#stories").focus()
-        self.set_interval(_OFTEN, self._look)
-        self.call_after_refresh(self._look)
+        self.set_interval(_OFTEN, self._refresh_all)
+        self.call_after_refresh(self._refresh_all)
 
     def on_resize(self, event: events.Resize) -> None:
         self._rows = []
         self._begin_log()
-        self.call_after_refresh(self._look)
+        self.call_after_refresh(self._refresh_all)
 
     # --- showing
 
-    def _look(self) -> None:
+    def _refresh_all(self) -> None:
         if not self.is_current:
             return
         self.following.read()
-        if self.following.is_behind and not self._reads_on:
-            self._reads_on = True
+        if self.following.is_behind and not self._is_reading_on:
+            self._is_reading_on = True
             self.set_timer(_SOON, self._read_on)
         if self.following.view is not self._view:
             self._view = self.following.view
             self._begin_log()
         self._show_log()
-        self._check_life()
+        self._check_alive()
         self._check_questions()
         self._show_head()
         self._show_stories()
@@ -117,10 +117,10 @@ class WatchPage(Page, inherit_bindings=False):
 
     def _read_on(self) -> None:
         """Between two slices of a long record there is time for keys."""
-        self._reads_on = False
-        self._look()
+        self._is_reading_on = False
+        self._refresh_all()
 
-    def _check_life(self) -> None:
+    def _check_alive(self) -> None:
         """A run that was killed writes no end: whether it is there at all has to be asked, now and then."""
         view = self.following.view
         view.is_over = view.run.end is not None or not self._is_alive
@@ -132,51 +132,51 @@ class WatchPage(Page, inherit_bindings=False):
 
     def _check_questions(self) -> None:
         """A record tells which questions were asked in it, and not which of them wait by now."""
-        pulse = data.pulse(self.root)
+        pulse = data.read_fingerprint(self.root)
         if pulse == self._pulse:
             return
         self._pulse = pulse
         try:
-            self._asked = {one.story for one in data.waiting(self.root, self.change)}
+            self._asked = {one.story for one in data.list_unanswered(self.root, self.change)}
         except (RalphError, OSError):
             self._asked = set()  # who wants to answer is told why that can't be
 
     def _show_head(self) -> None:
         view = self.following.view
-        foot = view.foot(self.query_one("#log").size.width) if self._is_alive else []
-        self._tell("#head", view.head(self.size.width - 2))
-        self.notice(self._notice())
-        self._tell("#now", Text("\n").join(foot))
+        foot = view.render_foot(self.query_one("#log").size.width) if self._is_alive else []
+        self._update_text("#head", view.render_head(self.size.width - 2))
+        self.show_status(self._build_status())
+        self._update_text("#now", Text("\n").join(foot))
         title = view.now or "What happened"
         if title != self._title:
             self._title = title
             self.query_one("#doings").border_title = Text(title)
 
-    def _tell(self, place: str, words: Text) -> None:
+    def _update_text(self, place: str, words: Text) -> None:
         """What has not changed is not painted again."""
-        before = self._told.get(place, Text())
+        before = self._texts.get(place, Text())
         if before != words:
-            self._told[place] = words
+            self._texts[place] = words
             shown = self.query_one(place, Static)
             shown.set_class(not words.plain, "-empty")
             shown.update(words, layout=place != "#head" or not before.plain)  # the head ticks, and is always as high
 
-    def _notice(self) -> Text:
+    def _build_status(self) -> Text:
         view = self.following.view
         if view.run.end:
-            return Text.assemble((verdict(view.run.end), "bold"), ("  e shows the result", "dim"))
+            return Text.assemble((describe_run_end(view.run.end), "bold"), ("  e shows the result", "dim"))
         if not self._is_alive:
             return Text(f"This run died. `ralphtool run {self.change}` goes on where it was.", style="red")
         asked = [one for one in view.stories if one.state == "waiting"]
         if asked:
-            told = f" {plural(len(asked), 'story waits', 'stories wait')} for you: press a to answer"
-            return Text.assemble(mark("waiting"), (told, "yellow"))
+            told = f" {pluralize(len(asked), 'story waits', 'stories wait')} for you: press a to answer"
+            return Text.assemble(render_mark("waiting"), (told, "yellow"))
         return Text()
 
     def _show_stories(self) -> None:
         view, shown = self.following.view, self.query_one("#stories", OptionList)
         width = max(10, shown.scrollable_content_region.width)
-        rows = [view.row(one.id, width) for one in view.stories]
+        rows = [view.render_row(one.id, width) for one in view.stories]
         if len(rows) != len(self._rows):
             place = shown.highlighted
             shown.set_options(Option(row) for row in rows)
@@ -194,7 +194,7 @@ class WatchPage(Page, inherit_bindings=False):
         current = next((one.id for one in stories if one.is_current), None)
         if current is None or current == self._was_current:
             return
-        if self._was_current is None or self._chosen() == self._was_current:
+        if self._was_current is None or self._find_selected() == self._was_current:
             shown.highlighted = [one.id for one in stories].index(current)
         self._was_current = current
 
@@ -205,14 +205,14 @@ class WatchPage(Page, inherit_bindings=False):
     def _show_log(self) -> None:
         log = self.query_one("#log", RichLog)
         at_end = self._is_at_end(log)
-        fresh = [one for one in self.following.view.doings if one.number > self._shown]
+        fresh = [one for one in self.following.view.activities if one.number > self._shown]
         if not fresh:
             return
         passed = fresh[0].number - self._shown - 1
         if self._shown and len(fresh) > _MOST:
             passed, fresh = passed + len(fresh) - _MOST, fresh[-_MOST:]
         if passed:
-            more = f"{plural(passed, 'thing', 'things')} more; `ralphtool logs` has them all"
+            more = f"{pluralize(passed, 'thing', 'things')} more; `ralphtool logs` has them all"
             log.write(Text(more, style="dim italic"), scroll_end=at_end)
         self._shown = fresh[-1].number
         if at_end:
@@ -231,7 +231,7 @@ class WatchPage(Page, inherit_bindings=False):
 
     def _show_keys(self) -> None:
         ended = self.following.view.run.end is not None
-        keys = (self._is_alive, self._is_paused, bool(self._waiting), ended, self._is_at_work(self._chosen()))
+        keys = (self._is_alive, self._is_paused, bool(self._waiting), ended, self._is_at_work(self._find_selected()))
         if keys != self._keys:
             self._keys = keys
             self.refresh_bindings()
@@ -240,7 +240,7 @@ class WatchPage(Page, inherit_bindings=False):
 
     @property
     def _is_paused(self) -> bool:
-        return self.following.view.run.is_to_pause
+        return self.following.view.run.is_pause_requested
 
     @property
     def _waiting(self) -> set[str]:
@@ -251,7 +251,7 @@ class WatchPage(Page, inherit_bindings=False):
     def _is_at_work(self, story: str | None) -> bool:
         return self._is_alive and any(one.is_current and one.id == story for one in self.following.view.stories)
 
-    def _chosen(self) -> str | None:
+    def _find_selected(self) -> str | None:
         stories, place = self.following.view.stories, self.query_one("#stories", OptionList).highlighted
         return stories[place].id if place is not None and place < len(stories) else None
 
@@ -261,18 +261,20 @@ class WatchPage(Page, inherit_bindings=False):
         if action == "result":
             return not self._is_alive
         if action == "retry":
-            return not self._is_at_work(self._chosen())
+            return not self._is_at_work(self._find_selected())
         return action not in ("answer", "no_answer") or bool(self._waiting) == (action == "answer")
 
     def on_option_list_option_highlighted(self) -> None:
         self._show_keys()
 
     def on_option_list_option_selected(self) -> None:
-        if self._chosen() in self._waiting:
+        if self._find_selected() in self._waiting:
             self.action_answer()
 
     def action_result(self) -> None:
-        self.attempt(lambda: self.post_message(Go("result", runs.read(self.root, self.following.run.id))))
+        self.try_action(
+            lambda: self.post_message(Navigate("result", runs.read_summary(self.root, self.following.run.id)))
+        )
 
     def action_fold(self) -> None:
         self._unfolded = not self._unfolded
@@ -282,44 +284,44 @@ class WatchPage(Page, inherit_bindings=False):
     # --- saying something
 
     def action_answer(self) -> None:
-        self.ask_for_answer(self.change, self._chosen())
+        self.ask_for_answer(self.change, self._find_selected())
 
     action_no_answer = action_answer  # which says so
 
     def action_guide(self) -> None:
-        story = self._chosen()
-        name = self.following.view.name_of(story) if story else self.change
-        dialog = Say(f"Tell the agent, from its next prompt on: {name}", hint="what it should know or do")
-        self.ask(dialog, lambda text: self._say("guide", story, text))
+        story = self._find_selected()
+        name = self.following.view.format_name(story) if story else self.change
+        dialog = TextDialog(f"Tell the agent, from its next prompt on: {name}", hint="what it should know or do")
+        self.open_dialog(dialog, lambda text: self._send("guide", story, text))
 
     def action_pause(self) -> None:
-        self.attempt(lambda: self._say("pause"))
+        self.try_action(lambda: self._send("pause"))
 
     def action_resume(self) -> None:
-        self.attempt(lambda: self._say("resume"))
+        self.try_action(lambda: self._send("resume"))
 
     def action_stop(self) -> None:
         text = "Nothing is lost: `ralphtool run` goes on where it was."
         answers = [("y", "Stop now", "stop"), ("a", "After this iteration", "stop-after"), ("n", "Go on", None)]
-        self.ask(Ask(f"Stop the run of {self.change}?", text, answers, careful=True), self._stop)
+        self.open_dialog(ChoiceDialog(f"Stop the run of {self.change}?", text, answers, careful=True), self._stop)
 
     def _stop(self, how: str) -> None:
-        self._say("stop-after" if how == "stop-after" else "stop")
+        self._send("stop-after" if how == "stop-after" else "stop")
 
     def action_retry(self) -> None:
-        self.attempt(lambda: self._ask_about_story("retry", "fresh attempts"))
+        self.try_action(lambda: self._ask_about_story("retry", "fresh attempts"))
 
     def action_skip(self) -> None:
-        self.attempt(lambda: self._ask_about_story("skip", "leave it out"))
+        self.try_action(lambda: self._ask_about_story("skip", "leave it out"))
 
     def _ask_about_story(self, action: Action, what: str) -> None:
-        if (story := self._chosen()) is None:
+        if (story := self._find_selected()) is None:
             return
         if self._is_done(story):
             raise InvalidValue(f"story {story} of {self.change} is done: there is nothing to {action}")
-        title = f"{self.following.view.name_of(story)}: {what}?"
+        title = f"{self.following.view.format_name(story)}: {what}?"
         answers = [("y", "Yes", "yes"), ("n", "No", None)]
-        self.ask(Ask(title, "", answers, careful=True), lambda _: self._say(action, story))
+        self.open_dialog(ChoiceDialog(title, "", answers, careful=True), lambda _: self._send(action, story))
 
     def _is_done(self, story: str) -> bool:
         """While a run goes on its record knows best; later, other runs may have done it."""
@@ -327,7 +329,7 @@ class WatchPage(Page, inherit_bindings=False):
             return True
         return not self._is_alive and data.is_done(self.root, self.change, story)
 
-    def _say(self, action: Action, story: str | None = None, text: str = "") -> None:
+    def _send(self, action: Action, story: str | None = None, text: str = "") -> None:
         only = self.following.run.id if action in ("stop", "stop-after") else None
-        steering.say(self.root, self.change, action, story, text, only)
-        self.tell(f"said: {action}{f' {one_line(story, 40)}' if story else ''}")
+        steering.send(self.root, self.change, action, story, text, only)
+        self.show_message(f"said: {action}{f' {flatten(story, 40)}' if story else ''}")

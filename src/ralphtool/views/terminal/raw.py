@@ -9,22 +9,22 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ralphtool.core import quickjson
-from ralphtool.record.lines import LineReader, fields_of
+from ralphtool.record.lines import LineReader, parse_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ralphtool.record.follow import Stop
+    from ralphtool.record.follow import StopSignal
 
 _PAUSE = 0.25  # seconds between two looks at the record
 
 
-def follow(path: str, stop: Stop) -> None:
+def follow(path: str, stop: StopSignal) -> None:
     """Every event, until the run ends or `stop` is set."""
-    write(every(path, stop))
+    write_events(follow_lines(path, stop))
 
 
-def every(path: str, stop: Stop) -> Iterator[bytes | None]:
+def follow_lines(path: str, stop: StopSignal) -> Iterator[bytes | None]:
     """The lines of a record until its run ends or `stop` is set. None means that there is no more for the moment."""
     reader = LineReader(path)
     while True:
@@ -39,15 +39,15 @@ def every(path: str, stop: Stop) -> Iterator[bytes | None]:
         stop.wait(_PAUSE)
 
 
-def write(lines: Iterable[bytes | None]) -> None:
-    put(_as_json(lines))
+def write_events(lines: Iterable[bytes | None]) -> None:
+    write_lines(_encode_lines(lines))
 
 
-def _as_json(lines: Iterable[bytes | None]) -> Iterator[str | None]:
+def _encode_lines(lines: Iterable[bytes | None]) -> Iterator[str | None]:
     for line in lines:
         if line is None:
             yield None
-        elif (event := fields_of(line)) is not None:
+        elif (event := parse_fields(line)) is not None:
             yield _encode(event)
             if event["type"] == "run_ended":
                 return
@@ -60,7 +60,7 @@ def _encode(event: dict[str, Any]) -> str:
         return quickjson.dumps({"at": str(event.get("at", ""))[:100], "type": event["type"]})
 
 
-def put(lines: Iterable[str | None]) -> None:
+def write_lines(lines: Iterable[str | None]) -> None:
     """Writes lines, and hands them on whenever there is nothing more for the moment."""
     if sys.stdout is None:
         return

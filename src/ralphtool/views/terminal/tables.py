@@ -12,12 +12,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ralphtool.core.text import printable, writes_unicode
+from ralphtool.core.text import can_write_unicode, make_printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ralphtool.history import Seen, Tally
+    from ralphtool.history import AttemptCounts, EntryObservation
     from ralphtool.history.records import Entry, Learning, Pattern
 
 _STYLES = {"completed": "green", "partial": "yellow", "failed": "red", "blocked": "magenta"}
@@ -30,37 +30,37 @@ _ROOM = 30  # for what people want to read
 _LONGEST = 600  # characters of one text, on a screen
 
 
-def _console() -> Console:
+def _build_console() -> Console:
     # Without colours, no other escape sequences either: as the commands that click prints for.
     colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
     return Console(highlight=False, markup=False, emoji=False, color_system=colours)
 
 
-def show(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], nothing: str) -> None:
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], nothing: str) -> None:
     """A table; the last column takes what room is left."""
-    lines = [[cell if isinstance(cell, Text) else _line(cell) for cell in row] for row in rows]
+    lines = [[cell if isinstance(cell, Text) else _make_line(cell) for cell in row] for row in rows]
     if not lines:
-        say(nothing)
+        print_line(nothing)
     elif sys.stdout.isatty():
-        _show_fitted(columns, lines)
+        _print_fitted(columns, lines)
     else:
-        _show_plain(columns, lines)
+        _print_plain(columns, lines)
 
 
-def _show_fitted(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
-    console = _console()
-    widths = _widths(columns, rows, console.width)
-    cut: Literal["ellipsis", "crop"] = "ellipsis" if writes_unicode() else "crop"
+def _print_fitted(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
+    console = _build_console()
+    widths = _fit_widths(columns, rows, console.width)
+    cut: Literal["ellipsis", "crop"] = "ellipsis" if can_write_unicode() else "crop"
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
     for column, width in zip(columns, widths, strict=False):
         table.add_column(column, no_wrap=True, overflow=cut, width=width)
     table.add_column(columns[-1], overflow="fold")
     for row in rows:
-        table.add_row(*row[:-1], _shortened(row[-1]))
+        table.add_row(*row[:-1], _shorten(row[-1]))
     console.print(table)
 
 
-def _widths(columns: Sequence[str], rows: Sequence[Sequence[Text]], total: int) -> list[int]:
+def _fit_widths(columns: Sequence[str], rows: Sequence[Sequence[Text]], total: int) -> list[int]:
     """Of all columns but the last, which is the one that people read: where it gets narrow, the widest give way."""
     widths = [max(len(name), *(row[index].cell_len for row in rows)) for index, name in enumerate(columns[:-1])]
     while sum(widths) + _GAP * len(widths) > total - _ROOM and max(widths) > _NARROWEST:
@@ -68,14 +68,14 @@ def _widths(columns: Sequence[str], rows: Sequence[Sequence[Text]], total: int) 
     return widths
 
 
-def _shortened(text: Text) -> Text:
+def _shorten(text: Text) -> Text:
     """What fits on a screen: a whole file may have become one text."""
     if len(text) <= _LONGEST:
         return text
     return Text.assemble(text[:_LONGEST], f"... ({len(text)} characters; --json has them all)")
 
 
-def _show_plain(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
+def _print_plain(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
     """One line for each row, for programs that read lines. The last column is as long as it is."""
     texts = [list(columns), *([cell.plain for cell in row] for row in rows)]
     widths = [max(map(cell_len, column)) for column in zip(*texts, strict=True)]
@@ -84,53 +84,62 @@ def _show_plain(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
         click.echo("  ".join([*cells, row[-1]]).rstrip())
 
 
-def _line(text: str) -> Text:
+def _make_line(text: str) -> Text:
     """One line of it: agents write what stands here."""
-    shown = printable(" ".join(text.split()))
-    return Text(shown if writes_unicode() else shown.encode("ascii", "backslashreplace").decode())
+    shown = make_printable(" ".join(text.split()))
+    return Text(shown if can_write_unicode() else shown.encode("ascii", "backslashreplace").decode())
 
 
-def plural(number: int, one: str, many: str) -> str:
+def pluralize(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
-def say(text: str, style: str = "") -> None:
+def print_line(text: str, style: str = "") -> None:
     if sys.stdout.isatty():
-        _console().print(Text(text, style=style))
+        _build_console().print(Text(text, style=style))
     else:
         click.echo(text)
 
 
-def status(name: str) -> Text:
+def style_status(name: str) -> Text:
     return Text(name, style=_STYLES.get(name, ""))
 
 
-def day(moment: str) -> str:
+def format_day(moment: str) -> str:
     return moment[:16].replace("T", " ")
 
 
-def entries(found: Sequence[Entry], nothing: str = "There are no entries yet.") -> None:
-    rows = [(_line(one.id), day(one.timestamp), status(one.status), _length(one), one.summary or "") for one in found]
-    show(("ENTRY", "WHEN", "STATUS", "TOOK", "SUMMARY"), rows, nothing)
+def print_entries(found: Sequence[Entry], nothing: str = "There are no entries yet.") -> None:
+    rows = [
+        (
+            _make_line(one.id),
+            format_day(one.timestamp),
+            style_status(one.status),
+            _format_length(one),
+            one.summary or "",
+        )
+        for one in found
+    ]
+    print_table(("ENTRY", "WHEN", "STATUS", "TOOK", "SUMMARY"), rows, nothing)
 
 
-def _length(entry: Entry) -> str:
+def _format_length(entry: Entry) -> str:
     if not isinstance(entry.duration_seconds, int):
         return ""
     minutes, seconds = divmod(entry.duration_seconds, 60)
     return f"{minutes // 60}h{minutes % 60:02}m" if minutes >= 60 else f"{minutes}m{seconds:02}s"
 
 
-def observations(found: Sequence[Seen], nothing: str) -> None:
+def print_observations(found: Sequence[EntryObservation], nothing: str) -> None:
     rows = []
     for seen in found:
         one = seen.observation
         about = [word for word in (one.type, one.category, one.severity, one.action_taken) if word]
-        rows.append((seen.entry.id, " ".join(about), _told(one.title, one.description or "")))
-    show(("ENTRY", "KIND", "WHAT"), rows, nothing)
+        rows.append((seen.entry.id, " ".join(about), _join_title(one.title, one.description or "")))
+    print_table(("ENTRY", "KIND", "WHAT"), rows, nothing)
 
 
-def learnings(found: Sequence[Learning]) -> None:
+def print_learnings(found: Sequence[Learning]) -> None:
     rows = [
         (
             one.id if one.still_valid else f"{one.id} (invalid)",
@@ -141,45 +150,45 @@ def learnings(found: Sequence[Learning]) -> None:
         )
         for one in found
     ]
-    show(("LEARNING", "TYPE", "FROM", "USED", "WHAT"), rows, "Nothing has been learnt yet.")
+    print_table(("LEARNING", "TYPE", "FROM", "USED", "WHAT"), rows, "Nothing has been learnt yet.")
 
 
-def patterns(found: Sequence[Pattern]) -> None:
-    rows = [(one.id, one.type, one.confidence or "", _told(one.name, one.description or "")) for one in found]
-    show(("PATTERN", "TYPE", "CONFIDENCE", "WHAT"), rows, "No patterns have been found yet.")
+def print_patterns(found: Sequence[Pattern]) -> None:
+    rows = [(one.id, one.type, one.confidence or "", _join_title(one.name, one.description or "")) for one in found]
+    print_table(("PATTERN", "TYPE", "CONFIDENCE", "WHAT"), rows, "No patterns have been found yet.")
 
 
-def _told(title: str, text: str) -> str:
+def _join_title(title: str, text: str) -> str:
     return text if text.lstrip("*`").startswith(title) else f"{title}: {text}" if text else title
 
 
-def failures(found: dict[str, int]) -> None:
+def print_failures(found: dict[str, int]) -> None:
     most = max(found.values(), default=0)
-    rows = [(category, str(times), bar(times, most, "red")) for category, times in found.items()]
-    show(("CATEGORY", "TIMES", ""), rows, "Nothing was observed in attempts that failed.")
+    rows = [(category, str(times), render_bar(times, most, "red")) for category, times in found.items()]
+    print_table(("CATEGORY", "TIMES", ""), rows, "Nothing was observed in attempts that failed.")
 
 
-def tallies(found: Sequence[Tally]) -> None:
+def print_attempt_counts(found: Sequence[AttemptCounts]) -> None:
     rows: list[tuple[str | Text, ...]] = []
     for one in found:
         rate = f"{100 * one.completed // one.attempts}%"
         ends = [str(number) if number else "" for number in (one.completed, one.partial, one.failed, one.blocked)]
-        rows.append((one.prd_id, str(one.attempts), *ends, bar(one.completed, one.attempts, "green", rate)))
-    show(("STORY", "ATTEMPTS", "COMPLETED", "PARTIAL", "FAILED", "BLOCKED", "SUCCESS"), rows, "")
+        rows.append((one.prd_id, str(one.attempts), *ends, render_bar(one.completed, one.attempts, "green", rate)))
+    print_table(("STORY", "ATTEMPTS", "COMPLETED", "PARTIAL", "FAILED", "BLOCKED", "SUCCESS"), rows, "")
 
 
-def bar(part: int, whole: int, style: str, label: str = "") -> Text:
-    full, rest = ("█", "░") if writes_unicode() else ("#", ".")
+def render_bar(part: int, whole: int, style: str, label: str = "") -> Text:
+    full, rest = ("█", "░") if can_write_unicode() else ("#", ".")
     length = 10 * part // whole if whole else 0
     return Text.assemble((full * length, style), (rest * (10 - length), "dim"), f" {label}" if label else "")
 
 
-def endings(statuses: Sequence[str]) -> None:
+def print_statuses(statuses: Sequence[str]) -> None:
     """How the last iterations ended, one mark for each."""
-    marks = _MARKS if writes_unicode() else _PLAIN_MARKS
+    marks = _MARKS if can_write_unicode() else _PLAIN_MARKS
     line = Text.assemble(*((marks[one], _STYLES[one]) for one in statuses[-_RECENT:]))
     key = Text.assemble(*(part for name in marks for part in ("  ", (marks[name], _STYLES[name]), f" {name}")))
     if sys.stdout.isatty():
-        _console().print(Text.assemble(line, key))
+        _build_console().print(Text.assemble(line, key))
     else:
         click.echo(f"{line.plain}{key.plain}")
