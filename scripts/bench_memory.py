@@ -69,7 +69,7 @@ CODES = (
 class Nothing(KnowledgeBase):
     """No memory at all: recovery has none either."""
 
-    def for_story(self, wanted: KnowledgeQuery) -> RelevantKnowledge:
+    def select_for_story(self, wanted: KnowledgeQuery) -> RelevantKnowledge:
         return RelevantKnowledge((), 0)
 
     def search(self, text: str, limit: int = 10) -> list[KnownItem]:
@@ -79,7 +79,7 @@ class Nothing(KnowledgeBase):
 class NewestFirst(KnowledgeBase):
     """Everything that is known, the last first; the prompt takes as much of it as its budget holds."""
 
-    def for_story(self, wanted: KnowledgeQuery) -> RelevantKnowledge:
+    def select_for_story(self, wanted: KnowledgeQuery) -> RelevantKnowledge:
         found = self._newest()
         return RelevantKnowledge(tuple(found), len(found))
 

@@ -333,7 +333,7 @@ SHAPES = {
 BIG_PROGRAM = """\
 import sys
 sys.path.insert(0, sys.argv[1])
-from ralphtool.memory import Memory, words
+from ralphtool.memory import Memory, tokens
 shape, length = sys.argv[2].encode("ascii").decode("unicode-escape"), int(sys.argv[3])
 count = length // len(shape.format(1000).encode("utf-8", "surrogatepass")) + 1
 text = "".join(map(shape.format, range(1000, 1000 + count)))
@@ -341,7 +341,7 @@ memory = Memory(by_meaning=False)
 memory.add("small", "Zebras graze in the morning")
 memory.add("big", text)
 found = [id for id, _ in memory.search(text)]
-assert ("big" in found) == bool(words.tokens(text)), found
+assert ("big" in found) == bool(tokens.split_tokens(text)), found
 assert memory.search("zebra graze in the morning")[0][0] in ("small", "big")
 assert memory.get(["big"])["big"][0] == text
 assert memory.repeat_of("Lions sleep at noon") is None

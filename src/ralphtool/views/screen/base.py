@@ -292,7 +292,7 @@ class ChoiceDialog(_Dialog):
     def on_mount(self) -> None:
         self.query_one(f"#answer-{self._preferred}").focus()
 
-    def reply(self) -> ComposeResult:
+    def compose_reply(self) -> ComposeResult:
         with Horizontal(id="answers"):
             for key, label, _ in self._answers:
                 yield Button(Text(label), id=f"answer-{key}", compact=True)
@@ -315,7 +315,7 @@ class TextDialog(_Dialog):
         super().__init__(title, about)
         self._hint = hint
 
-    def reply(self) -> ComposeResult:
+    def compose_reply(self) -> ComposeResult:
         yield _TextInput(placeholder=self._hint, id="reply", compact=True)
 
     def on_mount(self) -> None:

@@ -52,7 +52,7 @@ class ChangePage(Page, inherit_bindings=False):
     def subject(self) -> str:
         return self.change.name
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         with Horizontal(classes="halves"):
             yield RowList(id="stories", markup=False)
             with VerticalScroll(id="text"):

@@ -45,7 +45,7 @@ class ChangesPage(Page, inherit_bindings=False):
         self._pulse: tuple[int, ...] = ()
         self._is_looking = False
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         yield Static(id="nothing", markup=False)
         yield RowList(id="changes", markup=False)
         yield RowList(id="runs", markup=False)

@@ -64,7 +64,7 @@ class ResultPage(Page, inherit_bindings=False):
     def subject(self) -> str:
         return self.following.run.id
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         with VerticalScroll(id="text"):
             yield Static(id="words", markup=False)
 

@@ -78,7 +78,7 @@ class WatchPage(Page, inherit_bindings=False):
     def subject(self) -> str:
         return self.following.run.id
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         with Horizontal(classes="halves"):
             yield OptionList(id="stories", markup=False)
             with Vertical(id="doings"):
