@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from ralphtool.record import events
-from ralphtool.views.terminal.live import RunDisplay
+from ralphtool.views.terminal.picture import RunDisplay
 
 Event = dict[str, Any]
 NOON = "2026-03-01T12:00:00.000000Z"

@@ -23,7 +23,7 @@ from views.tmux import Terminal as Tmux
 
 from ralphtool.record.follow import Follower, Replay, skim
 from ralphtool.record.lines import LineReader, parse_fields
-from ralphtool.views.terminal.live import RunDisplay
+from ralphtool.views.terminal.picture import RunDisplay
 
 
 class Over:
