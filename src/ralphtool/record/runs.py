@@ -172,13 +172,22 @@ def _read_ends(run: RunSummary, fd: int) -> None:
         if first["type"] == "run_started":
             run._apply_start(first)
     lines, is_whole = read_last_lines(fd, size)
-    tail = list(_select_events(lines))
+    told = _parse_whole_end(lines)
+    tail = list(_select_events(lines)) if told is None else [told]
     run._apply_tail(tail, is_whole=is_whole)
     end = next((one for one in reversed(tail) if one["type"] == "run_ended"), None)
     if end is not None:
         run._apply_end(end)
     elif is_alive(run):
         run.state = "paused" if _is_paused(tail) else "running"
+
+
+def _parse_whole_end(lines: list[bytes]) -> EventFields | None:
+    """The last event, if it is the end of the run and tells of its stories: then nothing before it matters."""
+    if not lines or read_type(lines[-1]) != b"run_ended":
+        return None
+    event = parse_fields(lines[-1])
+    return event if event is not None and get_rows(event, "stories") else None
 
 
 def _select_events(lines: list[bytes]) -> Iterator[EventFields]:

@@ -8,49 +8,18 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ralphtool.record.events import RunEnded
 from ralphtool.record.follow import Follower, Replay
-from ralphtool.record.run_view import RunView, parse_time
+from ralphtool.record.run_view import parse_time
 from ralphtool.views.terminal import raw
-from ralphtool.views.terminal.event_lines import describe_event
-from ralphtool.views.terminal.phrases import format_clock, format_story
+from ralphtool.views.terminal.run_lines import RunLines, keep_recent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from ralphtool.record.events import Event
     from ralphtool.record.follow import StopSignal
-    from ralphtool.views.terminal.styled import StyledLine
-
-
-class RunLines:
-    """What is known of a run, and its events as lines."""
-
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        self.clock = clock
-        self.run = RunView()
-
-    def feed(self, event: Event) -> None:
-        self.run.feed(event)
-
-    def format_elapsed(self, event: Event) -> str:
-        """How long the run was under way when the event happened."""
-        at = parse_time(event.at)
-        return format_clock((at or 0.0) - (self.run.began or at or 0.0))
-
-    def describe(self, event: Event) -> StyledLine | None:
-        """The event as one line; None if nobody needs to be told."""
-        return describe_event(event, self.format_name(getattr(event, "story", None)))
-
-    def format_name(self, story: str | None) -> str:
-        known = self.run.stories.get(story or "")
-        return format_story(known.id, known.title) if known else format_story(story)
-
-
-# --- looking on -------------------------------------------------------------------------------------
 
 
 def print_json(path: str, stop: StopSignal, speed: float | None = None) -> None:
@@ -59,7 +28,6 @@ def print_json(path: str, stop: StopSignal, speed: float | None = None) -> None:
 
 
 RunLinesT = TypeVar("RunLinesT", bound=RunLines)
-LineT = TypeVar("LineT")
 
 
 class WatchOptions(NamedTuple):
@@ -96,13 +64,6 @@ def _format_lines(
             told := source.view.describe(event)
         ):  # that, the summary tells, and better
             lines.append(f"[{source.view.format_elapsed(event)}] {told.plain}")
-
-
-def keep_recent(lines: list[LineT], lead: int | None, gap: list[LineT], head: int) -> list[LineT]:
-    """Of what had happened before somebody looked, the end, and so many lines of its head."""
-    if lead is None or len(lines) <= head + lead:
-        return lines
-    return lines[:head] + gap + lines[-lead:]
 
 
 def show_live(path: str, stop: StopSignal, look: WatchOptions = FROM_THE_START) -> None:

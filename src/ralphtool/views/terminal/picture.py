@@ -29,7 +29,6 @@ from ralphtool.record.follow import Follower
 from ralphtool.record.run_view import parse_time
 from ralphtool.views.terminal.drawing import build_console, truncate
 from ralphtool.views.terminal.event_lines import format_gate_result, render_agent_event
-from ralphtool.views.terminal.live import RunLines, keep_recent
 from ralphtool.views.terminal.phrases import (
     flatten,
     format_attempt,
@@ -40,6 +39,7 @@ from ralphtool.views.terminal.phrases import (
     pluralize,
     render_mark,
 )
+from ralphtool.views.terminal.run_lines import RunLines, keep_recent
 from ralphtool.views.terminal.styled import assemble
 from ralphtool.views.terminal.tables import render_bar
 
