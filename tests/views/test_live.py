@@ -418,7 +418,7 @@ if how != "nothing":
 if "summary" in more:
     for event in map(events.decode, lines.LineReader(path).new()):
         if isinstance(event, events.RunEnded):
-            summary.show(event, "add-login")
+            summary.print_summary(event, "add-login")
 sys.stderr.write("the run goes on")
 """
 RUN = [THREE, iteration("2"), said("output", text=NASTY), {"at": at(75), "type": "notice", "text": "café [b]"}, FIVE]
@@ -607,7 +607,7 @@ def wait_for(name):
 path = sys.argv[1]
 log = Log(path)
 stop = threading.Event()
-thread = threading.Thread(target=live.live, args=(path, stop))
+thread = threading.Thread(target=live.show_live, args=(path, stop))
 thread.start()
 def add(event):
     log.note(events.decode(json.dumps(event).encode()))
@@ -626,7 +626,7 @@ add({"type": "notice", "text": "[bold]no markup[/bold]"})
 wait_for(path + ".3")
 add(given.FIVE)
 thread.join(120)
-summary.show(given.typed(given.FIVE), "add-login")
+summary.print_summary(given.typed(given.FIVE), "add-login")
 """
 
 
