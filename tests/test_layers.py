@@ -38,6 +38,7 @@ FACES = {"cli", "views", "__main__"}  # the rooms that may print and exit
 PROGRAM = "agents.scripted_program"  # the scripted agent, a program of its own
 BANNED_WORDS = ("manager", "handler", "helper", "service", "engine", "util")
 LONGEST_FUNCTION = 45
+LONGEST_MODULE = 500
 LAST_RESORTS = {("cli.agent", "_run_safely"), ("cli.main", "main"), ("core.crashlog", "report")}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -48,7 +49,8 @@ def name_of(path: Path) -> str:
     return ".".join(part for part in parts if part != "__init__")
 
 
-MODULES = {name_of(path): ast.parse(path.read_text()) for path in sorted(SOURCE.rglob("*.py"))}
+SOURCES = {name_of(path): path.read_text() for path in sorted(SOURCE.rglob("*.py"))}
+MODULES = {name: ast.parse(text) for name, text in SOURCES.items()}
 
 
 def nodes(tree: ast.AST, *, types: bool) -> Iterator[ast.AST]:
@@ -182,6 +184,12 @@ def test_no_name_says_nothing(module: str) -> None:
 def test_functions_are_short(module: str) -> None:
     lengths = {node.name: (node.end_lineno or 0) - node.lineno + 1 for node in functions(module)}
     assert {name: length for name, length in lengths.items() if length > LONGEST_FUNCTION} == {}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_long_module_says_why_it_is_one_file(module: str) -> None:
+    if len(SOURCES[module].splitlines()) > LONGEST_MODULE:
+        assert "One file" in (ast.get_docstring(MODULES[module]) or "")
 
 
 def is_broad(node: ast.AST) -> bool:

@@ -18,7 +18,7 @@ from realagents import PROGRAMS
 
 from ralphtool import agents
 from ralphtool.agents.program import Program
-from ralphtool.cli import doctor
+from ralphtool.cli import state_checks
 from ralphtool.history import journal
 
 GREEN = "true"
@@ -216,7 +216,7 @@ def test_working_trees_that_nobody_needs(well: Lab) -> None:
 
 
 def test_a_disk_that_is_nearly_full() -> None:
-    states = [[one.state for one in doctor.check_disk_space("/", mib << 20)] for mib in (5000, 500, 50)]
+    states = [[one.state for one in state_checks.check_disk_space("/", mib << 20)] for mib in (5000, 500, 50)]
     assert states == [[], ["warning"], ["wrong"]]
 
 
