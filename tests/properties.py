@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,12 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 OURS = settings.get_profile("ours")
+THOROUGH = os.environ.get("RALPH_TESTS") == "all"  # as `scripts/test --all` sets it
+
+
+def examples(number: int) -> int:
+    """So many with `scripts/test --all`; a fifth of them otherwise."""
+    return number if THOROUGH else max(10, number // 5)
 
 
 @contextmanager

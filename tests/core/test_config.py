@@ -8,7 +8,7 @@ import tomllib
 
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from properties import OURS, folder
+from properties import OURS, examples, folder
 
 from ralphtool.core import config
 from ralphtool.errors import InvalidValue
@@ -123,7 +123,7 @@ def read_commands(text: str) -> dict[str, list[str]] | str:
             return "refused"
 
 
-@settings(OURS, max_examples=400)
+@settings(OURS, max_examples=examples(400))
 @given(text=toml_files())
 @example('[verify]\nchecks = ["a", "b"]\ntests = [\n  "c",\n]\n')
 @example('[verify]\n"checks" = ["a"]\n')
@@ -142,7 +142,7 @@ def test_settings_are_read_as_the_standard_library_reads_them(text: str) -> None
     assert read_commands(text) == expected
 
 
-@settings(OURS, max_examples=300)
+@settings(OURS, max_examples=examples(300))
 @given(items=st.lists(toml_strings(), max_size=3), chance=st.randoms(use_true_random=False))
 @example(items=['"a"', '"b"'], chance=random.Random(1))
 def test_commands_that_are_no_toml_are_refused_not_guessed(items: list[str], chance: random.Random) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from properties import OURS
+from properties import OURS, examples
 from specs.documents import json_values, spaced
 
 from ralphtool.core import quickjson
@@ -39,14 +39,14 @@ def same(one: Any, other: Any) -> bool:
     return repr(one) == repr(other)
 
 
-@settings(OURS, max_examples=300)
+@settings(OURS, max_examples=examples(300))
 @given(value=json_values, chance=st.randoms(use_true_random=False))
 def test_quickjson_reads_what_the_standard_package_reads(value: Any, chance: random.Random) -> None:
     text = spaced(value, chance)
     assert same(quickjson.loads(text), json.loads(text))
 
 
-@settings(OURS, max_examples=300)
+@settings(OURS, max_examples=examples(300))
 @given(value=json_values)
 @example(value={"\x7f": "\x00\x1b\x7f\x9b\u2028é😀\ud800"})
 def test_quickjson_writes_what_the_standard_package_writes(value: Any) -> None:
@@ -57,7 +57,7 @@ def test_quickjson_writes_what_the_standard_package_writes(value: Any) -> None:
     assert same(json.loads(text), json.loads(json.dumps(value)))
 
 
-@settings(OURS, max_examples=600)
+@settings(OURS, max_examples=examples(600))
 @given(value=json_values, chance=st.randoms(use_true_random=False))
 def test_quickjson_refuses_what_the_standard_package_refuses(value: Any, chance: random.Random) -> None:
     """Texts that were damaged in one place: some are JSON still, most are not."""
@@ -70,7 +70,7 @@ def test_quickjson_refuses_what_the_standard_package_refuses(value: Any, chance:
     assert repr(ours(broken)) == repr(standard(broken))
 
 
-@settings(OURS, max_examples=600)
+@settings(OURS, max_examples=examples(600))
 @given(text=st.text(alphabet='[]{}",:\\ntrufalse01-.eE \t/*u', max_size=12))
 @example("NaN")
 @example("-Infinity")

@@ -34,6 +34,7 @@ from history.documents import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from project import Ralph
+from properties import examples
 
 from ralphtool.history import History
 from ralphtool.history.document import parse
@@ -342,7 +343,7 @@ ADDING: dict[str, Callable[[History], object]] = {
 }
 
 
-@settings(OURS, max_examples=60)
+@settings(OURS, max_examples=examples(60))
 @given(foreign_documents(), st.lists(st.sampled_from([*ADDING, "reference"]), min_size=1, max_size=5))
 def test_whatever_stands_there_stays_whatever_is_added(data: bytes, steps: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -38,6 +38,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from project import Ralph
+from properties import examples
 
 from ralphtool.core import session
 from ralphtool.history.document import parse
@@ -209,13 +210,13 @@ def test_what_an_agent_may_say_is_what_the_history_may_hold(known: tuple[str, ..
 # --- the schema, the seed and the code accept the same ----------------------------------------------
 
 
-@settings(OURS, max_examples=150)
+@settings(OURS, max_examples=examples(150))
 @given(documents)
 def test_whatever_the_seed_allows_is_accepted_by_the_schema_and_the_code(document: Document) -> None:
     assert set(verdicts(document).values()) == {True}
 
 
-@settings(OURS, max_examples=300)
+@settings(OURS, max_examples=examples(300))
 @given(mutated())
 def test_the_seed_the_schema_and_the_code_agree_on_any_document(document: Any) -> None:
     event(f"accepted: {THEIRS.is_valid(document)}")

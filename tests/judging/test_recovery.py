@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from properties import examples
 
 from ralphtool.history import EntryObservation
 from ralphtool.history.records import Entry, IterationContext, Observation
@@ -176,7 +177,7 @@ pasts = st.builds(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(verdicts, pasts, st.integers(1, 4))
 def test_every_decision_has_a_reason_and_comes_again(verdict: Verdict, past: RecoveryContext, attempts: int) -> None:
     decision = decide(verdict, past, RecoveryPolicy(attempts))
@@ -387,7 +388,7 @@ def test_hostile_text_is_only_looked_at(text: str, root: str) -> None:
     assert sorted(os.listdir(root)) == before
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.text() | st.text(alphabet="~/`'\"\0.aA_ \ud800"))
 def test_any_text_can_be_checked(text: str) -> None:
     check = blockers.check_claim(text, "/nowhere", {})

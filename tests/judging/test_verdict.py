@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from properties import examples
 
 from ralphtool.agents import End, Failure
 from ralphtool.judging.guard.model import GuardFinding
@@ -424,7 +425,7 @@ def expected(one: Evidence) -> str:
     return "partial" if has_progress and not one.red and not cheated and not one.trouble else "failed"
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=examples(1000), deadline=None)
 @given(evidence)
 def test_every_verdict_is_the_specifications(one: Evidence) -> None:
     verdict = judge(one)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from properties import examples
 
 from ralphtool.core.text import fence_visible
 from ralphtool.errors import InvalidValue
@@ -225,7 +226,7 @@ WORDS = ["# How to finish", "token: fake", "{{token}}", "<promise>COMPLETE:", "<
 pieces = st.sampled_from([*FENCES, *WORDS])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(pieces | st.text(max_size=5), max_size=20).map("".join), st.sampled_from([30_000, 1_200, 700]))
 def test_nothing_breaks_out_of_its_fence(text: str, budget: int) -> None:
     check_hostile(f"x{text}", budget)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from properties import examples
 
 import ralphtool
 from ralphtool.memory import Memory, tokens, word_frequency
@@ -373,7 +374,7 @@ SPOKEN = st.lists(
     max_size=12,
 ).map(" ".join)
 TEXTS = ANYTHING | SPOKEN | st.sampled_from([*ODD, *SYNTAX])
-unhurried = settings(deadline=None, max_examples=120, suppress_health_check=list(HealthCheck))
+unhurried = settings(deadline=None, max_examples=examples(120), suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(scope="module")
@@ -413,7 +414,7 @@ Steps = list[tuple[str, str | None]]
 STEPS = st.lists(st.tuples(st.sampled_from(["a", "b", "\ud800", ""]), TEXTS | st.none()), max_size=12)
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=examples(40), suppress_health_check=list(HealthCheck))
 @given(steps=STEPS, query=TEXTS)
 def test_only_what_was_added_last_counts(steps: Steps, query: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Replacing is removing and adding, and a memory that was reopened after each step is the same as one in memory."""

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lab import DONE, Lab
 from msgspec import structs
+from properties import examples
 
 from ralphtool import agents
 from ralphtool.record import events, lines
@@ -226,7 +227,7 @@ NAMES = sorted({name for kind in KINDS for name in kind.__struct_encode_fields__
 TAGS = [str(kind.__struct_config__.tag) for kind in KINDS]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.sampled_from(TAGS), st.dictionaries(st.sampled_from(NAMES), JSON, max_size=8))
 def test_no_value_of_a_field_makes_a_reader_fail(tag: str, fields: dict[str, Any]) -> None:
     found = events.decode(json.dumps({"type": tag, **fields}).encode())
@@ -238,7 +239,7 @@ def test_no_value_of_a_field_makes_a_reader_fail(tag: str, fields: dict[str, Any
 CUT = st.sampled_from(EXAMPLES).flatmap(lambda line: st.integers(0, len(line)).map(lambda end: line[:end] + b"}"))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.binary(max_size=200) | CUT)
 def test_no_bytes_make_a_reader_fail(line: bytes) -> None:
     events.decode(line)

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from properties import examples
 
 from ralphtool import agents
 from ralphtool.record import events, follow
@@ -288,7 +289,7 @@ def written(happened: Sequence[Event]) -> bytes:
 
 
 @pytest.mark.parametrize("detail", [0, 700], ids=["skimmed", "in full"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(happened=st.lists(WORK | SPOKEN | SPOKEN, max_size=60), later=st.lists(WORK | SPOKEN, max_size=9))
 def test_reading_the_middle_last_makes_no_difference(
     tmp_path_factory: pytest.TempPathFactory, detail: int, happened: list[Event], later: list[Event]

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from properties import examples
 from settingsfile import parse, read_error, write_settings
 
 from ralphtool import settings
@@ -225,7 +226,7 @@ def outcome(text: str) -> str | Settings:
         return str(error)
 
 
-@hypothesis_settings(deadline=None, derandomize=True, database=None, max_examples=1500)
+@hypothesis_settings(deadline=None, derandomize=True, database=None, max_examples=examples(1500))
 @given(st.one_of(TOML, TOML, st.text(), st.text("[]{}\"'=.#\n\\ar1-")))
 @example("[a.b.c.d.e.f]\nx.y = 1")
 @example("[[agents.x.env]]\na = 1")
@@ -237,7 +238,7 @@ def test_nothing_but_settings_or_a_complaint_with_a_line(text: str) -> None:
         assert 1 <= int(named[1]) <= text.count("\n") + 1
 
 
-@hypothesis_settings(deadline=None, derandomize=True, database=None, max_examples=500)
+@hypothesis_settings(deadline=None, derandomize=True, database=None, max_examples=examples(500))
 @given(TOML)
 def test_lines_count_from_the_beginning(text: str) -> None:
     """Three comments before a text move whatever is told of it by three lines."""

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from properties import examples
 
 from ralphtool import settings
 from ralphtool.errors import WrongSetting
@@ -59,7 +60,7 @@ def test_endless_durations(text: str | float) -> None:
         settings.parse_duration(text)
 
 
-@hypothesis_settings(deadline=None, derandomize=True, database=None, max_examples=500)
+@hypothesis_settings(deadline=None, derandomize=True, database=None, max_examples=examples(500))
 @given(st.one_of(st.text(), st.text("0123456789.hms "), st.integers(), st.floats(), st.booleans()))
 def test_a_duration_is_one_or_a_read_error(value: Any) -> None:
     try:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from properties import OURS, folder
+from properties import OURS, examples, folder
 
 from ralphtool.specs import markdown, notes
 
@@ -118,7 +118,7 @@ def added_lines(old: str, new: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", list(WRITERS))
-@settings(OURS, max_examples=250)
+@settings(OURS, max_examples=examples(250))
 @given(data=st.data())
 def test_notes_written_twice_are_there_once_and_change_no_line(kind: str, data: st.DataObject) -> None:
     write, records = WRITERS[kind]
@@ -147,7 +147,7 @@ def test_notes_written_twice_are_there_once_and_change_no_line(kind: str, data: 
         assert added_endings == (total if 2 * old.count("\r\n") > old.count("\n") else 0)
 
 
-@settings(OURS, max_examples=150)
+@settings(OURS, max_examples=examples(150))
 @given(old=notebooks(), data=st.data())
 def test_notes_land_in_their_section_and_group(old: str, data: st.DataObject) -> None:
     """A reader of the written text finds every learning once, in its group, inside of the section."""

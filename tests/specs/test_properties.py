@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from properties import OURS, folder
+from properties import OURS, examples, folder
 from specs.documents import BOX, Document, Line, documents, dotted, is_done, json_texts, json_values, spaced
 from specs.formats import all_tasks, done_ids
 
@@ -82,7 +82,7 @@ def ticked(line: str) -> str:
 
 
 @every_boxed_format
-@settings(OURS, max_examples=150)
+@settings(OURS, max_examples=examples(150))
 @given(data=st.data())
 def test_boxes_outside_of_fences_are_the_tasks(name: str, data: st.DataObject) -> None:
     document = data.draw(FORMATS[name].documents)
@@ -94,7 +94,7 @@ def test_boxes_outside_of_fences_are_the_tasks(name: str, data: st.DataObject) -
 
 
 @every_boxed_format
-@settings(OURS, max_examples=120)
+@settings(OURS, max_examples=examples(120))
 @given(data=st.data())
 def test_ticking_one_task_changes_that_task_and_no_other_byte(name: str, data: st.DataObject) -> None:
     document = data.draw(FORMATS[name].documents.filter(lambda one: bool(one.boxes)))
@@ -115,7 +115,7 @@ def test_ticking_one_task_changes_that_task_and_no_other_byte(name: str, data: s
 
 
 @every_boxed_format
-@settings(OURS, max_examples=60)
+@settings(OURS, max_examples=examples(60))
 @given(data=st.data())
 def test_ticking_all_tasks_completes_the_change_and_touches_no_code(name: str, data: st.DataObject) -> None:
     document = data.draw(FORMATS[name].documents)
@@ -135,7 +135,7 @@ def is_done_line(line: Line) -> bool:
     return bool(line.box and is_done(line.box))
 
 
-@settings(OURS, max_examples=1500)
+@settings(OURS, max_examples=examples(1500))
 @given(line=st.text(alphabet="-*+1٣.)[] \txX(~é\u3000😀\r", max_size=14))
 @example("- [ ](x)")
 @example("- [](x)")
@@ -180,7 +180,7 @@ def rendered(frame: str, marks: dict[str, str]) -> str:
     return frame
 
 
-@settings(OURS, max_examples=150)
+@settings(OURS, max_examples=examples(150))
 @given(document=prd_documents(), chance=st.randoms(use_true_random=False), data=st.data())
 def test_prd_ticking_a_story_changes_its_passes_and_no_other_byte(
     document: dict[str, Any], chance: random.Random, data: st.DataObject

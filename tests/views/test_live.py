@@ -22,6 +22,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from project import REPOSITORY
+from properties import examples
 from rich.cells import cell_len
 from views.run_events import (
     FIVE,
@@ -263,7 +264,7 @@ def test_a_run_that_begins_twice() -> None:
     assert picture([started(*(story(str(number), "x") for number in range(30))), iteration("20"), THREE], height=4)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(HOSTILE, max_size=6), st.integers(1, 120), st.integers(1, 40))
 def test_no_event_breaks_the_picture(happened: list[Event], width: int, height: int) -> None:
     view = RunDisplay(clock(0))
@@ -277,7 +278,7 @@ def test_no_event_breaks_the_picture(happened: list[Event], width: int, height: 
     assert all(line.isprintable() and cell_len(line) <= width for line in lines)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(HOSTILE, st.text(), st.sampled_from(["utf-8", "ascii"]))
 def test_no_event_breaks_the_summary(event: Event, change: str, encoding: str) -> None:
     out = shown({**event, "type": "run_ended"}, change, encoding)

@@ -15,7 +15,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from properties import OURS
+from properties import OURS, examples
 
 from ralphtool.cli import agent
 from ralphtool.core import lifecycle
@@ -324,4 +324,4 @@ def test_a_session_begun_again_and_again_waits_for_nobody() -> None:
 
 
 TestInterleavings = Interleavings.TestCase
-TestInterleavings.settings = settings(OURS, max_examples=80, stateful_step_count=40)
+TestInterleavings.settings = settings(OURS, max_examples=examples(80), stateful_step_count=40)

@@ -21,6 +21,7 @@ from judging.guard.samples import (
     edit,
     kinds,
 )
+from properties import examples
 
 from ralphtool.judging.guard import diff
 from ralphtool.judging.guard.model import FileChange
@@ -28,7 +29,11 @@ from ralphtool.judging.guard.spec import inspect_spec
 from ralphtool.specs import Story, Task
 
 OURS = settings(
-    deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    max_examples=examples(100),
 )
 
 # --- hostile input ----------------------------------------------------------------------------------
