@@ -136,7 +136,7 @@ def test_git_that_is_in_the_middle_of_something(well: Lab) -> None:
 
 def test_locks_held_by_nobody(well: Lab) -> None:
     gone = {"pid": 2**22 + 5, "start_time": "0", "machine": ""}
-    code = "import json; from ralphtool.core import locks; print(json.dumps(locks.this_process()))"
+    code = "import json; from ralphtool.core import locks; print(json.dumps(locks.describe_process()))"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     gone |= json.loads(told.stdout)
     lock = {"session_id": "s1", "change_name": "add-login", "acquired_at": "2026-01-01T00:00:00Z", "unlocked": False}
