@@ -304,8 +304,8 @@ def test_agents_are_told_apart(well: Lab) -> None:
     well.write(".ralph/config.toml", '[run]\nagents = ["claude", "codex", "aider", "opencode"]\n')
     result = examined(well, "--no-gates", PATH=f"{place}:{well.env['PATH']}")
     told = [one["text"] for one in findings(result) if one["about"] == "agents" and "MCP" not in one["text"]]
-    assert told[0] == "claude 2.1.197: nobody is logged in"
+    assert told[0] == "claude 2.1.197: not logged in"
     assert "codex 0.1.0 is too old" in told[1]
-    assert "can't be told from here" in told[2]
+    assert "can't find out whether it is logged in" in told[2]
     assert "tells no version" in told[3]
     assert result.exit_code == 1

@@ -53,7 +53,7 @@ ENTRY_POINTS = "ralphtool.agents"
 
 Trouble = Literal["rate-limit", "overload", "network", "login", "context", "other"]
 TRANSIENT: tuple[Trouble, ...] = ("rate-limit", "overload", "network", "login")
-_MOST = 10**15  # a number beyond it was not counted by anybody, if it is read from a record
+_MOST = 10**15  # a bigger number in a record is not a real count
 _Count = Annotated[int, Meta(ge=0, le=_MOST)]
 
 

@@ -266,10 +266,10 @@ def _check_program(root: str, runner: Program) -> Iterator[Diagnosis]:
     if login.answer == "yes":
         yield ok("agents", f"{named}, logged in ({login.because})")
     elif login.answer == "no":
-        yield wrong("agents", f"{named}: nobody is logged in", runner.traits.login_hint)
+        yield wrong("agents", f"{named}: not logged in", runner.traits.login_hint)
     else:
         why = f" ({login.because})" if login.because else ""
-        text = f"{named}: whether anybody is logged in can't be told from here{why}"
+        text = f"{named}: can't find out whether it is logged in{why}"
         yield warning("agents", text, f"if not: {runner.traits.login_hint}")
 
 
@@ -320,7 +320,7 @@ def check_gates(project: DoctorContext, tell: Callable[[str], None]) -> Iterator
     try:
         found = detect.list_gates(gate_commands.find_commands(project.root), project.root)
     except (RalphError, OSError):
-        return  # the settings can't be read, which has been told
+        return  # the settings can't be read, which is a finding already
     if not found:
         text = "there is no gate: that a story is done rests on its ticks and its diff alone"
         yield warning("gates", text, "set checks and tests under [verify] in .ralph/config.toml")

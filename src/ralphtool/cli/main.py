@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def start() -> int:
-    """Runs the command line of this process, and ends it without taking its modules apart, which takes its time."""
+    """Runs the command line of this process, and ends it without unloading its modules, which is slow."""
     exit_code = main(sys.argv[1:])
     if threading.active_count() > 1:
         return exit_code

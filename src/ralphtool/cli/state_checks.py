@@ -103,7 +103,7 @@ def _fold(root: str) -> str:
 
 
 def check_change_states(project: DoctorContext) -> Iterator[Diagnosis]:
-    folder = os.path.join(project.folder, "standing")
+    folder = layout.change_states(project.root)
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
         change = name.removesuffix(".json")
         if not name.endswith(".json") or not is_name(change):
@@ -116,7 +116,7 @@ def check_change_states(project: DoctorContext) -> Iterator[Diagnosis]:
 
 
 def check_memory(project: DoctorContext) -> Iterator[Diagnosis]:
-    path = os.path.join(project.folder, "memory.index")
+    path = layout.memory_index(project.root)
     if not os.path.lexists(path):
         return
     if why := _find_database_problem(path):
@@ -134,7 +134,7 @@ def _find_database_problem(path: str) -> str:
         finally:
             db.close()
     except (sqlite3.Error, UnicodeDecodeError, ValueError) as error:
-        return "" if "locked" in str(error) else str(error)  # somebody works with it
+        return "" if "locked" in str(error) else str(error)  # another process is using it
     return "" if told == "ok" else str(told)
 
 

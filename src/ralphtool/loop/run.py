@@ -1,4 +1,4 @@
-"""One run from start to end: takes a change, runs the loop over its stories, and gives everything back.
+"""One run from start to end: locks a change, runs the loop over its stories, and releases everything.
 
 A program starts a run with `start`. Nothing is printed here: what happens goes to the record, which a viewer reads.
 """
@@ -49,11 +49,11 @@ _NO_GATE = "there is no gate: that a story is done rests on its ticks and its di
 
 
 class StopRequest:
-    """Asks a run to stop: it ends what it is doing soon, and gives everything back."""
+    """Asks a run to stop: it soon ends what it is doing, and restores the user's files."""
 
     def __init__(self) -> None:
         self.count = 0  # how often it was asked
-        self.is_closing = False  # the run is giving back what it took: that must not be cut off
+        self.is_closing = False  # the run is restoring the user's files: don't interrupt that
 
     def ask(self) -> None:
         self.count += 1
@@ -78,8 +78,9 @@ def start(
 ) -> RunResult:
     """Runs agents over the stories of a change until every one is done, or it has to stop.
 
-    `ref` names the spec where a change's name is not enough. Without `settings` those of the project hold, and without
-    `runners` the settings name the agents. The viewer gets the path of the record and stays open while the run goes on.
+    `ref` names the spec where a change's name is not enough. Without `settings` those of the project apply, and
+    without `runners` the settings name the agents. The viewer gets the path of the record, and stays open while
+    it runs.
     """
     notices = recover(root)
     settings = settings or settings_module.load(root)
@@ -164,7 +165,7 @@ def _read_options(settings: Settings, name: str) -> dict[str, Any]:
 
 
 def check_runners(runners: Sequence[Runner]) -> Sequence[Runner]:
-    """The same agents, once each of them has made sure that it can work."""
+    """The same agents, after each has checked that it can work."""
     for runner in runners:
         runner.check()
     return runners
@@ -182,7 +183,7 @@ def _start_run(
     stop: StopRequest,
     notices: Sequence[str],
 ) -> RunResult:
-    """Takes the change, opens the record, and goes to work."""
+    """Locks the change, opens the record, and runs the loop."""
     history = History(root)
     history.check()
     change_state.load(root, spec.change)
@@ -221,7 +222,7 @@ def _make_folder(root: str, run: str) -> str:
 
 
 class _ActiveRun(Struct, frozen=True, kw_only=True):
-    """One run that has taken its change: the loop over it, and giving everything back."""
+    """One run that has locked its change: the loop over it, and the cleanup."""
 
     root: str
     spec: Spec
@@ -275,7 +276,7 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
         prd_ids = _list_prd_ids(spec)
         ours = ProtectedState(self.root, self.spec.change, self.id)
         self._announce(spec, place, gates, notices)
-        from ralphtool.executors.process import Supervisor  # nobody waits for that to see that the run has begun
+        from ralphtool.executors.process import Supervisor  # slow to import, and not needed for the first event
 
         try:
             with Supervisor(layout.processes(self.root, self.id)) as supervisor:

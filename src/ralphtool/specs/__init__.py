@@ -173,7 +173,7 @@ class Adapter(Protocol):
         ...
 
     # An adapter may also have:
-    #   scaffold(project: str, text: str, name: str | None, file: str | None) -> Skeleton
+    #   scaffold(project: str, text: str, name: str | None, file: str | None) -> Scaffold
     #                                       what `ralphtool new` writes: see ralphtool.specs.scaffold
     #   takes_file: bool                    whether `ralphtool new --file` can name the file to make
     #   is_used(project: str) -> bool       whether the project uses the format, if it can without having changes
@@ -305,7 +305,7 @@ def _open_ref(project: str, change: str, ref: str) -> Spec:
 
 
 def _resolve(ref: str) -> tuple[Adapter, str | None]:
-    """The adapter that a ref names, and what the ref tells it."""
+    """The adapter that a ref names, and the rest of the ref."""
     name, _, where = ref.partition(":")
     if name in BUILT_IN or "." not in name:
         return adapter(name), where or None

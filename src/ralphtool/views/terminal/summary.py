@@ -1,7 +1,7 @@
-"""A run in words: each event as a line, and the end for somebody who slept meanwhile.
+"""A run in words: each event as a line, and a summary at the end.
 
-Agents wrote much of what stands in an event, and anybody may have written the file: every text goes through `one_line`
-or `exact`, which make it fit for a terminal.
+Agents wrote much of what is in an event, and the file is not trusted: every text goes through `flatten` or
+`make_copyable`, which make it fit for a terminal.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _SECTIONS = (
 )
 
 
-# --- texts that anybody may have written --------------------------------------------------------------
+# --- untrusted texts --------------------------------------------------------------------------------
 
 
 def flatten(text: str, longest: int = LONGEST) -> str:
