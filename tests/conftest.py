@@ -12,9 +12,19 @@ pytest.register_assert_rewrite(
     "project", "lab", "cli", "core", "history", "judging", "record", "specs", "testing", "views"
 )
 
-from project import REPOSITORY, Ralph  # noqa: E402
+from project import REPOSITORY, TESTS, Ralph  # noqa: E402
 
+SLOW = [line.split() for line in (TESTS / "slow.txt").read_text().splitlines() if line and not line.startswith("#")]
 WEIGHTS = REPOSITORY / ".tools/weights"  # of the sentence model, beside .venv: most tests do without
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what slow.txt lists, except for the cases that it keeps."""
+    kept = {name: cases for name, *cases in SLOW}
+    for item in items:
+        name, _, case = item.nodeid.removeprefix("tests/").partition("[")
+        if name in kept and case.removesuffix("]") not in kept[name]:
+            item.add_marker("slow")
 
 
 @pytest.fixture

@@ -260,7 +260,8 @@ def make(name: str, options: Mapping[str, Any]) -> Runner:
         made = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidValue(
-            f"the agent {shorten(name)} can't be loaded from {target} ({error}): mend its package"
+            f"the agent {shorten(name)} can't be loaded from {target} ({error}): check its name, and that the "
+            "Python which runs ralphtool can import it (install it there, or put its folder on PYTHONPATH)"
         ) from None
     found: Runner = made(name, options)
     return found

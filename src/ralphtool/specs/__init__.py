@@ -204,7 +204,10 @@ def _load(dotted: str) -> "Adapter":
         found: Any = sys.modules[module]
         found = getattr(found, attribute) if attribute else found
     except (ImportError, AttributeError, ValueError) as error:
-        raise InvalidValue(f"the spec adapter {shorten(dotted)} can't be loaded ({error}): check its name") from None
+        raise InvalidValue(
+            f"the spec adapter {shorten(dotted)} can't be loaded ({error}): check its name, and that the Python which "
+            "runs ralphtool can import it (install it there, or put its folder on PYTHONPATH)"
+        ) from None
     if missing := [name for name in _NEEDED if not hasattr(found, name)]:
         raise InvalidValue(f"{dotted} is no spec adapter: it has no {', '.join(missing)}")
     return found  # type: ignore[no-any-return]

@@ -13,6 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+__all__ = ["Section", "sections"]
+
 BOM = "\ufeff"
 _BULLETS = "-*+"
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from ralphtool.specs import Adapter, Spec
 
+__all__ = ["EXAMPLES", "Scaffold", "name_for"]
+
 _NO_CHANGES = ("archive", "readme", "changelog", "learnings")  # names that mean something else to the formats
 _LONGEST_NAME = 60
 _LONGEST_TITLE = 100
@@ -87,21 +89,21 @@ def plan(
     return made
 
 
-def write(skeleton: Scaffold) -> None:
+def write(scaffold: Scaffold) -> None:
     """Writes it; FileExistsError, and nothing written, if somebody was quicker."""
-    folder, name = os.path.split(skeleton.place)
+    folder, name = os.path.split(scaffold.place)
     os.makedirs(folder, exist_ok=True)
-    if list(skeleton.texts) == [""]:
-        files.create(skeleton.place, skeleton.texts[""].encode(), 0o644)
+    if list(scaffold.texts) == [""]:
+        files.create(scaffold.place, scaffold.texts[""].encode(), 0o644)
         return
     aside = os.path.join(folder, f".{name}.ralph-aside")
     files.clear(aside)  # which one that was killed may have left
-    for inside, text in skeleton.texts.items():
+    for inside, text in scaffold.texts.items():
         path = os.path.join(aside, inside)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         files.create(path, text.encode(), 0o644)
-    os.rename(aside, skeleton.place)
-    files.sync_folder(skeleton.place)
+    os.rename(aside, scaffold.place)
+    files.sync_folder(scaffold.place)
 
 
 def detect_format(root: str) -> str:

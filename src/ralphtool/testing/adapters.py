@@ -110,11 +110,11 @@ def _content(spec: Spec) -> Any:
 
 def _check_scaffold(adapter: Adapter) -> None:
     """The adapter finds and reads a change that it scaffolds, and can tell it from one with real work."""
-    make_skeleton = getattr(adapter, "scaffold", None)
-    if make_skeleton is None:
+    make_scaffold = getattr(adapter, "scaffold", None)
+    if make_scaffold is None:
         return
     with TemporaryDirectory(prefix="ralph-") as folder:
-        made = make_skeleton(folder, "Add login", "add-login", None)
+        made = make_scaffold(folder, "Add login", "add-login", None)
         _require(os.listdir(folder) == [], "`scaffold` writes nothing itself")
         scaffold.write(made)
         try:
