@@ -1,4 +1,4 @@
-"""`ralphtool doctor`: what it finds, what mends it, and what it mends itself."""
+"""`ralphtool doctor`: what it finds, what fixes it, and what it fixes itself."""
 
 from __future__ import annotations
 

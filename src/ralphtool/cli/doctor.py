@@ -68,11 +68,11 @@ def repair(finding: Diagnosis) -> tuple[bool, str]:
 
 
 @click.command()
-@click.option("--fix", is_flag=True, help="Mend what can be mended without harm.")
+@click.option("--fix", is_flag=True, help="Fix what can be fixed without harm.")
 @click.option("--no-gates", is_flag=True, help="Don't run the gates, which may take long.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 def doctor(fix: bool, no_gates: bool, as_json: bool) -> int:
-    """Tell what is missing or wrong, and the command that mends it.
+    """Tell what is missing or wrong, and the command that fixes it.
 
     Looks at git, the settings, the agents and whether somebody is logged in, the specs, the gates (by running them),
     and at what earlier runs may have left. No model is asked. The exit code is 1 if something is wrong.
@@ -112,9 +112,9 @@ def _print_diagnosis(finding: Diagnosis, *, fixed: bool, done: str) -> None:
     for line in more:
         click.echo(f"{'':12}{line}")
     if fixed:
-        click.echo(f"{'':12}{click.style('mended:', fg='green')} {make_printable(done)}")
+        click.echo(f"{'':12}{click.style('fixed:', fg='green')} {make_printable(done)}")
     elif finding.mend:
-        click.echo(f"{'':12}{click.style('to mend:', bold=True)} {make_printable(finding.mend)}")
+        click.echo(f"{'':12}{click.style('to fix:', bold=True)} {make_printable(finding.mend)}")
         if done:
             click.echo(f"{'':12}that failed: {make_printable(done)}")
 
@@ -124,4 +124,4 @@ def _print_summary(counts: dict[str, int], fixable: int) -> None:
     words = "nothing is wrong" if not wrong else f"{wrong} {'thing is' if wrong == 1 else 'things are'} wrong"
     if warnings:
         words += f", {warnings} {'warning' if warnings == 1 else 'warnings'}"
-    click.echo(f"\n{words}{f'; `ralphtool doctor --fix` can mend {fixable}' if fixable else ''}")
+    click.echo(f"\n{words}{f'; `ralphtool doctor --fix` can fix {fixable}' if fixable else ''}")

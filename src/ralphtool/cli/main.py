@@ -98,7 +98,7 @@ class _CommandGroup(click.Group):
 
     elsewhere: ClassVar[dict[str, _LazyCommand]] = {
         "init": _LazyCommand("setup:init", "Set a project up: find what is there, and write its settings."),
-        "doctor": _LazyCommand("doctor:doctor", "Tell what is missing or wrong, and the command that mends it."),
+        "doctor": _LazyCommand("doctor:doctor", "Tell what is missing or wrong, and the command that fixes it."),
         "new": _LazyCommand("setup:new", "Begin a change: a spec to fill in."),
         "run": _LazyCommand("run:run", "Run an agent over the stories of a change until every one is done and proven."),
         "questions": _LazyCommand("steer:questions_command", "List what waits for you."),

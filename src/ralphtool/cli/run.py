@@ -94,7 +94,7 @@ def _split_command(command: str) -> list[str]:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise UsageError(f"--agent-command: {error}: mend the quotes") from None
+        raise UsageError(f"--agent-command: {error}: fix the quotes") from None
     if not words:
         raise UsageError('--agent-command is empty: say which program, as in --agent-command "my-agent"')
     return words

@@ -315,7 +315,7 @@ def _load_options(iteration: IterationFiles) -> Mapping[str, Any]:
     try:
         configured = settings.load(iteration.root).agents.get(_find_agent(iteration))
     except InvalidValue:
-        return {}  # whoever looks at a transcript need not mend the settings first
+        return {}  # whoever looks at a transcript need not fix the settings first
     return structs.asdict(configured) if configured else {}
 
 

@@ -397,7 +397,7 @@ def check(stories: "Sequence[Story]", path: str) -> None:
     known = {story.id for story in stories}
     for story in stories:
         if missing := [other for other in story.depends_on if other not in known]:
-            raise SpecError(f"{path}: story {story.id} depends on {', '.join(missing)}, which is not there: mend it")
+            raise SpecError(f"{path}: story {story.id} depends on {', '.join(missing)}, which is not there: fix it")
     _check_cycles(stories, path)
 
 
