@@ -353,7 +353,7 @@ def shown(event: Event, change: str = "add-login", encoding: str = "utf-8") -> l
             "unfinished",
             "3 of 5 stories are done; 1 waits for you; 1 failed.",
         ),
-        (["done", "open"], "interrupted", "Interrupted; run it again and it goes on where it was."),
+        (["done", "open"], "interrupted", "Interrupted; run it again and it resumes where it stopped."),
         (["done"], "unfinished", "1 of 1 story is done."),
     ],
 )

@@ -63,7 +63,7 @@ def run(
     """Run an agent over the stories of a change until every one is done and proven.
 
     Work happens on the branch ralph/CHANGE; your own files, committed or not, are back as they were at the end. Ctrl-C
-    stops it, and running it again goes on where it was.
+    stops it, and running it again resumes where it stopped.
 
     \b
     Examples:

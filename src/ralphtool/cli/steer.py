@@ -351,7 +351,7 @@ def resume(change: str | None) -> None:
 @_NAMED
 @click.option("--after", is_flag=True, help="After the iteration that is going on, and not at once.")
 def stop(change: str | None, after: bool) -> None:
-    """Stop a run, as Ctrl-C in its terminal would: running it again goes on where it was.
+    """Stop a run, as Ctrl-C in its terminal would: running it again resumes where it stopped.
 
     \b
     Examples:

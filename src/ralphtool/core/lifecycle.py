@@ -239,7 +239,7 @@ class _SessionStart:
 
 
 def end(session_id: str, root: str, write: "Callable[[SessionState], Result]") -> "list[Result]":
-    """Writes out what the session buffered, gives the change free, and removes the session, in that order.
+    """Writes out what the session buffered, releases the change, and removes the session, in that order.
 
     What is written is no longer buffered, so an interrupted end has nothing to write again. Emptying the buffers
     replaces the file that we hold; whoever records something then is written out by the next round.

@@ -66,7 +66,7 @@ _ACTIONS = {
     "fix-state": "back to what was last kept, then again",
     "break-chunks": "its open tasks one by one",
     "skip": "skipped",
-    "manual": "handed to you",
+    "manual": "needs your answer",
     "wait": "waiting",
     "stop": "stopping",
 }
@@ -399,7 +399,7 @@ def describe_run_end(event: RunEnded) -> str:
 
 def describe_end(result: str, states: Sequence[str]) -> str:
     if result == "interrupted":
-        return "Interrupted; run it again and it goes on where it was."
+        return "Interrupted; run it again and it resumes where it stopped."
     if result == "done" and set(states) <= {"done"}:
         return _describe_all_done(len(states))
     parts = [f"{states.count('done')} of {pluralize(len(states), 'story is', 'stories are')} done"]
