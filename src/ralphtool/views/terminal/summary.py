@@ -1,7 +1,7 @@
-"""A run in words: each event as a line, and the end for somebody who slept meanwhile.
+"""A run in words: each event as a line, and a summary at the end.
 
-Agents wrote much of what stands in an event, and anybody may have written the file: every text goes through `one_line`
-or `exact`, which make it fit for a terminal.
+Agents wrote much of what is in an event, and the file is not trusted: every text goes through `flatten` or
+`make_copyable`, which make it fit for a terminal.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _ACTIONS = {
     "fix-state": "back to what was last kept, then again",
     "break-chunks": "its open tasks one by one",
     "skip": "skipped",
-    "manual": "handed to you",
+    "manual": "needs your answer",
     "wait": "waiting",
     "stop": "stopping",
 }
@@ -79,7 +79,7 @@ _SECTIONS = (
 )
 
 
-# --- texts that anybody may have written --------------------------------------------------------------
+# --- untrusted texts --------------------------------------------------------------------------------
 
 
 def flatten(text: str, longest: int = LONGEST) -> str:
@@ -399,7 +399,7 @@ def describe_run_end(event: RunEnded) -> str:
 
 def describe_end(result: str, states: Sequence[str]) -> str:
     if result == "interrupted":
-        return "Interrupted; run it again and it goes on where it was."
+        return "Interrupted; run it again and it resumes where it stopped."
     if result == "done" and set(states) <= {"done"}:
         return _describe_all_done(len(states))
     parts = [f"{states.count('done')} of {pluralize(len(states), 'story is', 'stories are')} done"]
