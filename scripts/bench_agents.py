@@ -26,8 +26,8 @@ STARTS = 9  # of each kind, in turns
 
 OURS = """
 import sys, resource
-from ralphtool.agents.claude import ClaudeLines
-reader, count = ClaudeLines(), 0
+from ralphtool.agents.claude import ClaudeReader
+reader, count = ClaudeReader(), 0
 before = resource.getrusage(resource.RUSAGE_SELF)
 with open(sys.argv[1], "rb") as file:
     while chunk := file.read(1 << 20):

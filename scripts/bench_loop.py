@@ -105,12 +105,12 @@ def with_history(top: Path, rounds: int) -> float:
 
 OURS = """
 import sys, resource
-from ralphtool.agents.command import Tail
+from ralphtool.agents.command import TailReader
 from ralphtool.executors import process
 from ralphtool.record.events import Agent
 from ralphtool.record.log import Log
 log = Log(sys.argv[2] + "/events.jsonl")
-tail = Tail()
+tail = TailReader()
 before = resource.getrusage(resource.RUSAGE_SELF)
 with process.Supervisor(None) as supervisor:
     env, into = {"PATH": "/bin:/usr/bin"}, sys.argv[2] + "/transcript"

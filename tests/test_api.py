@@ -13,7 +13,8 @@ ROOT = Path(__file__).parent.parent
 ROWS = re.findall(r"^\| `(ralphtool\.[\w.]+)` \| (.+?) \|", (ROOT / "docs/api.md").read_text(), re.MULTILINE)
 PUBLIC = (
     *("loop.run", "record.lines", "record.events", "settings", "history", "history.records", "memory"),
-    *("specs", "agents", "testing", "errors"),
+    *("specs", "specs.boxed", "specs.markdown", "specs.scaffold"),
+    *("agents", "agents.program", "agents.json_lines", "agents.failures", "testing", "errors"),
 )
 
 

@@ -1,4 +1,4 @@
-"""`ralphtool doctor`: what it finds, what mends it, and what it mends itself."""
+"""`ralphtool doctor`: what it finds, what fixes it, and what it fixes itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from realagents import PROGRAMS
 
 from ralphtool import agents
 from ralphtool.agents.program import Program
-from ralphtool.cli import doctor
+from ralphtool.cli import state_checks
 from ralphtool.history import journal
 
 GREEN = "true"
@@ -136,7 +136,7 @@ def test_git_that_is_in_the_middle_of_something(well: Lab) -> None:
 
 def test_locks_held_by_nobody(well: Lab) -> None:
     gone = {"pid": 2**22 + 5, "start_time": "0", "machine": ""}
-    code = "import json; from ralphtool.core import locks; print(json.dumps(locks.this_process()))"
+    code = "import json; from ralphtool.core import locks; print(json.dumps(locks.describe_process()))"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     gone |= json.loads(told.stdout)
     lock = {"session_id": "s1", "change_name": "add-login", "acquired_at": "2026-01-01T00:00:00Z", "unlocked": False}
@@ -216,7 +216,7 @@ def test_working_trees_that_nobody_needs(well: Lab) -> None:
 
 
 def test_a_disk_that_is_nearly_full() -> None:
-    states = [[one.state for one in doctor.check_disk_space("/", mib << 20)] for mib in (5000, 500, 50)]
+    states = [[one.state for one in state_checks.check_disk_space("/", mib << 20)] for mib in (5000, 500, 50)]
     assert states == [[], ["warning"], ["wrong"]]
 
 
@@ -304,8 +304,8 @@ def test_agents_are_told_apart(well: Lab) -> None:
     well.write(".ralph/config.toml", '[run]\nagents = ["claude", "codex", "aider", "opencode"]\n')
     result = examined(well, "--no-gates", PATH=f"{place}:{well.env['PATH']}")
     told = [one["text"] for one in findings(result) if one["about"] == "agents" and "MCP" not in one["text"]]
-    assert told[0] == "claude 2.1.197: nobody is logged in"
+    assert told[0] == "claude 2.1.197: not logged in"
     assert "codex 0.1.0 is too old" in told[1]
-    assert "can't be told from here" in told[2]
+    assert "can't find out whether it is logged in" in told[2]
     assert "tells no version" in told[3]
     assert result.exit_code == 1

@@ -766,11 +766,11 @@ def test_a_damaged_record_names_nobody(tmp_path: Path, data: bytes) -> None:
 
 SELF = """
 import os, sys
-from ralphtool.core.locks import start_time_of
+from ralphtool.core.locks import read_start_time
 from ralphtool.executors.process import end_orphans
 with open(sys.argv[1], "w") as file:
     for pid in (os.getpid(), os.getppid()):
-        file.write(f"{pid} {start_time_of(pid)}\\n")
+        file.write(f"{pid} {read_start_time(pid)}\\n")
 print(end_orphans(sys.argv[1], "mine"))
 """
 

@@ -314,7 +314,7 @@ ODD = """
 import time
 from msgspec import structs
 from ralphtool.agents import Quota, Start, Traits, Usage
-from ralphtool.agents.scripted import PlayedLines, Scripted
+from ralphtool.agents.scripted import ScriptedReader, Scripted
 
 
 class Odd(Scripted):
@@ -332,7 +332,7 @@ class Odd(Scripted):
         return OddLines(self.odd)
 
 
-class OddLines(PlayedLines):
+class OddLines(ScriptedReader):
     def __init__(self, odd):
         super().__init__()
         self.odd, self.late = odd, []

@@ -41,7 +41,7 @@ SECRET = "hunter2hunter2x"
 ODD = """
 import os, time
 from ralphtool.agents import End, Message, Quota, Tool, Traits, Usage
-from ralphtool.agents.scripted import PlayedLines, Scripted
+from ralphtool.agents.scripted import ScriptedReader, Scripted
 
 
 class Odd(Scripted):
@@ -61,7 +61,7 @@ class Odd(Scripted):
         return OddLines(self.odd, os.path.join(job.folder, "own.log"))
 
 
-class OddLines(PlayedLines):
+class OddLines(ScriptedReader):
     def __init__(self, odd, own):
         super().__init__()
         self.odd, self.own, self.late = odd, own, []

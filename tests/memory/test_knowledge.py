@@ -342,9 +342,9 @@ ADDER = """\
 import sys
 from ralphtool.history import History
 from ralphtool.history.records import Learning
-from ralphtool.memory.knowledge import Knowledge
+from ralphtool.memory.knowledge import KnowledgeBase
 root, name = sys.argv[1:]
-knowledge = Knowledge(History(root), by_meaning=False)
+knowledge = KnowledgeBase(History(root), by_meaning=False)
 for number in range(15):
     one = Learning(id="learning-0001", type="tool-usage", content=f"{name} learnt {name}{number}x",
         source_prd_id=f"{name}-1", created_at="2026-01-31T09:30:00Z")
@@ -821,7 +821,8 @@ import sys
 from ralphtool.memory import usefulness
 root, name = sys.argv[1:]
 for number in range(20):
-    usefulness.note(root, usefulness.Showing(f"{name}-{number}", "completed", {"d": None, "x" * 5000 + name: None}))
+    shown = {"d": None, "x" * 5000 + name: None}
+    usefulness.record_showing(root, usefulness.ShownItems(f"{name}-{number}", "completed", shown))
 """
 
 

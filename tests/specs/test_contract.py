@@ -152,8 +152,8 @@ def test_refused_other_places(ralph: Ralph, places: list[str], promise: str) -> 
 @pytest.mark.parametrize(
     ("place", "text", "promise"),
     [
-        ("fix_plan.md", "- [ ] Work\n", "a change that nobody has filled in is told as such"),
-        ("fix_plan.md", f"- [x] {EXAMPLES[0]}\n", "a change that nobody has filled in is told as such"),
+        ("fix_plan.md", "- [ ] Work\n", "a change that is not filled in is recognised"),
+        ("fix_plan.md", f"- [x] {EXAMPLES[0]}\n", "a change that is not filled in is recognised"),
         ("docs/fix_plan.md", f"- [ ] {EXAMPLES[0]}\n", "ChangeNotFound"),
     ],
 )

@@ -40,10 +40,10 @@ def places(change, where=None):
 
 
 def scaffold(project, text, name, file):
-    from ralphtool.specs.scaffold import Skeleton
+    from ralphtool.specs.scaffold import Scaffold
 
     made = checklist.scaffold(project, text, "todo", None)
-    return Skeleton("todo", os.path.join(project, "todo.txt"), made.texts)
+    return Scaffold("todo", os.path.join(project, "todo.txt"), made.texts)
 
 
 class Todos(Checklist):

@@ -461,7 +461,7 @@ def test_a_long_record_needs_little_memory(ralph: Ralph) -> None:
         "def most():\n"
         "    lines = open('/proc/self/status').read().splitlines()\n"
         "    return int(next(line for line in lines if line.startswith('VmHWM')).split()[1])\n"
-        "run = runs.find(sys.argv[1], None); before = most(); facts = from_record.read(run)\n"
+        "run = runs.find(sys.argv[1], None); before = most(); facts = from_record.read_facts(run)\n"
         "print(most() - before, facts.left_out, len(facts.happenings))"
     )
     python = str(Path(COMMAND).with_name("python"))

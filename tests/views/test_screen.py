@@ -431,7 +431,7 @@ def test_a_run_that_died_says_so(lab: Lab) -> None:
         await pilot.press("tab", "enter")
         await seen(pilot, "This run died", "ralphtool run add-login")
         await pilot.press("l")
-        text = await seen(pilot, "This run died", "goes on where it was", "▸ 1. First")
+        text = await seen(pilot, "This run died", "resumes where it stopped", "▸ 1. First")
         assert "Pause" not in text
 
     drive(record.root, act)

@@ -395,7 +395,7 @@ def test_a_run_that_died_says_what_to_do(project: Ralph) -> None:
     assert done.exit_code == 1
     assert done.stdout.splitlines()[0] == "[00:00] add-login: 2 stories, 0 done, claude, branch ralph/add-login"
     assert done.stderr.startswith(f"Error: {ID} died (last heard of at ")
-    assert "`ralphtool run add-login` goes on where it was" in done.stderr
+    assert "`ralphtool run add-login` resumes where it stopped" in done.stderr
     with Terminal(project, "watch", columns=80) as screen:
         seen, code = screen.rest()
     assert code == 1

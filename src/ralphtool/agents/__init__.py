@@ -7,7 +7,6 @@ keeps no state between iterations; a reader lives for one of them. The loop know
 from __future__ import annotations
 
 import importlib
-from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
@@ -53,7 +52,7 @@ ENTRY_POINTS = "ralphtool.agents"
 
 Trouble = Literal["rate-limit", "overload", "network", "login", "context", "other"]
 TRANSIENT: tuple[Trouble, ...] = ("rate-limit", "overload", "network", "login")
-_MOST = 10**15  # a number beyond it was not counted by anybody, if it is read from a record
+_MOST = 10**15  # a bigger number in a record is not a real count
 _Count = Annotated[int, Meta(ge=0, le=_MOST)]
 
 
@@ -235,8 +234,10 @@ def list_runners() -> list[Runner]:
     """One runner of each kind, without options. One that needs some, or whose package is broken, is left out."""
     found = []
     for name in [*BUILT_IN, *(name for name in _read_entry_points() if name not in BUILT_IN)]:
-        with suppress(InvalidValue, AttributeError, LookupError, TypeError, ValueError):
+        try:
             found.append(make(name, {}))
+        except Exception:  # noqa: S112 - other people's code: it may do anything, and must not stop a run without it
+            continue
     return found
 
 
@@ -260,7 +261,8 @@ def make(name: str, options: Mapping[str, Any]) -> Runner:
         made = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidValue(
-            f"the agent {shorten(name)} can't be loaded from {target} ({error}): mend its package"
+            f"the agent {shorten(name)} can't be loaded from {target} ({error}): check its name, and that the "
+            "Python which runs ralphtool can import it (install it there, or put its folder on PYTHONPATH)"
         ) from None
     found: Runner = made(name, options)
     return found

@@ -1,6 +1,6 @@
 """Codex. Its stream tells no cost, its tokens only at the end, and errors only in words.
 
-What else it knows stands in its own record of the conversation, see rollout.py.
+What else it knows is in its own record of the conversation: see codex_rollout.py.
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ from zoneinfo import ZoneInfo
 
 from ralphtool.agents import Failure, Trouble
 
+__all__ = ["failure"]
+
 _KEPT = 3000  # characters of either end of an error; between them are only bodies and stack traces
 _DAY = 86400.0
 _LONGEST = 35 * _DAY  # no subscription makes its users wait for longer

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from msgspec.json import Decoder
 
+__all__ = ["Lines"]
+
 _PIECE = 1 << 20  # bytes that are looked at together
 _SHORT = 2 << 10  # bytes of a line
 _KEPT = 4 << 10  # bytes of the end of standard error, which says why a program did not even begin

@@ -18,6 +18,8 @@ from ralphtool.errors import InvalidValue, shorten
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+__all__ = ["Program"]
+
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _PATIENCE = 60.0  # seconds for a program to tell its version, on however busy a machine
 _OR_ELSE = re.compile(r"\$\{(\w+):-([^}]*)\}")

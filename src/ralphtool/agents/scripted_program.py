@@ -1,10 +1,11 @@
 """The scripted agent's program: plays a script of edits, commands, failures and messages, without a model.
 
-    python -m ralphtool.agents.play SCRIPT <prompt
+    python -m ralphtool.agents.scripted_program SCRIPT <prompt
 
 It does what an agent does, in the real working tree and as a real process: it takes the prompt from its standard
-input, calls `ralphtool agent …`, and prints one JSON object a line. It stands alone on the standard library,
-because it is started for every iteration, and by its path (see `scripted`).
+input, calls `ralphtool agent …`, and prints one JSON object a line. It imports the standard library only.
+
+One file, over 500 lines: it is started by its path for every iteration (see `scripted`), and imports no module of ours.
 """
 
 from __future__ import annotations

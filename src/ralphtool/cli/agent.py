@@ -1,8 +1,10 @@
-"""`ralphtool agent …`: what an agent, or an orchestrator of somebody else's, calls.
+"""`ralphtool agent …`: the commands that an agent, or another orchestrator, calls.
 
 Programs read this: stdout is one JSON object, and so is stderr when something fails. An agent calls it
 dozens of times in an iteration, so it parses its own command line and imports no more than a command
 needs; `tests/test_hot_path.py` holds the list.
+
+One file, over 500 lines: every further module would make each of these calls slower.
 """
 
 import gc

@@ -106,7 +106,7 @@ def installed() -> tuple[str, ...]:
 
 
 def first_program() -> Program:
-    """The agent to get for somebody who has none."""
+    """The agent that is proposed where none is installed."""
     return _programs()[0]
 
 
@@ -143,7 +143,7 @@ def render_settings(found: DetectedProject, agent: str | None) -> str:
 def _render_agent(agent: str | None, others: Sequence[str]) -> list[str]:
     if agent is None:
         example = f"# agent = {_quote(first_program().name)}"
-        return [f"{example:23} # none was found: `ralphtool doctor` tells how to get one"]
+        return [f"{example:23} # none was found: `ralphtool doctor` says how to get one"]
     lines = [f"agent = {_quote(agent)}"]
     if others:
         order = ", ".join(map(_quote, (agent, *others[:2])))

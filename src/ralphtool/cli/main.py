@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def start() -> int:
-    """Runs the command line of this process, and ends it without taking its modules apart, which takes its time."""
+    """Runs the command line of this process, and ends it without unloading its modules, which is slow."""
     exit_code = main(sys.argv[1:])
     if threading.active_count() > 1:
         return exit_code
@@ -98,7 +98,7 @@ class _CommandGroup(click.Group):
 
     elsewhere: ClassVar[dict[str, _LazyCommand]] = {
         "init": _LazyCommand("setup:init", "Set a project up: find what is there, and write its settings."),
-        "doctor": _LazyCommand("setup:doctor", "Tell what is missing or wrong, and the command that mends it."),
+        "doctor": _LazyCommand("doctor:doctor", "Tell what is missing or wrong, and the command that fixes it."),
         "new": _LazyCommand("setup:new", "Begin a change: a spec to fill in."),
         "run": _LazyCommand("run:run", "Run an agent over the stories of a change until every one is done and proven."),
         "questions": _LazyCommand("steer:questions_command", "List what waits for you."),

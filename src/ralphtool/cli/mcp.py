@@ -1,7 +1,7 @@
 """`ralphtool mcp`: the agent's commands as tools of the Model Context Protocol, over stdin and stdout.
 
 A tool is a command of `ralphtool agent …`: it runs in this process and answers with the same JSON object,
-errors included, so that a model can read what went wrong and mend its call.
+errors included, so that a model can read what went wrong and correct its call.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ _OBSERVE = AgentTool(
     "observe",
     "observe",
     "Put something on record about this iteration: a blocker (what keeps you from finishing the story), a finding "
-    "(something wrong or noteworthy that is not yours to mend now), or a completion (what you got done).",
+    "(something wrong or noteworthy that is not yours to fix now), or a completion (what you got done).",
     (
         Argument("type", "blocker, finding or completion.", session.OBSERVATION_TYPES),
         Argument("title", "What it is, in one line."),

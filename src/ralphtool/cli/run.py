@@ -63,7 +63,7 @@ def run(
     """Run an agent over the stories of a change until every one is done and proven.
 
     Work happens on the branch ralph/CHANGE; your own files, committed or not, are back as they were at the end. Ctrl-C
-    stops it, and running it again goes on where it was.
+    stops it, and running it again resumes where it stopped.
 
     \b
     Examples:
@@ -94,7 +94,7 @@ def _split_command(command: str) -> list[str]:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise UsageError(f"--agent-command: {error}: mend the quotes") from None
+        raise UsageError(f"--agent-command: {error}: fix the quotes") from None
     if not words:
         raise UsageError('--agent-command is empty: say which program, as in --agent-command "my-agent"')
     return words

@@ -1,4 +1,4 @@
-"""`ralphtool init`, `ralphtool doctor` and `ralphtool new`: from nothing to a first run."""
+"""`ralphtool init` and `ralphtool new`: from nothing to a first run."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import click
 from ralphtool import agents, settings, specs
 from ralphtool.agents.program import Program
 from ralphtool.cli import detect
-from ralphtool.cli import doctor as doctors
 from ralphtool.core import config, quickjson
 from ralphtool.core import project as projects
-from ralphtool.core.text import can_write_unicode, make_lines_printable, make_printable
+from ralphtool.core.text import make_lines_printable
 from ralphtool.errors import InvalidValue
 from ralphtool.specs import scaffold
 from ralphtool.workspace.git import Repository
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ralphtool.cli.detect import DetectedProject, GitignoreState
-    from ralphtool.cli.doctor import Diagnosis
     from ralphtool.specs.scaffold import Scaffold
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
@@ -182,71 +180,6 @@ def _print_gitignore(told: dict[str, Any] | None) -> None:
     else:
         _print_line(f"Lines for {path} (`ralphtool init --yes` adds them):")
         _print_line("\n".join(f"  {line}" for line in told["lines"]))
-
-
-# --- doctor -----------------------------------------------------------------------------------------
-
-_MARKS = {"ok": ("✓", "+", "green"), "warning": ("!", "!", "yellow"), "wrong": ("✗", "x", "red")}
-
-
-@click.command()
-@click.option("--fix", is_flag=True, help="Mend what can be mended without harm.")
-@click.option("--no-gates", is_flag=True, help="Don't run the gates, which may take long.")
-@_JSON
-def doctor(fix: bool, no_gates: bool, as_json: bool) -> int:
-    """Tell what is missing or wrong, and the command that mends it.
-
-    Looks at git, the settings, the agents and whether somebody is logged in, the specs, the gates (by running them),
-    and at what earlier runs may have left. No model is asked. The exit code is 1 if something is wrong.
-
-    \b
-    Examples:
-      ralphtool doctor
-      ralphtool doctor --no-gates
-      ralphtool doctor --fix
-      ralphtool doctor --json | jq '.findings[] | select(.state == "wrong")'
-    """
-    told = []
-    tell = (lambda text: None) if as_json else _print_progress
-    for finding in doctors.examine(projects.find(), with_gates=not no_gates, tell=tell):
-        fixed, done = doctors.repaired(finding) if fix else (False, "")
-        told.append(finding.as_dict() | {"fixed": fixed, "done": done})
-        if not as_json:
-            _print_diagnosis(finding, fixed=fixed, done=done)
-    left = [one for one in told if not one["fixed"]]
-    counts = {state: sum(one["state"] == state for one in left) for state in ("wrong", "warning")}
-    if as_json:
-        click.echo(quickjson.dumps({"wrong": counts["wrong"], "warnings": counts["warning"], "findings": told}))
-    else:
-        _print_summary(counts, sum(one["fixable"] for one in left))
-    return 1 if counts["wrong"] else 0
-
-
-def _print_progress(text: str) -> None:
-    click.echo(click.style(f"  {'… ' if can_write_unicode() else ''}{make_printable(text)}", dim=True), err=True)
-
-
-def _print_diagnosis(finding: Diagnosis, *, fixed: bool, done: str) -> None:
-    fancy, plain, colour = _MARKS[finding.state]
-    mark = click.style(fancy if can_write_unicode() else plain, fg=colour, bold=True)
-    first, *more = make_lines_printable(finding.text).split("\n")
-    click.echo(f"{mark} {finding.about:9} {first}")
-    for line in more:
-        click.echo(f"{'':12}{line}")
-    if fixed:
-        click.echo(f"{'':12}{click.style('mended:', fg='green')} {make_printable(done)}")
-    elif finding.mend:
-        click.echo(f"{'':12}{click.style('to mend:', bold=True)} {make_printable(finding.mend)}")
-        if done:
-            click.echo(f"{'':12}that failed: {make_printable(done)}")
-
-
-def _print_summary(counts: dict[str, int], fixable: int) -> None:
-    wrong, warnings = counts["wrong"], counts["warning"]
-    words = "nothing is wrong" if not wrong else f"{wrong} {'thing is' if wrong == 1 else 'things are'} wrong"
-    if warnings:
-        words += f", {warnings} {'warning' if warnings == 1 else 'warnings'}"
-    _print_line(f"\n{words}{f'; `ralphtool doctor --fix` can mend {fixable}' if fixable else ''}")
 
 
 # --- new --------------------------------------------------------------------------------------------

@@ -293,7 +293,7 @@ def _check_guidance(root: str, change: str, story: str | None, text: str) -> Non
         about = f"story {story}" if story else "all stories"
         command = f"ralphtool guide {story} --clear" if story else "ralphtool guide --clear"
         raise InvalidValue(
-            f"{steering.MAX_GUIDANCE} things are told for {about} already: take them back first ({command})"
+            f"{steering.MAX_GUIDANCE} pieces of guidance for {about} are kept already: remove them first ({command})"
         )
 
 
@@ -351,7 +351,7 @@ def resume(change: str | None) -> None:
 @_NAMED
 @click.option("--after", is_flag=True, help="After the iteration that is going on, and not at once.")
 def stop(change: str | None, after: bool) -> None:
-    """Stop a run, as Ctrl-C in its terminal would: running it again goes on where it was.
+    """Stop a run, as Ctrl-C in its terminal would: running it again resumes where it stopped.
 
     \b
     Examples:

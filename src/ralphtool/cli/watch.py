@@ -298,7 +298,7 @@ def _print_end(before: RunSummary, *, as_json: bool) -> None:
         when = f" (last heard of at {_format_time(run.last)})" if run.last else ""
         raise RunDied(
             f"{run.id} died{when}: its process is gone, and it never told its end; "
-            f"`{f'ralphtool run {run.change}'.rstrip()}` goes on where it was"
+            f"`{f'ralphtool run {run.change}'.rstrip()}` resumes where it stopped"
         )
     if run.end is not None and not as_json:
         from ralphtool.views.terminal import summary

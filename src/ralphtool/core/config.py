@@ -25,7 +25,7 @@ def _read_text(project: str) -> str | None:
     except UnicodeDecodeError as error:
         raise InvalidValue(f"{path}: byte {error.start} is not UTF-8: save the file as UTF-8") from None
     except OSError as error:
-        raise InvalidValue(f"{path} can't be read ({error.strerror}): mend that") from None
+        raise InvalidValue(f"{path} can't be read ({error.strerror}): fix that") from None
 
 
 def _read_table(project: str, name: str) -> "dict[str, Any]":
@@ -39,7 +39,7 @@ def _parse_table(text: str, project: str, name: str) -> "dict[str, Any]":
     try:
         table = tomllib.loads(text).get(name, {})
     except (ValueError, RecursionError) as error:  # also of a number that is too long, or of deep nesting
-        raise InvalidValue(f"{path_of(project)}: {error}: mend that line") from None
+        raise InvalidValue(f"{path_of(project)}: {error}: fix that line") from None
     if not isinstance(table, dict):
         raise InvalidValue(f"{path_of(project)}: {name} must be a table: write [{name}]")
     return table

@@ -1,4 +1,4 @@
-"""The last resort: what to do with an error that nobody expected. A log that can be pasted into a report."""
+"""The last resort for an unexpected error: writes a log that can be pasted into a bug report."""
 
 import os
 

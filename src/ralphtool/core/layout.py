@@ -87,5 +87,5 @@ def branch(change: str) -> str:
 
 
 def in_git(git_folder: str) -> str:
-    """Our part of a repository's own folder: what of the user's is set aside while a run uses the tree."""
+    """Our folder inside `.git`: it holds the user's files that are set aside while a run uses the tree."""
     return os.path.join(git_folder, "ralph")

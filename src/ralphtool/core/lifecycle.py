@@ -74,7 +74,7 @@ class _AbandonedSessions:
 
     def __init__(self, root: str, lock: "ChangeLock | None") -> None:
         self.root = root
-        self.wanted = lock.estate if lock else []
+        self.wanted = lock.inherited_sessions if lock else []
         self.items: list[tuple[str, SessionState]] = []
         self._held: list[files.FileLock] = []
 
@@ -119,8 +119,8 @@ def begin(
     # The undoing happens inside of the lock: only its holder may take the locked file away.
     with ProjectLock(root) as held, files.Undo() as undo:
         undo.made(held.made)
-        with _AbandonedSessions(root, find_abandoned_lock(root, change)) as estate:
-            return _SessionStart(root, session.build_state(session_id, change), estate, undo).run(spec, owner)
+        with _AbandonedSessions(root, find_abandoned_lock(root, change)) as abandoned:
+            return _SessionStart(root, session.build_state(session_id, change), abandoned, undo).run(spec, owner)
 
 
 def find_abandoned_lock(root: str, change: str) -> "ChangeLock | None":
@@ -151,14 +151,14 @@ def _build_exists_error(session_id: str) -> SessionExists:
 class _SessionStart:
     """The steps of taking a change. Until the session's file is in place, a step that fails undoes them all."""
 
-    def __init__(self, root: str, state: "SessionState", estate: _AbandonedSessions, undo: files.Undo) -> None:
+    def __init__(self, root: str, state: "SessionState", abandoned: _AbandonedSessions, undo: files.Undo) -> None:
         self.root = root
         self.state = state
-        self.estate = estate
+        self.abandoned = abandoned
         self.undo = undo
         self.session_id: str = state["session_id"]
         self.path = session.path_of(self.session_id)
-        self.again = any(self.path == left for left, _ in estate.items)
+        self.again = any(self.path == left for left, _ in abandoned.items)
 
     def run(self, spec: str | None, owner: "dict[str, Any] | None") -> "SessionState":
         if not self.again:
@@ -166,7 +166,7 @@ class _SessionStart:
         aside = self._prepare_session()
         self._write_project_note()
         self.undo.made(learnings_file.ensure(self.state["change_name"]))
-        # The lock first: killed before the session's file is there, it counts as abandoned, and names the estate.
+        # The lock first: killed before the session's file is there, it counts as abandoned, and names what it inherits.
         self._write_lock(spec, owner)
         self._publish_session(aside)
         self.undo.forget()
@@ -174,7 +174,7 @@ class _SessionStart:
         return self.state
 
     def _prepare_session(self) -> str:
-        for _, legacy in self.estate.items:
+        for _, legacy in self.abandoned.items:
             session.inherit(self.state, legacy)
         self.undo.made(files.make_private_folders(self.path))
         aside = files.prepare(self.path, session.encode(self.state))
@@ -222,11 +222,11 @@ class _SessionStart:
             "spec": spec,
             "owner": owner,
             "unlocked": False,
-            "inherits": [[left, legacy["created_at"]] for left, legacy in self.estate.items],
+            "inherits": [[left, legacy["created_at"]] for left, legacy in self.abandoned.items],
         }
 
     def _remove_abandoned(self) -> None:
-        for left, legacy in self.estate.items:
+        for left, legacy in self.abandoned.items:
             # Beside the old session, which may lie under another temporary directory.
             name = os.path.basename(locks.note_path(legacy))
             note = os.path.join(os.path.dirname(os.path.dirname(left)), "projects", name)
@@ -239,7 +239,7 @@ class _SessionStart:
 
 
 def end(session_id: str, root: str, write: "Callable[[SessionState], Result]") -> "list[Result]":
-    """Writes out what the session buffered, gives the change free, and removes the session, in that order.
+    """Writes out what the session buffered, releases the change, and removes the session, in that order.
 
     What is written is no longer buffered, so an interrupted end has nothing to write again. Emptying the buffers
     replaces the file that we hold; whoever records something then is written out by the next round.
@@ -315,7 +315,7 @@ def _release_lock(path: str, lock: "ChangeLock", force: bool) -> str:
         )
     if lock.fields["unlocked"]:
         return f"it is free already: what {lock.describe()} recorded waits for the next session"
-    if lock.has_session or any(os.path.lexists(left) for left, _ in lock.estate):
+    if lock.has_session or any(os.path.lexists(left) for left, _ in lock.inherited_sessions):
         files.replace(path, session.encode(lock.fields | {"unlocked": True}))
     else:
         files.remove(path)

@@ -51,7 +51,7 @@ def describe_process() -> "dict[str, Any]":
 
 
 class ChangeLock:
-    """What a lock file says. `abandoned` tells whether somebody else may take the change."""
+    """What a lock file says. `is_abandoned` says whether another session may take the change."""
 
     def __init__(self, root: str, fields: "dict[str, Any]") -> None:
         self.root = root
@@ -93,7 +93,7 @@ class ChangeLock:
         return (self.session_id, self.acquired_at) == (state["session_id"], state["created_at"])
 
     @property
-    def estate(self) -> list[tuple[str, str]]:
+    def inherited_sessions(self) -> list[tuple[str, str]]:
         """The session files, each with its moment of creation, whose buffers the next session takes over."""
         return [(self.session_file, self.acquired_at), *[(path, made) for path, made in self.fields["inherits"]]]
 

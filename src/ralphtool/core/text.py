@@ -1,4 +1,4 @@
-"""Other people's text, made fit for a terminal, a prompt or a report: nothing in it hides, and nothing breaks out."""
+"""Untrusted text, made fit for a terminal, a prompt or a report: nothing in it is hidden or breaks out."""
 
 import sys
 

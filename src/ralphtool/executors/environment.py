@@ -1,4 +1,4 @@
-"""What an agent finds around it: our command on its PATH, and files that tell no secrets."""
+"""The environment of an agent: our command on its PATH, and files without secrets."""
 
 from __future__ import annotations
 

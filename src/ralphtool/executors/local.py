@@ -146,7 +146,7 @@ class LocalExecutor:
                 return  # it is not set up, then
             if not one.ok:
                 ending = one.why or f"exit status {one.exit_code}"
-                raise SetupFailed(f"the set-up command `{command}` failed ({ending}): mend it; its output is in {log}")
+                raise SetupFailed(f"the set-up command `{command}` failed ({ending}): fix it; its output is in {log}")
         self.context.workspace.mark_set_up()
         self._mark_dirty()
 

@@ -3,7 +3,7 @@
 A `Supervisor` runs one program at a time, below a process of its own (see `supervisor`) that ends every descendant of
 the program, however the program, or we ourselves, come to an end:
 
-- the program ends, or its time is up: the supervisor ends the rest, and tells us;
+- the program ends, or its time is up: the supervisor ends the rest, and reports it;
 - we are killed: the supervisor sees its socket close, and kills everything;
 - the supervisor is killed: its orphans come to us, and we kill them;
 - both are killed: `end_orphans` finds them at the next start, by what the record says and by their environment.
@@ -38,7 +38,7 @@ EndReason = Literal["exit", "wall-clock", "silence", "stopped", "too-much", "no-
 SESSION = "RALPH_SESSION"
 _NOTE_EVERY = 1.0
 _SLACK = 2.0  # seconds beyond its grace after which the supervisor itself must be stuck
-_ANSWER = 10.0  # seconds within which a supervisor takes what we tell it, on however busy a machine
+_ANSWER = 10.0  # seconds within which a supervisor accepts a command, even on a busy machine
 _NOT_STARTED = 127  # what a shell says
 
 
@@ -94,7 +94,7 @@ class _ProcessRecord:
 
 
 def end_orphans(path: str, session_id: str) -> list[str]:
-    """Ends what a run that was killed together with its supervisor left behind; tells the names.
+    """Ends what a run that was killed together with its supervisor left behind; returns the names.
 
     A process counts when its number and its start stand in the file, or when its environment names the session;
     and all its descendants with it.
@@ -474,7 +474,7 @@ class Supervisor:
 
 
 def _build_request(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> bytes:
-    """What the supervisor is told; ValueError for what no program can be given."""
+    """The request for the supervisor; ValueError for what no program can be given."""
     texts = [cwd, *argv, *env, *env.values()]
     if not argv or not argv[0] or any("\0" in text for text in texts):
         raise ValueError("a program, its folder or its environment is empty or has a zero byte in it")

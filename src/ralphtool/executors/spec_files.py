@@ -36,7 +36,7 @@ def _read_files_below(path: str) -> dict[str, bytes]:
 
 
 def write_files(path: str, contents: Mapping[str, bytes]) -> None:
-    """Puts the files of a spec, as `read` tells them, to where the spec is."""
+    """Writes the files of a spec, as `read_files` returned them, to where the spec is."""
     in_folder = os.path.isdir(path) or list(contents) != [os.path.basename(path)]
     for name, data in contents.items():
         place = os.path.join(path, name) if in_folder else path

@@ -2,7 +2,7 @@
 
 `process` starts it by its path, with Python's own modules alone, so that it is up quickly; and imports it, for what
 both need. Orphans below the supervisor come to it, whatever sessions they made: the system calls that a subreaper.
-So "no children" means that nobody is left. Where there are no subreapers (macOS), a mark in the environment
+So "no children" means that no process is left. Where there are no subreapers (macOS), a mark in the environment
 of the programs takes their place.
 
 They talk over a socket. Each message is a length and fields with a zero byte between them, which no argument,

@@ -106,7 +106,7 @@ class _Stream:
 
 
 class ProgramOutput:
-    """Both outputs of a program, together with the socket on which the supervisor speaks."""
+    """Both outputs of a program, together with the supervisor's socket."""
 
     def __init__(
         self, stack: ExitStack, into: str, secrets: Sequence[str], limit: int | None, *, complaints: bool = False
@@ -131,7 +131,7 @@ class ProgramOutput:
         self._poll.register(line, select.POLLIN)
 
     def turn(self) -> Generator[bytes, None, bool]:
-        """Waits a little, and takes what has come; tells whether the supervisor spoke."""
+        """Waits a little, and reads what has come; returns whether the supervisor has sent something."""
         spoke = False
         self.quiet = True
         for fd, _ in self._poll.poll(_TICK * 1000):

@@ -1,4 +1,4 @@
-"""When an agent has to be ended before its time, and what is to be said about that."""
+"""When an agent has to be stopped early, and the reason that is recorded."""
 
 from __future__ import annotations
 

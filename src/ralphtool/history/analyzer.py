@@ -71,7 +71,7 @@ def _build_warnings(failures: dict[Category, int]) -> tuple[str, ...]:
     times = failures.get("tooling-friction", 0)
     if times <= FRICTION_LIMIT:
         return ()
-    return (f"tooling got in the way {times} times in attempts that failed: consider mending the tools first",)
+    return (f"tooling got in the way {times} times in attempts that failed: consider fixing the tools first",)
 
 
 def record(

@@ -166,7 +166,7 @@ class Catalog:
         self.db.execute("INSERT OR REPLACE INTO facts (rowid, json) VALUES (1, ?)", (_encode(self.facts),))
 
     def fill(self, data: bytes) -> None:
-        """Reads a whole document, and checks it; raises document.Invalid."""
+        """Reads a whole document, and checks it; raises document.InvalidDocument."""
         self.facts.later = document.check_head(data)
         self.facts.layout = document.measure(data)
         self.db.execute("BEGIN")

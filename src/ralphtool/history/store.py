@@ -6,7 +6,7 @@
 
 One lock, on the folder, for whoever writes and whoever asks. While the document is small, an append is a fold;
 later it is one synced line, and a fold comes when the journal has grown to a tenth of the document. Every batch in the
-journal can be applied twice without harm, so a fold that was killed between its two steps needs no mending.
+journal can be applied twice without harm, so a fold that was killed between its two steps needs no repair.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class Store:
         return self._save_index(catalog, state) or catalog
 
     def build_corrupt_error(self, error: InvalidDocument) -> CorruptState:
-        advice = "" if isinstance(error, VersionTooNew) else "; mend it, or put back one that was good"
+        advice = "" if isinstance(error, VersionTooNew) else "; fix it, or put back one that was good"
         return CorruptState(f"{self.path}: {error}{advice} (it is left as it is)")
 
     def _save_index(self, catalog: Catalog, state: HistoryState) -> Catalog | None:

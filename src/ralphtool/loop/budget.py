@@ -1,4 +1,4 @@
-"""What a run may spend, and what it has spent: time, iterations, tokens, money; as a whole and on each story."""
+"""The limits of a run and what it has spent: time, iterations, tokens, money; in total and for each story."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a person says while a run goes on: heard within a moment, told in the run's events, taken up when that is due.
+"""Steering commands and answers during a run: recorded as events within a second, applied between iterations.
 
-While an agent works nothing of where the change stands is written: a word is only noted then, and what it asks for at
-once (to stop, to leave the story) can be asked here.
+While an agent works, the change state is not written: a command is only recorded then. What it wants at once (stop,
+leave the story) can be asked here.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class _NotifyProcess:
     """One call of the command. What it says waits in a pipe: one that says too much waits as well, and is ended."""
 
     def __init__(self, command: Sequence[str], root: str, data: bytes) -> None:
-        import tempfile  # slow, and most runs notify nobody
+        import tempfile  # slow, and most runs send no notification
 
         self._pipe, theirs = os.pipe()
         os.set_blocking(self._pipe, False)

@@ -1,4 +1,4 @@
-"""One run from start to end: takes a change, runs the loop over its stories, and gives everything back.
+"""One run from start to end: locks a change, runs the loop over its stories, and releases everything.
 
 A program starts a run with `start`. Nothing is printed here: what happens goes to the record, which a viewer reads.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs, to_builtins
@@ -49,11 +49,11 @@ _NO_GATE = "there is no gate: that a story is done rests on its ticks and its di
 
 
 class StopRequest:
-    """Asks a run to stop: it ends what it is doing soon, and gives everything back."""
+    """Asks a run to stop: it soon ends what it is doing, and restores the user's files."""
 
     def __init__(self) -> None:
         self.count = 0  # how often it was asked
-        self.is_closing = False  # the run is giving back what it took: that must not be cut off
+        self.is_closing = False  # the run is restoring the user's files: don't interrupt that
 
     def ask(self) -> None:
         self.count += 1
@@ -67,7 +67,7 @@ class RunResult(Struct, frozen=True, kw_only=True):
 
 
 def start(
-    root: str,
+    root: str | os.PathLike[str],
     change: str,
     settings: Settings | None = None,
     *,
@@ -78,9 +78,11 @@ def start(
 ) -> RunResult:
     """Runs agents over the stories of a change until every one is done, or it has to stop.
 
-    `ref` names the spec where a change's name is not enough. Without `settings` those of the project hold, and without
-    `runners` the settings name the agents. The viewer gets the path of the record and stays open while the run goes on.
+    `ref` names the spec where a change's name is not enough. Without `settings` those of the project apply, and
+    without `runners` the settings name the agents. The viewer gets the path of the record, and stays open while
+    it runs.
     """
+    root = os.path.abspath(root)
     notices = recover(root)
     settings = settings or settings_module.load(root)
     spec = specs.open(root, change, ref)
@@ -95,11 +97,12 @@ def start(
 # --- before a run -----------------------------------------------------------------------------------
 
 
-def recover(root: str) -> list[str]:
+def recover(root: str | os.PathLike[str]) -> list[str]:
     """Puts back what the agents of killed runs did to our files, and describes it.
 
     A program that reads the project's settings itself calls this first.
     """
+    root = os.path.abspath(root)
     return [text for change, session_id in _find_killed(root) for text in _recover_from(root, change, session_id)]
 
 
@@ -164,7 +167,7 @@ def _read_options(settings: Settings, name: str) -> dict[str, Any]:
 
 
 def check_runners(runners: Sequence[Runner]) -> Sequence[Runner]:
-    """The same agents, once each of them has made sure that it can work."""
+    """The same agents, after each has checked that it can work."""
     for runner in runners:
         runner.check()
     return runners
@@ -182,12 +185,32 @@ def _start_run(
     stop: StopRequest,
     notices: Sequence[str],
 ) -> RunResult:
-    """Takes the change, opens the record, and goes to work."""
+    """Locks the change, opens the record, and runs the loop."""
     history = History(root)
     history.check()
     change_state.load(root, spec.change)
     id = _build_id(spec.change)
     lifecycle.begin(root, id, spec.change, spec.ref, locks.describe_process())
+    try:
+        return _run_locked(root, spec, settings, runners, viewer, stop, notices, history, id)
+    except Exception:
+        # A program that embeds us lives on after an error, and may start the next run: that takes over what is left.
+        with suppress(RalphError, OSError):
+            lifecycle.unlock(root, spec.change, force=True)
+        raise
+
+
+def _run_locked(
+    root: str,
+    spec: Spec,
+    settings: Settings,
+    runners: Sequence[Runner],
+    viewer: Viewer,
+    stop: StopRequest,
+    notices: Sequence[str],
+    history: History,
+    id: str,
+) -> RunResult:
     folder = _make_folder(root, id)
     with closing(Log(layout.events(root, id))) as log, viewer(log.path):
         run = _ActiveRun(
@@ -221,7 +244,7 @@ def _make_folder(root: str, run: str) -> str:
 
 
 class _ActiveRun(Struct, frozen=True, kw_only=True):
-    """One run that has taken its change: the loop over it, and giving everything back."""
+    """One run that has locked its change: the loop over it, and the cleanup."""
 
     root: str
     spec: Spec
@@ -275,7 +298,7 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
         prd_ids = _list_prd_ids(spec)
         ours = ProtectedState(self.root, self.spec.change, self.id)
         self._announce(spec, place, gates, notices)
-        from ralphtool.executors.process import Supervisor  # nobody waits for that to see that the run has begun
+        from ralphtool.executors.process import Supervisor  # slow to import, and not needed for the first event
 
         try:
             with Supervisor(layout.processes(self.root, self.id)) as supervisor:

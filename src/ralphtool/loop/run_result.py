@@ -1,4 +1,4 @@
-"""How a run ended: what it came to, story by story, what that cost, and what a person can do now."""
+"""How a run ended: the result of each story, the cost, and what a person can do next."""
 
 from __future__ import annotations
 

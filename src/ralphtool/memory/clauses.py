@@ -78,7 +78,7 @@ _NUMBERS = {
     "hundred": "100",
 }
 _WRITTEN_OUT = {"mins": "minutes", "reqs": "requirements"}  # as stems these are other words
-# What people write for one another, beyond what `words` knows.
+# What people write for one another, beyond what `tokens` knows.
 _ONE_WORD = """\
 run execute invoke call
 use utilize employ

@@ -5,7 +5,7 @@ one thing do. So three questions are asked. How much of their words do the texts
 something that the other one does not, or have another word between the same words? Does one of them deny what the
 other one says?
 
-How a text is taken apart stands in `reading`, the last question in `sense`.
+How a text is split is in `clauses`, the last question in `contradiction`.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class UseStore:
         self._cache = cache
 
     def read_on(self) -> None:
-        """Takes in what has been noted since. What can't be read is done without: `note` says so."""
+        """Takes in what has been noted since. What can't be read is left out: `record_showing` reports it."""
         try:
             fd = files.open_in_project(self._path)
         except (OSError, UnsafePath):

@@ -1,1 +1,1 @@
-"""What runs and people write down for each other: events, runs, the state of a change, questions, steering."""
+"""The files that runs and people exchange: events, runs, the state of a change, questions, steering."""

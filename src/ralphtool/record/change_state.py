@@ -1,8 +1,8 @@
 """How far a change is, beyond what spec, branch and history say: `.ralph/standing/<change>.json`.
 
 It is also what makes an iteration count exactly once. The outcome is written here first, in one step; then it is
-carried out (refs, question, and the entry of the history as the last thing). Whoever starts next finds an outcome whose
-entry is not in the history yet, and carries it out again: every step may be done twice.
+carried out (refs, question, and the entry of the history as the last thing). The next run that finds an outcome whose
+entry is not in the history yet carries it out again: every step may be done twice.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The events of a run, one type for each: what a run writes, what its readers get, and what docs/events.md shows.
 
 The docstring under a class and under a field is its documentation. Nearly every field has a default, because a record
-may be of an earlier version, and numbers are bounded, because a record may be anybody's.
+may be of an earlier version, and numbers are bounded, because a record is not trusted.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class Gate(_BaseEvent, frozen=True, kw_only=True, tag="gate"):
 class Agent(_BaseEvent, frozen=True, kw_only=True, tag="agent"):
     """The agent emitted something."""
 
-    event: AgentEvent  # before the rest: whoever looks for usage reads only the beginning of a line
+    event: AgentEvent  # first: a reader that looks for usage reads only the beginning of a line
     """what it was: `kind`, and the fields of that kind. A field that is null is left out, and a long text is cut: the
     transcript has all of it"""
     iteration: Count = 0

@@ -1,4 +1,4 @@
-"""Values of a record that anybody may have written: what fits a type is kept of them, and what fits into memory."""
+"""Values of an untrusted record: of each, only what fits its type and fits into memory is kept."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Struct, structs
 
 _TEXT, _ITEM, _LATER_ITEM = 8000, 1000, 60  # characters of a text, and of one in a list
-_ITEMS, _SHOWN = 1000, 20  # things in a list, and how many of them somebody may want to read
+_ITEMS, _SHOWN = 1000, 20  # items in a list, and how many of them are shown
 _FREE = 64 << 10  # bytes of a value of any form
 
 StructT = TypeVar("StructT", bound=Struct)
@@ -54,7 +54,7 @@ def _fit_fields(kind: type[Struct], value: dict[str, Any]) -> Any:
 
 
 def trim(event: StructT) -> StructT:
-    """An event without the rest of endless texts and lists, which nobody wants to read."""
+    """An event with its endless texts and lists cut."""
     return structs.replace(event, **{name: _trim_value(getattr(event, name)) for name in event.__struct_fields__})
 
 

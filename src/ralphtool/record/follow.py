@@ -1,4 +1,4 @@
-"""Follows a record: that of a run under way, from wherever it is, or one that is played again.
+"""Follows a record: that of a run under way, from any process, or a replay of one that has ended.
 
 A record may have a million events before anybody looks. So the first picture is made of its head and its tail, and what
 is between is read afterwards, a slice at a time: then the picture is what it would be had every event been fed to it.
@@ -36,7 +36,7 @@ class StopSignal(Protocol):
 
 
 class Projection(Protocol):
-    """What becomes of events: a `RunView`, or something around one."""
+    """What is fed with events: a `RunView`, or something around one."""
 
     def feed(self, event: Event) -> None: ...
 
@@ -72,14 +72,14 @@ def skim(lines: Iterable[bytes]) -> Iterator[Event]:
 
 def _find_last_words(lines: list[bytes]) -> Iterator[Event]:
     """The last word of each iteration that speaks in these lines. Which one it is stands at the end of a line."""
-    found: set[bytes] = set()
+    last: dict[bytes, Event] = {}
     for line in reversed(lines):
         iteration = line[line.rfind(b'"iteration":') :]
-        if iteration not in found:
+        if iteration not in last:
             event = events.decode(line)
             if isinstance(event, Agent) and is_activity(event.event):
-                found.add(iteration)
-                yield event
+                last[iteration] = event
+    yield from reversed(last.values())  # in the order in which they were written
 
 
 # --- a run under way --------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ def _find_last_words(lines: list[bytes]) -> Iterator[Event]:
 class Follower(Generic[ViewT]):
     """Keeps a view up to date with a record of any length.
 
-    One that `joins` a run is quick to know how it stands, and does not return all that has happened before. With
+    With `joins`, it is quick to show the current state, and does not return all that has happened before. With
     `detail`, what agents say is fed in full from the last so many bytes on; else it is skimmed.
     """
 

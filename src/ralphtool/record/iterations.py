@@ -1,4 +1,4 @@
-"""An iteration read again: where its records lie, what the run told about it, and what its agent said and did.
+"""An iteration read again: where its files are, what the run recorded about it, and what its agent said and did.
 
 A transcript, and a run's record too, can be as long as 2 GB: both are read in pieces, and nothing of them is kept. What
 a transcript means only its agent's reader knows. Where that is not to be had (its package is gone, the settings are
@@ -315,7 +315,7 @@ def _load_options(iteration: IterationFiles) -> Mapping[str, Any]:
     try:
         configured = settings.load(iteration.root).agents.get(_find_agent(iteration))
     except InvalidValue:
-        return {}  # whoever looks at a transcript need not mend the settings first
+        return {}  # whoever looks at a transcript need not fix the settings first
     return structs.asdict(configured) if configured else {}
 
 

@@ -1,4 +1,4 @@
-"""The lines of a run's record: the one reader of `events.jsonl`, whether it grows, is cut, replaced or taken away.
+"""The lines of a run's record: the one reader of `events.jsonl`, whether it grows, is cut, replaced or removed.
 
 A record may be as long as 2 GB, and most of its lines are what agents printed: never more than a block of it, and one
 line, is in memory, and the type of a line is known without decoding it. Standard library only, because `ralphtool runs`
@@ -28,14 +28,14 @@ _AT = slice(len('{"at":"'), len('{"at":"2026-03-01T22:00:00.000000Z'))
 _TYPE = slice(_AT.stop, _AT.stop + len('","type":"'))
 _USAGE, _BEGINNING = b'"kind":"usage"', 120  # an event about usage begins so, in so many bytes
 _EMITTED = '","type":"agent","event":{"kind":"'
-_KIND = slice(_AT.stop, _AT.stop + len(_EMITTED) + 2)  # the first letters of a kind tell it apart
+_KIND = slice(_AT.stop, _AT.stop + len(_EMITTED) + 2)  # the first letters of a kind identify it
 _PROSE = frozenset(f"{_EMITTED}{kind[:2]}".encode() for kind in ("output", "message", "tool", "result", "quota"))
 
 
 class LineReader:
     """Reads the whole lines of a record as they come, from the first to the last, or from an offset on.
 
-    The record may be cut, grow, be replaced or taken away meanwhile. A line that is too long is left out.
+    The record may be cut, grow, be replaced or removed meanwhile. A line that is too long is left out.
     """
 
     def __init__(self, path: str, start: int = 0) -> None:
@@ -56,7 +56,7 @@ class LineReader:
                 return
 
     def new_without_prose(self) -> Iterator[bytes]:
-        """The same, without what agents said and did: most of a record, and only for those who look on."""
+        """The same, without what agents said and did, which is most of a record, and which only live views show."""
         while True:
             yield from [line for line in self.read() if line[_KIND] not in _PROSE]
             if not self.is_behind:
@@ -103,7 +103,7 @@ class LineReader:
     def _is_same(self, fd: int, size: int) -> bool:
         """Whether what was read is still the beginning of the record; if not, it is read from its beginning.
 
-        A run writes its record anew if somebody took it away, and it is shorter for a moment.
+        A run writes its record again if it was removed, and then it is shorter for a moment.
         """
         position = self.offset + len(self._rest)
         if size < position:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     EventFields = dict[str, Any]
 
-_MOST = 10**15  # a number beyond it was not counted by anybody
+_MOST = 10**15  # a larger number was never counted
 
 
 class RunEnd:
@@ -67,7 +67,7 @@ class StepToTake:
         self.say, self.run = get_text(fields, "say"), get_text(fields, "run")
 
 
-# --- fields that anybody may have written -----------------------------------------------------------
+# --- untrusted fields -------------------------------------------------------------------------------
 
 
 def get_text(fields: EventFields, name: str) -> str:

@@ -1,7 +1,7 @@
 """What a run is after its events: the one projection of a record, which every view draws and every report is made of.
 
-Nothing here is drawn, and no text is made fit to be shown: that is done where it is shown. A record may be endless, so
-of everything there is a most that is kept, and what there was no room for is counted.
+Nothing is drawn here, and no text is made fit to be shown: the views do that. A record may be endless, so every list
+has a maximum, and what is left out is counted.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class AttemptView(Struct, kw_only=True):
 
 
 class StoryView(Struct, kw_only=True):
-    """A story, as far as the events tell."""
+    """A story, as far as the events describe it."""
 
     id: str
     title: str = ""
@@ -155,7 +155,7 @@ class StoryView(Struct, kw_only=True):
     attempts: list[AttemptView] = []
     question: Question | None = None
     answer: str = ""
-    is_asking: bool = False  # nobody has answered the question, or settled the matter otherwise
+    is_asking: bool = False  # its question is still open
     is_late: bool = False  # nothing but the end of the run names it
     is_settled: bool = False  # a person decided about it since it was last worked on, whatever that work comes to
 
@@ -464,7 +464,7 @@ def parse_state(name: str, otherwise: StoryStateName) -> StoryStateName:
 
 
 def _init_story(story: StoryView, row: StoryBefore) -> None:
-    """As the runs before have left it; records of older versions tell no state."""
+    """As earlier runs have left it; records of older versions have no state."""
     story.title, story.optional, story.depends_on = row.title, row.optional, row.depends_on
     story.tasks_done, story.tasks_total = row.tasks_done, row.tasks_total
     story.state = parse_state(row.state, "done" if row.done else "open")

@@ -308,7 +308,7 @@ def _began_before(pid: int, moment: str) -> bool:
 
 
 def _parse_start_time(made: str) -> float:
-    """What `locks.start_time_of` tells, in seconds since the epoch."""
+    """What `locks.read_start_time` returns, in seconds since the epoch."""
     boot, _, ticks = made.rpartition("/")
     if not boot:
         return float(made)

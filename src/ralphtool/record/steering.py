@@ -1,8 +1,8 @@
-"""What a person says to a run while it goes on: one small file for each word, in `.ralph/steering/<change>/`.
+"""Steering commands, from a person to a run: one small file for each, in `.ralph/steering/<change>/`.
 
-Any process may say something, at any time; files are made whole, and nobody has to wait for anybody. The run looks
-there a few times a second, tells what it heard, and takes each word up when it can: the file goes only when what was
-said has become a part of where the change stands. So a kill loses nothing, and a word holds for the next run as well.
+Any process may write one at any time; files appear whole, and no writer waits for another. The run looks there a few
+times a second, records what it found as an event, and applies it when it can. The file is removed only when the command
+is part of the change state. So a kill loses nothing, and a command that was not applied holds for the next run as well.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def list_pending(root: str, change: str, known: Collection[str] = ()) -> list[St
 
 
 def _read_command(folder: str, name: str) -> SteeringCommand | None:
-    """What is no word of ours is left alone: whoever wrote it may know what it is."""
+    """A file that is no steering command is left alone."""
     try:
         fd = files.open_in_project(os.path.join(folder, name))
     except (OSError, UnsafePath):
@@ -120,7 +120,7 @@ def _is_text(value: object) -> bool:
 
 
 def is_paused(root: str, change: str) -> bool:
-    """Whether the change is paused, or will be as soon as its run takes the last word up."""
+    """Whether the change is paused, or will be as soon as its run applies the last command."""
     fields = questions.load_change_state(root, change)
     new = list_pending(root, change, fields.get("heeded") or ())
     words = [one.action for one in new if one.action in ("pause", "resume")]

@@ -60,7 +60,7 @@ def _drop_none(hint: Any) -> Any:
 
 
 def find_kind(hint: Any) -> ValueKind:
-    """The last one that stands with a type; choices speak for themselves."""
+    """The last one that a type has; choices need none."""
     for mark in reversed(getattr(hint, "__metadata__", ())):
         if isinstance(mark, ValueKind):
             return mark

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from ralphtool.specs.markdown import Box, Section
 
+__all__ = ["BoxedSpec", "Draft", "WithNotes"]
+
 
 class Draft:
     """A story while its sections are being read."""

@@ -13,6 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+__all__ = ["Section", "sections"]
+
 BOM = "\ufeff"
 _BULLETS = "-*+"
 
@@ -34,7 +36,7 @@ def load(path: str) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:  # a folder, a link to itself, a file that we may not read
-        raise SpecError(f"{path} can't be read ({error.strerror}): mend that") from None
+        raise SpecError(f"{path} can't be read ({error.strerror}): fix that") from None
 
 
 def load_required(path: str) -> str:

@@ -117,7 +117,7 @@ def _parse_document(text: str, path: str) -> "dict[str, Any]":
     try:
         value = quickjson.loads(text)
     except ValueError as error:
-        raise SpecError(f"{path} is not JSON ({error}); comments and trailing commas are not either: mend it") from None
+        raise SpecError(f"{path} is not JSON ({error}); comments and trailing commas are not either: fix it") from None
     if not isinstance(value, dict):
         raise SpecError(f"{path} must hold an object, not {_NAMES.get(type(value), 'nothing')}")
     return value

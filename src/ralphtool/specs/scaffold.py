@@ -1,7 +1,7 @@
 """A change to start from: a spec with two stories to replace, in the format that the project uses already.
 
-Each adapter makes the skeleton of its own format; what they share stands here. Nothing that is there is ever written
-over. A change of several files is made aside and put in place in one step.
+Each adapter builds the scaffold of its own format; what they share is here. Nothing that exists is ever overwritten.
+A change of several files is made aside and put in place in one step.
 """
 
 import os
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from ralphtool.specs import Adapter, Spec
 
+__all__ = ["EXAMPLES", "Scaffold", "name_for"]
+
 _NO_CHANGES = ("archive", "readme", "changelog", "learnings")  # names that mean something else to the formats
 _LONGEST_NAME = 60
 _LONGEST_TITLE = 100
@@ -25,7 +27,7 @@ A story is what the agent gets at one time, with a fresh mind. Good ones are sma
 a week's), come one after another, and can be proven: by a test, or by a command that fails before and passes
 afterwards. The tasks say what has to be true when it is done. Replace the two examples.
 """
-# The tasks of a skeleton. As long as one of them is open, nobody has filled the skeleton in.
+# The tasks of a scaffold. As long as one of them is open, the scaffold still has to be filled in.
 EXAMPLES = (
     "Say what is there afterwards: a file, a command, an answer to a request",
     "Name the test that proves it, and what it looks at",
@@ -59,7 +61,7 @@ class Scaffold:
 
 def formats() -> list[str]:
     """The formats in which a change can be begun."""
-    return [name for name in specs.names() if _scaffold_of(specs.adapter(name))]
+    return [name for name in specs.names() if (found := specs.find_working(name)) and _scaffold_of(found[0])]
 
 
 def _scaffold_of(adapter: "Adapter") -> "Any":
@@ -87,21 +89,21 @@ def plan(
     return made
 
 
-def write(skeleton: Scaffold) -> None:
+def write(scaffold: Scaffold) -> None:
     """Writes it; FileExistsError, and nothing written, if somebody was quicker."""
-    folder, name = os.path.split(skeleton.place)
+    folder, name = os.path.split(scaffold.place)
     os.makedirs(folder, exist_ok=True)
-    if list(skeleton.texts) == [""]:
-        files.create(skeleton.place, skeleton.texts[""].encode(), 0o644)
+    if list(scaffold.texts) == [""]:
+        files.create(scaffold.place, scaffold.texts[""].encode(), 0o644)
         return
     aside = os.path.join(folder, f".{name}.ralph-aside")
     files.clear(aside)  # which one that was killed may have left
-    for inside, text in skeleton.texts.items():
+    for inside, text in scaffold.texts.items():
         path = os.path.join(aside, inside)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         files.create(path, text.encode(), 0o644)
-    os.rename(aside, skeleton.place)
-    files.sync_folder(skeleton.place)
+    os.rename(aside, scaffold.place)
+    files.sync_folder(scaffold.place)
 
 
 def detect_format(root: str) -> str:
@@ -173,11 +175,11 @@ def _exists_in_any_case(path: str) -> bool:
     return os.path.isdir(folder) and name.lower() in (one.lower() for one in os.listdir(folder))
 
 
-# --- what nobody has filled in ----------------------------------------------------------------------
+# --- scaffolds that are not filled in ---------------------------------------------------------------
 
 
 def check_filled_in(spec: "Spec") -> None:
-    """What nobody has filled in would cost attempts, and could only fail."""
+    """Refuses a scaffold that is not filled in: it would cost attempts, and could only fail."""
     own = getattr(spec, "is_untouched", None)
     if own() if own else _has_examples(spec):
         raise InvalidValue(f"{spec.path} still has the examples of `ralphtool new`: replace them by what you want")

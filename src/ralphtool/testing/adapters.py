@@ -55,7 +55,7 @@ def _require(holds: bool, promise: str) -> None:
 def check_adapter(adapter: Adapter, project: str, change: str) -> None:
     """Drives an adapter through its whole life on a sample change; raises ContractBroken with the broken promise."""
     _require(projects.is_name(adapter.name), "an adapter's name is a name")
-    _require(bool(adapter.found_in.strip()), "an adapter tells people where changes lie")
+    _require(bool(adapter.found_in.strip()), "an adapter says where its changes are")
     _check_finding(adapter, project, change)
     spec = adapter.open(project, change)
     _check_reading(spec, project, change)
@@ -109,12 +109,12 @@ def _content(spec: Spec) -> Any:
 
 
 def _check_scaffold(adapter: Adapter) -> None:
-    """A change that the adapter begins is one that it finds and reads, and that is told from one with real work."""
-    make_skeleton = getattr(adapter, "scaffold", None)
-    if make_skeleton is None:
+    """The adapter finds and reads a change that it scaffolds, and can tell it from one with real work."""
+    make_scaffold = getattr(adapter, "scaffold", None)
+    if make_scaffold is None:
         return
     with TemporaryDirectory(prefix="ralph-") as folder:
-        made = make_skeleton(folder, "Add login", "add-login", None)
+        made = make_scaffold(folder, "Add login", "add-login", None)
         _require(os.listdir(folder) == [], "`scaffold` writes nothing itself")
         scaffold.write(made)
         try:
@@ -125,7 +125,7 @@ def _check_scaffold(adapter: Adapter) -> None:
         _require(all(_is_below(path, places) for path in made.paths), "a change is begun at its places")
         _require(any(story.tasks for story in spec.stories()), "a change that is begun has tasks")
         _require_error(
-            lambda: scaffold.check_filled_in(spec), InvalidValue, "a change that nobody has filled in is told as such"
+            lambda: scaffold.check_filled_in(spec), InvalidValue, "a change that is not filled in is recognised"
         )
 
 

@@ -1,4 +1,4 @@
-"""Beginning a run that has nothing to do with the screen any more: closing, killing or losing that harms no run."""
+"""Starts a run that is independent of the screen: it continues when the screen is closed, killed or lost."""
 
 from __future__ import annotations
 

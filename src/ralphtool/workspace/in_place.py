@@ -68,7 +68,7 @@ class InPlace(Tree):
                 f"commit it to {self.branch} if it should be"
             )
         if note.list_absent():
-            told.append(f"uncommitted work of yours waits until the run is over: {_join_first(note.list_absent())}")
+            told.append(f"your uncommitted files are set aside until the run ends: {_join_first(note.list_absent())}")
         return told
 
     def _prepare_index(self) -> None:

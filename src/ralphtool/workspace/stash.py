@@ -287,7 +287,7 @@ class Stash:
         try:
             check_out(note)
         except GitError as error:
-            raise GitError(f"{error}; mend that, then `ralphtool back`; your own files are in {self._files}") from None
+            raise GitError(f"{error}; fix that, then `ralphtool back`; your own files are in {self._files}") from None
 
     def _remove_gone(self, note: StashNote) -> None:
         for path in map(os.fsdecode, note.gone):

@@ -18,7 +18,7 @@ from ralphtool import specs
 from ralphtool.core import lifecycle, locks
 root, change, session_id = sys.argv[1:]
 spec = specs.open(root, change)
-lifecycle.begin(root, session_id, change, spec.ref, owner=locks.this_process())
+lifecycle.begin(root, session_id, change, spec.ref, owner=locks.describe_process())
 print("held", flush=True)
 sys.stdin.read()
 """

@@ -114,7 +114,7 @@ class TestDamagedSession:
 
     @pytest.mark.parametrize("how", ["empty", "truncated", "binary", "somebody else's", "of another session"])
     def test_its_lock_is_not_taken_for_abandoned(self, project: Ralph, how: str) -> None:
-        """What can't be read may still be mended: only a human gives it up."""
+        """What can't be read may still be repaired: only a human gives it up."""
         project.begin()
         damage(project.session_file(), SESSION_DAMAGE[how])
         assert refused(project, *INIT, session="s2")["code"] == "CHANGE_LOCKED"

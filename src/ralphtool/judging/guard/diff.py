@@ -32,7 +32,7 @@ def inspect_changes(changes: Sequence[FileChange]) -> list[GuardFinding]:
 
 
 def needs_content(path: str) -> bool:
-    """Whether `look` needs the bytes of a file: other files may come with b""."""
+    """Whether `inspect_changes` needs the bytes of a file: other files may come with b""."""
     return is_test(path) or find_language(path) == "rs" or find_config_parser(path) is not None
 
 

@@ -1,5 +1,5 @@
-"""What a run came to, for whoever slept meanwhile: read from the record into facts, and told in four formats.
+"""The report of a run: read from the record into facts, and written in four formats.
 
-`facts.py` is what there is to tell, `reading.py` finds it in a run's events, `learnt.py` in the history, `work.py` in
+`facts.py` has the types, `from_record.py` fills them from a run's events, `learnt.py` from the history, `diffs.py` from
 git. `markdown.py`, `junit.py` and `page.py` only write down what the facts say.
 """

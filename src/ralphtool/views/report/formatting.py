@@ -1,4 +1,4 @@
-"""Texts that anybody may have written, fit to be shown anywhere; and times, as people read them.
+"""Untrusted texts made fit to be shown anywhere, and times as people read them.
 
 A page is written for browsers, whatever the terminal here can show: so nothing is asked of the terminal.
 """

@@ -82,7 +82,7 @@ class StartRun(Message):
 
 
 class Page(Screen[None]):
-    """One page: `body` is what it shows between its head and the keys."""
+    """One page: `compose_body` yields what it shows between its head and the keys."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *Screen.BINDINGS,

@@ -123,7 +123,7 @@ def _render_ending(run: RunSummary, view: WatchedRun) -> Iterator[Text]:
 def _render_end(run: RunSummary, view: WatchedRun) -> Iterator[Text]:
     end = view.run.end
     if end is None:
-        died = f"This run died: `ralphtool run {run.change}` goes on where it was."
+        died = f"This run died: `ralphtool run {run.change}` resumes where it stopped."
         yield Text(flatten("This run goes on." if run.state in ("running", "paused") else died), style="bold")
         return
     yield Text(describe_run_end(end), style="bold")

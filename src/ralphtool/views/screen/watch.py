@@ -166,7 +166,7 @@ class WatchPage(Page, inherit_bindings=False):
         if view.run.end:
             return Text.assemble((describe_run_end(view.run.end), "bold"), ("  e shows the result", "dim"))
         if not self._is_alive:
-            return Text(f"This run died. `ralphtool run {self.change}` goes on where it was.", style="red")
+            return Text(f"This run died. `ralphtool run {self.change}` resumes where it stopped.", style="red")
         asked = [one for one in view.stories if one.state == "waiting"]
         if asked:
             told = f" {pluralize(len(asked), 'story waits', 'stories wait')} for you: press a to answer"
@@ -301,7 +301,7 @@ class WatchPage(Page, inherit_bindings=False):
         self.try_action(lambda: self._send("resume"))
 
     def action_stop(self) -> None:
-        text = "Nothing is lost: `ralphtool run` goes on where it was."
+        text = "Nothing is lost: `ralphtool run` resumes where it stopped."
         answers = [("y", "Stop now", "stop"), ("a", "After this iteration", "stop-after"), ("n", "Go on", None)]
         self.open_dialog(ChoiceDialog(f"Stop the run of {self.change}?", text, answers, careful=True), self._stop)
 

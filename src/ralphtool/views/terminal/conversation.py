@@ -109,7 +109,7 @@ class Conversation:
     # --- what stands above and below it -----------------------------------------------------------
 
     def render_title(self, name: str, start: IterationStarted | None) -> list[str]:
-        """Which iteration this is. `start` is None if nobody knows any more how it began."""
+        """Which iteration this is. `start` is None if it is no longer known how it began."""
         told = ""
         if start:
             agent = flatten(start.agent, 60)

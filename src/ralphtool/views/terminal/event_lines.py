@@ -51,7 +51,7 @@ _ACTIONS = {
     "fix-state": "back to what was last kept, then again",
     "break-chunks": "its open tasks one by one",
     "skip": "skipped",
-    "manual": "handed to you",
+    "manual": "needs your answer",
     "wait": "waiting",
     "stop": "stopping",
 }

@@ -1,7 +1,7 @@
 """A run while it runs: what its events say, as a picture that keeps up, as lines, or as JSON.
 
-Only the file of events is read, so it makes no difference who writes it, from where, or whether anybody looks on.
-What can't be written (nobody reads the pipe, the terminal is gone) ends the looking on, never the run.
+Only the file of events is read, so the run may be another process, and does not depend on this view. When the output
+can't be written (the pipe is closed, the terminal is gone), the view ends, never the run.
 """
 
 from __future__ import annotations

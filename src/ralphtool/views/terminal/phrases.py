@@ -1,8 +1,7 @@
 """The words of every view of a run: texts fit for a terminal, and numbers and times as people read them.
 
-Agents wrote much of what stands in an event, and anybody may have written the file: every text goes through `flatten`
-or `make_copyable`. Nothing that draws is imported here, and no typed event, because `ralphtool watch` has to start
-quickly.
+Agents wrote much of what is in an event, and the file is not trusted: every text goes through `flatten` or
+`make_copyable`. This module imports neither rich nor the typed events, because `ralphtool watch` has to start quickly.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _MARKS = {
 MARK_BY_STATUS = {"completed": "done", "failed": "failed", "blocked": "failed"}
 
 
-# --- texts that anybody may have written --------------------------------------------------------------
+# --- untrusted texts --------------------------------------------------------------------------------
 
 
 def flatten(text: str, longest: int = LONGEST) -> str:
@@ -105,7 +104,7 @@ def format_attempt(number: int, most: int) -> str:
 
 def describe_end(result: str, states: Sequence[str]) -> str:
     if result == "interrupted":
-        return "Interrupted; run it again and it goes on where it was."
+        return "Interrupted; run it again and it resumes where it stopped."
     if result == "done" and set(states) <= {"done"}:
         return _describe_all_done(len(states))
     parts = [f"{states.count('done')} of {pluralize(len(states), 'story is', 'stories are')} done"]

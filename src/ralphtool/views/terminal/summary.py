@@ -1,4 +1,4 @@
-"""The end of a run, for somebody who slept meanwhile."""
+"""The summary at the end of a run."""
 
 from __future__ import annotations
 

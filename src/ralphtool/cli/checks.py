@@ -1,0 +1,368 @@
+"""The checks of `ralphtool doctor`: what a run needs, from git to the gates. Findings are values, each with its fix.
+
+A check changes nothing and asks no model and no network. A finding that can be fixed without harm has a repair.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct, structs
+
+from ralphtool import __version__, agents, specs
+from ralphtool import settings as settings_module
+from ralphtool.agents.program import Program, format_version
+from ralphtool.cli import detect
+from ralphtool.core import config, gate_commands, layout, locks, secrets
+from ralphtool.errors import InvalidValue, RalphError, TreeBusy, from_os_error, shorten
+from ralphtool.executors import gate_run
+from ralphtool.executors.process import Supervisor
+from ralphtool.loop import budget
+from ralphtool.workspace import in_place
+from ralphtool.workspace.git import Repository
+from ralphtool.workspace.stash import Stash
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ralphtool.agents import Runner
+    from ralphtool.settings import Settings
+
+_OLDEST_GIT = (2, 38)
+_LAST_LINES = 12
+_HIDDEN_VARIABLES = ("RALPH_SESSION", "RALPH_STORY", "RALPH_TOKEN", "RALPH_TASK")
+
+State = Literal["ok", "warning", "wrong"]
+
+
+class Diagnosis(Struct, frozen=True, kw_only=True):
+    """One thing that was looked at."""
+
+    about: str
+    state: State
+    text: str
+    mend: str = ""  # what to do, mostly a command
+    repair: Callable[[], str] | None = None  # does that, where it is safe, and returns what it did
+
+    def as_dict(self) -> dict[str, Any]:
+        told = {name: getattr(self, name) for name in ("about", "state", "text", "mend")}
+        return told | {"fixable": self.repair is not None}
+
+
+def ok(about: str, text: str) -> Diagnosis:
+    return Diagnosis(about=about, state="ok", text=text)
+
+
+def warning(about: str, text: str, mend: str = "", repair: Callable[[], str] | None = None) -> Diagnosis:
+    return Diagnosis(about=about, state="warning", text=text, mend=mend, repair=repair)
+
+
+def wrong(about: str, text: str, mend: str = "", repair: Callable[[], str] | None = None) -> Diagnosis:
+    return Diagnosis(about=about, state="wrong", text=text, mend=mend, repair=repair)
+
+
+def from_error(about: str, error: RalphError) -> Diagnosis:
+    """An error says first what happened, then what to do."""
+    text = str(error)
+    what, _, mend = text.rpartition(": ") if "\n" not in text else (text, "", "")
+    return wrong(about, what or text, mend if what else "")
+
+
+class DoctorContext:
+    """The project that is looked at. `settings` and `repository` are None where there are none that can be used."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.settings: Settings | None = None
+        self.repository: Repository | None = None
+
+    @property
+    def folder(self) -> str:
+        return layout.folder(self.root)
+
+
+# --- the machine, git, settings ---------------------------------------------------------------------
+
+
+def check_machine(project: DoctorContext) -> Iterator[Diagnosis]:
+    yield ok("machine", f"ralphtool {__version__}, Python {platform.python_version()}, {platform.system()}")
+
+
+def check_git(project: DoctorContext) -> Iterator[Diagnosis]:
+    version = _read_git_version()
+    if version is None:
+        yield warning("git", f"git is not there: {_WITHOUT_GIT}", "install git, then `git init`")
+        return
+    words = format_version(version)
+    if version < _OLDEST_GIT:
+        yield warning("git", f"git {words} is older than what is tried ({format_version(_OLDEST_GIT)})", "update git")
+    else:
+        yield ok("git", f"git {words}")
+    project.repository = Repository.find(project.root)
+    if project.repository is None:
+        yield warning("git", f"this is no git repository: {_WITHOUT_GIT}", "git init")
+        return
+    yield from _check_repository(project, project.repository)
+
+
+_WITHOUT_GIT = "nothing is committed, a failed attempt is not taken back, and cheating in the diff can't be seen"
+
+
+def _read_git_version() -> tuple[int, ...] | None:
+    try:
+        done = subprocess.run(["git", "--version"], capture_output=True, check=False, stdin=subprocess.DEVNULL)
+    except OSError:
+        return None
+    found = re.search(rb"(\d+)\.(\d+)(?:\.(\d+))?", done.stdout)
+    return tuple(int(part) for part in found.groups() if part) if found and not done.returncode else None
+
+
+def _check_repository(project: DoctorContext, repository: Repository) -> Iterator[Diagnosis]:
+    if not _has_identity(repository):
+        yield warning(
+            "git",
+            "git does not know who you are, so commits will be ralphtool's",
+            'git config user.name "…" && git config user.email "…"',
+        )
+    yield from _check_not_busy(project, repository)
+    yield from _check_gitignore(project, repository)
+    yield from _check_worktrees(project, repository)
+
+
+def _has_identity(repository: Repository) -> bool:
+    return all(repository.text("config", "--get", f"user.{name}", check=False) for name in ("name", "email"))
+
+
+def _check_not_busy(project: DoctorContext, repository: Repository) -> Iterator[Diagnosis]:
+    if project.settings and project.settings.run.workspace == "worktree":
+        return
+    try:
+        Stash(repository, layout.FOLDER).check_not_busy()
+    except TreeBusy as error:
+        yield wrong("git", str(error), "git status")
+
+
+def _check_gitignore(project: DoctorContext, repository: Repository) -> Iterator[Diagnosis]:
+    found = detect.check_gitignore(repository, project.root)
+    if found.state == "closed":
+        yield warning(
+            "git",
+            "git ignores all of .ralph: settings and history are not kept in the repository",
+            f"to keep them, put {', '.join(detect.IGNORED)} in the place of what ignores it",
+        )
+    elif found.state == "open":
+        yield warning(
+            "git",
+            f"{found.path} lets git commit files of .ralph that are of no use to others",
+            "ralphtool init --yes",
+            partial(_fix_gitignore, project, repository, found),
+        )
+
+
+def _fix_gitignore(project: DoctorContext, repository: Repository, found: detect.GitignoreState) -> str:
+    detect.update_gitignore(found)
+    if detect.check_gitignore(repository, project.root).state == "open":
+        raise InvalidValue(f"{found.path} has lines for .ralph, but another rule wins: `git check-ignore -v` names it")
+    return f"lines for .ralph are in {found.path}"
+
+
+def _check_worktrees(project: DoctorContext, repository: Repository) -> Iterator[Diagnosis]:
+    place = os.path.join(repository.common, "ralph", "worktrees")
+    names = sorted(os.listdir(place)) if os.path.isdir(place) else []
+    known = {*repository.refs(layout.BRANCHES)}
+    for name in names:
+        if layout.BRANCHES + name not in known:
+            path = os.path.join(place, name)
+            text = f"{path} is a working tree of a change that has no branch any more"
+            yield warning("git", text, f"git worktree remove --force {shlex.quote(path)}")
+    listed = repository.text("worktree", "list", "--porcelain")
+    if any(line.startswith("prunable") for line in listed.split("\n")):
+        text = "git knows working trees whose folders are gone"
+        yield warning("git", text, "git worktree prune", partial(_prune, repository))
+
+
+def _prune(repository: Repository) -> str:
+    repository.run("worktree", "prune")
+    return "git has forgotten working trees whose folders are gone"
+
+
+def check_settings(project: DoctorContext) -> Iterator[Diagnosis]:
+    path = config.path_of(project.root)
+    try:
+        project.settings = settings_module.load(project.root)
+    except InvalidValue as error:
+        yield wrong("settings", str(error), f"edit {path}")
+        return
+    for agent in project.settings.agents.values():
+        secrets.register(agent.env)
+    if os.path.lexists(path):
+        yield ok("settings", path)
+    else:
+        yield warning("settings", "there is no .ralph/config.toml: defaults are used", "ralphtool init")
+    command = project.settings.notify.command
+    if command and shutil.which(command[0]) is None:
+        yield wrong("settings", f"the program {shorten(command[0])} of [notify] is not there", f"edit {path}")
+
+
+# --- agents -----------------------------------------------------------------------------------------
+
+
+def check_agents(project: DoctorContext) -> Iterator[Diagnosis]:
+    settings = project.settings or settings_module.Settings()
+    run = settings.run
+    names = [*dict.fromkeys([*([run.agent] if run.agent else []), *run.agents])]
+    others = [name for name in detect.installed() if name not in names]
+    if not names and project.settings:
+        yield _describe_no_agent(project, others)
+    with ThreadPoolExecutor(max_workers=max(len(names), 1)) as pool:
+        for found in pool.map(lambda name: list(_check_agent(project.root, settings, name)), names):
+            yield from found
+    if others:
+        yield ok("agents", f"installed as well: {', '.join(others)}")
+
+
+def _describe_no_agent(project: DoctorContext, installed: Sequence[str]) -> Diagnosis:
+    if not installed:
+        get = detect.first_program().package
+        return wrong(
+            "agents", "no agent is named, and none that is known is installed", f"{get}, or see docs/agents.md"
+        )
+    if not os.path.lexists(config.path_of(project.root)):
+        return wrong("agents", f"no agent is named; installed are {', '.join(installed)}", "ralphtool init")
+    setting = f'agent = "{installed[0]}"'
+    return wrong(
+        "agents", "no agent is named", f"set {setting} under [run] in .ralph/config.toml, or say --agent {installed[0]}"
+    )
+
+
+def _check_agent(root: str, settings: Settings, name: str) -> Iterator[Diagnosis]:
+    found = settings.agents.get(name)
+    try:
+        runner = agents.make(name, structs.asdict(found) if found else {})
+        runner.check()
+    except InvalidValue as error:
+        yield from_error("agents", error)
+        return
+    if isinstance(runner, Program):
+        yield from _check_program(root, runner)
+    else:
+        yield ok("agents", f"{name} can be started")
+    yield from _check_limits(runner, settings)
+
+
+def _check_program(root: str, runner: Program) -> Iterator[Diagnosis]:
+    named = f"{runner.name} {format_version(runner.version())}"
+    login = runner.login(root)
+    if login.answer == "yes":
+        yield ok("agents", f"{named}, logged in ({login.because})")
+    elif login.answer == "no":
+        yield wrong("agents", f"{named}: not logged in", runner.traits.login_hint)
+    else:
+        why = f" ({login.because})" if login.because else ""
+        text = f"{named}: can't find out whether it is logged in{why}"
+        yield warning("agents", text, f"if not: {runner.traits.login_hint}")
+
+
+def _check_limits(runner: Runner, settings: Settings) -> Iterator[Diagnosis]:
+    """Settings that this agent can't be held to."""
+    why = budget.explain_unknown_cost(runner, settings)
+    if why and (settings.run.max_cost or settings.run.story_cost):
+        yield warning("agents", f"the limit of cost can't hold for {runner.name}: {why}", "set max_tokens or max_time")
+    wanted = settings.agents.get(runner.name, settings_module.AgentSettings())
+    is_wanted = runner.traits.is_kept if wanted.mcp is None else wanted.mcp
+    if runner.traits.mcp and is_wanted and importlib.util.find_spec("mcp") is None:
+        text = f"{runner.name} gets no MCP tools of ours: the package for them is not installed"
+        yield warning("agents", text, 'pip install "ralphtool[mcp]"')
+
+
+# --- specs ------------------------------------------------------------------------------------------
+
+
+def check_specs(project: DoctorContext) -> Iterator[Diagnosis]:
+    places = specs.find_all(project.root)
+    broken = [place.error for place in places if place.error]
+    yield from (from_error("specs", error) for error in broken)
+    names = sorted({place.change for place in places if not place.error})
+    if not names and not broken:
+        yield warning("specs", "there is no change yet", 'ralphtool new "What it is about"')
+    good = []
+    for name in names:
+        try:
+            stories = specs.open(project.root, name).stories(locks.list_completed_tasks(project.root, name))
+        except RalphError as error:
+            yield from_error("specs", error)
+            continue
+        except OSError as error:
+            yield wrong("specs", str(from_os_error(error)))
+            continue
+        good.append(name)
+        if not stories:
+            yield warning("specs", f"{name} has no stories", f"write some, then `ralphtool show {name}`")
+    if good:
+        more = f" and {len(good) - 5} more" if len(good) > 5 else ""
+        yield ok("specs", f"{', '.join(good[:5])}{more} can be read")
+
+
+# --- gates ------------------------------------------------------------------------------------------
+
+
+def check_gates(project: DoctorContext, tell: Callable[[str], None]) -> Iterator[Diagnosis]:
+    try:
+        found = detect.list_gates(gate_commands.find_commands(project.root), project.root)
+    except (RalphError, OSError):
+        return  # the settings can't be read, which is a finding already
+    if not found:
+        text = "there is no gate: that a story is done rests on its ticks and its diff alone"
+        yield warning("gates", text, "set checks and tests under [verify] in .ralph/config.toml")
+    if at_work := _find_running(project):
+        yield ok("gates", f"not run, since {at_work} is at work here")
+        return
+    timeout = (project.settings or settings_module.Settings()).verify.timeout
+    with tempfile.TemporaryDirectory(prefix="ralphtool-doctor-") as folder, Supervisor() as supervisor:
+        for number, gate in enumerate(found):
+            if gate.missing:
+                text = f"`{gate.command}`: the program {gate.missing} is not there"
+                yield wrong("gates", text, f"install {gate.missing}, or change [verify] in .ralph/config.toml")
+                continue
+            tell(f"running {gate.command}")
+            yield _run_gate(project.root, gate.command, supervisor, os.path.join(folder, f"{number}.log"), timeout)
+
+
+def _run_gate(root: str, command: str, supervisor: Supervisor, log: str, timeout: float) -> Diagnosis:
+    env = {name: value for name, value in os.environ.items() if name not in _HIDDEN_VARIABLES}
+    done = gate_run.run(
+        command, gate_run.CommandContext(supervisor, root, env, secrets.list_values(), lambda: False), log, timeout
+    )
+    if done.ok:
+        return ok("gates", f"`{command}` is green{f' ({done.tally})' if done.tally else ''}, {done.seconds:.1f} s")
+    if done.why == "wall-clock":
+        return wrong("gates", f"`{command}` took longer than {timeout:g} s and was ended", "raise timeout in [verify]")
+    last = gate_run.read_last_output([done]).splitlines()[-_LAST_LINES:]
+    ending = done.why or f"exit status {done.exit_code}"
+    text = f"`{command}` is red already ({ending}), before any agent has begun"
+    mend = "make it green: what is red at the start proves nothing, and only what is newly red is held against a story"
+    return wrong("gates", "\n".join([text, *(f"    {line}" for line in last)]), mend)
+
+
+def _find_running(project: DoctorContext) -> str:
+    """The run that works in this very tree, if one does."""
+    try:
+        note = in_place.find_note(project.repository, project.root) if project.repository else None
+        return note.run if note and is_alive(project.root, note.change, note.run) else ""
+    except RalphError:
+        return ""
+
+
+def is_alive(root: str, change: str, run: str) -> bool:
+    lock = locks.read_lock(root, change)
+    return lock is not None and lock.session_id == run and not lock.is_abandoned

@@ -1,0 +1,171 @@
+"""The checks of `ralphtool doctor` over what runs leave: locks, the working tree, `.ralph/`, the disk."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sqlite3
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ralphtool.cli.checks import is_alive, ok, warning, wrong
+from ralphtool.core import files, layout, lifecycle, locks
+from ralphtool.core.project import is_name
+from ralphtool.errors import RalphError
+from ralphtool.history.store import Store
+from ralphtool.record import change_state, questions
+from ralphtool.workspace import in_place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ralphtool.cli.checks import Diagnosis, DoctorContext
+    from ralphtool.core.locks import ChangeLock
+
+_MIB = 1 << 20
+_TOO_LITTLE_SPACE = 100 * _MIB  # below that the next run is likely to fail
+_LITTLE_SPACE = 1024 * _MIB
+
+
+def check_locks(project: DoctorContext) -> Iterator[Diagnosis]:
+    folder = layout.locks(project.root)
+    locks.check_folders(project.root)
+    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+        change = name.removesuffix(".lock")
+        if name.endswith(".lock") and is_name(change):
+            yield from _check_lock(project.root, change)
+
+
+def _check_lock(root: str, change: str) -> Iterator[Diagnosis]:
+    unlock = f"ralphtool unlock {change}"
+    try:
+        lock = locks.read_lock(root, change)
+    except RalphError as error:
+        yield wrong("locks", str(error), unlock, partial(_unlock, root, change))
+        return
+    if lock is None or lock.fields["unlocked"]:
+        return  # what its session recorded waits for the next one
+    if lock.is_abandoned:
+        text = f"{change} is held by {_describe_dead_lock(lock)}; the next run takes it over"
+        yield warning("locks", text, unlock, partial(_unlock, root, change))
+    else:
+        yield ok("locks", f"{change} is held by {lock.describe()}")
+
+
+def _describe_dead_lock(lock: ChangeLock) -> str:
+    return f"{lock.describe()}, which is {'dead' if lock.has_dead_owner else 'gone'}"
+
+
+def _unlock(root: str, change: str) -> str:
+    return lifecycle.unlock(root, change) or f"{change} is free already"
+
+
+def check_tree(project: DoctorContext) -> Iterator[Diagnosis]:
+    note = in_place.find_note(project.repository, project.root) if project.repository else None
+    if note is None:
+        return
+    if is_alive(project.root, note.change, note.run):
+        yield ok("tree", f"the run {note.run} is at work in your tree; your own work comes back at its end")
+    else:
+        text = f"the run {note.run} was killed: your branch and your own work wait to be given back"
+        yield wrong("tree", text, "ralphtool back")
+
+
+def check_history(project: DoctorContext) -> Iterator[Diagnosis]:
+    store = Store(project.root)  # not History, which would take over an old progress.txt
+    try:
+        if not os.path.isdir(project.folder):
+            return
+        problems = store.ask(lambda state: [reason for _, reason in state.catalog.problems()])
+    except RalphError as error:
+        yield wrong("history", str(error), "ralphtool progress validate .ralph/progress.json")
+        return
+    finally:
+        store.close()
+    if problems:
+        text = f"{'; '.join(problems[:5])}: the next write sets that aside"
+        yield warning("history", text, "ralphtool progress fold", partial(_fold, project.root))
+    if os.path.lexists(store.damaged_path):
+        text = f"records that could not be read were set aside in {store.damaged_path}"
+        yield warning("history", text, "look whether you miss anything, then remove it")
+    elif not problems and os.path.lexists(store.path):
+        yield ok("history", "the history can be read")
+
+
+def _fold(root: str) -> str:
+    store = Store(root)
+    try:
+        store.fold()
+    finally:
+        store.close()
+    return f"what can't be read of the history is set aside in {store.damaged_path}"
+
+
+def check_change_states(project: DoctorContext) -> Iterator[Diagnosis]:
+    folder = layout.change_states(project.root)
+    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+        change = name.removesuffix(".json")
+        if not name.endswith(".json") or not is_name(change):
+            continue
+        try:
+            change_state.load(project.root, change)
+        except RalphError as error:
+            path = shlex.quote(change_state.path_of(project.root, change))
+            yield wrong("standing", str(error), f"mv {path} {path}.damaged")
+
+
+def check_memory(project: DoctorContext) -> Iterator[Diagnosis]:
+    path = layout.memory_index(project.root)
+    if not os.path.lexists(path):
+        return
+    if why := _find_database_problem(path):
+        text = f"{path} can't be used ({why}); it is only a cache, and is made again"
+        yield warning("memory", text, f"rm {shlex.quote(path)}", partial(_remove_cache, path))
+
+
+def _find_database_problem(path: str) -> str:
+    if os.path.islink(path) or not os.path.isfile(path):
+        return "it is no plain file"
+    try:
+        db = sqlite3.connect(f"file:{_quote_for_uri(path)}?mode=ro", uri=True, timeout=5)
+        try:
+            [(told,)] = db.execute("PRAGMA quick_check(1)")
+        finally:
+            db.close()
+    except (sqlite3.Error, UnicodeDecodeError, ValueError) as error:
+        return "" if "locked" in str(error) else str(error)  # another process is using it
+    return "" if told == "ok" else str(told)
+
+
+def _quote_for_uri(path: str) -> str:
+    return os.path.abspath(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+
+
+def _remove_cache(path: str) -> str:
+    for name in (path, f"{path}-journal", f"{path}-wal", f"{path}-shm"):
+        files.clear(name)
+    return f"{path} is removed"
+
+
+def check_questions(project: DoctorContext) -> Iterator[Diagnosis]:
+    waiting = [one for one in questions.list_open(project.root) if one.answer is None]
+    for one in waiting[:5]:
+        text = f"story {one.story} of {one.change} waits for your answer"
+        yield warning("questions", text, f'ralphtool questions, then ralphtool answer {one.story} "…"')
+
+
+def check_disk(project: DoctorContext) -> Iterator[Diagnosis]:
+    seen = set()
+    for place in (project.root, files.tmp_dir()):
+        device = os.stat(place).st_dev
+        if device not in seen:
+            seen.add(device)
+            yield from check_disk_space(place, shutil.disk_usage(place).free)
+
+
+def check_disk_space(place: str, free: int) -> Iterator[Diagnosis]:
+    if free >= _LITTLE_SPACE:
+        return
+    text = f"the disk of {place} has {free // _MIB} MiB left"
+    yield (wrong if free < _TOO_LITTLE_SPACE else warning)("disk", text, "free some space")

@@ -1,0 +1,23 @@
+"""tests/slow.txt says what the quick run leaves out: every line is of a test that exists."""
+
+from __future__ import annotations
+
+import re
+
+from conftest import SLOW
+from project import TESTS
+
+
+def test_every_line_names_a_test() -> None:
+    assert [name for name in SLOW if f"def {name.rpartition('::')[2]}(" not in source(name)] == []
+
+
+def source(name: str) -> str:
+    path = TESTS / name.partition("::")[0]
+    return path.read_text() if path.exists() else ""
+
+
+def test_whole_tests_are_left_out_only_where_smaller_ones_try_the_same() -> None:
+    """Each of these does at a large size, or for a long time, what another test of its file does once."""
+    assert sum(share == 0 for share in SLOW.values()) <= 8
+    assert not [name for name in SLOW if not re.fullmatch(r"[\w/]+\.py(::\w+)+", name)]
