@@ -411,8 +411,9 @@ import sys, threading, time
 from ralphtool.record import events, lines
 from ralphtool.views.terminal import live, summary
 how, path, *more = sys.argv[1:]
+shows = {"plain": live.print_lines, "as_json": live.print_json, "live": live.show_live}
 if how != "nothing":
-    thread = threading.Thread(target=getattr(live, how), args=(path, threading.Event()))
+    thread = threading.Thread(target=shows[how], args=(path, threading.Event()))
     thread.start()
     thread.join(40)
 if "summary" in more:
