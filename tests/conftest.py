@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,20 @@ pytest.register_assert_rewrite(
 
 from project import REPOSITORY, TESTS, Ralph  # noqa: E402
 
-SLOW = [line.split() for line in (TESTS / "slow.txt").read_text().splitlines() if line and not line.startswith("#")]
+# Tests of many cases, and one in how many the quick run takes: `scripts/test --all` takes all.
+SLOW = {name: int(share) for name, share in map(str.split, (TESTS / "slow.txt").read_text().splitlines()[1:])}
 WEIGHTS = REPOSITORY / ".tools/weights"  # of the sentence model, beside .venv: most tests do without
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what slow.txt lists, except for the cases that it keeps."""
-    kept = {name: cases for name, *cases in SLOW}
+    """Marks the cases that the quick run leaves out. Where a share is 0, that is all of them."""
+    seen: Counter[str] = Counter()
     for item in items:
-        name, _, case = item.nodeid.removeprefix("tests/").partition("[")
-        if name in kept and case.removesuffix("]") not in kept[name]:
-            item.add_marker("slow")
+        name = item.nodeid.removeprefix("tests/").partition("[")[0]
+        if name in SLOW:
+            if SLOW[name] == 0 or seen[name] % SLOW[name]:
+                item.add_marker("slow")
+            seen[name] += 1
 
 
 @pytest.fixture
