@@ -40,6 +40,8 @@ BANNED_WORDS = ("manager", "handler", "helper", "service", "engine", "util")
 LONGEST_FUNCTION = 45
 LONGEST_MODULE = 500
 LAST_RESORTS = {("cli.agent", "_run_safely"), ("cli.main", "main"), ("core.crashlog", "report")}
+# Where code of other packages is loaded that nobody asked for: whatever it does must not stop the rest.
+STRANGERS = {("agents", "list_runners"), ("specs", "find_working")}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -207,5 +209,5 @@ def test_only_the_last_resorts_catch_everything() -> None:
     found = [
         (module, node.name) for module in MODULES for node in functions(module) if any(map(is_broad, ast.walk(node)))
     ]
-    assert set(found) == LAST_RESORTS
-    assert sum(broad.values()) == len(LAST_RESORTS)
+    assert set(found) == LAST_RESORTS | STRANGERS
+    assert sum(broad.values()) == len(LAST_RESORTS | STRANGERS)

@@ -821,8 +821,8 @@ import sys
 from ralphtool.memory import usefulness
 root, name = sys.argv[1:]
 for number in range(20):
-    shown = usefulness.ShownItems(f"{name}-{number}", "completed", {"d": None, "x" * 5000 + name: None})
-    usefulness.record_showing(root, shown)
+    shown = {"d": None, "x" * 5000 + name: None}
+    usefulness.record_showing(root, usefulness.ShownItems(f"{name}-{number}", "completed", shown))
 """
 
 

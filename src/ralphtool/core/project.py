@@ -15,6 +15,7 @@ FORMATS = {
     "checklist": ("ralphtool.specs.checklist", "fix_plan.md"),
 }
 _MARKS = (".ralph", *(mark for _, mark in FORMATS.values()))
+_OUR_WORKTREES = os.path.join("", ".git", "ralph", "worktrees", "")
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 _LONGEST_NAME = 128
 
@@ -25,7 +26,8 @@ def find(start: str | None = None) -> str:
     for folder in list_parents(here):
         if any(os.path.lexists(os.path.join(folder, mark)) for mark in _list_marks(folder)):
             return folder
-        if os.path.lexists(os.path.join(folder, ".git")):  # a file in a linked working tree and in a submodule
+        # A file in a linked working tree and in a submodule. A worktree that a run made is a part of its project.
+        if os.path.lexists(os.path.join(folder, ".git")) and _OUR_WORKTREES not in folder:
             return folder
     return here
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs, to_builtins
@@ -67,7 +67,7 @@ class RunResult(Struct, frozen=True, kw_only=True):
 
 
 def start(
-    root: str,
+    root: str | os.PathLike[str],
     change: str,
     settings: Settings | None = None,
     *,
@@ -82,6 +82,7 @@ def start(
     without `runners` the settings name the agents. The viewer gets the path of the record, and stays open while
     it runs.
     """
+    root = os.path.abspath(root)
     notices = recover(root)
     settings = settings or settings_module.load(root)
     spec = specs.open(root, change, ref)
@@ -96,11 +97,12 @@ def start(
 # --- before a run -----------------------------------------------------------------------------------
 
 
-def recover(root: str) -> list[str]:
+def recover(root: str | os.PathLike[str]) -> list[str]:
     """Puts back what the agents of killed runs did to our files, and describes it.
 
     A program that reads the project's settings itself calls this first.
     """
+    root = os.path.abspath(root)
     return [text for change, session_id in _find_killed(root) for text in _recover_from(root, change, session_id)]
 
 
@@ -189,6 +191,26 @@ def _start_run(
     change_state.load(root, spec.change)
     id = _build_id(spec.change)
     lifecycle.begin(root, id, spec.change, spec.ref, locks.describe_process())
+    try:
+        return _run_locked(root, spec, settings, runners, viewer, stop, notices, history, id)
+    except Exception:
+        # A program that embeds us lives on after an error, and may start the next run: that takes over what is left.
+        with suppress(RalphError, OSError):
+            lifecycle.unlock(root, spec.change, force=True)
+        raise
+
+
+def _run_locked(
+    root: str,
+    spec: Spec,
+    settings: Settings,
+    runners: Sequence[Runner],
+    viewer: Viewer,
+    stop: StopRequest,
+    notices: Sequence[str],
+    history: History,
+    id: str,
+) -> RunResult:
     folder = _make_folder(root, id)
     with closing(Log(layout.events(root, id))) as log, viewer(log.path):
         run = _ActiveRun(

@@ -72,14 +72,14 @@ def skim(lines: Iterable[bytes]) -> Iterator[Event]:
 
 def _find_last_words(lines: list[bytes]) -> Iterator[Event]:
     """The last word of each iteration that speaks in these lines. Which one it is stands at the end of a line."""
-    found: set[bytes] = set()
+    last: dict[bytes, Event] = {}
     for line in reversed(lines):
         iteration = line[line.rfind(b'"iteration":') :]
-        if iteration not in found:
+        if iteration not in last:
             event = events.decode(line)
             if isinstance(event, Agent) and is_activity(event.event):
-                found.add(iteration)
-                yield event
+                last[iteration] = event
+    yield from reversed(last.values())  # in the order in which they were written
 
 
 # --- a run under way --------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ On the agent's hot path: standard library only, and adapters are imported when t
 import os
 import sys
 
-from ralphtool.core import files
+from ralphtool.core import files, layout
 from ralphtool.core import project as projects
 from ralphtool.errors import (
     ChangeNotFound,
@@ -318,9 +318,39 @@ def _resolve(ref: str) -> tuple[Adapter, str | None]:
 def places(project: str, change: str, ref: str | None = None) -> list[str]:
     """The paths in a project that can belong to a change; without a ref, those of every format."""
     file = file_of(ref)
-    refs = [_file_ref(file)] if file else [ref] if ref else [*names(), *list_configured(project)]
-    found = [place for found, where in map(_resolve, refs) for place in found.places(change, where)]
-    return list(dict.fromkeys(found))
+    if file or ref:
+        found, where = _resolve(_file_ref(file) if file else str(ref))
+        return check_places(found, change, where)
+    known = [find_working(name) for name in [*names(), *list_configured(project)]]
+    found_in = [check_places(found, change, where) for found, where in filter(None, known)]
+    return list(dict.fromkeys(place for some in found_in for place in some))
+
+
+def find_working(ref: str) -> "tuple[Adapter, str | None] | None":
+    """The adapter that a ref names; None where its package is broken, which must not hide the changes of others."""
+    try:
+        return _resolve(ref)
+    except Exception:  # other people's code: it may do anything
+        return None
+
+
+def check_places(adapter: "Adapter", change: str, where: str | None) -> list[str]:
+    """What an adapter says belongs to a change: paths below the project's folder, as git can be asked for them."""
+    places = adapter.places(change, where)
+    wrong = [place for place in places if not _is_inside(place)] if isinstance(places, (list, tuple)) else [places]
+    if wrong:
+        raise SpecError(
+            f"the spec adapter {adapter.name} says that {shorten(str(wrong[0]))} belongs to {change}: places are a "
+            "list of paths inside the project, relative to its folder"
+        )
+    return list(places)
+
+
+def _is_inside(place: object) -> bool:
+    if not isinstance(place, str) or not place or "\0" in place or place.startswith((":", "/")):
+        return False
+    parts = place.split("/")
+    return ".." not in parts and parts[0] not in (layout.FOLDER, ".git")
 
 
 def list_own_paths(project: str, spec: Spec) -> list[str]:

@@ -63,8 +63,8 @@ def _check_is_checklist(path: str, change: str) -> None:
 
 
 def places(change: str, where: str | None = None) -> list[str]:
-    if where:
-        return [where]
+    if where:  # a file outside of the project is on no branch
+        return [] if os.path.isabs(where) or ".." in where.split(os.sep) else [where]
     return [f"{change}{ending}" for ending in (".md", ".MD")] if f"{change}.md".lower() in _USUAL else []
 
 

@@ -61,7 +61,7 @@ class Scaffold:
 
 def formats() -> list[str]:
     """The formats in which a change can be begun."""
-    return [name for name in specs.names() if _scaffold_of(specs.adapter(name))]
+    return [name for name in specs.names() if (found := specs.find_working(name)) and _scaffold_of(found[0])]
 
 
 def _scaffold_of(adapter: "Adapter") -> "Any":

@@ -56,7 +56,7 @@ def _encode_lines(lines: Iterable[bytes | None]) -> Iterator[str | None]:
 def _encode(event: dict[str, Any]) -> str:
     try:
         return quickjson.dumps(event)
-    except RecursionError:
+    except (RecursionError, ValueError):  # nested too deeply, or a number that JSON can't have
         return quickjson.dumps({"at": str(event.get("at", ""))[:100], "type": event["type"]})
 
 
