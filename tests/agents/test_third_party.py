@@ -129,3 +129,13 @@ def test_a_package_that_is_broken_hides_no_other(tmp_path: Path, monkeypatch: py
     monkeypatch.delitem(sys.modules, "strangers", raising=False)
     monkeypatch.delitem(sys.modules, "strangers.player", raising=False)
     assert [one.name for one in agents.list_runners()] == list(agents.BUILT_IN)
+
+
+def test_a_broken_package_that_nobody_uses_stops_nothing(lab: Lab, tmp_path: Path) -> None:
+    site = Path(install(tmp_path / "broken", entry_point=True))
+    (site / "strangers/player.py").write_text("raise RuntimeError('boom')\n")
+    lab.repository().play(default=DONE)
+    lab.env["PYTHONPATH"] = str(site)
+    assert lab.run("run").exit_code == 0
+    assert lab.run("logs", "--json").exit_code == 0
+    assert lab.run("doctor").exit_code in (0, 1)

@@ -87,3 +87,10 @@ def test_every_format_of_ours_has_its_mark() -> None:
     for name, (module, mark) in project.FORMATS.items():
         assert (module, bool(mark)) == (f"ralphtool.specs.{name}", True)
         assert specs.adapter(name).name == name
+
+
+def test_a_working_tree_that_a_run_made_is_a_part_of_its_project(tmp_path: Path) -> None:
+    make(tmp_path / ".ralph/config.toml")
+    inside = tmp_path / ".git/ralph/worktrees/add-login"
+    make(inside / ".git")
+    assert find(inside) == tmp_path

@@ -89,3 +89,23 @@ def test_a_finished_change_has_nothing_left_to_run(project: Any) -> None:
     assert project.run("finish", "add-login", "--squash").exit_code == 0
     result = run.start(str(project.root), "add-login")
     assert (result.record, result.ended.result) == (None, "done")
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+def test_the_project_may_be_a_relative_path(project: Any, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project.root.parent)
+    result = run.start(kind(project.root.name), "add-login")
+    assert result.ended.result == "done"
+    assert result.record == str(project.root / ".ralph/runs" / Path(str(result.record)).parent.name / "events.jsonl")
+
+
+@contextmanager
+def broken(record: str) -> Iterator[None]:
+    raise RuntimeError("this viewer is broken")
+    yield
+
+
+def test_after_an_error_the_same_program_may_start_the_next_run(project: Any) -> None:
+    with pytest.raises(RuntimeError, match="this viewer is broken"):
+        run.start(project.root, "add-login", viewer=broken)
+    assert run.start(project.root, "add-login").ended.result == "done"

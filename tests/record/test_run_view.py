@@ -314,3 +314,13 @@ def test_a_record_that_is_not_there_yet_is_read_when_it_is(tmp_path: Path) -> No
     path.write_bytes(written([START, BEGUN]))
     assert len(list(follower.read_new())) == 2
     assert list(follower.view.current) == [1]
+
+
+def test_the_last_words_of_several_iterations_come_in_the_order_in_which_they_were_said(tmp_path: Path) -> None:
+    said = [
+        events.Agent(event=agents.Message(text), iteration=number) for number, text in ((1, "a"), (2, "b"), (1, "c"))
+    ]
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(written(said))
+    found = list(follow._find_last_words(list(LineReader(str(path)).new())))
+    assert [one.event for one in found if isinstance(one, events.Agent)] == [agents.Message("b"), agents.Message("c")]

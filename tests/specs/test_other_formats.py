@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from project import Ralph
 
+from ralphtool import specs
+from ralphtool.errors import SpecError
+
 
 def install(ralph: Ralph, entry_points: str) -> None:
     """What an installer leaves behind for a distribution with entry points."""
@@ -65,3 +68,26 @@ def test_an_entry_point_that_can_not_be_loaded_names_itself(stranger: Ralph) -> 
     refused = stranger.agent("session", "init", "--change", "jobs", "--spec", "jobs")
     assert refused.code == "INVALID_VALUE"
     assert "stranger_jobs.formats:gone" in refused.error["error"]
+
+
+@pytest.mark.parametrize("module", ["no_such_module:x", "stranger_jobs.explodes:x", "stranger_jobs.formats:nothing"])
+def test_a_broken_package_hides_no_changes_of_others(stranger: Ralph, module: str) -> None:
+    (Path(stranger.env["PYTHONPATH"]) / "stranger_jobs/explodes.py").write_text("raise RuntimeError('boom')\n")
+    install(stranger, f"[ralphtool.specs]\nbroken = {module}\n")
+    stranger.openspec()
+    shown = stranger.run("show", "add-login", "--spec", "openspec")
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    made = stranger.run("new", "Something else", "--format", "openspec")
+    assert made.exit_code == 0, made.stderr
+
+
+@pytest.mark.parametrize("place", ODD_PLACES)
+def test_places_lie_inside_the_project(place: object) -> None:
+    class Odd:
+        name = "odd"
+
+        def places(self, change: str, where: str | None = None) -> list[object]:
+            return ["fine.txt", place]
+
+    with pytest.raises(SpecError, match=r"the spec adapter odd says that .* belongs to x: places are a list of paths"):
+        specs.check_places(Odd(), "x", None)  # type: ignore[arg-type]

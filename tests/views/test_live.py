@@ -441,7 +441,7 @@ def watch(how: str, path: Path, *more: str, shell: str = "", **env: str) -> subp
 
 
 def test_plain_lines(log: Path) -> None:
-    done = watch("print_lines", log, "summary")
+    done = watch("plain", log, "summary")
     lines = done.stdout.split("\n")
     assert lines[:3] == [
         "[00:00] add-login: 3 stories, 1 done, claude, branch ralph/add-login",
@@ -453,11 +453,11 @@ def test_plain_lines(log: Path) -> None:
 
 
 def test_without_a_terminal_the_picture_is_plain_lines(log: Path) -> None:
-    assert watch("show_live", log).stdout == watch("print_lines", log).stdout != ""
+    assert watch("live", log).stdout == watch("plain", log).stdout != ""
 
 
 def test_where_unicode_cant_be_written_it_is_not(log: Path) -> None:
-    done = watch("print_lines", log, "summary", PYTHONIOENCODING="ascii")
+    done = watch("plain", log, "summary", PYTHONIOENCODING="ascii")
     assert done.stdout.isascii()
     assert "[01:15] caf\\xe9 [b]" in done.stdout
     assert "+ 1. Set up" in done.stdout
@@ -465,7 +465,7 @@ def test_where_unicode_cant_be_written_it_is_not(log: Path) -> None:
 
 
 def test_json_has_every_event_as_a_line_of_ascii(log: Path) -> None:
-    done = watch("print_json", log)
+    done = watch("as_json", log)
     assert [json.loads(line) for line in done.stdout.splitlines()] == RUN
     assert all(line.isascii() and line.isprintable() for line in done.stdout.splitlines())
 
@@ -475,13 +475,20 @@ def test_json_that_is_nested_as_deeply_as_can_be_read(tmp_path: Path) -> None:
     depths = range(950, 1001)
     nested = [f'{{"type": "notice", "number": {depth}, "text": {"[" * depth}{"]" * depth}}}\n' for depth in depths]
     path.write_text("".join(nested) + '{"type": "run_ended"}\n')
-    done = watch("print_json", path)
+    done = watch("as_json", path)
     assert json.loads(done.stdout.splitlines()[-1]) == {"type": "run_ended"}
     assert done.stderr == "the run goes on"
 
 
+def test_json_of_a_number_that_no_json_has(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text('{"at": "now", "type": "verdict", "cost": 1e999}\n{"type": "run_ended"}\n')
+    done = watch("print_json", path)
+    assert list(map(json.loads, done.stdout.splitlines())) == [{"at": "now", "type": "verdict"}, {"type": "run_ended"}]
+
+
 @pytest.mark.parametrize("more", [["summary"], []], ids=["summary", "no summary"])
-@pytest.mark.parametrize("how", ["print_lines", "print_json", "show_live"])
+@pytest.mark.parametrize("how", ["plain", "as_json", "live"])
 def test_a_reader_that_goes_away_does_not_hurt(log: Path, how: str, more: list[str]) -> None:
     """Far more than a pipe holds, so that the writer notices."""
     line = json.dumps({"at": NOON, "type": "notice", "text": "x" * 250}) + "\n"
@@ -492,7 +499,7 @@ def test_a_reader_that_goes_away_does_not_hurt(log: Path, how: str, more: list[s
     assert done.stderr == "the run goes on"
 
 
-@pytest.mark.parametrize("how", ["print_lines", "print_json", "nothing"])
+@pytest.mark.parametrize("how", ["plain", "as_json", "nothing"])
 def test_nobody_who_reads_does_not_hurt(log: Path, how: str) -> None:
     """So little that it would be written only when the process ends."""
     done = watch(how, log, *(["summary"] if how == "nothing" else []), shell="| true")
@@ -507,7 +514,7 @@ def test_a_reader_of_the_summary_that_goes_away_does_not_hurt(log: Path) -> None
 
 
 def test_a_closed_standard_output_does_not_hurt(log: Path) -> None:
-    for how in ("print_lines", "print_json", "show_live"):
+    for how in ("plain", "as_json", "live"):
         done = watch(how, log, "summary", shell=">&-")
         assert (done.stdout, done.stderr) == ("", "the run goes on")
 
@@ -561,27 +568,27 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def test_a_terminal_gets_colours_unless_they_are_not_wanted(log: Path) -> None:
-    assert COLOUR.search(in_terminal("show_live", log))
-    without = in_terminal("show_live", log, NO_COLOR="1")
+    assert COLOUR.search(in_terminal("live", log))
+    without = in_terminal("live", log, NO_COLOR="1")
     assert not COLOUR.search(without)
     assert "of 3 stories" in without
 
 
 def test_a_dumb_terminal_gets_lines(log: Path) -> None:
-    out = in_terminal("show_live", log, TERM="dumb")
+    out = in_terminal("live", log, TERM="dumb")
     assert "\x1b" not in out
     assert "[01:15] café [b]" in out
 
 
 def test_a_terminal_without_unicode_gets_ascii(log: Path) -> None:
-    out = in_terminal("show_live", log, PYTHONIOENCODING="ascii", NO_COLOR="1")
+    out = in_terminal("live", log, PYTHONIOENCODING="ascii", NO_COLOR="1")
     assert out.isascii()
     assert "+ 1. Set up" in out
     assert r"caf\xe9 [b]" in out
 
 
 def test_the_summary_fits_a_narrow_terminal(log: Path) -> None:
-    out = in_terminal("print_lines", log, columns=30, NO_COLOR="1").replace("\r", "").partition("Nothing more")[2]
+    out = in_terminal("plain", log, columns=30, NO_COLOR="1").replace("\r", "").partition("Nothing more")[2]
     lines = [line.rstrip() for line in out.split("\n")]
     assert max(map(len, lines)) <= 30
     assert "    ralphtool  run 'add login'" in lines
