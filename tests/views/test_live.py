@@ -34,6 +34,7 @@ from views.run_events import (
     at,
     clock,
     drawn,
+    encoded,
     ended,
     gate,
     iteration,
@@ -49,6 +50,7 @@ from ralphtool import agents
 from ralphtool.record import events
 from ralphtool.record.lines import LineReader, parse_fields
 from ralphtool.record.log import Log
+from ralphtool.record.run_end import RunEnd
 from ralphtool.views.terminal import live, summary
 from ralphtool.views.terminal.picture import RunDisplay
 
@@ -332,11 +334,19 @@ def test_what_is_told_of_each_event() -> None:
 
 
 def shown(event: Event, change: str = "add-login", encoding: str = "utf-8") -> list[str]:
-    """The summary, as it is written to a file."""
+    """The summary, as it is written to a file: the same of the typed event and of its bare fields."""
+    end, fields = typed(event), parse_fields(encoded(event))
+    assert isinstance(end, events.RunEnded)
+    assert fields is not None
+    lines = written(end, change, encoding)
+    assert written(RunEnd(fields), change, encoding) == lines
+    return lines
+
+
+def written(end: RunEnd | events.RunEnded, change: str, encoding: str) -> list[str]:
     out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     with contextlib.redirect_stdout(out):
-        if isinstance(end := typed(event), events.RunEnded):
-            summary.print_summary(end, change)
+        summary.print_summary(end, change)
     out.seek(0)
     return out.read().rstrip("\n").split("\n")
 
@@ -483,7 +493,7 @@ def test_json_that_is_nested_as_deeply_as_can_be_read(tmp_path: Path) -> None:
 def test_json_of_a_number_that_no_json_has(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_text('{"at": "now", "type": "verdict", "cost": 1e999}\n{"type": "run_ended"}\n')
-    done = watch("print_json", path)
+    done = watch("as_json", path)
     assert list(map(json.loads, done.stdout.splitlines())) == [{"at": "now", "type": "verdict"}, {"type": "run_ended"}]
 
 
