@@ -16,7 +16,7 @@ from lab import DONE, Lab, processes_with, wait_until
 from rich.console import Console
 
 from ralphtool.record import events
-from ralphtool.views.terminal.live import RunDisplay
+from ralphtool.views.terminal.picture import RunDisplay
 
 Steps = list[dict[str, Any]]
 

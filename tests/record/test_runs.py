@@ -292,15 +292,24 @@ def test_the_list_fits_the_terminal(tmp_path: Path, width: int) -> None:
     assert ("STORIES" in lines[0]) == (width > 20)
 
 
-def test_the_list_needs_neither_rich_nor_msgspec(project: Ralph) -> None:
-    put(project.root, ID, started(), ended())
-    code = "import sys; sys.argv[1:] = ['runs']; from ralphtool.__main__ import main; main(); print(*sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=project.root, env=project.env, capture_output=True, text=True
-    )
-    told, modules = done.stdout.splitlines()[-2:]
-    assert told.startswith(ID)
-    assert {"rich", "msgspec", "subprocess", "tempfile", "json", "psutil"} & set(modules.split()) == set()
+MODULES = """
+import atexit, sys
+atexit.register(lambda: print(*sys.modules, file=sys.stderr, flush=True))
+from ralphtool.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize(("command", "told"), [("runs", ID), ("watch", "All 3 stories are done and proven.")])
+def test_a_run_that_is_over_is_shown_without_rich_and_msgspec(project: Ralph, command: str, told: str) -> None:
+    stories = [{"id": id, "title": "Login", "state": "done", "attempts": 1, "seconds": 9} for id in "123"]
+    put(project.root, ID, started(), ended(stories=stories, next=[{"say": "Look at it", "run": "git log"}]))
+    words = [sys.executable, "-c", MODULES, command]
+    done = subprocess.run(words, cwd=project.root, env=project.env, capture_output=True, text=True, check=True)
+    assert told in done.stdout
+    loaded = set(done.stderr.split())
+    assert "ralphtool.cli.watch" in loaded
+    assert {"rich", "msgspec", "subprocess", "tempfile", "json", "psutil"} & loaded == set()
 
 
 def test_hostile_names_are_shown_as_they_are_and_ascii_where_it_must_be(project: Ralph) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from ralphtool.record import events
-from ralphtool.views.terminal.live import RunDisplay
+from ralphtool.views.terminal.picture import RunDisplay
 
 Event = dict[str, Any]
 NOON = "2026-03-01T12:00:00.000000Z"
@@ -54,9 +54,14 @@ def ended(*stories: Event, result: str = "unfinished", **fields: Any) -> Event:
 THREE = started(story("1", "Set up", done=True), story("2", "Login form"), story("3", "Sign out"))
 
 
+def encoded(event: Event) -> bytes:
+    """The line of an event that anybody may have written; JSON has no infinity, but numbers as large."""
+    return json.dumps(event).replace("NaN", "1e999").replace("Infinity", "1e999").encode()
+
+
 def typed(event: Event) -> events.Event | None:
-    """What a reader makes of an event that anybody may have written; JSON has no infinity, but numbers as large."""
-    return events.decode(json.dumps(event).replace("NaN", "1e999").replace("Infinity", "1e999").encode())
+    """What a reader makes of it."""
+    return events.decode(encoded(event))
 
 
 def all_typed(happened: Iterable[Event]) -> list[events.Event]:

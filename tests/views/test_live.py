@@ -50,7 +50,7 @@ from ralphtool.record import events
 from ralphtool.record.lines import LineReader, parse_fields
 from ralphtool.record.log import Log
 from ralphtool.views.terminal import live, summary
-from ralphtool.views.terminal.live import RunDisplay
+from ralphtool.views.terminal.picture import RunDisplay
 
 DOC = (REPOSITORY / "docs/events.md").read_text()
 

@@ -23,7 +23,7 @@ from views.tmux import Terminal as Tmux
 
 from ralphtool.record.follow import Follower, Replay, skim
 from ralphtool.record.lines import LineReader, parse_fields
-from ralphtool.views.terminal.live import RunDisplay
+from ralphtool.views.terminal.picture import RunDisplay
 
 
 class Over:
@@ -122,7 +122,7 @@ def test_after_catching_up_the_picture_is_as_if_everything_had_been_fed(tmp_path
             follower.catch_up(0.001)
         assert state(follower.view) == state(fed(events + later[:100]))
         file.writelines(map(line, later[100:]))
-    assert list(follower.new())
+    assert list(follower.read_new())
     assert state(follower.view) == state(fed(events + later))
 
 

@@ -18,7 +18,7 @@ from ralphtool.history import History
 from ralphtool.loop import finish
 from ralphtool.record import iterations, questions
 from ralphtool.record.lines import LineReader, parse_fields
-from ralphtool.views.terminal import summary, tables
+from ralphtool.views.terminal import phrases, tables
 from ralphtool.workspace import in_place
 from ralphtool.workspace.git import Repository
 from ralphtool.workspace.protected_state import ProtectedState
@@ -124,9 +124,9 @@ def _list_more(entry: Entry, folder: str) -> list[str]:
 
 def _describe_usage(verdict: dict[str, Any]) -> list[str]:
     read, written = verdict.get("input_tokens") or 0, verdict.get("output_tokens") or 0
-    cost = summary.format_cost(verdict.get("cost") or 0.0)
+    cost = phrases.format_cost(verdict.get("cost") or 0.0)
     tokens = (
-        f"{summary.format_tokens(read)} tokens read, {summary.format_tokens(written)} written"
+        f"{phrases.format_tokens(read)} tokens read, {phrases.format_tokens(written)} written"
         if read or written
         else ""
     )

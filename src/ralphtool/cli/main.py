@@ -14,7 +14,7 @@ import click
 
 from ralphtool import __version__, specs
 from ralphtool.cli import arguments
-from ralphtool.core import learnings_file, lifecycle, locks, project, quickjson
+from ralphtool.core import locks, project, quickjson
 from ralphtool.core.text import make_lines_printable, make_printable
 from ralphtool.errors import ChangeNotFound, RalphError, UsageError, from_os_error
 from ralphtool.record import overview
@@ -286,6 +286,8 @@ def show_learnings(change: str | None, as_json: bool) -> None:
       ralphtool learnings
       $EDITOR "$(ralphtool learnings add-login | head -1)"
     """
+    from ralphtool.core import learnings_file
+
     change = change or overview.find_only(project.find())
     path, content = learnings_file.path_of(change), learnings_file.read(change)
     if not learnings_file.exists(path):
@@ -314,6 +316,8 @@ def unlock(change: str, force: bool) -> None:
     Example:
       ralphtool unlock add-login
     """
+    from ralphtool.core import lifecycle
+
     done = lifecycle.unlock(project.find(), change, force=force)
     if done is None:
         _check_change_exists(change)

@@ -12,7 +12,7 @@ from ralphtool.errors import UsageError
 from ralphtool.history import History
 from ralphtool.memory.knowledge import KnowledgeBase
 from ralphtool.memory.review import review_learnings
-from ralphtool.views.terminal import tables
+from ralphtool.views.terminal import phrases, tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,7 +104,7 @@ def _print_review(found: Review, total: int) -> None:
         "Nothing has been learnt yet: `ralphtool agent learn` records it, and a run shows it where it matters.",
     )
     if total > len(rows):
-        rest = tables.pluralize(total - len(rows), "earlier learning", "earlier learnings")
+        rest = phrases.pluralize(total - len(rows), "earlier learning", "earlier learnings")
         tables.print_line(f"\n{rest} not shown: --json has all that were looked through, --all looks through all")
     if found.stale:
         tables.print_line("\nStale:", style="bold")

@@ -13,6 +13,7 @@ from ralphtool.core import project, quickjson
 from ralphtool.core.text import can_write_unicode, make_printable
 from ralphtool.errors import InvalidValue, RalphError, RunDied, from_os_error
 from ralphtool.record import runs as records
+from ralphtool.record.run_end import RunEnd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -300,13 +301,6 @@ def _print_end(before: RunSummary, *, as_json: bool) -> None:
             f"`{f'ralphtool run {run.change}'.rstrip()}` resumes where it stopped"
         )
     if run.end is not None and not as_json:
-        _print_end_summary(run.end, run.change)
+        from ralphtool.views.terminal import summary
 
-
-def _print_end_summary(fields: dict[str, Any], change: str) -> None:
-    from ralphtool.record import events
-    from ralphtool.views.terminal import summary
-
-    end = events.decode_fields(fields)
-    if isinstance(end, events.RunEnded):
-        summary.print_summary(end, change)
+        summary.print_summary(RunEnd(run.end), run.change)

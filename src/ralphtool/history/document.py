@@ -25,8 +25,8 @@ _LONGEST_NUMBER = 1000  # digits
 
 _FIELDS = msgspec.json.Decoder(dict[str, Raw])
 _ITEMS = msgspec.json.Decoder(list[Raw])
-_NAME = re.compile(rb'[ \t\r\n,{]*"(?:[^"\\]|\\.)*"[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
-_GAP = re.compile(rb"[ \t\r\n,]*")
+_NAME = rb'(?s)[ \t\r\n,{]*"(?:[^"\\]|\\.)*"[ \t\r\n]*:[ \t\r\n]*'
+_GAP = rb"[ \t\r\n,]*"
 
 
 class InvalidDocument(ValueError):
@@ -198,9 +198,9 @@ def find_fields(data: bytes) -> list[FieldSpan]:
     except (msgspec.DecodeError, RecursionError) as error:  # in what a lenient look had passed over
         raise InvalidDocument(_describe_syntax_error(data, error)) from None
     fields: list[FieldSpan] = []
-    position = 0
+    pattern, position = re.compile(_NAME), 0
     for name, raw in decoded.items():
-        found = _NAME.match(data, position)
+        found = pattern.match(data, position)
         text = memoryview(raw)
         if found is None or data[found.end() : found.end() + len(text)] != text:
             break
@@ -219,9 +219,9 @@ def measure(data: bytes) -> Layout:
 
 def iterate_items(section: bytes) -> Iterator[tuple[Raw, int]]:
     """Each item of a list, and where in the list it stands."""
-    position = 1
+    pattern, position = re.compile(_GAP), 1
     for raw in _ITEMS.decode(section):
-        start = _GAP.match(section, position).end()  # type: ignore[union-attr]
+        start = pattern.match(section, position).end()  # type: ignore[union-attr]
         position = start + len(memoryview(raw))
         yield raw, start
 

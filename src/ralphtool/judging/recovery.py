@@ -133,11 +133,11 @@ def _decide_retry(verdict: Verdict, past: RecoveryContext, policy: RecoveryPolic
 
 
 # What differs from time to time and tells nothing: an address, an id, how long it took, when, where on this machine.
-_VOLATILE = re.compile(
+_VOLATILE = (
     r"\W*(?:0x[0-9a-f]+|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=[a-f]*\d)[0-9a-f]{12,}"
     r"|\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h|sec|secs|seconds|min|minutes)|\d{4}-\d\d-\d\d(?:t[\d:.,+z-]*)?|\d\d?:\d\d(?::[\d.,]+)?)\W*"
 )
-_ADDRESS = re.compile(r"\W*\d{1,3}(?:\.\d{1,3}){3}(?::(\d+))?\W*")
+_ADDRESS = r"\W*\d{1,3}(?:\.\d{1,3}){3}(?::(\d+))?\W*"
 _FIRST_RANDOM_PORT = 32768  # ports from here on are given out by chance
 _NUMBER_LABELS = ("pid", "tid", "line")  # the number behind these tells nothing either
 
@@ -159,9 +159,11 @@ def _is_same_failure(one: str, other: str) -> bool:
 
 
 def _normalize_word(word: str, before: str) -> str:
-    if _VOLATILE.fullmatch(word) or (before.strip("([#:") in _NUMBER_LABELS and word.strip("()[],.:;#").isdecimal()):
+    if re.fullmatch(_VOLATILE, word) or (
+        before.strip("([#:") in _NUMBER_LABELS and word.strip("()[],.:;#").isdecimal()
+    ):
         return ""
-    if address := _ADDRESS.fullmatch(word):  # what is there is told by its port
+    if address := re.fullmatch(_ADDRESS, word):  # what is there is told by its port
         return address[1] if address[1] and int(address[1][:9]) < _FIRST_RANDOM_PORT else ""
     is_place = word.lstrip("([\"'`").startswith("/")
     return word.rpartition("/")[2] if is_place else word

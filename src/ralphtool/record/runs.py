@@ -13,6 +13,7 @@ import time
 from ralphtool.core import files, layout, locks, project
 from ralphtool.errors import CorruptState, InvalidName, InvalidValue, UnsafePath
 from ralphtool.record.lines import is_usage, parse_fields, read_first_line, read_last_lines, read_type
+from ralphtool.record.run_end import get_number, get_rows, get_text, is_sane
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ RUN_STATES = ("running", "paused", "done", "unfinished", "interrupted", "died")
 _MOMENT = len("-20260301-220000-1a2b")  # how the names of runs end
 _SHOWN = 5  # names in a message
 _SPENT = ("seconds", "agent_seconds", "gate_seconds", "input_tokens", "output_tokens", "cost", "iterations")
-_MOST = 1e15  # a number beyond it was not counted by anybody
 _HEARTBEAT_TIMEOUT = 60.0  # seconds: whoever is at work writes to its records more often, by far
 
 
@@ -55,35 +55,35 @@ class RunSummary:
 
     def _apply_start(self, event: EventFields) -> None:
         self.start = event
-        self.change = _check_name(_get_text(event, "change")) if _get_text(event, "change") else self.change
-        self.agent, self.branch, self.began = (_get_text(event, name) for name in ("agent", "branch", "at"))
+        self.change = _check_name(get_text(event, "change")) if get_text(event, "change") else self.change
+        self.agent, self.branch, self.began = (get_text(event, name) for name in ("agent", "branch", "at"))
         self.pid = event["pid"] if type(event.get("pid")) is int else None
-        stories = _get_rows(event, "stories")
+        stories = get_rows(event, "stories")
         self.stories_total, self.stories_done = len(stories), sum(map(_was_done, stories))
 
     def _apply_tail(self, tail: list[EventFields], *, is_whole: bool) -> None:
-        done = {_get_text(one, "id") for one in _get_rows(self.start, "stories") if _was_done(one)}
+        done = {get_text(one, "id") for one in get_rows(self.start, "stories") if _was_done(one)}
         done |= {
-            _get_text(one, "story") for one in tail if one["type"] == "verdict" and one.get("status") == "completed"
+            get_text(one, "story") for one in tail if one["type"] == "verdict" and one.get("status") == "completed"
         }
         self.stories_done = len(done)
-        self.last = next((_get_text(one, "at") for one in reversed(tail)), self.began)
+        self.last = next((get_text(one, "at") for one in reversed(tail)), self.began)
         if is_whole:
             told = list(_select_usage(tail))
             names = ("input_tokens", "output_tokens", "cost")
-            self.spent = {name: sum(_get_number(one, name) for one in told) for name in names}
+            self.spent = {name: sum(get_number(one, name) for one in told) for name in names}
 
     def _apply_end(self, event: EventFields) -> None:
         self.end = event
-        self.ended = self.last = _get_text(event, "at")
-        result = _get_text(event, "result")
+        self.ended = self.last = get_text(event, "at")
+        result = get_text(event, "result")
         self.state = result if result in RUN_STATES else "unfinished"
-        self.reason = _get_text(event, "reason")
+        self.reason = get_text(event, "reason")
         spent = event.get("spent")
         self.spent = (
-            {name: spent[name] for name in _SPENT if _is_sane(spent.get(name))} if isinstance(spent, dict) else {}
+            {name: spent[name] for name in _SPENT if is_sane(spent.get(name))} if isinstance(spent, dict) else {}
         )
-        if stories := _get_rows(event, "stories"):
+        if stories := get_rows(event, "stories"):
             self.stories_total = len(stories)
             self.stories_done = sum(one.get("state") == "done" for one in stories)
 
@@ -168,17 +168,26 @@ def read_summary(root: str, id: str) -> RunSummary:
 def _read_ends(run: RunSummary, fd: int) -> None:
     size = os.fstat(fd).st_size
     if first := parse_fields(read_first_line(fd, size)):
-        run.last = _get_text(first, "at")
+        run.last = get_text(first, "at")
         if first["type"] == "run_started":
             run._apply_start(first)
     lines, is_whole = read_last_lines(fd, size)
-    tail = list(_select_events(lines))
+    told = _parse_whole_end(lines)
+    tail = list(_select_events(lines)) if told is None else [told]
     run._apply_tail(tail, is_whole=is_whole)
     end = next((one for one in reversed(tail) if one["type"] == "run_ended"), None)
     if end is not None:
         run._apply_end(end)
     elif is_alive(run):
         run.state = "paused" if _is_paused(tail) else "running"
+
+
+def _parse_whole_end(lines: list[bytes]) -> EventFields | None:
+    """The last event, if it is the end of the run and tells of its stories: then nothing before it matters."""
+    if not lines or read_type(lines[-1]) != b"run_ended":
+        return None
+    event = parse_fields(lines[-1])
+    return event if event is not None and get_rows(event, "stories") else None
 
 
 def _select_events(lines: list[bytes]) -> Iterator[EventFields]:
@@ -203,33 +212,14 @@ def _is_paused(tail: list[EventFields]) -> bool:
     return telling[-1:] == ["paused"]
 
 
-def _get_text(event: EventFields, name: str) -> str:
-    value = event.get(name)
-    return value if isinstance(value, str) else ""
-
-
 def _check_name(text: str) -> str:
     """The name of a change, if it can be one: people copy commands with it."""
     return text if project.is_name(text) else ""
 
 
-def _get_number(event: EventFields, name: str) -> float:
-    value = event.get(name)
-    return float(value) if value is not None and _is_sane(value) else 0.0
-
-
-def _is_sane(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST
-
-
 def _was_done(story: EventFields) -> bool:
     """Whether a story was done when its run began; records of older versions tell no state."""
     return story.get("state") == "done" if "state" in story else story.get("done") is True
-
-
-def _get_rows(event: EventFields, name: str) -> list[EventFields]:
-    value = event.get(name)
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def measure_duration(run: RunSummary) -> float | None:
@@ -291,7 +281,7 @@ def _is_resting(run: RunSummary) -> bool:
         os.close(fd)
     telling = ("waiting", "paused", "resumed", "iteration_started")
     last = next((one for one in reversed(list(_select_events(lines))) if one["type"] in telling), {"type": ""})
-    return last["type"] == "paused" or (last["type"] == "waiting" and not _is_past(_get_text(last, "until")))
+    return last["type"] == "paused" or (last["type"] == "waiting" and not _is_past(get_text(last, "until")))
 
 
 def _is_past(moment: str) -> bool:

@@ -89,13 +89,18 @@ class Workspace(Protocol):
 
 
 def make(project: str, change: str, kind: str) -> Workspace:
-    # Imported here: those who only look at a branch load none of this.
-    from ralphtool.workspace.folder import Folder
+    # Imported here: those who only look at a branch load none of this, and a run only what it works with.
     from ralphtool.workspace.git import Repository
-    from ralphtool.workspace.in_place import InPlace
-    from ralphtool.workspace.worktree import Worktree
 
     repository = Repository.find(project)
     if repository is None:
+        from ralphtool.workspace.folder import Folder
+
         return Folder(project)
-    return (Worktree if kind == "worktree" else InPlace)(repository, project, change)
+    if kind == "worktree":
+        from ralphtool.workspace.worktree import Worktree
+
+        return Worktree(repository, project, change)
+    from ralphtool.workspace.in_place import InPlace
+
+    return InPlace(repository, project, change)

@@ -87,7 +87,8 @@ class Repository:
             env=env,
             input=input,
             stdin=subprocess.DEVNULL if input is None else None,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE if check else subprocess.DEVNULL,  # a second pipe costs half as much as the start
             check=False,
             pass_fds=self.held,
             process_group=0,  # a Ctrl-C of the terminal is for us to answer: git finishes what it does

@@ -41,8 +41,9 @@ class InPlace(Tree):
         self._prepare_index()
         self.repository.ensure_identity()
         own = [self.relative(path) for path in own_files]
-        as_begun = None if self.repository.resolve(self.ref) is None else self._find_unchanged_files(own)
-        told += self.start_branch(own, self.repository.resolve("HEAD"))
+        known = self.repository.resolve(self.ref)
+        as_begun = None if known is None else self._find_unchanged_files(own)
+        told += self.start_branch(own, known, self.repository.resolve("HEAD"))
         try:
             note = self.stash.set_aside(self.change, run, self._tip_tree)
             self._take_over(note)

@@ -133,12 +133,14 @@ class Stash:
     def _classify_files(self, target: str) -> tuple[list[str], list[str], list[str]]:
         """What is moved aside; what the user removed; what stays though git does not know it."""
         listed = self._list_status()
-        submodules = self._list_submodules()
+        index = self._list_index()
+        submodules = [path for _, mode, path in index if mode == SUBMODULE]
         staying = [path for mark, path in listed if mark == "??" and self._must_stay(path)]
         left = [*staying, *submodules, *self._list_ignored()]
         changed = [path for _, path in listed if path not in staying]
-        hidden = self._find_hidden()
-        changed += [*self._find_obstacles(target, Paths(left)), *hidden, *self._find_unlike_git()]
+        hidden = [path for tag, _, path in index if tag == "S" or tag.islower()]  # git was told not to look at them
+        unlike_git = self._find_unlike_git([path for _, _, path in index])
+        changed += [*self._find_obstacles(target, Paths(left)), *hidden, *unlike_git]
         wanted = [path for path in _drop_nested(changed) if path not in submodules and not self.ours.cover(path)]
         there = {path: _exists_in_tree(self.repository.top, path) for path in wanted}
         moved = [path for path in wanted if there[path]]
@@ -178,9 +180,12 @@ class Stash:
             return True
         return any(os.path.lexists(os.path.join(self._full_path(path), mark)) for mark in _ENVIRONMENT)
 
-    def _list_submodules(self) -> list[str]:
-        lines = self.repository.list_items("ls-files", "-z", "--stage", "--full-name", ":/", own_index=False)
-        return [line.partition("\t")[2] for line in lines if line.startswith(SUBMODULE)]
+    def _list_index(self) -> list[tuple[str, str, str]]:
+        """Of every file that git knows, the letter for what git was told about it, its mode and its path."""
+        options = ("-z", "-v", "--stage", "--full-name")
+        lines = self.repository.list_items("ls-files", *options, ":/", own_index=False)
+        rows = [line.partition("\t") for line in lines]
+        return [(about[0], about.split(" ")[1], path) for about, _, path in rows]
 
     def _list_ignored(self) -> list[str]:
         options = ("--others", "--ignored", "--exclude-standard", "--directory", "--full-name")
@@ -192,14 +197,8 @@ class Stash:
         tracked = self.repository.list_items("ls-tree", "-r", "-z", "--name-only", "--full-tree", target)
         return [path for path in tracked if left.cover(path) and _exists_in_tree(self.repository.top, path)]
 
-    def _find_hidden(self) -> list[str]:
-        """Files that git was told not to look at, or not to check out."""
-        lines = self.repository.list_items("ls-files", "-z", "-v", "--full-name", ":/", own_index=False)
-        return [line[2:] for line in lines if line[0] == "S" or line[0].islower()]
-
-    def _find_unlike_git(self) -> list[str]:
+    def _find_unlike_git(self, tracked: Sequence[str]) -> list[str]:
         """Files that git calls unchanged, and would yet write in another way: line ends, filters, modes."""
-        tracked = self.repository.list_items("ls-files", "-z", "--full-name", ":/", own_index=False)
         odd = [path for path in tracked if _has_odd_mode(self._full_path(path))]
         return [*odd, *self._find_converted(tracked)]
 

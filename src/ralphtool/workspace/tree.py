@@ -56,9 +56,9 @@ class Tree:
 
     # --- beginning a run ------------------------------------------------------------------------
 
-    def start_branch(self, own_files: Sequence[str], start: str | None) -> list[str]:
-        """Makes the branch if it is not there; a change that is not committed yet goes into its first commit."""
-        if known := self.repository.resolve(self.ref):
+    def start_branch(self, own_files: Sequence[str], known: str | None, start: str | None) -> list[str]:
+        """Makes the branch if it is not `known`; a change that is not committed yet goes into its first commit."""
+        if known:
             self._advance(known, self.repository.tree_of(known))
             return []
         tree = self.repository.tree_of(start) if start else self.repository.empty_tree()

@@ -52,7 +52,8 @@ class Worktree(Tree):
         try:
             other = Stash(self.home, self.ours).note()  # of a run that uses the user's tree at this very time
             start = other.commit if other else self.home.resolve("HEAD")
-            return self.start_branch([self.relative(path) for path in own_files], start)
+            known = self.repository.resolve(self.ref)
+            return self.start_branch([self.relative(path) for path in own_files], known, start)
         finally:
             files.remove(index)
 

@@ -84,7 +84,7 @@ class Body(Struct):
     unknown: bool = False
 
 
-_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[=!<>]=")
+_WORDS = r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[=!<>]="
 
 
 class Test(Struct, dict=True, eq=False):
@@ -117,7 +117,7 @@ class Test(Struct, dict=True, eq=False):
     @cached_property
     def words(self) -> Counter[str]:
         text = " ".join((self.bare, *self.lines[:200]))[:20_000]
-        return Counter(word.lower() for word in _WORDS.findall(text))
+        return Counter(word.lower() for word in re.findall(_WORDS, text))
 
 
 class ParsedTestFile(Struct):

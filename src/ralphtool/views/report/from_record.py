@@ -33,7 +33,8 @@ from ralphtool.views.report.facts import (
     ReportStory,
     RunKnowledge,
 )
-from ralphtool.views.terminal import summary
+from ralphtool.views.terminal.event_lines import list_gate_results
+from ralphtool.views.terminal.phrases import describe_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -179,7 +180,7 @@ def _build_gate(gate: GateView, event: GateEvent) -> ReportGate:
         ok=event.ok,
         began=gate.began,
         ended=gate.ended,
-        told=", ".join(summary.list_gate_results(event, formatting.clean_line(event.tally or "", 100))),
+        told=", ".join(list_gate_results(event, formatting.clean_line(event.tally or "", 100))),
         new=_clean_lines(event.new),
     )
 
@@ -223,7 +224,7 @@ def _list_limits(limits: RunLimits) -> Iterator[tuple[str, str]]:
 
 def _describe_state(state: str, stories: tuple[ReportStory, ...]) -> str:
     result = "done" if state == "done" else "unfinished"
-    return _BEGINNINGS.get(state, "") + summary.describe_end(result, [one.state for one in stories])
+    return _BEGINNINGS.get(state, "") + describe_end(result, [one.state for one in stories])
 
 
 def _list_next_steps(run: RunSummary, end: RunEnded | None) -> Iterator[ReportStep]:

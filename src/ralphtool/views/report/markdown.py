@@ -9,7 +9,7 @@ from ralphtool.core.text import fence_visible
 from ralphtool.record.run_view import ResourceUse
 from ralphtool.views.report import formatting, wording
 from ralphtool.views.report.facts import sum_use
-from ralphtool.views.terminal import summary
+from ralphtool.views.terminal.phrases import format_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -225,9 +225,7 @@ def _build_cost_row(
     counted = sum(one.counts for one in attempts)
     whole = first + retries + gates
     times = [formatting.format_duration(one.seconds) if one.seconds else "" for one in (first, retries, gates, whole)]
-    read, wrote = (
-        summary.format_tokens(number) if number else "" for number in (whole.input_tokens, whole.output_tokens)
-    )
+    read, wrote = (format_tokens(number) if number else "" for number in (whole.input_tokens, whole.output_tokens))
     return (
         name,
         str(counted),

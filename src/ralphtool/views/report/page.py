@@ -12,8 +12,7 @@ from ralphtool.record.run_view import STORY_STATES
 from ralphtool.views.report import formatting, timeline, wording
 from ralphtool.views.report.elements import Css, render_html, tag
 from ralphtool.views.report.facts import sum_use
-from ralphtool.views.terminal import summary
-from ralphtool.views.terminal.tables import pluralize
+from ralphtool.views.terminal.phrases import format_tokens, pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -134,7 +133,7 @@ def _build_numbers(facts: Facts) -> Element:
         ("cost", formatting.format_cost(used.cost), ""),
         (
             "tokens",
-            summary.format_tokens(used.input_tokens + used.output_tokens) if used.input_tokens else "",
+            format_tokens(used.input_tokens + used.output_tokens) if used.input_tokens else "",
             _describe_output(used),
         ),
     ]
@@ -142,7 +141,7 @@ def _build_numbers(facts: Facts) -> Element:
 
 
 def _describe_output(used: ResourceUse) -> str:
-    return f"{summary.format_tokens(used.output_tokens)} of them written"
+    return f"{format_tokens(used.output_tokens)} of them written"
 
 
 def _build_number(name: str, value: str, more: str) -> Element:
@@ -349,9 +348,7 @@ class _CostColumns(NamedTuple):
     def cells(self, parts: tuple[ResourceUse, ResourceUse, ResourceUse]) -> list[Element]:
         whole = sum_use(parts)
         cells = [formatting.format_duration(one.seconds) if one.seconds else "" for one in (*parts, whole)]
-        counted = [
-            summary.format_tokens(number) if number else "" for number in (whole.input_tokens, whole.output_tokens)
-        ]
+        counted = [format_tokens(number) if number else "" for number in (whole.input_tokens, whole.output_tokens)]
         cells += (
             counted * self.has_tokens
             + [formatting.format_cost(whole.cost), formatting.format_cost(parts[1].cost)] * self.has_cost

@@ -7,8 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ralphtool.views.report import formatting
-from ralphtool.views.terminal import summary
-from ralphtool.views.terminal.tables import pluralize
+from ralphtool.views.terminal.phrases import format_tokens, pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,7 +97,7 @@ def describe_use(used: ResourceUse) -> list[str]:
 def describe_tokens(used: ResourceUse) -> str:
     if not used.input_tokens and not used.output_tokens:
         return ""
-    return f"{summary.format_tokens(used.input_tokens)} in, {summary.format_tokens(used.output_tokens)} out"
+    return f"{format_tokens(used.input_tokens)} in, {format_tokens(used.output_tokens)} out"
 
 
 def name_attempt(attempt: ReportAttempt) -> str:

@@ -17,7 +17,7 @@ from textual.widgets.option_list import Option
 from ralphtool.errors import InvalidValue, RalphError, from_os_error
 from ralphtool.record import questions
 from ralphtool.views.screen.record import split_lines
-from ralphtool.views.terminal.summary import flatten
+from ralphtool.views.terminal.phrases import flatten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

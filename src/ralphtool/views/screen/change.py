@@ -15,7 +15,7 @@ from ralphtool.errors import RalphError
 from ralphtool.views.screen import data
 from ralphtool.views.screen.base import ChoiceDialog, Navigate, Page, RowList, StartRun, build_row
 from ralphtool.views.screen.record import split_lines
-from ralphtool.views.terminal.summary import flatten, render_mark
+from ralphtool.views.terminal.phrases import flatten, render_mark
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -203,7 +203,7 @@ def _render_story(chapter: data.StoryDetails) -> RenderableType:
     tasks = Table.grid(padding=(0, 1))
     for task in story.tasks:
         tasks.add_row(
-            render_mark("done" if task.done else "open"), Text(flatten(task.id, 40)), _render_lines(task.text)
+            Text(*render_mark("done" if task.done else "open")), Text(flatten(task.id, 40)), _render_lines(task.text)
         )
     return Group(*parts, Text(), tasks, *map(_render_scenario, chapter.scenarios))
 

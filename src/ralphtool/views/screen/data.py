@@ -14,7 +14,7 @@ from ralphtool.history import History
 from ralphtool.record import overview as changes_module
 from ralphtool.record import questions, runs
 from ralphtool.record.run_view import parse_time
-from ralphtool.views.terminal.tables import pluralize
+from ralphtool.views.terminal.phrases import pluralize
 from ralphtool.workspace import branch
 
 if TYPE_CHECKING:

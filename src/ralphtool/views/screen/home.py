@@ -14,8 +14,8 @@ from ralphtool.views.screen import data
 from ralphtool.views.screen.base import Navigate, Page, RowList, build_row
 from ralphtool.views.screen.record import split_lines
 from ralphtool.views.terminal.changes import describe_locations
-from ralphtool.views.terminal.summary import flatten, format_cost, format_duration, render_mark
-from ralphtool.views.terminal.tables import format_day, pluralize, render_bar
+from ralphtool.views.terminal.phrases import flatten, format_cost, format_duration, pluralize, render_mark
+from ralphtool.views.terminal.tables import format_day, render_bar
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -16,19 +16,17 @@ from ralphtool import agents
 from ralphtool.record.events import Agent, Gate, IterationStarted
 from ralphtool.record.follow import Follower
 from ralphtool.record.run_view import parse_time
-from ralphtool.views.terminal.live import RunDisplay
-from ralphtool.views.terminal.summary import (
-    describe_event,
+from ralphtool.views.terminal.drawing import truncate
+from ralphtool.views.terminal.event_lines import describe_event, format_gate_result, render_agent_event
+from ralphtool.views.terminal.phrases import (
     flatten,
     format_attempt,
     format_duration,
-    format_gate_result,
     make_writable,
-    render_agent_event,
+    pluralize,
     render_mark,
-    truncate,
 )
-from ralphtool.views.terminal.tables import pluralize
+from ralphtool.views.terminal.picture import RunDisplay
 
 if TYPE_CHECKING:
     from ralphtool.record.events import AgentEvent, Event
@@ -53,7 +51,8 @@ class Activity(NamedTuple):
         if isinstance(self.event, Agent):
             return _render_event(self.event.event, _UNFOLDED if unfolded else _FOLDED)
         line = describe_event(self.event, self.name)
-        return [Text(), line] if line and isinstance(self.event, IterationStarted) else [line] if line else []
+        words = [Text.assemble(*line)] if line else []
+        return [Text(), *words] if words and isinstance(self.event, IterationStarted) else words
 
 
 def _render_gate(event: Gate) -> Text:
@@ -75,10 +74,10 @@ def _render_event(said: AgentEvent, most: int) -> list[Text]:
         case agents.Result():
             return _fold_lines(split_lines(said.text), most)
         case agents.Tool():
-            return [_disable_wrap(Text.assemble(render_mark("current"), " ", render_agent_event(said)))]
+            return [_disable_wrap(Text.assemble(render_mark("current"), " ", *render_agent_event(said)))]
         case agents.Output() if not said.text.strip():
             return []
-    return [render_agent_event(said)]
+    return [Text.assemble(*render_agent_event(said))]
 
 
 def _fold_lines(lines: list[str], most: int) -> list[Text]:

@@ -14,9 +14,8 @@ from ralphtool.record import runs
 from ralphtool.views.screen import data
 from ralphtool.views.screen.base import Navigate, Page
 from ralphtool.views.screen.record import FollowedRun
-from ralphtool.views.terminal.summary import (
+from ralphtool.views.terminal.phrases import (
     MARK_BY_STATUS,
-    describe_run_end,
     flatten,
     flatten_first,
     format_cost,
@@ -24,9 +23,10 @@ from ralphtool.views.terminal.summary import (
     format_story,
     format_tokens,
     make_copyable,
+    pluralize,
     render_mark,
 )
-from ralphtool.views.terminal.tables import pluralize
+from ralphtool.views.terminal.summary import describe_run_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,8 +16,8 @@ from ralphtool.record import runs, steering
 from ralphtool.views.screen import data
 from ralphtool.views.screen.base import ChoiceDialog, Navigate, Page, TextDialog
 from ralphtool.views.screen.record import FollowedRun
-from ralphtool.views.terminal.summary import describe_run_end, flatten, render_mark
-from ralphtool.views.terminal.tables import pluralize
+from ralphtool.views.terminal.phrases import flatten, pluralize, render_mark
+from ralphtool.views.terminal.summary import describe_run_end
 
 if TYPE_CHECKING:
     from textual import events

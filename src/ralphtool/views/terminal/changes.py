@@ -6,7 +6,6 @@ Specs and agents write what is shown here, so control characters never reach the
 from __future__ import annotations
 
 import os
-import textwrap
 from typing import TYPE_CHECKING
 
 import click
@@ -31,6 +30,8 @@ def describe_locations() -> str:
 
 def print_changes(overviews: Sequence[Overview]) -> None:
     if not overviews:
+        import textwrap
+
         click.echo(textwrap.fill(f"There are no changes here. {describe_locations()}", 88, break_long_words=False))
         return
     widths = [max(len(make_printable(getattr(one, key))) for one in overviews) for key in ("name", "adapter")]

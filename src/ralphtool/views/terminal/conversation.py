@@ -14,9 +14,8 @@ from ralphtool.agents import Failure, Message, Output, Result, Tool, Usage
 from ralphtool.core.text import can_write_unicode
 from ralphtool.record.event_parts import Durations
 from ralphtool.record.run_view import ResourceUse
-from ralphtool.views.terminal import summary
-from ralphtool.views.terminal.summary import flatten
-from ralphtool.views.terminal.tables import pluralize
+from ralphtool.views.terminal import phrases
+from ralphtool.views.terminal.phrases import flatten, pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +65,7 @@ class Conversation:
             line = _COLOURS.sub("", line)
         line = line.rstrip("\r").expandtabs(4)
         is_plain = line.isprintable() and (self._unicode or line.isascii())
-        return line if is_plain else summary.make_writable(line)
+        return line if is_plain else phrases.make_writable(line)
 
     def _render_tool(self, use: Tool) -> str:
         name = click.style(f"{self._choose_mark('▸', '>')} {flatten(use.name, 60)}", fg="cyan")
@@ -115,8 +114,8 @@ class Conversation:
         if start:
             agent = flatten(start.agent, 60)
             about = [
-                summary.format_story(start.story, start.title),
-                summary.format_attempt(start.attempt, start.attempts),
+                phrases.format_story(start.story, start.title),
+                phrases.format_attempt(start.attempt, start.attempts),
             ]
             told = ", ".join(filter(None, [*about, f"by {agent}" if agent else ""]))
         return [click.style(self.clean_line(name), bold=True) + (f"  {told}" if told else ""), ""]
@@ -125,7 +124,7 @@ class Conversation:
         """How it ended, and what it used."""
         yield ""
         if verdict:
-            why = "" if verdict.status == "completed" else "; ".join(summary.flatten_first(verdict.reasons))
+            why = "" if verdict.status == "completed" else "; ".join(phrases.flatten_first(verdict.reasons))
             told = why or ("" if verdict.summary == verdict.status else flatten(verdict.summary))
             yield click.style(flatten(verdict.status, 20), bold=True) + (f": {told}" if told else "")
         elif is_running:
@@ -141,13 +140,13 @@ class Conversation:
 def _describe_use(used: Verdict | ResourceUse, took: Durations) -> str:
     read, written = used.input_tokens, used.output_tokens
     parts = [
-        f"{summary.format_tokens(read)} tokens read, {summary.format_tokens(written)} written"
+        f"{phrases.format_tokens(read)} tokens read, {phrases.format_tokens(written)} written"
         if read or written
         else ""
     ]
-    parts.append(summary.format_cost(used.cost or 0.0))
+    parts.append(phrases.format_cost(used.cost or 0.0))
     parts += [
-        f"{name} {summary.format_duration(one)}" for name, one in (("agent", took.agent), ("gates", took.gates)) if one
+        f"{name} {phrases.format_duration(one)}" for name, one in (("agent", took.agent), ("gates", took.gates)) if one
     ]
     return ", ".join(one for one in parts if one)
 

@@ -90,10 +90,6 @@ def _make_line(text: str) -> Text:
     return Text(shown if can_write_unicode() else shown.encode("ascii", "backslashreplace").decode())
 
 
-def pluralize(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"
-
-
 def print_line(text: str, style: str = "") -> None:
     if sys.stdout.isatty():
         _build_console().print(Text(text, style=style))

@@ -1,0 +1,94 @@
+"""How a run ended, as far as its summary tells: the one event that is shown without the typed ones.
+
+Building the typed events takes as long as all else that `ralphtool watch` does for a run that is over. The attributes
+are those of `events.RunEnded`, so that a summary is written of either. As there, a field that does not fit is taken for
+absent. Standard library only.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    EventFields = dict[str, Any]
+
+_MOST = 10**15  # a larger number was never counted
+
+
+class RunEnd:
+    """A `run_ended` event."""
+
+    __slots__ = ("next", "reason", "result", "spent", "stories")
+
+    def __init__(self, fields: EventFields) -> None:
+        self.result, self.reason = get_text(fields, "result"), get_text(fields, "reason")
+        self.stories = tuple(map(StoryEnd, get_rows(fields, "stories")))
+        spent = fields.get("spent")
+        self.spent = RunCost(spent if isinstance(spent, dict) else {})
+        self.next = tuple(map(StepToTake, get_rows(fields, "next")))
+
+
+class StoryEnd:
+    """A story when its run ended."""
+
+    __slots__ = (
+        *("id", "title", "state", "why", "question", "commit"),
+        *("attempts", "seconds", "input_tokens", "output_tokens", "cost"),
+    )
+
+    def __init__(self, fields: EventFields) -> None:
+        self.id, self.title = get_text(fields, "id"), get_text(fields, "title")
+        self.state, self.why = get_text(fields, "state"), get_text(fields, "why")
+        self.question, self.commit = get_text(fields, "question"), get_text(fields, "commit")
+        self.attempts = _get_count(fields, "attempts")
+        self.seconds, self.cost = get_number(fields, "seconds"), get_number(fields, "cost")
+        self.input_tokens, self.output_tokens = _get_count(fields, "input_tokens"), _get_count(fields, "output_tokens")
+
+
+class RunCost:
+    """What a run spent."""
+
+    __slots__ = ("agent_seconds", "cost", "gate_seconds", "input_tokens", "iterations", "output_tokens", "seconds")
+
+    def __init__(self, fields: EventFields) -> None:
+        self.seconds, self.cost = get_number(fields, "seconds"), get_number(fields, "cost")
+        self.agent_seconds, self.gate_seconds = get_number(fields, "agent_seconds"), get_number(fields, "gate_seconds")
+        self.input_tokens, self.output_tokens = _get_count(fields, "input_tokens"), _get_count(fields, "output_tokens")
+        self.iterations = _get_count(fields, "iterations")
+
+
+class StepToTake:
+    """Something that people can do after a run."""
+
+    __slots__ = ("run", "say")
+
+    def __init__(self, fields: EventFields) -> None:
+        self.say, self.run = get_text(fields, "say"), get_text(fields, "run")
+
+
+# --- untrusted fields -------------------------------------------------------------------------------
+
+
+def get_text(fields: EventFields, name: str) -> str:
+    value = fields.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def get_rows(fields: EventFields, name: str) -> list[EventFields]:
+    value = fields.get(name)
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def get_number(fields: EventFields, name: str) -> float:
+    value: Any = fields.get(name)
+    return float(value) if is_sane(value) else 0.0
+
+
+def _get_count(fields: EventFields, name: str) -> int:
+    value = get_number(fields, name)
+    return int(value) if value.is_integer() else 0
+
+
+def is_sane(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST

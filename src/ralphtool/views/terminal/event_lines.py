@@ -1,0 +1,240 @@
+"""Each event of a run as a line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ralphtool import agents
+from ralphtool.record.events import (
+    Agent,
+    Answered,
+    BlockerChecked,
+    Checkpoint,
+    Decision,
+    Gate,
+    HandedOver,
+    IterationStarted,
+    Notice,
+    Paused,
+    Question,
+    Resumed,
+    RunEnded,
+    RunStarted,
+    Setup,
+    Steered,
+    Verdict,
+    Waiting,
+)
+from ralphtool.views.terminal.phrases import (
+    MARK_BY_STATUS,
+    flatten,
+    flatten_first,
+    format_attempt,
+    format_duration,
+    make_copyable,
+    pluralize,
+    render_mark,
+)
+from ralphtool.views.terminal.styled import assemble
+from ralphtool.views.terminal.summary import describe_run_end
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ralphtool.record.events import AgentEvent, Event
+    from ralphtool.views.terminal.styled import StyledLine
+
+_LAST = 2000  # characters of output in which its last line is looked for
+_STYLES = {"completed": "green", "partial": "yellow", "failed": "red", "blocked": "magenta"}
+_ACTIONS = {
+    "retry": "again",
+    "fix-state": "back to what was last kept, then again",
+    "break-chunks": "its open tasks one by one",
+    "skip": "skipped",
+    "manual": "needs your answer",
+    "wait": "waiting",
+    "stop": "stopping",
+}
+
+
+def render_agent_event(said: AgentEvent) -> StyledLine:
+    match said:
+        case agents.Tool():
+            return assemble((flatten(said.name, 40), "cyan"), " ", flatten(said.detail))
+        case agents.End():
+            return assemble(("the agent has ended", "dim"))
+        case agents.Failure():
+            return assemble((f"{flatten(said.trouble, 40)}: {flatten(said.text)}", "red"))
+        case agents.Output():
+            *_, last = said.text[-_LAST:].strip().splitlines() or [""]
+            return assemble((flatten(last), "dim"))
+        case agents.Message() | agents.Result():
+            return assemble(flatten(said.text))
+    return assemble()
+
+
+def format_gate_result(gate: Gate) -> str:
+    """What a gate found, after its command."""
+    found = ", ".join(list_gate_results(gate, flatten(gate.tally or "", 80)))
+    return f": {found}" if found else ""
+
+
+def list_gate_results(gate: Gate, tally: str) -> Iterator[str]:
+    """What a gate found, in parts."""
+    if tally:
+        yield tally
+    if gate.new:
+        yield f"{len(gate.new)} newly red"
+    elif not gate.ok and gate.when == "after" and gate.failed:
+        yield "nothing newly red"
+    elif not gate.ok and not tally:
+        yield f"exit code {'?' if gate.exit_code is None else gate.exit_code}"
+
+
+def _describe_start(event: RunStarted, name: str) -> StyledLine:
+    done = sum(one.done for one in event.stories)
+    parts = [f"{pluralize(len(event.stories), 'story', 'stories')}, {done} done", flatten(event.agent, 60)]
+    parts += [f"branch {branch}"] if (branch := flatten(event.branch or "", 100)) else []
+    return assemble((f"{flatten(event.change, 100)}: {', '.join(filter(None, parts))}", "bold"))
+
+
+def _describe_iteration(event: IterationStarted, name: str) -> StyledLine:
+    parts = [format_attempt(event.attempt, event.attempts), flatten(event.agent, 60)]
+    parts += [f"task {task}"] if (task := flatten(event.task or "", 20)) else []
+    return assemble((f"{name}: {', '.join(filter(None, parts))}", "bold"))
+
+
+def _describe_setup(event: Setup, name: str) -> StyledLine:
+    took = format_duration(event.seconds)
+    if event.ok:
+        return assemble(f"setup passed: {flatten(event.command)} ({took})")
+    code = "?" if event.exit_code is None else event.exit_code
+    told = f"setup failed: {flatten(event.command)} (exit code {code}, {took})"
+    return assemble((f"{told} {make_copyable(event.log)}".rstrip(), "red"))
+
+
+def _describe_gate(event: Gate, name: str) -> StyledLine:
+    new = flatten_first(event.new)
+    when = f" {when} the work" if (when := flatten(event.when, 10)) else ""
+    told = f"gate {'passed' if event.ok else 'failed'}{when}: {flatten(event.command)}{format_gate_result(event)}"
+    told += f" ({format_duration(event.seconds)})"
+    if new:
+        told += f" {flatten(', '.join(new))}"
+    style = "" if event.ok else "red" if new else "yellow"
+    return assemble((told if event.ok else f"{told} {make_copyable(event.log)}".rstrip(), style))
+
+
+def _describe_agent(event: Agent, name: str) -> StyledLine | None:
+    return assemble("agent: ", render_agent_event(event.event)) if isinstance(event.event, agents.Failure) else None
+
+
+def _describe_verdict(event: Verdict, name: str) -> StyledLine:
+    about = [f"attempt {event.attempt}"] if event.attempt else []
+    if event.tasks_total:
+        about.append(f"{event.tasks_done}/{event.tasks_total} tasks")
+    about.append(format_duration(event.seconds.agent + event.seconds.gates))
+    reasons = [] if event.status == "completed" else flatten_first(event.reasons)
+    why = flatten("; ".join(reasons) or event.summary)
+    sign = render_mark(MARK_BY_STATUS.get(event.status, "open"))
+    word = (flatten(event.status, 20), _STYLES.get(event.status, "yellow"))
+    return assemble(sign, f" {name}: ", word, f" ({', '.join(about)})", f": {why}" if why else "")
+
+
+def _describe_decision(event: Decision, name: str) -> StyledLine | None:
+    if event.action == "next":
+        return None  # what comes next is told when it begins
+    action = _ACTIONS.get(event.action, flatten(event.action, 20))
+    return assemble(f"{name}: {action}{_format_reason(event.reason)}")
+
+
+def _format_reason(text: str) -> str:
+    """A reason, if there is one."""
+    text = flatten(text)
+    return f": {text}" if text else ""
+
+
+def _describe_checkpoint(event: Checkpoint, name: str) -> StyledLine:
+    return assemble(("checkpoint ", "dim"), flatten(event.commit or "", 100)[:10], " ", flatten(event.subject))
+
+
+def _describe_question(event: Question, name: str) -> StyledLine:
+    missing = flatten(event.missing)
+    told = f"{name} waits for you: {make_copyable(event.path)}{f' ({missing})' if missing else ''}"
+    return assemble(render_mark("waiting"), " ", (told, "yellow"))
+
+
+def _describe_notice(event: Notice, name: str) -> StyledLine:
+    return assemble((flatten(event.text), "yellow"))
+
+
+def _describe_wait(event: Waiting, name: str) -> StyledLine:
+    return assemble(f"waiting {format_duration(event.seconds)}: {flatten(event.why)}")
+
+
+def _describe_hand_over(event: HandedOver, name: str) -> StyledLine:
+    names = f"{flatten(event.from_, 40)} hands over to {flatten(event.to, 40)}"
+    return assemble((f"{names}: {flatten(event.why)}", "yellow"))
+
+
+def _describe_blocker_check(event: BlockerChecked, name: str) -> StyledLine:
+    return assemble(f"{name}: the blocker was looked into: {flatten(event.found)}")
+
+
+def _describe_steering(event: Steered, name: str) -> StyledLine:
+    """What a person said to the run."""
+    about = name if event.story else ""
+    done = {
+        "pause": "you asked for a pause",
+        "resume": "you let it go on",
+        "stop": "you asked it to stop",
+        "stop-after": "you asked it to stop after this iteration",
+        "forget": f"you took back what you had said{f' to {about}' if about else ''}",
+        "guide": f"you said to {about}" if about else "you said",
+        "retry": f"you gave {about or 'a story'} fresh attempts",
+        "skip": f"you left {about or 'a story'} out",
+    }.get(event.action, f"you said {flatten(event.action, 20)}")
+    return assemble((f"{done}{_format_reason(event.text)}", "cyan"))
+
+
+def _describe_pause(event: Paused, name: str) -> StyledLine:
+    return assemble((f"paused{_format_reason(event.why)}", "yellow"))
+
+
+def _describe_resume(event: Resumed, name: str) -> StyledLine:
+    return assemble(("it goes on", "cyan"))
+
+
+def _describe_answer(event: Answered, name: str) -> StyledLine:
+    return assemble((f"{name}: you answered: {flatten(event.text)}", "cyan"))
+
+
+def _describe_run_ended(event: RunEnded, name: str) -> StyledLine:
+    return assemble((describe_run_end(event), "bold"))
+
+
+def describe_event(event: Event, name: str) -> StyledLine | None:
+    """The event as one line, `name` being the story's; None if nobody needs to be told."""
+    tell = _DESCRIBE_BY_TYPE.get(type(event))
+    return tell(event, name) if tell else None
+
+
+_DESCRIBE_BY_TYPE: dict[type, Callable[[Any, str], StyledLine | None]] = {
+    RunStarted: _describe_start,
+    IterationStarted: _describe_iteration,
+    Setup: _describe_setup,
+    Gate: _describe_gate,
+    Agent: _describe_agent,
+    Verdict: _describe_verdict,
+    Decision: _describe_decision,
+    Checkpoint: _describe_checkpoint,
+    Question: _describe_question,
+    Notice: _describe_notice,
+    HandedOver: _describe_hand_over,
+    BlockerChecked: _describe_blocker_check,
+    Waiting: _describe_wait,
+    Steered: _describe_steering,
+    Paused: _describe_pause,
+    Resumed: _describe_resume,
+    Answered: _describe_answer,
+    RunEnded: _describe_run_ended,
+}

@@ -1,0 +1,125 @@
+"""The words of every view of a run: texts fit for a terminal, and numbers and times as people read them.
+
+Agents wrote much of what is in an event, and the file is not trusted: every text goes through `flatten` or
+`make_copyable`. This module imports neither rich nor the typed events, because `ralphtool watch` has to start quickly.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ralphtool.core.text import can_write_unicode, make_printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ralphtool.views.terminal.styled import Piece
+
+LONGEST = 300  # characters of one text that are shown
+_FIRST = 20  # texts of a list that are shown
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
+_SELECTORS = {0xFE0E: None, 0xFE0F: None}  # terminals don't agree how wide these make a character
+_MARKS = {
+    "done": ("✓", "+", "green"),
+    "failed": ("✗", "x", "red"),
+    "waiting": ("?", "?", "yellow"),
+    "skipped": ("-", "-", "dim"),
+    "current": ("▸", ">", "cyan"),
+    "open": ("·", ".", "dim"),
+}
+MARK_BY_STATUS = {"completed": "done", "failed": "failed", "blocked": "failed"}
+
+
+# --- untrusted texts --------------------------------------------------------------------------------
+
+
+def flatten(text: str, longest: int = LONGEST) -> str:
+    """The beginning of a text as one line without colours and the like: what else is no plain text becomes visible."""
+    kept = _ESCAPES.sub("", text[: 4 * longest]).translate(_SELECTORS)
+    line = make_writable(" ".join(kept.split()))
+    return line if len(line) <= longest else line[:longest] + ("…" if can_write_unicode() else "...")
+
+
+def make_copyable(text: str | None) -> str:
+    """A command or a path, blanks and all: people copy it."""
+    return make_writable((text or "")[: 10 * LONGEST])
+
+
+def flatten_first(texts: Sequence[str]) -> list[str]:
+    """The first texts of a list."""
+    return [flatten(one) for one in texts[:_FIRST]]
+
+
+def make_writable(text: str) -> str:
+    shown = make_printable(text)
+    return shown if can_write_unicode() else shown.encode("ascii", "backslashreplace").decode()
+
+
+# --- how it is written ------------------------------------------------------------------------------
+
+
+def format_duration(seconds: float) -> str:
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    minutes = whole // 60
+    return f"{minutes}m{whole % 60:02}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02}m"
+
+
+def format_clock(passed: float) -> str:
+    minutes, second = divmod(int(max(0.0, min(passed, 1e9))), 60)
+    return f"{minutes:02}:{second:02}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02}:{second:02}"
+
+
+def format_tokens(number: float) -> str:
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.1f}".removesuffix(".0") + letter
+    return str(int(number))
+
+
+def format_cost(cost: float) -> str:
+    return f"${cost:.2f}" if cost >= 0.005 else "<$0.01" if cost else ""
+
+
+def render_mark(state: str) -> Piece:
+    pretty, plain, style = _MARKS.get(state, _MARKS["open"])
+    return (pretty if can_write_unicode() else plain, style)
+
+
+def format_story(id: str | None, title: str = "") -> str:
+    """A story as people know it: `3. Login form`."""
+    id, title = flatten(id or "", 40), flatten(title, 120)
+    return f"{id}. {title}" if id and title else id or title or "a story"
+
+
+def pluralize(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
+
+
+def format_attempt(number: int, most: int) -> str:
+    return f"attempt {number} of {most}" if number and most else f"attempt {number}" if number else ""
+
+
+def describe_end(result: str, states: Sequence[str]) -> str:
+    if result == "interrupted":
+        return "Interrupted; run it again and it resumes where it stopped."
+    if result == "done" and set(states) <= {"done"}:
+        return _describe_all_done(len(states))
+    parts = [f"{states.count('done')} of {pluralize(len(states), 'story is', 'stories are')} done"]
+    for state, one, many in (
+        ("waiting", "waits for you", "wait for you"),
+        ("failed", "failed", "failed"),
+        ("skipped", "was skipped", "were skipped"),
+        ("open", "is open", "are open"),
+    ):
+        if number := states.count(state):
+            parts.append(pluralize(number, one, many))
+    return "; ".join(parts) + "."
+
+
+def _describe_all_done(number: int) -> str:
+    if number == 0:
+        return "There was nothing to do."
+    return f"All {number} stories are done and proven." if number > 1 else "The story is done and proven."

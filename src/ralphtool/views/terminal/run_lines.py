@@ -1,0 +1,49 @@
+"""What is known of a run, and its events as lines."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+from ralphtool.record.run_view import RunView, parse_time
+from ralphtool.views.terminal.event_lines import describe_event
+from ralphtool.views.terminal.phrases import format_clock, format_story
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ralphtool.record.events import Event
+    from ralphtool.views.terminal.styled import StyledLine
+
+LineT = TypeVar("LineT")
+
+
+class RunLines:
+    """What is known of a run, and its events as lines."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self.clock = clock
+        self.run = RunView()
+
+    def feed(self, event: Event) -> None:
+        self.run.feed(event)
+
+    def format_elapsed(self, event: Event) -> str:
+        """How long the run was under way when the event happened."""
+        at = parse_time(event.at)
+        return format_clock((at or 0.0) - (self.run.began or at or 0.0))
+
+    def describe(self, event: Event) -> StyledLine | None:
+        """The event as one line; None if nobody needs to be told."""
+        return describe_event(event, self.format_name(getattr(event, "story", None)))
+
+    def format_name(self, story: str | None) -> str:
+        known = self.run.stories.get(story or "")
+        return format_story(known.id, known.title) if known else format_story(story)
+
+
+def keep_recent(lines: list[LineT], lead: int | None, gap: list[LineT], head: int) -> list[LineT]:
+    """Of what had happened before somebody looked, the end, and so many lines of its head."""
+    if lead is None or len(lines) <= head + lead:
+        return lines
+    return lines[:head] + gap + lines[-lead:]
