@@ -483,7 +483,7 @@ def test_json_that_is_nested_as_deeply_as_can_be_read(tmp_path: Path) -> None:
 def test_json_of_a_number_that_no_json_has(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_text('{"at": "now", "type": "verdict", "cost": 1e999}\n{"type": "run_ended"}\n')
-    done = watch("print_json", path)
+    done = watch("as_json", path)
     assert list(map(json.loads, done.stdout.splitlines())) == [{"at": "now", "type": "verdict"}, {"type": "run_ended"}]
 
 
