@@ -129,7 +129,7 @@ TABLE: list[tuple[Sequence[Event], Look, object]] = [
     ([START, BEGUN, usage(3), usage(4)], lambda view: view.spent_so_far, ResourceUse(0.0, 7)),
     ([START, BEGUN, usage(3), Verdict(iteration=1, story="2")], lambda view: view.spent_so_far, ResourceUse(0.0, 3)),
     ([START, BEGUN, usage(3), FAILED], lambda view: view.spent_so_far, ResourceUse(0.0, 5, 0, 1.5)),
-    ([START, BEGUN, word("a"), usage(3), Agent(event=agents.Result("b"))], of_attempt("said"), word("a")),
+    ([START, BEGUN, word("a"), usage(3), Agent(event=agents.Result("b"))], of_attempt("last_event"), word("a")),
     ([START, BEGUN, GateStarted(command="make")], lambda view: view.gates[0].is_running, True),
     ([START, BEGUN, GateStarted(command="make"), Gate(command="make")], lambda view: len(view.gates), 1),
     ([START, BEGUN, Gate(when="before"), Gate(when="after")], lambda view: view.gates[0].event.when, "after"),

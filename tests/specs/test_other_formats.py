@@ -81,6 +81,9 @@ def test_a_broken_package_hides_no_changes_of_others(stranger: Ralph, module: st
     assert made.exit_code == 0, made.stderr
 
 
+ODD_PLACES = ["../outside", "/etc/hostname", ":(glob)**", ".ralph/config.toml", "a\0b", "", None, b"x"]
+
+
 @pytest.mark.parametrize("place", ODD_PLACES)
 def test_places_lie_inside_the_project(place: object) -> None:
     class Odd:

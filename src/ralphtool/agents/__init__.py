@@ -7,6 +7,7 @@ keeps no state between iterations; a reader lives for one of them. The loop know
 from __future__ import annotations
 
 import importlib
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
@@ -234,10 +235,8 @@ def list_runners() -> list[Runner]:
     """One runner of each kind, without options. One that needs some, or whose package is broken, is left out."""
     found = []
     for name in [*BUILT_IN, *(name for name in _read_entry_points() if name not in BUILT_IN)]:
-        try:
+        with suppress(InvalidValue, AttributeError, LookupError, TypeError, ValueError):
             found.append(make(name, {}))
-        except Exception:  # noqa: S112 - other people's code: it may do anything, and must not stop a run without it
-            continue
     return found
 
 
@@ -259,7 +258,7 @@ def make(name: str, options: Mapping[str, Any]) -> Runner:
     module, _, attribute = target.partition(":")
     try:
         made = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # other people's code may raise anything when it is imported
         raise InvalidValue(
             f"the agent {shorten(name)} can't be loaded from {target} ({error}): check its name, and that the "
             "Python which runs ralphtool can import it (install it there, or put its folder on PYTHONPATH)"

@@ -203,7 +203,7 @@ def _load(dotted: str) -> "Adapter":
         __import__(module)  # what importlib.import_module does, without the price of importlib
         found: Any = sys.modules[module]
         found = getattr(found, attribute) if attribute else found
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # other people's code may raise anything when it is imported
         raise InvalidValue(
             f"the spec adapter {shorten(dotted)} can't be loaded ({error}): check its name, and that the Python which "
             "runs ralphtool can import it (install it there, or put its folder on PYTHONPATH)"
@@ -330,7 +330,7 @@ def find_working(ref: str) -> "tuple[Adapter, str | None] | None":
     """The adapter that a ref names; None where its package is broken, which must not hide the changes of others."""
     try:
         return _resolve(ref)
-    except Exception:  # other people's code: it may do anything
+    except RalphError:
         return None
 
 
