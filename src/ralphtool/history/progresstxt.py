@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import datetime
 import re
-import textwrap
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralphtool.core import project
@@ -85,6 +84,8 @@ def _build_pattern(number: int, note: _ProgressItem, now: str) -> Pattern:
     plain = re.sub(r"[*`]", "", note.text)
     name, colon, description = plain.partition(":")
     if not (colon and description.strip() and len(name) <= _LONGEST_NAME):
+        import textwrap  # slow to import, and every run loads this module
+
         name = textwrap.shorten(plain, _LONGEST_NAME, placeholder="…")
     return Pattern(
         id=pattern_id(number),
