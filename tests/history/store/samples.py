@@ -20,7 +20,7 @@ STATUSES: tuple[EntryStatus, ...] = ("completed", "failed", "blocked", "partial"
 
 def set_sizes(patch: pytest.MonkeyPatch, *, small: int, share: int, room: int = 64, unsettled: int = 1 << 20) -> None:
     """Lets little documents have a journal and an index too. A share of 0: the journal is never folded by itself."""
-    for name, value in {"SMALL": small, "_SHARE": share, "_ROOM": room, "_UNSETTLED": unsettled}.items():
+    for name, value in {"SMALL": small, "_SHARE": share, "_SPARE_BYTES": room, "_UNSETTLED": unsettled}.items():
         patch.setattr(state if hasattr(state, name) else store, name, value)
 
 
