@@ -20,7 +20,15 @@ from ralphtool.cli import arguments
 from ralphtool.core import gate_commands, project, quickjson
 from ralphtool.core.text import make_printable
 from ralphtool.errors import RalphError, UsageError
-from ralphtool.loop.run import StopRequest, check_runners, is_finished, make_runners, recover, register_secrets, start
+from ralphtool.loop.run import (
+    StopRequest,
+    check_runners,
+    is_finished,
+    make_runners,
+    recover,
+    register_secrets,
+    start_recovered,
+)
 from ralphtool.record import overview
 from ralphtool.specs import scaffold
 from ralphtool.views.terminal import raw
@@ -105,9 +113,8 @@ def _start_run(
 ) -> int:
     stop = StopRequest()
     with _Signals(stop):
-        result = start(
-            root, change, settings, ref=ref, runners=runners, viewer=partial(_RunViewer, as_json=as_json), stop=stop
-        )
+        viewer = partial(_RunViewer, as_json=as_json)
+        result = start_recovered(root, change, settings, ref, runners, viewer, stop)
     if result.record is None:
         click.echo(f"{result.ended.reason}.")
     elif not as_json:

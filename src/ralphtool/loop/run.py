@@ -85,13 +85,27 @@ def start(
     root = os.path.abspath(root)
     notices = recover(root)
     settings = settings or settings_module.load(root)
+    return start_recovered(root, change, settings, ref, runners, viewer, stop or StopRequest(), notices)
+
+
+def start_recovered(
+    root: str,
+    change: str,
+    settings: Settings,
+    ref: str | None,
+    runners: Sequence[Runner],
+    viewer: Viewer,
+    stop: StopRequest,
+    notices: Sequence[str] = (),
+) -> RunResult:
+    """The same, for a caller that has called `recover` already. `notices` go into the record."""
     spec = specs.open(root, change, ref)
     scaffold.check_filled_in(spec)
     if is_finished(root, spec):
         return _build_empty_result(spec.change)
     register_secrets(settings)
     checked = check_runners(runners or make_runners(settings))
-    return _start_run(root, spec, settings, checked, viewer, stop or StopRequest(), notices)
+    return _start_run(root, spec, settings, checked, viewer, stop, notices)
 
 
 # --- before a run -----------------------------------------------------------------------------------
