@@ -135,6 +135,19 @@ class Lab(Ralph):
         }
 
 
+def ignores_term(marker: str) -> bool:
+    """Whether a process with a text in its environment ignores SIGTERM: then a script has come to its `hang`."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            environ = Path(f"/proc/{pid}/environ").read_bytes()
+            status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+        except OSError:
+            continue
+        if marker.encode() in environ and int(status["SigIgn"], 16) >> (signal.SIGTERM - 1) & 1:
+            return True
+    return False
+
+
 def processes_with(marker: str) -> list[str]:
     """The command lines of all processes that have a text in their arguments or environment, but for this one."""
     found = []

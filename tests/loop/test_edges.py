@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 import pytest
-from lab import DONE, PYTHON, STORIES, Lab, kill, processes_with, wait_until
+from lab import DONE, PYTHON, STORIES, Lab, ignores_term, kill, processes_with, wait_until
 
 from ralphtool.core import locks
 
@@ -274,6 +274,7 @@ def test_a_second_interrupt_leaves_nothing_of_the_agents_doings(lab: Lab) -> Non
     lab.play(default=[COMMITS, {"run": misdeeds}, {"run": f"touch {mark}"}, {"hang": True, "ignore_term": True}])
     process = lab.start()
     assert wait_until(mark.exists)
+    assert wait_until(lambda: ignores_term(str(lab.home)))
     process.send_signal(2)
     assert wait_until(lambda: process.poll() is not None, 0.5) is False
     kill(process, 2)

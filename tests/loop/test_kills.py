@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 from faults import CHANGING, Call, calls_in, in_memory, injected, list_names, need_strace
-from lab import DONE, Lab, kill, processes_with, wait_until
+from lab import DONE, Lab, ignores_term, kill, processes_with, wait_until
 from project import COMMAND
 
 from ralphtool.history import History
@@ -464,6 +464,7 @@ def hanging(lab: Lab) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
     before = lab.users_state()
     process = lab.start()
     assert wait_until(Path(lab.env["NOTED"]).exists)
+    assert wait_until(lambda: ignores_term(str(lab.home)))
     return process, before
 
 
