@@ -17,7 +17,7 @@ import pytest
 from faults import raw_files
 from hypothesis import given, settings
 from project import REPOSITORY, SPEC, Ralph
-from properties import OURS, examples
+from properties import OURS
 from specs.documents import BOX, Document, documents, dotted, is_done
 from specs.formats import all_tasks, open_spec
 
@@ -294,7 +294,7 @@ def test_both_count_alike_in_generated_documents(peer: Peer) -> None:
     made: list[Document] = []
 
     # The program's language sees two characters in one beyond the basic plane, and so no mark: left out here.
-    @settings(OURS, max_examples=examples(120))
+    @settings(OURS, max_examples=120)
     @given(documents(dotted).filter(lambda one: "[😀]" not in one.text))
     def collect(document: Document) -> None:
         made.append(document)
