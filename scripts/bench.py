@@ -55,12 +55,12 @@ class Row:
 
 TIME, INSTRUCTIONS = "time", "instructions"
 ROWS = (
-    Row("agent learn / python -I -c pass", TIME, "learn", "python", 2.2),
-    Row("agent task done / python -I -c pass", TIME, "task done", "python", 2.2),
-    Row("agent status / python -I -c pass", TIME, "status", "python", 2.2),
-    Row("agent learn / python -I -c pass", INSTRUCTIONS, "learn", "python", 2.1),
-    Row("agent task done / python -I -c pass", INSTRUCTIONS, "task done", "python", 2.1),
-    Row("agent status / python -I -c pass", INSTRUCTIONS, "status", "python", 2.1),
+    Row("agent learn / python -I -c pass", TIME, "learn", "python", 1.5),
+    Row("agent task done / python -I -c pass", TIME, "task done", "python", 1.7),
+    Row("agent status / python -I -c pass", TIME, "status", "python", 1.5),
+    Row("agent learn / python -I -c pass", INSTRUCTIONS, "learn", "python", 1.3),
+    Row("agent task done / python -I -c pass", INSTRUCTIONS, "task done", "python", 1.6),
+    Row("agent status / python -I -c pass", INSTRUCTIONS, "status", "python", 1.5),
     Row("agent context, 500 tasks, configured / python -I -c pass", TIME, "context", "python", 2.8),
     Row("agent context, 500 tasks, inferred / python -I -c pass", TIME, "context inferred", "python", 2.8),
     Row("agent recall, 1,000 learnings in the memory / python -I -c pass", TIME, "recall", "python", 4.0),

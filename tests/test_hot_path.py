@@ -26,8 +26,11 @@ def record():
         file.write("\\n".join(sys.modules))
 """
 
+# One that is not a daemon: Python waits for it.
+THREAD = "import threading, time; threading.Thread(target=lambda: (time.sleep(0.3), print('told'))).start()"
+
 # All of these are small and in C.
-STANDARD = {"_json", "_stat", "errno", "fcntl", "gc", "stat", "time"}
+STANDARD = {"_json", "_stat", "atexit", "errno", "fcntl", "gc", "stat", "time"}
 
 EVERY = {
     *("", "cli", "cli.agent", "core", "core.files", "core.project", "core.quickjson", "core.session", "errors"),
@@ -187,3 +190,14 @@ def test_importing_every_hot_module_loads_next_to_nothing() -> None:
     added = set(done.stdout.split())
     assert ours(added) == {name[len("ralphtool") :].lstrip(".") for name in hot_modules()}
     assert others(added) <= STANDARD
+
+
+@pytest.mark.parametrize("last_words", ["print('told')", "import atexit; atexit.register(print, 'told')", THREAD])
+def test_what_an_adapter_has_still_to_say_is_said_though_the_process_ends_at_once(
+    project: Ralph, last_words: str
+) -> None:
+    recorded = Recorded(project.begin())
+    (recorded.folder / "sitecustomize.py").write_text(last_words)
+    done = subprocess.run([COMMAND, "agent", "status"], cwd=project.root, env=recorded.env, capture_output=True)
+    assert done.returncode == 0
+    assert b"told" in done.stdout

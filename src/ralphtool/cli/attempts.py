@@ -223,7 +223,7 @@ def diff(entry: str, stat: bool) -> int:
     commit = repository.resolve(f"{layout.ATTEMPTS}{entry}")
     if commit is None:
         raise InvalidValue(f"no attempt {shorten(entry)} is kept: `ralphtool attempts` lists them")
-    before = repository.resolve(f"{commit}^") or repository.empty_tree()
+    before = repository.resolve(f"{commit}^") or repository.empty_tree
     command = ["git", "diff", *(["--stat"] if stat else []), before, commit]
     return subprocess.run(command, cwd=repository.top, check=False).returncode
 

@@ -44,15 +44,20 @@ _TICK = 0.01  # seconds between two looks at whether the record has begun
 _EXIT_CODES = {"done": 0, "unfinished": 1, "interrupted": 130}
 
 
+class _SettingOption(click.Option):
+    """The flag of a setting. Its help stands with the setting, and is read when somebody asks for it."""
+
+    def get_help_record(self, context: click.Context) -> tuple[str, str] | None:
+        one = next(one for one in settings_module.describe("run") if one.key == self.name)
+        self.help = one.help if self.is_flag or not one.default else f"{one.help} [default: {one.default}]"
+        return super().get_help_record(context)
+
+
 def _add_settings_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Every setting of `[run]` as a flag; its help stands with the setting."""
-    for one in reversed(settings_module.describe("run")):
-        if not one.flag:
-            continue
-        is_switch = one.default in ("true", "false")
+    for key, is_switch in reversed(settings_module.list_flags()):
         extra: dict[str, Any] = {"is_flag": True, "flag_value": "true"} if is_switch else {"metavar": "VALUE"}
-        default = f" [default: {one.default}]" if one.default and not is_switch else ""
-        command = click.option(str(one.flag), one.key, default=None, help=f"{one.help}{default}", **extra)(command)
+        flag = settings_module.build_flag(key)
+        command = click.option(flag, key, default=None, cls=_SettingOption, **extra)(command)
     return command
 
 

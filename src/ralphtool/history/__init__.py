@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -209,8 +210,12 @@ class History(Store):
             raise self.build_corrupt_error(error) from None
 
     def check(self) -> None:
-        """Raises CorruptState if the history can't be added to."""
-        self.ask(lambda state: None)
+        """Raises CorruptState if the history can't be added to. One that is not there yet can."""
+        with self._turn:
+            self.first_use()
+            self._check_folder()
+            if os.path.lexists(self.path) or os.path.lexists(self.journal_path):
+                self.ask(lambda state: None)
 
     def problems(self) -> list[str]:
         """What is wrong with records in the journal; the next write sets them aside."""

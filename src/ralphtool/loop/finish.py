@@ -87,7 +87,7 @@ def _find_trees(repository: Repository, change: str, commit: str) -> tuple[str, 
     """Where the user stands, and what that becomes with the branch's work."""
     head = repository.resolve("HEAD")
     if head is None:
-        return repository.empty_tree(), repository.tree_of(commit)
+        return repository.empty_tree, repository.tree_of(commit)
     if repository.text("merge-base", "HEAD", commit, check=False) == head:
         return repository.tree_of(head), repository.tree_of(commit)
     try:

@@ -403,7 +403,18 @@ class SettingHelp(NamedTuple):
     def flag(self) -> str | None:
         """Its name on the command line of `ralphtool run`, if it has one."""
         is_flag = self.table == "run" and self.key not in _NO_FLAGS
-        return "--" + self.key.replace("_", "-") if is_flag else None
+        return build_flag(self.key) if is_flag else None
+
+
+def build_flag(key: str) -> str:
+    return "--" + key.replace("_", "-")
+
+
+def list_flags() -> list[tuple[str, bool]]:
+    """The settings of `[run]` that are flags, and whether each is a switch; without their help, which takes long."""
+    defaults = RunSettings()
+    keys = [key for key in RunSettings.__struct_fields__ if key not in _NO_FLAGS]
+    return [(key, isinstance(getattr(defaults, key), bool)) for key in keys]
 
 
 @cache

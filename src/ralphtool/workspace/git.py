@@ -138,6 +138,7 @@ class Repository:
     def tree_of(self, commit: str) -> str:
         return self.text("rev-parse", "--verify", f"{commit}^{{tree}}")
 
+    @cached_property
     def empty_tree(self) -> str:
         return os.fsdecode(self.run("hash-object", "-t", "tree", "-w", "--stdin", input=b"")).strip()
 
@@ -164,7 +165,7 @@ class Repository:
 
     def check_out(self, tree: str, spared: Sequence[str]) -> None:
         """Makes index and files be those of a tree; what is spared, and what git does not know, is left alone."""
-        if tree == self.empty_tree():
+        if tree == self.empty_tree:
             self._remove_tracked(Paths(spared))
             return
         excluded = [f":(exclude,top,literal){path}" for path in spared]
@@ -178,8 +179,8 @@ class Repository:
             "ls-files", "-z", "--full-name", "--", *[f":(top,literal){path}" for path in paths]
         ):
             self.drop(known)
-        entries = self.run("ls-tree", "-r", "-z", "--full-tree", tree, "--", *paths)
-        self.run("update-index", "-z", "--index-info", input=entries)
+        if entries := self.run("ls-tree", "-r", "-z", "--full-tree", tree, "--", *paths):
+            self.run("update-index", "-z", "--index-info", input=entries)
 
     def _remove_tracked(self, spared: Paths) -> None:
         for path in self.list_items("ls-files", "-z", "--full-name", ":/"):

@@ -179,7 +179,7 @@ class InPlace(Tree):
         commit = self.repository.resolve(note.head) if note.commit else None
         self._set_spared_paths(note)
         self._files = None
-        self._switch_to(self.repository.tree_of(commit) if commit else self.repository.empty_tree())
+        self._switch_to(self.repository.tree_of(commit) if commit else self.repository.empty_tree)
         self.repository.set_head(note.head)
 
     def close(self) -> None:

@@ -61,7 +61,7 @@ class Tree:
         if known:
             self._advance(known, self.repository.tree_of(known))
             return []
-        tree = self.repository.tree_of(start) if start else self.repository.empty_tree()
+        tree = self.repository.tree_of(start) if start else self.repository.empty_tree
         self.repository.run("read-tree", tree)
         self._stage_own(own_files)
         grown = self.repository.write_tree()

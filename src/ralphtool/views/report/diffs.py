@@ -42,7 +42,7 @@ def read_diffs(root: str, attempts: Iterable[ReportAttempt]) -> dict[str, Diff]:
 
 
 def _read_diff(repository: Repository, commit: str, longest: int) -> Diff:
-    before = repository.resolve(f"{commit}^") or repository.empty_tree()
+    before = repository.resolve(f"{commit}^") or repository.empty_tree
     data, is_cut = _run_git(repository, ["diff", *_SAFE, "-M", before, commit], longest)
     text = data.decode("utf-8", "replace")
     whole = text.rpartition("\n")[0] if is_cut else text  # the last line may be torn
