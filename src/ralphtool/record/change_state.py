@@ -17,6 +17,7 @@ from ralphtool.core import files, layout, project
 from ralphtool.errors import CorruptState
 from ralphtool.history.records import Entry, Learning
 from ralphtool.judging.gates import Baseline
+from ralphtool.judging.receipt import Receipt
 from ralphtool.judging.recovery import RecoveryDecision
 from ralphtool.record import steering
 
@@ -45,6 +46,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     commit: str | None = None
     tree: str | None = None  # of the checkpoint, if it is one
     question: Question | None = None
+    proof: Receipt | None = None
 
 
 class StoryState(Struct, kw_only=True):
@@ -64,6 +66,7 @@ class StoryState(Struct, kw_only=True):
     error: str = ""  # what the gates printed last that the last attempt left red
     answer: str = ""  # what a human answered; it holds for every attempt that follows
     told: list[str] = []  # what a human told unasked; it holds as long
+    proof: Receipt | None = None  # what its "done" rests on
 
 
 class ChangeState(Struct, kw_only=True):

@@ -106,6 +106,11 @@ class StoryAfter(Struct, frozen=True, kw_only=True):
     """the file with its question"""
     commit: str | None = None
     """its checkpoint"""
+    proof: str = ""
+    """of one that is done: `proven`, `held`, `unproven`, `accepted`, or `ticked` where you had ticked it; empty in old
+    records"""
+    proof_why: str = ""
+    """why it is not proven"""
     seconds: Number = 0.0
     """agent and gates together"""
     agent_seconds: Number = 0.0

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET, Struct, structs
 
 from ralphtool import agents
+from ralphtool.judging.receipt import Receipt
 from ralphtool.record.event_parts import (
     Count,
     Durations,
@@ -42,6 +43,7 @@ __all__ = [
     "IterationStarted",
     "Notice",
     "Paused",
+    "Proof",
     "Question",
     "Resumed",
     "RunEnded",
@@ -283,8 +285,23 @@ class Checkpoint(_BaseEvent, frozen=True, kw_only=True, tag="checkpoint"):
     """the commit"""
     subject: str = ""
     """the first line of its message"""
+    proof: str = ""
+    """`proven`, `held`, `unproven` or `accepted`; empty in old records"""
     iteration: Count = 0
     """the iteration that it belongs to; 0 if that was one of an earlier run, which was cut off"""
+
+
+class Proof(_BaseEvent, frozen=True, kw_only=True, tag="proof"):
+    """What a story that is done rests on."""
+
+    story: str = ""
+    """the story's id"""
+    entry: str = ""
+    """the id of its entry in progress.json"""
+    receipt: Receipt = Receipt()
+    """the receipt"""
+    iteration: Count = 0
+    """the iteration that it belongs to; 0 for one that a person accepted"""
 
 
 class Question(_BaseEvent, frozen=True, kw_only=True, tag="question"):
@@ -392,6 +409,7 @@ Event = (
     | Verdict
     | Decision
     | Checkpoint
+    | Proof
     | Question
     | Notice
     | HandedOver

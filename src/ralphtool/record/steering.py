@@ -18,8 +18,10 @@ from ralphtool.record import questions
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-Action = Literal["pause", "resume", "stop", "stop-after", "guide", "forget", "retry", "skip"]
-ACTIONS: tuple[Action, ...] = ("pause", "resume", "stop", "stop-after", "guide", "forget", "retry", "skip")
+Action = Literal["pause", "resume", "stop", "stop-after", "guide", "forget", "retry", "skip", "accept", "reject"]
+ACTIONS: tuple[Action, ...] = (
+    *("pause", "resume", "stop", "stop-after", "guide", "forget", "retry", "skip", "accept", "reject"),
+)
 MAX_GUIDANCE = 20  # things that are told for a story, or for all, and kept
 _LONGEST = 200_000  # bytes: what is bigger was not written by us
 

@@ -61,7 +61,8 @@ def parse_duration(text: str | int | float) -> float:
 
 # --- the settings -----------------------------------------------------------------------------------
 
-GuardMode = Literal["off", "warn", "fail"]
+GuardMode = Literal["off", "warn", "fail", "strict"]
+Accepted = Literal["held", "unproven"]
 Permissions = Literal["edit", "all"]
 WorkspaceMode = Literal["here", "worktree"]
 CommandList = Annotated[Texts, describe_list("commands", '["make test"]')]
@@ -97,7 +98,7 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     setup: Annotated[Texts, describe_list("commands", '["npm ci"]')] = ()
     """Commands that make a workspace ready to work in."""
     guard: GuardMode = "fail"
-    """What comes of cheating: nothing, a warning, or a failed attempt."""
+    """What comes of cheating: nothing, a warning, a failed attempt; "strict" also fails removed tests that still pass."""
     workspace: WorkspaceMode = "here"
     """Where agents work: in your own tree, or in a worktree beside it (see `setup`)."""
     max_tokens: Annotated[Count, LIMIT] = 0
@@ -119,6 +120,19 @@ class VerifySettings(Struct, frozen=True, kw_only=True):
     """Commands that run tests; inferred from the project if not given."""
     timeout: Seconds = 1200
     """How long one of these commands may take; 0 is no limit."""
+
+
+class ProofSettings(Struct, frozen=True, kw_only=True):
+    """`[proof]`: what shows that a story is done."""
+
+    replay: Switch = True
+    """Whether the tests as they were are run on the new source, where an attempt changed tests or what runs them."""
+    own_tests: Switch = True
+    """Whether an attempt's new tests are run without its work: at least one has to fail there."""
+    may_change: Annotated[Texts, describe_list("patterns of paths", '["tests/legacy/**"]')] = ()
+    """Tests that any story may change, as patterns of their paths."""
+    accept: Accepted = "held"
+    """With "unproven", a run whose stories are done but not all proven ends with 0 as well."""
 
 
 class BlockerSettings(Struct, frozen=True, kw_only=True):
@@ -195,6 +209,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     run: RunSettings = RunSettings()
     verify: VerifySettings = VerifySettings()
+    proof: ProofSettings = ProofSettings()
     memory: MemorySettings = MemorySettings()
     prompt: PromptSettings = PromptSettings()
     blockers: BlockerSettings = BlockerSettings()
@@ -206,6 +221,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 _TABLES: dict[str, type[Struct]] = {
     "run": RunSettings,
     "verify": VerifySettings,
+    "proof": ProofSettings,
     "memory": MemorySettings,
     "prompt": PromptSettings,
     "blockers": BlockerSettings,

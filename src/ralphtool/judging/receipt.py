@@ -1,0 +1,89 @@
+"""The receipt of a story: what its "done" rests on. It stands in the record and in the state of the change."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+ProofState = Literal["proven", "held", "unproven", "accepted"]
+RunKind = Literal["before", "gates", "replay", "own-tests"]
+MOST_NAMES = 50  # tests that a receipt names; beyond them they are counted
+
+_Count = Annotated[int, Meta(ge=0, le=10**15)]
+
+
+class ProofRun(Struct, frozen=True, kw_only=True):
+    """One command that was run for a proof."""
+
+    kind: str = ""
+    """`before` (at the checkpoint), `gates` (the finished work), `replay` (old tests, new source), `own-tests`
+    (new tests, old source)"""
+    command: str = ""
+    """the command"""
+    ok: bool = False
+    """whether it was green"""
+    tally: str | None = None
+    """`12 passed, 1 failed`; null where the program gives no tally"""
+
+
+class Suspicion(Struct, frozen=True, kw_only=True):
+    """Something in a diff that called for a look."""
+
+    kind: str = ""
+    """what kind of thing"""
+    path: str = ""
+    """the file"""
+    detail: str = ""
+    """one line for people"""
+
+
+class Receipt(Struct, frozen=True, kw_only=True):
+    """What the "done" of a story rests on."""
+
+    state: str = "unproven"
+    """`proven`, `held`, `unproven` or `accepted`"""
+    why: str = ""
+    """why it is not proven; for one that a person accepted, what they said"""
+    own_tests: tuple[str, ...] = ()
+    """tests that fail without the work and pass with it; at most 50"""
+    own_count: _Count = 0
+    """how many such tests there are"""
+    passed_before: _Count | None = None
+    """how many tests passed at the checkpoint; null where no program tells"""
+    passed_after: _Count | None = None
+    """how many pass now"""
+    lost: tuple[str, ...] = ()
+    """tests as they were that passed before and fail on the new source; at most 50"""
+    removed: tuple[str, ...] = ()
+    """tests that were removed though they still pass; at most 50"""
+    allowed: str = ""
+    """what allows the loss: the story's words, or a setting"""
+    suspicions: tuple[Suspicion, ...] = ()
+    """what was suspected in the diff"""
+    cleared: str = ""
+    """how that was cleared"""
+    runs: tuple[ProofRun, ...] = ()
+    """the commands that were run"""
+    told: tuple[str, ...] = ()
+    """what else a person should know: files that were set aside, flaky tests, an environment used as it was"""
+    by: str = ""
+    """who accepted it"""
+    commit: str | None = None
+    """the commit that it is about"""
+
+
+# One wording for headlines, lists and reports.
+WORDS: dict[str, str] = {
+    "proven": "proven by its own tests",
+    "held": "held by the existing tests",
+    "unproven": "done, not proven",
+    "accepted": "accepted by you",
+    "ticked": "ticked by you",
+}
+
+
+def describe(receipt: Receipt) -> str:
+    """One line: `held by the existing tests`, `done, not proven: there is no gate`."""
+    words = WORDS.get(receipt.state, receipt.state)
+    return f"{words}: {receipt.why}" if receipt.state == "unproven" and receipt.why else words
