@@ -98,7 +98,7 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     setup: Annotated[Texts, describe_list("commands", '["npm ci"]')] = ()
     """Commands that make a workspace ready to work in."""
     guard: GuardMode = "fail"
-    """What comes of cheating: nothing, a warning, a failed attempt; "strict" also fails removed tests that still pass."""
+    """What comes of cheating: nothing, a warning, a failed attempt; "strict" also fails removed tests that pass."""
     workspace: WorkspaceMode = "here"
     """Where agents work: in your own tree, or in a worktree beside it (see `setup`)."""
     max_tokens: Annotated[Count, LIMIT] = 0
