@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ralphtool.specs import Spec
 
 _TICK = 0.01  # seconds between two looks at whether the record has begun
-_EXIT_CODES = {"done": 0, "unfinished": 1, "interrupted": 130}
+_EXIT_CODES = {"done": 0, "unproven": 1, "unfinished": 1, "interrupted": 130}
 
 
 class _SettingOption(click.Option):
