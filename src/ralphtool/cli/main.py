@@ -102,7 +102,7 @@ class _CommandGroup(click.Group):
         "init": _LazyCommand("setup:init", "Set a project up: find what is there, and write its settings."),
         "doctor": _LazyCommand("doctor:doctor", "Tell what is missing or wrong, and the command that fixes it."),
         "new": _LazyCommand("setup:new", "Begin a change: a spec to fill in."),
-        "run": _LazyCommand("run:run", "Run an agent over the stories of a change until every one is done and proven."),
+        "run": _LazyCommand("run:run", "Run an agent over the stories of a change until every one is done."),
         "questions": _LazyCommand("steer:questions_command", "List what waits for you."),
         "answer": _LazyCommand("steer:answer", "Answer the question of a story."),
         "guide": _LazyCommand("steer:guide", "Tell the agent something, from its next prompt on."),
@@ -161,7 +161,7 @@ class _CommandGroup(click.Group):
 @click.version_option(__version__, prog_name="ralphtool")
 @click.pass_context
 def cli(context: click.Context) -> None:
-    """Runs a coding agent over the stories of a written change until every one is done and proven.
+    """Runs a coding agent over the stories of a written change until every one is done, and shows what proves it.
 
     Without a command, in a terminal, the full screen opens: choose a change, read it, run it, watch it.
 
@@ -169,7 +169,7 @@ def cli(context: click.Context) -> None:
     Examples:
       ralphtool init                 sets a project up
       ralphtool new "Add login"      begins a change; `ralphtool list` shows them all
-      ralphtool run                  runs the agent until every story is done and proven
+      ralphtool run                  runs the agent until every story is done
       ralphtool watch                looks on, from any terminal
       ralphtool questions            what waits for you; `ralphtool answer 4 "…"` answers
       ralphtool report               what a run came to

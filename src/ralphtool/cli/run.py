@@ -73,7 +73,11 @@ def _add_settings_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 def run(
     change: str | None, spec: str | None, agent_command: str | None, dry_run: bool, as_json: bool, **flags: Any
 ) -> int:
-    """Run an agent over the stories of a change until every one is done and proven.
+    """Run an agent over the stories of a change until every one is done.
+
+    At the end it says what each "done" rests on: proven by its own tests, held by the existing tests, done but not
+    proven, or accepted by you. The exit code is 0 if every story is done, none of them is unproven, and the gates are
+    green at the end.
 
     Work happens on the branch ralph/CHANGE; your own files, committed or not, are back as they were at the end. Ctrl-C
     stops it, and running it again resumes where it stopped.

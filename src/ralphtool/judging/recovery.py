@@ -64,7 +64,7 @@ def decide(verdict: Verdict, past: RecoveryContext, policy: RecoveryPolicy) -> R
 
 def _decide_settled(verdict: Verdict, past: RecoveryContext, policy: RecoveryPolicy) -> RecoveryDecision | None:
     if verdict.status == "completed":
-        return RecoveryDecision("next", "", "the story is done and proven")
+        return RecoveryDecision("next", "", "the story is done")
     if verdict.status == "interrupted":
         return RecoveryDecision("stop", "", "the run was interrupted; this was no attempt")
     if verdict.status == "transient":

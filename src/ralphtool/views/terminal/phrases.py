@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Claim = tuple[str, str]  # what the "done" of a story claims, and why not more
 
-_LONGEST_WHY = 160  # characters of a reason in a headline
+LONGEST_WHY = 160  # characters of a reason in a headline
 _FEW = 3  # commands in a headline
 LONGEST = 300  # characters of one text that are shown
 _FIRST = 20  # texts of a list that are shown
@@ -111,19 +111,21 @@ def format_attempt(number: int, most: int) -> str:
 
 
 def describe_end(result: str, states: Sequence[str], claims: Sequence[Claim] = (), red: str = "") -> str:
-    """How a run ended. `claims` are those of the stories that are done; `red` are the gates that are red at the end."""
+    """How a run ended. `claims` are those of the stories that are done; `red` are the gates that are red at the end.
+
+    Both are fit to be shown.
+    """
     told = "Interrupted; run it again and it resumes where it stopped."
     if result != "interrupted":
-        told = _describe_stories(states, claims)
+        is_only = result in ("done", "unproven") and list(states) == ["done"]
+        told = _describe_only_story(*(*claims, ("", ""))[0]) if is_only else _describe_stories(states, claims)
     return f"The gates are red at the end of the run: {red}. {told}" if red else told
 
 
 def _describe_stories(states: Sequence[str], claims: Sequence[Claim]) -> str:
     if not states:
         return "There was nothing to do."
-    if list(states) == ["done"]:
-        return _describe_only_story(*(claims[0] if claims else ("", "")))
-    whys = [flatten(why, _LONGEST_WHY) for proof, why in claims if proof == "unproven"]
+    whys = [why for proof, why in claims if proof == "unproven"]
     counts = proof_words.describe_counts([proof for proof, _ in claims], whys)
     done = f"{states.count('done')} of {pluralize(len(states), 'story is', 'stories are')} done"
     parts = [f"{done}: {counts}" if counts else done]
@@ -142,7 +144,7 @@ def _describe_only_story(proof: str, why: str) -> str:
     """As in `The story is done: held by the existing tests.`"""
     if proof not in proof_words.WORDS:
         return "The story is done."
-    told = proof_words.describe_proof(proof, flatten(why, _LONGEST_WHY))
+    told = proof_words.describe_proof(proof, why)
     return f"The story is {told}." if proof == "unproven" else f"The story is done: {told}."
 
 

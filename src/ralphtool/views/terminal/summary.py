@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ralphtool.judging.proof_words import WORDS
 from ralphtool.views.terminal.phrases import (
+    LONGEST_WHY,
     choose_mark,
     describe_end,
     describe_red_gates,
@@ -101,7 +102,7 @@ def _find_section(story: StoryEnd | StoryAfter) -> str:
 def describe_run_end(event: RunEnd | RunEnded) -> str:
     """How the run ended, in one sentence."""
     states = [one.state if one.state in _STATES else "open" for one in event.stories]
-    claims = [(one.proof, one.proof_why) for one in event.stories if one.state == "done"]
+    claims = [(one.proof, flatten(one.proof_why, LONGEST_WHY)) for one in event.stories if one.state == "done"]
     return describe_end(event.result, states, claims, describe_red_gates(event.tip))
 
 
