@@ -29,11 +29,11 @@ class GivenChange(Change):
     """A change whose stories, checkpoints and receipts are given. Of the stories in `open_ones` none is done."""
 
     def __init__(self, root: Path, receipts: dict[str, Receipt | None], open_ones: tuple[str, ...] = ()) -> None:
+        self.commits = {id: id * 40 for id in receipts if id not in open_ones}
         place: Any = SimpleNamespace(branch="ralph/add-login", checkpoints=lambda: self.commits)
         super().__init__(str(root), "r", "add-login", "openspec:", place, History(str(root)))
         self.given = [Story(id, f"Story {id}", [Task(f"{id}.1", "Do it", True)]) for id in receipts]
         self.open_ones = open_ones
-        self.commits = {id: id * 40 for id in receipts if id not in open_ones}
         for id, receipt in receipts.items():
             self.change_state.stories[id] = StoryState(proof=receipt, entry=f"add-login-{id}-1", status="completed")
 
@@ -139,6 +139,11 @@ def test_advice_stays_short(tmp_path: Path) -> None:
     steps = conclude(GivenChange(tmp_path, {str(number): claim("unproven", WHY) for number in range(1, 30)})).next
     assert sum("accept" in (step.run or "") for step in steps) == 5
     assert [step.say for step in steps if "24 more" in step.say]
+
+
+def test_the_reason_stays_short(tmp_path: Path) -> None:
+    end = conclude(GivenChange(tmp_path, {str(number): claim("unproven", WHY) for number in range(1, 30)}))
+    assert end.reason.endswith("; 24 more are done, not proven")
 
 
 @pytest.mark.parametrize(

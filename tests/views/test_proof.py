@@ -80,8 +80,6 @@ def test_a_receipt_names_a_few_tests_and_counts_the_rest() -> None:
 def test_a_list_counts_the_claims(project: Ralph) -> None:
     shown = project.run("list", NO_COLOR="1").stdout
     assert shown.rstrip().endswith("stories 5/5: 1 proven, 1 held, 1 not proven, 1 accepted")
-    [change] = project.run("list", "--json").json["changes"]
-    assert change["proofs"] == {"proven": 1, "held": 1, "unproven": 1, "accepted": 1}
 
 
 def test_a_change_shows_each_receipt(project: Ralph) -> None:
@@ -119,7 +117,7 @@ def test_a_story_that_is_open_again_has_no_receipt(other: Ralph) -> None:
     tasks = other.tasks_file
     tasks.write_text(tasks.read_text().replace("- [x] 1.1", "- [ ] 1.1"))
     assert "proven by its own tests" not in other.run("show", "add-login").stdout
-    assert other.run("list", "--json").json["changes"][0]["proofs"] == {"held": 1, "unproven": 1, "accepted": 1}
+    assert other.run("list").stdout.rstrip().endswith("stories 4/5: 1 held, 1 not proven, 1 accepted")
 
 
 @pytest.mark.parametrize("state", ["{", '{"stories": {"1": {"proof": 7}, "2": {"proof": {"state": 3, "lost": "x"}}}}'])
@@ -127,7 +125,7 @@ def test_a_damaged_state_claims_nothing(other: Ralph, state: str) -> None:
     made.write(other, made.record())
     other.write(".ralph/standing/add-login.json", state)
     assert "proven by" not in other.run("show", "add-login").stdout
-    assert other.run("list", "--json").json["changes"][0]["proofs"] == {}
+    assert other.run("list").stdout.rstrip().endswith("stories 5/5")
 
 
 def test_the_end_of_a_run_counts_and_names_what_is_not_proven(project: Ralph) -> None:
