@@ -13,6 +13,7 @@ from msgspec import Struct
 from ralphtool.agents import End, Failure, Quota, Usage
 from ralphtool.judging.gates import Baseline, GateResult
 from ralphtool.judging.guard.model import GuardFinding
+from ralphtool.judging.proof import ProofEvidence
 from ralphtool.judging.verdict import Ending, RedGate
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Report(Struct, frozen=True, kw_only=True):
     results: tuple[GateResult, ...] = ()
     red: tuple[RedGate, ...] = ()
     gates_ran: bool = False
+    proof: ProofEvidence | None = None  # of a story that claims to be complete
     baseline: Baseline | None = None
     trouble: str = ""
     left: tuple[str, ...] = ()  # processes that had to be ended

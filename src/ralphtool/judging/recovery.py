@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from msgspec import UNSET, Struct
 
+from ralphtool.judging.receipt import Receipt, describe
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
@@ -64,7 +66,7 @@ def decide(verdict: Verdict, past: RecoveryContext, policy: RecoveryPolicy) -> R
 
 def _decide_settled(verdict: Verdict, past: RecoveryContext, policy: RecoveryPolicy) -> RecoveryDecision | None:
     if verdict.status == "completed":
-        return RecoveryDecision("next", "", "the story is done and proven")
+        return RecoveryDecision("next", "", f"the story is done: {describe(verdict.receipt or Receipt())}")
     if verdict.status == "interrupted":
         return RecoveryDecision("stop", "", "the run was interrupted; this was no attempt")
     if verdict.status == "transient":

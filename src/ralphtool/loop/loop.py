@@ -14,7 +14,7 @@ from ralphtool import specs
 from ralphtool.core import lifecycle, secrets
 from ralphtool.executors import Assignment, Report, gate_run
 from ralphtool.history import analyzer, from_session
-from ralphtool.judging import blockers, recovery
+from ralphtool.judging import allowance, blockers, proof, recovery
 from ralphtool.judging.verdict import Evidence, is_transient, judge, parse_claim
 from ralphtool.loop import briefing, iteration_events, outcome, prompt, run_result
 from ralphtool.loop.briefing import Situation
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ralphtool.executors import Executor
     from ralphtool.history.analyzer import AttemptContext
     from ralphtool.history.records import Entry, Observation
+    from ralphtool.judging.proof import ProofResult
     from ralphtool.judging.recovery import RecoveryContext
     from ralphtool.judging.verdict import Verdict
     from ralphtool.loop.change import Change
@@ -128,9 +129,21 @@ class Loop:
             self._carry_out(made)
             text = f"{made.entry.id} had been judged when the last run was cut off: it counts"
             self.log.note(events.Notice(text=text))
+        self._take_up_killed_proof()
         self.change.restore_ticks()
         self.change.workspace.begin(None)
         self.change.done(self.change.stories())  # what is done before we begin
+
+    def _take_up_killed_proof(self) -> None:
+        """The work of an attempt that was being proven when the last run was killed: the story goes on from it."""
+        found = self.change.workspace.take_protected(self.change.run)
+        made = self.change.change_state.outcome
+        if found is None or (made and made.entry.id == found.entry):
+            return
+        self.change.change_state.story(found.story).cut_off = found.ref
+        self.change.save()
+        text = f"{found.entry} was being proven when the last run was cut off: its work is taken up again"
+        self.log.note(events.Notice(text=text))
 
     def _next_story(self) -> Story | None:
         """The story to work on now: what a person said is taken up first, and again if something was said meanwhile."""
@@ -306,12 +319,22 @@ class Loop:
                 gates_ran=report.gates_ran,
                 still_red=tuple(one.command for one in report.results if not one.ok),
                 findings=report.findings,
-                is_guarded=self.settings.run.guard == "fail",
+                is_guarded=self.settings.run.guard in ("fail", "strict"),
+                proof=self._prove(story, report, observations),
                 blockers=tuple(_describe_observation(one) for one in observations if one.type == "blocker"),
                 trouble=report.trouble,
                 exit_detail=report.detail,
             )
         )
+
+    def _prove(self, story: Story, report: Report, observations: Sequence[Observation]) -> ProofResult | None:
+        if report.proof is None:
+            return None
+        found = [_describe_observation(one) for one in observations if one.type == "finding"]
+        was_accused = bool(self.change.change_state.story(story.id).accused)
+        evidence = structs.replace(report.proof, explanation="; ".join(found), was_accused=was_accused)
+        patterns = self.settings.proof.may_change
+        return proof.prove(evidence, lambda lost: allowance.find_allowance(story, lost, evidence.own_paths, patterns))
 
     def _build_past(
         self, story: Story, assignment: Assignment, report: Report, verdict: Verdict, before: AttemptContext
@@ -429,8 +452,13 @@ class Loop:
         if trouble := outcome.carry_out(self.change, made):
             self.log.note(events.Notice(text=trouble))
         if made.tree:
-            checkpoint = events.Checkpoint(story=made.story, commit=made.commit, subject=title, iteration=iteration)
-            self.log.note(checkpoint)
+            state = made.proof.state if made.proof else ""
+            commit = {"commit": made.commit, "subject": title}
+            self.log.note(events.Checkpoint(story=made.story, proof=state, iteration=iteration, **commit))
+            if made.proof:
+                receipt = made.proof
+                proof_event = events.Proof(story=made.story, entry=made.entry.id, receipt=receipt, iteration=iteration)
+                self.log.note(proof_event)
         if made.question:
             self._ask(made, made.question, iteration)
 

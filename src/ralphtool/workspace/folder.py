@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ralphtool.workspace.tree import WorkspaceSnapshot
+from ralphtool.workspace.tree import ProtectedWork, WorkspaceSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from ralphtool.judging.guard.model import FileChange
 
 
 class Folder:
@@ -41,6 +43,36 @@ class Folder:
 
     def take(self) -> WorkspaceSnapshot:
         return WorkspaceSnapshot(None)
+
+    # Without git there are no trees, and nobody knows what an attempt changed.
+    checkpoint_tree: str | None = None
+
+    def compare(self, tree: str) -> tuple[FileChange, ...]:
+        return ()
+
+    def mix(self, base: str, other: str, paths: Sequence[str], contents: Mapping[str, bytes]) -> str:
+        return base
+
+    def show(self, tree: str) -> None:
+        pass
+
+    def protect(self, tree: str, story: str, entry: str) -> None:
+        pass
+
+    def take_protected(self, run: str) -> ProtectedWork | None:
+        return None
+
+    def mark_attempt(self) -> None:
+        pass
+
+    def find_ignored_changes(self) -> list[str]:
+        return []
+
+    def set_ignored_aside(self, paths: Sequence[str]) -> None:
+        pass
+
+    def put_ignored_back(self) -> None:
+        pass
 
     def add(self, paths: Sequence[str]) -> str | None:
         return None
