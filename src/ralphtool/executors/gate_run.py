@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from ralphtool.judging import testresults
 from ralphtool.judging.gates import GateResult
+from ralphtool.judging.testresults.model import TestOutcomes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -37,8 +38,8 @@ def run(command: str, place: CommandContext, log: str, timeout: float) -> GateRe
     ended = _run_shell(command, place, log, timeout)
     fresh = [path for path, before in reports.items() if _file_version(path) != before]
     output = _read_tail(log) + _read_tail(f"{log}.err")
-    ok = ended.why == "exit" and ended.exit_code == 0
     tally = testresults.count_tests(output)
+    ok = ended.why == "exit" and ended.exit_code == 0 and not (tally and tally.failed)
     return GateResult(
         command=command,
         ok=ok,
@@ -48,6 +49,7 @@ def run(command: str, place: CommandContext, log: str, timeout: float) -> GateRe
         failed=None if ok or ended.why != "exit" else _find_failed(fresh, output, place.root),
         tally=_describe_tally(tally) if tally else None,
         log=log,
+        tests=TestOutcomes(tally, None, frozenset(_find_failed(fresh, output, place.root) or ())) if tally else None,
     )
 
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from ralphtool.judging.proof import SuiteRun
+from ralphtool.judging.testresults.model import TestOutcomes
 from ralphtool.judging.verdict import RedGate
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ class GateResult(Struct, frozen=True, kw_only=True):
     failed: tuple[str, ...] | None
     tally: str | None
     log: str
+    tests: TestOutcomes | None = None
 
 
 class Baseline(Struct, frozen=True):
@@ -30,6 +33,8 @@ class Baseline(Struct, frozen=True):
 
     key: str
     red: dict[str, list[str] | None] = {}
+    counts: dict[str, int] = {}
+    commands: list[str] = []
 
 
 # --- what is new ------------------------------------------------------------------------------------
@@ -44,7 +49,10 @@ def build_key(tree: str | None, commands: Sequence[str]) -> str:
 
 def build_baseline(key: str, results: Sequence[GateResult]) -> Baseline:
     return Baseline(
-        key, {one.command: None if one.failed is None else list(one.failed) for one in results if not one.ok}
+        key,
+        {one.command: None if one.failed is None else list(one.failed) for one in results if not one.ok},
+        {one.command: one.tests.counts.passed for one in results if one.tests},
+        [one.command for one in results],
     )
 
 
@@ -70,3 +78,15 @@ def _describe_result(result: GateResult) -> str:
     if result.why == "wall-clock":
         return "it took too long and was ended"
     return result.why or f"exit status {result.exit_code}"
+
+
+def list_before(baseline: Baseline) -> list[SuiteRun]:
+    return [
+        SuiteRun(
+            command=command,
+            ok=command not in baseline.red,
+            failed=None if baseline.red.get(command, []) is None else frozenset(baseline.red.get(command) or ()),
+            count_passed=baseline.counts.get(command),
+        )
+        for command in baseline.commands
+    ]

@@ -29,6 +29,12 @@ class Counts(Struct, frozen=True):
         return Counts(self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped)
 
 
+class TestOutcomes(Struct, frozen=True):
+    counts: Counts
+    passed: frozenset[str] | None = None
+    failed: frozenset[str] | None = None
+
+
 class ProgramReport(Struct, frozen=True):
     """What one program reports. It is complete when it names every failure that the program's own summary counts."""
 
