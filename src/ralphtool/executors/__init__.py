@@ -17,7 +17,7 @@ from ralphtool.judging.proof import ProofEvidence
 from ralphtool.judging.verdict import Ending, RedGate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 
 class Assignment(Struct, frozen=True, kw_only=True):
@@ -73,4 +73,8 @@ class Executor(Protocol):
 
     def examine(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
         """Lets the agent look at the tree as it is, with another prompt, in the mode in which it changes nothing."""
+        ...
+
+    def check_tip(self, gates: Sequence[str], directory: str, stop: Callable[[], bool]) -> tuple[GateResult, ...]:
+        """Runs the gates on the last checkpoint, at the end of a run; nothing if it was stopped meanwhile."""
         ...

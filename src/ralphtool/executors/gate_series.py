@@ -15,7 +15,6 @@ from ralphtool.record import events
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ralphtool.executors import Assignment
     from ralphtool.executors.process import Supervisor
     from ralphtool.judging.gates import Baseline, GateResult
     from ralphtool.record.log import Log
@@ -31,12 +30,14 @@ class GateSeries(Struct, frozen=True, kw_only=True):
     log: Log
     timeout: float
     secrets: tuple[str, ...]
-    assignment: Assignment
-    before: Baseline | None
+    directory: str  # where the logs go
+    iteration: int
+    story: str
+    before: Baseline | None = None
     stop: Callable[[], bool]
 
     def run(self, when: str, commands: Sequence[str]) -> list[GateResult]:
-        """`when` says what for: before, after, replay, own-tests."""
+        """`when` says what for: before, after, replay, own-tests, tip."""
         results: list[GateResult] = []
         for number, command in enumerate(commands, 1):
             if self.stop():
@@ -45,9 +46,9 @@ class GateSeries(Struct, frozen=True, kw_only=True):
         return results
 
     def _run_one(self, when: str, number: int, command: str) -> GateResult:
-        number_of_iteration, story = self.assignment.number, self.assignment.story
-        self.log.note(events.GateStarted(when=when, command=command, iteration=number_of_iteration, story=story))
-        log = os.path.join(self.assignment.directory, f"gate-{number}-{when}.log")
+        begun = events.GateStarted(when=when, command=command, iteration=self.iteration, story=self.story)
+        self.log.note(begun)
+        log = os.path.join(self.directory, f"gate-{number}-{when}.log")
         one = gate_run.run(command, self.build_context(), log, self.timeout)
         red = gates.find_newly_red([one], self.before) if self.before and when == "after" else []
         new = [test for fresh in red for test in fresh.tests or [command]]
@@ -69,8 +70,8 @@ class GateSeries(Struct, frozen=True, kw_only=True):
             failed=(result.failed or ())[:_MOST_TESTS],
             tally=result.tally,
             log=result.log,
-            iteration=self.assignment.number,
-            story=self.assignment.story,
+            iteration=self.iteration,
+            story=self.story,
         )
 
 

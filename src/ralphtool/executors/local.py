@@ -121,6 +121,12 @@ class LocalExecutor:
         self._undo_changes(before, folder)
         return report
 
+    def check_tip(self, gates: Sequence[str], directory: str, stop: Callable[[], bool]) -> tuple[GateResult, ...]:
+        os.makedirs(directory, exist_ok=True)
+        results = self._build_gates(directory, stop).run("tip", gates)
+        self._mark_dirty()
+        return () if is_cut_off(results, gates) else tuple(results)
+
     def _undo_changes(self, before: _SpecSnapshot, folder: str) -> None:
         """Whatever it was not kept from changing is not there any more when the next one begins."""
         self.context.protected_state.restore_changed(os.path.join(folder, "touched"), self.context.prd_ids)
@@ -171,13 +177,25 @@ class LocalExecutor:
     def _build_series(
         self, assignment: Assignment, stop: Callable[[], bool], before: Baseline | None = None
     ) -> GateSeries:
+        return self._build_gates(assignment.directory, stop, assignment.number, assignment.story, before)
+
+    def _build_gates(
+        self,
+        directory: str,
+        stop: Callable[[], bool],
+        iteration: int = 0,
+        story: str = "",
+        before: Baseline | None = None,
+    ) -> GateSeries:
         return GateSeries(
             supervisor=self.context.supervisor,
             root=self.context.workspace.root,
             log=self.context.log,
             timeout=self.context.settings.verify.timeout,
             secrets=self._secrets,
-            assignment=assignment,
+            directory=directory,
+            iteration=iteration,
+            story=story,
             before=before,
             stop=stop,
         )
@@ -399,7 +417,7 @@ class LocalExecutor:
     def _prove(self, report: Report, assignment: Assignment, story: Story, stop: Callable[[], bool]) -> Report:
         series = self._build_series(assignment, stop, report.baseline)
         own = os.path.relpath(self._spec_path(), self.context.workspace.root)
-        prover = Prover(self.context.workspace, series, self.context.settings, own)
+        prover = Prover(self.context.workspace, series, assignment, self.context.settings, own)
         wanted = {task.id for task in story.tasks}
         is_whole = wanted <= report.ticked and verdict.parse_claim(report.end.message, assignment.token).complete
         report = prover.prove(report, is_whole=is_whole)

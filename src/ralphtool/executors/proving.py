@@ -24,7 +24,7 @@ from ralphtool.workspace.ignored import find_environment
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ralphtool.executors import Report
+    from ralphtool.executors import Assignment, Report
     from ralphtool.executors.gate_series import GateSeries
     from ralphtool.judging.gates import GateResult
     from ralphtool.judging.guard.model import FileChange
@@ -73,6 +73,12 @@ class ChangedPaths(Struct, frozen=True):
     def sources(self) -> list[FileChange]:
         return [one for one in self.changes if one not in self.tests]
 
+    def is_same_but_renamed(self) -> bool:
+        """Whether the tests follow names that the work renamed, and nothing else was done to them or around them."""
+        known = [one for one in self.tests if one.old is not None]
+        are_tests = all(find_role(one.path) == "test" for one in self.tests)
+        return are_tests and is_same_but_renamed(known, self.sources)
+
     @property
     def has_manifest(self) -> bool:
         return any(one.path.rpartition("/")[2] in _MANIFESTS for one in self.changes)
@@ -92,17 +98,19 @@ class Prover:
         self,
         workspace: Workspace,
         series: GateSeries,
+        assignment: Assignment,
         settings: Settings,
         spec: str,
     ) -> None:
         self._workspace = workspace
         self._series = series
+        self._assignment = assignment
         self._settings = settings
         self._spec = spec
 
     def prove(self, report: Report, *, is_whole: bool) -> Report:
         """Adds what the gates say; of a story that is whole, all the evidence. The work is in its place afterwards."""
-        paths, assignment = self._read_paths(report), self._series.assignment
+        paths, assignment = self._read_paths(report), self._assignment
         if report.tree and assignment.gates:
             self._workspace.protect(report.tree, assignment.story, assignment.entry)
         try:
@@ -117,23 +125,23 @@ class Prover:
 
     def _put_back(self, report: Report) -> None:
         self._workspace.put_ignored_back()
-        if report.tree and self._series.assignment.gates:
+        if report.tree and self._assignment.gates:
             self._workspace.show(report.tree)
 
     def _read_paths(self, report: Report) -> ChangedPaths:
         changes = self._workspace.compare(report.tree) if report.tree else ()
         work = tuple(one for one in changes if f"/{self._spec}" not in f"/{one.path}")
-        gates = self._series.assignment.gates
+        gates = self._assignment.gates
         return ChangedPaths(work, frozenset(word for gate in gates for word in _list_paths(gate)))
 
     def _add_results(self, report: Report, results: Sequence[GateResult]) -> Report:
         before = report.baseline or gates.build_baseline("", ())
-        is_cut = is_cut_off(results, self._series.assignment.gates)
+        is_cut = is_cut_off(results, self._assignment.gates)
         return structs.replace(
             report,
             results=tuple(results),
             red=tuple(gates.find_newly_red(results, before)),
-            gates_ran=bool(self._series.assignment.gates),
+            gates_ran=bool(self._assignment.gates),
             gate_seconds=report.gate_seconds + sum(one.seconds for one in results),
             ending="stopped" if is_cut else report.ending,
         )
@@ -146,7 +154,7 @@ class Prover:
         Where the gates are red without those, they are tried with them, so that an agent is not blamed for another
         reason; the evidence then says so.
         """
-        commands = self._series.assignment.gates
+        commands = self._assignment.gates
         if not commands:
             return [], {}
         made = self._workspace.find_ignored_changes()
@@ -185,7 +193,7 @@ class Prover:
         evidence = structs.replace(evidence, replay=self._replay(report.tree, paths, after))
         evidence = self._try_again(report.tree, paths, evidence)
         own = self._run_own_tests(report.tree, paths, after)
-        is_same = evidence.replay is not None and is_same_but_renamed(paths.tests, paths.sources)
+        is_same = bool(evidence.replay) and not evidence.suspicions and paths.is_same_but_renamed()
         return structs.replace(evidence, own=own, is_same_by_reading=is_same)
 
     def _list_suspicions(self, paths: ChangedPaths) -> Iterable[Suspicion]:

@@ -87,7 +87,7 @@ def prove(evidence: ProofEvidence, allow: Callable[[Sequence[str]], str]) -> Pro
         return _judge_unchanged(evidence)
     lost = find_lost(evidence)
     allowed = allow(lost) if lost else ""
-    if lost and not allowed and not evidence.is_same_by_reading:
+    if lost and not allowed and not _is_same_by_reading(evidence):
         return _judge_lost(evidence, lost)
     removed = _find_removed(evidence)
     if removed and evidence.is_strict and not allow(removed):
@@ -97,6 +97,10 @@ def prove(evidence: ProofEvidence, allow: Callable[[Sequence[str]], str]) -> Pro
     state = "unproven" if why else "proven" if own and _can_be_proven(evidence) else "held"
     receipt = _build_receipt(evidence, state, why, own, lost if allowed else (), removed, allowed)
     return ProofResult(receipt=receipt)
+
+
+def _is_same_by_reading(evidence: ProofEvidence) -> bool:
+    return evidence.is_same_by_reading and (_sum_passed(evidence.after) or 0) >= (_sum_passed(evidence.before) or 0)
 
 
 def _judge_unchanged(evidence: ProofEvidence) -> ProofResult:
@@ -273,7 +277,7 @@ def _describe_cleared(evidence: ProofEvidence, lost: Sequence[str], allowed: str
         return allowed
     if evidence.replay is None:
         return "nothing was run to clear it"
-    if evidence.is_same_by_reading and find_lost(evidence):
+    if _is_same_by_reading(evidence) and find_lost(evidence):
         return "the old tests are there still, with the new names"
     return "" if lost else "the tests as they were pass on the new code"
 

@@ -34,12 +34,14 @@ if TYPE_CHECKING:
     from ralphtool.executors import Executor
     from ralphtool.history.analyzer import AttemptContext
     from ralphtool.history.records import Entry, Observation
+    from ralphtool.judging.gates import GateResult
     from ralphtool.judging.proof import ProofResult
     from ralphtool.judging.recovery import RecoveryContext
     from ralphtool.judging.verdict import Verdict
     from ralphtool.loop.change import Change
     from ralphtool.loop.roster import NextAgent
     from ralphtool.record.change_state import Outcome, Question
+    from ralphtool.record.event_parts import LastCheck
     from ralphtool.record.events import RunEnded
     from ralphtool.record.log import Log
     from ralphtool.settings import Settings
@@ -85,6 +87,8 @@ class Loop:
         self.reason = ""  # why there is no next iteration
         self.answer_deadline: float | None = None  # when a wait for answers is over
         self.is_abandoned = False  # a person does not want the story that is worked on
+        self.proven_tree: str | None = None  # of the last story that was done in this run
+        self.last_results: Sequence[GateResult] = ()  # of the gates on it
 
     def run(self) -> RunEnded:
         """Iterations until nothing is left to do, or a limit is reached."""
@@ -118,7 +122,14 @@ class Loop:
         lifecycle.drain(self.change.run, self._write_out)
         self.history.fold()
         self.knowledge.close()
-        return run_result.conclude(self.change, self.budget, self.reason, is_stopped=self._is_stopped())
+        return run_result.conclude(
+            self.change,
+            self.budget,
+            self.reason,
+            is_stopped=self._is_stopped(),
+            tip=self._check_tip(),
+            accepts_unproven=self.settings.proof.accept == "unproven",
+        )
 
     # --- before an iteration --------------------------------------------------------------------
 
@@ -432,6 +443,8 @@ class Loop:
         self.change.change_state.story(iteration.story.id).cut_off = None  # it was taken up, for good or ill
         self.roster.mark_available(self.agent, iteration.report.quotas)
         made = outcome.settle(self.change, iteration)
+        if made.tree:
+            self.proven_tree, self.last_results = made.tree, iteration.report.results
         self._carry_out(made, iteration.story.title, iteration.assignment.number)
 
     def _postpone(self, iteration: Iteration) -> None:
@@ -453,12 +466,13 @@ class Loop:
             self.log.note(events.Notice(text=trouble))
         if made.tree:
             state = made.proof.state if made.proof else ""
-            commit = {"commit": made.commit, "subject": title}
-            self.log.note(events.Checkpoint(story=made.story, proof=state, iteration=iteration, **commit))
-            if made.proof:
-                receipt = made.proof
-                proof_event = events.Proof(story=made.story, entry=made.entry.id, receipt=receipt, iteration=iteration)
-                self.log.note(proof_event)
+            checkpoint = events.Checkpoint(
+                story=made.story, commit=made.commit, subject=title, proof=state, iteration=iteration
+            )
+            self.log.note(checkpoint)
+        if made.proof:
+            about = {"story": made.story, "entry": made.entry.id}
+            self.log.note(events.Proof(receipt=made.proof, iteration=iteration, **about))
         if made.question:
             self._ask(made, made.question, iteration)
 
@@ -471,6 +485,27 @@ class Loop:
             self.log.note(events.Notice(text=trouble))
 
     # --- the end --------------------------------------------------------------------------------
+
+    def _check_tip(self) -> LastCheck | None:
+        """The gates on the branch's tip. Where they have run on these very files, spec aside, that is known."""
+        if not self.parts.gates or self._is_stopped():
+            return None
+        results = self._find_known_results()
+        if results is None:
+            folder = os.path.join(self.parts.folder, "tip")
+            results = self.parts.executor.check_tip(self.parts.gates, folder, self._is_stopped)
+        return self._build_last_check(results) if results else None
+
+    def _build_last_check(self, results: Sequence[GateResult]) -> LastCheck:
+        runs = [ProofRun(kind="tip", command=one.command, ok=one.ok, tally=one.tally) for one in results]
+        is_ok = all(one.ok for one in runs)
+        return LastCheck(ok=is_ok, commit=self.change.workspace.tip, runs=tuple(runs))
+
+    def _find_known_results(self) -> Sequence[GateResult] | None:
+        if self.proven_tree is None:
+            return None
+        own = specs.list_own_paths(self.change.workspace.root, self.change.spec)
+        return self.last_results if self.change.workspace.has_same_work(self.proven_tree, own) else None
 
     def _write_out(self, state: SessionState) -> None:
         """What agents recorded goes to the spec, which is one more commit, and to the history."""

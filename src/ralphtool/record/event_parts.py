@@ -144,6 +144,17 @@ class Totals(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """how many iterations there were"""
 
 
+class LastCheck(Struct, frozen=True, kw_only=True):
+    """The gates on the branch's tip, at the end of a run."""
+
+    ok: bool = False
+    """whether all of them are green"""
+    commit: str | None = None
+    """the tip"""
+    runs: tuple[ProofRun, ...] = ()
+    """the commands that were run"""
+
+
 class NextStep(Struct, frozen=True, kw_only=True):
     """Something that people can do after a run."""
 

@@ -22,6 +22,11 @@ class Workspace(Protocol):
     branch: str | None
 
     @property
+    def tip(self) -> str | None:
+        """The last checkpoint's commit."""
+        ...
+
+    @property
     def tree(self) -> str | None:
         """What the iteration began with."""
         ...
@@ -69,6 +74,10 @@ class Workspace(Protocol):
 
     def compare(self, tree: str) -> tuple[FileChange, ...]:
         """How a tree differs from the last checkpoint."""
+        ...
+
+    def has_same_work(self, tree: str, own_files: Sequence[str]) -> bool:
+        """Whether the last checkpoint is a tree, but for files of the change itself."""
         ...
 
     def mix(self, base: str, other: str, paths: Sequence[str], contents: Mapping[str, bytes]) -> str:

@@ -18,6 +18,7 @@ class Folder:
     needs_setup = False
 
     branch: str | None = None
+    tip: str | None = None
     tree: str | None = None
 
     def __init__(self, root: str) -> None:
@@ -49,6 +50,9 @@ class Folder:
 
     def compare(self, tree: str) -> tuple[FileChange, ...]:
         return ()
+
+    def has_same_work(self, tree: str, own_files: Sequence[str]) -> bool:
+        return False
 
     def mix(self, base: str, other: str, paths: Sequence[str], contents: Mapping[str, bytes]) -> str:
         return base

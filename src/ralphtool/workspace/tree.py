@@ -235,6 +235,10 @@ class Tree:
     def compare(self, tree: str) -> tuple[FileChange, ...]:
         return self._read_contents(self.repository.changed(self._tip_tree, tree))
 
+    def has_same_work(self, tree: str, own_files: Sequence[str]) -> bool:
+        own = Paths(self.relative(path) for path in own_files)
+        return all(own.cover(one.path) for one in self.repository.changed(tree, self._tip_tree))
+
     def mix(self, base: str, other: str, paths: Sequence[str], contents: Mapping[str, bytes]) -> str:
         return build_mixed_tree(self.repository, base, other, paths, contents)
 
