@@ -103,7 +103,9 @@ CHEATS: dict[str, dict[str, str]] = {
 def test_a_cheat_is_neither_proven_nor_held(shop: Lab, name: str) -> None:
     shop.play(default=attempt({"cart.py": BROKEN, **CHEATS[name]}))
     state = state_of(shop)
-    import json,sys
+    import json, sys
+
     for e in shop.events():
-        if e["type"] in ("gate","verdict","decision","proof"): print(json.dumps(e)[:700],file=sys.stderr)
+        if e["type"] in ("gate", "verdict", "decision", "proof"):
+            print(json.dumps(e)[:700], file=sys.stderr)
     assert state in ("failed", "unproven")

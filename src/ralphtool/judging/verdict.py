@@ -9,7 +9,8 @@ from msgspec import Struct
 from ralphtool.agents import TRANSIENT, End, Failure
 from ralphtool.judging.guard.model import GuardFinding
 from ralphtool.judging.proof import ProofResult
-from ralphtool.judging.receipt import Receipt, describe
+from ralphtool.judging.proof_words import describe_proof
+from ralphtool.judging.receipt import Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,7 +130,8 @@ def _build_success(evidence: Evidence, new: tuple[str, ...]) -> Verdict:
             status="partial", summary=f"task {evidence.task} is done, {_describe_gates(evidence)}", ticked=new
         )
     proof = evidence.proof or ProofResult(receipt=Receipt(why="nothing was run to prove it"))
-    words = describe(proof.receipt or Receipt())
+    receipt = proof.receipt or Receipt()
+    words = describe_proof(receipt.state, receipt.why)
     warned = f"; warned: {_describe_findings(evidence.findings)}" if evidence.findings else ""
     summary = f"every task is ticked; {words}{warned}"
     return Verdict(status="completed", summary=summary, ticked=new, receipt=proof.receipt, asks=proof.asks)

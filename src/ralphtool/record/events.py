@@ -17,6 +17,7 @@ from ralphtool.judging.receipt import Receipt
 from ralphtool.record.event_parts import (
     Count,
     Durations,
+    LastCheck,
     NextStep,
     Number,
     RecordedFinding,
@@ -65,6 +66,13 @@ AgentEvent = (
     | agents.Failure
     | agents.End
 )
+
+
+def is_activity(said: AgentEvent) -> bool:
+    """Whether it is worth being shown as what an agent does now."""
+    if isinstance(said, agents.Output):
+        return bool(said.text.strip())
+    return not isinstance(said, agents.Usage | agents.Quota | agents.Result)
 
 
 class _BaseEvent(Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -351,10 +359,11 @@ class Waiting(_BaseEvent, frozen=True, kw_only=True, tag="waiting"):
 
 class Steered(_BaseEvent, frozen=True, kw_only=True, tag="steered"):
     """A person said something to the run, from any terminal: `ralphtool pause`, `resume`, `stop`, `guide`, `retry`,
-    `skip`. The run applies it as soon as the iteration that is under way allows."""
+    `skip`, `accept`, `reject`. The run applies it as soon as the iteration that is under way allows."""
 
     action: str = ""
-    """`pause`, `resume`, `stop`, `stop-after` (the iteration), `guide`, `forget` (earlier guidance), `retry`, `skip`"""
+    """`pause`, `resume`, `stop`, `stop-after` (the iteration), `guide`, `forget` (earlier guidance), `retry`, `skip`,
+    `accept`, `reject`"""
     story: str | None = None
     """the story that it is about; null for all"""
     text: str = ""
@@ -387,11 +396,14 @@ class RunEnded(_BaseEvent, frozen=True, kw_only=True, tag="run_ended"):
     """The last event. A run that was killed has none."""
 
     result: str = ""
-    """`done`, `unfinished`, `interrupted`"""
+    """`done`; `unproven` if every story is done, but one of them is not proven or the last check is red; `unfinished`;
+    `interrupted`"""
     reason: str = ""
     """why it ended"""
     stories: tuple[StoryAfter, ...] = ()
     """how each of them stands"""
+    tip: LastCheck | None = None
+    """the gates on the branch's tip; null if they were not run, and in old records"""
     spent: Totals = Totals()
     """what the run spent"""
     next: tuple[NextStep, ...] = ()

@@ -9,6 +9,7 @@ from textual.binding import Binding
 from textual.widgets import OptionList, Static
 
 from ralphtool.errors import RalphError
+from ralphtool.judging.proof_words import describe_short_counts
 from ralphtool.record import runs
 from ralphtool.views.screen import data
 from ralphtool.views.screen.base import Navigate, Page, RowList, build_row
@@ -25,7 +26,14 @@ if TYPE_CHECKING:
     from ralphtool.record.runs import RunSummary
 
 _OFTEN = 1.0  # seconds between two looks at whether anything has happened
-_STATES = {"running": "current", "paused": "waiting", "done": "done", "died": "failed", "unfinished": "open"}
+_STATES = {
+    "running": "current",
+    "paused": "waiting",
+    "done": "done",
+    "unproven": "unproven",
+    "died": "failed",
+    "unfinished": "open",
+}
 _NOTHING = 'There are no changes here: `ralphtool new "…"` begins one.'
 
 
@@ -136,6 +144,8 @@ def _render_progress(one: data.ChangeItem) -> Text:
         return Text(flatten(view.problem or "can't be read"), style="red")
     told = f"{view.tasks_done} of {pluralize(view.tasks_total, 'task', 'tasks')}"
     told += f", {view.stories_done} of {pluralize(view.stories_total or 0, 'story', 'stories')}"
+    if claims := describe_short_counts(view.proofs):
+        told += f" ({claims})"
     return render_bar(view.tasks_done, view.tasks_total, "green", told)
 
 

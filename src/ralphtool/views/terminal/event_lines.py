@@ -16,6 +16,7 @@ from ralphtool.record.events import (
     IterationStarted,
     Notice,
     Paused,
+    Proof,
     Question,
     Resumed,
     RunEnded,
@@ -25,8 +26,10 @@ from ralphtool.record.events import (
     Verdict,
     Waiting,
 )
+from ralphtool.views.receipts import describe_receipt
 from ralphtool.views.terminal.phrases import (
     MARK_BY_STATUS,
+    choose_mark,
     flatten,
     flatten_first,
     format_attempt,
@@ -157,6 +160,14 @@ def _describe_checkpoint(event: Checkpoint, name: str) -> StyledLine:
     return assemble(("checkpoint ", "dim"), flatten(event.commit or "", 100)[:10], " ", flatten(event.subject))
 
 
+def _describe_proof(event: Proof, name: str) -> StyledLine:
+    sign = render_mark(choose_mark("done", event.receipt.state))
+    style = "yellow" if event.receipt.state == "unproven" else "green"
+    removed = len(event.receipt.removed)
+    told = f"; {pluralize(removed, 'test', 'tests')} that still pass removed" if removed else ""
+    return assemble(sign, f" {name}: ", (describe_receipt(event.receipt), style), told)
+
+
 def _describe_question(event: Question, name: str) -> StyledLine:
     missing = flatten(event.missing)
     told = f"{name} waits for you: {make_copyable(event.path)}{f' ({missing})' if missing else ''}"
@@ -192,6 +203,8 @@ def _describe_steering(event: Steered, name: str) -> StyledLine:
         "guide": f"you said to {about}" if about else "you said",
         "retry": f"you gave {about or 'a story'} fresh attempts",
         "skip": f"you left {about or 'a story'} out",
+        "accept": f"you accepted {about or 'a story'}",
+        "reject": f"you rejected {about or 'a story'}",
     }.get(event.action, f"you said {flatten(event.action, 20)}")
     return assemble((f"{done}{_format_reason(event.text)}", "cyan"))
 
@@ -227,6 +240,7 @@ _DESCRIBE_BY_TYPE: dict[type, Callable[[Any, str], StyledLine | None]] = {
     Verdict: _describe_verdict,
     Decision: _describe_decision,
     Checkpoint: _describe_checkpoint,
+    Proof: _describe_proof,
     Question: _describe_question,
     Notice: _describe_notice,
     HandedOver: _describe_hand_over,
