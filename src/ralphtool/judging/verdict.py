@@ -129,12 +129,12 @@ def _build_success(evidence: Evidence, new: tuple[str, ...]) -> Verdict:
         return Verdict(
             status="partial", summary=f"task {evidence.task} is done, {_describe_gates(evidence)}", ticked=new
         )
-    proof = evidence.proof or ProofResult(receipt=Receipt(why="nothing was run to prove it"))
-    receipt = proof.receipt or Receipt()
-    words = describe_proof(receipt.state, receipt.why)
+    receipt = evidence.proof.receipt if evidence.proof else None
+    words = describe_proof(receipt.state, receipt.why) if receipt else _describe_gates(evidence)
     warned = f"; warned: {_describe_findings(evidence.findings)}" if evidence.findings else ""
-    summary = f"every task is ticked; {words}{warned}"
-    return Verdict(status="completed", summary=summary, ticked=new, receipt=proof.receipt, asks=proof.asks)
+    summary = f"every task is ticked, {words}{warned}"
+    asks = evidence.proof.asks if evidence.proof else ""
+    return Verdict(status="completed", summary=summary, ticked=new, receipt=receipt, asks=asks)
 
 
 def _describe_gates(evidence: Evidence) -> str:

@@ -14,9 +14,9 @@ from ralphtool import specs
 from ralphtool.core import lifecycle, secrets
 from ralphtool.executors import Assignment, Report, gate_run
 from ralphtool.history import analyzer, from_session
-from ralphtool.judging import allowance, blockers, proof, recovery
-from ralphtool.judging.verdict import Evidence, is_transient, judge, parse_claim
-from ralphtool.loop import briefing, iteration_events, outcome, prompt, run_result
+from ralphtool.judging import blockers, recovery
+from ralphtool.judging.verdict import is_transient
+from ralphtool.loop import briefing, iteration_events, judgement, last_check, outcome, prompt, run_result
 from ralphtool.loop.briefing import Situation
 from ralphtool.loop.budget import Budget
 from ralphtool.loop.listener import Listener
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from ralphtool.history.analyzer import AttemptContext
     from ralphtool.history.records import Entry, Observation
     from ralphtool.judging.gates import GateResult
-    from ralphtool.judging.proof import ProofResult
     from ralphtool.judging.recovery import RecoveryContext
     from ralphtool.judging.verdict import Verdict
     from ralphtool.loop.change import Change
@@ -316,36 +315,8 @@ class Loop:
     def _judge(
         self, story: Story, assignment: Assignment, report: Report, observations: Sequence[Observation]
     ) -> Verdict:
-        return judge(
-            Evidence(
-                ending=report.ending,
-                end=report.end,
-                claim=parse_claim(report.end.message, assignment.token),
-                failure=report.failure,
-                task=assignment.task,
-                tasks=tuple(task.id for task in story.tasks),
-                ticked_before=report.ticked_before,
-                ticked=report.ticked,
-                red=report.red,
-                gates_ran=report.gates_ran,
-                still_red=tuple(one.command for one in report.results if not one.ok),
-                findings=report.findings,
-                is_guarded=self.settings.run.guard in ("fail", "strict"),
-                proof=self._prove(story, report, observations),
-                blockers=tuple(_describe_observation(one) for one in observations if one.type == "blocker"),
-                trouble=report.trouble,
-                exit_detail=report.detail,
-            )
-        )
-
-    def _prove(self, story: Story, report: Report, observations: Sequence[Observation]) -> ProofResult | None:
-        if report.proof is None:
-            return None
-        found = [_describe_observation(one) for one in observations if one.type == "finding"]
-        was_accused = bool(self.change.change_state.story(story.id).accused)
-        evidence = structs.replace(report.proof, explanation="; ".join(found), was_accused=was_accused)
-        patterns = self.settings.proof.may_change
-        return proof.prove(evidence, lambda lost: allowance.find_allowance(story, lost, evidence.own_paths, patterns))
+        accused = self.change.change_state.story(story.id).accused
+        return judgement.judge_iteration(story, assignment, report, observations, self.settings, bool(accused))
 
     def _build_past(
         self, story: Story, assignment: Assignment, report: Report, verdict: Verdict, before: AttemptContext
@@ -487,25 +458,12 @@ class Loop:
     # --- the end --------------------------------------------------------------------------------
 
     def _check_tip(self) -> LastCheck | None:
-        """The gates on the branch's tip. Where they have run on these very files, spec aside, that is known."""
         if not self.parts.gates or self._is_stopped():
             return None
-        results = self._find_known_results()
-        if results is None:
-            folder = os.path.join(self.parts.folder, "tip")
-            results = self.parts.executor.check_tip(self.parts.gates, folder, self._is_stopped)
-        return self._build_last_check(results) if results else None
-
-    def _build_last_check(self, results: Sequence[GateResult]) -> LastCheck:
-        runs = [ProofRun(kind="tip", command=one.command, ok=one.ok, tally=one.tally) for one in results]
-        is_ok = all(one.ok for one in runs)
-        return LastCheck(ok=is_ok, commit=self.change.workspace.tip, runs=tuple(runs))
-
-    def _find_known_results(self) -> Sequence[GateResult] | None:
-        if self.proven_tree is None:
-            return None
-        own = specs.list_own_paths(self.change.workspace.root, self.change.spec)
-        return self.last_results if self.change.workspace.has_same_work(self.proven_tree, own) else None
+        known = last_check.find_known_results(self.change, self.proven_tree, self.last_results)
+        folder = os.path.join(self.parts.folder, "tip")
+        results = known or self.parts.executor.check_tip(self.parts.gates, folder, self._is_stopped)
+        return last_check.build(self.change.workspace.tip, results) if results else None
 
     def _write_out(self, state: SessionState) -> None:
         """What agents recorded goes to the spec, which is one more commit, and to the history."""
@@ -541,7 +499,3 @@ def _explain_no_answer(report: Report) -> str:
 def _find_quota_limit(settings: Settings, name: str) -> float | None:
     agent = settings.agents.get(name)
     return agent.stop_at if agent else None
-
-
-def _describe_observation(observation: Observation) -> str:
-    return f"{observation.title}: {observation.description}" if observation.description else observation.title
