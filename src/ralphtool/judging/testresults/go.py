@@ -66,7 +66,9 @@ class _TextCollector:
             self.tests += [(f"{package}.{name}", how) for name, how in self.ended.items()]
         elif self.started:  # in a package that is ok, every test passed that was not skipped
             is_skipped = {name for name, how in self.ended.items() if how == "skipped"}
-            self.tests += [(f"{package}.{name}", "skipped" if name in is_skipped else "passed") for name in self.started]
+            self.tests += [
+                (f"{package}.{name}", "skipped" if name in is_skipped else "passed") for name in self.started
+            ]
         elif state == "ok  " and "[no test" not in rest:
             self.green.append((package, "passed"))
         self.started, self.ended = {}, {}
@@ -133,7 +135,9 @@ def read_json(lines: list[str]) -> ProgramReport | None:
     broken = [package for package, state in ended.items() if state not in ("pass", "skip")]
     ids = [_name_failures(package, ended[package], failed[package]) for package in broken]
     results = Counter(how for _, how in tests)
-    counts = Counts(results["passed"], results["failed"] + sum(not failed[package] for package in broken), results["skipped"])
+    counts = Counts(
+        results["passed"], results["failed"] + sum(not failed[package] for package in broken), results["skipped"]
+    )
     names = [name for some in ids for name in some]
     complete = all(ids) and len(ended) == len(failed)
     return build_report(names, len(names), counts, complete=complete, tests=tests)

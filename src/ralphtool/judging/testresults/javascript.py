@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+from msgspec.structs import replace
+
 from ralphtool.judging.testresults.model import (
     Counts,
     ProgramReport,
@@ -59,7 +61,7 @@ class _JestCollector:
 
     def _begin_file(self, found: re.Match[str]) -> None:
         self._end_tree()
-        self.shown, self.tree = shorten(shorten_path(found[2])), TitleTree(" › ")
+        self.shown, self.tree = shorten(shorten_path(found[2])), TitleTree(" \u203a ")
         self.file = self.shown if found[1] == "FAIL" else ""
         self.is_unfinished = self.is_unfinished or bool(self.file)
         self.blocks += bool(self.file)
@@ -98,8 +100,8 @@ def _count_tests(words: Counter[str], files: Counter[str]) -> Counts:
 
 _VITEST_LIST = re.compile(r"⎯+ Failed (?:Suites|Tests) (\d{1,9}) ⎯+$")
 _VITEST_END = re.compile(r" +(Test Files|Tests|Errors)  (\d+ .*|no tests)$")
-_VITEST_TEST = re.compile(r" ([✓×↓□]) (\S.*? > .*?)(?: \(retry x\d+\))?(?: \d+ ?ms)?$")
-_VITEST_MARKS: dict[str, TestResult] = {"✓": "passed", "×": "failed", "↓": "skipped", "□": "skipped"}
+_VITEST_TEST = re.compile(" ([✓\u00d7↓□]) (\\S.*? > .*?)(?: \\(retry x\\d+\\))?(?: \\d+ ?ms)?$")
+_VITEST_MARKS: dict[str, TestResult] = {"✓": "passed", "\u00d7": "failed", "↓": "skipped", "□": "skipped"}
 
 
 def read_vitest(lines: list[str]) -> ProgramReport | None:
@@ -208,12 +210,13 @@ def read_node(lines: list[str]) -> ProgramReport | None:
     """Reads the `spec` reporter: the summary, and below it for each failure its place and its name."""
     names: list[str] = []
     sums, final = Counter[str](), Counter[str]()
-    tree, listing, place = TitleTree(" > "), False, ""
+    tree, begun, listing, place = TitleTree(" > "), False, False, ""
     for line in lines:
         if line.startswith("\u2139") and (count := parse_node_count(line)):
+            begun = begun or "tests" in count  # which begins a summary: what comes before was printed by a test
             final = Counter() if "tests" in count else final
-            final.update(count)
-            sums.update(count)
+            final.update(count if begun else {})
+            sums.update(count if begun else {})
         elif line == "✖ failing tests:":
             listing = True
         elif listing and (found := _NODE_PLACE.match(line)):
@@ -228,4 +231,5 @@ def read_node(lines: list[str]) -> ProgramReport | None:
         return None
     counts = count_node_tests(sums)
     tests = tree.pick(counts.passed)
-    return build_report(names, counts.failed, counts, tests=tests, final=count_node_tests(final))
+    report = build_report(names, counts.failed, counts, tests=tests, final=count_node_tests(final))
+    return replace(report, program="node")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+from msgspec.structs import replace
+
 from ralphtool.judging.testresults.model import (
     Counts,
     ProgramReport,
@@ -78,14 +80,21 @@ def split_pytest_runs(lines: list[str]) -> tuple[list[list[str]], list[str], boo
     return runs, rest, run is None
 
 
-def read_pytest(run: list[str]) -> ProgramReport:
+def read_pytest_runs(runs: list[list[str]]) -> list[ProgramReport]:
+    """Reads all runs. A run before the last that names none of its failures may have been printed by a test."""
+    reports = [_read_pytest(run) for run in runs]
+    return [replace(one, final=Counts(0, 0, 0)) for one in reports[:-1]] + reports[-1:]
+
+
+def _read_pytest(run: list[str]) -> ProgramReport:
     """Reads one run: the names are in its short summary, the counts in its last line."""
     words = parse_counts(run[-1].rpartition(" in ")[0])
     failures = words["failed"] + words["error"]
     counts = Counts(words["passed"] + words["xpassed"], failures, words["skipped"] + words["xfailed"])
     summaries = [at for at, line in enumerate(run) if _PYTEST_SUMMARY.match(line)]
     listed = run[summaries[-1] :] if summaries else []
-    return build_report(filter(None, map(_find_id, listed)), failures, counts, tests=_find_results(run))
+    report = build_report(filter(None, map(_find_id, listed)), failures, counts, tests=_find_results(run))
+    return replace(report, program="pytest")
 
 
 def _find_results(run: list[str]) -> list[tuple[str, TestResult]]:

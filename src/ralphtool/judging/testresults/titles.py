@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ralphtool.judging.testresults.model import TestResult
 
+_PASSED, _FAILED, _SKIPPED, _SUITE = "✓✔√", "✕✖\u00d7", "○✎﹣-", "▶"
 _LINE = re.compile(
-    r"(?P<indent> *)(?:(?P<mark>[✓✔√✕✖×○✎﹣▶-]|\d+\)) )?(?P<title>\S.*?)(?: \([\d.]+ ?m?s\))?(?P<directive> # (?:SKIP|TODO)\b.*)?$"
+    rf"(?P<indent> *)(?:(?P<mark>[{_PASSED}{_FAILED}{_SUITE}{_SKIPPED}]|\d+\)) )?(?P<title>\S.*?)"
+    r"(?: \([\d.]+ ?m?s\))?(?P<directive> # (?:SKIP|TODO)\b.*)?$"
 )
 _MARKS: dict[str, TestResult] = {
-    **dict.fromkeys("✓✔√", "passed"),
-    **dict.fromkeys("✕✖×", "failed"),
-    **dict.fromkeys("○✎﹣-", "skipped"),
+    **dict.fromkeys(_PASSED, "passed"),
+    **dict.fromkeys(_FAILED, "failed"),
+    **dict.fromkeys(_SKIPPED, "skipped"),
 }
 
 
@@ -34,7 +36,7 @@ class TitleTree:
             return
         indent, mark, title = len(found["indent"]), found["mark"], found["title"]
         self._titles = {at: one for at, one in self._titles.items() if at < indent}
-        if mark is None or mark == "▶":
+        if mark is None or mark == _SUITE:
             self._titles[indent] = title
             return
         result: TestResult = "skipped" if found["directive"] else _MARKS.get(mark, "failed")
