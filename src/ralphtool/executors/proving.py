@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ralphtool.executors import Assignment, Report
     from ralphtool.executors.gate_series import GateSeries
-    from ralphtool.judging.gates import GateResult
+    from ralphtool.judging.gates import Baseline, GateResult
     from ralphtool.judging.guard.model import FileChange
     from ralphtool.settings import Settings
     from ralphtool.workspace import Workspace
@@ -178,7 +178,7 @@ class Prover:
 
     def _gather(self, report: Report, paths: ChangedPaths, results: Sequence[GateResult]) -> ProofEvidence:
         after = tuple(map(to_run, results))
-        before = tuple(gates.list_before(report.baseline)) if report.baseline else ()
+        before = tuple(list_before(report.baseline, self._assignment.gates)) if report.baseline else ()
         evidence = ProofEvidence(
             is_changed=bool(paths.changes) or not report.tree,
             has_git=report.tree is not None,
@@ -292,3 +292,17 @@ def to_run(result: GateResult) -> SuiteRun:
         count_failed=tests.counts.failed if tests else 0,
         tally=result.tally,
     )
+
+
+def list_before(baseline: Baseline, commands: Iterable[str]) -> Iterable[SuiteRun]:
+    """The gates at the checkpoint, as far as a baseline says."""
+    for command in commands:
+        tests, red = baseline.tests.get(command), baseline.red.get(command, [])
+        yield SuiteRun(
+            command=command,
+            ok=command not in baseline.red,
+            passed=gates.list_names(tests) if tests else None,
+            failed=None if red is None else frozenset(red),
+            count_passed=tests.passed if tests else None,
+            count_failed=tests.failed if tests else 0,
+        )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 _SHOWN = 3
-_CASE = r"(?s)\[.*\]\Z|/.*\Z"  # compiled when they are used: most runs begin long before that
+_CASE = r"(?s)\[.*\]\Z|(?<=\bTest)(\w*)/.*\Z"  # compiled when they are used: most runs begin long before that
 # Programs that look at code and run no test. Any other one may be a test program whose output nobody knows.
 _LINTER = (
     r"\b(?:ruff|mypy|pyright|flake8|pylint|black|isort|eslint|prettier|tsc|stylelint|biome|clippy|rustfmt|gofmt|vet"
@@ -150,10 +150,10 @@ def _find_lost_names(before: SuiteRun, seen: SuiteRun) -> set[str]:
 
 def _has_other_cases(name: str, before: SuiteRun, seen: SuiteRun) -> bool:
     """Cases are named after their values: others in their place, as many, are no loss."""
-    test = re.sub(_CASE, "", name)
+    test = re.sub(_CASE, r"\1", name)
     if test == name:
         return False
-    mine = [sum(re.sub(_CASE, "", one) == test for one in names or ()) for names in (before.passed, seen.passed)]
+    mine = [sum(re.sub(_CASE, r"\1", one) == test for one in names or ()) for names in (before.passed, seen.passed)]
     return mine[1] >= mine[0]
 
 

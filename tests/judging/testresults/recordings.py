@@ -52,9 +52,9 @@ GO_IDS = {
     "example.com/shop/build [build failed]",
 }
 GO = {
-    "go": Recording(GO_TEXT, GO_IDS, None),
-    "go -v": Recording(load("go-verbose"), GO_IDS, Counts(3, 5, 1)),
-    "go -json": Recording(GO_JSON, GO_IDS, Counts(3, 5, 1)),
+    "go": Recording(GO_TEXT, GO_IDS, Counts(1, 6, 0)),
+    "go -v": Recording(load("go-verbose"), GO_IDS, Counts(3, 6, 1)),
+    "go -json": Recording(GO_JSON, GO_IDS, Counts(3, 6, 1)),
 }
 
 CARGO = load("cargo")

@@ -6,10 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from judging.testresults.reading_lab import failed, run
+from judging.testresults.reading_lab import count_tests, failed, run
 from judging.testresults.recordings import JAVASCRIPT, JEST, JEST_IDS, MOCHA, VITEST, VITEST_IDS
 
-from ralphtool.judging.testresults import count_tests
 from ralphtool.judging.testresults.model import Counts
 
 
