@@ -287,11 +287,19 @@ def to_run(result: GateResult) -> SuiteRun:
         command=result.command,
         ok=result.ok,
         passed=tests.passed if tests else None,
-        failed=tests.failed if tests else None,
+        failed=_list_failed(result),
         count_passed=tests.counts.passed if tests else None,
         count_failed=tests.counts.failed if tests else 0,
         tally=result.tally,
     )
+
+
+def _list_failed(result: GateResult) -> frozenset[str] | None:
+    """By the names that its report has, and by those in its output: they need not be the same."""
+    named = result.tests.failed if result.tests else None
+    if named is None and result.failed is None:
+        return None if not result.ok else frozenset()
+    return (named or frozenset()) | frozenset(result.failed or ())
 
 
 def list_before(baseline: Baseline, commands: Iterable[str]) -> Iterable[SuiteRun]:
