@@ -193,7 +193,9 @@ class Prover:
         evidence = structs.replace(evidence, replay=self._replay(report.tree, paths, after))
         evidence = self._try_again(report.tree, paths, evidence)
         own = self._run_own_tests(report.tree, paths, after)
-        is_same = bool(evidence.replay) and not evidence.suspicions and paths.is_same_but_renamed()
+        # A test under another name may look like one that is gone: that all are there is counted when it is judged.
+        is_clean = all(one.kind == "test-deleted" for one in evidence.suspicions)
+        is_same = bool(evidence.replay) and is_clean and paths.is_same_but_renamed()
         return structs.replace(evidence, own=own, is_same_by_reading=is_same)
 
     def _list_suspicions(self, paths: ChangedPaths) -> Iterable[Suspicion]:
