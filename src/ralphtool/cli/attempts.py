@@ -110,10 +110,11 @@ def _read_record(path: str, entry: str) -> dict[str, Any]:
 
 def _explain_lines(entry: Entry, record: dict[str, Any], later: Entry | None) -> list[str]:
     verdict, decision = record["verdict"] or {}, record["decision"] or {}
+    receipt = receipts.parse_receipt(record["proof"])
     lines = [click.style(f"{entry.id}: {entry.status}", bold=True), f"  {make_printable(entry.summary or '')}", ""]
     lines += _describe_recovery(entry)
     lines += _build_section("Why it was judged so", _list_reasons(entry, verdict))
-    lines += _describe_receipt(entry, receipts.parse_receipt(record["proof"]))
+    lines += _describe_receipt(entry, receipt)
     lines += _build_section("Gates", [_describe_gate(one) for one in record["gates"]])
     decided = f"{decision.get('action')}: {make_printable(str(decision.get('reason', '')))}" if decision else ""
     guidance = f"told the next attempt: {make_printable(str(decision['guidance']))}" if decision.get("guidance") else ""
@@ -123,9 +124,8 @@ def _explain_lines(entry: Entry, record: dict[str, Any], later: Entry | None) ->
         lines += _build_section("Records", ["the records of the run are gone: this is all that the history tells"])
     if later:
         lines += _build_section("What came of it", [f"{later.id}: {later.status}"])
-    if record["directory"]:
-        lines += _build_section("More", _list_more(entry, record["directory"]))
-    return lines
+    more = _list_choices(entry, receipt) + (_list_more(entry, record["directory"]) if record["directory"] else [])
+    return lines + _build_section("More", more)
 
 
 def _describe_receipt(entry: Entry, receipt: Receipt | None) -> list[str]:
@@ -136,6 +136,19 @@ def _describe_receipt(entry: Entry, receipt: Receipt | None) -> list[str]:
     if entry.status == "completed" or receipt.state == "accepted":
         return _build_section("What it rests on", lines)
     return _build_section("What its tests showed", [line.strip() for line in lines[1:]])
+
+
+def _list_choices(entry: Entry, receipt: Receipt | None) -> list[str]:
+    """What a person can decide about it."""
+    if receipt is None or receipt.state != "unproven":
+        return []
+    accept, reject = (
+        f"accept it as it is: ralphtool accept {entry.id}",
+        f'reject it: ralphtool reject {entry.id} --why "…"',
+    )
+    if entry.status == "completed":
+        return [accept, reject]
+    return [accept] if receipt.lost else []
 
 
 def _list_more(entry: Entry, folder: str) -> list[str]:

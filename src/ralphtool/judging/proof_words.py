@@ -31,9 +31,12 @@ def describe_counts(proofs: Iterable[str], whys: Sequence[str] = ()) -> str:
 
     `whys` are the reasons of those that are not proven. They are given if there is only one.
     """
-    counts = count_states(proofs)
+    claimed = list(proofs)
+    counts = count_states(claimed)
     why = whys[0] if len(set(whys)) == 1 else ""
     parts = [f"{number} {(WORDS if number == 1 else _PLURALS)[state]}" for state, number in counts.items()]
+    unknown = len(claimed) - sum(counts.values())
+    parts += [f"{unknown} without a receipt"] if parts and unknown else []
     if why and "unproven" in counts:  # at the end, as it may have commas of its own
         index = list(counts).index("unproven")
         parts.append(f"{parts.pop(index)}: {why}")

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["RunResult", "StopRequest", "recover", "start"]
 
 _LONGEST_ID = 180  # it becomes a part of file names and refs
-_NO_GATE = "there is no gate: that a story is done rests on its ticks and its diff alone; set [verify]"
+_NO_GATE = "there is no gate: stories will be done, not proven; set [verify]"
 
 
 class StopRequest:

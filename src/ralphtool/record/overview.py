@@ -55,7 +55,7 @@ class Overview:
         self.tasks_total = sum(len(story.tasks) for story in stories)
         self.tasks_done = sum(story.tasks_done for story in stories)
 
-    def as_dict(self) -> dict[str, str | int | dict[str, int] | None]:
+    def as_dict(self) -> dict[str, str | int | None]:
         return {
             "name": self.name,
             "adapter": self.adapter,
@@ -64,7 +64,6 @@ class Overview:
             "stories_done": self.stories_done,
             "tasks_total": self.tasks_total,
             "tasks_done": self.tasks_done,
-            "proofs": self.proofs,
             "locked_by": self.locked_by,
         }
 

@@ -54,8 +54,8 @@ def _list_pairs(receipt: Receipt, clean: Clean) -> Iterator[tuple[str, str]]:
     yield "own tests", _describe_own_tests(receipt, clean)
     yield "passing", _describe_passing(receipt)
     yield "lost", _describe_lost(receipt, clean)
-    removed = pluralize(len(receipt.removed), "test that still passes was", "tests that still pass were")
-    yield "removed", f"{removed} removed: {_name_few(receipt.removed, clean)}" if receipt.removed else ""
+    removed = count_removed(receipt)
+    yield "removed", f"{removed}: {_name_few(receipt.removed, clean)}" if removed else ""
     yield "suspected", _describe_suspicions(receipt.suspicions, clean)
     yield "cleared", clean(receipt.cleared, _TEXT)
     yield from (("ran", _describe_run(one, clean)) for one in receipt.runs[:_MOST_RUNS])
@@ -64,6 +64,12 @@ def _list_pairs(receipt: Receipt, clean: Clean) -> Iterator[tuple[str, str]]:
     yield "note", _count_rest(receipt.told, _MOST_NOTES)
     yield "accepted", f"by {clean(receipt.by, _NAME)}" if receipt.by else ""
     yield "commit", clean(receipt.commit or "", 100)[:10]
+
+
+def count_removed(receipt: Receipt) -> str:
+    """As in `3 tests that still pass were removed`; empty if there are none."""
+    number = len(receipt.removed)
+    return f"{pluralize(number, 'test that still passes was', 'tests that still pass were')} removed" if number else ""
 
 
 def _count_own(receipt: Receipt) -> int:
@@ -106,7 +112,8 @@ def _describe_suspicions(found: Sequence[Suspicion], clean: Clean) -> str:
 
 def _describe_run(run: ProofRun, clean: Clean) -> str:
     kind = _KINDS.get(run.kind, clean(run.kind, 40))
-    found = ", ".join(filter(None, ("green" if run.ok else "red", clean(run.tally or "", 80))))
+    colour = "green" if run.ok else "red, as it should be" if run.kind == "own-tests" else "red"
+    found = ", ".join(filter(None, (colour, clean(run.tally or "", 80))))
     return f"{clean(run.command, _NAME)}: {found}" + (f" ({kind})" if kind else "")
 
 

@@ -61,7 +61,7 @@ def _build_case(facts: Facts, story: ReportStory) -> Element:
     rows = [(_format_name(one), _format_attempt(one)) for one in story.attempts]
     rows += [("commit", story.commit)] if story.commit else []
     rows += [("proof", story.proof)] if story.proof else []
-    rows += story.receipt.rows if story.receipt else ()
+    rows += [row for row in story.receipt.rows if row[0] != "commit"] if story.receipt else []
     return tag(
         "testcase",
         _build_properties(rows) if rows else None,

@@ -108,13 +108,15 @@ def _describe_run(facts: Facts) -> str:
 
 
 def _build_progress(facts: Facts) -> Element | None:
-    """All stories as one bar, by their states."""
-    parts = [(state, len(facts.list_stories(state))) for state in STORY_STATES]
-    total = len(facts.stories)
+    """All stories as one bar, by their states; those that are done and not proven look as if they waited."""
+    doubtful, total = len(facts.list_unproven()), len(facts.stories)
     if not total:
         return None
-    said = ", ".join(f"{number} {wording.TITLES[state].lower()}" for state, number in parts if number)
-    bars = [tag("i", class_=f"is-{state}", style=f"flex-grow:{number}") for state, number in parts if number]
+    counts = {state: len(facts.list_stories(state)) for state in STORY_STATES}
+    parts = [("done", "done", counts.pop("done") - doubtful), ("waiting", proof_words.WORDS["unproven"], doubtful)]
+    parts += [(state, wording.TITLES[state].lower(), number) for state, number in counts.items()]
+    said = ", ".join(f"{number} {words}" for _, words, number in parts if number)
+    bars = [tag("i", class_=f"is-{state}", style=f"flex-grow:{number}") for state, _, number in parts if number]
     return tag("div", bars, class_="progress", role="img", aria_label=f"{pluralize(total, 'story', 'stories')}: {said}")
 
 

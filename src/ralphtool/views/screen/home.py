@@ -9,7 +9,6 @@ from textual.binding import Binding
 from textual.widgets import OptionList, Static
 
 from ralphtool.errors import RalphError
-from ralphtool.judging.proof_words import describe_short_counts
 from ralphtool.record import runs
 from ralphtool.views.screen import data
 from ralphtool.views.screen.base import Navigate, Page, RowList, build_row
@@ -144,8 +143,8 @@ def _render_progress(one: data.ChangeItem) -> Text:
         return Text(flatten(view.problem or "can't be read"), style="red")
     told = f"{view.tasks_done} of {pluralize(view.tasks_total, 'task', 'tasks')}"
     told += f", {view.stories_done} of {pluralize(view.stories_total or 0, 'story', 'stories')}"
-    if claims := describe_short_counts(view.proofs):
-        told += f" ({claims})"
+    if doubtful := view.proofs.get("unproven"):
+        told += f", {doubtful} not proven"
     return render_bar(view.tasks_done, view.tasks_total, "green", told)
 
 

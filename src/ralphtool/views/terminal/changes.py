@@ -48,7 +48,7 @@ def _format_progress(one: Overview) -> str:
         return click.style(make_printable(one.problem or "can't be read"), fg="yellow")
     bar = _render_bar(one.tasks_done, one.tasks_total)
     claims = proof_words.describe_short_counts(one.proofs)
-    stories = f"stories {one.stories_done}/{one.stories_total}{f' ({claims})' if claims else ''}"
+    stories = f"stories {one.stories_done}/{one.stories_total}{f': {claims}' if claims else ''}"
     return f"{bar}  tasks {one.tasks_done}/{one.tasks_total}  {stories}"
 
 

@@ -26,7 +26,7 @@ from ralphtool.record.events import (
     Verdict,
     Waiting,
 )
-from ralphtool.views.receipts import describe_receipt
+from ralphtool.views.receipts import count_removed, describe_receipt
 from ralphtool.views.terminal.phrases import (
     MARK_BY_STATUS,
     choose_mark,
@@ -163,9 +163,8 @@ def _describe_checkpoint(event: Checkpoint, name: str) -> StyledLine:
 def _describe_proof(event: Proof, name: str) -> StyledLine:
     sign = render_mark(choose_mark("done", event.receipt.state))
     style = "yellow" if event.receipt.state == "unproven" else "green"
-    removed = len(event.receipt.removed)
-    told = f"; {pluralize(removed, 'test', 'tests')} that still pass removed" if removed else ""
-    return assemble(sign, f" {name}: ", (describe_receipt(event.receipt), style), told)
+    removed = count_removed(event.receipt)
+    return assemble(sign, f" {name}: ", (describe_receipt(event.receipt), style), f"; {removed}" if removed else "")
 
 
 def _describe_question(event: Question, name: str) -> StyledLine:

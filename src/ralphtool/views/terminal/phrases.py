@@ -126,7 +126,11 @@ def _describe_stories(states: Sequence[str], claims: Sequence[Claim]) -> str:
     if not states:
         return "There was nothing to do."
     whys = [why for proof, why in claims if proof == "unproven"]
-    counts = proof_words.describe_counts([proof for proof, _ in claims], whys)
+    return join_counts(states, proof_words.describe_counts([proof for proof, _ in claims], whys))
+
+
+def join_counts(states: Sequence[str], counts: str) -> str:
+    """How many stories are in each state. `counts` are the claims of those that are done."""
     done = f"{states.count('done')} of {pluralize(len(states), 'story is', 'stories are')} done"
     parts = [f"{done}: {counts}" if counts else done]
     for state, one, many in (

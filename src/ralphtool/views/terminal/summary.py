@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from ralphtool.judging.proof_words import WORDS
+from ralphtool.judging.proof_words import WORDS, count_states, describe_short_counts
 from ralphtool.views.terminal.phrases import (
     LONGEST_WHY,
     choose_mark,
@@ -16,6 +16,7 @@ from ralphtool.views.terminal.phrases import (
     format_duration,
     format_story,
     format_tokens,
+    join_counts,
     make_copyable,
     pluralize,
     render_mark,
@@ -104,6 +105,16 @@ def describe_run_end(event: RunEnd | RunEnded) -> str:
     states = [one.state if one.state in _STATES else "open" for one in event.stories]
     claims = [(one.proof, flatten(one.proof_why, LONGEST_WHY)) for one in event.stories if one.state == "done"]
     return describe_end(event.result, states, claims, describe_red_gates(event.tip))
+
+
+def describe_run_end_shortly(event: RunEnded) -> str:
+    """The same for a line that has little room."""
+    states = [one.state if one.state in _STATES else "open" for one in event.stories]
+    if event.result == "interrupted" or not states:
+        return describe_run_end(event)
+    proofs = count_states(one.proof for one in event.stories if one.state == "done")
+    red = "The gates are red at the end. " if event.tip and not event.tip.ok else ""
+    return red + join_counts(states, describe_short_counts(proofs))
 
 
 def _build_section(state: str, title: str, stories: Sequence[StoryEnd | StoryAfter]) -> Iterator[_SummaryLine]:
