@@ -210,7 +210,8 @@ def read_node(lines: list[str]) -> ProgramReport | None:
     """Reads the `spec` reporter: the summary, and below it for each failure its place and its name."""
     names: list[str] = []
     sums, final = Counter[str](), Counter[str]()
-    tree, begun, listing, place = TitleTree(" > "), False, False, ""
+    tree = TitleTree(" > ", has_marked_suites=True)
+    begun, listing, place = False, False, ""
     for line in lines:
         if line.startswith("\u2139") and (count := parse_node_count(line)):
             begun = begun or "tests" in count  # which begins a summary: what comes before was printed by a test

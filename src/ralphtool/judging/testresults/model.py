@@ -137,7 +137,8 @@ def combine(reports: Sequence[ProgramReport]) -> TestOutcomes | None:
 def _combine_failed(reports: Sequence[ProgramReport], counts: Counts) -> frozenset[str] | None:
     failed = frozenset[str]()
     for report in reports:
-        failed |= report.named.failed if report.named and report.named.failed else report.failed
+        named = report.named.failed if report.named else frozenset[str]()
+        failed |= named if len(named) >= len(report.failed) else report.failed
     is_known = all(report.complete for report in reports) or not counts.failed
     return failed if is_known else None
 

@@ -65,7 +65,8 @@ class _ResultCollector:
         elif found := _PLAN.match(line):
             self.planned = (self.planned or 0) + int(found[1])
         elif count := parse_node_count(line):
-            self.sums.update(count)
+            # The number of tests begins the summary: what comes before was printed by a test.
+            self.sums.update(count if self.sums or "tests" in count else {})
         elif line.startswith("Bail out!"):
             self.complete = False
 

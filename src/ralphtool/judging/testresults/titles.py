@@ -21,12 +21,16 @@ _MARKS: dict[str, TestResult] = {
 
 
 class TitleTree:
-    """The tests so far. A suite may be shown once more, with a mark, below its tests."""
+    """The tests so far. A suite may be shown once more, with a mark, below its tests.
 
-    def __init__(self, separator: str) -> None:
+    Where suites have a mark of their own, a line without any was printed by a test.
+    """
+
+    def __init__(self, separator: str, *, has_marked_suites: bool = False) -> None:
         self.tests: list[tuple[str, TestResult]] = []
         self.parents: list[tuple[str, TestResult]] = []  # suites, or tests that have tests of their own
         self._separator = separator
+        self._has_marked_suites = has_marked_suites
         self._titles: dict[int, str] = {}  # by indentation
         self._deepest = -1  # the indentation of the last test
 
@@ -35,12 +39,13 @@ class TitleTree:
         if not found:
             return
         indent, mark, title = len(found["indent"]), found["mark"], found["title"]
-        self._titles = {at: one for at, one in self._titles.items() if at < indent}
+        above = {at: one for at, one in self._titles.items() if at < indent}
         if mark is None or mark == _SUITE:
-            self._titles[indent] = title
+            if mark or not self._has_marked_suites:
+                self._titles, self._deepest = {**above, indent: title}, -1
             return
         result: TestResult = "skipped" if found["directive"] else _MARKS.get(mark, "failed")
-        path = self._separator.join([*self._titles.values(), _strip_word(mark, title)])
+        path = self._separator.join([*above.values(), _strip_word(mark, title)])
         (self.parents if indent < self._deepest else self.tests).append((path, result))
         self._deepest = indent
 

@@ -221,15 +221,21 @@ def _take_worse(printed: list[ProgramReport], written: list[ProgramReport]) -> P
     A failure that was printed counts only if it is named: a test may have printed the number.
     """
     ours = sum((one.counts for one in written if one.counts), Counts(0, 0, 0))
+    theirs = sum((one.counts for one in printed if one.counts), Counts(0, 0, 0))
     named = [one for one in printed if one.complete and one.counts]
-    passed = sum(one.counts.passed for one in printed if one.counts)
     failures = max(ours.failed, sum(one.counts.failed for one in named if one.counts))
-    failed = frozenset[str]().union(*(one.failed for one in written), *(one.failed for one in named))
-    tests = [one.named for one in written if one.named]
-    known = None
-    if len(tests) == len(written):
-        unions = (frozenset[str]().union(*(getattr(one, how) for one in tests)) for how in ("passed", "skipped"))
-        good, skipped = unions
-        known = NamedTests(good - failed, failed, skipped)
-    counts = Counts(min(ours.passed, passed), failures, ours.skipped)
-    return ProgramReport(failed, counts, len(failed) >= failures, known, program=written[0].program)
+    failed = frozenset[str]().union(*(one.failed for one in named))
+    if len(failed) < failures:
+        failed = failed.union(*(one.failed for one in written))
+    counts = Counts(min(ours.passed, theirs.passed), failures, ours.skipped)
+    tests = _join_names([one.named for one in written], failed)
+    return ProgramReport(failed, counts, len(failed) >= failures, tests, program=written[0].program)
+
+
+def _join_names(named: Sequence[NamedTests | None], failed: frozenset[str]) -> NamedTests | None:
+    known = [one for one in named if one]
+    if len(known) < len(named):
+        return None
+    passed = frozenset[str]().union(*(one.passed for one in known)) - failed
+    broken = frozenset[str]().union(*(one.failed for one in known))
+    return NamedTests(passed, broken, frozenset[str]().union(*(one.skipped for one in known)))
