@@ -351,14 +351,17 @@ class Waiting(_BaseEvent, frozen=True, kw_only=True, tag="waiting"):
 
 class Steered(_BaseEvent, frozen=True, kw_only=True, tag="steered"):
     """A person said something to the run, from any terminal: `ralphtool pause`, `resume`, `stop`, `guide`, `retry`,
-    `skip`. The run applies it as soon as the iteration that is under way allows."""
+    `skip`, `accept`, `reject`. The run applies it as soon as the iteration that is under way allows."""
 
     action: str = ""
-    """`pause`, `resume`, `stop`, `stop-after` (the iteration), `guide`, `forget` (earlier guidance), `retry`, `skip`"""
+    """`pause`, `resume`, `stop`, `stop-after` (the iteration), `guide`, `forget` (earlier guidance), `retry`, `skip`,
+    `accept`, `reject`"""
     story: str | None = None
     """the story that it is about; null for all"""
     text: str = ""
     """the guidance, or why; may be empty"""
+    by: str = ""
+    """who said it, for `accept` and `reject`"""
 
 
 class Answered(_BaseEvent, frozen=True, kw_only=True, tag="answered"):
