@@ -26,6 +26,7 @@ from ralphtool.record.events import (
     Notice,
     Paused,
     Question,
+    Reopened,
     Resumed,
     RunEnded,
     RunStarted,
@@ -346,6 +347,11 @@ class RunView:
         if story.attempts:
             story.attempts[-1].checkpoint = trim(event)
 
+    def _apply_reopening(self, event: Reopened) -> None:
+        story = self._find_story(event.story)
+        story.commit, story.state, story.was_done = "", "open", False
+        story.settle("open", f"you rejected it{event.why and f': {trim(event).why}'}")
+
     # --- people ---------------------------------------------------------------------------------
 
     def _apply_question(self, event: Question) -> None:
@@ -446,6 +452,7 @@ _APPLY_BY_TYPE: dict[type, Callable[[RunView, Any], None]] = {
     Verdict: RunView._apply_verdict,
     Decision: RunView._apply_decision,
     Checkpoint: RunView._apply_checkpoint,
+    Reopened: RunView._apply_reopening,
     Question: RunView._apply_question,
     Answered: RunView._apply_answer,
     Steered: RunView._apply_steering,

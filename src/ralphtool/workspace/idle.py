@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 class Idle(Tree):
     """What a person says between two runs happens here. The user's files change only if they are on that branch."""
 
-    def __init__(self, repository: Repository, project: str, change: str, spec_ref: str) -> None:
+    def __init__(self, repository: Repository, project: str, change: str, spec_ref: str, *, is_lent: bool) -> None:
         super().__init__(repository, project, change)
         self.project = project
         self._spec_ref = spec_ref
+        self._is_lent = is_lent  # to a run that is at work, so that this can only look
         self._folder = tempfile.TemporaryDirectory(prefix="ralph-")
         self.root = self._folder.name  # holds the spec, as the branch has it
 
@@ -51,7 +52,7 @@ class Idle(Tree):
     # --- moving the branch ----------------------------------------------------------------------
 
     def check_publish(self, tree: str) -> None:
-        for place in self._list_checked_out():
+        for place in [] if self._is_lent else self._list_checked_out():
             if self._find_index_tree(place, tree) == self._tip_tree:
                 _move_files(place, self._tip_tree, tree, "--dry-run")
 

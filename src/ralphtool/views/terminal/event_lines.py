@@ -17,6 +17,7 @@ from ralphtool.record.events import (
     Notice,
     Paused,
     Question,
+    Reopened,
     Resumed,
     RunEnded,
     RunStarted,
@@ -157,6 +158,10 @@ def _describe_checkpoint(event: Checkpoint, name: str) -> StyledLine:
     return assemble(("checkpoint ", "dim"), flatten(event.commit or "", 100)[:10], " ", flatten(event.subject))
 
 
+def _describe_reopening(event: Reopened, name: str) -> StyledLine:
+    return assemble((f"{name} is open again, its work is reverted{_format_reason(event.why)}", "yellow"))
+
+
 def _describe_question(event: Question, name: str) -> StyledLine:
     missing = flatten(event.missing)
     told = f"{name} waits for you: {make_copyable(event.path)}{f' ({missing})' if missing else ''}"
@@ -192,6 +197,8 @@ def _describe_steering(event: Steered, name: str) -> StyledLine:
         "guide": f"you said to {about}" if about else "you said",
         "retry": f"you gave {about or 'a story'} fresh attempts",
         "skip": f"you left {about or 'a story'} out",
+        "accept": f"you accepted {about or 'a story'}",
+        "reject": f"you rejected {about or 'a story'}",
     }.get(event.action, f"you said {flatten(event.action, 20)}")
     return assemble((f"{done}{_format_reason(event.text)}", "cyan"))
 
@@ -227,6 +234,7 @@ _DESCRIBE_BY_TYPE: dict[type, Callable[[Any, str], StyledLine | None]] = {
     Verdict: _describe_verdict,
     Decision: _describe_decision,
     Checkpoint: _describe_checkpoint,
+    Reopened: _describe_reopening,
     Question: _describe_question,
     Notice: _describe_notice,
     HandedOver: _describe_hand_over,
