@@ -135,12 +135,19 @@ def _commit(change: Change, iteration: Iteration, tree: str | None) -> str | Non
     trailers = f"Ralph-Change: {change.name}\nRalph-Entry: {entry}\n"
     if not iteration.is_done:
         return change.workspace.commit(tree, f"{entry}: {verdict.status}\n\n{verdict.summary}\n\n{trailers}")
-    subject = f"{_one_line(story.title, 100)} ({change.name} {story.id})"
-    tasks = "\n".join(f"- {task.id} {_one_line(task.text, 200)}" for task in story.tasks)
-    return change.workspace.commit(tree, f"{subject}\n\n{tasks}\n\n{trailers}Ralph-Story: {story.id}\n")
+    return change.workspace.commit(tree, build_message(change, story, entry))
 
 
-def _one_line(text: str, longest: int) -> str:
+def build_message(change: Change, story: Story, entry: str, body: str = "", trailer: str = "") -> str:
+    """The message of a story's checkpoint."""
+    subject = f"{make_one_line(story.title, 100)} ({change.name} {story.id})"
+    tasks = "\n".join(f"- {task.id} {make_one_line(task.text, 200)}" for task in story.tasks)
+    trailers = f"Ralph-Change: {change.name}\nRalph-Entry: {entry}\nRalph-Story: {story.id}\n"
+    parts = [subject, tasks, body, trailers + (f"{trailer}\n" if trailer else "")]
+    return "\n\n".join(filter(None, parts))
+
+
+def make_one_line(text: str, longest: int) -> str:
     return " ".join(text.split())[:longest]
 
 

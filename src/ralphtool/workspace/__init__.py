@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ralphtool.judging.guard.model import FileChange
+    from ralphtool.specs import Spec
+    from ralphtool.workspace.revert import RevertedTree
     from ralphtool.workspace.tree import ProtectedWork, WorkspaceSnapshot
 
 
@@ -129,6 +131,30 @@ class Workspace(Protocol):
 
     def follows(self, commit: str) -> bool:
         """Whether a commit is the last checkpoint, or was made upon it."""
+        ...
+
+    def merge_attempt(self, entry: str, ref: str) -> str:
+        """The tree of a kept attempt upon the last checkpoint. `ref` says where the spec is."""
+        ...
+
+    def revert(self, story: str, ref: str) -> RevertedTree:
+        """The tree of the last checkpoint without a story's work, and without later work that does not fit then."""
+        ...
+
+    def edit_spec(self, tree: str, ref: str, edit: Callable[[Spec], None]) -> str:
+        """A tree with its spec edited; the last checkpoint's spec where the tree has none that can be read."""
+        ...
+
+    def list_changed(self, tree: str) -> list[str]:
+        """The paths in which a tree differs from the last checkpoint."""
+        ...
+
+    def check_publish(self, tree: str) -> None:
+        """Raises an error where the branch could not move to a tree."""
+        ...
+
+    def drop_checkpoints(self, stories: Sequence[str]) -> None:
+        """The stories that are done no longer."""
         ...
 
     def keep_interrupted(self, run: str, known: str | None = None) -> str | None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ralphtool.errors import GitError
 from ralphtool.workspace.tree import ProtectedWork, WorkspaceSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ralphtool.judging.guard.model import FileChange
+    from ralphtool.specs import Spec
+    from ralphtool.workspace.revert import RevertedTree
 
 
 class Folder:
@@ -95,6 +98,27 @@ class Folder:
 
     def follows(self, commit: str) -> bool:
         return True
+
+    def merge_attempt(self, entry: str, ref: str) -> str:
+        raise GitError("this project has no git repository, so no attempt is kept that could be accepted")
+
+    def revert(self, story: str, ref: str) -> RevertedTree:
+        raise GitError(
+            f"this project has no git repository, so the work of story {story} can't be taken back: undo it by hand "
+            "and open its boxes"
+        )
+
+    def edit_spec(self, tree: str, ref: str, edit: Callable[[Spec], None]) -> str:
+        return tree
+
+    def list_changed(self, tree: str) -> list[str]:
+        return []
+
+    def check_publish(self, tree: str) -> None:
+        pass
+
+    def drop_checkpoints(self, stories: Sequence[str]) -> None:
+        pass
 
     def keep_interrupted(self, run: str, known: str | None = None) -> str | None:
         return None
