@@ -111,6 +111,8 @@ class _CommandGroup(click.Group):
         "stop": _LazyCommand("steer:stop", "Stop a run from any terminal."),
         "retry": _LazyCommand("steer:retry", "Give a story fresh attempts."),
         "skip": _LazyCommand("steer:skip", "Leave a story out."),
+        "accept": _LazyCommand("accept:accept", "Take a story, or an attempt at it, as it stands."),
+        "reject": _LazyCommand("accept:reject", "Reopen a story that is done: its work is reverted."),
         "watch": _LazyCommand("watch:watch", "Watch a run, while it goes on or afterwards."),
         "runs": _LazyCommand("watch:runs", "List the runs, and how each ended."),
         "logs": _LazyCommand("logs:logs", "Show what an agent said and did in an attempt."),
@@ -130,7 +132,7 @@ class _CommandGroup(click.Group):
         "Begin": ("init", "doctor", "new", "list", "show"),
         "Run and steer": (
             *("run", "watch", "questions", "answer", "guide", "pause", "resume", "stop", "retry", "skip"),
-            "unlock",
+            *("accept", "reject", "unlock"),
         ),
         "Look back": ("report", "runs", "logs", "explain", "attempts", "diff", "backtest"),
         "What is known": ("progress", "memory", "learnings", "migrate"),

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from ralphtool import specs
-from ralphtool.cli import arguments
-from ralphtool.core import locks, project, quickjson
+from ralphtool.cli import arguments, targets
+from ralphtool.core import project, quickjson
 from ralphtool.core.text import make_lines_printable, make_printable
-from ralphtool.errors import ChangeNotFound, InvalidValue, RalphError, StoryNotFound, UsageError, shorten
-from ralphtool.record import overview, questions, runs, steering
-from ralphtool.workspace import branch
+from ralphtool.errors import InvalidValue, UsageError, shorten
+from ralphtool.record import overview, questions, steering
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ralphtool.core.locks import ChangeLock
+    from ralphtool.cli.targets import StorySummary
     from ralphtool.record.questions import OpenQuestion
     from ralphtool.record.steering import Action
-    from ralphtool.specs import Story
 
 _WIDEST = 100
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
@@ -31,95 +27,9 @@ _CHANGE = click.option("--change", help="Which change is meant, if that is not p
 _NAMED = click.argument("change", **arguments.OPTIONAL)
 
 
-# --- what is meant ----------------------------------------------------------------------------------
-
-
-def _refuse_agents(root: str) -> None:
-    """Whoever runs below a run is its agent, whatever its environment says. What it writes itself nobody can refuse."""
-    owners = {
-        lock.owner["pid"]
-        for change in locks.list_locked_changes(root)
-        if (lock := _find_run_lock(root, change)) and lock.owner
-    }
-    if os.environ.get("RALPH_TOKEN") or owners & (_list_ancestors() if owners else set()):
-        raise UsageError(
-            "this is for the people who watch over a run: an agent that is stuck says so with "
-            '`ralphtool agent observe blocker "what is missing"`'
-        )
-
-
-def _list_ancestors() -> set[int]:
-    import psutil  # which costs more than a short answer
-
-    return {process.pid for process in psutil.Process().parents()}
-
-
-def _find_run_lock(root: str, change: str) -> ChangeLock | None:
-    """The lock of the run that works on a change now."""
-    lock = locks.find_holder(root, change)
-    return lock if lock and lock.owner else None
-
-
-def _find_change(root: str, change: str | None) -> str:
-    """The change that is named, else the only one that runs, else the only one there is.
-
-    What runs is told by the locks: an agent may have moved its spec just now.
-    """
-    _refuse_agents(root)
-    if change is None:
-        running = [name for name in locks.list_locked_changes(root) if _find_run_lock(root, name)]
-        return running[0] if len(running) == 1 else overview.find_only(root)
-    project.check_name(change, "a change's name")
-    if not (
-        _find_run_lock(root, change) or questions.load_change_state(root, change) or change in overview.list_names(root)
-    ):
-        raise ChangeNotFound(f"there is no change {change} here: `ralphtool list` shows the changes")
-    return change
-
-
-class _StorySummary:
-    """What is known of a story here."""
-
-    def __init__(self, id: str, depends_on: Sequence[str], *, done: bool, optional: bool) -> None:
-        self.id = id
-        self.depends_on = depends_on
-        self.done = done
-        self.optional = optional
-
-
-def _find_story(root: str, change: str, name: str) -> tuple[_StorySummary, Sequence[_StorySummary]]:
-    """The story of that id, or of that id in the history; and all of them."""
-    stories = _list_stories(root, change)
-    found = next((one for id, one in stories if name in (one.id, id)), None)
-    if found is None:
-        there = ", ".join(one.id for _, one in stories[:20])
-        raise StoryNotFound(f"{change} has no story {shorten(name)}: there are {there or 'none'}")
-    return found, [one for _, one in stories]
-
-
-def _list_stories(root: str, change: str) -> list[tuple[str, _StorySummary]]:
-    """Every story with its id in the history: as the spec has it, or as the run began with it."""
-    ref = questions.load_change_state(root, change).get("spec") or None
-    try:
-        with branch.open_spec(root, change, ref) as on_branch:
-            spec = on_branch or specs.open(root, change, ref)
-            found = spec.stories(locks.list_completed_tasks(root, change))
-            return [(specs.prd_id(spec, one.id), _summarize_story(one)) for one in found]
-    except RalphError:
-        if not _find_run_lock(root, change):
-            raise
-    run = runs.find_newest(root, change)
-    rows = run.start.get("stories") if run else None
-    ids = [str(one["id"]) for one in rows if isinstance(one, dict) and "id" in one] if isinstance(rows, list) else []
-    return [(project.build_slug(f"{change}-{id}"), _StorySummary(id, (), done=False, optional=False)) for id in ids]
-
-
-def _summarize_story(one: Story) -> _StorySummary:
-    return _StorySummary(one.id, one.depends_on, done=one.done, optional=one.optional)
-
-
 def _describe_when(root: str, change: str) -> str:
-    return "" if _find_run_lock(root, change) else f"; {change} is not running now, so that holds for its next run"
+    is_running = targets.find_run_lock(root, change) is not None
+    return "" if is_running else f"; {change} is not running now, so that holds for its next run"
 
 
 def _read_text(words: Sequence[str]) -> str:
@@ -142,7 +52,7 @@ def questions_command(change: str | None, as_json: bool) -> None:
       ralphtool questions --json | jq -r '.questions[].missing'
     """
     root = project.find()
-    found = questions.list_open(root, change and _find_change(root, change))
+    found = questions.list_open(root, change and targets.find_change(root, change))
     if as_json:
         click.echo(quickjson.dumps({"questions": [one.as_dict() for one in found]}))
         return
@@ -170,19 +80,7 @@ def _shorten_line(text: str) -> str:
     return line if len(line) <= 10 * _WIDEST else f"{line[: 10 * _WIDEST]}..."
 
 
-def _complete_story(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Stories of the change that is meant, those that wait first."""
-    try:
-        root = project.find()
-        waiting = [one.story for one in questions.list_open(root)]
-        change = context.params.get("change") or overview.find_only(root)
-        known = [one.id for one in specs.open(root, change).stories()]
-    except (RalphError, OSError):
-        return []  # a shell waits for words, and has no place for an error
-    return [id for id in dict.fromkeys([*waiting, *known]) if id.startswith(incomplete)]
-
-
-_STORY = click.argument("story", shell_complete=_complete_story)
+_STORY = click.argument("story", shell_complete=targets.complete_story)
 
 
 @click.command()
@@ -201,12 +99,12 @@ def answer(story: str, text: Sequence[str], change: str | None) -> None:
       ralphtool answer 4 - < answer.txt
     """
     root = project.find()
-    _refuse_agents(root)
+    targets.refuse_agents(root)
     asked = _find_question(root, story, change)
     told = _read_text(text) if text else _edit_answer(asked)
     questions.reply(root, asked, told)
     click.echo(f"story {make_printable(asked.story)} goes on with your answer{_describe_when(root, asked.change)}")
-    if not _find_run_lock(root, asked.change):
+    if not targets.find_run_lock(root, asked.change):
         click.echo(f"  {_build_run_command(root, asked.change)}")
 
 
@@ -220,7 +118,7 @@ def _build_run_command(root: str, change: str) -> str:
 
 
 def _find_question(root: str, story: str, change: str | None) -> OpenQuestion:
-    waiting = questions.list_open(root, change and _find_change(root, change))
+    waiting = questions.list_open(root, change and targets.find_change(root, change))
     found = [one for one in waiting if story in (one.story, one.prd_id)]
     if len(found) == 1:
         return found[0]
@@ -261,12 +159,12 @@ def guide(words: Sequence[str], clear: bool, change: str | None, as_json: bool) 
       ralphtool guide
     """
     root = project.find()
-    change = _find_change(root, change)
+    change = targets.find_change(root, change)
     if not words and not clear:
         _print_guidance(root, change, as_json=as_json)
         return
     story, text = _split_words(words, clear=clear)
-    id = _find_story(root, change, story)[0].id if story is not None else None
+    id = targets.find_story(root, change, story)[0].id if story is not None else None
     if not clear:
         _check_guidance(root, change, id, text)
     steering.send(root, change, "forget" if clear else "guide", id, text)
@@ -287,7 +185,7 @@ def _split_words(words: Sequence[str], *, clear: bool) -> tuple[str | None, str]
 
 
 def _check_guidance(root: str, change: str, story: str | None, text: str) -> None:
-    if story is None and text in {one.id for _, one in _list_stories(root, change)}:
+    if story is None and text in {one.id for _, one in targets.list_stories(root, change)}:
         raise UsageError(f'say what story {text} should know as well: ralphtool guide {text} "…"')
     if sum(one == story for one, _ in steering.list_guidance(root, change)) >= steering.MAX_GUIDANCE:
         about = f"story {story}" if story else "all stories"
@@ -322,7 +220,7 @@ def pause(change: str | None) -> None:
       ralphtool pause add-login
     """
     root = project.find()
-    change = _find_change(root, change)
+    change = targets.find_change(root, change)
     steering.send(root, change, "pause")
     click.echo(f"{change} begins nothing new until `ralphtool resume {change}`{_describe_when(root, change)}")
 
@@ -337,14 +235,13 @@ def resume(change: str | None) -> None:
       ralphtool resume
     """
     root = project.find()
-    change = _find_change(root, change)
+    change = targets.find_change(root, change)
     if not steering.is_paused(root, change):
         click.echo(f"{change} is not paused: nothing to do")
         return
     steering.send(root, change, "resume")
-    click.echo(
-        f"{change} goes on{'' if _find_run_lock(root, change) else f', as soon as you run it: ralphtool run {change}'}"
-    )
+    when = "" if targets.find_run_lock(root, change) else f", as soon as you run it: ralphtool run {change}"
+    click.echo(f"{change} goes on{when}")
 
 
 @click.command()
@@ -359,8 +256,8 @@ def stop(change: str | None, after: bool) -> None:
       ralphtool stop add-login --after
     """
     root = project.find()
-    change = _find_change(root, change)
-    running = _find_run_lock(root, change)
+    change = targets.find_change(root, change)
+    running = targets.find_run_lock(root, change)
     if running is None:
         raise InvalidValue(f"{change} is not running: there is nothing to stop (`ralphtool runs` shows the runs)")
     steering.send(root, change, "stop-after" if after else "stop", run=running.session_id)
@@ -401,7 +298,7 @@ def skip(story: str, why: str, change: str | None) -> None:
     _send_decision("skip", story, why, change, _describe_skip)
 
 
-def _describe_skip(story: _StorySummary, stories: Sequence[_StorySummary]) -> str:
+def _describe_skip(story: StorySummary, stories: Sequence[StorySummary]) -> str:
     waiting = [one.id for one in stories if story.id in one.depends_on]
     so = f"; so these wait: {', '.join(waiting)}" if waiting else ""
     return f"story {story.id} is left out{so}"
@@ -412,11 +309,11 @@ def _send_decision(
     story: str,
     text: str,
     change: str | None,
-    told: Callable[[_StorySummary, Sequence[_StorySummary]], str],
+    told: Callable[[StorySummary, Sequence[StorySummary]], str],
 ) -> None:
     root = project.find()
-    change = _find_change(root, change)
-    found, stories = _find_story(root, change, story)
+    change = targets.find_change(root, change)
+    found, stories = targets.find_story(root, change, story)
     if found.done:
         raise InvalidValue(f"story {found.id} of {change} is done: there is nothing to {action}")
     steering.send(root, change, action, found.id, text)

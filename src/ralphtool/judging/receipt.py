@@ -71,6 +71,8 @@ class Receipt(Struct, frozen=True, kw_only=True):
     """what else a person should know: files that were set aside, flaky tests, an environment used as it was"""
     by: str = ""
     """who accepted it"""
+    at: str = ""
+    """when it was accepted"""
     commit: str | None = None
     """the commit that it is about"""
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from ralphtool import specs
 from ralphtool.core import session
-from ralphtool.errors import ChangeNotFound, SpecError, shorten
+from ralphtool.errors import ChangeNotFound, RalphError, SpecError, shorten
+from ralphtool.loop import acceptance
 from ralphtool.record import change_state, questions, steering
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ralphtool.core.session import SessionState
     from ralphtool.history import History
     from ralphtool.record.change_state import ChangeState, StoryState
+    from ralphtool.record.events import Event
     from ralphtool.record.steering import SteeringCommand
     from ralphtool.specs import Spec, Story
     from ralphtool.workspace import Workspace
@@ -46,6 +48,7 @@ class Change:
         self.awaited: list[str] = []  # stories that only wait for an answer
         self.answers: dict[str, str] = {}  # that were seen, by story
         self.notices: list[str] = []
+        self.events: list[Event] = []  # for the record: what came of a person's decisions
         self._done_at_start: set[str] | None = None  # stories that were ticked before anybody tried them
 
     @property
@@ -121,6 +124,10 @@ class Change:
             self._done_at_start = self._find_ticked_at_start(stories)
         known = self.workspace.checkpoints().keys() | self._done_at_start
         return {story.id for story in stories if story.done and (story.id in known or self._was_proven(story))}
+
+    def has_checkpoint(self, story: Story) -> bool:
+        """Whether its "done" is the work of a run, and no tick of the user's."""
+        return story.id in self.workspace.checkpoints() or self._was_proven(story)
 
     def _find_ticked_at_start(self, stories: Sequence[Story]) -> set[str]:
         """What the user had ticked before we began; without git, what is ticked and was never tried."""
@@ -215,8 +222,11 @@ class Change:
         if new:
             self.change_state.heeded = ids
             self.save()
-        steering.remove_applied(self.root, self.name, ids)
+        self._forget_commands(ids)
         return put_off
+
+    def _forget_commands(self, ids: Sequence[str]) -> None:
+        steering.remove_applied(self.root, self.name, ids)
 
     def _apply_command(self, said: SteeringCommand) -> bool:
         """Whether it could be taken up, were it only to say that it makes no sense."""
@@ -226,6 +236,8 @@ class Change:
         elif story not in {one.id for one in self.stories()}:
             told = f"you said {said.action} for the story {shorten(story)}, but there is no such story (any more)"
             self.notices.append(told)
+        elif said.action in steering.JUDGEMENTS:
+            self._decide(said)
         elif said.action == "retry" and not self._can_restart(story):
             told = f"story {story} had fresh attempts {_MOST_RENEWALS} times in this run: the next run gives it more"
             self.notices.append(told)
@@ -233,6 +245,23 @@ class Change:
         else:
             self._apply_to_story(said, self.change_state.story(story))
         return True
+
+    def _decide(self, said: SteeringCommand) -> None:
+        try:
+            made = acceptance.plan(self, said)
+            acceptance.carry_out(self, made)
+        except RalphError as error:
+            self.notices.append(f"you said {said.action} for story {said.story}, which can't be done: {error}")
+        else:
+            self.notices.append(made.text)
+
+    def close_question(self, state: StoryState) -> None:
+        """What was asked is decided."""
+        if asked := state.question:
+            path = questions.path_of(self.root, asked.name)
+            with questions.turn(path):
+                questions.archive(path)
+            state.question = None
 
     def _apply_to_story(self, said: SteeringCommand, state: StoryState) -> None:
         asked, story = state.question, said.story or ""
@@ -243,6 +272,11 @@ class Change:
         if asked and state.question is None:
             with questions.turn(path):
                 questions.archive(path)
+
+    def drain_events(self) -> list[Event]:
+        """What the record should have, and has not yet."""
+        made, self.events = self.events, []
+        return made
 
     def drain_notices(self) -> list[str]:
         """What people should know, and was not told yet."""

@@ -10,6 +10,8 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from ralphtool.core import sender
+from ralphtool.errors import shorten
 from ralphtool.record import events, questions, steering
 
 if TYPE_CHECKING:
@@ -42,12 +44,37 @@ class Listener:
         self._look_for_answers()
 
     def _receive(self, said: SteeringCommand) -> None:
+        is_applied = said.id in self._change.change_state.heeded
+        if said.action in steering.JUDGEMENTS and not is_applied and not sender.is_outside(said.sender, said.action):
+            self._refuse(said)
+            return
         self._pending[said.id] = said
-        if said.id in self._change.change_state.heeded or said.run not in (None, self._change.run):
+        if is_applied and said.action in steering.JUDGEMENTS:
+            self._record_earlier(said)
+        if is_applied or said.run not in (None, self._change.run):
             return  # it was for a run that is over
         self.is_stopped = self.is_stopped or said.action == "stop"
         self.stops_after = self.stops_after or said.action == "stop-after"
-        self._log.add(events.Steered(action=said.action, story=said.story, text=said.text))
+        self._record(said)
+
+    def _record(self, said: SteeringCommand) -> None:
+        self._log.add(events.Steered(action=said.action, story=said.story, text=said.text, by=said.by))
+
+    def _record_earlier(self, said: SteeringCommand) -> None:
+        """What a person decided between two runs is in the record of the later one."""
+        self._record(said)
+        state = self._change.change_state.stories.get(said.story or "")
+        if said.action == "accept" and state and state.proof and state.proof.state == "accepted":
+            self._log.note(events.Proof(story=said.story or "", entry=state.entry or "", receipt=state.proof))
+
+    def _refuse(self, said: SteeringCommand) -> None:
+        """An agent can write such a file as well: only a command that waits for us, outside of the run, is believed."""
+        self._postponed.add(said.id)
+        steering.remove_applied(self._change.root, self._change.name, [said.id])
+        text = (
+            f"somebody left {said.action} for story {shorten(said.story or '')}, and no command of yours stands behind"
+        )
+        self._log.note(events.Notice(text=f"{text} it: it does not count; if it was you, say it again"))
 
     def _look_for_answers(self) -> None:
         for id, state in self._change.change_state.stories.items():
@@ -61,9 +88,10 @@ class Listener:
                     self._log.add(events.Answered(story=id, prd_id=prd_id, text=told))
 
     def is_skipped(self, story: str) -> bool:
-        """Whether a person wants this story left alone from now on."""
-        last = [one.action for one in self._pending.values() if one.story == story and one.action in ("skip", "retry")]
-        return last[-1:] == ["skip"]
+        """Whether a person wants this story left alone from now on, or has accepted an attempt at it."""
+        deciding = ("skip", "retry", "accept")
+        last = [one.action for one in self._pending.values() if one.story == story and one.action in deciding]
+        return last[-1:] in (["skip"], ["accept"])
 
     @property
     def has_pending(self) -> bool:
@@ -76,6 +104,8 @@ class Listener:
         if self._pending:
             self._postponed |= set(self._change.apply(list(self._pending.values())))
             self._pending = {}
+        for event in self._change.drain_events():
+            self._log.note(event)
         for text in self._change.drain_notices():
             self._log.note(events.Notice(text=text))
 

@@ -67,6 +67,7 @@ class StoryState(Struct, kw_only=True):
     answer: str = ""  # what a human answered; it holds for every attempt that follows
     told: list[str] = []  # what a human told unasked; it holds as long
     proof: Receipt | None = None  # what its "done" rests on
+    accused: list[str] = []  # tests as they were that failed on the code of the last attempt
 
 
 class ChangeState(Struct, kw_only=True):
@@ -144,6 +145,23 @@ def apply_answer(state: StoryState, told: str) -> None:
     reset_attempts(state)
     state.guidance, state.answer = "", told
     state.decision = RecoveryDecision("manual", "", "you answered: it is taken up with that")
+
+
+def begin_anew(state: StoryState, reason: str, told: str) -> None:
+    """A story that was done begins anew; what the agent has to know is told once."""
+    reset_attempts(state)
+    state.kept, state.cut_off, state.status, state.proof = None, None, None, None
+    state.completed, state.guidance, state.error = [], "", ""
+    state.decision = RecoveryDecision("retry", "", reason)
+    state.told = [*[one for one in state.told if one != told], told][-steering.MAX_GUIDANCE :]
+
+
+def finish_accepted(state: StoryState, entry: str, tasks: list[str], proof: Receipt) -> None:
+    """A person has accepted an attempt: the story is done."""
+    state.status, state.entry, state.proof, state.completed = "completed", entry, proof, tasks
+    state.decision = RecoveryDecision("next", "", "you accepted it")
+    state.kept, state.cut_off, state.is_tried, state.in_chunks = None, None, True, False
+    state.guidance, state.error, state.answer, state.told = "", "", "", []
 
 
 def reset_attempts(state: StoryState) -> None:

@@ -312,6 +312,19 @@ class Proof(_BaseEvent, frozen=True, kw_only=True, tag="proof"):
     """the iteration that it belongs to; 0 for one that a person accepted"""
 
 
+class Reopened(_BaseEvent, frozen=True, kw_only=True, tag="reopened"):
+    """A story that was done is open again: a person rejected it, or one that it builds on. Its work is reverted."""
+
+    story: str = ""
+    """the story's id"""
+    why: str = ""
+    """what the person said, or which story it builds on"""
+    by: str = ""
+    """who rejected it"""
+    commit: str | None = None
+    """the commit that takes the work back"""
+
+
 class Question(_BaseEvent, frozen=True, kw_only=True, tag="question"):
     """A story needs a person's answer."""
 
@@ -368,6 +381,8 @@ class Steered(_BaseEvent, frozen=True, kw_only=True, tag="steered"):
     """the story that it is about; null for all"""
     text: str = ""
     """the guidance, or why; may be empty"""
+    by: str = ""
+    """who said it, for `accept` and `reject`"""
 
 
 class Answered(_BaseEvent, frozen=True, kw_only=True, tag="answered"):
@@ -422,6 +437,7 @@ Event = (
     | Decision
     | Checkpoint
     | Proof
+    | Reopened
     | Question
     | Notice
     | HandedOver

@@ -26,6 +26,7 @@ from ralphtool.record.events import (
     Paused,
     Proof,
     Question,
+    Reopened,
     Resumed,
     RunEnded,
     RunStarted,
@@ -366,6 +367,11 @@ class RunView:
         if attempt := next((one for one in reversed(story.attempts) if one.start.entry == event.entry), None):
             attempt.receipt = receipt
 
+    def _apply_reopening(self, event: Reopened) -> None:
+        story = self._find_story(event.story)
+        story.commit, story.state, story.was_done = "", "open", False
+        story.settle("open", f"you rejected it{event.why and f': {trim(event).why}'}")
+
     # --- people ---------------------------------------------------------------------------------
 
     def _apply_question(self, event: Question) -> None:
@@ -472,6 +478,7 @@ _APPLY_BY_TYPE: dict[type, Callable[[RunView, Any], None]] = {
     Decision: RunView._apply_decision,
     Checkpoint: RunView._apply_checkpoint,
     Proof: RunView._apply_proof,
+    Reopened: RunView._apply_reopening,
     Question: RunView._apply_question,
     Answered: RunView._apply_answer,
     Steered: RunView._apply_steering,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ralphtool.core import files, layout, project, quickjson, session
 from ralphtool.errors import UnsafePath
@@ -23,21 +23,38 @@ ACTIONS: tuple[Action, ...] = (
     *("pause", "resume", "stop", "stop-after", "guide", "forget", "retry", "skip", "accept", "reject"),
 )
 MAX_GUIDANCE = 20  # things that are told for a story, or for all, and kept
+JUDGEMENTS: tuple[Action, ...] = ("accept", "reject")  # which no agent may send
+_LONGEST_NAME = 200
 _LONGEST = 200_000  # bytes: what is bigger was not written by us
 
 
 class SteeringCommand:
     """One thing that a person said."""
 
-    __slots__ = ("action", "at", "id", "run", "story", "text")
+    __slots__ = ("action", "at", "by", "entry", "id", "run", "sender", "story", "text")
 
-    def __init__(self, id: str, action: Action, story: str | None, text: str, run: str | None, at: str) -> None:
+    def __init__(
+        self,
+        id: str,
+        action: Action,
+        story: str | None,
+        text: str,
+        run: str | None = None,
+        at: str = "",
+        *,
+        by: str = "",
+        entry: str | None = None,
+        sender: object = None,
+    ) -> None:
         self.id = id  # the name of its file: those that were said later come later
         self.action = action
         self.story = story
         self.text = text
         self.run = run  # the only run that it is meant for, if it is
         self.at = at
+        self.by = by  # who said it, where that matters
+        self.entry = entry  # the attempt that it is about, if it is about one
+        self.sender = sender  # the process that said it, where that matters
 
 
 def folder_of(root: str, change: str) -> str:
@@ -46,9 +63,15 @@ def folder_of(root: str, change: str) -> str:
 
 
 def send(
-    root: str, change: str, action: Action, story: str | None = None, text: str = "", run: str | None = None
-) -> None:
-    """Says something to the run of a change, or to the next one. It lasts when this returns."""
+    root: str,
+    change: str,
+    action: Action,
+    story: str | None = None,
+    text: str = "",
+    run: str | None = None,
+    **more: Any,
+) -> str:
+    """Says something to the run of a change, or to the next one; tells its id. It lasts when this returns."""
     folder = folder_of(root, change)
     for above in (layout.folder(root), os.path.dirname(folder), folder):
         files.ensure_folder(above)
@@ -61,9 +84,11 @@ def send(
         "text": text and questions.check_text(text),
         "run": run,
         "at": session.now(),
+        **more,
     }
     name = f"{_next_timestamp(folder):020}-{os.urandom(4).hex()}.json"
     _create_file(os.path.join(folder, name), quickjson.dumps(told).encode() + b"\n")
+    return name
 
 
 def _next_timestamp(folder: str) -> int:
@@ -109,7 +134,11 @@ def _read_command(folder: str, name: str) -> SteeringCommand | None:
     finally:
         os.close(fd)
     is_ours = action in ACTIONS and _is_text(story) and _is_text(run) and isinstance(text, str) and isinstance(at, str)
-    return SteeringCommand(name, action, story and _clean(story), _clean(text), run, at) if is_ours else None
+    by, entry = fields.get("by", ""), fields.get("entry")
+    if not (is_ours and isinstance(by, str) and _is_text(entry)):
+        return None
+    more = {"by": _clean(by)[:_LONGEST_NAME], "entry": entry and _clean(entry), "sender": fields.get("sender")}
+    return SteeringCommand(name, action, story and _clean(story), _clean(text), run, at, **more)
 
 
 def _clean(text: str) -> str:

@@ -146,6 +146,8 @@ class Spec(Protocol):
     # A spec may also have:
     #   done_key: str                       the key of a story's object, in a format that is JSON, which says that it is
     #                                       done: only a proven story gets it, and never from an agent
+    #   untick(task_id: str) -> None        opens a box again, for a story that a person rejects; where a format has no
+    #                                       box for each task, it takes the story's own mark away
     #   prd_id(story_id: str) -> str        what the history calls a story
     #   is_untouched() -> bool              whether it is still what `scaffold` made of it
 

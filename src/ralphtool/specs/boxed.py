@@ -86,12 +86,23 @@ class BoxedSpec(WithNotes):
 
     def tick(self, task_id: str, completed: "Collection[str]" = (), *, proven: bool = True) -> None:
         def change(text: str) -> str:
-            boxes = [box for draft in self.drafts(text) for id, _, box in draft.tasks if id == task_id]
-            if not boxes:
-                raise TaskNotFound(f"{self.tasks_file} has no task {shorten(task_id)}")
-            return text if boxes[0].done else markdown.tick(text, boxes[0])
+            box = self._find_box(text, task_id)
+            return text if box.done else markdown.tick(text, box)
 
         markdown.edit(self.tasks_file, change)
+
+    def untick(self, task_id: str) -> None:
+        def change(text: str) -> str:
+            box = self._find_box(text, task_id)
+            return markdown.untick(text, box) if box.done else text
+
+        markdown.edit(self.tasks_file, change)
+
+    def _find_box(self, text: str, task_id: str) -> "Box":
+        boxes = [box for draft in self.drafts(text) for id, _, box in draft.tasks if id == task_id]
+        if not boxes:
+            raise TaskNotFound(f"{self.tasks_file} has no task {shorten(task_id)}")
+        return boxes[0]
 
 
 def make_unique(name: str, taken: "Collection[str]") -> str:

@@ -315,6 +315,13 @@ def _refuse_link_out(path: str) -> None:
         raise UnsafePath(f"{path} is a link that leads out of {root}, to {target}: put the file itself there")
 
 
+def untick(text: str, found: Box) -> str:
+    lines = text.split("\n")
+    line = lines[found.line]
+    lines[found.line] = f"{line[: found.start]} {line[found.end :]}"
+    return "\n".join(lines)
+
+
 def tick(text: str, found: Box) -> str:
     lines = text.split("\n")
     line = lines[found.line]

@@ -87,12 +87,21 @@ class Prd(WithNotes):
 
     def tick(self, task_id: str, completed: "Collection[str]" = (), *, proven: bool = True) -> None:
         """A criterion has no box of its own: the session keeps it. The last one of a story sets its `passes`."""
+        story = self._find_story_of(task_id)
+        known = {*completed, task_id}
+        if proven and not story.done and all(task.id in known for task in story.tasks):
+            markdown.edit(self.path, lambda text: _set_passes(text, story.id, self.path, "true"))
+
+    def untick(self, task_id: str) -> None:
+        story = self._find_story_of(task_id)
+        if story.done:
+            markdown.edit(self.path, lambda text: _set_passes(text, story.id, self.path, "false"))
+
+    def _find_story_of(self, task_id: str) -> Story:
         story = next((one for one in self.stories() if task_id in [task.id for task in one.tasks]), None)
         if story is None:
             raise TaskNotFound(f"{self.path} has no task {shorten(task_id)}")
-        known = {*completed, task_id}
-        if proven and not story.done and all(task.id in known for task in story.tasks):
-            markdown.edit(self.path, lambda text: _set_passes(text, story.id, self.path))
+        return story
 
     def prd_id(self, story_id: str) -> str:
         """A story that has an id of its own is known by that alone, whatever the change is called."""
@@ -180,7 +189,7 @@ class _StoryReader:
 # --- writing ----------------------------------------------------------------------------------------
 
 
-def _set_passes(text: str, story_id: str, path: str) -> str:
+def _set_passes(text: str, story_id: str, path: str, value: str) -> str:
     key, items = _find_stories(_parse_document(text, path), path)
     ids = [_StoryReader(item, path).id(index) for index, item in enumerate(items, 1)]
     start = _find_value(text, quickjson.skip_space(text, 0), key)
@@ -188,8 +197,8 @@ def _set_passes(text: str, story_id: str, path: str) -> str:
     try:
         at = _find_value(text, start, "passes")
     except KeyError:
-        return _add_passes(text, start)
-    return text[:at] + "true" + text[quickjson.scan_value(text, at)[1] :]
+        return _add_passes(text, start) if value == "true" else text
+    return text[:at] + value + text[quickjson.scan_value(text, at)[1] :]
 
 
 def _find_members(text: str, start: int) -> "list[tuple[str, int, int]]":

@@ -9,9 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from ralphtool.workspace.tree import WorkspaceSnapshot
+    from ralphtool.judging.guard.model import FileChange
+    from ralphtool.specs import Spec
+    from ralphtool.workspace.revert import RevertedTree
+    from ralphtool.workspace.tree import ProtectedWork, WorkspaceSnapshot
 
 
 class Workspace(Protocol):
@@ -19,6 +22,11 @@ class Workspace(Protocol):
 
     root: str  # the project's folder in there
     branch: str | None
+
+    @property
+    def tip(self) -> str | None:
+        """The last checkpoint's commit."""
+        ...
 
     @property
     def tree(self) -> str | None:
@@ -59,6 +67,49 @@ class Workspace(Protocol):
         """What is there now, and how it differs from what the iteration began with."""
         ...
 
+    # --- for a proof ----------------------------------------------------------------------------
+
+    @property
+    def checkpoint_tree(self) -> str | None:
+        """The tree of the last checkpoint."""
+        ...
+
+    def compare(self, tree: str) -> tuple[FileChange, ...]:
+        """How a tree differs from the last checkpoint."""
+        ...
+
+    def has_same_work(self, tree: str, own_files: Sequence[str]) -> bool:
+        """Whether the last checkpoint is a tree, but for files of the change itself."""
+        ...
+
+    def mix(self, base: str, other: str, paths: Sequence[str], contents: Mapping[str, bytes]) -> str:
+        """The tree `base`, but with `paths` as they are in `other`, and some files with other contents."""
+        ...
+
+    def show(self, tree: str) -> None:
+        """Puts the files of a tree in place of those that are there."""
+        ...
+
+    def protect(self, tree: str, story: str, entry: str) -> None:
+        """Keeps the tree of an iteration by a ref while others are shown, until the next one begins."""
+        ...
+
+    def take_protected(self, run: str) -> ProtectedWork | None:
+        """The work of an iteration that was killed meanwhile; a ref of `run` keeps it from here on."""
+        ...
+
+    def mark_attempt(self) -> None:
+        """An attempt begins: files that git ignores and that change from here on are its own."""
+        ...
+
+    def find_ignored_changes(self) -> list[str]:
+        """Those files, as git names them."""
+        ...
+
+    def set_ignored_aside(self, paths: Sequence[str]) -> None: ...
+
+    def put_ignored_back(self) -> None: ...
+
     def add(self, paths: Sequence[str]) -> str | None:
         """Takes these files into the tree that was taken last; tells the new one."""
         ...
@@ -80,6 +131,30 @@ class Workspace(Protocol):
 
     def follows(self, commit: str) -> bool:
         """Whether a commit is the last checkpoint, or was made upon it."""
+        ...
+
+    def merge_attempt(self, entry: str, ref: str) -> str:
+        """The tree of a kept attempt upon the last checkpoint. `ref` says where the spec is."""
+        ...
+
+    def revert(self, story: str, ref: str) -> RevertedTree:
+        """The tree of the last checkpoint without a story's work, and without later work that does not fit then."""
+        ...
+
+    def edit_spec(self, tree: str, ref: str, edit: Callable[[Spec], None]) -> str:
+        """A tree with its spec edited; the last checkpoint's spec where the tree has none that can be read."""
+        ...
+
+    def list_changed(self, tree: str) -> list[str]:
+        """The paths in which a tree differs from the last checkpoint."""
+        ...
+
+    def check_publish(self, tree: str) -> None:
+        """Raises an error where the branch could not move to a tree."""
+        ...
+
+    def drop_checkpoints(self, stories: Sequence[str]) -> None:
+        """The stories that are done no longer."""
         ...
 
     def keep_interrupted(self, run: str, known: str | None = None) -> str | None:

@@ -10,16 +10,29 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ralphtool.core import files, layout
-from ralphtool.errors import GitError, from_os_error
+from ralphtool.errors import (
+    ChangeNotFound,
+    GitError,
+    InvalidValue,
+    SpecError,
+    StoryNotFound,
+    TaskNotFound,
+    from_os_error,
+)
 from ralphtool.judging.guard.model import FileChange, GuardFinding
-from ralphtool.workspace import branch
+from ralphtool.workspace import branch, revert
 from ralphtool.workspace.git import Paths, Repository, printable
+from ralphtool.workspace.ignored import IgnoredFiles
+from ralphtool.workspace.mixed_tree import build_mixed_tree
+from ralphtool.workspace.revert import SpecPlace
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from ralphtool.specs import Spec
     from ralphtool.workspace.git import ChangedFile
     from ralphtool.workspace.protected_git import ProtectedGit
+    from ralphtool.workspace.revert import RevertedTree
 
 
 class WorkspaceSnapshot(Struct, frozen=True):
@@ -30,6 +43,14 @@ class WorkspaceSnapshot(Struct, frozen=True):
     changes: tuple[FileChange, ...] = ()
     findings: tuple[GuardFinding, ...] = ()
     trouble: str = ""
+
+
+class ProtectedWork(Struct, frozen=True):
+    """The work of an iteration that was killed while it was proven."""
+
+    story: str
+    entry: str
+    ref: str
 
 
 class Tree:
@@ -52,6 +73,8 @@ class Tree:
         self._files: str | None = None  # the tree that the files are known to be; None: anything may be there
         self._began_with = ""  # the tree that this iteration began with
         self._index_state: tuple[int, ...] = ()
+        self.ignored = IgnoredFiles(repository, Paths([self.ours]))
+        self._has_protected = False
         self._proven: dict[str, str] | None = None
 
     # --- beginning a run ------------------------------------------------------------------------
@@ -89,6 +112,7 @@ class Tree:
     # --- an iteration ---------------------------------------------------------------------------
 
     def begin(self, kept: str | None, cut_off: str | None = None) -> str | None:
+        self._release()  # what was proven is settled by now
         tree, trouble = self._merge_kept(kept) if kept else (self._tip_tree, None)
         self._began_with = tree  # also for what was cut off: nobody has looked at that yet
         if cut_off:
@@ -213,6 +237,62 @@ class Tree:
         listed = self.repository.text("config", "--file", ".gitmodules", "--get-regexp", r"\.path$", check=False)
         return path in [line.partition(" ")[2] for line in listed.split("\n")]
 
+    # --- proving --------------------------------------------------------------------------------
+
+    @property
+    def checkpoint_tree(self) -> str | None:
+        return self._tip_tree
+
+    def compare(self, tree: str) -> tuple[FileChange, ...]:
+        return self._read_contents(self.repository.changed(self._tip_tree, tree))
+
+    def has_same_work(self, tree: str, own_files: Sequence[str]) -> bool:
+        own = Paths(self.relative(path) for path in own_files)
+        return all(own.cover(one.path) for one in self.repository.changed(tree, self._tip_tree))
+
+    def mix(self, base: str, other: str, paths: Sequence[str], contents: Mapping[str, bytes]) -> str:
+        return build_mixed_tree(self.repository, base, other, paths, contents)
+
+    def show(self, tree: str) -> None:
+        self._files = None
+        self._switch_to(tree)
+
+    def protect(self, tree: str, story: str, entry: str) -> None:
+        message = f"ralphtool: {self.change}, being proven\n\nRalph-Entry: {entry}\nRalph-Story: {story}\n"
+        self.repository.set_refs({self._proof_ref: self.repository.commit(tree, [self.tip], message)})
+        self._has_protected = True
+
+    def take_protected(self, run: str) -> ProtectedWork | None:
+        commit = self.repository.resolve(self._proof_ref)
+        if commit is None:
+            return None
+        lines = self.repository.text("log", "-1", "--format=%(trailers:only,unfold)", commit).split("\n")
+        told = dict(line.partition(": ")[::2] for line in lines)
+        kept = f"{layout.INTERRUPTED}{run}-proof"
+        self.repository.set_refs({kept: commit, self._proof_ref: None})
+        return ProtectedWork(told.get("Ralph-Story", ""), told.get("Ralph-Entry", ""), kept)
+
+    @property
+    def _proof_ref(self) -> str:
+        return f"{layout.PROVING}{self.change}"
+
+    def _release(self) -> None:
+        if self._has_protected:
+            self.repository.set_refs({self._proof_ref: None})
+            self._has_protected = False
+
+    def mark_attempt(self) -> None:
+        self.ignored.mark()
+
+    def find_ignored_changes(self) -> list[str]:
+        return self.ignored.find_changed()
+
+    def set_ignored_aside(self, paths: Sequence[str]) -> None:
+        self.ignored.move_aside(paths)
+
+    def put_ignored_back(self) -> None:
+        self.ignored.put_back()
+
     def add(self, paths: Sequence[str]) -> str | None:
         was_known = self._files is not None
         self.repository.run("add", "--", *[f":(top,literal){self.relative(path)}" for path in paths])
@@ -225,7 +305,7 @@ class Tree:
             layout.BASE + self.change
         )
         if commit:
-            branch.write_spec_files(self.repository, self.root, self.change, commit, folder, ref)
+            branch.write_spec_files(self.repository, self.spec_root, self.change, commit, folder, ref)
         return commit is not None
 
     @property
@@ -253,8 +333,15 @@ class Tree:
                 self.tip
             )  # before it is there: after a kill the branch is put to what is expected
         self.repository.set_refs({**refs, self.ref: self.tip})
+        self._note_checkpoint(story, commit)
+
+    def _note_checkpoint(self, story: str, commit: str | None) -> None:
         if story and self._proven is not None:
-            self._proven[story] = str(commit)
+            self._proven.pop(story, None)
+            self._proven[story] = str(commit)  # as the newest
+
+    def check_publish(self, tree: str) -> None:
+        pass
 
     def checkpoints(self) -> dict[str, str]:
         if self._proven is None:
@@ -265,10 +352,57 @@ class Tree:
         base = self.repository.resolve(layout.BASE + self.change)
         scope = f"{base}..{self.ref}" if base else self.ref
         one_line = "valueonly,separator=%x2C)"
-        form = f"%H%x00%(trailers:key=Ralph-Change,{one_line}%x00%(trailers:key=Ralph-Story,{one_line}"
+        keys = f"%(trailers:key=Ralph-Change,{one_line}%x00%(trailers:key=Ralph-Story,{one_line}"
+        form = f"%H%x00{keys}%x00%(trailers:key=Ralph-Rejected,valueonly,separator=%x1F)"
         told = self.repository.text("log", "--reverse", f"--format={form}", scope, "--")
-        rows = [line.split("\0") for line in told.split("\n") if line.count("\0") == 2]
-        return {story: commit for commit, change, story in rows if change == self.change and story}
+        rows = [line.split("\0") for line in told.split("\n") if line.count("\0") == 3]
+        found: dict[str, str] = {}
+        for commit, change, story, rejected in rows:
+            if change == self.change:
+                for one in (story, *rejected.split("\x1f")):
+                    found.pop(one, None)
+                found |= {story: commit} if story else {}
+        return found
+
+    # --- what a person decides ------------------------------------------------------------------
+
+    @property
+    def spec_root(self) -> str:
+        """The project's folder below the top of the repository."""
+        return self.root
+
+    def _spec_place(self, ref: str) -> SpecPlace:
+        return SpecPlace(self.repository, self.spec_root, self.change, ref)
+
+    def merge_attempt(self, entry: str, ref: str) -> str:
+        commit = self.repository.resolve(f"{layout.ATTEMPTS}{entry}")
+        if commit is None:
+            raise InvalidValue(f"the attempt {entry} is not kept: `ralphtool attempts` lists those that are")
+        merged = revert.merge_attempt(self._spec_place(ref), commit, self.tip)
+        if merged.conflicts:
+            paths = ", ".join(printable(path) for path in merged.conflicts[:3])
+            raise GitError(
+                f"the attempt {entry} does not fit on top of newer work ({paths}), and nothing was changed: "
+                f"`ralphtool diff {entry}` shows it; `git switch {self.branch}` to take it over by hand"
+            )
+        return merged.tree
+
+    def edit_spec(self, tree: str, ref: str, edit: Callable[[Spec], None]) -> str:
+        place = self._spec_place(ref)
+        try:
+            return place.edit(tree, edit)
+        except (ChangeNotFound, SpecError, StoryNotFound, TaskNotFound):  # an attempt may have broken it
+            return place.edit(place.take_from(tree, self._tip_tree), edit)
+
+    def revert(self, story: str, ref: str) -> RevertedTree:
+        return revert.revert(self._spec_place(ref), self.checkpoints(), story, self.tip)
+
+    def list_changed(self, tree: str) -> list[str]:
+        return [printable(one.path) for one in self.repository.changed(self._tip_tree, tree)]
+
+    def drop_checkpoints(self, stories: Sequence[str]) -> None:
+        for story in stories:
+            self.checkpoints().pop(story, None)
 
     def follows(self, commit: str) -> bool:
         parent = self.repository.text("rev-parse", "--verify", "--quiet", f"{commit}^", check=False)

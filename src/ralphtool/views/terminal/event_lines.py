@@ -18,6 +18,7 @@ from ralphtool.record.events import (
     Paused,
     Proof,
     Question,
+    Reopened,
     Resumed,
     RunEnded,
     RunStarted,
@@ -167,6 +168,10 @@ def _describe_proof(event: Proof, name: str) -> StyledLine:
     return assemble(sign, f" {name}: ", (describe_receipt(event.receipt), style), f"; {removed}" if removed else "")
 
 
+def _describe_reopening(event: Reopened, name: str) -> StyledLine:
+    return assemble((f"{name} is open again, its work is reverted{_format_reason(event.why)}", "yellow"))
+
+
 def _describe_question(event: Question, name: str) -> StyledLine:
     missing = flatten(event.missing)
     told = f"{name} waits for you: {make_copyable(event.path)}{f' ({missing})' if missing else ''}"
@@ -240,6 +245,7 @@ _DESCRIBE_BY_TYPE: dict[type, Callable[[Any, str], StyledLine | None]] = {
     Decision: _describe_decision,
     Checkpoint: _describe_checkpoint,
     Proof: _describe_proof,
+    Reopened: _describe_reopening,
     Question: _describe_question,
     Notice: _describe_notice,
     HandedOver: _describe_hand_over,

@@ -1,0 +1,192 @@
+"""What a person decides about finished work: accept, reject."""
+
+from __future__ import annotations
+
+import getpass
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from ralphtool.cli import arguments, targets
+from ralphtool.core import layout, locks, project, session
+from ralphtool.core.text import make_printable
+from ralphtool.errors import ChangeLocked, InvalidValue, RalphError, StoryNotFound, UsageError, shorten
+from ralphtool.loop import idle
+from ralphtool.record import overview, questions, steering
+from ralphtool.record.lines import LineReader, parse_fields
+from ralphtool.record.steering import SteeringCommand
+from ralphtool.workspace.git import Repository
+
+if TYPE_CHECKING:
+    from ralphtool.loop.acceptance import DecisionPlan
+    from ralphtool.record.steering import Action
+
+_PATIENCE = 30.0  # seconds for a run to hear it: one that is at work does within one
+_CHANGE = click.option("--change", help="Which change is meant, if that is not plain.", **arguments.ARGUMENT)
+
+
+@click.command()
+@click.argument("name", metavar="STORY|ENTRY", shell_complete=targets.complete_story)
+@click.option("--why", default="", help="Why, for the record.")
+@_CHANGE
+def accept(name: str, why: str, change: str | None) -> None:
+    """Take a story as it stands: one that is done but not proven, or a kept attempt that was refused.
+
+    STORY takes its last attempt, ENTRY that very attempt: its work becomes the
+    story's commit on the branch, its boxes are ticked, and its question is
+    closed. A run that goes on hears it at once. It is on record who said it.
+
+    \b
+    Examples:
+      ralphtool accept 3
+      ralphtool accept 3 --why "the old test was wrong"
+      ralphtool diff add-login-3-2
+      ralphtool accept add-login-3-2 --why "I read the diff"
+    """
+    _decide("accept", name, why, change)
+
+
+@click.command()
+@click.argument("name", metavar="STORY", shell_complete=targets.complete_story)
+@click.option("--why", default="", help="Why: the agent of the next attempt reads it.")
+@_CHANGE
+def reject(name: str, why: str, change: str | None) -> None:
+    """Reopen a story that is done: its work is reverted on the branch, and its attempts start anew.
+
+    Later stories that changed the same lines are named and reopened as well.
+    A run that goes on hears it at once. It is on record who said it.
+
+    \b
+    Examples:
+      ralphtool reject 2 --why "passwords must not be logged"
+      ralphtool reject 2 --change add-login
+    """
+    _decide("reject", name, why, change)
+
+
+def _decide(action: Action, name: str, why: str, change: str | None) -> None:
+    root = project.find()
+    targets.refuse_agents(root)
+    change = _find_change(root, name, change)
+    story, entry = _find_story_or_entry(root, change, name)
+    if entry and action == "reject":
+        raise UsageError(f"{name} is an attempt: say which story is rejected (ralphtool reject {story})")
+    text = questions.check_text(why) if why else ""
+    said = SteeringCommand("", action, story, text, at=session.now(), by=_describe_person(root), entry=entry)
+    is_heard, made = _settle(root, change, said)
+    if not made.kind or not is_heard:
+        click.echo(make_printable(made.text))
+    else:
+        click.echo(f"{make_printable(made.text)} (as soon as the run of {change} has a moment for it)")
+    if made.kind == "revert" and not is_heard:
+        click.echo(f"  ralphtool run {change}")
+
+
+# --- what is meant ----------------------------------------------------------------------------------
+
+
+def _find_change(root: str, name: str, change: str | None) -> str:
+    """As for every command; the name of an attempt also tells the change by itself."""
+    if change is None:
+        found = [one for one in overview.list_names(root) if _is_named_in_full(root, one, name)]
+        if len(found) == 1:
+            return found[0]
+    return targets.find_change(root, change)
+
+
+def _is_named_in_full(root: str, change: str, name: str) -> bool:
+    try:
+        prd_ids = [prd_id for prd_id, _ in targets.list_stories(root, change)]
+    except RalphError:
+        return False  # what can't be read is not what is meant
+    return name in prd_ids or _parse_entry(name) in prd_ids
+
+
+def _parse_entry(name: str) -> str:
+    """What stands before the number of an attempt."""
+    before, _, number = name.rpartition("-")
+    return before if number.isascii() and number.isdigit() else ""
+
+
+def _find_story_or_entry(root: str, change: str, name: str) -> tuple[str, str | None]:
+    stories = targets.list_stories(root, change)
+    if any(one.id == name for _, one in stories):
+        return name, None
+    named = [one.id for prd_id, one in stories if prd_id == name]
+    tried = [one.id for prd_id, one in stories if prd_id == _parse_entry(name)]
+    if named and tried:
+        raise UsageError(
+            f"{shorten(name)} is story {named[0]}, and an attempt at story {tried[0]}: say {named[0]} or {tried[0]}"
+        )
+    if not named and not tried:
+        there = ", ".join(one.id for _, one in stories[:20])
+        raise StoryNotFound(
+            f"{change} has no story and no attempt {shorten(name)}: there are the stories {there or 'none'}, and "
+            "`ralphtool attempts` lists the attempts"
+        )
+    return (named or tried)[0], name if tried else None
+
+
+def _describe_person(root: str) -> str:
+    """Who says it, as git knows them, in one line."""
+    repository = Repository.find(root)
+    known = [repository.text("config", f"user.{key}", check=False) if repository else "" for key in ("name", "email")]
+    name = known[0] or _find_login_name()
+    return " ".join(f"{name} <{known[1]}>".split() if known[1] else name.split())[:200]
+
+
+def _find_login_name() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "somebody"
+
+
+# --- now, or through the run ------------------------------------------------------------------------
+
+
+def _settle(root: str, change: str, said: SteeringCommand) -> tuple[bool, DecisionPlan]:
+    """Whether a run is to carry it out, and what it comes to. A run may begin or end at this very moment."""
+    while True:
+        if run := targets.find_run_lock(root, change):
+            made = idle.plan(root, change, said)
+            if not made.kind or _tell_run(root, change, run.session_id, said):
+                return True, made
+        else:
+            try:
+                return False, idle.decide(root, change, said)
+            except ChangeLocked:
+                if targets.find_run_lock(root, change) is None:
+                    raise
+
+
+def _tell_run(root: str, change: str, run: str, said: SteeringCommand) -> bool:
+    """Waits until the run has heard it: it believes only a command that it can look at. False if it is over."""
+    record = LineReader(layout.events(root, run))
+    list(record.new_without_prose())
+    id = idle.send(root, change, said)
+    end = time.monotonic() + _PATIENCE
+    while time.monotonic() < end:
+        if _is_heard(record, said):
+            return True
+        held = locks.find_holder(root, change)
+        if held is None or held.session_id != run:
+            break
+        time.sleep(0.05)
+    steering.remove_applied(root, change, [id])
+    if _is_heard(record, said):
+        return True
+    if time.monotonic() < end:
+        return False
+    raise InvalidValue(f"the run of {change} did not hear it in {_PATIENCE:.0f} seconds: say it again, or stop the run")
+
+
+def _is_heard(record: LineReader, said: SteeringCommand) -> bool:
+    found = [parse_fields(line) for line in record.new_without_prose()]
+    return any(
+        one is not None
+        and one["type"] == "steered"
+        and (one.get("action"), one.get("story")) == (said.action, said.story)
+        for one in found
+    )

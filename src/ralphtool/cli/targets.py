@@ -1,0 +1,116 @@
+"""What a command of a person's is about: the change and the story that it names, and whether a run works on them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from ralphtool import specs
+from ralphtool.core import locks, project
+from ralphtool.errors import ChangeNotFound, RalphError, StoryNotFound, UsageError, shorten
+from ralphtool.record import overview, questions, runs
+from ralphtool.workspace import branch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ralphtool.core.locks import ChangeLock
+    from ralphtool.specs import Story
+
+
+def refuse_agents(root: str) -> None:
+    """Whoever runs below a run is its agent, whatever its environment says. What it writes itself nobody can refuse."""
+    owners = {
+        lock.owner["pid"]
+        for change in locks.list_locked_changes(root)
+        if (lock := find_run_lock(root, change)) and lock.owner
+    }
+    if os.environ.get("RALPH_TOKEN") or owners & (_list_ancestors() if owners else set()):
+        raise UsageError(
+            "this is for the people who watch over a run: an agent that is stuck says so with "
+            '`ralphtool agent observe blocker "what is missing"`'
+        )
+
+
+def _list_ancestors() -> set[int]:
+    import psutil  # which costs more than a short answer
+
+    return {process.pid for process in psutil.Process().parents()}
+
+
+def find_run_lock(root: str, change: str) -> ChangeLock | None:
+    """The lock of the run that works on a change now."""
+    lock = locks.find_holder(root, change)
+    return lock if lock and lock.owner else None
+
+
+def find_change(root: str, change: str | None) -> str:
+    """The change that is named, else the only one that runs, else the only one there is.
+
+    What runs is told by the locks: an agent may have moved its spec just now.
+    """
+    refuse_agents(root)
+    if change is None:
+        running = [name for name in locks.list_locked_changes(root) if find_run_lock(root, name)]
+        return running[0] if len(running) == 1 else overview.find_only(root)
+    project.check_name(change, "a change's name")
+    if not (
+        find_run_lock(root, change) or questions.load_change_state(root, change) or change in overview.list_names(root)
+    ):
+        raise ChangeNotFound(f"there is no change {change} here: `ralphtool list` shows the changes")
+    return change
+
+
+class StorySummary:
+    """What is known of a story here."""
+
+    def __init__(self, id: str, depends_on: Sequence[str], *, done: bool, optional: bool) -> None:
+        self.id = id
+        self.depends_on = depends_on
+        self.done = done
+        self.optional = optional
+
+
+def find_story(root: str, change: str, name: str) -> tuple[StorySummary, Sequence[StorySummary]]:
+    """The story of that id, or of that id in the history; and all of them."""
+    stories = list_stories(root, change)
+    found = next((one for id, one in stories if name in (one.id, id)), None)
+    if found is None:
+        there = ", ".join(one.id for _, one in stories[:20])
+        raise StoryNotFound(f"{change} has no story {shorten(name)}: there are {there or 'none'}")
+    return found, [one for _, one in stories]
+
+
+def list_stories(root: str, change: str) -> list[tuple[str, StorySummary]]:
+    """Every story with its id in the history: as the spec has it, or as the run began with it."""
+    ref = questions.load_change_state(root, change).get("spec") or None
+    try:
+        with branch.open_spec(root, change, ref) as on_branch:
+            spec = on_branch or specs.open(root, change, ref)
+            found = spec.stories(locks.list_completed_tasks(root, change))
+            return [(specs.prd_id(spec, one.id), _summarize_story(one)) for one in found]
+    except RalphError:
+        if not find_run_lock(root, change):
+            raise
+    run = runs.find_newest(root, change)
+    rows = run.start.get("stories") if run else None
+    ids = [str(one["id"]) for one in rows if isinstance(one, dict) and "id" in one] if isinstance(rows, list) else []
+    return [(project.build_slug(f"{change}-{id}"), StorySummary(id, (), done=False, optional=False)) for id in ids]
+
+
+def _summarize_story(one: Story) -> StorySummary:
+    return StorySummary(one.id, one.depends_on, done=one.done, optional=one.optional)
+
+
+def complete_story(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Stories of the change that is meant, those that wait first."""
+    try:
+        root = project.find()
+        waiting = [one.story for one in questions.list_open(root)]
+        change = context.params.get("change") or overview.find_only(root)
+        known = [one.id for one in specs.open(root, change).stories()]
+    except (RalphError, OSError):
+        return []  # a shell waits for words, and has no place for an error
+    return [id for id in dict.fromkeys([*waiting, *known]) if id.startswith(incomplete)]

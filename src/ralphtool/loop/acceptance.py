@@ -1,0 +1,235 @@
+"""What a person decides about a story: it is accepted as it stands, or rejected and taken up again.
+
+A decision is planned first, which changes nothing and finds everything that speaks against it. Then it is carried out.
+A kill at any point leaves the old state or the new one, or a state from which saying it again leads to the new one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, structs
+
+from ralphtool import specs
+from ralphtool.core import session
+from ralphtool.errors import GitError, InvalidValue, SpecError
+from ralphtool.history import analyzer
+from ralphtool.judging import receipt
+from ralphtool.judging.receipt import Receipt
+from ralphtool.loop import outcome
+from ralphtool.record import change_state, events
+from ralphtool.record.change_state import Outcome
+
+if TYPE_CHECKING:
+    from ralphtool.loop.change import Change
+    from ralphtool.record.change_state import StoryState
+    from ralphtool.record.steering import SteeringCommand
+    from ralphtool.specs import Spec, Story
+
+_MOST_FILES = 1000
+
+
+class DecisionPlan(Struct, frozen=True, kw_only=True):
+    """What a decision of a person's comes to. Without a `kind` there is nothing to do, and `text` says why."""
+
+    story: Story
+    said: SteeringCommand
+    text: str
+    kind: str = ""  # receipt, attempt or revert
+    tree: str = ""  # that the branch gets
+    entry: str = ""  # the attempt that is accepted
+    reopened: tuple[str, ...] = ()  # the stories, the newest first
+
+
+def plan(change: Change, said: SteeringCommand) -> DecisionPlan:
+    """What a decision comes to, or the error that speaks against it."""
+    stories = change.stories()
+    story = specs.find_story(stories, said.story or "")
+    is_done = story.id in change.done(stories)
+    if said.action == "reject":
+        return _plan_rejection(change, said, story, is_done=is_done)
+    return _plan_receipt(change, said, story) if is_done else _plan_attempt(change, said, story)
+
+
+def carry_out(change: Change, made: DecisionPlan) -> None:
+    """Makes a plan a part of where the change stands; what a record should know of it goes to `change.events`."""
+    if made.kind == "receipt":
+        _accept_story(change, made)
+    elif made.kind == "attempt":
+        _accept_attempt(change, made)
+    elif made.kind == "revert":
+        _reject(change, made)
+
+
+# --- accepting a story that is done -----------------------------------------------------------------
+
+
+def _plan_receipt(change: Change, said: SteeringCommand, story: Story) -> DecisionPlan:
+    state, name = change.change_state.story(story.id), f"story {story.id} of {change.name}"
+    if not change.has_checkpoint(story):
+        return DecisionPlan(story=story, said=said, text=f"{name} was ticked by you: there is nothing to accept")
+    if said.entry and said.entry != state.entry:
+        raise InvalidValue(
+            f"{name} is done already, with another attempt: take that back first (ralphtool reject {story.id}), then "
+            f"accept {said.entry}"
+        )
+    if state.proof and state.proof.state != "unproven":
+        text = f"{name} is {receipt.describe(state.proof)} already: there is nothing to accept"
+        return DecisionPlan(story=story, said=said, text=text)
+    return DecisionPlan(story=story, said=said, kind="receipt", text=f"{name} is accepted")
+
+
+def _accept_story(change: Change, made: DecisionPlan) -> None:
+    state = change.change_state.story(made.story.id)
+    before = state.proof or Receipt(commit=change.workspace.checkpoints().get(made.story.id))
+    told = (*before.told, *([f"it was not proven: {before.why}"] if before.why else []))
+    state.proof = _sign(structs.replace(before, told=told), made.said)
+    change.close_question(state)
+    change.save()
+    _record_proof(change, made.story, state)
+
+
+def _sign(given: Receipt, said: SteeringCommand) -> Receipt:
+    return structs.replace(given, state="accepted", why=said.text, by=said.by, at=said.at or session.now())
+
+
+def _record_proof(change: Change, story: Story, state: StoryState) -> None:
+    change.events.append(events.Proof(story=story.id, entry=state.entry or "", receipt=state.proof or Receipt()))
+
+
+# --- accepting an attempt ---------------------------------------------------------------------------
+
+
+def _plan_attempt(change: Change, said: SteeringCommand, story: Story) -> DecisionPlan:
+    entry = said.entry or _find_last_attempt(change, story)
+    if entry.rpartition("-")[0] != change.prd_id(story.id):
+        raise InvalidValue(f"{entry} is no attempt at story {story.id}: `ralphtool attempts` lists the attempts")
+    tree = change.workspace.edit_spec(
+        change.workspace.merge_attempt(entry, change.ref), change.ref, lambda spec: _tick_all(spec, story.id)
+    )
+    change.workspace.check_publish(tree)
+    text = f"story {story.id} of {change.name} is done: the attempt {entry} is accepted as it stands"
+    return DecisionPlan(story=story, said=said, kind="attempt", text=text, tree=tree, entry=entry)
+
+
+def _find_last_attempt(change: Change, story: Story) -> str:
+    last = change.history.last_entry(change.prd_id(story.id))
+    if last is None:
+        raise InvalidValue(
+            f"story {story.id} of {change.name} has no attempt yet that could be accepted: `ralphtool run "
+            f"{change.name}` works on it"
+        )
+    return last.id
+
+
+def _tick_all(spec: Spec, story: str) -> None:
+    tasks = [task.id for task in specs.find_story(spec.stories(), story).tasks]
+    for task in tasks:
+        spec.tick(task, tasks, proven=True)
+
+
+def _accept_attempt(change: Change, made: DecisionPlan) -> None:
+    """As an outcome of an iteration, which the next run carries out if this is cut off."""
+    before = analyzer.look_back(change.history, change.prd_id(made.story.id))
+    commit = change.workspace.commit(made.tree, _build_message(change, made, f"{before.prd_id}-{before.iteration}"))
+    by = f" by {made.said.by}" if made.said.by else ""
+    entry = analyzer.record(
+        before,
+        "completed",
+        summary=f"accepted as it stands ({made.entry}){by}{made.said.text and f': {made.said.text}'}",
+        files_modified=change.workspace.list_changed(made.tree)[:_MOST_FILES],
+        git_commits=[commit] if commit else [],
+        dependencies_completed=[change.prd_id(id) for id in made.story.depends_on],
+    )
+    proof = _sign(Receipt(commit=commit), made.said)
+    state = change.change_state.story(made.story.id)
+    change.close_question(state)
+    change_state.finish_accepted(state, entry.id, [task.id for task in made.story.tasks], proof)
+    made_of = Outcome(story=made.story.id, entry=entry, commit=commit, tree=made.tree, proof=proof)
+    change.change_state.outcome = made_of
+    change.save()
+    outcome.carry_out(change, made_of)
+    change.restore_ticks()
+    change.workspace.begin(None)
+    change.events.append(
+        events.Checkpoint(story=made.story.id, commit=commit, subject=made.story.title, proof="accepted")
+    )
+    _record_proof(change, made.story, state)
+
+
+def _build_message(change: Change, made: DecisionPlan, entry: str) -> str:
+    story, said = made.story, made.said
+    body = f"Accepted as it stands: {made.entry}{said.text and f'{chr(10)}{chr(10)}{said.text}'}"
+    trailers = f"Ralph-Accepted-By: {said.by or 'somebody'}"
+    return outcome.build_message(change, story, entry, body, trailers)
+
+
+# --- rejecting --------------------------------------------------------------------------------------
+
+
+def _plan_rejection(change: Change, said: SteeringCommand, story: Story, *, is_done: bool) -> DecisionPlan:
+    name = f"story {story.id} of {change.name}"
+    if not is_done:
+        text = f"{name} is not done: there is nothing to reject"
+        return DecisionPlan(
+            story=story, said=said, text=f'{text} (`ralphtool guide {story.id} "…"` tells it something)'
+        )
+    if change.workspace.branch and not change.has_checkpoint(story):
+        raise InvalidValue(f"{name} was ticked by you, so there is no work to take back: open its boxes instead")
+    taken = change.workspace.revert(story.id, change.ref)
+    tree = change.workspace.edit_spec(taken.tree, change.ref, lambda spec: _untick_all(spec, taken.stories))
+    change.workspace.check_publish(tree)
+    text = f"{name} is open again: its work is taken back"
+    if others := [id for id in taken.stories if id != story.id]:
+        text += f"; so is the work of what builds on it, which is open again too: {', '.join(others)}"
+    return DecisionPlan(story=story, said=said, kind="revert", text=text, tree=tree, reopened=taken.stories)
+
+
+def _untick_all(spec: Spec, stories: tuple[str, ...]) -> None:
+    untick = getattr(spec, "untick", None)
+    if untick is None:
+        raise GitError(
+            f"the spec format {spec.adapter} can't open a box again: take the work back by hand, and open the boxes"
+        )
+    known = spec.stories()
+    for id in stories:
+        for task in specs.find_story(known, id).tasks:
+            untick(task.id)
+    if done := [one.id for one in spec.stories() if one.id in stories and one.done]:
+        raise SpecError(f"{spec.path}: the story {done[0]} can't be marked as open again")
+
+
+def _reject(change: Change, made: DecisionPlan) -> None:
+    """The state comes before the branch: cut off between them, a story is still done, and can be rejected again."""
+    for id in made.reopened:
+        _reopen(change, made, id)
+    change.save()
+    commit = change.workspace.commit(made.tree, _build_revert_message(change, made))
+    change.workspace.publish("", commit, tree=made.tree)
+    change.workspace.drop_checkpoints(made.reopened)
+    change.restore_ticks()
+    change.workspace.begin(None)
+    for id in made.reopened:
+        why = made.said.text if id == made.story.id else f"it builds on story {made.story.id}, which was rejected"
+        change.events.append(events.Reopened(story=id, why=why, by=made.said.by, commit=commit))
+
+
+def _reopen(change: Change, made: DecisionPlan, id: str) -> None:
+    state, said = change.change_state.story(id), made.said
+    why = said.text and f": {said.text}"
+    if id == made.story.id:
+        reason, told = f"you rejected it{why}", f"The work that was done for this story was rejected{why}"
+    else:
+        reason = f"it builds on story {made.story.id}, which you rejected"
+        told = f"The work that was done for this story was taken back, since story {made.story.id} was rejected{why}"
+    change.close_question(state)
+    change_state.begin_anew(state, reason, told)
+
+
+def _build_revert_message(change: Change, made: DecisionPlan) -> str:
+    said = made.said
+    subject = f"Take back: {outcome.make_one_line(made.story.title, 90)} ({change.name} {made.story.id})"
+    rejected = "".join(f"Ralph-Rejected: {id}\n" for id in made.reopened)
+    by = f"Ralph-Rejected-By: {said.by or 'somebody'}\n"
+    why = f"{said.text}\n\n" if said.text else ""
+    return f"{subject}\n\n{why}Ralph-Change: {change.name}\n{rejected}{by}"

@@ -1,0 +1,101 @@
+"""A change that no run works on: what a person decides about its stories happens at once."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ralphtool import specs
+from ralphtool.core import lifecycle, sender
+from ralphtool.errors import GitError
+from ralphtool.history import History
+from ralphtool.loop import acceptance, outcome, run
+from ralphtool.loop.change import Change
+from ralphtool.record import questions, steering
+from ralphtool.record.steering import SteeringCommand
+from ralphtool.workspace import in_place
+from ralphtool.workspace.folder import Folder
+from ralphtool.workspace.git import Repository
+from ralphtool.workspace.idle import Idle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ralphtool.core.session import SessionState
+    from ralphtool.loop.acceptance import DecisionPlan
+    from ralphtool.workspace import Workspace
+
+
+class IdleChange(Change):
+    """A change without a session: ticks that one would hold are those of the change state."""
+
+    def state(self) -> SessionState:
+        return {"completed_tasks": [task for one in self.change_state.stories.values() for task in one.completed]}
+
+    def _set_completed(self, completed: Sequence[str]) -> None:
+        pass
+
+    def _forget_commands(self, ids: Sequence[str]) -> None:
+        """The files stay for the next run, which takes them into its record."""
+
+    def mark_applied(self, id: str) -> None:
+        self.change_state.heeded = [*self.change_state.heeded, id]
+        self.save()
+
+
+@contextmanager
+def _open_change(root: str, name: str, *, is_lent: bool) -> Iterator[IdleChange]:
+    ref = str(questions.load_change_state(root, name).get("spec") or "") or specs.open(root, name).ref
+    repository = Repository.find(root)
+    place: Workspace = Idle(repository, root, name, ref, is_lent=is_lent) if repository else Folder(root)
+    try:
+        place.open("", ())
+        yield IdleChange(root, "", name, ref, place, History(root))
+    finally:
+        place.close()
+
+
+def plan(root: str, name: str, said: SteeringCommand) -> DecisionPlan:
+    """What a decision would come to now, for a change that a run works on. Nothing changes."""
+    with _open_change(root, name, is_lent=True) as change:
+        return acceptance.plan(change, said)
+
+
+def decide(root: str, name: str, said: SteeringCommand) -> DecisionPlan:
+    """Carries a decision out while no run can begin; ChangeLocked if one works on the change."""
+    run.recover(root)
+    with lifecycle.ProjectLock(root):
+        lifecycle.find_abandoned_lock(root, name)
+        _check_given_back(root, name)
+        with _open_change(root, name, is_lent=False) as change:
+            _finish_outcome(change)
+            made = acceptance.plan(change, said)
+            if made.kind:
+                id = send(root, name, said)
+                acceptance.carry_out(change, made)
+                change.mark_applied(id)
+            return made
+
+
+def send(root: str, name: str, said: SteeringCommand) -> str:
+    """Writes a decision down for a run, with the process that vouches for it."""
+    more: dict[str, Any] = {"by": said.by, "entry": said.entry, "sender": sender.describe()}
+    return steering.send(root, name, said.action, said.story, said.text, **more)
+
+
+def _check_given_back(root: str, name: str) -> None:
+    """A run that was killed may have left its files where the user's belong."""
+    repository = Repository.find(root)
+    note = in_place.find_note(repository, root) if repository else None
+    if note and note.change == name:
+        raise GitError(
+            f"the run {note.run} was cut off: `ralphtool back` gives you your branch and files back; then say it again"
+        )
+
+
+def _finish_outcome(change: IdleChange) -> None:
+    """What had been judged when a run was cut off counts, and comes first."""
+    made = change.change_state.outcome
+    if made and outcome.is_pending(change):
+        outcome.carry_out(change, made)
+        change.workspace.begin(None)

@@ -1,0 +1,104 @@
+"""The branch of a change that no run works on: its commits and its spec, without a working tree."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import TYPE_CHECKING
+
+from ralphtool.core import files, layout
+from ralphtool.errors import ChangeNotFound, GitError
+from ralphtool.workspace import branch
+from ralphtool.workspace.git import Repository
+from ralphtool.workspace.tree import Tree
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Idle(Tree):
+    """What a person says between two runs happens here. The user's files change only if they are on that branch."""
+
+    def __init__(self, repository: Repository, project: str, change: str, spec_ref: str, *, is_lent: bool) -> None:
+        super().__init__(repository, project, change)
+        self.project = project
+        self._spec_ref = spec_ref
+        self._is_lent = is_lent  # to a run that is at work, so that this can only look
+        self._folder = tempfile.TemporaryDirectory(prefix="ralph-")
+        self.root = self._folder.name  # holds the spec, as the branch has it
+
+    @property
+    def spec_root(self) -> str:
+        return self.project
+
+    def open(self, run: str, own_files: Sequence[str]) -> list[str]:
+        tip = self.repository.resolve(self.ref)
+        if tip is None:
+            raise ChangeNotFound(f"there is no branch {self.branch}: `ralphtool run {self.change}` makes it")
+        self.repository.ensure_identity()
+        self._advance(tip, self.repository.tree_of(tip))
+        self.begin(None)
+        return []
+
+    def close(self) -> None:
+        self._folder.cleanup()
+
+    def begin(self, kept: str | None, cut_off: str | None = None) -> str | None:
+        files.clear(self.root)
+        os.makedirs(self.root, exist_ok=True)
+        branch.write_spec_files(self.repository, self.project, self.change, self.tip, self.root, self._spec_ref)
+        return None
+
+    # --- moving the branch ----------------------------------------------------------------------
+
+    def check_publish(self, tree: str) -> None:
+        for place in [] if self._is_lent else self._list_checked_out():
+            if self._find_index_tree(place, tree) == self._tip_tree:
+                _move_files(place, self._tip_tree, tree, "--dry-run")
+
+    def publish(self, attempt: str, commit: str | None, *, tree: str | None = None, story: str = "") -> None:
+        old, refs = self.tip, {f"{layout.ATTEMPTS}{attempt}": str(commit)} if attempt else {}
+        if tree:
+            self._move_checked_out(tree)
+            self._advance(str(commit), tree)
+        # The branch moves only from where it was looked at: somebody may commit there at this very moment.
+        lines = [f"update {name} {value}\n" for name, value in refs.items()]
+        lines += [f"update {self.ref} {self.tip} {old}\n"] if self.tip != old else []
+        if lines:
+            self.repository.run("update-ref", "--stdin", input=os.fsencode("".join(lines)))
+        self._note_checkpoint(story, commit)
+
+    def _move_checked_out(self, tree: str) -> None:
+        """The files come before the branch: after a kill they have what the branch gets when it is said again."""
+        for place in self._list_checked_out():
+            if self._find_index_tree(place, tree) == self._tip_tree != tree:
+                _move_files(place, self._tip_tree, tree)
+
+    def _find_index_tree(self, place: Repository, new: str) -> str:
+        """The tree that a checked out branch has in its index; one with work of the user's is refused."""
+        place.run("update-index", "-q", "--refresh", own_index=False, check=False)
+        tree = place.tree_of_index(os.path.join(place.gitdir, "index"))
+        if tree not in (self._tip_tree, new) or place.list_items("diff-files", "-z", "--name-only", own_index=False):
+            raise GitError(
+                f"{self.branch} is checked out in {place.top} and has uncommitted changes: commit or `git stash` them, "
+                "or `git switch` to another branch; then say it again"
+            )
+        return tree
+
+    def _list_checked_out(self) -> list[Repository]:
+        """The user's working trees that are on the branch."""
+        listed = self.repository.text("worktree", "list", "--porcelain").split("\n\n")
+        rows = [dict(line.partition(" ")[::2] for line in one.split("\n")) for one in listed]
+        ours = os.path.join(os.path.realpath(layout.in_git(self.repository.common)), "")
+        tops = [row["worktree"] for row in rows if row.get("branch") == self.ref]
+        found = [Repository.find(top) for top in tops if os.path.isdir(top) and not top.startswith(ours)]
+        return [one for one in found if one]
+
+
+def _move_files(place: Repository, old: str, new: str, *options: str) -> None:
+    try:
+        place.run("read-tree", "-m", "-u", *options, old, new, own_index=False)
+    except GitError as error:
+        raise GitError(
+            f"files of yours in {place.top} are in the way: move them, then say it again ({error})"
+        ) from None

@@ -1,0 +1,173 @@
+"""Trees made of other trees: an attempt upon newer work, work taken back, boxes set. No file is checked out for it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ralphtool import specs
+from ralphtool.errors import GitError
+from ralphtool.workspace import branch
+from ralphtool.workspace.git import Paths, Repository, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from ralphtool.specs import Spec
+
+
+class MergedTree(Struct, frozen=True):
+    """What a merge gave. With conflicts, the tree is of no use."""
+
+    tree: str
+    conflicts: tuple[str, ...] = ()
+
+
+class RevertedTree(Struct, frozen=True):
+    """A tree without the work of some stories, the newest of them first."""
+
+    tree: str
+    stories: tuple[str, ...]
+
+
+class SpecPlace(Struct, frozen=True):
+    """Where the files of a change are in a repository."""
+
+    repository: Repository
+    root: str  # the project's folder, below the top of the repository
+    change: str
+    ref: str
+
+    def list_paths(self) -> list[str]:
+        """The paths that can belong to the change, as git names them."""
+        prefix = os.path.relpath(os.path.realpath(self.root), os.path.realpath(self.repository.top))
+        return [os.path.normpath(os.path.join(prefix, one)) for one in specs.places(self.root, self.change, self.ref)]
+
+    def edit(self, tree: str, edit: Callable[[Spec], None]) -> str:
+        """The tree with its spec edited."""
+        with tempfile.TemporaryDirectory(prefix="ralph-") as folder:
+            branch.write_spec_files(self.repository, self.root, self.change, tree, folder, self.ref)
+            before = _read_files(folder)
+            edit(specs.open(folder, self.change, self.ref))
+            changed = {path: data for path, data in _read_files(folder).items() if before.get(path) != data}
+        prefix = os.path.relpath(os.path.realpath(self.root), os.path.realpath(self.repository.top))
+        return _write_blobs(
+            self.repository,
+            tree,
+            {os.path.normpath(os.path.join(prefix, path)): data for path, data in changed.items()},
+        )
+
+    def take_from(self, tree: str, source: str) -> str:
+        """The tree with the spec of another one."""
+        with _own_index(self.repository) as own:
+            own.run("read-tree", tree)
+            own.set_entries(source, self.list_paths())
+            return own.write_tree()
+
+
+@contextmanager
+def _own_index(repository: Repository) -> Iterator[Repository]:
+    with tempfile.TemporaryDirectory(prefix="ralph-") as folder:
+        yield Repository(repository.top, repository.gitdir, repository.common, os.path.join(folder, "index"))
+
+
+def _read_files(folder: str) -> dict[str, bytes]:
+    found = {}
+    for place, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(place, name)
+            with open(path, "rb") as file:
+                found[os.path.relpath(path, folder)] = file.read()
+    return found
+
+
+def _write_blobs(repository: Repository, tree: str, changed: Mapping[str, bytes]) -> str:
+    if not changed:
+        return tree
+    with _own_index(repository) as own:
+        own.run("read-tree", tree)
+        lines = []
+        for path, data in changed.items():
+            mode = own.text("ls-tree", "--full-tree", "--format=%(objectmode)", tree, "--", path) or "100644"
+            blob = os.fsdecode(own.run("hash-object", "-w", "--stdin", input=data)).strip()
+            lines.append(f"{mode} {blob}\t{path}\0")
+        own.run("update-index", "-z", "--index-info", input=os.fsencode("".join(lines)))
+        return own.write_tree()
+
+
+# --- merging ----------------------------------------------------------------------------------------
+
+
+def merge(repository: Repository, base: str, ours: str, theirs: str) -> MergedTree:
+    """A merge of three trees. The commits around them are there so that every git knows which one is the base."""
+    below = repository.commit(base, [], "base\n")
+    sides = [repository.commit(tree, [below], "side\n") for tree in (ours, theirs)]
+    try:
+        return MergedTree(repository.text("merge-tree", "--write-tree", *sides).split("\n")[0])
+    except GitError:
+        options = ("--write-tree", "-z", "--name-only", "--no-messages")
+        told = os.fsdecode(repository.run("merge-tree", *options, *sides, check=False)).split("\0")
+        if not told[0]:
+            raise
+        return MergedTree(told[0], tuple(dict.fromkeys(filter(None, told[1:]))) or ("(folders)",))
+
+
+def merge_attempt(place: SpecPlace, attempt: str, tip: str) -> MergedTree:
+    """What an attempt did, upon a newer checkpoint; where only the spec does not fit, with that of the checkpoint."""
+    repository = place.repository
+    before, after, now = (repository.tree_of(one) for one in (f"{attempt}^", attempt, tip))
+    if before == now:
+        return MergedTree(after)
+    merged = merge(repository, before, now, after)
+    if not merged.conflicts or not all(Paths(place.list_paths()).cover(path) for path in merged.conflicts):
+        return merged
+    return merge(repository, place.take_from(before, now), now, place.take_from(after, now))
+
+
+# --- taking work back -------------------------------------------------------------------------------
+
+
+def revert(place: SpecPlace, checkpoints: Mapping[str, str], story: str, tip: str) -> RevertedTree:
+    """The tip without the work of a story, and without that of later stories which changed the same lines.
+
+    `checkpoints` are the stories with their commits, the oldest first. The spec stays as it is.
+    """
+    later = list(checkpoints)[list(checkpoints).index(story) + 1 :]
+    taken = [story]
+    while True:
+        order = [one for one in reversed([story, *later]) if one in taken]
+        tree, conflict = _take_back(place, [checkpoints[one] for one in order], tip)
+        if not conflict:
+            return RevertedTree(tree, tuple(order))
+        left = [one for one in reversed(later) if one not in taken]
+        touching = [one for one in left if _has_changed(place.repository, checkpoints[one], conflict)]
+        if not left:
+            files = ", ".join(printable(path) for path in conflict[:3])
+            raise GitError(
+                f"the work of story {story} can't be taken back: {files} was changed since by a commit that belongs to "
+                f"no story; take it back by hand (git switch ralph/{place.change} && git revert "
+                f"{checkpoints[story][:10]}), and open its boxes"
+            )
+        taken.append((touching or left)[0])
+
+
+def _take_back(place: SpecPlace, commits: Sequence[str], tip: str) -> tuple[str, tuple[str, ...]]:
+    """The tree without some commits, taken back in this order; or the paths at which that fails."""
+    repository = place.repository
+    tree = kept = repository.tree_of(tip)
+    for commit in commits:
+        with_it, without = (place.take_from(repository.tree_of(one), kept) for one in (commit, f"{commit}^"))
+        merged = merge(repository, with_it, tree, without)
+        if merged.conflicts:
+            return tree, merged.conflicts
+        tree = merged.tree
+    return tree, ()
+
+
+def _has_changed(repository: Repository, commit: str, paths: Sequence[str]) -> bool:
+    changed = repository.changed(f"{commit}^", commit)
+    return bool({name for one in changed for name in (one.path, one.old_path)} & set(paths))
