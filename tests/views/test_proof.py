@@ -15,7 +15,7 @@ from project import Ralph
 from record.run_records import Terminal
 from textual.pilot import Pilot
 from views import proof_records as made
-from views.run_events import clock, drawn, told
+from views.run_events import clock, drawn, gate, told
 
 from ralphtool.judging import proof_words
 from ralphtool.judging.receipt import Receipt
@@ -248,7 +248,7 @@ def test_an_attempt_is_explained_with_its_receipt(project: Ralph) -> None:
     shown = project.run("explain", "add-login-3-1").stdout
     assert f"What it rests on\n  done, not proven: {made.WHY}\n" in shown
     assert "accept it as it is: ralphtool accept add-login-3-1" in shown
-    assert 'reject it: ralphtool reject add-login-3-1 --why "…"' in shown
+    assert 'reject it: ralphtool reject 3 --change add-login --why "…"' in shown
     assert "ralphtool accept" not in project.run("explain", "add-login-1-1").stdout
     assert project.run("explain", "add-login-1-1", "--json").json["proof"]["own_count"] == 60
 
@@ -413,3 +413,37 @@ def test_the_full_screen_tells_it_on_each_page(project: Ralph) -> None:
         asyncio.run(look())
     finally:
         del os.environ["NO_COLOR"]
+
+
+# --- gates that were run for a proof ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("when", "ok", "line"),
+    [
+        ("after", True, "gate passed after the work: pytest -q: 2 passed (12s)"),
+        ("replay", True, "gate passed on the tests as they were: pytest -q: 2 passed (12s)"),
+        ("replay", False, "gate failed on the tests as they were: pytest -q: 2 passed (12s) /log"),
+        ("own-tests", False, "gate failed on the new tests without the work, as it should: pytest -q: 2 passed (12s)"),
+        ("own-tests", True, "gate passed on the new tests without the work: pytest -q: 2 passed (12s)"),
+        ("tip", False, "gate failed at the end of the run: pytest -q: 2 passed (12s) /log"),
+        ("", True, "gate passed: pytest -q: 2 passed (12s)"),
+    ],
+)
+def test_a_gate_says_what_it_was_run_on(when: str, ok: bool, line: str) -> None:
+    assert told(gate("pytest -q", ok, when, tally="2 passed", log="/log")) == [line]
+
+
+def test_a_test_that_has_to_fail_is_no_trouble(other: Ralph) -> None:
+    ran = [
+        made.line("gate", 2, when=when, command="pytest -q", ok=False, iteration=1, story="1", seconds=1.0)
+        for when in ("own-tests", "replay")
+    ]
+    begun, *rest = made.work(1, made.RECEIPTS["1"])
+    made.write(other, [made.start(1), begun, *ran, *rest, made.end(stories=[made.story_row(1)])])
+    page = other.run("report", "--format", "html", "--output", "-").stdout
+    assert '<span class="chip gate-green">red, as it should be</span>' in page
+    assert '<span class="chip gate-red">red</span>' in page
+    shown = other.run("explain", "add-login-1-1").stdout
+    assert "red, as it should be, on the new tests without the work: pytest -q" in shown
+    assert "red on the tests as they were: pytest -q" in shown

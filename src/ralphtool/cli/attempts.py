@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from typing import TYPE_CHECKING, Any
 
@@ -77,16 +78,18 @@ def _find_record(root: str, entry: str) -> dict[str, Any]:
     for iteration in iterations.find_by_entry(root, entry):
         found = _read_record(layout.events(root, iteration.run), entry)
         if found["verdict"]:
-            newer, is_accused = _find_newer_receipt(root, iteration.run, entry)
-            told = {"proof": newer or found["proof"], "accused": is_accused}
+            change = runs.read_summary(root, iteration.run).change
+            newer, is_accused = _find_newer_receipt(root, change, entry)
+            told = {"proof": newer or found["proof"], "accused": is_accused, "change": change}
             return {**found, **told, "directory": iteration.folder}
-    return {"verdict": None, "decision": None, "gates": [], "proof": None, "accused": False, "directory": None}
+    nothing: dict[str, Any] = {"verdict": None, "decision": None, "gates": [], "proof": None, "accused": False}
+    return {**nothing, "change": None, "directory": None}
 
 
-def _find_newer_receipt(root: str, run: str, entry: str) -> tuple[Any, bool]:
+def _find_newer_receipt(root: str, change: str, entry: str) -> tuple[Any, bool]:
     """The receipt that the change's state has: a person may have accepted the attempt since its run."""
     try:
-        found, is_accused = receipts.find_by_entry(root, runs.read_summary(root, run).change, entry)
+        found, is_accused = receipts.find_by_entry(root, change, entry)
     except RalphError:
         return None, False  # the record of the run tells what it was then
     return msgspec.to_builtins(found) if found else None, is_accused
@@ -125,7 +128,7 @@ def _explain_lines(entry: Entry, record: dict[str, Any], later: Entry | None) ->
         lines += _build_section("Records", ["the records of the run are gone: this is all that the history tells"])
     if later:
         lines += _build_section("What came of it", [f"{later.id}: {later.status}"])
-    more = _list_choices(entry, receipt, is_accused=record["accused"]) + (
+    more = _list_choices(entry, receipt, record) + (
         _list_more(entry, record["directory"]) if record["directory"] else []
     )
     return lines + _build_section("More", more)
@@ -141,13 +144,15 @@ def _describe_receipt(entry: Entry, receipt: Receipt | None) -> list[str]:
     return _build_section("What its tests showed", [line.strip() for line in lines[1:]])
 
 
-def _list_choices(entry: Entry, receipt: Receipt | None, *, is_accused: bool) -> list[str]:
+def _list_choices(entry: Entry, receipt: Receipt | None, record: dict[str, Any]) -> list[str]:
     """What a person can decide about it."""
     accept = f"accept it as it is: ralphtool accept {entry.id}"
     if entry.status != "completed":
-        return [accept] if is_accused else []
-    is_doubtful = receipt is not None and receipt.state == "unproven"
-    return [accept, f'reject it: ralphtool reject {entry.id} --why "…"'] if is_doubtful else []
+        return [accept] if record["accused"] else []
+    if receipt is None or receipt.state != "unproven" or not record["verdict"]:
+        return []
+    about = f"{shlex.quote(str(record['verdict'].get('story')))} --change {shlex.quote(record['change'])}"
+    return [accept, make_printable(f'reject it: ralphtool reject {about} --why "…"')]
 
 
 def _list_more(entry: Entry, folder: str) -> list[str]:
@@ -199,9 +204,11 @@ def _describe_guard(verdict: dict[str, Any]) -> list[str]:
 
 
 def _describe_gate(event: dict[str, Any]) -> str:
-    mark = "green" if event.get("ok") else "red"
+    mark, when = "green" if event.get("ok") else "red", str(event.get("when") or "")
+    if mark == "red" and phrases.is_expected(when, False):
+        mark = "red, as it should be,"
     new = f"; newly red: {', '.join(map(str, event.get('new') or []))}" if event.get("new") else ""
-    return make_printable(f"{mark} {event.get('when')} the work: {event.get('command')}{new}")
+    return make_printable(f"{mark} {phrases.describe_gate_time(when)}: {event.get('command')}{new}")
 
 
 def _build_section(title: str, lines: list[str]) -> list[str]:

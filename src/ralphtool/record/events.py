@@ -155,7 +155,8 @@ class GateStarted(_BaseEvent, frozen=True, kw_only=True, tag="gate_started"):
     """A gate begins."""
 
     when: str = ""
-    """`before` the agent's work or `after` it"""
+    """`before` the agent's work, `after` it, `replay` (the tests as they were, on the new code), `own-tests` (the new
+    tests, without the work), `tip` (at the end of the run)"""
     command: str = ""
     """the command"""
     iteration: Count = 0
@@ -168,7 +169,8 @@ class Gate(_BaseEvent, frozen=True, kw_only=True, tag="gate"):
     """A gate has ended."""
 
     when: str = ""
-    """`before` the agent's work or `after` it"""
+    """`before` the agent's work, `after` it, `replay` (the tests as they were, on the new code), `own-tests` (the new
+    tests, without the work), `tip` (at the end of the run)"""
     new: tuple[str, ...] = ()
     """those of the failed tests that did not fail before"""
     command: str = ""

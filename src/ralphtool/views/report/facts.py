@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ralphtool.record.run_view import ResourceUse
+from ralphtool.views.terminal.phrases import is_expected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,13 +22,18 @@ PUT_OFF = ("transient", "interrupted")  # which were no attempts: nothing was wr
 
 
 class ReportGate(Struct, frozen=True, kw_only=True):
-    when: str  # before or after the agent's work
+    when: str  # before or after the agent's work; replay, own-tests, tip
     command: str
     ok: bool
     began: float
     ended: float
     told: str  # what it found, in words
     new: tuple[str, ...]  # the tests that did not fail before
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether it ended as it should."""
+        return is_expected(self.when, self.ok)
 
 
 class ReportDecision(Struct, frozen=True):

@@ -210,7 +210,7 @@ def _format_finding(one: RecordedFinding) -> str:
 
 def _build_gate(gate: GateView, event: GateEvent) -> ReportGate:
     return ReportGate(
-        when=formatting.clean_line(event.when, 10),
+        when=formatting.clean_line(event.when, 20),
         command=formatting.clean_line(event.command),
         ok=event.ok,
         began=gate.began,

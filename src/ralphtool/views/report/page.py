@@ -13,7 +13,7 @@ from ralphtool.record.run_view import STORY_STATES
 from ralphtool.views.report import formatting, timeline, wording
 from ralphtool.views.report.elements import Css, render_html, tag
 from ralphtool.views.report.facts import sum_use
-from ralphtool.views.terminal.phrases import format_tokens, pluralize
+from ralphtool.views.terminal.phrases import describe_gate_time, format_tokens, pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -286,9 +286,10 @@ def _build_attempt_parts(one: ReportAttempt, diff: Diff | None) -> list[Element 
 
 def _build_gate(gate: ReportGate) -> Element:
     colour = "green" if gate.ok else "red"
-    chip = tag("span", colour, class_=f"chip gate-{colour}")
+    words = "red, as it should be" if gate.is_fine and not gate.ok else colour
+    chip = tag("span", words, class_=f"chip gate-{'green' if gate.is_fine else 'red'}")
     took = formatting.format_duration(gate.ended - gate.began)
-    said = _join_dotted([f"{gate.when} the work", gate.told, took])
+    said = _join_dotted([describe_gate_time(gate.when, formatting.clean_line), gate.told, took])
     new = tag("ul", [tag("li", tag("code", one)) for one in gate.new]) if gate.new else None
     return tag("li", chip, " ", tag("code", gate.command), " ", tag("span", said, class_="soft"), new)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ralphtool.views.report import formatting, wording
 from ralphtool.views.report.elements import tag
+from ralphtool.views.terminal.phrases import describe_gate_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -196,8 +197,10 @@ def _describe_attempt(one: ReportAttempt) -> str:
 
 def _draw_gate(gate: ReportGate, top: int, scale: _Scale) -> Element:
     left, width = scale.span(gate.began, gate.ended)
-    colour = "green" if gate.ok else "red"
-    title = f"gate {gate.when} the work, {colour}: {gate.command} {gate.told}".strip()
+    colour = "green" if gate.is_fine else "red"
+    ending = "green" if gate.ok else "red"
+    when = describe_gate_time(gate.when, formatting.clean_line)
+    title = f"gate {when}, {ending}: {gate.command} {gate.told}".strip()
     return tag(
         "rect",
         tag("title", title),
@@ -227,7 +230,7 @@ def _draw_mark(one: ReportOccurrence, scale: _Scale) -> Element:
 def _build_legend(facts: Facts) -> Element:
     """Only what is in the picture."""
     present = {choose_css_class(one.status) for one in facts.attempts}
-    present |= {"gate-green" if gate.ok else "gate-red" for one in facts.attempts for gate in one.gates}
+    present |= {"gate-green" if gate.is_fine else "gate-red" for one in facts.attempts for gate in one.gates}
     present |= {"wait"} if facts.waits else set()
     rows = [tag("li", tag("i", class_=f"key {name}"), said) for name, said in _LEGEND if name in present]
     kinds = dict.fromkeys(one.kind for one in facts.happenings if one.kind in _MARKS)

@@ -31,10 +31,12 @@ from ralphtool.views.receipts import count_removed, describe_receipt
 from ralphtool.views.terminal.phrases import (
     MARK_BY_STATUS,
     choose_mark,
+    describe_gate_time,
     flatten,
     flatten_first,
     format_attempt,
     format_duration,
+    is_expected,
     make_copyable,
     pluralize,
     render_mark,
@@ -119,13 +121,14 @@ def _describe_setup(event: Setup, name: str) -> StyledLine:
 
 def _describe_gate(event: Gate, name: str) -> StyledLine:
     new = flatten_first(event.new)
-    when = f" {when} the work" if (when := flatten(event.when, 10)) else ""
-    told = f"gate {'passed' if event.ok else 'failed'}{when}: {flatten(event.command)}{format_gate_result(event)}"
-    told += f" ({format_duration(event.seconds)})"
+    is_fine = is_expected(event.when, event.ok)
+    words = [f"gate {'passed' if event.ok else 'failed'}", describe_gate_time(event.when)]
+    when = " ".join(filter(None, words)) + (", as it should" if is_fine and not event.ok else "")
+    told = f"{when}: {flatten(event.command)}{format_gate_result(event)} ({format_duration(event.seconds)})"
     if new:
         told += f" {flatten(', '.join(new))}"
-    style = "" if event.ok else "red" if new else "yellow"
-    return assemble((told if event.ok else f"{told} {make_copyable(event.log)}".rstrip(), style))
+    style = "" if is_fine else "red" if new else "yellow"
+    return assemble((told if event.ok or is_fine else f"{told} {make_copyable(event.log)}".rstrip(), style))
 
 
 def _describe_agent(event: Agent, name: str) -> StyledLine | None:

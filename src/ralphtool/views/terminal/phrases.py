@@ -36,6 +36,13 @@ _MARKS = {
     "open": ("·", ".", "dim"),
     "unproven": ("!", "!", "yellow"),  # it is done, and a person should look at it
 }
+_GATE_TIMES = {
+    "before": "before the work",
+    "after": "after the work",
+    "replay": "on the tests as they were",
+    "own-tests": "on the new tests without the work",
+    "tip": "at the end of the run",
+}
 MARK_BY_STATUS = {"completed": "done", "failed": "failed", "blocked": "failed"}
 
 
@@ -160,6 +167,22 @@ def describe_red_gates(tip: LastCheck | LastCheckEnd | None, clean: Callable[[st
     told = [clean(one.command, 100) + (f" ({clean(one.tally, 80)})" if one.tally else "") for one in red[:_FEW]]
     more = [f"{len(red) - _FEW} more"] if len(red) > _FEW else []
     return ", ".join([*told, *more]) or "nobody told which"
+
+
+def describe_gate_time(when: str, clean: Callable[[str, int], str] = flatten) -> str:
+    """As in `after the work`: what a gate was run on."""
+    return _GATE_TIMES.get(when) or clean(when, 20)
+
+
+def is_expected(when: str, ok: bool) -> bool:
+    """Whether a gate ended as it should: the new tests have to fail without the work."""
+    return ok != (when == "own-tests")
+
+
+def choose_gate_mark(when: str, ok: bool) -> str:
+    if is_expected(when, ok):
+        return "done"
+    return "unproven" if when == "own-tests" else "failed"
 
 
 def choose_mark(state: str, proof: str) -> str:

@@ -33,6 +33,7 @@ from ralphtool.record.run_view import parse_time
 from ralphtool.views.terminal.drawing import build_console, truncate
 from ralphtool.views.terminal.event_lines import format_gate_result, render_agent_event
 from ralphtool.views.terminal.phrases import (
+    choose_gate_mark,
     choose_mark,
     flatten,
     format_attempt,
@@ -40,6 +41,7 @@ from ralphtool.views.terminal.phrases import (
     format_cost,
     format_duration,
     format_tokens,
+    is_expected,
     pluralize,
     render_mark,
 )
@@ -163,10 +165,11 @@ class RunDisplay(RunLines):
         event, command = gate.event, flatten(gate.event.command, 100)
         if isinstance(event, GateStarted):
             return Text.assemble("  ", render_mark("current"), " ", command)
-        sign, style = render_mark("done" if event.ok else "failed")
-        if not event.ok and (event.when == "before" or not event.new):
+        is_fine = is_expected(event.when, event.ok)
+        sign, style = render_mark(choose_gate_mark(event.when, event.ok))
+        if not is_fine and (event.when == "before" or not event.new):
             style = "yellow"
-        return Text.assemble("  ", (sign, style), " ", command, (format_gate_result(event), "dim" if event.ok else ""))
+        return Text.assemble("  ", (sign, style), " ", command, (format_gate_result(event), "dim" if is_fine else ""))
 
     def _render_gate_time(self, gate: GateView) -> Text:
         when = flatten(gate.event.when, 10)
@@ -175,7 +178,7 @@ class RunDisplay(RunLines):
             if isinstance(gate.event, GateStarted)
             else format_duration(gate.event.seconds)
         )
-        return Text(f"{when}  {took}" if when == "before" else took, style="dim")
+        return Text(took if when in ("", "after") else f"{when}  {took}", style="dim")
 
     def _render_foot(self, width: int, room: int) -> list[Text]:
         people = [*self._render_pause(), *self._render_steering(), *self._render_questions()]
@@ -205,7 +208,7 @@ class RunDisplay(RunLines):
         if self.run.waiting:
             return [self._render_wait(self.run.waiting)]
         now, gate = self.run.attempt, self.run.gates[-1] if self.run.gates else None
-        if now is None or (gate and (gate.is_running or gate.event.when == "after")):
+        if now is None or (gate and (gate.is_running or gate.event.when != "before")):
             return []
         if now.last_event is None:
             return [Text("  the agent starts", style="dim")]
