@@ -50,7 +50,7 @@ RECEIPTS = {
     ),
     "2": receipt("held", 2, told=["pytest/ was set aside: git ignores it, and the attempt made it"]),
     "3": receipt("unproven", 3, why=WHY, lost=["tests/test_out.py::test_out"]),
-    "4": receipt("accepted", 4, why="the colours are as I want them", by="Ann"),
+    "4": receipt("accepted", 4, why="the colours are as I want them", by="Ann", at="2026-03-02T07:30:00Z"),
 }
 
 

@@ -106,7 +106,7 @@ def test_a_change_shows_each_receipt(project: Ralph) -> None:
         "note      pytest/ was set aside: git ignores it, and the attempt made it",
         f"done, not proven: {made.WHY}",
         "accepted by you: the colours are as I want them",
-        "accepted  by Ann",
+        "accepted  by Ann on 2026-03-02 07:30",
     ):
         assert line in lines
     stories = project.run("show", "add-login", "--json").json["stories"]

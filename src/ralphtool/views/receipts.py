@@ -25,6 +25,7 @@ _KINDS = {
     "gates": "gates",
     "replay": "the tests as they were, on the new code",
     "own-tests": "the new tests, without the work",
+    "tip": "at the end of the run",
 }
 
 
@@ -62,7 +63,7 @@ def _list_pairs(receipt: Receipt, clean: Clean) -> Iterator[tuple[str, str]]:
     yield "ran", _count_rest(receipt.runs, _MOST_RUNS)
     yield from (("note", clean(one, _TEXT)) for one in receipt.told[:_MOST_NOTES])
     yield "note", _count_rest(receipt.told, _MOST_NOTES)
-    yield "accepted", f"by {clean(receipt.by, _NAME)}" if receipt.by else ""
+    yield "accepted", _describe_acceptance(receipt, clean)
     yield "commit", clean(receipt.commit or "", 100)[:10]
 
 
@@ -70,6 +71,11 @@ def count_removed(receipt: Receipt) -> str:
     """As in `3 tests that still pass were removed`; empty if there are none."""
     number = len(receipt.removed)
     return f"{pluralize(number, 'test that still passes was', 'tests that still pass were')} removed" if number else ""
+
+
+def _describe_acceptance(receipt: Receipt, clean: Clean) -> str:
+    moment = clean(receipt.at, 40)[:16].replace("T", " ")
+    return " ".join(filter(None, [f"by {clean(receipt.by, _NAME)}" if receipt.by else "", moment and f"on {moment}"]))
 
 
 def _count_own(receipt: Receipt) -> int:
