@@ -59,7 +59,7 @@ def test_a_real_run_is_told_as_it_was(real: Lab) -> None:
     assert first["attempts"][0]["decision"]["action"] == "retry"
     assert first["commit"] == real.git("log", "-1", "--format=%H", "--grep=Ralph-Story: 1", "ralph/add-login")
     assert told["used"]["cost"] == pytest.approx(0.5)
-    assert told["verdict"] == "1 of 3 stories are done; 2 wait for you."
+    assert told["verdict"] == "1 of 3 stories are done: 1 held by the existing tests; 2 wait for you."
     [learnt] = told["knowledge"]["learnt"]
     [shown] = told["knowledge"]["shown"]
     assert (learnt["text"], learnt["source"]) == ("never leave a file called broken behind", "add-login-1")
@@ -70,7 +70,7 @@ def test_markdown_says_what_waits_and_how_to_answer(real: Lab) -> None:
     told = real.run("report")
     assert told.exit_code == 0, told.stderr
     lines = told.stdout.splitlines()
-    assert lines[0] == "# add-login: 1 of 3 stories are done; 2 wait for you."
+    assert lines[0] == "# add-login: 1 of 3 stories are done: 1 held by the existing tests; 2 wait for you."
     assert lines.index("## Waiting for you") < lines.index("## Done") < lines.index("## Time and cost")
     assert 'Answer: `ralphtool answer 2 "…"`' in lines
     assert "the variable REPORT_TEST_KEY is missing" in told.stdout
