@@ -70,6 +70,7 @@ class ProofEvidence(Struct, frozen=True, kw_only=True):
     only_with_ignored: tuple[str, ...] = ()  # ignored files without which the gates are red
     is_own_environment: bool = False  # the attempt installed what the gates ran with
     told: tuple[str, ...] = ()
+    test_diff: str = ""  # how the tests were changed, where old ones fail
 
 
 class ProofResult(Struct, frozen=True, kw_only=True):
