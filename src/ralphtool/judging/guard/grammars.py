@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -63,10 +64,13 @@ _FIRST_LOOK = 6_000
 _MOST_OPEN = 100
 _DEEPEST = 500
 _STEP = 1000
+_OPERATORS = re.compile(rb"[-+!~*&<]{200}")
 
 
 def _is_balanced(data: bytes) -> bool:
     pairs = ((b"(", b")"), (b"[", b"]"), (b"{", b"}"), (b"/*", b"*/"))
+    if _OPERATORS.search(data):
+        return False
     return all(data.count(opening) - data.count(closing) < _MOST_OPEN for opening, closing in pairs)
 
 
@@ -77,8 +81,8 @@ def _is_broken(data: bytes, grammar: _Grammar) -> bool:
     size = _FIRST_LOOK
     while size < len(data):
         root = grammar.parser.parse(data[:size]).root_node
-        errors = QueryCursor(grammar.errors).captures(root).get("error", []) if not _is_deep(root) else []
-        if len(errors) > size // 200:
+        errors = [] if _is_deep(root) else QueryCursor(grammar.errors).captures(root).get("error", [])
+        if len(errors) + max((one.named_child_count for one in errors), default=0) > size // 60:
             return True
         size *= 2
     return False
