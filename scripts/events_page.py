@@ -14,6 +14,7 @@ import msgspec
 from msgspec import NODEFAULT, Struct, structs
 
 from ralphtool import agents
+from ralphtool.judging import receipt
 from ralphtool.record import event_parts, events
 
 FIRST = "\n## "
@@ -50,11 +51,19 @@ def describe(kind: type[Struct], field: structs.FieldInfo) -> str:
     about = documented(kind)[field.name]
     if get_origin(field.type) is tuple and is_struct(item := get_args(field.type)[0]):
         return f"{about}: [{inside(item)}]"
-    return f"{inside(field.type)}; {about}" if is_struct(field.type) else about
+    members = [one for one in get_args(field.type) or [field.type] if one is not type(None)]
+    return f"{inside(members[0])}; {about}" if len(members) == 1 and is_struct(members[0]) else about
 
 
 def inside(kind: type[Struct]) -> str:
-    return ", ".join(f"`{name}` ({documented(kind)[name]})" for name in kind.__struct_fields__)
+    return ", ".join(f"`{field.name}` ({describe_inner(kind, field)})" for field in structs.fields(kind))
+
+
+def describe_inner(kind: type[Struct], field: structs.FieldInfo) -> str:
+    about = documented(kind)[field.name]
+    if get_origin(field.type) is tuple and is_struct(item := get_args(field.type)[0]):
+        return f"{about}; of each: {', '.join(f'`{name}`' for name in item.__struct_fields__)}"
+    return about
 
 
 def describe_said(kind: type[Struct]) -> str:
@@ -81,7 +90,7 @@ def sentence(kind: type[Struct]) -> str:
 
 def documented(kind: type[Struct]) -> dict[str, str]:
     """The docstring under each field of a type."""
-    modules: tuple[ModuleType, ...] = (events, event_parts, agents)
+    modules: tuple[ModuleType, ...] = (events, event_parts, receipt, agents)
     [module] = [one for one in modules if one.__name__ == kind.__module__]
     return docstrings(module)[kind.__name__]
 

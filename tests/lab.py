@@ -52,12 +52,23 @@ class Lab(Ralph):
         self.git("commit", "--quiet", "--message=first")
         return self
 
-    def configure(self, *, checks: list[str] | None = None, tests: list[str] | None = None, **run: Any) -> None:
-        """Writes `.ralph/config.toml`; further arguments are settings of `[run]`."""
+    def configure(
+        self,
+        *,
+        checks: list[str] | None = None,
+        tests: list[str] | None = None,
+        accept: str = "unproven",
+        **run: Any,
+    ) -> None:
+        """Writes `.ralph/config.toml`; further arguments are settings of `[run]`.
+
+        Most tests are about other things than proof, and have no gates: what is done counts.
+        """
         settings = {"agent": "scripted", **run}
         lines = ["[run]", *(f"{name} = {json.dumps(value)}" for name, value in settings.items())]
         lines += ["[agents.scripted]", f"args = {json.dumps([str(self.script)])}"]
         lines += ["[verify]", f"checks = {json.dumps(checks or [])}", f"tests = {json.dumps(tests or [])}"]
+        lines += ["[proof]", f"accept = {json.dumps(accept)}"]
         self.write(".ralph/config.toml", "\n".join(lines) + "\n")
 
     def play(self, *turns: dict[str, Any], default: list[dict[str, Any]] | None = None) -> Lab:

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from ralphtool.agents import End
 from ralphtool.core import lifecycle, locks
 from ralphtool.executors import Assignment, Report
 from ralphtool.history import History
+from ralphtool.judging.gates import GateResult
 from ralphtool.loop.change import Change
 from ralphtool.loop.loop import Loop, Parts
 from ralphtool.record.log import Log
@@ -332,6 +333,9 @@ class CutsOff:
         return Report(ending="stopped", end=End(False))
 
     examine = execute
+
+    def check_tip(self, gates: Sequence[str], directory: str, stop: Callable[[], bool]) -> tuple[GateResult, ...]:
+        return ()
 
 
 def test_an_interruption_by_nobody_is_not_tried_again_at_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

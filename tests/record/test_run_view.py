@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from properties import examples
 
 from ralphtool import agents
+from ralphtool.judging.receipt import Receipt
 from ralphtool.record import events, follow
 from ralphtool.record.event_parts import Durations, NextStep, StoryAfter, StoryBefore
 from ralphtool.record.events import (
@@ -30,6 +31,7 @@ from ralphtool.record.events import (
     IterationStarted,
     Notice,
     Paused,
+    Proof,
     Question,
     Resumed,
     RunEnded,
@@ -274,7 +276,9 @@ WORK = st.one_of(
     st.builds(Decision, story=IDS, action=st.sampled_from(["next", "skip", "manual"])),
     st.builds(Question, story=IDS),
     st.builds(Answered, story=IDS),
-    st.builds(Steered, action=st.sampled_from(["skip", "retry", "pause"]), story=IDS),
+    st.builds(Steered, action=st.sampled_from(["skip", "retry", "pause", "accept", "reject"]), story=IDS),
+    st.builds(Proof, story=IDS, receipt=st.builds(Receipt, state=st.sampled_from(["proven", "unproven", "accepted"]))),
+    st.builds(Checkpoint, story=IDS, proof=st.sampled_from(["", "held", "unproven"])),
     st.builds(Waiting, seconds=st.integers(0, 99)),
     st.just(Paused()),
     st.just(Resumed()),
@@ -288,7 +292,7 @@ def written(happened: Sequence[Event]) -> bytes:
     return b"".join(msgspec.json.encode(one) + b"\n" for one in fields)
 
 
-@pytest.mark.parametrize("detail", [0, 700], ids=["skimmed", "in full"])
+@pytest.mark.parametrize("detail", [0, 750], ids=["skimmed", "in full"])
 @settings(max_examples=examples(60), deadline=None)
 @given(happened=st.lists(WORK | SPOKEN | SPOKEN, max_size=60), later=st.lists(WORK | SPOKEN, max_size=9))
 def test_reading_the_middle_last_makes_no_difference(
@@ -296,7 +300,7 @@ def test_reading_the_middle_last_makes_no_difference(
 ) -> None:
     path = tmp_path_factory.mktemp("run") / "events.jsonl"
     path.write_bytes(written([START, *happened]))
-    with patch.object(follow, "_TAIL", 700):
+    with patch.object(follow, "_TAIL", 750):
         follower = Follower(str(path), RunView, joins=True, detail=detail)
         assert list(follower.read_new())
         with path.open("ab") as file:

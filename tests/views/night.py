@@ -192,7 +192,7 @@ def a_night() -> Night:
     """Eight stories, retries, a wait, a pause, a hand-over, a question, and an agent that writes what it should not."""
     night = Night()
     night.start()
-    night.add("notice", text="There are no end-to-end tests here: stories are proven by their checks and unit tests.")
+    night.add("notice", text="There are no end-to-end tests here: stories rest on their checks and unit tests.")
     wrong = "tests/test_login.py::test_wrong_password"
     night.attempt(
         2,

@@ -354,8 +354,8 @@ def written(end: RunEnd | events.RunEnded, change: str, encoding: str) -> list[s
 @pytest.mark.parametrize(
     ("states", "result", "first"),
     [
-        (["done"] * 4, "done", "All 4 stories are done and proven."),
-        (["done"], "done", "The story is done and proven."),
+        (["done"] * 4, "done", "4 of 4 stories are done."),
+        (["done"], "done", "The story is done."),
         ([], "done", "There was nothing to do."),
         (["done", "skipped"], "done", "1 of 2 stories are done; 1 was skipped."),
         (

@@ -12,19 +12,20 @@ from ralphtool import specs
 from ralphtool.cli import arguments
 from ralphtool.core import layout, lifecycle, project, quickjson
 from ralphtool.core.text import make_printable
-from ralphtool.errors import ChangeNotFound, GitError, InvalidValue, UsageError, shorten
+from ralphtool.errors import ChangeNotFound, GitError, InvalidValue, RalphError, UsageError, shorten
 from ralphtool.executors import process
 from ralphtool.history import History
 from ralphtool.loop import finish
-from ralphtool.record import iterations, questions
+from ralphtool.record import iterations, questions, receipts, runs
 from ralphtool.record.lines import LineReader, parse_fields
-from ralphtool.views.terminal import phrases, tables
+from ralphtool.views.terminal import changes, phrases, tables
 from ralphtool.workspace import in_place
 from ralphtool.workspace.git import Repository
 from ralphtool.workspace.protected_state import ProtectedState
 
 if TYPE_CHECKING:
     from ralphtool.history.records import Entry
+    from ralphtool.judging.receipt import Receipt
     from ralphtool.workspace.stash import StashNote
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
@@ -76,12 +77,22 @@ def _find_record(root: str, entry: str) -> dict[str, Any]:
     for iteration in iterations.find_by_entry(root, entry):
         found = _read_record(layout.events(root, iteration.run), entry)
         if found["verdict"]:
-            return {**found, "directory": iteration.folder}
-    return {"verdict": None, "decision": None, "gates": [], "directory": None}
+            proof = _find_newer_receipt(root, iteration.run, entry) or found["proof"]
+            return {**found, "proof": proof, "directory": iteration.folder}
+    return {"verdict": None, "decision": None, "gates": [], "proof": None, "directory": None}
+
+
+def _find_newer_receipt(root: str, run: str, entry: str) -> Any:
+    """The receipt that the change's state has: a person may have accepted the attempt since its run."""
+    try:
+        found = receipts.find_by_entry(root, runs.read_summary(root, run).change, entry)
+    except RalphError:
+        return None  # the record of the run tells what it was then
+    return msgspec.to_builtins(found) if found else None
 
 
 def _read_record(path: str, entry: str) -> dict[str, Any]:
-    told: dict[str, Any] = {"verdict": None, "decision": None, "gates": []}
+    told: dict[str, Any] = {"verdict": None, "decision": None, "gates": [], "proof": None}
     is_ours = False
     for event in filter(None, map(parse_fields, LineReader(path).new_without_prose())):
         kind = event["type"]
@@ -92,14 +103,18 @@ def _read_record(path: str, entry: str) -> dict[str, Any]:
             told["gates"].append(event)
         elif kind in ("verdict", "decision") and event.get("entry") == entry:
             told[kind] = event
+        elif kind == "proof" and event.get("entry") == entry:
+            told[kind] = event.get("receipt")
     return told
 
 
 def _explain_lines(entry: Entry, record: dict[str, Any], later: Entry | None) -> list[str]:
     verdict, decision = record["verdict"] or {}, record["decision"] or {}
+    receipt = receipts.parse_receipt(record["proof"])
     lines = [click.style(f"{entry.id}: {entry.status}", bold=True), f"  {make_printable(entry.summary or '')}", ""]
     lines += _describe_recovery(entry)
     lines += _build_section("Why it was judged so", _list_reasons(entry, verdict))
+    lines += _describe_receipt(entry, receipt)
     lines += _build_section("Gates", [_describe_gate(one) for one in record["gates"]])
     decided = f"{decision.get('action')}: {make_printable(str(decision.get('reason', '')))}" if decision else ""
     guidance = f"told the next attempt: {make_printable(str(decision['guidance']))}" if decision.get("guidance") else ""
@@ -109,9 +124,31 @@ def _explain_lines(entry: Entry, record: dict[str, Any], later: Entry | None) ->
         lines += _build_section("Records", ["the records of the run are gone: this is all that the history tells"])
     if later:
         lines += _build_section("What came of it", [f"{later.id}: {later.status}"])
-    if record["directory"]:
-        lines += _build_section("More", _list_more(entry, record["directory"]))
-    return lines
+    more = _list_choices(entry, receipt) + (_list_more(entry, record["directory"]) if record["directory"] else [])
+    return lines + _build_section("More", more)
+
+
+def _describe_receipt(entry: Entry, receipt: Receipt | None) -> list[str]:
+    """What its "done" rests on; of an attempt that was refused, what was found."""
+    if receipt is None:
+        return []
+    lines = changes.render_receipt(receipt)
+    if entry.status == "completed" or receipt.state == "accepted":
+        return _build_section("What it rests on", lines)
+    return _build_section("What its tests showed", [line.strip() for line in lines[1:]])
+
+
+def _list_choices(entry: Entry, receipt: Receipt | None) -> list[str]:
+    """What a person can decide about it."""
+    if receipt is None or receipt.state != "unproven":
+        return []
+    accept, reject = (
+        f"accept it as it is: ralphtool accept {entry.id}",
+        f'reject it: ralphtool reject {entry.id} --why "…"',
+    )
+    if entry.status == "completed":
+        return [accept, reject]
+    return [accept] if receipt.lost else []
 
 
 def _list_more(entry: Entry, folder: str) -> list[str]:

@@ -322,7 +322,7 @@ def check_gates(project: DoctorContext, tell: Callable[[str], None]) -> Iterator
     except (RalphError, OSError):
         return  # the settings can't be read, which is a finding already
     if not found:
-        text = "there is no gate: that a story is done rests on its ticks and its diff alone"
+        text = "there is no gate: stories will be done, not proven"
         yield warning("gates", text, "set checks and tests under [verify] in .ralph/config.toml")
     if at_work := _find_running(project):
         yield ok("gates", f"not run, since {at_work} is at work here")

@@ -121,9 +121,9 @@ def _print_iteration(found: IterationFiles, told: Iterator[Event], conversation:
     if not _print_events(conversation, told):
         click.echo("the agent said nothing")
     attempt = found.read_attempt()
-    verdict, end = (attempt.verdict, attempt.end) if attempt else (None, None)
+    verdict, end, receipt = (attempt.verdict, attempt.end, attempt.receipt) if attempt else (None, None, None)
     is_running = verdict is None and _is_running(found)
-    for line in conversation.render_ending(verdict, end, is_running=is_running):
+    for line in conversation.render_ending(verdict, end, receipt, is_running=is_running):
         click.echo(line)
     _print_stderr(found, conversation, is_well=verdict is not None and verdict.status == "completed")
     click.echo(f"records: {conversation.clean_line(found.folder)}")

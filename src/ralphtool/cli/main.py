@@ -14,7 +14,7 @@ import click
 
 from ralphtool import __version__, specs
 from ralphtool.cli import arguments
-from ralphtool.core import locks, project, quickjson
+from ralphtool.core import layout, locks, project, quickjson
 from ralphtool.core.text import make_lines_printable, make_printable
 from ralphtool.errors import ChangeNotFound, RalphError, UsageError, from_os_error
 from ralphtool.record import overview
@@ -22,7 +22,9 @@ from ralphtool.views.terminal import changes
 from ralphtool.workspace import branch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
+
+    from ralphtool.judging.receipt import Receipt
 
 
 def start() -> int:
@@ -100,7 +102,7 @@ class _CommandGroup(click.Group):
         "init": _LazyCommand("setup:init", "Set a project up: find what is there, and write its settings."),
         "doctor": _LazyCommand("doctor:doctor", "Tell what is missing or wrong, and the command that fixes it."),
         "new": _LazyCommand("setup:new", "Begin a change: a spec to fill in."),
-        "run": _LazyCommand("run:run", "Run an agent over the stories of a change until every one is done and proven."),
+        "run": _LazyCommand("run:run", "Run an agent over the stories of a change until every one is done."),
         "questions": _LazyCommand("steer:questions_command", "List what waits for you."),
         "answer": _LazyCommand("steer:answer", "Answer the question of a story."),
         "guide": _LazyCommand("steer:guide", "Tell the agent something, from its next prompt on."),
@@ -161,7 +163,7 @@ class _CommandGroup(click.Group):
 @click.version_option(__version__, prog_name="ralphtool")
 @click.pass_context
 def cli(context: click.Context) -> None:
-    """Runs a coding agent over the stories of a written change until every one is done and proven.
+    """Runs a coding agent over the stories of a written change until every one is done, and shows what proves it.
 
     Without a command, in a terminal, the full screen opens: choose a change, read it, run it, watch it.
 
@@ -169,7 +171,7 @@ def cli(context: click.Context) -> None:
     Examples:
       ralphtool init                 sets a project up
       ralphtool new "Add login"      begins a change; `ralphtool list` shows them all
-      ralphtool run                  runs the agent until every story is done and proven
+      ralphtool run                  runs the agent until every story is done
       ralphtool watch                looks on, from any terminal
       ralphtool questions            what waits for you; `ralphtool answer 4 "…"` answers
       ralphtool report               what a run came to
@@ -246,8 +248,9 @@ def _print_change(root: str, found: specs.Spec, *, as_json: bool) -> None:
     lock = locks.find_holder(root, change)
     stories = found.stories(locks.list_completed_tasks(root, change))
     scenarios = {tuple(map(str, one.as_dict().values())): one for story in stories for one in found.scenarios(story)}
+    receipts = _read_receipts(root, change, {story.id for story in stories if story.done})
     if not as_json:
-        changes.print_change(found, stories, scenarios.values(), lock.describe() if lock else None)
+        changes.print_change(found, stories, scenarios.values(), lock.describe() if lock else None, receipts)
         return
     click.echo(
         quickjson.dumps(
@@ -256,14 +259,28 @@ def _print_change(root: str, found: specs.Spec, *, as_json: bool) -> None:
                 "adapter": found.adapter,
                 "path": found.path,
                 "locked_by": lock.session_id if lock else None,
-                "stories": [_story_as_dict(story) for story in stories],
+                "stories": [_story_as_dict(story, receipts.get(story.id)) for story in stories],
                 "scenarios": [one.as_dict() for one in scenarios.values()],
             }
         )
     )
 
 
-def _story_as_dict(story: specs.Story) -> dict[str, Any]:
+def _read_receipts(root: str, change: str, done: Collection[str]) -> dict[str, Receipt]:
+    """What the stories that are done rest on. A state that can't be read is no reason to show nothing."""
+    if not os.path.exists(layout.change_state(root, change)):
+        return {}
+    from ralphtool.record import receipts  # which a change that was never run has none of
+
+    try:
+        found = receipts.read_receipts(root, change)
+    except RalphError as error:
+        click.echo(f"Warning: {make_printable(str(error))}", err=True)
+        return {}
+    return {story: receipt for story, receipt in found.items() if story in done}
+
+
+def _story_as_dict(story: specs.Story, receipt: Receipt | None) -> dict[str, Any]:
     return {
         "id": story.id,
         "title": story.title,
@@ -271,8 +288,15 @@ def _story_as_dict(story: specs.Story) -> dict[str, Any]:
         "done": story.done,
         "optional": story.optional,
         "depends_on": list(story.depends_on),
+        "proof": None if receipt is None else _receipt_as_dict(receipt),
         "tasks": [{"id": task.id, "description": task.text, "done": task.done} for task in story.tasks],
     }
+
+
+def _receipt_as_dict(receipt: Receipt) -> Any:
+    from msgspec import to_builtins
+
+    return to_builtins(receipt)
 
 
 @cli.command("learnings")

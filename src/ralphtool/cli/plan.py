@@ -28,7 +28,7 @@ def print_plan(plan: Plan, agents: Sequence[str], troubles: Sequence[str]) -> No
     _print_part(
         "Stories, in the order in which they would be begun", [_format_story(one, plan.first) for one in plan.steps]
     )
-    _print_part("Gates", list(plan.gates) or ["none: that a story is done would rest on its ticks and its diff alone"])
+    _print_part("Gates", list(plan.gates) or ["none: stories will be done, not proven"])
     _print_part("Agents", agents or ["none"])
     if troubles:
         _print_part("What keeps a run from beginning", troubles)

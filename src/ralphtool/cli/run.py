@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ralphtool.specs import Spec
 
 _TICK = 0.01  # seconds between two looks at whether the record has begun
-_EXIT_CODES = {"done": 0, "unfinished": 1, "interrupted": 130}
+_EXIT_CODES = {"done": 0, "unproven": 1, "unfinished": 1, "interrupted": 130}
 
 
 class _SettingOption(click.Option):
@@ -73,7 +73,11 @@ def _add_settings_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 def run(
     change: str | None, spec: str | None, agent_command: str | None, dry_run: bool, as_json: bool, **flags: Any
 ) -> int:
-    """Run an agent over the stories of a change until every one is done and proven.
+    """Run an agent over the stories of a change until every one is done.
+
+    At the end it says what each "done" rests on: proven by its own tests, held by the existing tests, done but not
+    proven, or accepted by you. The exit code is 0 if every story is done, none of them is unproven, and the gates are
+    green at the end.
 
     Work happens on the branch ralph/CHANGE; your own files, committed or not, are back as they were at the end. Ctrl-C
     stops it, and running it again resumes where it stopped.

@@ -136,9 +136,7 @@ def _print_project(found: DetectedProject) -> None:
         _print_line(f"{'':9}no git repository: nothing can be committed or taken back; `git init` gives you that")
     _print_line(f"{'changes':9}{_join_first(found.changes) or 'none yet'}")
     usable = [one.command for one in found.gates if not one.missing]
-    _print_line(
-        f"{'gates':9}{_join_first(usable) or 'none found: a story is then proven by its ticks and its diff alone'}"
-    )
+    _print_line(f"{'gates':9}{_join_first(usable) or 'none found: stories will be done, not proven'}")
     for one in found.gates:
         if one.missing:
             _print_line(f"{'':9}left out: {one.command} ({one.missing} is not there)")

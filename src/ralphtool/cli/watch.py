@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _NEWEST = 20
 _HEARTBEAT = 1.0  # seconds between two looks whether a run is still alive
-_COLOURS = {"running": "cyan", "paused": "yellow", "done": "green", "died": "red"}
+_COLOURS = {"running": "cyan", "paused": "yellow", "done": "green", "unproven": "yellow", "died": "red"}
 _GAP = 2
 _SHORT_NAME = 26  # a run's name is cut to that before other columns go
 _SPEED = 60.0
@@ -101,7 +101,7 @@ def _read_or_warn(root: str, id: str) -> RunSummary | None:
 def _run_as_dict(run: RunSummary) -> dict[str, Any]:
     names = ("id", "change", "agent", "branch", "state", "reason", "began", "ended")
     told = {name: getattr(run, name) for name in names}
-    counts = {"stories_done": run.stories_done, "stories_total": run.stories_total}
+    counts = {"stories_done": run.stories_done, "stories_total": run.stories_total, "proofs": run.proofs}
     return {**told, "seconds": records.measure_duration(run), **counts, "spent": run.spent, "path": run.path}
 
 

@@ -13,6 +13,7 @@ BASE = "refs/ralph/base/"
 START = "refs/ralph/start/"  # the branch's first commit, with the change as its author left it
 FINISHED = "refs/ralph/finished/"
 INTERRUPTED = "refs/ralph/interrupted/"
+PROVING = "refs/ralph/proving/"  # the work of an iteration while the tree shows something else
 STAGED = "refs/ralph/staged"
 
 

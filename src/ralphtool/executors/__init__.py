@@ -13,10 +13,11 @@ from msgspec import Struct
 from ralphtool.agents import End, Failure, Quota, Usage
 from ralphtool.judging.gates import Baseline, GateResult
 from ralphtool.judging.guard.model import GuardFinding
+from ralphtool.judging.proof import ProofEvidence
 from ralphtool.judging.verdict import Ending, RedGate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 
 class Assignment(Struct, frozen=True, kw_only=True):
@@ -59,6 +60,7 @@ class Report(Struct, frozen=True, kw_only=True):
     results: tuple[GateResult, ...] = ()
     red: tuple[RedGate, ...] = ()
     gates_ran: bool = False
+    proof: ProofEvidence | None = None  # of a story that claims to be complete
     baseline: Baseline | None = None
     trouble: str = ""
     left: tuple[str, ...] = ()  # processes that had to be ended
@@ -71,4 +73,8 @@ class Executor(Protocol):
 
     def examine(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
         """Lets the agent look at the tree as it is, with another prompt, in the mode in which it changes nothing."""
+        ...
+
+    def check_tip(self, gates: Sequence[str], directory: str, stop: Callable[[], bool]) -> tuple[GateResult, ...]:
+        """Runs the gates on the last checkpoint, at the end of a run; nothing if it was stopped meanwhile."""
         ...

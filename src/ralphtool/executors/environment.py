@@ -10,6 +10,8 @@ from ralphtool.core import files
 from ralphtool.executors.transcript import REDACTED
 
 _LONGEST_FILE = 128 << 20  # bytes
+# What only an agent gets: neither gates nor an agent that only looks belong to a session.
+HIDDEN_VARIABLES = ("RALPH_SESSION", "RALPH_STORY", "RALPH_TOKEN", "RALPH_ATTEMPT", "RALPH_TASK", "RALPH_WORKSPACE")
 
 
 def check_session_id(session_id: str) -> str:

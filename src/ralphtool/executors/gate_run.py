@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from ralphtool.executors.asked_reports import AskedReports, is_refusal, read_report
 from ralphtool.judging import testresults
 from ralphtool.judging.gates import GateResult
 
@@ -32,37 +33,56 @@ class CommandContext(Struct, frozen=True):
 
 
 def run(command: str, place: CommandContext, log: str, timeout: float) -> GateResult:
-    """Runs a command as it would be written in a shell."""
-    reports = {path: _file_version(path) for path in _find_reports(command, place.root)}
-    ended = _run_shell(command, place, log, timeout)
-    fresh = [path for path, before in reports.items() if _file_version(path) != before]
-    output = _read_tail(log) + _read_tail(f"{log}.err")
-    ok = ended.why == "exit" and ended.exit_code == 0
-    tally = testresults.count_tests(output)
+    """Runs a command as it would be written in a shell, and asks the test programs in it for their results."""
+    own = {path: _file_version(path) for path in _find_reports(command, place.root)}
+    with AskedReports(command, place.root, place.env) as asked:
+        ended = _run_shell(command, place, asked.build_environment(), log, timeout, asked.collect)
+        if ended.why == "exit" and ended.exit_code != 0 and is_refusal(_read_output(log)):
+            ended = _run_shell(command, place, place.env, log, timeout, asked.collect)
+        written = asked.read()
+    fresh = [path for path, before in own.items() if _file_version(path) != before]
+    return _build_result(command, ended, place.root, log, fresh, written)
+
+
+def _build_result(
+    command: str, ended: ProcessResult, root: str, log: str, own: Sequence[str], written: Sequence[bytes]
+) -> GateResult:
+    output = _read_output(log)
+    tests = testresults.read_outcomes(output, root, [*written, *map(read_report, own)])
+    has_ended = ended.why == "exit"
+    ok = has_ended and ended.exit_code == 0 and not (tests and tests.counts.failed)
     return GateResult(
         command=command,
         ok=ok,
         exit_code=ended.exit_code,
-        why="" if ended.why == "exit" else ended.why,
+        why="" if has_ended else ended.why,
         seconds=ended.seconds,
-        failed=None if ok or ended.why != "exit" else _find_failed(fresh, output, place.root),
-        tally=_describe_tally(tally) if tally else None,
+        failed=None if ok or not has_ended else _find_failed(own, output, root, written),
+        tally=_describe_tally(tests.counts) if tests else None,
         log=log,
+        tests=tests,
     )
 
 
-def _run_shell(command: str, place: CommandContext, log: str, timeout: float) -> ProcessResult:
+def _run_shell(
+    command: str, place: CommandContext, env: Mapping[str, str], log: str, timeout: float, collect: Callable[[], None]
+) -> ProcessResult:
     shell = ("/bin/sh", "-c", command)
     run = place.supervisor.run(
-        shell, cwd=place.root, env=place.env, stdin=None, into=log, wall=timeout, silence=0, secrets=place.secrets,
+        shell, cwd=place.root, env=env, stdin=None, into=log, wall=timeout, silence=0, secrets=place.secrets,
         stop=place.stop, limit=_MOST_OUTPUT,
     )  # fmt: skip
     while True:
         try:
             next(run)
+            collect()  # a program has written its report when it prints its summary
         except StopIteration as end:
             ended: ProcessResult = end.value
             return ended
+
+
+def _read_output(log: str) -> bytes:
+    return _read_tail(log) + _read_tail(f"{log}.err")
 
 
 def _read_tail(path: str) -> bytes:
@@ -87,11 +107,11 @@ def _file_version(path: str) -> tuple[int, ...] | None:
     return (info.st_ino, info.st_mtime_ns, info.st_size)
 
 
-def _find_failed(reports: Sequence[str], output: bytes, root: str) -> tuple[str, ...] | None:
+def _find_failed(reports: Sequence[str], output: bytes, root: str, written: Sequence[bytes]) -> tuple[str, ...] | None:
     for path in reports:
         if found := testresults.find_failed_in_junit(_read_tail(path), root):
             return tuple(sorted(found))
-    failed = testresults.find_failed_tests(output, root)
+    failed = testresults.find_failed_tests(output, root, written)
     return tuple(sorted(failed)) if failed else None
 
 
@@ -106,5 +126,5 @@ def read_last_output(results: Sequence[GateResult]) -> str:
 
 
 def _read_last_lines(log: str) -> str:
-    output = (_read_tail(log) + _read_tail(f"{log}.err"))[-_MOST_WORDS:].decode("utf-8", "replace")
+    output = _read_output(log)[-_MOST_WORDS:].decode("utf-8", "replace")
     return "\n".join(line for line in output.splitlines() if line.strip())

@@ -16,8 +16,10 @@ from ralphtool.agents.program import write_file
 from ralphtool.core import secrets, session
 from ralphtool.errors import RalphError, SetupFailed
 from ralphtool.executors import Assignment, Report, gate_run, spec_files
-from ralphtool.executors.environment import build_path, check_session_id, redact
+from ralphtool.executors.environment import HIDDEN_VARIABLES, build_path, check_session_id, redact
+from ralphtool.executors.gate_series import GateSeries, is_cut_off
 from ralphtool.executors.meter import Meter, Prices, UsageLimits
+from ralphtool.executors.proving import Prover
 from ralphtool.executors.transcript import StderrChunk
 from ralphtool.executors.watchdog import Watchdog
 from ralphtool.judging import gates, verdict
@@ -40,9 +42,7 @@ if TYPE_CHECKING:
     from ralphtool.workspace.tree import WorkspaceSnapshot
 
 _Event = TypeVar("_Event", bound=Event)
-_MOST_TESTS = 100  # names of failed tests in an event
 _LONGEST_SHOWN = 2000  # characters of an agent's words in an event; the transcript has them all
-_HIDDEN_VARIABLES = ("RALPH_SESSION", "RALPH_STORY", "RALPH_TOKEN", "RALPH_ATTEMPT", "RALPH_TASK", "RALPH_WORKSPACE")
 
 
 class ExecutorContext(Struct, frozen=True, kw_only=True):
@@ -86,6 +86,7 @@ class LocalExecutor:
             self._set_up(assignment, stop)
         baseline, before_seconds = self._find_baseline(assignment, stop)
         before = self._read_spec(assignment.story)
+        self.context.workspace.mark_attempt()
         if assignment.cut_off and (trouble := self.context.workspace.begin(assignment.kept, assignment.cut_off)):
             self.context.log.note(events.Notice(text=trouble))
         if stop():
@@ -120,6 +121,12 @@ class LocalExecutor:
         self._undo_changes(before, folder)
         return report
 
+    def check_tip(self, gates: Sequence[str], directory: str, stop: Callable[[], bool]) -> tuple[GateResult, ...]:
+        os.makedirs(directory, exist_ok=True)
+        results = self._build_gates(directory, stop).run("tip", gates)
+        self._mark_dirty()
+        return () if is_cut_off(results, gates) else tuple(results)
+
     def _undo_changes(self, before: _SpecSnapshot, folder: str) -> None:
         """Whatever it was not kept from changing is not there any more when the next one begins."""
         self.context.protected_state.restore_changed(os.path.join(folder, "touched"), self.context.prd_ids)
@@ -140,7 +147,8 @@ class LocalExecutor:
         """Runs the set-up commands. If one fails, no agent can do anything about it."""
         for number, command in enumerate(self.context.settings.run.setup, 1):
             log = os.path.join(assignment.directory, f"setup-{number}.log")
-            one = gate_run.run(command, self._gate_context(stop), log, self.context.settings.verify.timeout)
+            place = self._build_series(assignment, stop).build_context()
+            one = gate_run.run(command, place, log, self.context.settings.verify.timeout)
             self.context.log.note(_setup_event(one, assignment))
             if one.why == "stopped" or stop():
                 return  # it is not set up, then
@@ -150,44 +158,51 @@ class LocalExecutor:
         self.context.workspace.mark_set_up()
         self._mark_dirty()
 
-    def _gate_context(self, stop: Callable[[], bool]) -> gate_run.CommandContext:
-        env = {name: value for name, value in os.environ.items() if name not in _HIDDEN_VARIABLES}
-        return gate_run.CommandContext(self.context.supervisor, self.context.workspace.root, env, self._secrets, stop)
-
     def _find_baseline(self, assignment: Assignment, stop: Callable[[], bool]) -> tuple[Baseline | None, float]:
-        """What is red before the agent begins, unless that is known already."""
+        """What is red, and which tests pass, at the last checkpoint, unless that is known already."""
         if not assignment.gates:
             return None, 0.0
-        key = gates.build_key(self.context.workspace.tree, assignment.gates)
+        key = gates.build_key(self.context.workspace.checkpoint_tree, assignment.gates)
         if assignment.baseline and assignment.baseline.key == key:
             return assignment.baseline, 0.0
-        results = self._run_gates("before", assignment, None, stop)
+        self.context.workspace.begin(None)
+        series = self._build_series(assignment, stop)
+        results = series.run("before", assignment.gates)
         self._mark_dirty()
         self.context.workspace.begin(assignment.kept)
         seconds = sum(one.seconds for one in results)
         # A gate that was cut off tells nothing: taken for red, it could never be newly red.
-        return (None if _is_cut_off(results, assignment) else gates.build_baseline(key, results)), seconds
+        return (None if is_cut_off(results, assignment.gates) else gates.build_baseline(key, results)), seconds
+
+    def _build_series(
+        self, assignment: Assignment, stop: Callable[[], bool], before: Baseline | None = None
+    ) -> GateSeries:
+        return self._build_gates(assignment.directory, stop, assignment.number, assignment.story, before)
+
+    def _build_gates(
+        self,
+        directory: str,
+        stop: Callable[[], bool],
+        iteration: int = 0,
+        story: str = "",
+        before: Baseline | None = None,
+    ) -> GateSeries:
+        return GateSeries(
+            supervisor=self.context.supervisor,
+            root=self.context.workspace.root,
+            log=self.context.log,
+            timeout=self.context.settings.verify.timeout,
+            secrets=self._secrets,
+            directory=directory,
+            iteration=iteration,
+            story=story,
+            before=before,
+            stop=stop,
+        )
 
     def _mark_dirty(self) -> None:
         """Commands leave files behind that are nobody's work."""
         self.context.workspace.mark_dirty()
-
-    def _run_gates(
-        self, when: str, assignment: Assignment, before: Baseline | None, stop: Callable[[], bool]
-    ) -> list[GateResult]:
-        results: list[GateResult] = []
-        for number, command in enumerate(assignment.gates, 1):
-            if stop():
-                break
-            begun = events.GateStarted(when=when, command=command, iteration=assignment.number, story=assignment.story)
-            self.context.log.note(begun)
-            log = os.path.join(assignment.directory, f"gate-{number}-{when}.log")
-            one = gate_run.run(command, self._gate_context(stop), log, self.context.settings.verify.timeout)
-            red = gates.find_newly_red([one], before) if before else []
-            new = [test for fresh in red for test in fresh.tests or [command]]
-            self.context.log.note(_gate_event(one, when, new, assignment))
-            results.append(one)
-        return results
 
     def _open_spec(self) -> Spec:
         return specs.open(self.context.workspace.root, self.context.change, self.context.ref)
@@ -264,7 +279,7 @@ class LocalExecutor:
 
     def _build_environment(self, assignment: Assignment) -> dict[str, str]:
         return {
-            name: value for name, value in os.environ.items() if name not in _HIDDEN_VARIABLES
+            name: value for name, value in os.environ.items() if name not in HIDDEN_VARIABLES
         } | self._session_variables(assignment)
 
     def _session_variables(self, assignment: Assignment) -> dict[str, str]:
@@ -342,14 +357,7 @@ class LocalExecutor:
         ticked, edited = self._compare_spec(before, assignment.story)
         if edited and self.context.workspace.branch is None:
             self._restore_spec(before)
-        story = specs.find_story(before.stories, assignment.story)
-        findings = [
-            *touched,
-            *taken.findings,
-            *edited,
-            *self._find_cheats(taken, story),
-            *self._find_agent_config(taken, assignment),
-        ]
+        findings = [*touched, *taken.findings, *edited, *self._find_agent_config(taken, assignment)]
         report = structs.replace(
             report,
             ticked_before=before.ticked,
@@ -359,7 +367,8 @@ class LocalExecutor:
             findings=tuple(findings) if self.context.settings.run.guard != "off" else (),
             trouble=taken.trouble,
         )
-        return self._prove(report, assignment, stop) if self._should_run_gates(report, assignment) else report
+        story = specs.find_story(before.stories, assignment.story)
+        return self._prove(report, assignment, story, stop) if self._should_prove(report, assignment) else report
 
     def _compare_spec(self, before: _SpecSnapshot, story_id: str) -> tuple[frozenset[str], list[GuardFinding]]:
         from ralphtool.judging.guard.spec import inspect_spec
@@ -383,13 +392,6 @@ class LocalExecutor:
         """Without git nothing else can take it back."""
         spec_files.write_files(before.path, before.files)
 
-    def _find_cheats(self, taken: WorkspaceSnapshot, story: Story) -> list[GuardFinding]:
-        from ralphtool.judging.guard.diff import inspect_changes, may_change_tests
-
-        own = os.path.relpath(self._spec_path(), self.context.workspace.root)
-        found = inspect_changes([one for one in taken.changes if f"/{own}" not in f"/{one.path}"])
-        return [] if may_change_tests(story) else found
-
     def _find_agent_config(self, taken: WorkspaceSnapshot, assignment: Assignment) -> list[GuardFinding]:
         """What agents are told in the project's own files holds from their next start on, commands to run included."""
         if not self.context.runners[assignment.agent].traits.is_kept:
@@ -404,31 +406,22 @@ class LocalExecutor:
         except RalphError:
             return os.path.join(self.context.workspace.root, self.context.change)
 
-    def _should_run_gates(self, report: Report, assignment: Assignment) -> bool:
-        if report.ending == "stopped" or report.trouble or not assignment.gates or verdict.is_transient(report):
+    def _should_prove(self, report: Report, assignment: Assignment) -> bool:
+        if report.ending == "stopped" or report.trouble or verdict.is_transient(report):
             return False
-        if report.findings and self.context.settings.run.guard == "fail":
+        if report.findings and self.context.settings.run.guard in ("fail", "strict"):
             return False
         claimed = verdict.parse_claim(report.end.message, assignment.token).complete
         return claimed or bool(report.ticked - report.ticked_before)
 
-    def _prove(self, report: Report, assignment: Assignment, stop: Callable[[], bool]) -> Report:
-        before = report.baseline or gates.build_baseline("", ())
-        results = self._run_gates("after", assignment, before, stop)
-        self._mark_dirty()
-        return structs.replace(
-            report,
-            results=tuple(results),
-            red=tuple(gates.find_newly_red(results, before)),
-            gates_ran=True,
-            gate_seconds=report.gate_seconds + sum(one.seconds for one in results),
-            ending="stopped" if stop() or _is_cut_off(results, assignment) else report.ending,
-        )
-
-
-def _is_cut_off(results: Sequence[GateResult], assignment: Assignment) -> bool:
-    """Whether somebody stopped the gates before all of them had their say."""
-    return len(results) < len(assignment.gates) or any(one.why == "stopped" for one in results)
+    def _prove(self, report: Report, assignment: Assignment, story: Story, stop: Callable[[], bool]) -> Report:
+        series = self._build_series(assignment, stop, report.baseline)
+        own = os.path.relpath(self._spec_path(), self.context.workspace.root)
+        prover = Prover(self.context.workspace, series, assignment, self.context.settings, own)
+        wanted = {task.id for task in story.tasks}
+        is_whole = wanted <= report.ticked and verdict.parse_claim(report.end.message, assignment.token).complete
+        report = prover.prove(report, is_whole=is_whole)
+        return structs.replace(report, ending="stopped") if stop() else report
 
 
 def _add_login_advice(report: Report, runner: Runner) -> Report:
@@ -456,22 +449,6 @@ def _setup_event(result: GateResult, assignment: Assignment) -> events.Setup:
         ok=result.ok,
         exit_code=result.exit_code,
         seconds=result.seconds,
-        log=result.log,
-        iteration=assignment.number,
-        story=assignment.story,
-    )
-
-
-def _gate_event(result: GateResult, when: str, new: Sequence[str], assignment: Assignment) -> events.Gate:
-    return events.Gate(
-        when=when,
-        new=tuple(new),
-        command=result.command,
-        ok=result.ok,
-        exit_code=result.exit_code,
-        seconds=round(result.seconds, 3),
-        failed=(result.failed or ())[:_MOST_TESTS],
-        tally=result.tally,
         log=result.log,
         iteration=assignment.number,
         story=assignment.story,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -9,11 +11,18 @@ from msgspec import Struct
 from ralphtool.judging.verdict import RedGate
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+    from ralphtool.judging.testresults.model import TestOutcomes
+
+_READING = "tests by name"  # changed when a baseline holds more than before, so that earlier ones are made anew
 
 
 class GateResult(Struct, frozen=True, kw_only=True):
-    """How one gate ended. `failed` are its failing tests; None where they can't be told."""
+    """How one gate ended. `failed` are its failing tests; None where they can't be told.
+
+    It is `ok` if its exit status is 0 and no failure is counted.
+    """
 
     command: str
     ok: bool
@@ -23,29 +32,80 @@ class GateResult(Struct, frozen=True, kw_only=True):
     failed: tuple[str, ...] | None
     tally: str | None
     log: str
+    tests: TestOutcomes | None = None  # None: no test program was recognised
+
+    @property
+    def ran_tests(self) -> bool:
+        return self.tests is not None and self.tests.counts.passed + self.tests.counts.failed > 0
+
+
+class EarlierTests(Struct, frozen=True):
+    """How many tests of a gate passed and failed before, and the names of those that passed.
+
+    The names are compressed: the file of a change's state is written at every step, and a suite of 20,000 tests has a
+    megabyte of names that hardly differ from one another. A file of their own would need to be kept in step with it.
+    """
+
+    passed: int
+    failed: int
+    names: bytes | None = None  # None: the program does not name them
 
 
 class Baseline(Struct, frozen=True):
-    """Which gates were red before a story began: the failing tests of each; None stands for the whole command."""
+    """The gates before a story began.
+
+    `red` has the failing tests of each that was red; None stands for the whole command. `tests` has what passed in each
+    that runs a test program.
+    """
 
     key: str
     red: dict[str, list[str] | None] = {}
+    tests: dict[str, EarlierTests] = {}
+
+    @property
+    def without_tests(self) -> tuple[str, ...]:
+        """The gates whose test program ran no test at all."""
+        return tuple(command for command, one in self.tests.items() if one.passed + one.failed == 0)
 
 
 # --- what is new ------------------------------------------------------------------------------------
 
 
 def build_key(tree: str | None, commands: Sequence[str]) -> str:
-    """What a baseline belongs to: the same files, and the same commands."""
+    """What a baseline belongs to: the same files, and the same commands, read for the same results."""
     import hashlib  # which loads OpenSSL
 
-    return hashlib.sha256("\0".join([tree or "", *commands]).encode("utf-8", "replace")).hexdigest()
+    return hashlib.sha256("\0".join([_READING, tree or "", *commands]).encode("utf-8", "replace")).hexdigest()
 
 
 def build_baseline(key: str, results: Sequence[GateResult]) -> Baseline:
     return Baseline(
-        key, {one.command: None if one.failed is None else list(one.failed) for one in results if not one.ok}
+        key,
+        {one.command: None if one.failed is None else list(one.failed) for one in results if not one.ok},
+        {one.command: _keep_tests(one.tests) for one in results if one.tests},
     )
+
+
+def _keep_tests(tests: TestOutcomes) -> EarlierTests:
+    names = None if tests.passed is None else _pack_names(tests.passed)
+    return EarlierTests(tests.counts.passed, tests.counts.failed, names)
+
+
+def _pack_names(names: Iterable[str]) -> bytes:
+    return zlib.compress("\n".join(sorted(names)).encode("utf-8", "replace"))
+
+
+def _unpack_names(packed: bytes) -> list[str]:
+    """A damaged file names nothing: then only the numbers are compared."""
+    try:
+        return list(filter(None, zlib.decompress(packed).decode("utf-8", "replace").split("\n")))
+    except zlib.error:
+        return []
+
+
+def list_names(tests: EarlierTests) -> frozenset[str] | None:
+    """The tests that passed; None where they have no names."""
+    return frozenset(_unpack_names(tests.names)) if tests.names is not None else None
 
 
 def find_newly_red(results: Sequence[GateResult], before: Baseline) -> list[RedGate]:
@@ -69,4 +129,53 @@ def _find_new_failure(result: GateResult, before: Baseline) -> RedGate | None:
 def _describe_result(result: GateResult) -> str:
     if result.why == "wall-clock":
         return "it took too long and was ended"
+    if result.exit_code == 0 and result.tests and result.tests.counts.failed:
+        return f"exit status 0, but {result.tally}"
     return result.why or f"exit status {result.exit_code}"
+
+
+# --- what is gone -----------------------------------------------------------------------------------
+
+
+def find_vanished(results: Sequence[GateResult], before: Baseline) -> tuple[str, ...]:
+    """The tests that passed before and are gone or skipped now; where they have no names, how many fewer pass."""
+    return tuple(
+        name
+        for one in results
+        if one.command in before.tests
+        for name in _find_vanished_tests(one.tests, before.tests[one.command])
+    )
+
+
+def _find_vanished_tests(now: TestOutcomes | None, before: EarlierTests) -> list[str]:
+    names = _unpack_names(before.names) if before.names else []
+    if now is None or now.passed is None or not names:
+        return _count_vanished(now, before)
+    there = now.passed | (now.failed or frozenset())
+    gone = _leave_out_parameters([name for name in names if name not in there], names, there)
+    return [f"{name} (skipped now)" if name in now.skipped else name for name in gone]
+
+
+def _leave_out_parameters(gone: list[str], before: Iterable[str], now: Iterable[str]) -> list[str]:
+    """Leaves out tests with parameters that have other names in every run, such as the time, if as many are there."""
+    if not gone:
+        return []
+    earlier, present = Counter(map(_strip_parameters, before)), Counter(map(_strip_parameters, now))
+    return [
+        name
+        for name in gone
+        if not name.endswith("]") or present[_strip_parameters(name)] < earlier[_strip_parameters(name)]
+    ]
+
+
+def _strip_parameters(name: str) -> str:
+    return name.partition("[")[0]
+
+
+def _count_vanished(now: TestOutcomes | None, before: EarlierTests) -> list[str]:
+    passed, failed = (now.counts.passed, now.counts.failed) if now else (0, 0)
+    fewer = min(before.passed - passed, before.passed + before.failed - passed - failed)
+    if fewer <= 0:
+        return []
+    noun, verb = ("test", "passes") if fewer == 1 else ("tests", "pass")
+    return [f"{fewer} fewer {noun} {verb} ({before.passed} before, {passed} now)"]

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from ralphtool.judging.proof_words import describe_proof
+
 ProofState = Literal["proven", "held", "unproven", "accepted"]
 RunKind = Literal["before", "gates", "replay", "own-tests"]
 MOST_NAMES = 50  # tests that a receipt names; beyond them they are counted
@@ -75,17 +77,6 @@ class Receipt(Struct, frozen=True, kw_only=True):
     """the commit that it is about"""
 
 
-# One wording for headlines, lists and reports.
-WORDS: dict[str, str] = {
-    "proven": "proven by its own tests",
-    "held": "held by the existing tests",
-    "unproven": "done, not proven",
-    "accepted": "accepted by you",
-    "ticked": "ticked by you",
-}
-
-
 def describe(receipt: Receipt) -> str:
     """One line: `held by the existing tests`, `done, not proven: there is no gate`."""
-    words = WORDS.get(receipt.state, receipt.state)
-    return f"{words}: {receipt.why}" if receipt.state == "unproven" and receipt.why else words
+    return describe_proof(receipt.state, receipt.why)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from msgspec import UNSET, Struct
 
+from ralphtool.judging.proof_words import describe_proof
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
@@ -64,7 +66,7 @@ def decide(verdict: Verdict, past: RecoveryContext, policy: RecoveryPolicy) -> R
 
 def _decide_settled(verdict: Verdict, past: RecoveryContext, policy: RecoveryPolicy) -> RecoveryDecision | None:
     if verdict.status == "completed":
-        return RecoveryDecision("next", "", "the story is done and proven")
+        return RecoveryDecision("next", "", f"the story is done: {_describe_receipt(verdict)}")
     if verdict.status == "interrupted":
         return RecoveryDecision("stop", "", "the run was interrupted; this was no attempt")
     if verdict.status == "transient":
@@ -72,6 +74,11 @@ def _decide_settled(verdict: Verdict, past: RecoveryContext, policy: RecoveryPol
     if past.in_chunks and verdict.status == "partial":
         return RecoveryDecision("break-chunks", "", "a task of the story is done and kept; the next one is on")
     return None
+
+
+def _describe_receipt(verdict: Verdict) -> str:
+    receipt = verdict.receipt
+    return describe_proof(receipt.state, receipt.why) if receipt else "done"
 
 
 def _decide_manual(verdict: Verdict, past: RecoveryContext, policy: RecoveryPolicy) -> RecoveryDecision | None:

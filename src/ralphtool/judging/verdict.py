@@ -8,6 +8,9 @@ from msgspec import Struct
 
 from ralphtool.agents import TRANSIENT, End, Failure
 from ralphtool.judging.guard.model import GuardFinding
+from ralphtool.judging.proof import ProofResult
+from ralphtool.judging.proof_words import describe_proof
+from ralphtool.judging.receipt import Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,6 +65,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     blockers: tuple[str, ...] = ()  # that the agent observed
     trouble: str = ""  # why the tree could not be taken down
     exit_detail: str = ""
+    proof: ProofResult | None = None  # of a story that claims to be complete
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
@@ -76,6 +80,9 @@ class Verdict(Struct, frozen=True, kw_only=True):
     is_broken: bool = False  # the tree or the environment is not fit to work in
     is_dishonest: bool = False
     retry_at: float | None = None
+    receipt: Receipt | None = None  # of one that is completed
+    lost: tuple[str, ...] = ()  # tests as they were that fail on the new code
+    asks: str = ""  # what a person has to look at though it is done
 
 
 def parse_claim(message: str, token: str) -> Claim:
@@ -99,8 +106,10 @@ def judge(evidence: Evidence) -> Verdict:
     if not against:
         return _build_success(evidence, new)
     blocker = evidence.claim.blocked or next(iter(evidence.blockers), None)
-    cheated = evidence.is_guarded and bool(evidence.findings)
+    lost = evidence.proof.lost if evidence.proof else ()
+    cheated = bool(lost) or (evidence.is_guarded and bool(evidence.findings))
     common = {
+        "lost": lost,
         "reasons": tuple(against),
         "ticked": new,
         "too_big": evidence.ending == "wall-clock" or _has_run_out(evidence),
@@ -116,11 +125,16 @@ def judge(evidence: Evidence) -> Verdict:
 
 
 def _build_success(evidence: Evidence, new: tuple[str, ...]) -> Verdict:
-    gates = _describe_gates(evidence)
     if evidence.task and not evidence.ticked.issuperset(evidence.tasks):
-        return Verdict(status="partial", summary=f"task {evidence.task} is done, {gates}", ticked=new)
+        return Verdict(
+            status="partial", summary=f"task {evidence.task} is done, {_describe_gates(evidence)}", ticked=new
+        )
+    receipt = evidence.proof.receipt if evidence.proof else None
+    words = describe_proof(receipt.state, receipt.why) if receipt else _describe_gates(evidence)
     warned = f"; warned: {_describe_findings(evidence.findings)}" if evidence.findings else ""
-    return Verdict(status="completed", summary=f"every task is ticked, {gates}{warned}", ticked=new)
+    summary = f"every task is ticked, {words}{warned}"
+    asks = evidence.proof.asks if evidence.proof else ""
+    return Verdict(status="completed", summary=summary, ticked=new, receipt=receipt, asks=asks)
 
 
 def _describe_gates(evidence: Evidence) -> str:
@@ -187,6 +201,7 @@ def _list_reasons(evidence: Evidence) -> list[str]:
     if evidence.findings and evidence.is_guarded:
         against.append(f"the diff is not honest: {_describe_findings(evidence.findings)}")
     against += [_describe_red_gate(one) for one in evidence.red]
+    against += evidence.proof.against if evidence.proof else ()
     if evidence.ending != "exit":
         detail = f" ({_shorten_line(evidence.exit_detail)})" if evidence.exit_detail else ""
         against.append(_ENDINGS[evidence.ending] + detail)

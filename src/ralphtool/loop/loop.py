@@ -15,8 +15,8 @@ from ralphtool.core import lifecycle, secrets
 from ralphtool.executors import Assignment, Report, gate_run
 from ralphtool.history import analyzer, from_session
 from ralphtool.judging import blockers, recovery
-from ralphtool.judging.verdict import Evidence, is_transient, judge, parse_claim
-from ralphtool.loop import briefing, iteration_events, outcome, prompt, run_result
+from ralphtool.judging.verdict import is_transient
+from ralphtool.loop import briefing, iteration_events, judgement, last_check, outcome, prompt, run_result
 from ralphtool.loop.briefing import Situation
 from ralphtool.loop.budget import Budget
 from ralphtool.loop.listener import Listener
@@ -34,11 +34,13 @@ if TYPE_CHECKING:
     from ralphtool.executors import Executor
     from ralphtool.history.analyzer import AttemptContext
     from ralphtool.history.records import Entry, Observation
+    from ralphtool.judging.gates import GateResult
     from ralphtool.judging.recovery import RecoveryContext
     from ralphtool.judging.verdict import Verdict
     from ralphtool.loop.change import Change
     from ralphtool.loop.roster import NextAgent
     from ralphtool.record.change_state import Outcome, Question
+    from ralphtool.record.event_parts import LastCheck
     from ralphtool.record.events import RunEnded
     from ralphtool.record.log import Log
     from ralphtool.settings import Settings
@@ -84,6 +86,8 @@ class Loop:
         self.reason = ""  # why there is no next iteration
         self.answer_deadline: float | None = None  # when a wait for answers is over
         self.is_abandoned = False  # a person does not want the story that is worked on
+        self.proven_tree: str | None = None  # of the last story that was done in this run
+        self.last_results: Sequence[GateResult] = ()  # of the gates on it
 
     def run(self) -> RunEnded:
         """Iterations until nothing is left to do, or a limit is reached."""
@@ -117,7 +121,14 @@ class Loop:
         lifecycle.drain(self.change.run, self._write_out)
         self.history.fold()
         self.knowledge.close()
-        return run_result.conclude(self.change, self.budget, self.reason, is_stopped=self._is_stopped())
+        return run_result.conclude(
+            self.change,
+            self.budget,
+            self.reason,
+            is_stopped=self._is_stopped(),
+            tip=self._check_tip(),
+            accepts_unproven=self.settings.proof.accept == "unproven",
+        )
 
     # --- before an iteration --------------------------------------------------------------------
 
@@ -128,9 +139,21 @@ class Loop:
             self._carry_out(made)
             text = f"{made.entry.id} had been judged when the last run was cut off: it counts"
             self.log.note(events.Notice(text=text))
+        self._take_up_killed_proof()
         self.change.restore_ticks()
         self.change.workspace.begin(None)
         self.change.done(self.change.stories())  # what is done before we begin
+
+    def _take_up_killed_proof(self) -> None:
+        """The work of an attempt that was being proven when the last run was killed: the story goes on from it."""
+        found = self.change.workspace.take_protected(self.change.run)
+        made = self.change.change_state.outcome
+        if found is None or (made and made.entry.id == found.entry):
+            return
+        self.change.change_state.story(found.story).cut_off = found.ref
+        self.change.save()
+        text = f"{found.entry} was being proven when the last run was cut off: its work is taken up again"
+        self.log.note(events.Notice(text=text))
 
     def _next_story(self) -> Story | None:
         """The story to work on now: what a person said is taken up first, and again if something was said meanwhile."""
@@ -292,26 +315,8 @@ class Loop:
     def _judge(
         self, story: Story, assignment: Assignment, report: Report, observations: Sequence[Observation]
     ) -> Verdict:
-        return judge(
-            Evidence(
-                ending=report.ending,
-                end=report.end,
-                claim=parse_claim(report.end.message, assignment.token),
-                failure=report.failure,
-                task=assignment.task,
-                tasks=tuple(task.id for task in story.tasks),
-                ticked_before=report.ticked_before,
-                ticked=report.ticked,
-                red=report.red,
-                gates_ran=report.gates_ran,
-                still_red=tuple(one.command for one in report.results if not one.ok),
-                findings=report.findings,
-                is_guarded=self.settings.run.guard == "fail",
-                blockers=tuple(_describe_observation(one) for one in observations if one.type == "blocker"),
-                trouble=report.trouble,
-                exit_detail=report.detail,
-            )
-        )
+        accused = self.change.change_state.story(story.id).accused
+        return judgement.judge_iteration(story, assignment, report, observations, self.settings, bool(accused))
 
     def _build_past(
         self, story: Story, assignment: Assignment, report: Report, verdict: Verdict, before: AttemptContext
@@ -409,6 +414,8 @@ class Loop:
         self.change.change_state.story(iteration.story.id).cut_off = None  # it was taken up, for good or ill
         self.roster.mark_available(self.agent, iteration.report.quotas)
         made = outcome.settle(self.change, iteration)
+        if made.tree:
+            self.proven_tree, self.last_results = made.tree, iteration.report.results
         self._carry_out(made, iteration.story.title, iteration.assignment.number)
 
     def _postpone(self, iteration: Iteration) -> None:
@@ -429,8 +436,14 @@ class Loop:
         if trouble := outcome.carry_out(self.change, made):
             self.log.note(events.Notice(text=trouble))
         if made.tree:
-            checkpoint = events.Checkpoint(story=made.story, commit=made.commit, subject=title, iteration=iteration)
+            state = made.proof.state if made.proof else ""
+            checkpoint = events.Checkpoint(
+                story=made.story, commit=made.commit, subject=title, proof=state, iteration=iteration
+            )
             self.log.note(checkpoint)
+        if made.proof:
+            about = {"story": made.story, "entry": made.entry.id}
+            self.log.note(events.Proof(receipt=made.proof, iteration=iteration, **about))
         if made.question:
             self._ask(made, made.question, iteration)
 
@@ -443,6 +456,14 @@ class Loop:
             self.log.note(events.Notice(text=trouble))
 
     # --- the end --------------------------------------------------------------------------------
+
+    def _check_tip(self) -> LastCheck | None:
+        if not self.parts.gates or self._is_stopped():
+            return None
+        known = last_check.find_known_results(self.change, self.proven_tree, self.last_results)
+        folder = os.path.join(self.parts.folder, "tip")
+        results = known or self.parts.executor.check_tip(self.parts.gates, folder, self._is_stopped)
+        return last_check.build(self.change.workspace.tip, results) if results else None
 
     def _write_out(self, state: SessionState) -> None:
         """What agents recorded goes to the spec, which is one more commit, and to the history."""
@@ -478,7 +499,3 @@ def _explain_no_answer(report: Report) -> str:
 def _find_quota_limit(settings: Settings, name: str) -> float | None:
     agent = settings.agents.get(name)
     return agent.stop_at if agent else None
-
-
-def _describe_observation(observation: Observation) -> str:
-    return f"{observation.title}: {observation.description}" if observation.description else observation.title

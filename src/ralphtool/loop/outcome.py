@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, get_args
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ralphtool import specs
 from ralphtool.core import secrets, session
@@ -67,6 +67,7 @@ def settle(change: Change, iteration: Iteration) -> Outcome:
     tree = _mark_done(change, iteration)
     commit = _commit(change, iteration, tree)
     drawn = _draw_learnings(change, _build_entry(change, iteration, commit))
+    receipt = iteration.verdict.receipt if iteration.is_done else None
     made = Outcome(
         story=iteration.story.id,
         entry=drawn.entry,
@@ -74,13 +75,18 @@ def settle(change: Change, iteration: Iteration) -> Outcome:
         showing=iteration.assignment.shown,
         commit=commit,
         tree=tree if iteration.is_done else None,
-        question=_build_question(change, iteration) if iteration.decision.action == "manual" else None,
+        question=_build_question(change, iteration) if _needs_person(iteration) else None,
+        proof=structs.replace(receipt, commit=commit) if receipt else None,
     )
     _update_story_state(change, iteration, made)
     _keep_baseline(change, iteration, tree)
     change.change_state.outcome = made
     change.save()
     return made
+
+
+def _needs_person(iteration: Iteration) -> bool:
+    return iteration.decision.action == "manual" or bool(iteration.verdict.asks)
 
 
 def carry_out(change: Change, outcome: Outcome) -> str:
@@ -188,7 +194,7 @@ def build_observation(fields: SessionState) -> Observation:
 def _build_question(change: Change, iteration: Iteration) -> Question:
     prd_id, verdict, check = iteration.before.prd_id, iteration.verdict, iteration.check
     story, why = iteration.story, iteration.decision.reason
-    missing = check.found if check.is_real else verdict.blocker or verdict.summary
+    missing = check.found if check.is_real else verdict.asks or verdict.blocker or verdict.summary
     earlier = change.history.entries(last=5, prd_id=prd_id)
     tried = [f"- {one.id}: {one.summary or one.status}" for one in earlier]
     now = f"- {iteration.assignment.entry}: {verdict.summary}"
@@ -215,6 +221,8 @@ def _update_story_state(change: Change, iteration: Iteration, made: Outcome) -> 
     state.error = "" if iteration.is_done else gate_run.read_last_output(iteration.report.results)
     state.in_chunks = decision.action == "break-chunks" or (state.in_chunks and not iteration.is_done)
     state.question = made.question
+    state.accused = list(iteration.verdict.lost)
+    state.proof = made.proof or state.proof
     if iteration.is_kept:
         _keep_progress(change, iteration, state, made)
     if iteration.is_done:
@@ -233,7 +241,7 @@ def _keep_progress(change: Change, iteration: Iteration, state: StoryState, made
 def _keep_baseline(change: Change, iteration: Iteration, tree: str | None) -> None:
     """What is red on the tree that the next attempt begins with is known already, so it need not be run again."""
     report = iteration.report
-    if iteration.is_kept and report.gates_ran:
+    if iteration.is_done and report.gates_ran:
         key = gates.build_key(tree, iteration.assignment.gates)
         change.change_state.baseline = gates.build_baseline(key, report.results)
     elif report.baseline:

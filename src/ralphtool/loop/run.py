@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["RunResult", "StopRequest", "recover", "start"]
 
 _LONGEST_ID = 180  # it becomes a part of file names and refs
-_NO_GATE = "there is no gate: that a story is done rests on its ticks and its diff alone; set [verify]"
+_NO_GATE = "there is no gate: stories will be done, not proven; set [verify]"
 
 
 class StopRequest:
@@ -284,7 +284,7 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
         return result
 
     def _record_end(self, end: RunEnded) -> None:
-        news = {name: to_builtins(getattr(end, name)) for name in ("result", "reason", "stories", "spent")}
+        news = {name: to_builtins(getattr(end, name)) for name in ("result", "reason", "stories", "tip", "spent")}
         before = self.stop.count
         not_told = self.notifier.tell(event="run_ended", run=self.id, change=self.spec.change, **news)
         failed = self.notifier.finish(lambda: self.stop.count > before)
@@ -414,6 +414,7 @@ def _describe_stories(root: str, spec: Spec) -> tuple[StoryBefore, ...]:
             state=_describe_state(story, stands.stories.get(story.id)),
             optional=story.optional,
             depends_on=tuple(story.depends_on),
+            proof=_find_proof(story, stands.stories.get(story.id)),
         )
         for story in spec.stories()
     )
@@ -425,6 +426,10 @@ def _describe_state(story: Story, state: change_state.StoryState | None) -> str:
     if state and state.question:
         return "waiting"
     return "skipped" if state and state.decision and state.decision.action == "skip" else "open"
+
+
+def _find_proof(story: Story, state: change_state.StoryState | None) -> str:
+    return state.proof.state if story.done and state and state.proof else ""
 
 
 def _list_agent_notices(runners: Sequence[Runner], settings: Settings) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ralphtool.judging import proof_words
 from ralphtool.record import questions
 from ralphtool.record.event_parts import NextStep, StoryAfter, Totals
 from ralphtool.record.events import RunEnded
@@ -14,27 +15,62 @@ if TYPE_CHECKING:
     from ralphtool.loop.budget import Budget
     from ralphtool.loop.change import Change
     from ralphtool.record.change_state import StoryState
+    from ralphtool.record.event_parts import LastCheck
     from ralphtool.specs import Story
 
+_MOST_ADVICE = 5  # stories of a kind that get their own advice
 
-def conclude(change: Change, budget: Budget, reason: str, *, is_stopped: bool) -> RunEnded:
+
+def conclude(
+    change: Change,
+    budget: Budget,
+    reason: str,
+    *,
+    is_stopped: bool,
+    tip: LastCheck | None = None,
+    accepts_unproven: bool = False,
+) -> RunEnded:
+    """`tip` is the last check; `accepts_unproven` is what `[proof] accept = "unproven"` asks for."""
     stories = change.stories()
     done = change.done(stories)
     rows = tuple(_build_row(change, budget, story, is_open=story.id not in done) for story in stories)
     is_done = all(row.state == "done" or row.optional for row in rows)
+    doubts = _list_doubts(rows, tip)
+    is_doubtful = (tip is not None and not tip.ok) or (bool(doubts) and not accepts_unproven)
     unfinished = "interrupted" if is_stopped else "unfinished"
     spent = budget.total.as_dict() | {"seconds": round(budget.seconds, 3), "iterations": budget.iterations}
     return RunEnded(
-        result="done" if is_done else unfinished,
-        reason="every story is done and proven" if is_done else reason,
+        result=("unproven" if is_doubtful else "done") if is_done else unfinished,
+        reason=("; ".join(doubts) or _describe_done(rows)) if is_done else reason,
         stories=rows,
+        tip=tip,
         spent=Totals(**spent),
         next=tuple(_list_advice(change, rows, is_done=is_done)),
     )
 
 
+def _describe_done(rows: Sequence[StoryAfter]) -> str:
+    counts = proof_words.describe_counts(row.proof for row in rows)
+    return f"every story is done: {counts}" if counts else "every story is done"
+
+
+def _list_doubts(rows: Sequence[StoryAfter], tip: LastCheck | None) -> list[str]:
+    """What keeps a run whose stories are all done from being more than that."""
+    red = [run.command for run in tip.runs if not run.ok] if tip else []
+    doubts = [f"the gates are red at the end of the run: {', '.join(red)}"] if tip and not tip.ok else []
+    unproven = [row for row in rows if row.proof == "unproven"]
+    named = unproven[:_MOST_ADVICE]
+    doubts += [f"story {row.id} is {proof_words.describe_proof(row.proof, row.proof_why)}" for row in named]
+    return doubts + ([f"{len(unproven) - len(named)} more are done, not proven"] if len(unproven) > len(named) else [])
+
+
+# --- stories ----------------------------------------------------------------------------------------
+
+
 def _build_row(change: Change, budget: Budget, story: Story, *, is_open: bool) -> StoryAfter:
     state = change.change_state.story(story.id)
+    commit = change.workspace.checkpoints().get(story.id)
+    proof = "" if is_open else _find_proof(change, state, story, commit)
     return StoryAfter(
         id=story.id,
         title=story.title,
@@ -45,9 +81,26 @@ def _build_row(change: Change, budget: Budget, story: Story, *, is_open: bool) -
         failure=state.guidance if is_open else "",
         entry=state.entry,
         question=questions.path_of(change.root, state.question.name) if state.question else None,
-        commit=change.workspace.checkpoints().get(story.id),
+        commit=commit,
+        proof=proof,
+        proof_why=state.proof.why if state.proof and state.proof.state == proof else "",
         **budget.totals_of(story.id).as_dict(),
     )
+
+
+def _find_proof(change: Change, state: StoryState, story: Story, commit: str | None) -> str:
+    """What a story that is done claims. A receipt is about one commit: on another branch it says nothing.
+
+    Empty for one that was done by a version that wrote no receipts.
+    """
+    receipt = state.proof
+    if receipt and receipt.state == "accepted":
+        return receipt.state
+    if commit is not None:
+        return receipt.state if receipt and receipt.commit in (None, commit) else ""
+    if change.workspace.branch is not None or change.history.last_entry(change.prd_id(story.id)) is None:
+        return "ticked"
+    return receipt.state if receipt else ""
 
 
 def _describe_state(state: StoryState) -> str:
@@ -59,12 +112,20 @@ def _describe_state(state: StoryState) -> str:
     return "failed" if state.status in ("failed", "blocked") and state.attempts else "open"
 
 
+# --- advice -----------------------------------------------------------------------------------------
+
+
 def _list_advice(change: Change, rows: Sequence[StoryAfter], *, is_done: bool) -> Iterator[NextStep]:
     branch = change.workspace.branch
     named = f" --change {change.name}" if change.has_others() else ""
+    unproven = [row for row in rows if row.proof == "unproven"]
+    for row in unproven[:_MOST_ADVICE]:
+        yield from _advise_on_unproven(row, named)
+    if len(unproven) > _MOST_ADVICE:
+        more = f"look at {len(unproven) - _MOST_ADVICE} more stories that are done, not proven"
+        yield NextStep(say=more, run=f"ralphtool report {change.name}")
     for row in rows:
-        if step := _advise_on_story(row, named):
-            yield step
+        yield from _advise_on_story(row, named, is_accused=_is_accused(change.change_state.story(row.id)))
     if not is_done:
         yield NextStep(say="go on", run=f"ralphtool run {change.name}{change.spec_flag()}")
     elif branch:
@@ -72,13 +133,29 @@ def _list_advice(change: Change, rows: Sequence[StoryAfter], *, is_done: bool) -
         yield NextStep(say="take it into your working tree", run=f"ralphtool finish {change.name} --squash")
 
 
-def _advise_on_story(row: StoryAfter, named: str) -> NextStep | None:
-    """What can be done about one story."""
+def _advise_on_unproven(row: StoryAfter, named: str) -> Iterator[NextStep]:
+    id = row.id
+    if row.entry:
+        yield NextStep(say=f"see why story {id} is done, not proven", run=f"ralphtool explain {row.entry}")
+    yield NextStep(say=f"accept story {id} as it is", run=f"ralphtool accept {id}{named}")
+    yield NextStep(
+        say=f"or reject story {id}, which takes its work back", run=f'ralphtool reject {id} --why "…"{named}'
+    )
+
+
+def _is_accused(state: StoryState) -> bool:
+    """Whether the last attempt was refused because tests as they were fail on its code: a person may allow that."""
+    return state.proof is not None and bool(state.proof.lost) and not state.proof.allowed
+
+
+def _advise_on_story(row: StoryAfter, named: str, *, is_accused: bool) -> Iterator[NextStep]:
+    """What can be done about a story that is not done."""
     id = row.id
     if row.state == "waiting":
-        return NextStep(say=f"answer the question of story {id}", run=f'ralphtool answer {id} "…"{named}')
+        yield NextStep(say=f"answer the question of story {id}", run=f'ralphtool answer {id} "…"{named}')
     if row.state == "failed":
-        return NextStep(say=f"see why story {id} failed", run=f"ralphtool explain {row.entry}")
+        yield NextStep(say=f"see why story {id} failed", run=f"ralphtool explain {row.entry}")
+    if row.state in ("waiting", "failed") and is_accused and row.entry:
+        yield NextStep(say=f"or accept that attempt of story {id} as it is", run=f"ralphtool accept {row.entry}{named}")
     if row.state == "skipped" and not row.optional:
-        return NextStep(say=f"take story {id} up again", run=f"ralphtool retry {id}{named}")
-    return None
+        yield NextStep(say=f"take story {id} up again", run=f"ralphtool retry {id}{named}")

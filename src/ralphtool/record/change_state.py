@@ -67,6 +67,7 @@ class StoryState(Struct, kw_only=True):
     answer: str = ""  # what a human answered; it holds for every attempt that follows
     told: list[str] = []  # what a human told unasked; it holds as long
     proof: Receipt | None = None  # what its "done" rests on
+    accused: list[str] = []  # tests as they were that failed on the code of the last attempt
 
 
 class ChangeState(Struct, kw_only=True):

@@ -6,6 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from ralphtool.judging.receipt import ProofRun
+
 _MAX_NUMBER = 10**15  # a number beyond it was not counted by anybody
 Count = Annotated[int, Meta(ge=0, le=_MAX_NUMBER)]
 Number = Annotated[float, Meta(ge=0, le=_MAX_NUMBER)]
@@ -31,6 +33,8 @@ class StoryBefore(Struct, frozen=True, kw_only=True):
     """whether the run may end without it"""
     depends_on: tuple[str, ...] = ()
     """the ids of the stories that have to be done first"""
+    proof: str = ""
+    """of one that an earlier run has done: `proven`, `held`, `unproven` or `accepted`; else empty"""
 
 
 class RunLimits(Struct, frozen=True, kw_only=True):
@@ -142,6 +146,17 @@ class Totals(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """dollars"""
     iterations: Count | None = None
     """how many iterations there were"""
+
+
+class LastCheck(Struct, frozen=True, kw_only=True):
+    """The gates on the branch's tip, at the end of a run."""
+
+    ok: bool = False
+    """whether all of them are green"""
+    commit: str | None = None
+    """the tip"""
+    runs: tuple[ProofRun, ...] = ()
+    """the commands that were run"""
 
 
 class NextStep(Struct, frozen=True, kw_only=True):

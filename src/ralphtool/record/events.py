@@ -17,6 +17,7 @@ from ralphtool.judging.receipt import Receipt
 from ralphtool.record.event_parts import (
     Count,
     Durations,
+    LastCheck,
     NextStep,
     Number,
     RecordedFinding,
@@ -65,6 +66,13 @@ AgentEvent = (
     | agents.Failure
     | agents.End
 )
+
+
+def is_activity(said: AgentEvent) -> bool:
+    """Whether it is worth being shown as what an agent does now."""
+    if isinstance(said, agents.Output):
+        return bool(said.text.strip())
+    return not isinstance(said, agents.Usage | agents.Quota | agents.Result)
 
 
 class _BaseEvent(Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -403,11 +411,14 @@ class RunEnded(_BaseEvent, frozen=True, kw_only=True, tag="run_ended"):
     """The last event. A run that was killed has none."""
 
     result: str = ""
-    """`done`, `unfinished`, `interrupted`"""
+    """`done`; `unproven` if every story is done, but one of them is not proven or the last check is red; `unfinished`;
+    `interrupted`"""
     reason: str = ""
     """why it ended"""
     stories: tuple[StoryAfter, ...] = ()
     """how each of them stands"""
+    tip: LastCheck | None = None
+    """the gates on the branch's tip; null if they were not run, and in old records"""
     spent: Totals = Totals()
     """what the run spent"""
     next: tuple[NextStep, ...] = ()

@@ -30,9 +30,12 @@ def fit(kind: Any, value: object) -> Any:
 
 
 def _find_struct(kind: Any, value: dict[str, Any]) -> type[Struct] | None:
-    """The struct that a value is meant for: of a union, the one whose tag it has."""
+    """The struct that a value is meant for: of a union, the only one, or the one whose tag it has."""
     if isinstance(kind, types.UnionType):
-        return next((one for one in get_args(kind) if _has_tag(one, value)), None)
+        members = [one for one in get_args(kind) if one is not type(None)]
+        if len(members) == 1:
+            return _find_struct(members[0], value)
+        return next((one for one in members if _has_tag(one, value)), None)
     return kind if isinstance(kind, type) and issubclass(kind, Struct) else None
 
 

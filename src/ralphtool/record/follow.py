@@ -11,9 +11,9 @@ import time
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from ralphtool.record import events
-from ralphtool.record.events import Agent, RunEnded
+from ralphtool.record.events import Agent, RunEnded, is_activity
 from ralphtool.record.lines import LONGEST, LineReader, is_prose, parse_fields
-from ralphtool.record.run_view import is_activity, parse_time
+from ralphtool.record.run_view import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

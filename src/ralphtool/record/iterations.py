@@ -19,7 +19,7 @@ from ralphtool.agents import Event, Failure, Job, Message, Output, Reader, Resul
 from ralphtool.core import files, layout
 from ralphtool.errors import InvalidValue, shorten
 from ralphtool.record import runs
-from ralphtool.record.events import Agent, IterationStarted, Verdict, decode
+from ralphtool.record.events import Agent, IterationStarted, Proof, RunEnded, Verdict, decode
 from ralphtool.record.lines import LineReader, is_usage
 from ralphtool.record.run_view import RunView
 
@@ -141,13 +141,14 @@ class _AttemptReader:
         self._number = number
         self._view = RunView()
         self._is_last = False  # of those that have begun: in old records, what follows is about it
+        self._is_judged = False
         self.attempt: AttemptView | None = None
 
     def read_new_lines(self) -> None:
-        """Reads what was added since the last time, up to the verdict."""
+        """Reads what was added since the last time, up to the verdict, and the receipt of one that completed."""
         try:
             for line in self._reader.new_without_prose():
-                if self.attempt and self.attempt.verdict:
+                if self._is_judged:
                     return
                 if not is_usage(line) and (event := decode(line)):
                     self._apply_event(event)
@@ -160,11 +161,18 @@ class _AttemptReader:
             if self._is_last and self.attempt is None:
                 self._view.feed(event)
                 self.attempt = self._view.attempt
-        elif isinstance(event, Agent | Verdict) and self.attempt is not None and self._is_about(event.iteration):
+        elif self.attempt is not None and self._is_about(event, self.attempt):
             self._view.feed(event)
+        if (attempt := self.attempt) and attempt.verdict:
+            is_past = isinstance(event, IterationStarted | RunEnded) or attempt.verdict.status != "completed"
+            self._is_judged = is_past or attempt.receipt is not None
 
-    def _is_about(self, iteration: int) -> bool:
-        return iteration == self._number if iteration else self._is_last
+    def _is_about(self, event: RunEvent, attempt: AttemptView) -> bool:
+        if isinstance(event, Proof):
+            return event.entry == attempt.start.entry
+        if not isinstance(event, Agent | Verdict):
+            return False
+        return event.iteration == self._number if event.iteration else self._is_last
 
 
 # --- what its agent said and did --------------------------------------------------------------------

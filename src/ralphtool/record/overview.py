@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from ralphtool import specs
-from ralphtool.core import files, locks, quickjson
+from ralphtool.core import files, layout, locks, quickjson
 from ralphtool.errors import ChangeNotFound, RalphError, UsageError, from_os_error
+from ralphtool.judging.proof_words import count_states
 from ralphtool.workspace import branch
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class Overview:
         self.stories_done: int | None = None
         self.tasks_total: int | None = None
         self.tasks_done: int | None = None
+        self.proofs: dict[str, int] = {}  # how many of the stories that are done are proven, held and so on
         self.problem: str | None = None
 
     def count(self, stories: Sequence[Story]) -> None:
@@ -82,7 +85,9 @@ def build_overview(root: str, place: ChangeLocation, branches: Branches) -> Over
         spec = specs.open(root, place.change, place.ref)
         one.adapter, one.path = spec.adapter, spec.path
         with branches.open_spec(place.change, place.ref) as on_branch:
-            one.count((on_branch or spec).stories(locks.list_completed_tasks(root, place.change)))
+            stories = (on_branch or spec).stories(locks.list_completed_tasks(root, place.change))
+        one.count(stories)
+        one.proofs = _count_proofs(root, place.change, stories)
     except RalphError as error:
         one.problem = str(error)
     except OSError as error:
@@ -90,6 +95,20 @@ def build_overview(root: str, place: ChangeLocation, branches: Branches) -> Over
     if one.problem and (running := find_running_change(root)) not in (None, place.change):
         one.problem = f"its files are not committed, and wait aside until the run of {running} is over"
     return one
+
+
+def _count_proofs(root: str, change: str, stories: Sequence[Story]) -> dict[str, int]:
+    """What the stories that are done claim. A state that can't be read claims nothing: `ralphtool doctor` says why."""
+    if not os.path.exists(layout.change_state(root, change)):
+        return {}
+    from ralphtool.record import questions  # for a change that was never run there is nothing to read
+
+    try:
+        states = questions.load_change_state(root, change).get("stories", {})
+    except RalphError:
+        return {}
+    receipts = [states.get(story.id, {}).get("proof") for story in stories if story.done]
+    return count_states(str(one.get("state")) for one in receipts if isinstance(one, dict))
 
 
 def find_running_change(root: str) -> str | None:

@@ -19,7 +19,7 @@ _MOST = 10**15  # a larger number was never counted
 class RunEnd:
     """A `run_ended` event."""
 
-    __slots__ = ("next", "reason", "result", "spent", "stories")
+    __slots__ = ("next", "reason", "result", "spent", "stories", "tip")
 
     def __init__(self, fields: EventFields) -> None:
         self.result, self.reason = get_text(fields, "result"), get_text(fields, "reason")
@@ -27,13 +27,15 @@ class RunEnd:
         spent = fields.get("spent")
         self.spent = RunCost(spent if isinstance(spent, dict) else {})
         self.next = tuple(map(StepToTake, get_rows(fields, "next")))
+        tip = fields.get("tip")
+        self.tip = LastCheckEnd(tip) if isinstance(tip, dict) else None
 
 
 class StoryEnd:
     """A story when its run ended."""
 
     __slots__ = (
-        *("id", "title", "state", "why", "question", "commit"),
+        *("id", "title", "state", "why", "question", "commit", "proof", "proof_why"),
         *("attempts", "seconds", "input_tokens", "output_tokens", "cost"),
     )
 
@@ -41,9 +43,30 @@ class StoryEnd:
         self.id, self.title = get_text(fields, "id"), get_text(fields, "title")
         self.state, self.why = get_text(fields, "state"), get_text(fields, "why")
         self.question, self.commit = get_text(fields, "question"), get_text(fields, "commit")
+        self.proof, self.proof_why = get_text(fields, "proof"), get_text(fields, "proof_why")
         self.attempts = _get_count(fields, "attempts")
         self.seconds, self.cost = get_number(fields, "seconds"), get_number(fields, "cost")
         self.input_tokens, self.output_tokens = _get_count(fields, "input_tokens"), _get_count(fields, "output_tokens")
+
+
+class LastCheckEnd:
+    """The gates on the branch's tip, when its run ended."""
+
+    __slots__ = ("ok", "runs")
+
+    def __init__(self, fields: EventFields) -> None:
+        self.ok = fields.get("ok") is True
+        self.runs = tuple(map(CheckedCommand, get_rows(fields, "runs")))
+
+
+class CheckedCommand:
+    """One of these gates."""
+
+    __slots__ = ("command", "ok", "tally")
+
+    def __init__(self, fields: EventFields) -> None:
+        self.command, self.ok = get_text(fields, "command"), fields.get("ok") is True
+        self.tally = get_text(fields, "tally")
 
 
 class RunCost:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct, structs
 
 from ralphtool import agents
-from ralphtool.record import events
 from ralphtool.record.events import (
     Agent,
     Answered,
@@ -25,6 +24,7 @@ from ralphtool.record.events import (
     IterationStarted,
     Notice,
     Paused,
+    Proof,
     Question,
     Reopened,
     Resumed,
@@ -34,12 +34,14 @@ from ralphtool.record.events import (
     Steered,
     Verdict,
     Waiting,
+    is_activity,
 )
 from ralphtool.record.fitting import trim
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ralphtool.judging.receipt import Receipt
     from ralphtool.record.event_parts import StoryAfter, StoryBefore
     from ralphtool.record.events import Event
 
@@ -130,6 +132,7 @@ class AttemptView(Struct, kw_only=True):
     verdict: Verdict | None = None
     decision: Decision | None = None
     checkpoint: Checkpoint | None = None
+    receipt: Receipt | None = None
 
     @property
     def last_gates(self) -> list[GateView]:
@@ -153,6 +156,9 @@ class StoryView(Struct, kw_only=True):
     depends_on: tuple[str, ...] = ()
     why: str = ""
     commit: str = ""
+    proof: str = ""  # what its "done" claims; empty in old records, and while it is not done
+    proof_why: str = ""
+    receipt: Receipt | None = None
     attempts: list[AttemptView] = []
     question: Question | None = None
     answer: str = ""
@@ -163,6 +169,9 @@ class StoryView(Struct, kw_only=True):
     def set_state(self, state: StoryStateName, why: str = "") -> None:
         if not self.is_settled:
             self.state, self.why = state, why
+
+    def set_proof(self, proof: str, why: str = "", receipt: Receipt | None = None) -> None:
+        self.proof, self.proof_why, self.receipt = proof[:_ID], why, receipt
 
     def settle(self, state: StoryStateName, why: str) -> None:
         self.state, self.why, self.is_settled, self.is_asking = state, why, True, False
@@ -194,7 +203,7 @@ class RunView:
     def state(self) -> str:
         """What the record says; whether a run without an end is still alive is not in it."""
         if self.end is not None:
-            return self.end.result if self.end.result in ("done", "interrupted") else "unfinished"
+            return self.end.result if self.end.result in ("done", "unproven", "interrupted") else "unfinished"
         return "running" if self.paused is None else "paused"
 
     @property
@@ -263,6 +272,7 @@ class RunView:
         self._add_spent(self._unassigned.used)
         story.title = story.title or trim(event).title
         story.state, story.why, story.is_settled = "open", "", False  # whatever it was, it is tried again
+        story.set_proof("")
         self.paused = self.steered = None
         self.current[number] = self._add_attempt(story, event, self.now)
 
@@ -344,8 +354,18 @@ class RunView:
     def _apply_checkpoint(self, event: Checkpoint) -> None:
         story = self._find_story(event.story)
         story.commit, story.state, story.why = (event.commit or "")[:_ID], "done", ""
+        if event.proof and event.proof != story.proof:
+            story.set_proof(event.proof)
         if story.attempts:
             story.attempts[-1].checkpoint = trim(event)
+
+    def _apply_proof(self, event: Proof) -> None:
+        story, receipt = self._find_story(event.story), trim(event).receipt
+        story.set_proof(receipt.state, receipt.why, receipt)
+        if receipt.state == "accepted":
+            story.state, story.why, story.is_asking = "done", "", False
+        if attempt := next((one for one in reversed(story.attempts) if one.start.entry == event.entry), None):
+            attempt.receipt = receipt
 
     def _apply_reopening(self, event: Reopened) -> None:
         story = self._find_story(event.story)
@@ -373,6 +393,9 @@ class RunView:
         if event.action in ("pause", "resume"):
             self.is_pause_requested = event.action == "pause"
         story = self.stories.get((event.story or "")[:_ID])
+        if story and event.action == "reject":
+            story.settle("open", f"you rejected it{event.text and f': {event.text}'}")
+            story.set_proof("")
         if story is None or story.state == "done":  # of what is done there is nothing to skip, nor to try again
             return
         if event.action == "skip":
@@ -430,6 +453,8 @@ class RunView:
         story.is_settled = story.is_settled and row.state != "done"
         story.set_state(parse_state(row.state, story.state), row.why)
         story.commit = row.commit or story.commit
+        if row.state == "done":
+            story.set_proof(row.proof, row.proof_why, story.receipt if row.proof == story.proof else None)
         if story.state == "waiting" and story.question is None:
             story.question = Question(story=story.id, path=row.question or "", missing=row.failure or row.why)
             story.is_asking = True
@@ -452,6 +477,7 @@ _APPLY_BY_TYPE: dict[type, Callable[[RunView, Any], None]] = {
     Verdict: RunView._apply_verdict,
     Decision: RunView._apply_decision,
     Checkpoint: RunView._apply_checkpoint,
+    Proof: RunView._apply_proof,
     Reopened: RunView._apply_reopening,
     Question: RunView._apply_question,
     Answered: RunView._apply_answer,
@@ -475,11 +501,4 @@ def _init_story(story: StoryView, row: StoryBefore) -> None:
     story.title, story.optional, story.depends_on = row.title, row.optional, row.depends_on
     story.tasks_done, story.tasks_total = row.tasks_done, row.tasks_total
     story.state = parse_state(row.state, "done" if row.done else "open")
-    story.was_done = story.state == "done"
-
-
-def is_activity(said: events.AgentEvent) -> bool:
-    """Whether it is worth being shown as what an agent does now."""
-    if isinstance(said, agents.Output):
-        return bool(said.text.strip())
-    return not isinstance(said, agents.Usage | agents.Quota | agents.Result)
+    story.was_done, story.proof = story.state == "done", row.proof

@@ -12,6 +12,7 @@ import time
 
 from ralphtool.core import files, layout, locks, project
 from ralphtool.errors import CorruptState, InvalidName, InvalidValue, UnsafePath
+from ralphtool.judging.proof_words import count_states
 from ralphtool.record.lines import is_usage, parse_fields, read_first_line, read_last_lines, read_type
 from ralphtool.record.run_end import get_number, get_rows, get_text, is_sane
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     EventFields = dict[str, Any]
 
-RUN_STATES = ("running", "paused", "done", "unfinished", "interrupted", "died")
+RUN_STATES = ("running", "paused", "done", "unproven", "unfinished", "interrupted", "died")
 _MOMENT = len("-20260301-220000-1a2b")  # how the names of runs end
 _SHOWN = 5  # names in a message
 _SPENT = ("seconds", "agent_seconds", "gate_seconds", "input_tokens", "output_tokens", "cost", "iterations")
@@ -34,7 +35,7 @@ class RunSummary:
 
     __slots__ = (
         *("id", "folder", "path", "root", "change", "agent", "branch", "pid", "began", "ended", "last"),
-        *("state", "reason", "start", "end", "stories_total", "stories_done", "spent"),
+        *("state", "reason", "start", "end", "stories_total", "stories_done", "proofs", "spent"),
     )
 
     def __init__(self, root: str, id: str) -> None:
@@ -51,6 +52,7 @@ class RunSummary:
         self.pid: int | None = None
         self.state = "died"
         self.stories_total = self.stories_done = 0
+        self.proofs: dict[str, int] = {}  # how many of the stories are proven, held and so on; empty in old records
         self.spent: dict[str, float] = {}  # empty if too little of the record was read to know
 
     def _apply_start(self, event: EventFields) -> None:
@@ -85,7 +87,8 @@ class RunSummary:
         )
         if stories := get_rows(event, "stories"):
             self.stories_total = len(stories)
-            self.stories_done = sum(one.get("state") == "done" for one in stories)
+            done = [one for one in stories if one.get("state") == "done"]
+            self.stories_done, self.proofs = len(done), count_states(get_text(one, "proof") for one in done)
 
 
 # --- which there are --------------------------------------------------------------------------------

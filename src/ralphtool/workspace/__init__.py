@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from ralphtool.judging.guard.model import FileChange
     from ralphtool.specs import Spec
     from ralphtool.workspace.revert import RevertedTree
-    from ralphtool.workspace.tree import WorkspaceSnapshot
+    from ralphtool.workspace.tree import ProtectedWork, WorkspaceSnapshot
 
 
 class Workspace(Protocol):
@@ -21,6 +22,11 @@ class Workspace(Protocol):
 
     root: str  # the project's folder in there
     branch: str | None
+
+    @property
+    def tip(self) -> str | None:
+        """The last checkpoint's commit."""
+        ...
 
     @property
     def tree(self) -> str | None:
@@ -60,6 +66,49 @@ class Workspace(Protocol):
     def take(self) -> WorkspaceSnapshot:
         """What is there now, and how it differs from what the iteration began with."""
         ...
+
+    # --- for a proof ----------------------------------------------------------------------------
+
+    @property
+    def checkpoint_tree(self) -> str | None:
+        """The tree of the last checkpoint."""
+        ...
+
+    def compare(self, tree: str) -> tuple[FileChange, ...]:
+        """How a tree differs from the last checkpoint."""
+        ...
+
+    def has_same_work(self, tree: str, own_files: Sequence[str]) -> bool:
+        """Whether the last checkpoint is a tree, but for files of the change itself."""
+        ...
+
+    def mix(self, base: str, other: str, paths: Sequence[str], contents: Mapping[str, bytes]) -> str:
+        """The tree `base`, but with `paths` as they are in `other`, and some files with other contents."""
+        ...
+
+    def show(self, tree: str) -> None:
+        """Puts the files of a tree in place of those that are there."""
+        ...
+
+    def protect(self, tree: str, story: str, entry: str) -> None:
+        """Keeps the tree of an iteration by a ref while others are shown, until the next one begins."""
+        ...
+
+    def take_protected(self, run: str) -> ProtectedWork | None:
+        """The work of an iteration that was killed meanwhile; a ref of `run` keeps it from here on."""
+        ...
+
+    def mark_attempt(self) -> None:
+        """An attempt begins: files that git ignores and that change from here on are its own."""
+        ...
+
+    def find_ignored_changes(self) -> list[str]:
+        """Those files, as git names them."""
+        ...
+
+    def set_ignored_aside(self, paths: Sequence[str]) -> None: ...
+
+    def put_ignored_back(self) -> None: ...
 
     def add(self, paths: Sequence[str]) -> str | None:
         """Takes these files into the tree that was taken last; tells the new one."""

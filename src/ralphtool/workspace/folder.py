@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ralphtool.errors import GitError
-from ralphtool.workspace.tree import WorkspaceSnapshot
+from ralphtool.workspace.tree import ProtectedWork, WorkspaceSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from ralphtool.judging.guard.model import FileChange
     from ralphtool.specs import Spec
     from ralphtool.workspace.revert import RevertedTree
 
@@ -20,6 +21,7 @@ class Folder:
     needs_setup = False
 
     branch: str | None = None
+    tip: str | None = None
     tree: str | None = None
 
     def __init__(self, root: str) -> None:
@@ -45,6 +47,39 @@ class Folder:
 
     def take(self) -> WorkspaceSnapshot:
         return WorkspaceSnapshot(None)
+
+    # Without git there are no trees, and nobody knows what an attempt changed.
+    checkpoint_tree: str | None = None
+
+    def compare(self, tree: str) -> tuple[FileChange, ...]:
+        return ()
+
+    def has_same_work(self, tree: str, own_files: Sequence[str]) -> bool:
+        return False
+
+    def mix(self, base: str, other: str, paths: Sequence[str], contents: Mapping[str, bytes]) -> str:
+        return base
+
+    def show(self, tree: str) -> None:
+        pass
+
+    def protect(self, tree: str, story: str, entry: str) -> None:
+        pass
+
+    def take_protected(self, run: str) -> ProtectedWork | None:
+        return None
+
+    def mark_attempt(self) -> None:
+        pass
+
+    def find_ignored_changes(self) -> list[str]:
+        return []
+
+    def set_ignored_aside(self, paths: Sequence[str]) -> None:
+        pass
+
+    def put_ignored_back(self) -> None:
+        pass
 
     def add(self, paths: Sequence[str]) -> str | None:
         return None

@@ -37,6 +37,7 @@ class InPlace(Tree):
         self._lock_tree()
         told = [text for text in [_recover_locked(self.repository, self.root)] if text]
         self.stash.check_not_busy()
+        self.ignored.put_back()
         self.protected_git.forget()
         self._prepare_index()
         self.repository.ensure_identity()

@@ -22,10 +22,12 @@ from ralphtool.errors import (
 from ralphtool.judging.guard.model import FileChange, GuardFinding
 from ralphtool.workspace import branch, revert
 from ralphtool.workspace.git import Paths, Repository, printable
+from ralphtool.workspace.ignored import IgnoredFiles
+from ralphtool.workspace.mixed_tree import build_mixed_tree
 from ralphtool.workspace.revert import SpecPlace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ralphtool.specs import Spec
     from ralphtool.workspace.git import ChangedFile
@@ -41,6 +43,14 @@ class WorkspaceSnapshot(Struct, frozen=True):
     changes: tuple[FileChange, ...] = ()
     findings: tuple[GuardFinding, ...] = ()
     trouble: str = ""
+
+
+class ProtectedWork(Struct, frozen=True):
+    """The work of an iteration that was killed while it was proven."""
+
+    story: str
+    entry: str
+    ref: str
 
 
 class Tree:
@@ -63,6 +73,8 @@ class Tree:
         self._files: str | None = None  # the tree that the files are known to be; None: anything may be there
         self._began_with = ""  # the tree that this iteration began with
         self._index_state: tuple[int, ...] = ()
+        self.ignored = IgnoredFiles(repository, Paths([self.ours]))
+        self._has_protected = False
         self._proven: dict[str, str] | None = None
 
     # --- beginning a run ------------------------------------------------------------------------
@@ -100,6 +112,7 @@ class Tree:
     # --- an iteration ---------------------------------------------------------------------------
 
     def begin(self, kept: str | None, cut_off: str | None = None) -> str | None:
+        self._release()  # what was proven is settled by now
         tree, trouble = self._merge_kept(kept) if kept else (self._tip_tree, None)
         self._began_with = tree  # also for what was cut off: nobody has looked at that yet
         if cut_off:
@@ -223,6 +236,62 @@ class Tree:
     def _is_registered(self, path: str) -> bool:
         listed = self.repository.text("config", "--file", ".gitmodules", "--get-regexp", r"\.path$", check=False)
         return path in [line.partition(" ")[2] for line in listed.split("\n")]
+
+    # --- proving --------------------------------------------------------------------------------
+
+    @property
+    def checkpoint_tree(self) -> str | None:
+        return self._tip_tree
+
+    def compare(self, tree: str) -> tuple[FileChange, ...]:
+        return self._read_contents(self.repository.changed(self._tip_tree, tree))
+
+    def has_same_work(self, tree: str, own_files: Sequence[str]) -> bool:
+        own = Paths(self.relative(path) for path in own_files)
+        return all(own.cover(one.path) for one in self.repository.changed(tree, self._tip_tree))
+
+    def mix(self, base: str, other: str, paths: Sequence[str], contents: Mapping[str, bytes]) -> str:
+        return build_mixed_tree(self.repository, base, other, paths, contents)
+
+    def show(self, tree: str) -> None:
+        self._files = None
+        self._switch_to(tree)
+
+    def protect(self, tree: str, story: str, entry: str) -> None:
+        message = f"ralphtool: {self.change}, being proven\n\nRalph-Entry: {entry}\nRalph-Story: {story}\n"
+        self.repository.set_refs({self._proof_ref: self.repository.commit(tree, [self.tip], message)})
+        self._has_protected = True
+
+    def take_protected(self, run: str) -> ProtectedWork | None:
+        commit = self.repository.resolve(self._proof_ref)
+        if commit is None:
+            return None
+        lines = self.repository.text("log", "-1", "--format=%(trailers:only,unfold)", commit).split("\n")
+        told = dict(line.partition(": ")[::2] for line in lines)
+        kept = f"{layout.INTERRUPTED}{run}-proof"
+        self.repository.set_refs({kept: commit, self._proof_ref: None})
+        return ProtectedWork(told.get("Ralph-Story", ""), told.get("Ralph-Entry", ""), kept)
+
+    @property
+    def _proof_ref(self) -> str:
+        return f"{layout.PROVING}{self.change}"
+
+    def _release(self) -> None:
+        if self._has_protected:
+            self.repository.set_refs({self._proof_ref: None})
+            self._has_protected = False
+
+    def mark_attempt(self) -> None:
+        self.ignored.mark()
+
+    def find_ignored_changes(self) -> list[str]:
+        return self.ignored.find_changed()
+
+    def set_ignored_aside(self, paths: Sequence[str]) -> None:
+        self.ignored.move_aside(paths)
+
+    def put_ignored_back(self) -> None:
+        self.ignored.put_back()
 
     def add(self, paths: Sequence[str]) -> str | None:
         was_known = self._files is not None

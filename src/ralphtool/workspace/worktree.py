@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from ralphtool.core import files, layout
 from ralphtool.errors import GitError
-from ralphtool.workspace.git import Repository
+from ralphtool.workspace.git import Paths, Repository
+from ralphtool.workspace.ignored import IgnoredFiles
 from ralphtool.workspace.protected_git import ProtectedGit
 from ralphtool.workspace.stash import Stash
 from ralphtool.workspace.tree import Tree, remove_index_lock
@@ -75,6 +76,8 @@ class Worktree(Tree):
         self.repository = repository
         self.repository.ensure_identity()
         self.protected_git = ProtectedGit(repository, self.ref, shared=True)
+        self.ignored = IgnoredFiles(repository, Paths([self.ours]))
+        self.ignored.put_back()
 
     @property
     def needs_setup(self) -> bool:

@@ -6,12 +6,18 @@ import os
 import subprocess
 from pathlib import Path
 
-from ralphtool.judging.testresults import find_failed_in_junit, find_failed_tests
+from ralphtool.judging.testresults import find_failed_in_junit, find_failed_tests, read_outcomes
+from ralphtool.judging.testresults.model import Counts
 
 
 def failed(output: bytes, root: str = "") -> set[str] | None:
     found = find_failed_tests(output, root)
     return None if found is None else set(found)
+
+
+def count_tests(output: bytes) -> Counts | None:
+    found = read_outcomes(output)
+    return None if found is None else found.counts
 
 
 def failed_junit(data: bytes, root: str = "") -> set[str] | None:

@@ -6,10 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from judging.testresults.reading_lab import failed, run
-from judging.testresults.recordings import JAVASCRIPT, JEST, JEST_IDS, MOCHA, VITEST, VITEST_IDS
+from judging.testresults.reading_lab import count_tests, failed, run
+from judging.testresults.recordings import JAVASCRIPT, JEST, JEST_IDS, MOCHA, MOCHA_IDS, VITEST, VITEST_IDS, load
 
-from ralphtool.judging.testresults import count_tests
+from ralphtool.judging.testresults import read_outcomes
 from ralphtool.judging.testresults.model import Counts
 
 
@@ -120,3 +120,75 @@ def test_ids_do_not_depend_on_where_it_ran(javascript: Path) -> None:
     after = run(moved, "node", "--test", "--test-reporter=tap")
     assert failed(before, str(javascript)) == failed(after, f"{moved}/")
     assert str(javascript.parent) not in str(failed(before))
+
+
+# --- what passed ------------------------------------------------------------------------------------
+
+
+def names(output: str) -> tuple[set[str], set[str], set[str]]:
+    found = read_outcomes(output.encode())
+    assert found
+    assert found.passed is not None
+    assert found.failed is not None
+    return set(found.passed), set(found.failed), set(found.skipped)
+
+
+def test_jest_names_what_passed_when_it_is_verbose() -> None:
+    passed, failed_names, _ = names(JEST)
+    assert passed == {"a.test.js > cart \u203a adds \u203a three items", "a.test.js > is odd 1", "ok.test.js > fine"}
+    assert {"a.test.js > same name", "a.test.js > cart \u203a adds \u203a two items"} <= failed_names
+
+
+def test_vitest_names_what_passed_when_it_is_verbose() -> None:
+    passed, failed_names, skipped = names(load("vitest-verbose"))
+    each = ["cart > adds", "cart > in > deep", "dup", "dup #2", "dup > x"]
+    assert passed == {"c.test.js > good", *(f"{file}.test.js > {name}" for file in "ab" for name in each)}
+    assert failed_names == {"c.test.js > bad"}
+    assert {"a.test.js > cart > in > sk", "a.test.js > later"} <= skipped
+
+
+def test_mocha_names_what_passed() -> None:
+    passed, failed_names, _ = names(MOCHA)
+    assert passed == {"cart > adds > three items"}
+    assert failed_names == MOCHA_IDS
+
+
+def test_without_names_only_the_number_is_known() -> None:
+    found = read_outcomes(b"PASS a.test.js\n\nTest Suites: 1 passed, 1 total\nTests:       3 passed, 3 total\n")
+    assert found
+    assert (found.counts, found.passed, found.failed) == (Counts(3, 0, 0), None, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("noise", "real"),
+    [
+        ("Tests:       2 failed, 3 total", "Test Suites: 1 passed, 1 total\nTests:       3 passed, 3 total"),
+        ("      Tests  2 failed | 1 passed (3)", " Test Files  1 passed (1)\n      Tests  3 passed (3)"),
+        ("  9 passing (1ms)\n  2 failing", "  3 passing (5ms)"),
+        ("\u2139 fail 2", "\u2139 tests 3\n\u2139 pass 3\n\u2139 fail 0"),
+        ("Ran 2 tests in 0.1s\n\nFAILED (failures=2)", "Ran 3 tests in 0.1s\n\nOK"),
+        ("2 examples, 2 failures", "3 examples, 0 failures"),
+    ],
+)
+def test_a_number_of_failures_that_a_test_prints_counts_nothing(noise: str, real: str) -> None:
+    """A program names the failures that it counts."""
+    counted = count_tests(f"{noise}\n{real}\n".encode())
+    assert counted
+    assert counted.failed == 0
+
+
+@pytest.mark.parametrize(
+    "summary",
+    [
+        "Test Suites: 1 failed, 1 passed, 2 total\nTests:       3 passed, 3 total",
+        " Test Files  1 failed | 1 passed (2)\n      Tests  3 passed (3)",
+        " Test Files  1 passed (1)\n      Tests  3 passed (3)\n     Errors  1 error",
+    ],
+)
+def test_a_file_that_can_not_be_loaded_is_a_failure(summary: str) -> None:
+    assert count_tests(summary.encode()) == Counts(3, 1, 0)
+
+
+def test_a_test_that_passes_when_it_is_repeated_is_no_failure() -> None:
+    output = " \u2713 a.test.js > flaky (retry x2) 5ms\n\n Test Files  1 passed (1)\n      Tests  1 passed (1)\n"
+    assert names(output) == ({"a.test.js > flaky"}, set(), set())

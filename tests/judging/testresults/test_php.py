@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from judging.testresults.reading_lab import failed
+from judging.testresults.reading_lab import count_tests, failed
 from judging.testresults.recordings import PHP, PHPUNIT
 
-from ralphtool.judging.testresults import count_tests
 from ralphtool.judging.testresults.model import Counts
 
 

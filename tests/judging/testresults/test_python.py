@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from judging.testresults.reading_lab import failed, failed_junit, run
+from judging.testresults.reading_lab import count_tests, failed, failed_junit, run
 from judging.testresults.recordings import CARGO, GO_TEXT, JEST
 
-from ralphtool.judging.testresults import count_tests, find_junit_paths
+from ralphtool.judging.testresults import find_junit_paths
 from ralphtool.judging.testresults.model import Counts
 
 # --- pytest, for real -------------------------------------------------------------------------------

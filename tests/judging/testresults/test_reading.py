@@ -9,7 +9,7 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judging.testresults.reading_lab import failed, failed_junit
+from judging.testresults.reading_lab import count_tests, failed, failed_junit
 from judging.testresults.recordings import (
     CARGO,
     GO_CRASH,
@@ -23,7 +23,7 @@ from judging.testresults.recordings import (
     RECORDED,
 )
 
-from ralphtool.judging.testresults import LIMIT, count_tests, find_junit_paths
+from ralphtool.judging.testresults import LIMIT, find_junit_paths
 from ralphtool.judging.testresults.model import Counts
 
 COUNT_PATTERNS = """\
@@ -33,7 +33,7 @@ original = re._compiler.compile
 re._compiler.compile = lambda *given: compiled.append(given) or original(*given)
 from ralphtool.judging import testresults
 print(len(compiled), sorted(name for name in sys.modules if name.startswith("ralphtool.judging.")))
-testresults.count_tests(b"3 passed in 0.10s")
+testresults.read_outcomes(b"3 passed in 0.10s")
 print(len(compiled) > 0)
 """
 

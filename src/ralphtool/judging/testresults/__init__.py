@@ -1,4 +1,4 @@
-"""Which tests failed, read from the output of a test program, so that only new failures count against a story.
+"""Which tests passed and failed, read from what a test program printed and wrote.
 
 Nothing is guessed: where the output leaves a doubt (no summary, a crash, fewer names than failures), there is no
 answer, and the whole command counts as failed. A missing name would hide a new failure.
@@ -14,21 +14,23 @@ from typing import TYPE_CHECKING
 # A run imports this at its start and may never read an output: the readers, with all their patterns, are imported by
 # the functions that need them.
 if TYPE_CHECKING:
-    from ralphtool.judging.testresults.model import Counts
+    from collections.abc import Sequence
+
+    from ralphtool.judging.testresults.model import ProgramReport, TestOutcomes
 
 LIMIT = 4 * 1024 * 1024  # an output that reaches this length may have lost its beginning
 
 
-def find_failed_tests(output: bytes, root: str = "") -> frozenset[str] | None:
+def find_failed_tests(output: bytes, root: str = "", written: Sequence[bytes] = ()) -> frozenset[str] | None:
     """Returns the ids of the failed tests in the output of a command that exited with a status other than 0.
 
     None where the ids are unknown, or where no test is to blame. Paths below `root`, the folder that the command ran
-    in, become relative to it.
+    in, become relative to it. `written` are the reports that the programs wrote because they were asked to.
     """
     from ralphtool.judging.testresults import reading
 
     lines = reading.split_lines(output, root)
-    reports = reading.read_reports(lines, cut=len(output) >= LIMIT)
+    reports = _read_reports(lines, root, written, cut=len(output) >= LIMIT)
     if not reports or not all(report.complete for report in reports):
         return None
     failed = frozenset[str]().union(*(report.failed for report in reports))
@@ -37,13 +39,24 @@ def find_failed_tests(output: bytes, root: str = "") -> frozenset[str] | None:
     return failed or None
 
 
-def count_tests(output: bytes) -> Counts | None:
-    """Adds up what all summaries in an output count; None where there is none."""
+def read_outcomes(output: bytes, root: str = "", written: Sequence[bytes] = ()) -> TestOutcomes | None:
+    """Returns how the tests of a command ended; None where no test program is recognised in its output."""
+    from ralphtool.judging.testresults import model, reading
+
+    reports = _read_reports(reading.split_lines(output, root), root, written, cut=len(output) >= LIMIT)
+    return model.combine(reports)
+
+
+def _read_reports(lines: list[str], root: str, written: Sequence[bytes], *, cut: bool) -> list[ProgramReport]:
     from ralphtool.judging.testresults import reading
 
-    reports = reading.read_reports(reading.split_lines(output, ""))
-    found = [report.counts for report in reports if report.counts]
-    return sum(found[1:], found[0]) if found else None
+    printed = reading.read_reports(lines, cut=cut)
+    if not written:
+        return printed
+    from ralphtool.judging.testresults import written as written_reports
+
+    found = [written_reports.read_written(reading.make_paths_relative(data, root)) for data in written]
+    return written_reports.merge(printed, [one for one in found if one])
 
 
 def find_failed_in_junit(data: bytes, root: str = "") -> frozenset[str] | None:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+from msgspec.structs import replace
+
 from ralphtool.judging.testresults.model import (
     Counts,
     ProgramReport,
+    TestResult,
+    add_up,
     build_report,
     join_file_and_name,
     parse_counts,
     shorten,
     shorten_path,
 )
+from ralphtool.judging.testresults.titles import TitleTree
 
 # --- Jest -------------------------------------------------------------------------------------------
 
@@ -24,54 +29,120 @@ _JEST_END = re.compile(r"(Test Suites|Tests): +(\d.*) total$")
 
 def read_jest(lines: list[str]) -> ProgramReport | None:
     """Reads `FAIL a.test.js`, below it `  ● adds two` for each failure, and at the end `Tests: 4 failed, …`."""
-    names: list[str] = []
-    suites, tests = Counter[str](), Counter[str]()
-    file, blocks, unfinished = "", 0, False
+    output = _JestCollector()
     for line in lines:
+        output.read(line)
+    return output.report()
+
+
+class _JestCollector:
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.tests: list[tuple[str, TestResult]] = []
+        self.suites, self.sums = Counter[str](), Counter[str]()
+        self.last_suites, self.last_sums = Counter[str](), Counter[str]()
+        self.file = ""  # one that has failures
+        self.blocks = 0  # such files
+        self.tree: TitleTree | None = None  # of the tests below the name of a file, with --verbose
+        self.shown = ""  # that file
+        self.is_unfinished = False
+
+    def read(self, line: str) -> None:
         if found := _JEST_FILE.match(line):
-            file = shorten(shorten_path(found[2])) if found[1] == "FAIL" else ""
-            unfinished = unfinished or bool(file)
-            blocks += bool(file)
-        elif file and line.startswith("  ● ") and line != "  ● Console":
-            names.append(f"{file} > {line[4:]}")
+            self._begin_file(found)
+        elif self.file and line.startswith("  ● ") and line != "  ● Console":
+            self.names.append(f"{self.file} > {line[4:]}")
         elif found := _JEST_END.match(line):
-            file, unfinished = "", False
-            (tests if found[1] == "Tests" else suites).update(parse_counts(found[2]))
-    if not tests and not suites:
-        return None
-    failures = tests["failed"] + sum(name.endswith(_JEST_NOT_LOADED) for name in set(names))
-    complete = not unfinished and suites["failed"] <= blocks
-    return build_report(names, failures, _count_tests(tests), complete=complete)
+            self._end(found)
+        elif self.tree and line.startswith("  "):
+            self.tree.read(line)
+        else:
+            self._end_tree()
+
+    def _begin_file(self, found: re.Match[str]) -> None:
+        self._end_tree()
+        self.shown, self.tree = shorten(shorten_path(found[2])), TitleTree(" \u203a ")
+        self.file = self.shown if found[1] == "FAIL" else ""
+        self.is_unfinished = self.is_unfinished or bool(self.file)
+        self.blocks += bool(self.file)
+
+    def _end_tree(self) -> None:
+        if self.tree:
+            self.tests += [(f"{self.shown} > {title}", result) for title, result in self.tree.tests]
+        self.tree = None
+
+    def _end(self, found: re.Match[str]) -> None:
+        self._end_tree()
+        self.file, self.is_unfinished = "", False
+        words = parse_counts(found[2])
+        if found[1] == "Tests":
+            self.last_sums = words
+            self.sums.update(words)
+        else:
+            self.last_suites = words
+            self.suites.update(words)
+
+    def report(self) -> ProgramReport | None:
+        if not self.sums and not self.suites:
+            return None
+        failures = self.sums["failed"] + sum(name.endswith(_JEST_NOT_LOADED) for name in set(self.names))
+        complete = not self.is_unfinished and self.suites["failed"] <= self.blocks
+        counts, final = _count_tests(self.sums, self.suites), _count_tests(self.last_sums, self.last_suites)
+        return build_report(self.names, failures, counts, complete=complete, tests=self.tests, final=final)
 
 
-def _count_tests(words: Counter[str]) -> Counts:
-    return Counts(words["passed"], words["failed"], words["skipped"] + words["todo"])
+def _count_tests(words: Counter[str], files: Counter[str]) -> Counts:
+    """Returns what a summary counts: where a file could not be loaded, it may count no failed test."""
+    return Counts(words["passed"], words["failed"] or files["failed"], words["skipped"] + words["todo"])
 
 
 # --- Vitest -----------------------------------------------------------------------------------------
 
 _VITEST_LIST = re.compile(r"⎯+ Failed (?:Suites|Tests) (\d{1,9}) ⎯+$")
 _VITEST_END = re.compile(r" +(Test Files|Tests|Errors)  (\d+ .*|no tests)$")
+_VITEST_TEST = re.compile(" ([✓\u00d7↓□]) (\\S.*? > .*?)(?: \\(retry x\\d+\\))?(?: \\d+ ?ms)?$")
+_VITEST_MARKS: dict[str, TestResult] = {"✓": "passed", "\u00d7": "failed", "↓": "skipped", "□": "skipped"}
 
 
 def read_vitest(lines: list[str]) -> ProgramReport | None:
     """Reads ` FAIL  a.test.js > cart > adds two` in the lists of failures, and at the end `Tests  4 failed | …`."""
     names: list[str] = []
-    sums = {"Test Files": Counter[str](), "Tests": Counter[str](), "Errors": Counter[str]()}
-    listed, listing, ended = 0, False, False
+    tests: list[tuple[str, TestResult]] = []
+    summaries: list[dict[str, Counter[str]]] = []  # by the word that begins a line
+    listed, listing = 0, False
     for line in lines:
         if found := _VITEST_LIST.match(line):
             listed, listing = listed + int(found[1]), True
         elif listing and line.startswith(" FAIL  "):
             names.append(shorten_path(line[7:].partition(" [ ")[0]))
         elif found := _VITEST_END.match(line):
-            sums[found[1]].update(parse_counts(found[2]))
-            listing, ended = False, True
-    if not ended:
+            if not summaries or found[1] in summaries[-1]:
+                summaries.append({})
+            summaries[-1][found[1]] = parse_counts(found[2])
+            listing = False
+        elif found := _VITEST_TEST.match(line):  # with --reporter=verbose
+            tests.append((shorten_path(found[2]), _VITEST_MARKS[found[1]]))
+    if not summaries:
         return None
-    counts = _count_tests(sums["Tests"])
-    complete = not sums["Errors"] and sums["Test Files"]["failed"] <= listed
-    return build_report(names, max(listed, counts.failed), counts, complete=complete)
+    found_counts = [_count_vitest(summary) for summary in summaries]
+    counts = sum(found_counts[1:], found_counts[0])
+    has_errors = any("Errors" in summary for summary in summaries)
+    files = sum(summary.get("Test Files", Counter())["failed"] for summary in summaries)
+    return build_report(
+        names,
+        max(listed, counts.failed),
+        counts,
+        complete=not has_errors and files <= listed,
+        tests=tests,
+        final=found_counts[-1],
+    )
+
+
+def _count_vitest(summary: dict[str, Counter[str]]) -> Counts:
+    nothing = Counter[str]()
+    counts = _count_tests(summary.get("Tests", nothing), summary.get("Test Files", nothing))
+    errors = summary.get("Errors", nothing)["error"]
+    return counts if counts.failed else Counts(counts.passed, errors, counts.skipped)
 
 
 # --- Mocha ------------------------------------------------------------------------------------------
@@ -82,18 +153,25 @@ _MOCHA_COUNT = re.compile(r"  (\d{1,9}) (passing \(.*\)|pending|failing)$")
 def read_mocha(lines: list[str]) -> ProgramReport | None:
     """Reads `  4 failing`, and below it the numbered failures, each with the titles of its suites."""
     names: list[str] = []
-    sums = Counter[str]()
-    wanted = 0
+    tests: list[tuple[str, TestResult]] = []
+    summaries: list[Counter[str]] = []
+    tree, wanted = TitleTree(" > "), 0
     for at, line in enumerate(lines):
         if found := _MOCHA_COUNT.match(line):
             word = found[2].partition(" ")[0]
-            sums[word] += int(found[1])
+            if word == "passing":
+                summaries.append(Counter())
+                tests, tree = tests + tree.tests, TitleTree(" > ")
+            if summaries:
+                summaries[-1][word] += int(found[1])
             wanted = int(word == "failing")
         elif wanted and line.startswith(f"  {wanted}) "):
             names += _join_titles(lines, at)
             wanted += 1
-    counts = Counts(sums["passing"], sums["failing"], sums["pending"])
-    return build_report(names, sums["failing"], counts) if "passing" in sums else None
+        elif not wanted and line.startswith("  "):
+            tree.read(line)
+    counts = [Counts(sums["passing"], sums["failing"], sums["pending"]) for sums in summaries]
+    return add_up(names, counts, tests=tests)
 
 
 def _join_titles(lines: list[str], at: int) -> list[str]:
@@ -131,11 +209,15 @@ def count_node_tests(sums: Counter[str]) -> Counts:
 def read_node(lines: list[str]) -> ProgramReport | None:
     """Reads the `spec` reporter: the summary, and below it for each failure its place and its name."""
     names: list[str] = []
-    sums = Counter[str]()
-    listing, place = False, ""
+    sums, final = Counter[str](), Counter[str]()
+    tree = TitleTree(" > ", has_marked_suites=True)
+    begun, listing, place = False, False, ""
     for line in lines:
         if line.startswith("\u2139") and (count := parse_node_count(line)):
-            sums.update(count)
+            begun = begun or "tests" in count  # which begins a summary: what comes before was printed by a test
+            final = Counter() if "tests" in count else final
+            final.update(count if begun else {})
+            sums.update(count if begun else {})
         elif line == "✖ failing tests:":
             listing = True
         elif listing and (found := _NODE_PLACE.match(line)):
@@ -144,5 +226,11 @@ def read_node(lines: list[str]) -> ProgramReport | None:
             if not found[2].startswith(" # TODO"):
                 names.append(join_file_and_name(place, found[1]))
             place = ""
+        elif not listing:
+            tree.read(line)
+    if "fail" not in sums:
+        return None
     counts = count_node_tests(sums)
-    return build_report(names, counts.failed, counts) if "fail" in sums else None
+    tests = tree.pick(counts.passed)
+    report = build_report(names, counts.failed, counts, tests=tests, final=count_node_tests(final))
+    return replace(report, program="node")

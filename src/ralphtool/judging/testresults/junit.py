@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
+from typing import TYPE_CHECKING, Protocol
 from xml.parsers import expat
 
 from msgspec import Struct
@@ -12,14 +13,20 @@ from msgspec import Struct
 from ralphtool.judging.testresults.model import (
     Counts,
     ProgramReport,
+    TestResult,
     build_report,
     parse_number,
     shorten,
     shorten_path,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _BEGIN = re.compile(r"\s*(?:<\?xml [^>]*>\s*)?<testsuite")
 _OPTIONS = ("--junitxml", "--junit-xml", "--outputFile", "--outputFile.junit", "--junitfile", "--log-junit")
+
+_RESULTS: dict[str, TestResult] = {"passed": "passed", "failed": "failed"}
 
 
 class _DoctypeRefused(Exception):
@@ -64,19 +71,40 @@ def split_off_report(lines: list[str]) -> tuple[list[str], list[str], list[str]]
     return lines[:begin], lines[begin:end], lines[end:]
 
 
-def read_report(data: bytes) -> ProgramReport | None:
-    """Reads a report; None where it is no XML, or in an unknown encoding."""
-    document, parser = _ReportCollector(), expat.ParserCreate()
+class DocumentReader(Protocol):
+    """What is called for each element of a report."""
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None: ...
+
+    def end(self, tag: str) -> None: ...
+
+
+def parse(data: bytes, document: DocumentReader, read_comment: Callable[[str], None] | None = None) -> bool:
+    """Reads a report into a document; returns False where it is no XML, or in an unknown encoding."""
+    parser = expat.ParserCreate()
     parser.StartElementHandler = document.start
     parser.EndElementHandler = document.end
-    parser.StartDoctypeDeclHandler = document.refuse
+    parser.StartDoctypeDeclHandler = _refuse_doctype
+    parser.CommentHandler = read_comment
     try:
         parser.Parse(data, True)
     except (expat.ExpatError, LookupError, ValueError, _DoctypeRefused):
+        return False
+    return True
+
+
+def _refuse_doctype(*_: object) -> None:
+    raise _DoctypeRefused
+
+
+def read_report(data: bytes) -> ProgramReport | None:
+    """Reads a report; None where it is no XML, or in an unknown encoding."""
+    document = _ReportCollector()
+    if not parse(data, document):
         return None
     outcomes, failures = document.outcomes, len(document.failed)
     counts = Counts(outcomes["passed"], failures, outcomes["skipped"] + outcomes["todo"])
-    return build_report(document.failed, failures, counts, complete=document.complete)
+    return build_report(document.failed, failures, counts, complete=document.complete, tests=document.tests)
 
 
 class _ReportCollector:
@@ -87,6 +115,7 @@ class _ReportCollector:
         self.case: str | None = None
         self.outcome = ""
         self.failed: list[str] = []
+        self.tests: list[tuple[str, TestResult]] = []
         self.outcomes = Counter[str]()
         self.complete = True
 
@@ -103,6 +132,7 @@ class _ReportCollector:
     def end(self, tag: str) -> None:
         if tag == "testcase" and self.case is not None:
             self.outcomes[self.outcome] += 1
+            self.tests.append((self.case, _RESULTS.get(self.outcome, "skipped")))
             if self.outcome == "failed":
                 self.failed.append(self.case)
             self.case = None
@@ -110,9 +140,6 @@ class _ReportCollector:
             suite = self.suites.pop()
             if suite.announced and self._count_failures() == suite.seen:
                 self.complete = False
-
-    def refuse(self, *_: object) -> None:
-        raise _DoctypeRefused
 
     def _start_suite(self, attributes: dict[str, str]) -> None:
         name = attributes.get("name", "")

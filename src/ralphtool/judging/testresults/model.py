@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
+
+TestResult = Literal["passed", "failed", "skipped"]
 
 _LONGEST_ID = 400
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -29,36 +32,122 @@ class Counts(Struct, frozen=True):
         return Counts(self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped)
 
 
+class TestOutcomes(Struct, frozen=True):
+    """How the tests of one command ended, by name where its programs name them."""
+
+    __test__: ClassVar[bool] = False  # pytest takes it for a test otherwise
+
+    counts: Counts
+    passed: frozenset[str] | None = None  # None: not all tests that passed are named
+    failed: frozenset[str] | None = None  # None: not all failures are named
+    skipped: frozenset[str] = frozenset()
+
+
+class NamedTests(Struct, frozen=True):
+    """The tests that an output names, in ids that are the same for a test however it ends."""
+
+    passed: frozenset[str]
+    failed: frozenset[str]
+    skipped: frozenset[str]
+
+
 class ProgramReport(Struct, frozen=True):
     """What one program reports. It is complete when it names every failure that the program's own summary counts."""
 
     failed: frozenset[str] = frozenset()
     counts: Counts | None = None
     complete: bool = True
+    named: NamedTests | None = None
+    final: Counts | None = None  # what the last summary counts, where there can be several
+    program: str = ""
+
+    @property
+    def believed(self) -> Counts | None:
+        """What it counts, without failures that a test only printed.
+
+        A program names the failures that it counts. An earlier summary that counts failures without their names was
+        printed by a test, or by what it tests.
+        """
+        if self.complete or self.counts is None or self.final is None:
+            return self.counts
+        return replace(self.counts, failed=self.final.failed)
 
 
-def build_report(names: Iterable[str], failures: int, counts: Counts | None, *, complete: bool = True) -> ProgramReport:
-    """Builds the report of a program that names these failed tests, and counts so many failures in its summary."""
+def build_report(
+    names: Iterable[str],
+    failures: int,
+    counts: Counts | None,
+    *,
+    complete: bool = True,
+    tests: Sequence[tuple[str, TestResult]] = (),
+    final: Counts | None = None,
+) -> ProgramReport:
+    """Builds the report of a program that names these failed tests, and counts so many failures in its summary.
+
+    `tests` are all tests that it names, with how each ended.
+    """
     normal = [_normalize(name) for name in names]
     failed = frozenset(normal)
     if len(failed) < failures:
         failed = frozenset(_number_repeats(normal))
-    return ProgramReport(failed, counts, complete and len(failed) >= failures)
+    named = name_tests(tests, counts) if counts else None
+    return ProgramReport(failed, counts, complete and len(failed) >= failures, named, final)
 
 
-def add_up(names: list[str], summaries: list[Counts], *, complete: bool = True) -> ProgramReport | None:
+def add_up(
+    names: list[str],
+    summaries: list[Counts],
+    *,
+    complete: bool = True,
+    tests: Sequence[tuple[str, TestResult]] = (),
+) -> ProgramReport | None:
     """Builds one report of all runs of a program, which can run more than once in one command."""
     if not summaries:
         return None
     counts = sum(summaries[1:], summaries[0])
-    return build_report(names, counts.failed, counts, complete=complete)
+    return build_report(names, counts.failed, counts, complete=complete, tests=tests, final=summaries[-1])
+
+
+def name_tests(tests: Sequence[tuple[str, TestResult]], counts: Counts) -> NamedTests | None:
+    """Returns the tests by how they ended; None where these are not as many as the program counts as passed."""
+    names = list(_number_repeats([_normalize(name) for name, _ in tests]))
+    by_result: dict[TestResult, set[str]] = {"passed": set(), "failed": set(), "skipped": set()}
+    for name, (_, result) in zip(names, tests, strict=True):
+        by_result[result].add(name)
+    if len(by_result["passed"]) != counts.passed:
+        return None
+    return NamedTests(*(frozenset(by_result[result]) for result in ("passed", "failed", "skipped")))
+
+
+def combine(reports: Sequence[ProgramReport]) -> TestOutcomes | None:
+    """Adds up the reports of all programs in a command; None where none of them counts tests."""
+    counted = [(report, counts) for report in reports if (counts := report.believed)]
+    if not counted:
+        return None
+    counts = sum((one for _, one in counted), Counts(0, 0, 0))
+    named = [report.named for report, _ in counted if report.named]
+    failed = _combine_failed(reports, counts)
+    skipped = frozenset[str]().union(*(one.skipped for one in named))
+    passed = None
+    if len(named) == len(reports):
+        passed = frozenset[str]().union(*(one.passed for one in named)) - (failed or frozenset())
+    return TestOutcomes(counts, passed, failed, skipped - (passed or frozenset()))
+
+
+def _combine_failed(reports: Sequence[ProgramReport], counts: Counts) -> frozenset[str] | None:
+    failed = frozenset[str]()
+    for report in reports:
+        named = report.named.failed if report.named else frozenset[str]()
+        failed |= named if len(named) >= len(report.failed) else report.failed
+    is_known = all(report.complete for report in reports) or not counts.failed
+    return failed if is_known else None
 
 
 def _normalize(name: str) -> str:
     return shorten(_CONTROLS.sub("?", _ADDRESS.sub("0x…", name.strip())))
 
 
-def _number_repeats(names: list[str]) -> Iterator[str]:
+def _number_repeats(names: Sequence[str]) -> Iterator[str]:
     seen = Counter[str]()
     for name in names:
         seen[name] += 1

@@ -5,7 +5,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from ralphtool.judging.testresults.model import Counts, ProgramReport, build_report, parse_counts, parse_number
+from msgspec.structs import replace
+
+from ralphtool.judging.testresults.model import (
+    Counts,
+    ProgramReport,
+    TestResult,
+    add_up,
+    build_report,
+    parse_counts,
+    parse_number,
+)
 
 # --- pytest -----------------------------------------------------------------------------------------
 
@@ -19,6 +29,17 @@ _PYTEST_END = re.compile(
     r" in [\d.]+s(?: \([\w :,]+\))?(?: =+)?$"
 )
 _PYTEST_INTERRUPTED = re.compile(r"INTERNALERROR>|!+ (?:KeyboardInterrupt|_pytest\.outcomes\.Exit)\b")
+_PYTEST_WORD = r"PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS"
+_PYTEST_TEST = re.compile(rf"(?P<name>\S.*?::.*) (?P<word>{_PYTEST_WORD})\b.* \[ *\d+%\]$")
+_PYTEST_WORKER = re.compile(rf"\[gw\d+\] \[ *\d+%\] (?P<word>{_PYTEST_WORD}) (?P<name>\S.*)$")
+_PYTEST_RESULTS: dict[str, TestResult] = {
+    "PASSED": "passed",
+    "XPASS": "passed",
+    "FAILED": "failed",
+    "ERROR": "failed",
+    "SKIPPED": "skipped",
+    "XFAIL": "skipped",
+}
 
 
 def has_pytest_begun(lines: list[str]) -> bool:
@@ -59,14 +80,30 @@ def split_pytest_runs(lines: list[str]) -> tuple[list[list[str]], list[str], boo
     return runs, rest, run is None
 
 
-def read_pytest(run: list[str]) -> ProgramReport:
+def read_pytest_runs(runs: list[list[str]]) -> list[ProgramReport]:
+    """Reads all runs. A run before the last that names none of its failures may have been printed by a test."""
+    reports = [_read_pytest(run) for run in runs]
+    return [replace(one, final=Counts(0, 0, 0)) for one in reports[:-1]] + reports[-1:]
+
+
+def _read_pytest(run: list[str]) -> ProgramReport:
     """Reads one run: the names are in its short summary, the counts in its last line."""
     words = parse_counts(run[-1].rpartition(" in ")[0])
     failures = words["failed"] + words["error"]
     counts = Counts(words["passed"] + words["xpassed"], failures, words["skipped"] + words["xfailed"])
     summaries = [at for at, line in enumerate(run) if _PYTEST_SUMMARY.match(line)]
     listed = run[summaries[-1] :] if summaries else []
-    return build_report(filter(None, map(_find_id, listed)), failures, counts)
+    report = build_report(filter(None, map(_find_id, listed)), failures, counts, tests=_find_results(run))
+    return replace(report, program="pytest")
+
+
+def _find_results(run: list[str]) -> list[tuple[str, TestResult]]:
+    """Returns the tests that a run with -v names, by one process or by those of xdist."""
+    results: dict[str, TestResult] = {}
+    for line in run:
+        if "%]" in line and (found := _PYTEST_WORKER.match(line) or _PYTEST_TEST.match(line)):
+            results[found["name"]] = _PYTEST_RESULTS[found["word"]]
+    return list(results.items())
 
 
 def _find_id(line: str) -> str | None:
@@ -94,28 +131,58 @@ def _strip_message(text: str) -> str:
 _UNITTEST_NAME = re.compile(r"(?:FAIL|ERROR|UNEXPECTED SUCCESS): (\S.*)$")
 _UNITTEST_RAN = re.compile(r"Ran (\d{1,9}) tests? in [\d.]+s$")
 _UNITTEST_RESULT = re.compile(r"(?:OK|FAILED|NO TESTS RAN)(?: \((.*)\))?$")
+_UNITTEST_TEST = re.compile(r"(\w\S* \([\w.]+\))(?: \.\.\. .*)?$")
+_UNITTEST_WORD = re.compile(r"(?:.* \.\.\. ?)?(?:(ok|unexpected success|FAIL|ERROR)|(skipped .*|expected failure))$")
 
 
 def read_unittest(lines: list[str]) -> ProgramReport | None:
     """Reads `FAIL: test_two (tests.TestCart.test_two)` below a ruler, and `FAILED (failures=1)` at the end."""
-    names: list[str] = []
-    sums = Counter[str]()
-    ran, before, unfinished = 0, "", False
+    output = _UnittestCollector()
     for line in lines:
+        output.read(line)
+    return output.report()
+
+
+class _UnittestCollector:
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.tests: list[tuple[str, TestResult]] = []
+        self.test = ""  # that -v has named, and whose result comes next
+        self.summaries: list[Counts] = []
+        self.before = ""
+        self.is_unfinished = False
+
+    def read(self, line: str) -> None:
         if found := _UNITTEST_NAME.match(line):
-            if before == "=" * 70 or line.startswith("UNEXPECTED"):
-                names.append(found[1])
-                unfinished = True
+            if self.before == "=" * 70 or line.startswith("UNEXPECTED"):
+                self.names.append(found[1])
+                self.is_unfinished = True
         elif found := _UNITTEST_RAN.match(line):
-            ran, sums["runs"], unfinished = ran + int(found[1]), sums["runs"] + 1, True
-        elif unfinished and (found := _UNITTEST_RESULT.match(line)):
-            pairs = (part.partition("=") for part in (found[1] or "").split(", "))
-            sums.update({word: parse_number(number) for word, _, number in pairs})
-            unfinished = False
-        before = line
-    if not sums["runs"]:
-        return None
+            self.is_unfinished = True
+            self.summaries.append(Counts(int(found[1]), 0, 0))
+        elif self.is_unfinished and self.summaries and (found := _UNITTEST_RESULT.match(line)):
+            self.summaries[-1] = _count_unittest(self.summaries[-1].passed, found[1] or "")
+            self.is_unfinished = False
+        else:
+            self._read_test(line)
+        self.before = line
+
+    def _read_test(self, line: str) -> None:
+        """Reads `test_two (tests.TestCart.test_two) ... ok`; its docstring, or what it prints, may come in between."""
+        if found := _UNITTEST_TEST.match(line):
+            self.test = found[1]
+        if self.test and (found := _UNITTEST_WORD.match(line)):
+            is_good = found[1] == "ok"
+            self.tests.append((self.test, "passed" if is_good else "failed" if found[1] else "skipped"))
+            self.test = ""
+
+    def report(self) -> ProgramReport | None:
+        return add_up(self.names, self.summaries, complete=not self.is_unfinished, tests=self.tests)
+
+
+def _count_unittest(ran: int, text: str) -> Counts:
+    pairs = (part.partition("=") for part in text.split(", "))
+    sums = Counter({word: parse_number(number) for word, _, number in pairs})
     failures = sums["failures"] + sums["errors"] + sums["unexpected successes"]
     skipped = sums["skipped"] + sums["expected failures"]
-    counts = Counts(max(0, ran - failures - skipped), failures, skipped)
-    return build_report(names, failures, counts, complete=not unfinished)
+    return Counts(max(0, ran - failures - skipped), failures, skipped)

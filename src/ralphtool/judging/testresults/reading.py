@@ -61,7 +61,7 @@ def read_reports(lines: list[str], *, cut: bool = False) -> list[ProgramReport]:
     in_pytest = python.has_pytest_begun(before)
     outside = lines if in_pytest else before + after
     runs, rest, ended = python.split_pytest_runs(outside)
-    reports = [python.read_pytest(run) for run in runs]
+    reports = python.read_pytest_runs(runs)
     if not ended or python.was_pytest_interrupted(outside):
         reports.append(ProgramReport(complete=False))
     if in_pytest:

@@ -93,6 +93,28 @@ class ReportQuestion(Struct, frozen=True, kw_only=True):
     change: str = ""  # where a story of that id asks in several changes
 
 
+class ReportReceipt(Struct, frozen=True, kw_only=True):
+    """What the "done" of a story rests on: `rows` are labels and texts for people, the rest is for programs."""
+
+    summary: str
+    rows: tuple[tuple[str, str], ...] = ()
+    own_tests: tuple[str, ...] = ()
+    own_count: int = 0
+    passed_before: int | None = None
+    passed_after: int | None = None
+    lost: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    commit: str = ""
+
+
+class ReportCheck(Struct, frozen=True):
+    """The gates on the branch's tip, at the end of the run."""
+
+    ok: bool
+    commit: str
+    told: str  # the gates that are red
+
+
 class ReportStory(Struct, frozen=True, kw_only=True):
     id: str
     title: str
@@ -104,12 +126,19 @@ class ReportStory(Struct, frozen=True, kw_only=True):
     depends_on: tuple[str, ...] = ()
     why: str = ""
     commit: str = ""
+    proof: str = ""  # of one that is done: proven, held, unproven, accepted, ticked; empty in old records
+    proof_why: str = ""
+    receipt: ReportReceipt | None = None
     attempts: tuple[ReportAttempt, ...] = ()
     question: ReportQuestion | None = None
 
     @property
     def name(self) -> str:
         return f"{self.id}. {self.title}" if self.title else self.id
+
+    @property
+    def is_unproven(self) -> bool:
+        return self.state == "done" and self.proof == "unproven"
 
     @property
     def first(self) -> ResourceUse:
@@ -178,7 +207,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     adapter: str
     branch: str
     workspace: str
-    state: str  # running, paused, done, unfinished, interrupted, died
+    state: str  # running, paused, done, unproven, unfinished, interrupted, died
     reason: str
     verdict: str  # how it ended, in one sentence
     began: float
@@ -190,6 +219,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     gates: tuple[str, ...]  # the commands
     knowledge: RunKnowledge
     next: tuple[ReportStep, ...]
+    tip: ReportCheck | None = None
     left_out: int = 0  # events that there was no room for
 
     @property
@@ -210,6 +240,9 @@ class Facts(Struct, frozen=True, kw_only=True):
 
     def list_stories(self, state: StoryStateName) -> list[ReportStory]:
         return [one for one in self.stories if one.state == state]
+
+    def list_unproven(self) -> list[ReportStory]:
+        return [one for one in self.stories if one.is_unproven]
 
 
 def sum_use(parts: Iterable[ResourceUse]) -> ResourceUse:

@@ -15,30 +15,36 @@ from msgspec import structs
 from ralphtool import settings
 from ralphtool.core.text import make_printable
 from ralphtool.errors import RalphError
+from ralphtool.judging.proof_words import WORDS
+from ralphtool.judging.receipt import MOST_NAMES
 from ralphtool.record import events, questions
 from ralphtool.record.events import Answered, BlockerChecked, HandedOver, Notice, RunEnded, Setup, Steered
 from ralphtool.record.events import Gate as GateEvent
 from ralphtool.record.events import Question as QuestionEvent
 from ralphtool.record.lines import LineReader
 from ralphtool.record.run_view import RunView, parse_time
+from ralphtool.views import receipts
 from ralphtool.views.report import formatting
 from ralphtool.views.report.facts import (
     Facts,
     ReportAttempt,
+    ReportCheck,
     ReportDecision,
     ReportGate,
     ReportOccurrence,
     ReportQuestion,
+    ReportReceipt,
     ReportStep,
     ReportStory,
     RunKnowledge,
 )
 from ralphtool.views.terminal.event_lines import list_gate_results
-from ralphtool.views.terminal.phrases import describe_end
+from ralphtool.views.terminal.phrases import LONGEST_WHY, describe_end, describe_red_gates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ralphtool.judging.receipt import Receipt
     from ralphtool.record.event_parts import RecordedFinding, RunLimits
     from ralphtool.record.run_view import AttemptView, GateView, Occurrence, StoryView
     from ralphtool.record.runs import RunSummary
@@ -74,7 +80,7 @@ def read_facts(run: RunSummary, knowledge: RunKnowledge | None = None) -> Facts:
 
 
 def _build_facts(run: RunSummary, view: RunView, knowledge: RunKnowledge) -> Facts:
-    start = view.start
+    start, tip = view.start, _build_check(view.end)
     stories = _add_open_questions(run, view, tuple(_build_story(run, view, one) for one in view.stories.values()))
     return Facts(
         run=formatting.clean_line(run.id, 200),
@@ -85,7 +91,7 @@ def _build_facts(run: RunSummary, view: RunView, knowledge: RunKnowledge) -> Fac
         workspace=formatting.clean_line(start.workspace, _ID),
         state=run.state,
         reason=formatting.clean_line(run.reason, 1000),
-        verdict=_describe_state(run.state, stories),
+        verdict=_describe_state(run.state, stories, tip),
         began=view.began if view.began is not None else view.now,
         ended=view.now,
         stories=stories,
@@ -95,6 +101,7 @@ def _build_facts(run: RunSummary, view: RunView, knowledge: RunKnowledge) -> Fac
         gates=_clean_lines(start.gates.commands),
         knowledge=knowledge,
         next=tuple(_list_next_steps(run, view.end)),
+        tip=tip,
         left_out=view.left_out,
     )
 
@@ -123,9 +130,37 @@ def _build_story(run: RunSummary, view: RunView, story: StoryView) -> ReportStor
         depends_on=tuple(formatting.clean_line(one, _ID) for one in story.depends_on[:_TEXTS]),
         why=formatting.clean_line(story.why, 1000),
         commit=formatting.clean_line(story.commit, 100),
+        proof=story.proof if story.state == "done" and story.proof in WORDS else "",
+        proof_why=formatting.clean_line(story.proof_why, 1000) if story.state == "done" else "",
+        receipt=_build_receipt(story.receipt) if story.receipt and story.state == "done" else None,
         attempts=tuple(_build_attempt(one, is_kept=bool(view.start.branch)) for one in story.attempts),
         question=_build_question(run, story),
     )
+
+
+def _build_receipt(receipt: Receipt) -> ReportReceipt:
+    return ReportReceipt(
+        summary=receipts.describe_receipt(receipt, formatting.clean_line),
+        rows=tuple((row.label, row.text) for row in receipts.list_rows(receipt, formatting.clean_line)),
+        own_tests=_clean_names(receipt.own_tests),
+        own_count=receipt.own_count,
+        passed_before=receipt.passed_before,
+        passed_after=receipt.passed_after,
+        lost=_clean_names(receipt.lost),
+        removed=_clean_names(receipt.removed),
+        commit=formatting.clean_line(receipt.commit or "", 100),
+    )
+
+
+def _clean_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(formatting.clean_line, names[:MOST_NAMES]))
+
+
+def _build_check(end: RunEnded | None) -> ReportCheck | None:
+    if end is None or end.tip is None:
+        return None
+    commit = formatting.clean_line(end.tip.commit or "", 100)
+    return ReportCheck(end.tip.ok, commit, describe_red_gates(end.tip, formatting.clean_line))
 
 
 def _build_question(run: RunSummary, story: StoryView) -> ReportQuestion | None:
@@ -222,9 +257,11 @@ def _list_limits(limits: RunLimits) -> Iterator[tuple[str, str]]:
             yield _LIMITS_IN_WORDS[name], formatting.format_duration(value) if name in _TIMES else dollars
 
 
-def _describe_state(state: str, stories: tuple[ReportStory, ...]) -> str:
-    result = "done" if state == "done" else "unfinished"
-    return _BEGINNINGS.get(state, "") + describe_end(result, [one.state for one in stories])
+def _describe_state(state: str, stories: tuple[ReportStory, ...], tip: ReportCheck | None) -> str:
+    result = state if state in ("done", "unproven") else "unfinished"
+    claims = [(one.proof, formatting.clean_line(one.proof_why, LONGEST_WHY)) for one in stories if one.state == "done"]
+    ending = describe_end(result, [one.state for one in stories], claims, tip.told if tip else "")
+    return _BEGINNINGS.get(state, "") + ending
 
 
 def _list_next_steps(run: RunSummary, end: RunEnded | None) -> Iterator[ReportStep]:
@@ -235,7 +272,7 @@ def _list_next_steps(run: RunSummary, end: RunEnded | None) -> Iterator[ReportSt
         yield ReportStep("watch it", f"ralphtool watch {shlex.quote(formatting.clean_line(run.id, 200))}")
     elif run.state == "paused":
         yield ReportStep("let it go on", f"ralphtool resume{change}")
-    elif run.state == "died" or (not steps and run.state != "done"):
+    elif run.state == "died" or (not steps and run.state not in ("done", "unproven")):
         yield ReportStep("go on where it was", f"ralphtool run{change}")
 
 

@@ -1,13 +1,16 @@
 """The report as JUnit XML, for the programs that show the results of tests: a suite for the change, a case for a story.
 
 A story that failed is a failure, and one that waits for a person an error: it could not be tried to its end. What was
-skipped, or is still open, is skipped.
+skipped, or is still open, is skipped. A story that is done and not proven is a failure: the run's exit code is 1 as
+well, and most of these programs take what is skipped for green. It is skipped where the settings accept it, so that the
+run is done. A red last check is a failure of its own, beside those of the stories.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ralphtool.judging.proof_words import describe_proof
 from ralphtool.views.report import formatting, wording
 from ralphtool.views.report.elements import render_xml, tag
 
@@ -17,18 +20,22 @@ if TYPE_CHECKING:
 
 
 def render(facts: Facts) -> str:
+    is_red = facts.tip is not None and not facts.tip.ok
+    unproven, is_accepted = len(facts.list_unproven()), facts.state == "done"
+    skipped = len(facts.list_stories("skipped")) + len(facts.list_stories("open"))
     counts: dict[str, str | int] = {
-        "tests": len(facts.stories),
-        "failures": len(facts.list_stories("failed")),
+        "tests": len(facts.stories) + is_red,
+        "failures": len(facts.list_stories("failed")) + unproven * (not is_accepted) + is_red,
         "errors": len(facts.list_stories("waiting")),
-        "skipped": len(facts.list_stories("skipped")) + len(facts.list_stories("open")),
+        "skipped": skipped + unproven * is_accepted,
         "time": _format_seconds(sum(one.used.seconds for one in facts.stories)),
     }
     moment = formatting.format_utc(facts.began).removesuffix("Z")
     suite = tag(
         "testsuite",
         _build_properties([*wording.list_settings(facts), ("state", facts.state), ("verdict", facts.verdict)]),
-        [_build_case(facts.change, story) for story in facts.stories],
+        [_build_case(facts, story) for story in facts.stories],
+        _build_last_check(facts) if is_red else None,
         name=facts.change,
         **counts,
         timestamp=moment,
@@ -44,14 +51,22 @@ def _build_properties(rows: list[tuple[str, str]]) -> Element:
     return tag("properties", [tag("property", name=name, value=value) for name, value in rows])
 
 
-def _build_case(change: str, story: ReportStory) -> Element:
+def _build_last_check(facts: Facts) -> Element:
+    told = facts.tip.told if facts.tip else ""
+    ending = tag("failure", f"the gates are red at the end of the run: {told}", message=told, type="red")
+    return tag("testcase", ending, classname=facts.change, name="last check of the branch", time=_format_seconds(0.0))
+
+
+def _build_case(facts: Facts, story: ReportStory) -> Element:
     rows = [(_format_name(one), _format_attempt(one)) for one in story.attempts]
     rows += [("commit", story.commit)] if story.commit else []
+    rows += [("proof", story.proof)] if story.proof else []
+    rows += [row for row in story.receipt.rows if row[0] != "commit"] if story.receipt else []
     return tag(
         "testcase",
         _build_properties(rows) if rows else None,
-        _build_ending(story),
-        classname=change,
+        _build_doubt(facts, story) if story.is_unproven else _build_ending(story),
+        classname=facts.change,
         name=story.name,
         time=_format_seconds(story.used.seconds),
     )
@@ -78,6 +93,15 @@ def _build_ending(story: ReportStory) -> Element | None:
     if story.state == "done":
         return None
     return tag("skipped", message=story.why or wording.TITLES[story.state].lower())
+
+
+def _build_doubt(facts: Facts, story: ReportStory) -> Element:
+    """Of a story that is done and not proven."""
+    told = describe_proof(story.proof, story.proof_why)
+    if facts.state == "done":
+        return tag("skipped", message=told)
+    commands = wording.build_accept_commands(facts, story)
+    return tag("failure", "\n".join([told, *_list_hints(story), *commands]), message=told, type="unproven")
 
 
 def _list_hints(story: ReportStory) -> list[str]:

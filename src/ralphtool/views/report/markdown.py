@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ralphtool.core.text import fence_visible
+from ralphtool.judging.proof_words import WORDS
 from ralphtool.record.run_view import ResourceUse
 from ralphtool.views.report import formatting, wording
 from ralphtool.views.report.facts import sum_use
@@ -30,6 +31,7 @@ def render(facts: Facts, width: int | None = None) -> str:
     parts = [
         _build_head(facts),
         _build_waiting(facts),
+        _build_unproven(facts),
         _build_next_steps(facts),
         _build_failed(facts),
         _build_done(facts),
@@ -119,6 +121,28 @@ def _build_question(story: ReportStory) -> Iterator[str]:
         yield from (f"Or write into {quote_code(asked.path)}.", "")
 
 
+def _build_unproven(facts: Facts) -> Iterator[str]:
+    lines = [line for story in facts.list_unproven() for line in _build_doubt(facts, story)]
+    yield from _build_section("Done, not proven", lines)
+
+
+def _build_doubt(facts: Facts, story: ReportStory) -> Iterator[str]:
+    yield from (f"### {escape_text(story.name)}", "")
+    if story.proof_why:
+        yield from (escape_text(story.proof_why), "")
+    if rows := _build_receipt(story, ""):
+        yield from (*rows, "")
+    accept, reject = wording.build_accept_commands(facts, story)
+    if story.attempts and story.attempts[-1].counts:
+        yield f"- Look at it: {quote_code(wording.build_explain_command(story.attempts[-1]))}"
+    yield from (f"- Accept it: {quote_code(accept)}", f"- Reject it: {quote_code(reject)}", "")
+
+
+def _build_receipt(story: ReportStory, indent: str) -> list[str]:
+    rows = story.receipt.rows if story.receipt else ()
+    return [f"{indent}- {escape_text(label)}: {escape_text(text)}" for label, text in rows]
+
+
 def _build_next_steps(facts: Facts) -> Iterator[str]:
     steps = [f"- {escape_text(one.say)}{': ' + quote_code(one.run) if one.run else ''}" for one in facts.next]
     yield from _build_section("What next", steps)
@@ -151,11 +175,15 @@ def _build_failure(story: ReportStory) -> Iterator[str]:
 def _build_done(facts: Facts) -> Iterator[str]:
     lines = []
     for story in facts.list_stories("done"):
-        remarks = ", ".join(map(escape_text, wording.list_remarks(story)))
+        if story.is_unproven:
+            continue
+        claim = [WORDS[story.proof]] if story.proof else []
+        remarks = ", ".join(map(escape_text, [*claim, *wording.list_remarks(story)]))
         lines.append(f"- **{escape_text(story.name)}**{f' ({remarks})' if remarks else ''}")
         if (last := story.attempts[-1] if story.attempts else None) and last.counts:
             lines += [f"  {escape_text(last.summary)}"] if last.summary else []
             lines += [f"  {quote_code(command)}"] if (command := wording.build_diff_command(last)) else []
+        lines += _build_receipt(story, "  ")
     yield from _build_section("Done", lines)
 
 

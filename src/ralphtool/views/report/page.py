@@ -8,6 +8,7 @@ from __future__ import annotations
 from importlib import resources
 from typing import TYPE_CHECKING, NamedTuple
 
+from ralphtool.judging import proof_words
 from ralphtool.record.run_view import STORY_STATES
 from ralphtool.views.report import formatting, timeline, wording
 from ralphtool.views.report.elements import Css, render_html, tag
@@ -29,6 +30,7 @@ _WHOLE = 30  # characters that fit into every line
 def render(facts: Facts, diffs: Mapping[str, Diff]) -> str:
     sections = [
         _build_section("waiting", "Waiting for you", [_build_question(one) for one in facts.list_stories("waiting")]),
+        _build_section("unproven", "Done, not proven", [_build_doubt(facts, one) for one in facts.list_unproven()]),
         _build_section("failed", "What failed, and why", [_build_failure(one) for one in facts.list_stories("failed")]),
         _build_section("next", "What next", _build_next_steps(facts)),
         _build_section("timeline", "Timeline", timeline.draw(facts)),
@@ -92,6 +94,8 @@ def _split_clauses(sentence: str) -> list[object]:
 
 
 def _choose_tone(facts: Facts) -> str:
+    if facts.state == "done" and facts.list_unproven():
+        return "unfinished"  # the settings accept it; green would claim too much
     if facts.state in ("running", "paused", "done"):
         return facts.state
     return "died" if facts.state == "died" else "unfinished"
@@ -104,26 +108,29 @@ def _describe_run(facts: Facts) -> str:
 
 
 def _build_progress(facts: Facts) -> Element | None:
-    """All stories as one bar, by their states."""
-    parts = [(state, len(facts.list_stories(state))) for state in STORY_STATES]
-    total = len(facts.stories)
+    """All stories as one bar, by their states; those that are done and not proven look as if they waited."""
+    doubtful, total = len(facts.list_unproven()), len(facts.stories)
     if not total:
         return None
-    said = ", ".join(f"{number} {wording.TITLES[state].lower()}" for state, number in parts if number)
-    bars = [tag("i", class_=f"is-{state}", style=f"flex-grow:{number}") for state, number in parts if number]
+    counts = {state: len(facts.list_stories(state)) for state in STORY_STATES}
+    parts = [("done", "done", counts.pop("done") - doubtful), ("waiting", proof_words.WORDS["unproven"], doubtful)]
+    parts += [(state, wording.TITLES[state].lower(), number) for state, number in counts.items()]
+    said = ", ".join(f"{number} {words}" for _, words, number in parts if number)
+    bars = [tag("i", class_=f"is-{state}", style=f"flex-grow:{number}") for state, _, number in parts if number]
     return tag("div", bars, class_="progress", role="img", aria_label=f"{pluralize(total, 'story', 'stories')}: {said}")
 
 
 def _build_numbers(facts: Facts) -> Element:
     used, tries = facts.used, facts.attempts
     done = f"{len(facts.list_stories('done'))} of {len(facts.stories)}"
+    claims = proof_words.describe_short_counts(proof_words.count_states(one.proof for one in facts.stories))
     retries = sum(one.is_retry and one.counts for one in tries)
     counted = sum(one.counts for one in tries)
     others = wording.count_attempts([one for one in tries if not one.counts])
     more = ", ".join([*([pluralize(retries, "retry", "retries")] if retries else []), *others])
     waited = sum(one.ended - one.began for one in facts.waits)
     tiles = [
-        ("stories done", done, ""),
+        ("stories done", done, claims),
         ("attempts", str(counted), more),
         (
             "time",
@@ -185,6 +192,26 @@ def _build_command(text: str) -> Element:
     return tag("pre", tag("code", text), class_="command")
 
 
+def _build_doubt(facts: Facts, story: ReportStory) -> Element:
+    last = story.attempts[-1] if story.attempts else None
+    commands = wording.build_accept_commands(facts, story)
+    return tag(
+        "article",
+        tag("h3", story.name),
+        tag("p", story.proof_why) if story.proof_why else None,
+        _build_receipt(story),
+        tag("p", "Look at it, then accept or reject it:"),
+        _build_command(wording.build_explain_command(last)) if last and last.counts else None,
+        [_build_command(one) for one in commands],
+        class_="card is-waiting",
+    )
+
+
+def _build_receipt(story: ReportStory) -> Element | None:
+    rows = story.receipt.rows if story.receipt else ()
+    return tag("dl", [[tag("dt", label), tag("dd", text)] for label, text in rows], class_="settings") if rows else None
+
+
 def _build_failure(story: ReportStory) -> Element:
     last = story.attempts[-1] if story.attempts else None
     decided = wording.describe_decision(last) if last else ""
@@ -214,14 +241,17 @@ def _join_dotted(parts: list[str]) -> list[object]:
 
 
 def _build_story(story: ReportStory, diffs: Mapping[str, Diff]) -> Element:
-    remarks = wording.list_remarks(story)
-    state = tag("span", wording.TITLES[story.state].lower(), class_=f"chip is-{story.state}")
-    mark = tag("span", _MARKS[story.state], class_=f"sign is-{story.state}", aria_hidden="true")
+    remarks, receipt = wording.list_remarks(story), _build_receipt(story)
+    look = "waiting" if story.is_unproven else story.state
+    chip = proof_words.describe_proof(story.proof) if story.state == "done" else wording.TITLES[story.state].lower()
+    state = tag("span", chip, class_=f"chip is-{look}")
+    mark = tag("span", "!" if story.is_unproven else _MARKS[story.state], class_=f"sign is-{look}", aria_hidden="true")
     return tag(
         "article",
         tag("h3", mark, story.name, " ", state),
         tag("p", _join_dotted(remarks), class_="soft") if remarks else None,
         tag("p", story.why) if story.why and story.state in ("skipped", "open") else None,
+        tag("details", tag("summary", "receipt"), receipt) if receipt else None,
         [_build_attempt(one, diffs.get(one.entry) if one.counts else None) for one in story.attempts],
         class_="story",
     )

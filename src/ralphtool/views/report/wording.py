@@ -41,8 +41,16 @@ def build_answer_command(story: ReportStory) -> str:
     return f'ralphtool answer {option}{shlex.quote(story.id)} "…"'
 
 
+def build_accept_commands(facts: Facts, story: ReportStory) -> tuple[str, str]:
+    """How a person accepts a story that is not proven, and how they reject it."""
+    about = f"{shlex.quote(story.id)} --change {shlex.quote(facts.change)}"
+    return f"ralphtool accept {about}", f'ralphtool reject {about} --why "…"'
+
+
 def describe_ending(facts: Facts) -> str:
-    """Why it ended, as a sentence; nothing if it did not tell."""
+    """Why it ended, as a sentence; nothing if it did not tell, or if the stories tell it."""
+    if facts.state in ("done", "unproven"):
+        return ""
     if facts.reason == "interrupted":
         return "It was stopped."
     return f"It ended because: {facts.reason.rstrip('.')}." if facts.reason else ""

@@ -14,8 +14,8 @@ from textual.widgets import OptionList, Static
 from ralphtool.errors import RalphError
 from ralphtool.views.screen import data
 from ralphtool.views.screen.base import ChoiceDialog, Navigate, Page, RowList, StartRun, build_row
-from ralphtool.views.screen.record import split_lines
-from ralphtool.views.terminal.phrases import flatten, render_mark
+from ralphtool.views.screen.record import render_receipt, split_lines
+from ralphtool.views.terminal.phrases import choose_mark, flatten, render_mark
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -98,7 +98,7 @@ class ChangePage(Page, inherit_bindings=False):
 
     def _show_stories(self, book: data.ChangeDetails) -> None:
         rows: list[RenderableType] = [Text.assemble("  ", ("About this change", "italic"))]
-        rows += [_build_story_row(chapter, book.waiting) for chapter in book.chapters]
+        rows += [_build_story_row(chapter, book) for chapter in book.chapters]
         stories = self.query_one("#stories", RowList)
         stories.update_rows(rows)
         self._show_words(stories.highlighted or 0)
@@ -109,7 +109,7 @@ class ChangePage(Page, inherit_bindings=False):
     def _show_words(self, number: int) -> None:
         if self._details is None or number > len(self._details.chapters):
             return
-        text = _render_about(self._details) if number == 0 else _render_story(self._details.chapters[number - 1])
+        text = _render_about(self._details) if number == 0 else _render_story(self._details, number - 1)
         self.query_one("#words", Static).update(text)
         if number != self._shown:  # what is read again stays where it was
             self._shown = number
@@ -171,9 +171,11 @@ class ChangePage(Page, inherit_bindings=False):
 # --- words ------------------------------------------------------------------------------------------
 
 
-def _build_story_row(chapter: data.StoryDetails, waiting: set[str]) -> RenderableType:
+def _build_story_row(chapter: data.StoryDetails, book: data.ChangeDetails) -> RenderableType:
     story = chapter.story
-    state = "waiting" if story.id in waiting else "done" if story.done else "open"
+    receipt = book.receipts.get(story.id)
+    done = choose_mark("done", receipt.state if receipt else "")
+    state = "waiting" if story.id in book.waiting else done if story.done else "open"
     name = Text.assemble(render_mark(state), " ", flatten(f"{story.id}. {story.title}", 150))
     return build_row(name, Text(f"{story.tasks_done}/{len(story.tasks)}", style="dim"))
 
@@ -193,8 +195,10 @@ def _render_section(title: str, text: str) -> Text:
     return Text.assemble("\n", (f"{title}\n\n", "bold"), "\n".join(split_lines(text))) if text.strip() else Text()
 
 
-def _render_story(chapter: data.StoryDetails) -> RenderableType:
+def _render_story(book: data.ChangeDetails, number: int) -> RenderableType:
+    chapter = book.chapters[number]
     story = chapter.story
+    receipt = book.receipts.get(story.id)
     notes = ["optional"] if story.optional else []
     notes += [f"waits for {', '.join(flatten(id, 40) for id in story.depends_on)}"] if story.depends_on else []
     parts: list[RenderableType] = [Text(flatten(f"{story.id}. {story.title}", 500), style="bold")]
@@ -205,7 +209,8 @@ def _render_story(chapter: data.StoryDetails) -> RenderableType:
         tasks.add_row(
             Text(*render_mark("done" if task.done else "open")), Text(flatten(task.id, 40)), _render_lines(task.text)
         )
-    return Group(*parts, Text(), tasks, *map(_render_scenario, chapter.scenarios))
+    below = [Text(), *render_receipt(receipt)] if receipt else []
+    return Group(*parts, Text(), tasks, *below, *map(_render_scenario, chapter.scenarios))
 
 
 def _render_lines(text: str) -> Text:

@@ -12,7 +12,7 @@ from ralphtool.core import layout, locks
 from ralphtool.errors import InvalidValue, RalphError
 from ralphtool.history import History
 from ralphtool.record import overview as changes_module
-from ralphtool.record import questions, runs
+from ralphtool.record import questions, receipts, runs
 from ralphtool.record.run_view import parse_time
 from ralphtool.views.terminal.phrases import pluralize
 from ralphtool.workspace import branch
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ralphtool.history.records import Learning
+    from ralphtool.judging.receipt import Receipt
     from ralphtool.record.overview import Overview
     from ralphtool.record.runs import RunSummary
     from ralphtool.specs import ChangeLocation, Scenario, Spec, Story
@@ -35,6 +36,7 @@ _STATUS_TEXTS = {
     "died": "the last run died",
     "interrupted": "interrupted",
     "unfinished": "unfinished",
+    "unproven": "done, not all proven",
 }
 
 
@@ -61,13 +63,15 @@ class ChangeItem(NamedTuple):
         if self.questions:
             return "waiting"
         one = self.overview
+        if one.proofs.get("unproven") and one.stories_done == one.stories_total:
+            return "unproven"
         return "done" if one.stories_total and one.stories_done == one.stories_total else "open"
 
     @property
     def status(self) -> str:
         """What goes on, in a few words."""
         parts = []
-        if self.is_alive or (self.run and self.state == "open"):
+        if self.is_alive or (self.run and self.state in ("open", "unproven")):
             parts.append(_STATUS_TEXTS.get(self.run.state if self.run else "", ""))
         elif self.overview.locked_by:
             parts.append("held by another session")
@@ -91,6 +95,7 @@ class ChangeDetails(NamedTuple):
     design: str
     chapters: list[StoryDetails]
     waiting: set[str]  # the stories that wait for a human
+    receipts: dict[str, Receipt]  # what the stories that are done rest on
 
 
 def list_changes(root: str) -> list[ChangeItem]:
@@ -149,7 +154,9 @@ def read_details(root: str, change: str, ref: str) -> ChangeDetails:
         chapters = [StoryDetails(story, spec.scenarios(story)) for story in stories]
         told = (spec.proposal() or "", spec.design() or "")
     now = _build_change(root, place, _group_ids(root), branch.Branches(root))
-    return ChangeDetails(now, *told, chapters, {one.story for one in list_unanswered(root, change)})
+    done = {story.id for story in stories if story.done}
+    found = {story: one for story, one in receipts.read_receipts(root, change).items() if story in done}
+    return ChangeDetails(now, *told, chapters, {one.story for one in list_unanswered(root, change)}, found)
 
 
 def is_done(root: str, change: str, story: str) -> bool:

@@ -25,7 +25,14 @@ if TYPE_CHECKING:
     from ralphtool.record.runs import RunSummary
 
 _OFTEN = 1.0  # seconds between two looks at whether anything has happened
-_STATES = {"running": "current", "paused": "waiting", "done": "done", "died": "failed", "unfinished": "open"}
+_STATES = {
+    "running": "current",
+    "paused": "waiting",
+    "done": "done",
+    "unproven": "unproven",
+    "died": "failed",
+    "unfinished": "open",
+}
 _NOTHING = 'There are no changes here: `ralphtool new "…"` begins one.'
 
 
@@ -136,6 +143,8 @@ def _render_progress(one: data.ChangeItem) -> Text:
         return Text(flatten(view.problem or "can't be read"), style="red")
     told = f"{view.tasks_done} of {pluralize(view.tasks_total, 'task', 'tasks')}"
     told += f", {view.stories_done} of {pluralize(view.stories_total or 0, 'story', 'stories')}"
+    if doubtful := view.proofs.get("unproven"):
+        told += f", {doubtful} not proven"
     return render_bar(view.tasks_done, view.tasks_total, "green", told)
 
 

@@ -16,6 +16,7 @@ from ralphtool import agents
 from ralphtool.record.events import Agent, Gate, IterationStarted
 from ralphtool.record.follow import Follower
 from ralphtool.record.run_view import parse_time
+from ralphtool.views import receipts
 from ralphtool.views.terminal.drawing import truncate
 from ralphtool.views.terminal.event_lines import describe_event, format_gate_result, render_agent_event
 from ralphtool.views.terminal.phrases import (
@@ -29,6 +30,7 @@ from ralphtool.views.terminal.phrases import (
 from ralphtool.views.terminal.picture import RunDisplay
 
 if TYPE_CHECKING:
+    from ralphtool.judging.receipt import Receipt
     from ralphtool.record.events import AgentEvent, Event
     from ralphtool.record.runs import RunSummary
 
@@ -86,6 +88,13 @@ def _fold_lines(lines: list[str], most: int) -> list[Text]:
     if len(lines) > len(shown):
         words.append(Text(f"    {pluralize(len(lines) - len(shown), 'more line', 'more lines')}", style="dim italic"))
     return words
+
+
+def render_receipt(receipt: Receipt) -> list[Text]:
+    """What the "done" of a story rests on."""
+    style = "yellow" if receipt.state == "unproven" else "green"
+    rows = [Text.assemble("  ", (f"{row.label:<9} ", "dim"), row.text) for row in receipts.list_rows(receipt)]
+    return [Text(receipts.describe_receipt(receipt), style=style), *rows]
 
 
 def split_lines(text: str, longest: int = 20_000) -> list[str]:

@@ -10,12 +10,14 @@ from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from ralphtool.errors import RalphError
+from ralphtool.judging.proof_words import describe_proof
 from ralphtool.record import runs
 from ralphtool.views.screen import data
 from ralphtool.views.screen.base import Navigate, Page
-from ralphtool.views.screen.record import FollowedRun
+from ralphtool.views.screen.record import FollowedRun, render_receipt
 from ralphtool.views.terminal.phrases import (
     MARK_BY_STATUS,
+    choose_mark,
     flatten,
     flatten_first,
     format_cost,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from ralphtool.history.records import Learning
+    from ralphtool.record.event_parts import StoryAfter
     from ralphtool.record.events import Verdict
     from ralphtool.record.run_view import StoryView
     from ralphtool.record.runs import RunSummary
@@ -127,7 +130,7 @@ def _render_end(run: RunSummary, view: WatchedRun) -> Iterator[Text]:
         yield Text(flatten("This run goes on." if run.state in ("running", "paused") else died), style="bold")
         return
     yield Text(describe_run_end(end), style="bold")
-    if reason := flatten(end.reason):
+    if end.result not in ("done", "unproven") and (reason := flatten(end.reason)):
         yield Text(reason, style="dim")
     spent = end.spent
     parts = [
@@ -143,17 +146,27 @@ def _render_end(run: RunSummary, view: WatchedRun) -> Iterator[Text]:
 
 def _render_stories(view: WatchedRun) -> Iterator[Text]:
     rows = view.run.end.stories if view.run.end else ()
-    order = {"waiting": 0, "failed": 1, "done": 2, "skipped": 3}
-    for row in sorted(rows, key=lambda one: order.get(one.state, 4)):
-        state = (f"  {flatten(row.state, 20)}", "dim")
-        yield Text.assemble("\n", render_mark(row.state), " ", (format_story(row.id, row.title), "bold"), state)
+    order = {"unproven": 0, "waiting": 1, "failed": 2, "done": 3, "skipped": 4}
+    for row in sorted(rows, key=lambda one: order.get(choose_mark(one.state, one.proof), 5)):
+        mark = render_mark(choose_mark(row.state, row.proof))
+        state = (f"  {_describe_row(row)}", "dim")
+        yield Text.assemble("\n", mark, " ", (format_story(row.id, row.title), "bold"), state)
         if row.state != "done" and (why := flatten(row.why)):
             yield Text(f"  {why}")
-        yield from _render_attempts(view.run.stories.get(row.id))
+        story = view.run.stories.get(row.id)
+        if story and story.receipt and row.state == "done":
+            yield from (Text.assemble("  ", line) for line in render_receipt(story.receipt)[1:])
+        yield from _render_attempts(story)
     for story in () if rows else view.run.stories.values():
         if any(one.verdict for one in story.attempts):
             yield Text.assemble("\n", (view.format_name(story.id), "bold"))
             yield from _render_attempts(story)
+
+
+def _describe_row(row: StoryAfter) -> str:
+    if row.state != "done":
+        return flatten(row.state, 20)
+    return describe_proof(row.proof, flatten(row.proof_why))
 
 
 def _render_attempts(story: StoryView | None) -> Iterator[Text]:

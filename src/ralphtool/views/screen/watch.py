@@ -17,7 +17,7 @@ from ralphtool.views.screen import data
 from ralphtool.views.screen.base import ChoiceDialog, Navigate, Page, TextDialog
 from ralphtool.views.screen.record import FollowedRun
 from ralphtool.views.terminal.phrases import flatten, pluralize, render_mark
-from ralphtool.views.terminal.summary import describe_run_end
+from ralphtool.views.terminal.summary import describe_run_end_shortly
 
 if TYPE_CHECKING:
     from textual import events
@@ -164,7 +164,7 @@ class WatchPage(Page, inherit_bindings=False):
     def _build_status(self) -> Text:
         view = self.following.view
         if view.run.end:
-            return Text.assemble((describe_run_end(view.run.end), "bold"), ("  e shows the result", "dim"))
+            return Text.assemble((describe_run_end_shortly(view.run.end), "bold"), ("  e shows the result", "dim"))
         if not self._is_alive:
             return Text(f"This run died. `ralphtool run {self.change}` resumes where it stopped.", style="red")
         asked = [one for one in view.stories if one.state == "waiting"]

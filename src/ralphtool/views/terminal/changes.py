@@ -12,10 +12,12 @@ import click
 
 from ralphtool import specs
 from ralphtool.core.text import can_write_unicode, make_printable
+from ralphtool.judging import proof_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from ralphtool.judging.receipt import Receipt
     from ralphtool.record.overview import Overview
     from ralphtool.specs import Scenario, Spec, Story
 
@@ -45,7 +47,9 @@ def _format_progress(one: Overview) -> str:
     if one.problem is not None or one.tasks_total is None or one.tasks_done is None:
         return click.style(make_printable(one.problem or "can't be read"), fg="yellow")
     bar = _render_bar(one.tasks_done, one.tasks_total)
-    return f"{bar}  tasks {one.tasks_done}/{one.tasks_total}  stories {one.stories_done}/{one.stories_total}"
+    claims = proof_words.describe_short_counts(one.proofs)
+    stories = f"stories {one.stories_done}/{one.stories_total}{f': {claims}' if claims else ''}"
+    return f"{bar}  tasks {one.tasks_done}/{one.tasks_total}  {stories}"
 
 
 def _render_bar(done: int, total: int) -> str:
@@ -58,11 +62,20 @@ def _format_holder(locked_by: str | None) -> str:
     return click.style(f"  held by {make_printable(locked_by)}", fg="cyan") if locked_by else ""
 
 
-def print_change(spec: Spec, stories: Sequence[Story], scenarios: Iterable[Scenario], holder: str | None) -> None:
+def print_change(
+    spec: Spec,
+    stories: Sequence[Story],
+    scenarios: Iterable[Scenario],
+    holder: str | None,
+    receipts: Mapping[str, Receipt],
+) -> None:
     click.echo(f"{click.style(make_printable(spec.change), bold=True)}  ({spec.adapter}, {_shorten_path(spec.path)})")
     click.echo(f"held by {make_printable(holder)}" if holder else "held by nobody")
     for story in stories:
         _print_story(story)
+        if story.id in receipts:
+            for line in render_receipt(receipts[story.id]):
+                click.echo(f"    {line}")
     _print_scenarios(list(scenarios))
 
 
@@ -77,6 +90,15 @@ def _print_story(story: Story) -> None:
     for task in story.tasks:
         first, *_ = task.text.split("\n")
         click.echo(f"    {_render_mark(task.done)} {make_printable(task.id)}  {make_printable(first)}")
+
+
+def render_receipt(receipt: Receipt) -> list[str]:
+    """What the "done" of a story rests on: a line, and below it the rest."""
+    from ralphtool.views import receipts  # most changes have none yet
+
+    colour = "yellow" if receipt.state == "unproven" else "green"
+    rows = [f"  {click.style(row.label.ljust(9), dim=True)} {row.text}" for row in receipts.list_rows(receipt)]
+    return [click.style(receipts.describe_receipt(receipt), fg=colour), *rows]
 
 
 def _render_mark(done: bool) -> str:

@@ -14,6 +14,7 @@ from ralphtool.agents import Failure, Message, Output, Result, Tool, Usage
 from ralphtool.core.text import can_write_unicode
 from ralphtool.record.event_parts import Durations
 from ralphtool.record.run_view import ResourceUse
+from ralphtool.views.receipts import describe_receipt
 from ralphtool.views.terminal import phrases
 from ralphtool.views.terminal.phrases import flatten, pluralize
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ralphtool.agents import End, Event
+    from ralphtool.judging.receipt import Receipt
     from ralphtool.record.events import IterationStarted, Verdict
 
 _COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
@@ -120,8 +122,10 @@ class Conversation:
             told = ", ".join(filter(None, [*about, f"by {agent}" if agent else ""]))
         return [click.style(self.clean_line(name), bold=True) + (f"  {told}" if told else ""), ""]
 
-    def render_ending(self, verdict: Verdict | None, end: End | None, *, is_running: bool) -> Iterator[str]:
-        """How it ended, and what it used."""
+    def render_ending(
+        self, verdict: Verdict | None, end: End | None, receipt: Receipt | None = None, *, is_running: bool
+    ) -> Iterator[str]:
+        """How it ended, what it claims, and what it used."""
         yield ""
         if verdict:
             why = "" if verdict.status == "completed" else "; ".join(phrases.flatten_first(verdict.reasons))
@@ -131,6 +135,8 @@ class Conversation:
             yield click.style("it is still running", bold=True) + ": -f goes on with it"
         else:
             yield click.style("it was never judged", bold=True) + ": its run was cut off"
+        if receipt and verdict and verdict.status == "completed":
+            yield describe_receipt(receipt)
         if end and not end.ok and (reason := flatten(end.reason)):
             yield f"the agent ended with: {reason}"
         if used := _describe_use(verdict or self._used, verdict.seconds if verdict else Durations()):

@@ -16,6 +16,7 @@ from ralphtool.record.events import (
     IterationStarted,
     Notice,
     Paused,
+    Proof,
     Question,
     Reopened,
     Resumed,
@@ -26,8 +27,10 @@ from ralphtool.record.events import (
     Verdict,
     Waiting,
 )
+from ralphtool.views.receipts import count_removed, describe_receipt
 from ralphtool.views.terminal.phrases import (
     MARK_BY_STATUS,
+    choose_mark,
     flatten,
     flatten_first,
     format_attempt,
@@ -158,6 +161,13 @@ def _describe_checkpoint(event: Checkpoint, name: str) -> StyledLine:
     return assemble(("checkpoint ", "dim"), flatten(event.commit or "", 100)[:10], " ", flatten(event.subject))
 
 
+def _describe_proof(event: Proof, name: str) -> StyledLine:
+    sign = render_mark(choose_mark("done", event.receipt.state))
+    style = "yellow" if event.receipt.state == "unproven" else "green"
+    removed = count_removed(event.receipt)
+    return assemble(sign, f" {name}: ", (describe_receipt(event.receipt), style), f"; {removed}" if removed else "")
+
+
 def _describe_reopening(event: Reopened, name: str) -> StyledLine:
     return assemble((f"{name} is open again, its work is reverted{_format_reason(event.why)}", "yellow"))
 
@@ -234,6 +244,7 @@ _DESCRIBE_BY_TYPE: dict[type, Callable[[Any, str], StyledLine | None]] = {
     Verdict: _describe_verdict,
     Decision: _describe_decision,
     Checkpoint: _describe_checkpoint,
+    Proof: _describe_proof,
     Reopened: _describe_reopening,
     Question: _describe_question,
     Notice: _describe_notice,

@@ -10,12 +10,19 @@ import re
 from typing import TYPE_CHECKING
 
 from ralphtool.core.text import can_write_unicode, make_printable
+from ralphtool.judging import proof_words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from ralphtool.record.event_parts import LastCheck
+    from ralphtool.record.run_end import LastCheckEnd
     from ralphtool.views.terminal.styled import Piece
 
+    Claim = tuple[str, str]  # what the "done" of a story claims, and why not more
+
+LONGEST_WHY = 160  # characters of a reason in a headline
+_FEW = 3  # commands in a headline
 LONGEST = 300  # characters of one text that are shown
 _FIRST = 20  # texts of a list that are shown
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
@@ -27,6 +34,7 @@ _MARKS = {
     "skipped": ("-", "-", "dim"),
     "current": ("▸", ">", "cyan"),
     "open": ("·", ".", "dim"),
+    "unproven": ("!", "!", "yellow"),  # it is done, and a person should look at it
 }
 MARK_BY_STATUS = {"completed": "done", "failed": "failed", "blocked": "failed"}
 
@@ -102,12 +110,29 @@ def format_attempt(number: int, most: int) -> str:
     return f"attempt {number} of {most}" if number and most else f"attempt {number}" if number else ""
 
 
-def describe_end(result: str, states: Sequence[str]) -> str:
-    if result == "interrupted":
-        return "Interrupted; run it again and it resumes where it stopped."
-    if result == "done" and set(states) <= {"done"}:
-        return _describe_all_done(len(states))
-    parts = [f"{states.count('done')} of {pluralize(len(states), 'story is', 'stories are')} done"]
+def describe_end(result: str, states: Sequence[str], claims: Sequence[Claim] = (), red: str = "") -> str:
+    """How a run ended. `claims` are those of the stories that are done; `red` are the gates that are red at the end.
+
+    Both are fit to be shown.
+    """
+    told = "Interrupted; run it again and it resumes where it stopped."
+    if result != "interrupted":
+        is_only = result in ("done", "unproven") and list(states) == ["done"]
+        told = _describe_only_story(*(*claims, ("", ""))[0]) if is_only else _describe_stories(states, claims)
+    return f"The gates are red at the end of the run: {red}. {told}" if red else told
+
+
+def _describe_stories(states: Sequence[str], claims: Sequence[Claim]) -> str:
+    if not states:
+        return "There was nothing to do."
+    whys = [why for proof, why in claims if proof == "unproven"]
+    return join_counts(states, proof_words.describe_counts([proof for proof, _ in claims], whys))
+
+
+def join_counts(states: Sequence[str], counts: str) -> str:
+    """How many stories are in each state. `counts` are the claims of those that are done."""
+    done = f"{states.count('done')} of {pluralize(len(states), 'story is', 'stories are')} done"
+    parts = [f"{done}: {counts}" if counts else done]
     for state, one, many in (
         ("waiting", "waits for you", "wait for you"),
         ("failed", "failed", "failed"),
@@ -119,7 +144,24 @@ def describe_end(result: str, states: Sequence[str]) -> str:
     return "; ".join(parts) + "."
 
 
-def _describe_all_done(number: int) -> str:
-    if number == 0:
-        return "There was nothing to do."
-    return f"All {number} stories are done and proven." if number > 1 else "The story is done and proven."
+def _describe_only_story(proof: str, why: str) -> str:
+    """As in `The story is done: held by the existing tests.`"""
+    if proof not in proof_words.WORDS:
+        return "The story is done."
+    told = proof_words.describe_proof(proof, why)
+    return f"The story is {told}." if proof == "unproven" else f"The story is done: {told}."
+
+
+def describe_red_gates(tip: LastCheck | LastCheckEnd | None, clean: Callable[[str, int], str] = flatten) -> str:
+    """As in `pytest -q (2 failed, 4 passed)`; empty if the last check was green, or there was none."""
+    if tip is None or tip.ok:
+        return ""
+    red = [one for one in tip.runs if not one.ok]
+    told = [clean(one.command, 100) + (f" ({clean(one.tally, 80)})" if one.tally else "") for one in red[:_FEW]]
+    more = [f"{len(red) - _FEW} more"] if len(red) > _FEW else []
+    return ", ".join([*told, *more]) or "nobody told which"
+
+
+def choose_mark(state: str, proof: str) -> str:
+    """The mark of a story: one that is done and not proven has its own."""
+    return "unproven" if state == "done" and proof == "unproven" else state

@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from ralphtool.core.text import can_write_unicode
+from ralphtool.judging.proof_words import SHORT_WORDS
 from ralphtool.record.events import (
     Answered,
     Checkpoint,
@@ -20,6 +21,7 @@ from ralphtool.record.events import (
     GateStarted,
     Notice,
     Paused,
+    Proof,
     Question,
     Resumed,
     Steered,
@@ -30,6 +32,7 @@ from ralphtool.record.run_view import parse_time
 from ralphtool.views.terminal.drawing import build_console, truncate
 from ralphtool.views.terminal.event_lines import format_gate_result, render_agent_event
 from ralphtool.views.terminal.phrases import (
+    choose_mark,
     flatten,
     format_attempt,
     format_clock,
@@ -50,14 +53,14 @@ if TYPE_CHECKING:
 
     from ralphtool.record.events import Event, Waiting
     from ralphtool.record.follow import Replay, StopSignal
-    from ralphtool.record.run_view import AttemptView, GateView
+    from ralphtool.record.run_view import AttemptView, GateView, StoryView
     from ralphtool.views.terminal.styled import StyledLine
 
 _TALLEST = 15  # lines of the picture
 _NARROW = 60
 _QUIET = 30  # seconds without a word from the agent that are worth a remark
 # What stays on the screen above the picture; the rest can be seen in the picture itself.
-_LASTING = (Verdict, Decision, Checkpoint, Question, Notice, Steered, Paused, Resumed, Answered)
+_LASTING = (Verdict, Decision, Checkpoint, Proof, Question, Notice, Steered, Paused, Resumed, Answered)
 
 
 class RunDisplay(RunLines):
@@ -131,13 +134,19 @@ class RunDisplay(RunLines):
         story, now, name = self.run.stories[id], self.find_attempt(id), self.format_name(id)
         tasks = f"{story.tasks_done}/{story.tasks_total}" if story.tasks_total else ""
         if now is None:
-            style = "dim" if story.state in ("done", "skipped") else ""
-            return _align_ends(Text.assemble(render_mark(story.state), " ", (name, style)), Text(tasks, "dim"), width)
+            return self._render_resting_story(story, name, tasks, width)
         task = flatten(now.start.task or "", 20)
         left = Text.assemble(render_mark("current"), " ", (name, "bold"), f" (task {task})" if task else "")
         number = format_attempt(now.start.attempt, now.start.attempts)
         right = [*([tasks] if width >= _NARROW else []), number, self._format_since(now.began)]
         return _align_ends(left, Text("  ".join(filter(None, right))), width)
+
+    def _render_resting_story(self, story: StoryView, name: str, tasks: str, width: int) -> Text:
+        mark = choose_mark(story.state, story.proof)
+        claim = SHORT_WORDS.get(story.proof, "") if story.state == "done" and width >= _NARROW else ""
+        right = Text("  ".join(filter(None, (claim, tasks))), "yellow" if mark == "unproven" else "dim")
+        style = "dim" if mark in ("done", "skipped") else ""
+        return _align_ends(Text.assemble(render_mark(mark), " ", (name, style)), right, width)
 
     def _render_gates(self, width: int, most: int) -> list[Text]:
         """The last gates, but rather those that failed."""

@@ -5,13 +5,18 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from ralphtool.judging.proof_words import WORDS, count_states, describe_short_counts
 from ralphtool.views.terminal.phrases import (
+    LONGEST_WHY,
+    choose_mark,
     describe_end,
+    describe_red_gates,
     flatten,
     format_cost,
     format_duration,
     format_story,
     format_tokens,
+    join_counts,
     make_copyable,
     pluralize,
     render_mark,
@@ -28,11 +33,14 @@ if TYPE_CHECKING:
 
 _SECTIONS = (
     ("done", "Done"),
+    ("unproven", "Done, not proven"),
     ("waiting", "Waiting for you"),
     ("failed", "Failed"),
     ("skipped", "Skipped"),
     ("open", "Still open"),
 )
+
+_STATES = ("done", "waiting", "failed", "skipped", "open")
 
 
 class _SummaryLine(NamedTuple):
@@ -76,8 +84,10 @@ def _write_fitted(lines: Iterator[_SummaryLine]) -> None:
 
 def _build_lines(event: RunEnd | RunEnded, change: str) -> Iterator[_SummaryLine]:
     done = event.result == "done"
-    yield _SummaryLine(assemble((describe_run_end(event), "bold green" if done else "bold yellow")))
-    if not done and (reason := flatten(event.reason)):
+    is_clear = done and all(_find_section(one) != "unproven" for one in event.stories)
+    yield _SummaryLine(assemble((describe_run_end(event), "bold green" if is_clear else "bold yellow")))
+    # Which stories are not proven, and why, stands with each of them below.
+    if event.result not in ("done", "unproven") and (reason := flatten(event.reason)):
         yield _SummaryLine(assemble(reason))
     for state, title in _SECTIONS:
         yield from _build_section(state, title, [one for one in event.stories if _find_section(one) == state])
@@ -87,12 +97,24 @@ def _build_lines(event: RunEnd | RunEnded, change: str) -> Iterator[_SummaryLine
 
 
 def _find_section(story: StoryEnd | StoryAfter) -> str:
-    return story.state if story.state in dict(_SECTIONS) else "open"
+    return choose_mark(story.state if story.state in _STATES else "open", story.proof)
 
 
 def describe_run_end(event: RunEnd | RunEnded) -> str:
     """How the run ended, in one sentence."""
-    return describe_end(event.result, [_find_section(one) for one in event.stories])
+    states = [one.state if one.state in _STATES else "open" for one in event.stories]
+    claims = [(one.proof, flatten(one.proof_why, LONGEST_WHY)) for one in event.stories if one.state == "done"]
+    return describe_end(event.result, states, claims, describe_red_gates(event.tip))
+
+
+def describe_run_end_shortly(event: RunEnded) -> str:
+    """The same for a line that has little room."""
+    states = [one.state if one.state in _STATES else "open" for one in event.stories]
+    if event.result == "interrupted" or not states:
+        return describe_run_end(event)
+    proofs = count_states(one.proof for one in event.stories if one.state == "done")
+    red = "The gates are red at the end. " if event.tip and not event.tip.ok else ""
+    return red + join_counts(states, describe_short_counts(proofs))
 
 
 def _build_section(state: str, title: str, stories: Sequence[StoryEnd | StoryAfter]) -> Iterator[_SummaryLine]:
@@ -105,7 +127,7 @@ def _build_section(state: str, title: str, stories: Sequence[StoryEnd | StoryAft
             assemble(render_mark(state), " ", format_story(story.id, story.title), (_format_remarks(story), "dim")),
             2,
         )
-        if state != "done" and (why := flatten(story.why)):
+        if state != "done" and (why := flatten(story.proof_why if state == "unproven" else story.why)):
             yield _SummaryLine(assemble(why), 6)
         if state == "waiting" and (path := make_copyable(story.question)):
             yield _SummaryLine(assemble((path, "cyan")), 6, "whole")
@@ -113,7 +135,8 @@ def _build_section(state: str, title: str, stories: Sequence[StoryEnd | StoryAft
 
 def _format_remarks(story: StoryEnd | StoryAfter) -> str:
     attempts, commit = story.attempts, flatten(story.commit or "", 100)[:10]
-    remarks = [f"commit {commit}"] if commit else []
+    remarks = [WORDS[story.proof]] if story.proof in WORDS and _find_section(story) == "done" else []
+    remarks += [f"commit {commit}"] if commit else []
     if attempts > 1 or (attempts and _find_section(story) == "failed"):
         remarks.append(pluralize(attempts, "attempt", "attempts"))
     return f"  ({', '.join(remarks)})" if remarks else ""

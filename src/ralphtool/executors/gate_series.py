@@ -1,0 +1,80 @@
+"""Gates one after the other, in a workspace as it is, on record."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ralphtool.executors import gate_run
+from ralphtool.executors.environment import HIDDEN_VARIABLES
+from ralphtool.judging import gates
+from ralphtool.record import events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ralphtool.executors.process import Supervisor
+    from ralphtool.judging.gates import Baseline, GateResult
+    from ralphtool.record.log import Log
+
+_MOST_TESTS = 100  # names of failed tests in an event
+
+
+class GateSeries(Struct, frozen=True, kw_only=True):
+    """Where and how the gates of an iteration run."""
+
+    supervisor: Supervisor
+    root: str
+    log: Log
+    timeout: float
+    secrets: tuple[str, ...]
+    directory: str  # where the logs go
+    iteration: int
+    story: str
+    before: Baseline | None = None
+    stop: Callable[[], bool]
+
+    def run(self, when: str, commands: Sequence[str]) -> list[GateResult]:
+        """`when` says what for: before, after, replay, own-tests, tip."""
+        results: list[GateResult] = []
+        for number, command in enumerate(commands, 1):
+            if self.stop():
+                break
+            results.append(self._run_one(when, number, command))
+        return results
+
+    def _run_one(self, when: str, number: int, command: str) -> GateResult:
+        begun = events.GateStarted(when=when, command=command, iteration=self.iteration, story=self.story)
+        self.log.note(begun)
+        log = os.path.join(self.directory, f"gate-{number}-{when}.log")
+        one = gate_run.run(command, self.build_context(), log, self.timeout)
+        red = gates.find_newly_red([one], self.before) if self.before and when == "after" else []
+        new = [test for fresh in red for test in fresh.tests or [command]]
+        self.log.note(self._build_event(one, when, new))
+        return one
+
+    def build_context(self) -> gate_run.CommandContext:
+        env = {name: value for name, value in os.environ.items() if name not in HIDDEN_VARIABLES}
+        return gate_run.CommandContext(self.supervisor, self.root, env, self.secrets, self.stop)
+
+    def _build_event(self, result: GateResult, when: str, new: Sequence[str]) -> events.Gate:
+        return events.Gate(
+            when=when,
+            new=tuple(new),
+            command=result.command,
+            ok=result.ok,
+            exit_code=result.exit_code,
+            seconds=round(result.seconds, 3),
+            failed=(result.failed or ())[:_MOST_TESTS],
+            tally=result.tally,
+            log=result.log,
+            iteration=self.iteration,
+            story=self.story,
+        )
+
+
+def is_cut_off(results: Sequence[GateResult], commands: Sequence[str]) -> bool:
+    """Whether somebody stopped the gates before all of them had their say."""
+    return len(results) < len(commands) or any(one.why == "stopped" for one in results)

@@ -1,0 +1,318 @@
+"""What is run and read for a proof, once an attempt claims to be complete: gates, replay, own tests.
+
+Nothing is decided here; `judging.proof` does that. The working tree shows other trees meanwhile: the work itself is
+kept by a ref first, so that a kill loses nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, structs
+
+from ralphtool.executors.gate_series import is_cut_off
+from ralphtool.judging import gates
+from ralphtool.judging.guard.inline import splice_tests
+from ralphtool.judging.guard.mixed import is_mixed, merge_config
+from ralphtool.judging.proof import ProofEvidence, SuiteRun, find_lost
+from ralphtool.judging.receipt import Suspicion
+from ralphtool.judging.renames import is_same_but_renamed
+from ralphtool.judging.roles import find_role
+from ralphtool.workspace.ignored import find_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ralphtool.executors import Assignment, Report
+    from ralphtool.executors.gate_series import GateSeries
+    from ralphtool.judging.gates import Baseline, GateResult
+    from ralphtool.judging.guard.model import FileChange
+    from ralphtool.settings import Settings
+    from ralphtool.workspace import Workspace
+
+_TEST_SIDE = frozenset(("test", "helper", "snapshot", "fixture", "config", "shadow"))
+_OWN = frozenset(("test", "helper", "snapshot", "fixture"))
+_MANIFEST_NAMES = (
+    "package.json package-lock.json yarn.lock pnpm-lock.yaml bun.lockb pyproject.toml setup.py setup.cfg uv.lock"
+    " poetry.lock Pipfile Pipfile.lock Gemfile Gemfile.lock composer.json composer.lock go.mod go.sum Cargo.toml"
+    " Cargo.lock"
+)
+_MANIFESTS = frozenset(_MANIFEST_NAMES.split())
+
+
+class ChangedPaths(Struct, frozen=True):
+    """The files of an attempt, by what they are to the tests. `named` are files that a gate's command runs."""
+
+    changes: tuple[FileChange, ...]
+    named: frozenset[str] = frozenset()
+
+    def list_side(self, roles: frozenset[str]) -> list[FileChange]:
+        return [one for one in self.changes if self._has_role(one, roles)]
+
+    def _has_role(self, change: FileChange, roles: frozenset[str]) -> bool:
+        paths = (change.path, change.old_path or change.path)
+        return any(find_role(path) in roles or (path in self.named and "config" in roles) for path in paths)
+
+    @property
+    def tests(self) -> list[FileChange]:
+        return self.list_side(_TEST_SIDE)
+
+    @property
+    def own(self) -> list[FileChange]:
+        """What may hold tests of the story's own: test files and the like that are there now, and inline tests."""
+        side = [one for one in self.list_side(_OWN) if one.new is not None]
+        return [*side, *self.inline]
+
+    @property
+    def inline(self) -> list[FileChange]:
+        """Sources whose tests, inside of them, differ."""
+        return [one for one in self.changes if find_role(one.path) == "source" and has_other_inline_tests(one)]
+
+    @property
+    def sources(self) -> list[FileChange]:
+        return [one for one in self.changes if one not in self.tests]
+
+    def is_same_but_renamed(self) -> bool:
+        """Whether the tests follow names that the work renamed, and nothing else was done to them or around them."""
+        known = [one for one in self.tests if one.old is not None]
+        are_tests = all(find_role(one.path) == "test" for one in self.tests)
+        return are_tests and is_same_but_renamed(known, self.sources)
+
+    @property
+    def has_manifest(self) -> bool:
+        return any(one.path.rpartition("/")[2] in _MANIFESTS for one in self.changes)
+
+
+def has_other_inline_tests(change: FileChange) -> bool:
+    if not change.path.endswith(".rs"):
+        return False
+    mixed = splice_tests(change.old or b"", change.new or b"", change.path)
+    return mixed is not None and mixed != (change.new or b"")
+
+
+class Prover:
+    """Runs the gates, and what the changed files call for. `spec` is the path of the spec, which proves nothing."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        series: GateSeries,
+        assignment: Assignment,
+        settings: Settings,
+        spec: str,
+    ) -> None:
+        self._workspace = workspace
+        self._series = series
+        self._assignment = assignment
+        self._settings = settings
+        self._spec = spec
+
+    def prove(self, report: Report, *, is_whole: bool) -> Report:
+        """Adds what the gates say; of a story that is whole, all the evidence. The work is in its place afterwards."""
+        paths, assignment = self._read_paths(report), self._assignment
+        if report.tree and assignment.gates:
+            self._workspace.protect(report.tree, assignment.story, assignment.entry)
+        try:
+            results, facts = self._run_gates(paths)
+            report = self._add_results(report, results)
+            if is_whole and not report.red and not is_cut_off(results, assignment.gates):
+                evidence = self._gather(report, paths, results)
+                report = structs.replace(report, proof=structs.replace(evidence, **facts))
+        finally:
+            self._put_back(report)
+        return report
+
+    def _put_back(self, report: Report) -> None:
+        self._workspace.put_ignored_back()
+        if report.tree and self._assignment.gates:
+            self._workspace.show(report.tree)
+
+    def _read_paths(self, report: Report) -> ChangedPaths:
+        changes = self._workspace.compare(report.tree) if report.tree else ()
+        work = tuple(one for one in changes if f"/{self._spec}" not in f"/{one.path}")
+        gates = self._assignment.gates
+        return ChangedPaths(work, frozenset(word for gate in gates for word in _list_paths(gate)))
+
+    def _add_results(self, report: Report, results: Sequence[GateResult]) -> Report:
+        before = report.baseline or gates.build_baseline("", ())
+        is_cut = is_cut_off(results, self._assignment.gates)
+        return structs.replace(
+            report,
+            results=tuple(results),
+            red=tuple(gates.find_newly_red(results, before)),
+            gates_ran=bool(self._assignment.gates),
+            gate_seconds=report.gate_seconds + sum(one.seconds for one in results),
+            ending="stopped" if is_cut else report.ending,
+        )
+
+    # --- the gates ------------------------------------------------------------------------------
+
+    def _run_gates(self, paths: ChangedPaths) -> tuple[list[GateResult], dict[str, Any]]:
+        """On what will be committed: files that git ignores and the attempt made don't take part.
+
+        Where the gates are red without those, they are tried with them, so that an agent is not blamed for another
+        reason; the evidence then says so.
+        """
+        commands = self._assignment.gates
+        if not commands:
+            return [], {}
+        made = self._workspace.find_ignored_changes()
+        installed = [path for path in made if find_environment(path)] if paths.has_manifest else []
+        aside = [path for path in made if path not in installed]
+        facts: dict[str, Any] = {"is_own_environment": bool(installed), "told": tuple(_tell_ignored(aside, installed))}
+        self._workspace.set_ignored_aside(aside)
+        results = self._series.run("after", commands)
+        if aside and self._is_newly_red(results):
+            self._workspace.put_ignored_back()
+            again = self._series.run("after", commands)
+            if not self._is_newly_red(again):
+                return again, facts | {"only_with_ignored": tuple(aside)}
+        return results, facts
+
+    def _is_newly_red(self, results: Sequence[GateResult]) -> bool:
+        before = self._series.before or gates.build_baseline("", ())
+        return bool(gates.find_newly_red(results, before))
+
+    # --- what the files call for ----------------------------------------------------------------
+
+    def _gather(self, report: Report, paths: ChangedPaths, results: Sequence[GateResult]) -> ProofEvidence:
+        after = tuple(map(to_run, results))
+        before = tuple(list_before(report.baseline, self._assignment.gates)) if report.baseline else ()
+        evidence = ProofEvidence(
+            is_changed=bool(paths.changes) or not report.tree,
+            has_git=report.tree is not None,
+            before=before,
+            after=after,
+            own_paths=tuple(one.path for one in paths.own),
+            is_strict=self._settings.run.guard == "strict",
+            suspicions=tuple(self._list_suspicions(paths)),
+        )
+        if not report.tree or not all(one.ok for one in after if not one.is_linter):
+            return evidence
+        evidence = structs.replace(evidence, replay=self._replay(report.tree, paths, after))
+        evidence = self._try_again(report.tree, paths, evidence)
+        own = self._run_own_tests(report.tree, paths, after)
+        # A test under another name may look like one that is gone: that all are there is counted when it is judged.
+        is_clean = all(one.kind == "test-deleted" for one in evidence.suspicions)
+        is_same = bool(evidence.replay) and is_clean and paths.is_same_but_renamed()
+        return structs.replace(evidence, own=own, is_same_by_reading=is_same)
+
+    def _list_suspicions(self, paths: ChangedPaths) -> Iterable[Suspicion]:
+        from ralphtool.judging.guard.diff import inspect_changes  # whose patterns nothing waits for before
+
+        if self._settings.run.guard != "off":
+            for one in inspect_changes(paths.changes):
+                yield Suspicion(kind=one.kind, path=one.path, detail=one.detail)
+
+    def _replay(self, tree: str, paths: ChangedPaths, after: Sequence[SuiteRun]) -> tuple[SuiteRun, ...] | None:
+        """The tests as they were, and what runs them, on the new source."""
+        if not self._settings.proof.replay or not (paths.tests or paths.inline) or not after:
+            return None
+        contents = {one.path: _restore_config(one) for one in paths.tests if _is_mixed_change(one)}
+        contents |= {one.path: splice_tests(one.old or b"", one.new or b"", one.path) or b"" for one in paths.inline}
+        moved = [name for one in paths.tests if one.path not in contents for name in _list_names(one)]
+        checkpoint = str(self._workspace.checkpoint_tree)
+        return self._show_and_run("replay", self._workspace.mix(tree, checkpoint, moved, contents), after)
+
+    def _try_again(self, tree: str, paths: ChangedPaths, evidence: ProofEvidence) -> ProofEvidence:
+        """Before a story is accused: a test that fails only now and then proves nothing against it."""
+        lost = find_lost(evidence)
+        if not lost or evidence.replay is None:
+            return evidence
+        again = self._replay(tree, paths, evidence.after) or ()
+        merged = tuple(merge_runs(one, other) for one, other in zip(evidence.replay, again, strict=False))
+        retried = structs.replace(evidence, replay=merged or evidence.replay)
+        flaky = [name for name in lost if name not in find_lost(retried)]
+        told = f"failed once and passed once, as they were: {', '.join(flaky[:3])}"
+        return structs.replace(retried, told=(*retried.told, told)) if flaky else retried
+
+    def _run_own_tests(self, tree: str, paths: ChangedPaths, after: Sequence[SuiteRun]) -> tuple[SuiteRun, ...] | None:
+        """The new tests on the old source."""
+        counted = [one for one in after if one.is_counted]
+        if not self._settings.proof.own_tests or not paths.own or not counted:
+            return None
+        contents = {one.path: splice_tests(one.new or b"", one.old or b"", one.path) or b"" for one in paths.inline}
+        moved = [name for one in paths.tests for name in _list_names(one)]
+        mixed = self._workspace.mix(str(self._workspace.checkpoint_tree), tree, moved, contents)
+        return self._show_and_run("own-tests", mixed, counted)
+
+    def _show_and_run(self, kind: str, tree: str, suites: Sequence[SuiteRun]) -> tuple[SuiteRun, ...]:
+        self._workspace.show(tree)
+        commands = [one.command for one in suites if not one.is_linter]
+        return tuple(map(to_run, self._series.run(kind, commands)))
+
+
+def merge_runs(one: SuiteRun, other: SuiteRun) -> SuiteRun:
+    """Two runs of the same: what passed once passes."""
+    better = max(one, other, key=lambda run: (run.ok, run.count_passed or 0))
+    if one.passed is None or other.passed is None or one.failed is None or other.failed is None:
+        return better
+    passed = one.passed | other.passed
+    failed = (one.failed | other.failed) - passed
+    return structs.replace(better, passed=passed, failed=failed, count_passed=len(passed), count_failed=len(failed))
+
+
+def _tell_ignored(aside: Sequence[str], installed: Sequence[str]) -> Iterable[str]:
+    if aside:
+        yield f"files that git ignores were set aside for the gates: {_join(aside)}"
+    if installed:
+        tops = sorted({str(find_environment(path)) for path in installed})
+        yield f"the gates ran with what the attempt installed: {_join(tops)}"
+
+
+def _join(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+    return ", ".join(paths[:3]) + more
+
+
+def _list_paths(command: str) -> list[str]:
+    """The words of a command that may be files of the project."""
+    return [word.removeprefix("./") for word in re.split(r"[\s;&|()<>\"'=]+", command) if "." in word or "/" in word]
+
+
+def _list_names(change: FileChange) -> list[str]:
+    return list(dict.fromkeys((change.path, change.old_path or change.path)))
+
+
+def _is_mixed_change(change: FileChange) -> bool:
+    return change.old is not None and change.new is not None and is_mixed(change.path)
+
+
+def _restore_config(change: FileChange) -> bytes:
+    return merge_config(change.old or b"", change.new or b"", change.path)
+
+
+def to_run(result: GateResult) -> SuiteRun:
+    tests = result.tests
+    return SuiteRun(
+        command=result.command,
+        ok=result.ok,
+        passed=tests.passed if tests else None,
+        failed=_list_failed(result),
+        count_passed=tests.counts.passed if tests else None,
+        count_failed=tests.counts.failed if tests else 0,
+        tally=result.tally,
+    )
+
+
+def _list_failed(result: GateResult) -> frozenset[str] | None:
+    """By the names that its report has, and by those in its output: they need not be the same."""
+    named = result.tests.failed if result.tests else None
+    if named is None and result.failed is None:
+        return None if not result.ok else frozenset()
+    return (named or frozenset()) | frozenset(result.failed or ())
+
+
+def list_before(baseline: Baseline, commands: Iterable[str]) -> Iterable[SuiteRun]:
+    """The gates at the checkpoint, as far as a baseline says."""
+    for command in commands:
+        tests, red = baseline.tests.get(command), baseline.red.get(command, [])
+        yield SuiteRun(
+            command=command,
+            ok=command not in baseline.red,
+            passed=gates.list_names(tests) if tests else None,
+            failed=None if red is None else frozenset(red),
+            count_passed=tests.passed if tests else None,
+            count_failed=tests.failed if tests else 0,
+        )

@@ -1,0 +1,77 @@
+"""What allows an attempt to change tests: the story's marker, its plain words, or a setting. A pure function."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ralphtool.specs import Story
+
+_MARKER = "(may change tests)"
+# Words that ask for another behaviour than there was. To add or to fix something is no such word.
+_CHANGES = re.compile(
+    r"\b(?:remov\w*|delet\w*|drop(?:s|ped|ping)?|replac\w*|renam\w*|chang\w*|instead|no longer|rework\w*|rewrit\w*"
+    r"|switch\w*|deprecat\w*|migrat\w*|convert\w*|rather than|not any ?more|anymore|update[sd]?|updating|becomes?"
+    r"|breaking|obsolete|get rid of|retir\w*|mov(?:e|es|ed|ing)\b|split\w*|merg(?:e|es|ed|ing)|simplif\w*"
+    r"|wrong(?:ly)?|incorrect\w*|should (?:be|return|say|give|raise)|must (?:be|return|say|give|raise)|turn\w* into"
+    r"|expected (?:value|output|result)s?|snapshots?)\b",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_COMMON_WORDS = (
+    "a an and are as at be by for from has have in into is it its no not now of on or so than that the their them then"
+    " there this to was were when which with without all any each test tests spec should must can may add adds new old"
+    " py js ts go rs rb java kt php src lib app main index case cases work works returns return get set value values"
+    " file files function method class module code unit check checks describe expect assert change changes changed"
+    " remove removes update updates story task use uses user users make makes give gives one two three"
+)
+_COMMON = frozenset(_COMMON_WORDS.split())
+
+
+def find_allowance(story: Story, lost: Sequence[str], paths: Iterable[str], patterns: Sequence[str]) -> str:
+    """Why these tests may fail as they were, in words for people; empty where nothing says so.
+
+    `lost` are the names of the tests, `paths` the test files that were changed.
+    """
+    said = [story.title, story.description or "", *(task.text for task in story.tasks)]
+    if any(_MARKER in " ".join(text.casefold().split()) for text in said):
+        return f"the story says {_MARKER}"
+    if patterns and lost and all(_is_covered(name, paths, patterns) for name in lost):
+        return "[proof] may_change names these tests"
+    asked = [text for text in said if _CHANGES.search(text)]
+    if lost and all(any(_shares_word(text, name) for text in asked) for name in lost):
+        return f"the story asks for it: {_shorten(asked[0])}"
+    return ""
+
+
+def _is_covered(name: str, paths: Iterable[str], patterns: Sequence[str]) -> bool:
+    """Whether the file of a test fits a pattern. Its name holds the file, or it is in one of the changed ones."""
+    file = re.split(r"::| > ", name)[0]
+    named = [path for path in paths if path == file or path.endswith(f"/{file}")] or [file]
+    return any(fnmatchcase(path, pattern) for path in named for pattern in patterns)
+
+
+def _shares_word(text: str, name: str) -> bool:
+    return bool(_list_words(text) & _list_words(name))
+
+
+def _list_words(text: str) -> set[str]:
+    words = (word.lower() for word in _WORD.findall(text))
+    return {_stem(word) for word in words if word not in _COMMON and len(word) > 2}
+
+
+def _stem(word: str) -> str:
+    """The same for `greets`, `greeting` and `greeted`; rough, as both sides are cut the same way."""
+    for ending in ("ings", "ing", "ies", "ied", "ers", "er", "ed", "es", "s", "y", "e"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            return word[: -len(ending)]
+    return word
+
+
+def _shorten(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 80 else f"{line[:79]}…"

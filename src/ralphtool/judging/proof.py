@@ -1,0 +1,316 @@
+"""What "done" may claim: evidence goes in, a receipt or a reason to fail comes out. Nothing is run or read here.
+
+Three questions are answered by what was run. Is the suite green, and the same suite (gates)? Did anything break that
+worked before (replay: the tests as they were, on the new source)? Does anything show that the story was done (own
+tests: the new tests, on the old source)? See docs/proof.md.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ralphtool.judging.receipt import MOST_NAMES, ProofRun, Receipt, Suspicion
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+_SHOWN = 3
+_CASE = r"(?s)\[.*\]\Z|(?<=\bTest)(\w*)/.*\Z"  # compiled when they are used: most runs begin long before that
+# Programs that look at code and run no test. Any other one may be a test program whose output nobody knows.
+_LINTER = (
+    r"\b(?:ruff|mypy|pyright|flake8|pylint|black|isort|eslint|prettier|tsc|stylelint|biome|clippy|rustfmt|gofmt|vet"
+    r"|golangci-lint|staticcheck|rubocop|shellcheck|hadolint|phpstan|psalm|ktlint|checkstyle|lint|lints|format|fmt"
+    r"|typecheck|type-check|types)\b"
+)
+
+
+class SuiteRun(Struct, frozen=True, kw_only=True):
+    """One command and what it told about tests. A set is None where the program does not name them."""
+
+    command: str
+    ok: bool
+    passed: frozenset[str] | None = None
+    failed: frozenset[str] | None = None
+    count_passed: int | None = None  # None: no test program was recognised
+    count_failed: int = 0
+    tally: str | None = None
+
+    @property
+    def is_counted(self) -> bool:
+        return self.count_passed is not None
+
+    @property
+    def ran_tests(self) -> bool:
+        return bool(self.count_passed or self.count_failed)
+
+    @property
+    def is_linter(self) -> bool:
+        return not self.is_counted and re.search(_LINTER, self.command) is not None
+
+
+class ProofEvidence(Struct, frozen=True, kw_only=True):
+    """All that was run and read for a story whose attempt claims to be complete."""
+
+    is_changed: bool = True  # anything but the spec
+    has_git: bool = True
+    explanation: str = ""  # what the agent observed as a finding
+    before: tuple[SuiteRun, ...] = ()  # at the checkpoint
+    after: tuple[SuiteRun, ...] = ()
+    replay: tuple[SuiteRun, ...] | None = None  # None: no file called for it
+    own: tuple[SuiteRun, ...] | None = None
+    own_paths: tuple[str, ...] = ()  # test files that are new or changed
+    is_same_by_reading: bool = False  # the old tests are all there still, but for names that the work renamed
+    empty_tests: frozenset[str] = frozenset()  # names of own tests that assert nothing
+    was_accused: bool = False  # the last attempt failed for such a loss
+    is_strict: bool = False
+    suspicions: tuple[Suspicion, ...] = ()
+    only_with_ignored: tuple[str, ...] = ()  # ignored files without which the gates are red
+    is_own_environment: bool = False  # the attempt installed what the gates ran with
+    told: tuple[str, ...] = ()
+
+
+class ProofResult(Struct, frozen=True, kw_only=True):
+    """A receipt, or reasons to fail the attempt. `asks`: a person has to look at it, in these words."""
+
+    receipt: Receipt | None = None
+    against: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    asks: str = ""
+
+
+def prove(evidence: ProofEvidence, allow: Callable[[Sequence[str]], str]) -> ProofResult:
+    """`allow` says what allows tests to be lost; empty if nothing does."""
+    if not evidence.is_changed:
+        return _judge_unchanged(evidence)
+    lost = find_lost(evidence)
+    allowed = allow(lost) if lost else ""
+    if lost and not allowed and not _is_same_by_reading(evidence):
+        return _judge_lost(evidence, lost)
+    removed = _find_removed(evidence)
+    if removed and evidence.is_strict and not allow(removed):
+        return ProofResult(against=(f"{_count(removed, 'test')} that still pass were removed: {_name(removed)}",))
+    own = find_own_tests(evidence)
+    why = _find_doubt(evidence)
+    state = "unproven" if why else "proven" if own and _can_be_proven(evidence) else "held"
+    receipt = _build_receipt(evidence, state, why, own, lost if allowed else (), removed, allowed)
+    return ProofResult(receipt=receipt)
+
+
+def _is_same_by_reading(evidence: ProofEvidence) -> bool:
+    return evidence.is_same_by_reading and (_sum_passed(evidence.after) or 0) >= (_sum_passed(evidence.before) or 0)
+
+
+def _judge_unchanged(evidence: ProofEvidence) -> ProofResult:
+    if not evidence.explanation:
+        advice = "if nothing needs to change, say so with `ralphtool agent observe finding`"
+        return ProofResult(against=(f"nothing was changed but the spec; {advice}",))
+    why = f"nothing was changed: {evidence.explanation}"
+    return ProofResult(receipt=_build_receipt(evidence, "unproven", why, (), (), (), ""), asks=why)
+
+
+def _judge_lost(evidence: ProofEvidence, lost: Sequence[str]) -> ProofResult:
+    """Fails once; an attempt that insists, and explains, is for a person to judge."""
+    if evidence.was_accused and evidence.explanation:
+        why = f"tests as they were fail on the new code ({_name(lost)}), and the agent says: {evidence.explanation}"
+        receipt = _build_receipt(evidence, "unproven", why, (), lost, (), "")
+        return ProofResult(receipt=receipt, lost=tuple(lost[:MOST_NAMES]), asks=why)
+    advice = (
+        "keep the behaviour; or, if the story asks for the change, explain it with `ralphtool agent observe finding`"
+    )
+    words = "tests as they were at the checkpoint fail on the new code" if evidence.replay else "tests are gone"
+    return ProofResult(against=(f"{words}: {_name(lost)}; {advice}",), lost=tuple(lost[:MOST_NAMES]))
+
+
+# --- what was lost ----------------------------------------------------------------------------------
+
+
+def find_lost(evidence: ProofEvidence) -> tuple[str, ...]:
+    """Tests that passed before and don't any more; or that failed, and pass now only because they were changed."""
+    found: list[str] = []
+    for before in evidence.before:
+        after = _find(evidence.after, before.command)
+        seen = _find(evidence.replay or (), before.command) or after
+        if after is None or seen is None or not before.is_counted or not (before.ran_tests or seen.ran_tests):
+            continue
+        found += sorted(_find_lost_names(before, seen)) or _find_fewer(before, seen)
+        found += sorted(_find_made_green(before, seen, after))
+    return tuple(dict.fromkeys(found))
+
+
+def _find_lost_names(before: SuiteRun, seen: SuiteRun) -> set[str]:
+    failed_before = before.failed or frozenset()
+    if before.passed is None or seen.passed is None:
+        return set((seen.failed or frozenset()) - failed_before)
+    gone = before.passed - seen.passed
+    return {name for name in gone if name in (seen.failed or ()) or not _has_other_cases(name, before, seen)}
+
+
+def _has_other_cases(name: str, before: SuiteRun, seen: SuiteRun) -> bool:
+    """Cases are named after their values: others in their place, as many, are no loss."""
+    test = re.sub(_CASE, r"\1", name)
+    if test == name:
+        return False
+    mine = [sum(re.sub(_CASE, r"\1", one) == test for one in names or ()) for names in (before.passed, seen.passed)]
+    return mine[1] >= mine[0]
+
+
+def _find_fewer(before: SuiteRun, seen: SuiteRun) -> list[str]:
+    """Where the tests have no names, there are numbers."""
+    had, has = before.count_passed or 0, seen.count_passed or 0
+    if before.passed is not None and seen.passed is not None:
+        return []
+    if not seen.ok and before.ok and has >= had:
+        return [f"`{seen.command}` as a whole"]
+    return [f"{had - has} fewer tests pass ({had} before, {has} now)"] if has < had else []
+
+
+def _find_made_green(before: SuiteRun, seen: SuiteRun, after: SuiteRun) -> set[str]:
+    """Tests that failed before, fail still as they were, and pass as they are now."""
+    if seen is after or after.failed is None:
+        return set()
+    still = (before.failed or frozenset()) & (seen.failed or frozenset())
+    return {name for name in still if name not in after.failed}
+
+
+def _find_removed(evidence: ProofEvidence) -> tuple[str, ...]:
+    """Tests that are gone though they still pass as they were."""
+    found: list[str] = []
+    for before in evidence.before:
+        after, seen = _find(evidence.after, before.command), _find(evidence.replay or (), before.command)
+        if after and seen and before.passed and after.passed is not None and seen.passed is not None:
+            gone = (before.passed & seen.passed) - after.passed
+            more = len(after.passed) - len(before.passed)
+            found += sorted(gone) if more < 0 else []  # as many or more: renamed, split or moved
+    return tuple(found)
+
+
+# --- what was shown ---------------------------------------------------------------------------------
+
+
+def find_own_tests(evidence: ProofEvidence) -> tuple[str, ...]:
+    """Tests that fail without the work and pass with it."""
+    found: list[str] = []
+    for after in evidence.after:
+        before = _find(evidence.before, after.command)
+        without = _find(evidence.own or (), after.command)
+        if before and after.ok:
+            found += sorted(_find_fixed(evidence, before, after))
+        if without and after.ok and after.is_counted:
+            found += sorted(_find_new_tests(before, without, after))
+    return tuple(name for name in dict.fromkeys(found) if name not in evidence.empty_tests)
+
+
+def _find_fixed(evidence: ProofEvidence, before: SuiteRun, after: SuiteRun) -> set[str]:
+    """Existing tests that were red, and are green without having been changed."""
+    seen = _find(evidence.replay or (), after.command) or after
+    failed = before.failed or frozenset()
+    if seen.passed is not None and after.passed is not None:
+        return set(failed & seen.passed & after.passed)
+    return set(failed) if seen.ok and after.ok and not (seen.failed or after.failed) else set()
+
+
+def _find_new_tests(before: SuiteRun | None, without: SuiteRun, after: SuiteRun) -> set[str]:
+    known = (before.passed if before else None) or frozenset()
+    if after.passed is not None and without.passed is not None:
+        missing = after.passed - without.passed
+        # Where nothing at all passes without the work, only tests that are new say something about it.
+        return set(missing if without.passed else missing - known)
+    if without.ok:
+        return set()
+    return set(without.failed or {f"`{without.command}` without the work"})
+
+
+def _can_be_proven(evidence: ProofEvidence) -> bool:
+    return not evidence.is_own_environment
+
+
+def _find_doubt(evidence: ProofEvidence) -> str:
+    """Why nothing can be claimed; empty if the gates are worth something."""
+    runs = [one for one in evidence.after if not one.is_linter]
+    if not evidence.after:
+        return "there is no gate"
+    if red := [one for one in runs if not one.ok]:
+        return f"`{red[0].command}` was red before and is red still"
+    if not runs:
+        return "the gates run no test"
+    if not any(one.ran_tests or not one.is_counted for one in runs):
+        return "the gates ran no test"
+    if evidence.only_with_ignored:
+        return f"the gates pass only with files that git ignores: {_name(evidence.only_with_ignored)}"
+    return "" if evidence.has_git else "without git, what was done to the tests can't be seen: `git init` changes that"
+
+
+# --- the receipt ------------------------------------------------------------------------------------
+
+
+def _build_receipt(
+    evidence: ProofEvidence,
+    state: str,
+    why: str,
+    own: Sequence[str],
+    lost: Sequence[str],
+    removed: Sequence[str],
+    allowed: str,
+) -> Receipt:
+    return Receipt(
+        state=state,
+        why=why,
+        own_tests=tuple(own[:MOST_NAMES]),
+        own_count=len(own),
+        passed_before=_sum_passed(evidence.before),
+        passed_after=_sum_passed(evidence.after),
+        lost=tuple(lost[:MOST_NAMES]),
+        removed=tuple(removed[:MOST_NAMES]),
+        allowed=allowed,
+        suspicions=evidence.suspicions,
+        cleared=_describe_cleared(evidence, lost, allowed) if evidence.suspicions else "",
+        runs=tuple(_list_runs(evidence)),
+        told=(*evidence.told, *_list_told(evidence, own, removed)),
+    )
+
+
+def _describe_cleared(evidence: ProofEvidence, lost: Sequence[str], allowed: str) -> str:
+    if allowed:
+        return allowed
+    if evidence.replay is None:
+        return "nothing was run to clear it"
+    if _is_same_by_reading(evidence) and find_lost(evidence):
+        return "the old tests are there still, with the new names"
+    return "" if lost else "the tests as they were pass on the new code"
+
+
+def _list_runs(evidence: ProofEvidence) -> Iterable[ProofRun]:
+    groups = (("gates", evidence.after), ("replay", evidence.replay), ("own-tests", evidence.own))
+    for kind, runs in groups:
+        yield from (ProofRun(kind=kind, command=one.command, ok=one.ok, tally=one.tally) for one in runs or ())
+
+
+def _list_told(evidence: ProofEvidence, own: Sequence[str], removed: Sequence[str]) -> Iterable[str]:
+    if removed:
+        yield f"{_count(removed, 'test')} that still pass were removed: {_name(removed)}"
+    if evidence.own and not own:
+        yield "its new tests pass without the work too, so they show nothing about it"
+    for one in evidence.after:
+        if one.is_linter and not one.ok:
+            yield f"`{one.command}` was red before and is red still"
+
+
+def _sum_passed(runs: Sequence[SuiteRun]) -> int | None:
+    counted = [one.count_passed for one in runs if one.count_passed is not None]
+    return sum(counted) if counted else None
+
+
+def _find(runs: Iterable[SuiteRun], command: str) -> SuiteRun | None:
+    return next((one for one in runs if one.command == command), None)
+
+
+def _count(names: Sequence[str], word: str) -> str:
+    return f"{len(names)} {word}{'' if len(names) == 1 else 's'}"
+
+
+def _name(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(" ".join(name.split())[:200] for name in names[:_SHOWN]) + more

@@ -1,0 +1,105 @@
+"""Whether tests are the same but for names that the work renamed: then tests as they were can't even be loaded.
+
+Token by token, in any language: the old file, with renamed identifiers put in, has to be a part of the new one, in its
+order. So tests may be added, and nothing that they asked may be missing or different.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ralphtool.judging.guard.model import FileChange
+
+_LONGEST = 300_000  # bytes of a file
+_TOKEN = re.compile(
+    r"""(?P<comment>\#[^\n]*|//[^\n]*|/\*.*?\*/)
+    |(?P<text>(?:\"\"\".*?\"\"\"|'''.*?'''|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`(?:\\.|[^`\\])*`))
+    |(?P<name>[^\W\d]\w*)
+    |(?P<number>\d[\w.]*)
+    |(?P<other>[^\s\w])""",
+    re.VERBOSE | re.DOTALL,
+)
+_TITLED = frozenset(("it", "test", "describe", "context", "specify", "scenario"))
+_NAME = re.compile(r"[^\W\d]\w*")
+
+
+def is_same_but_renamed(tests: Sequence[FileChange], sources: Sequence[FileChange]) -> bool:
+    """Whether each of these test files still asks all that it asked, and only names differ that the work renamed."""
+    gone = _list_gone_names(sources)
+    return bool(tests) and all(_is_same_file(one, gone) for one in tests)
+
+
+def _list_gone_names(sources: Iterable[FileChange]) -> set[str]:
+    """Names that the old source had and the new one has nowhere: also the names of files that were renamed."""
+    old, new = set[str](), set[str]()
+    for one in sources:
+        old |= _list_names(one.old) | set(_NAME.findall(one.old_path or one.path))
+        new |= _list_names(one.new) | (set(_NAME.findall(one.path)) if one.new is not None else set())
+    return old - new
+
+
+def _list_names(data: bytes | None) -> set[str]:
+    return set(_NAME.findall((data or b"")[:_LONGEST].decode("utf-8", "replace")))
+
+
+def _is_same_file(change: FileChange, gone: set[str]) -> bool:
+    if change.old is None or change.new is None or max(len(change.old), len(change.new)) > _LONGEST:
+        return False
+    old, new = _split_tokens(change.old), _split_tokens(change.new)
+    return _is_part(old, new, gone)
+
+
+def _split_tokens(data: bytes) -> list[tuple[str, str]]:
+    """Kind and text of each token, without comments and without lines that import: those follow the names."""
+    text = data.decode("utf-8", "replace")
+    found = [(one.lastgroup or "", one[0]) for one in _TOKEN.finditer(text)]
+    return [(kind, word) for kind, word in found if kind != "comment"]
+
+
+def _is_part(old: Sequence[tuple[str, str]], new: Sequence[tuple[str, str]], gone: set[str]) -> bool:
+    """Greedy: each old token is the next one in the new file that is equal, or is what a gone name became."""
+    became: dict[str, str] = {}
+    position = 0
+    for number, (kind, word) in enumerate(old):
+        if _is_title(old, number) and position < len(new) and new[position][0] == kind:
+            position += 1
+        else:
+            position = _find_token(kind, word, new, position, gone, became)
+        if position < 0:
+            return False
+    return bool(became)  # tests that use no such name can be run as they were
+
+
+def _is_title(tokens: Sequence[tuple[str, str]], number: int) -> bool:
+    """Whether a token is the name of a test: that asks for nothing."""
+    before = [word for _, word in tokens[max(0, number - 2) : number]]
+    if tokens[number][0] == "name":
+        return before[-1:] in (["def"], ["fn"], ["func"], ["function"], ["fun"])
+    return tokens[number][0] == "text" and len(before) == 2 and before[0] in _TITLED and before[1] == "("
+
+
+def _find_token(
+    kind: str, word: str, new: Sequence[tuple[str, str]], start: int, gone: set[str], became: dict[str, str]
+) -> int:
+    """The position behind the token that stands for a word; -1 if there is none."""
+    for position in range(start, len(new)):
+        other_kind, other = new[position]
+        if other_kind != kind:
+            continue
+        if other == word or became.get(word) == other:
+            return position + 1
+        if kind == "name" and word in gone and word not in became:
+            became[word] = other
+            return position + 1
+        if kind == "text" and _is_renamed_text(word, other, became):
+            return position + 1
+    return -1
+
+
+def _is_renamed_text(word: str, other: str, became: dict[str, str]) -> bool:
+    """A text that names what was renamed, as in `mock.patch("cart.total")`."""
+    return _NAME.sub(lambda name: became.get(name[0], name[0]), word) == other

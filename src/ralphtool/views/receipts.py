@@ -1,0 +1,128 @@
+"""The receipt of a story as rows that every view shows: which tests, how many, what was suspected, what was run.
+
+Test programs and agents wrote the names in it: `clean` makes each fit to be shown where it is shown.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralphtool.judging.proof_words import describe_proof
+from ralphtool.views.terminal.phrases import flatten, pluralize
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ralphtool.judging.receipt import ProofRun, Receipt, Suspicion
+
+    Clean = Callable[[str, int], str]
+
+_FEW = 3  # names that are shown; beyond them they are counted
+_MOST_RUNS, _MOST_NOTES = 8, 5
+_NAME, _TEXT = 120, 300  # characters
+_KINDS = {
+    "before": "before the work",
+    "gates": "gates",
+    "replay": "the tests as they were, on the new code",
+    "own-tests": "the new tests, without the work",
+}
+
+
+class ReceiptRow(NamedTuple):
+    label: str
+    text: str
+
+
+def describe_receipt(receipt: Receipt, clean: Clean = flatten) -> str:
+    """One line: `proven by its own tests (2 tests fail without it)`."""
+    told = describe_proof(receipt.state, clean(receipt.why, _TEXT))
+    if receipt.state == "proven" and (number := _count_own(receipt)):
+        return f"{told} ({pluralize(number, 'test fails', 'tests fail')} without it)"
+    if receipt.state == "held" and receipt.passed_after:
+        return f"{told} ({pluralize(receipt.passed_after, 'test passes', 'tests pass')})"
+    if receipt.state == "accepted" and receipt.why:
+        return f"{told}: {clean(receipt.why, _TEXT)}"
+    return told
+
+
+def list_rows(receipt: Receipt, clean: Clean = flatten) -> list[ReceiptRow]:
+    """What stands below that line."""
+    return [ReceiptRow(label, text) for label, text in _list_pairs(receipt, clean) if text]
+
+
+def _list_pairs(receipt: Receipt, clean: Clean) -> Iterator[tuple[str, str]]:
+    yield "own tests", _describe_own_tests(receipt, clean)
+    yield "passing", _describe_passing(receipt)
+    yield "lost", _describe_lost(receipt, clean)
+    removed = count_removed(receipt)
+    yield "removed", f"{removed}: {_name_few(receipt.removed, clean)}" if removed else ""
+    yield "suspected", _describe_suspicions(receipt.suspicions, clean)
+    yield "cleared", clean(receipt.cleared, _TEXT)
+    yield from (("ran", _describe_run(one, clean)) for one in receipt.runs[:_MOST_RUNS])
+    yield "ran", _count_rest(receipt.runs, _MOST_RUNS)
+    yield from (("note", clean(one, _TEXT)) for one in receipt.told[:_MOST_NOTES])
+    yield "note", _count_rest(receipt.told, _MOST_NOTES)
+    yield "accepted", f"by {clean(receipt.by, _NAME)}" if receipt.by else ""
+    yield "commit", clean(receipt.commit or "", 100)[:10]
+
+
+def count_removed(receipt: Receipt) -> str:
+    """As in `3 tests that still pass were removed`; empty if there are none."""
+    number = len(receipt.removed)
+    return f"{pluralize(number, 'test that still passes was', 'tests that still pass were')} removed" if number else ""
+
+
+def _count_own(receipt: Receipt) -> int:
+    return max(receipt.own_count, len(receipt.own_tests))
+
+
+def _describe_own_tests(receipt: Receipt, clean: Clean) -> str:
+    number = _count_own(receipt)
+    if not number:
+        return ""
+    told = pluralize(number, "fails without the work and passes with it", "fail without the work and pass with it")
+    names = _name_few(receipt.own_tests, clean, number)
+    return f"{told}: {names}" if names else told
+
+
+def _describe_passing(receipt: Receipt) -> str:
+    before, after = receipt.passed_before, receipt.passed_after
+    if before is None and after is None:
+        return ""
+    return f"{'unknown' if before is None else before} before, {'unknown' if after is None else after} now"
+
+
+def _describe_lost(receipt: Receipt, clean: Clean) -> str:
+    if not receipt.lost:
+        return ""
+    told = pluralize(
+        len(receipt.lost), "test as it was fails on the new code", "tests as they were fail on the new code"
+    )
+    allowed = f"; allowed: {clean(receipt.allowed, _TEXT)}" if receipt.allowed else ""
+    return f"{told}: {_name_few(receipt.lost, clean)}{allowed}"
+
+
+def _describe_suspicions(found: Sequence[Suspicion], clean: Clean) -> str:
+    told = [
+        " ".join(filter(None, (clean(one.kind, 40), clean(one.path, _NAME), clean(one.detail, _NAME)))) for one in found
+    ]
+    rest = _count_rest(found, _FEW)
+    return "; ".join([*told[:_FEW], *([rest] if rest else [])])
+
+
+def _describe_run(run: ProofRun, clean: Clean) -> str:
+    kind = _KINDS.get(run.kind, clean(run.kind, 40))
+    colour = "green" if run.ok else "red, as it should be" if run.kind == "own-tests" else "red"
+    found = ", ".join(filter(None, (colour, clean(run.tally or "", 80))))
+    return f"{clean(run.command, _NAME)}: {found}" + (f" ({kind})" if kind else "")
+
+
+def _name_few(names: Sequence[str], clean: Clean, number: int = 0) -> str:
+    """The first names, and how many there are beyond them."""
+    shown = [clean(one, _NAME) for one in names[:_FEW]]
+    more = max(number, len(names)) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more and shown else "")
+
+
+def _count_rest(items: Sequence[object], shown: int) -> str:
+    return f"and {len(items) - shown} more" if len(items) > shown else ""

@@ -1,0 +1,200 @@
+"""What "done" may claim: a table of what was run, and what may be said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ralphtool.judging.proof import ProofEvidence, SuiteRun, find_lost, prove
+
+TESTS = "pytest"
+
+
+def suite(passed: str = "", failed: str = "", *, named: bool = True, command: str = TESTS) -> SuiteRun:
+    """A run of a program that counts; tests are letters."""
+    return SuiteRun(
+        command=command,
+        ok=not failed,
+        passed=frozenset(passed) if named else None,
+        failed=frozenset(failed),
+        count_passed=len(passed),
+        count_failed=len(failed),
+    )
+
+
+def script(*, ok: bool = True, command: str = "sh check.sh") -> SuiteRun:
+    """A command that tells nothing but its exit status."""
+    return SuiteRun(command=command, ok=ok)
+
+
+def forbid(lost: Sequence[str]) -> str:
+    return ""
+
+
+def permit(lost: Sequence[str]) -> str:
+    return "the story says so"
+
+
+def evidence(**fields: Any) -> ProofEvidence:
+    """By default, a suite of two tests that is green before and after."""
+    for name in ("before", "after", "replay", "own"):
+        if isinstance(fields.get(name), SuiteRun):
+            fields[name] = (fields[name],)
+    return ProofEvidence(**{"before": (suite("ab"),), "after": (suite("ab"),), **fields})
+
+
+STATES: dict[str, tuple[ProofEvidence, str, str]] = {
+    "a new test that fails without the work": (evidence(after=suite("abc"), own=suite("ab", "c")), "proven", ""),
+    "a new module: nothing can be collected without it": (
+        evidence(after=suite("abc"), own=suite("", "abc")),
+        "proven",
+        "",
+    ),
+    "no test of its own": (evidence(), "held", ""),
+    "new tests that pass without the work": (evidence(after=suite("abc"), own=suite("abc")), "held", ""),
+    "a red test that is green now": (evidence(before=suite("a", "b"), after=suite("ab")), "proven", ""),
+    "a changed test that fails without the work": (evidence(replay=suite("ab"), own=suite("a", "b")), "proven", ""),
+    "a command without a tally": (evidence(before=script(), after=script()), "held", ""),
+    "a command without a tally, with tests of its own": (
+        evidence(before=script(), after=script(), own=script(ok=False)),
+        "held",
+        "",
+    ),
+    "no gate": (evidence(before=(), after=()), "unproven", "there is no gate"),
+    "only a linter": (
+        evidence(before=script(command="ruff check"), after=script(command="ruff check")),
+        "unproven",
+        "the gates run no test",
+    ),
+    "a linter and tests": (
+        evidence(after=(script(command="make lint"), suite("abc")), own=suite("ab", "c")),
+        "proven",
+        "",
+    ),
+    "no test was run": (evidence(before=suite(), after=suite()), "unproven", "the gates ran no test"),
+    "red before and after": (
+        evidence(before=suite("a", "b"), after=suite("a", "b")),
+        "unproven",
+        "`pytest` was red before and is red still",
+    ),
+    "the command is not there, before and after": (
+        evidence(before=script(ok=False), after=script(ok=False)),
+        "unproven",
+        "`sh check.sh` was red before and is red still",
+    ),
+    "no git": (evidence(has_git=False), "unproven", "without git, what was done to the tests can't be seen"),
+    "only with ignored files": (
+        evidence(only_with_ignored=("pytest/__init__.py",)),
+        "unproven",
+        "the gates pass only with files that git ignores: pytest/__init__.py",
+    ),
+    "an environment that the attempt installed": (
+        evidence(after=suite("abc"), own=suite("ab", "c"), is_own_environment=True),
+        "held",
+        "",
+    ),
+    "its only own test asserts nothing": (
+        evidence(after=suite("abc"), own=suite("ab", "c"), empty_tests=frozenset("c")),
+        "held",
+        "",
+    ),
+    "tests without names": (
+        evidence(before=suite("ab", named=False), after=suite("abc", named=False), own=suite("ab", "c", named=False)),
+        "proven",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_a_state_claims_no_more_than_was_shown(name: str) -> None:
+    given, state, why = STATES[name]
+    result = prove(given, forbid)
+    assert result.against == ()
+    assert result.receipt is not None
+    assert (result.receipt.state, result.receipt.why[: len(why)]) == (state, why)
+    assert bool(why) == bool(result.receipt.why)
+
+
+LOSSES: dict[str, tuple[ProofEvidence, list[str]]] = {
+    "an old test fails on the new code": (evidence(replay=suite("a", "b")), ["b"]),
+    "an old test is not collected on the new code": (evidence(replay=suite("a")), ["b"]),
+    "a test is gone, and no test file was touched": (evidence(after=suite("a")), ["b"]),
+    "a red test was changed until it is green": (
+        evidence(before=suite("a", "b"), after=suite("ab"), replay=suite("a", "b")),
+        ["b"],
+    ),
+    "without names, an old test fails": (
+        evidence(before=suite("ab", named=False), after=suite("ab", named=False), replay=suite("a", "b", named=False)),
+        ["b"],
+    ),
+    "without names, fewer pass": (
+        evidence(before=suite("ab", named=False), after=suite("a", named=False)),
+        ["1 fewer tests pass (2 before, 1 now)"],
+    ),
+    "nothing is lost where the old tests pass": (evidence(after=suite("a"), replay=suite("ab")), []),
+    "a new test that fails as it was is no loss": (evidence(after=suite("abc"), replay=suite("ab")), []),
+    "a command without a tally": (evidence(before=script(), after=script(), replay=script()), []),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_what_was_lost_is_named(name: str) -> None:
+    given, lost = LOSSES[name]
+    assert list(find_lost(given)) == lost
+    assert bool(prove(given, forbid).against) == bool(lost)
+    assert list(prove(given, forbid).lost) == lost
+
+
+def test_cases_with_other_values_are_no_loss_if_there_are_as_many() -> None:
+    before, after = frozenset({"t[1]", "t[2]"}), frozenset({"t[1]", "t[3]"})
+    runs = [SuiteRun(command=TESTS, ok=True, passed=one, failed=frozenset(), count_passed=2) for one in (before, after)]
+    assert find_lost(evidence(before=runs[0], after=runs[1])) == ()
+    fewer = SuiteRun(command=TESTS, ok=True, passed=frozenset({"t[1]"}), failed=frozenset(), count_passed=1)
+    assert find_lost(evidence(before=runs[0], after=fewer)) == ("t[2]",)
+
+
+def test_a_loss_that_the_story_asks_for_is_told_and_can_be_proven() -> None:
+    given = evidence(after=suite("abc"), replay=suite("a", "b"), own=suite("a", "bc"))
+    result = prove(given, permit)
+    assert result.receipt is not None
+    assert (result.receipt.state, result.receipt.lost) == ("proven", ("b",))
+    assert result.receipt.allowed == "the story says so"
+
+
+def test_old_tests_that_differ_only_in_renamed_names_are_no_loss() -> None:
+    given = evidence(after=suite("cd"), replay=suite("", "ab"), is_same_by_reading=True)
+    result = prove(given, forbid)
+    assert result.receipt is not None
+    assert (result.receipt.state, result.lost) == ("held", ())
+
+
+def test_an_attempt_that_insists_and_explains_is_for_a_person() -> None:
+    accused = evidence(replay=suite("a", "b"), was_accused=True)
+    assert prove(accused, forbid).against
+    explained = evidence(replay=suite("a", "b"), was_accused=True, explanation="the old price was wrong")
+    result = prove(explained, forbid)
+    assert result.receipt is not None
+    assert result.receipt.state == "unproven"
+    assert "the old price was wrong" in result.asks
+    assert prove(evidence(replay=suite("a", "b"), explanation="so there"), forbid).against  # the first time
+
+
+def test_nothing_changed_is_a_failure_unless_it_is_explained() -> None:
+    assert "nothing was changed but the spec" in prove(evidence(is_changed=False), forbid).against[0]
+    result = prove(evidence(is_changed=False, explanation="it is there already"), forbid)
+    assert result.receipt is not None
+    assert (result.receipt.state, result.asks) == ("unproven", "nothing was changed: it is there already")
+
+
+def test_removed_tests_that_still_pass_are_told_and_fail_only_where_that_is_strict() -> None:
+    given = evidence(after=suite("a"), replay=suite("ab"))
+    result = prove(given, forbid)
+    assert result.receipt is not None
+    assert result.receipt.removed == ("b",)
+    assert "1 test that still pass" in result.receipt.told[0]
+    strict = evidence(after=suite("a"), replay=suite("ab"), is_strict=True)
+    assert prove(strict, forbid).against
+    assert not prove(strict, permit).against

@@ -1,0 +1,247 @@
+"""Proof through the whole loop, with a real test program: what a story may claim when it is done."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+from lab import Lab
+
+CART = "def total(prices):\n    return sum(prices)\n\n\ndef count(prices):\n    return len(prices)\n"
+TESTS = """\
+from cart import count, total
+
+
+def test_total():
+    assert total([1, 2]) == 3
+
+
+def test_count():
+    assert count([1, 2]) == 2
+"""
+TASKS = "## 1. Add a discount\n\n- [ ] 1.1 Add discount(prices, percent)\n"
+DISCOUNT = "\n\ndef discount(prices, percent):\n    return sum(prices) * (100 - percent) / 100\n"
+OWN_TEST = "from cart import discount\n\n\ndef test_discount():\n    assert discount([100], 20) == 80\n"
+GATE = f"{sys.executable} -m pytest -q -p no:cacheprovider"
+
+
+def attempt(files: dict[str, str]) -> list[dict[str, Any]]:
+    """The steps of an agent that writes these files, ticks and promises."""
+    write = [{"write": path, "text": text} for path, text in files.items()]
+    return [*write, {"tick": "all"}, {"complete": True}]
+
+
+@pytest.fixture
+def shop(lab: Lab) -> Lab:
+    """A project with two tests that pass."""
+    lab.write("cart.py", CART)
+    lab.write("tests/test_cart.py", TESTS)
+    lab.write("conftest.py", "")
+    lab.write(".gitignore", "__pycache__/\nlocal/\npytest/\n")
+    return lab.repository(tasks=TASKS, tests=[GATE], attempts=2)
+
+
+def receipts(lab: Lab) -> list[dict[str, Any]]:
+    return [event["receipt"] for event in lab.events() if event["type"] == "proof"]
+
+
+def state_of(lab: Lab) -> str:
+    """What the run says of its only story: the state of proof, or `failed`."""
+    lab.loop()
+    told = receipts(lab)
+    return str(told[-1]["state"]) if told else "failed"
+
+
+def test_a_story_is_proven_by_its_own_tests(shop: Lab) -> None:
+    shop.play(default=attempt({"cart.py": CART + DISCOUNT, "tests/test_discount.py": OWN_TEST}))
+    assert state_of(shop) == "proven"
+    told = receipts(shop)[0]
+    assert told["own_count"] == 1
+    assert "test_discount" in told["own_tests"][0]
+    assert (told["passed_before"], told["passed_after"]) == (2, 3)
+    assert shop.git("show", "ralph/add-login:tests/test_discount.py") == OWN_TEST.rstrip()
+
+
+def test_a_story_without_tests_is_held(shop: Lab) -> None:
+    shop.play(default=attempt({"cart.py": CART + DISCOUNT}))
+    assert state_of(shop) == "held"
+    assert [run["kind"] for run in receipts(shop)[0]["runs"]] == ["gates"]
+
+
+def test_an_agent_that_only_ticks_has_done_nothing(shop: Lab) -> None:
+    shop.play(default=attempt({}))
+    assert state_of(shop) == "failed"
+    assert "nothing was changed but the spec" in shop.entries()[0]["summary"]
+
+
+BROKEN = CART.replace("return sum(prices)", "return 4") + DISCOUNT
+CHEATS: dict[str, dict[str, str]] = {
+    "expected values edited": {"tests/test_cart.py": TESTS.replace("== 3", "== 4")},
+    "the test deleted": {"tests/test_cart.py": TESTS.partition("def test_count")[0].partition("\n\n")[0]},
+    "a conftest that replaces runtest": {
+        "conftest.py": "import pytest\npytest.Function.runtest = lambda self: None\n",
+    },
+    "a plugin that sets the exit status": {
+        "conftest.py": "def pytest_sessionfinish(session):\n    session.exitstatus = 0\n",
+    },
+    "names narrowed": {"pytest.ini": "[pytest]\npython_functions = test_count\n"},
+    "a package in place of pytest": {
+        "pytest/__init__.py": "",
+        "pytest/__main__.py": "print('2 passed in 0.01s')\n",
+    },
+    "a skip": {
+        "tests/test_cart.py": TESTS.replace("def test_total", "import pytest\n@pytest.mark.skip\ndef test_total"),
+    },
+    "a new test file that patches the source": {
+        "tests/test_aaa.py": "import cart\ncart.total = sum\n\n\ndef test_it():\n    assert cart.total([1]) == 1\n",
+    },
+}
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_a_cheat_is_neither_proven_nor_held(shop: Lab, name: str) -> None:
+    shop.play(default=attempt({"cart.py": BROKEN, **CHEATS[name]}))
+    assert state_of(shop) in ("failed", "unproven")
+
+
+MORE_TESTS = TESTS.replace("def test_total", "def test_sum_of_prices")
+HONEST: dict[str, tuple[dict[str, str], str]] = {
+    "a test renamed": ({"cart.py": CART + DISCOUNT, "tests/test_cart.py": MORE_TESTS}, "held"),
+    "a test in another form": (
+        {"cart.py": CART + DISCOUNT, "tests/test_cart.py": TESTS.replace("total([1, 2]) == 3", "3 == total([2, 1])")},
+        "held",
+    ),
+    "a function renamed with its tests": (
+        {
+            "cart.py": CART.replace("def total", "def add_up") + DISCOUNT,
+            "tests/test_cart.py": TESTS.replace("total", "add_up"),
+            "tests/test_discount.py": OWN_TEST,
+        },
+        "proven",
+    ),
+    "documentation": ({"README.md": "# Shop\n\ndiscount(prices, percent)\n"}, "held"),
+    "a conftest with a fixture": (
+        {
+            "cart.py": CART + DISCOUNT,
+            "conftest.py": "import pytest\n\n\n@pytest.fixture\ndef prices():\n    return [100]\n",
+            "tests/test_discount.py": OWN_TEST.replace("test_discount()", "test_discount(prices)"),
+        },
+        "proven",
+    ),
+    "coverage settings": ({"cart.py": CART + DISCOUNT, ".coveragerc": "[report]\nskip_empty = true\n"}, "held"),
+}
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_an_honest_change_is_done(shop: Lab, name: str) -> None:
+    files, state = HONEST[name]
+    shop.play(default=attempt(files))
+    assert state_of(shop) == state
+    assert len(shop.entries()) == 1
+
+
+def test_a_test_file_may_be_moved(shop: Lab) -> None:
+    move = {"run": "mkdir tests/unit; mv tests/test_cart.py tests/unit/test_prices.py"}
+    shop.play(default=[move, *attempt({"cart.py": CART + DISCOUNT})])
+    assert state_of(shop) == "held"
+
+
+def test_a_red_test_that_becomes_green_is_proof(shop: Lab) -> None:
+    shop.write("cart.py", BROKEN)
+    shop.git("commit", "--quiet", "--all", "--message=broken")
+    shop.play(default=attempt({"cart.py": CART + DISCOUNT}))
+    assert state_of(shop) == "proven"
+    assert "test_total" in receipts(shop)[0]["own_tests"][0]
+
+
+def test_a_red_test_that_is_changed_until_it_is_green_is_no_proof(shop: Lab) -> None:
+    shop.write("cart.py", BROKEN)
+    shop.git("commit", "--quiet", "--all", "--message=broken")
+    shop.play(default=attempt({"README.md": "x", "tests/test_cart.py": TESTS.replace("== 3", "== 4")}))
+    assert state_of(shop) == "failed"
+
+
+NEW_TOTAL = CART.replace("return sum(prices)", "return sum(prices) + 1") + DISCOUNT
+NEW_TESTS = TESTS.replace("== 3", "== 4")
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        "## 1. Add a discount (may change tests)\n\n- [ ] 1.1 It\n",
+        "## 1. Totals\n\n- [ ] 1.1 Change total so that it adds a fee of 1\n",
+    ],
+)
+def test_a_story_may_ask_for_changed_tests(shop: Lab, story: str) -> None:
+    shop.openspec(story)
+    shop.git("commit", "--quiet", "--all", "--message=story")
+    shop.play(default=attempt({"cart.py": NEW_TOTAL, "tests/test_cart.py": NEW_TESTS}))
+    assert state_of(shop) == "proven"
+    told = receipts(shop)[0]
+    assert told["allowed"]
+    assert "test_total" in told["lost"][0]
+
+
+def test_an_attempt_that_insists_and_explains_is_a_question(shop: Lab) -> None:
+    why = [{"observe": "finding", "title": "The old total forgot the fee"}]
+    steps = attempt({"cart.py": NEW_TOTAL, "tests/test_cart.py": NEW_TESTS})
+    shop.play({"attempt": 1, "steps": steps}, default=[*why, *steps])
+    assert state_of(shop) == "unproven"
+    assert [status for _, status in shop.endings()] == ["failed", "completed"]
+    assert "The old total forgot the fee" in shop.question().read_text()
+    assert shop.checkpoints() == ["1"]
+
+
+def test_without_gates_nothing_is_proven_and_the_exit_code_says_so(shop: Lab) -> None:
+    shop.configure(tests=[], accept="held")
+    shop.play(default=attempt({"cart.py": CART + DISCOUNT}))
+    result = shop.loop()
+    assert result.exit_code == 1
+    assert receipts(shop)[0]["state"] == "unproven"
+    assert receipts(shop)[0]["why"] == "there is no gate"
+    assert shop.loop().exit_code == 1  # the next run says the same
+    shop.configure(tests=[], accept="unproven")
+    assert shop.loop().exit_code == 0
+
+
+@pytest.mark.parametrize("gate", ["no-such-program-at-all", f"{GATE} nowhere"])
+def test_gates_that_are_red_from_start_to_end_prove_nothing(shop: Lab, gate: str) -> None:
+    shop.configure(tests=[gate], accept="held")
+    shop.play(default=attempt({"cart.py": CART + DISCOUNT}))
+    assert shop.loop().exit_code == 1
+    assert receipts(shop)[0]["state"] == "unproven"
+
+
+def test_a_gate_that_collects_no_test_proves_nothing(shop: Lab) -> None:
+    shop.configure(tests=[f"{GATE} -k nothing_at_all || true"], accept="held")
+    shop.play(default=attempt({"cart.py": CART + DISCOUNT}))
+    assert shop.loop().exit_code == 1
+    assert receipts(shop)[0]["why"] == "the gates ran no test"
+
+
+def test_boxes_that_were_ticked_by_hand_over_red_tests(shop: Lab) -> None:
+    shop.write("cart.py", BROKEN)
+    shop.openspec(TASKS.replace("[ ]", "[x]"))
+    shop.git("commit", "--quiet", "--all", "--message=ticked")
+    shop.play(default=attempt({}))
+    result = shop.loop()
+    assert result.exit_code == 1
+    end = shop.events(result)[-1]
+    assert end["stories"][0]["proof"] == "ticked"
+    assert end["tip"]["ok"] is False
+    assert "red" in end["reason"]
+
+
+def test_a_story_without_test_files_costs_one_run_of_the_gates(shop: Lab) -> None:
+    shop.configure(tests=[f"echo x >> {shop.tmp}/runs; {GATE}"])
+    shop.play(default=attempt({"cart.py": CART + DISCOUNT}))
+    assert state_of(shop) == "held"
+    assert (shop.tmp / "runs").read_text().count("x") == 2  # before and after
+
+
+def test_a_story_with_tests_costs_two_more(shop: Lab) -> None:
+    shop.configure(tests=[f"echo x >> {shop.tmp}/runs; {GATE}"])
+    shop.play(default=attempt({"cart.py": CART + DISCOUNT, "tests/test_discount.py": OWN_TEST}))
+    assert state_of(shop) == "proven"
+    assert (shop.tmp / "runs").read_text().count("x") == 4

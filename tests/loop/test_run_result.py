@@ -1,0 +1,168 @@
+"""How a run ends when its stories are done: what each claims, the exit code, and what a person can do next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from lab import DONE, Lab
+
+from ralphtool.history import History
+from ralphtool.judging.receipt import ProofRun, Receipt
+from ralphtool.loop import run_result
+from ralphtool.loop.budget import Budget
+from ralphtool.loop.change import Change
+from ralphtool.record.change_state import Question, StoryState
+from ralphtool.record.event_parts import LastCheck
+from ralphtool.record.events import RunEnded
+from ralphtool.settings import RunSettings
+from ralphtool.specs import Story, Task
+
+WHY = "there is no gate"
+GREEN = LastCheck(ok=True, runs=(ProofRun(kind="gates", command="pytest -q", ok=True),))
+RED = LastCheck(ok=False, runs=(ProofRun(kind="gates", command="pytest -q", ok=False, tally="1 failed"),))
+
+
+class GivenChange(Change):
+    """A change whose stories, checkpoints and receipts are given. Of the stories in `open_ones` none is done."""
+
+    def __init__(self, root: Path, receipts: dict[str, Receipt | None], open_ones: tuple[str, ...] = ()) -> None:
+        self.commits = {id: id * 40 for id in receipts if id not in open_ones}
+        place: Any = SimpleNamespace(branch="ralph/add-login", checkpoints=lambda: self.commits)
+        super().__init__(str(root), "r", "add-login", "openspec:", place, History(str(root)))
+        self.given = [Story(id, f"Story {id}", [Task(f"{id}.1", "Do it", True)]) for id in receipts]
+        self.open_ones = open_ones
+        for id, receipt in receipts.items():
+            self.change_state.stories[id] = StoryState(proof=receipt, entry=f"add-login-{id}-1", status="completed")
+
+    def stories(self) -> list[Story]:
+        return self.given
+
+    def done(self, stories: Any) -> set[str]:
+        return {one.id for one in self.given if one.id not in self.open_ones}
+
+    def has_others(self) -> bool:
+        return False
+
+    def spec_flag(self) -> str:
+        return ""
+
+
+def conclude(change: Change, **more: Any) -> RunEnded:
+    return run_result.conclude(change, Budget(RunSettings()), "it ended", is_stopped=False, **more)
+
+
+def claim(state: str, why: str = "", **more: Any) -> Receipt:
+    return Receipt(state=state, why=why, **more)
+
+
+@pytest.mark.parametrize(
+    ("states", "tip", "accepts", "result", "reason"),
+    [
+        (
+            ["proven", "held", "accepted"],
+            GREEN,
+            False,
+            "done",
+            "every story is done: 1 proven by its own tests, 1 held by",
+        ),
+        (["proven", "proven"], None, False, "done", "every story is done: 2 proven by their own tests"),
+        (["proven", "unproven"], GREEN, False, "unproven", f"story 2 is done, not proven: {WHY}"),
+        (["proven", "unproven"], GREEN, True, "done", f"story 2 is done, not proven: {WHY}"),
+        (["proven", "proven"], RED, False, "unproven", "the gates are red at the end of the run: pytest -q"),
+        (["proven", "proven"], RED, True, "unproven", "the gates are red at the end of the run: pytest -q"),
+        (
+            ["unproven"],
+            RED,
+            True,
+            "unproven",
+            "the gates are red at the end of the run: pytest -q; story 1 is done, not",
+        ),
+        (
+            ["unproven"] * 9,
+            None,
+            False,
+            "unproven",
+            "; ".join(f"story {n} is done, not proven: {WHY}" for n in range(1, 6)),
+        ),
+    ],
+)
+def test_the_result(
+    tmp_path: Path, states: list[str], tip: LastCheck | None, accepts: bool, result: str, reason: str
+) -> None:
+    receipts = {str(number): claim(state, WHY if state == "unproven" else "") for number, state in enumerate(states, 1)}
+    end = conclude(GivenChange(tmp_path, {**receipts}), tip=tip, accepts_unproven=accepts)
+    assert end.result == result
+    assert end.reason.startswith(reason)
+    assert [row.proof for row in end.stories] == states
+    assert [row.proof_why for row in end.stories] == [WHY if state == "unproven" else "" for state in states]
+    assert end.tip == tip
+
+
+def test_what_is_not_done_is_unfinished_whatever_the_rest_claims(tmp_path: Path) -> None:
+    end = conclude(GivenChange(tmp_path, {"1": claim("unproven", WHY), "2": None}, ("2",)), tip=RED)
+    assert (end.result, end.reason) == ("unfinished", "it ended")
+    assert [row.proof for row in end.stories] == ["unproven", ""]
+
+
+def test_a_receipt_is_about_its_own_commit(tmp_path: Path) -> None:
+    receipts: dict[str, Receipt | None] = {
+        "1": claim("proven", commit="1" * 40),
+        "2": claim("proven", commit="another"),
+        "3": None,
+        "4": claim("proven"),
+        "5": claim("accepted", "fine", by="Ann"),
+    }
+    change = GivenChange(tmp_path, receipts)
+    change.commits = {
+        id: id * 40 for id in "123"
+    }  # of the others there is no checkpoint: they were ticked at the start
+    end = conclude(change)
+    assert [row.proof for row in end.stories] == ["proven", "", "", "ticked", "accepted"]
+    assert end.stories[4].proof_why == "fine"
+
+
+def test_advice_for_what_is_not_proven(tmp_path: Path) -> None:
+    steps = conclude(GivenChange(tmp_path, {"1": claim("proven"), "2": claim("unproven", WHY)})).next
+    assert [step.run for step in steps] == [
+        "ralphtool explain add-login-2-1",
+        "ralphtool accept 2",
+        'ralphtool reject 2 --why "…"',
+        "git log -p HEAD..ralph/add-login",
+        "ralphtool finish add-login --squash",
+    ]
+
+
+def test_advice_stays_short(tmp_path: Path) -> None:
+    steps = conclude(GivenChange(tmp_path, {str(number): claim("unproven", WHY) for number in range(1, 30)})).next
+    assert sum("accept" in (step.run or "") for step in steps) == 5
+    assert [step.say for step in steps if "24 more" in step.say]
+
+
+def test_the_reason_stays_short(tmp_path: Path) -> None:
+    end = conclude(GivenChange(tmp_path, {str(number): claim("unproven", WHY) for number in range(1, 30)}))
+    assert end.reason.endswith("; 24 more are done, not proven")
+
+
+@pytest.mark.parametrize(
+    ("lost", "allowed", "is_offered"), [(("t",), "", True), (("t",), "the title", False), ((), "", False)]
+)
+@pytest.mark.parametrize("asks", [False, True])
+def test_an_accused_attempt_can_be_accepted(
+    tmp_path: Path, lost: tuple[str, ...], allowed: str, is_offered: bool, asks: bool
+) -> None:
+    change = GivenChange(tmp_path, {"1": claim("unproven", lost=lost, allowed=allowed)}, ("1",))
+    state = change.change_state.story("1")
+    state.status, state.attempts, state.question = "failed", 3, Question("add-login-1.md", "?") if asks else None
+    end = conclude(change)
+    assert (end.stories[0].state, end.stories[0].proof) == ("waiting" if asks else "failed", "")
+    assert ("ralphtool accept add-login-1-1" in [step.run for step in end.next]) == is_offered
+
+
+def test_what_was_ticked_before_is_said_to_be_ticked(lab: Lab) -> None:
+    lab.repository("## 1. First\n\n- [x] 1.1 Make a\n").play(default=DONE)
+    end = lab.events(lab.loop())[-1]
+    assert [(row["proof"], row["commit"]) for row in end["stories"]] == [("ticked", None)]
+    assert "The story is done: ticked by you." in lab.run("watch").stdout
