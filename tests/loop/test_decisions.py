@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from lab import DONE, PYTHON, Lab, kill, wait_until
 
-from ralphtool.core import sender
+from ralphtool.core import locks, sender
 from ralphtool.history import History
 from ralphtool.record import change_state, steering
 
@@ -54,7 +54,7 @@ def begin(lab: Lab, *turns: dict[str, Any], **config: Any) -> subprocess.Popen[b
 
 @pytest.mark.parametrize("kind", ["here", "worktree"])
 def test_an_earlier_attempt_is_accepted_while_the_next_one_works(lab: Lab, kind: str) -> None:
-    turns = [{"story": "1", "attempt": 1, "steps": REFUSED}, {"story": "1", "steps": held(lab)}]
+    turns: list[dict[str, Any]] = [{"story": "1", "attempt": 1, "steps": REFUSED}, {"story": "1", "steps": held(lab)}]
     process = begin(lab, *turns, workspace=kind, attempts=5)
     try:
         told = lab.run("accept", "1", "--why", "good enough")
@@ -162,7 +162,7 @@ def test_a_decision_without_a_command_behind_it_is_dropped_by_the_next_run(lab: 
 def test_only_a_process_that_is_alive_called_so_and_not_ours_is_believed() -> None:
     waiting = [PYTHON, "-c", "import time; time.sleep(60)", "accept"]
     with subprocess.Popen(waiting) as below:
-        described = {"pid": below.pid, "start_time": sender.locks.read_start_time(below.pid)}
+        described = {"pid": below.pid, "start_time": locks.read_start_time(below.pid)}
         program = (
             f"from ralphtool.core import sender; print(*[sender.is_outside({described!r}, w) for w in ('accept', 'x')])"
         )
