@@ -6,6 +6,7 @@ kept by a ref first, so that a kill loses nothing.
 
 from __future__ import annotations
 
+import difflib
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from ralphtool.executors.gate_series import is_cut_off
 from ralphtool.judging import gates
 from ralphtool.judging.guard.inline import splice_tests
 from ralphtool.judging.guard.mixed import is_mixed, merge_config
+from ralphtool.judging.guard.model import decode
 from ralphtool.judging.proof import ProofEvidence, SuiteRun, find_lost
 from ralphtool.judging.receipt import Suspicion
 from ralphtool.judging.renames import is_same_but_renamed
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from ralphtool.workspace import Workspace
 
 _TEST_SIDE = frozenset(("test", "helper", "snapshot", "fixture", "config", "shadow"))
+_MOST_LINES = 200  # of a diff in a question
 _OWN = frozenset(("test", "helper", "snapshot", "fixture"))
 _MANIFEST_NAMES = (
     "package.json package-lock.json yarn.lock pnpm-lock.yaml bun.lockb pyproject.toml setup.py setup.cfg uv.lock"
@@ -196,7 +199,8 @@ class Prover:
         # A test under another name may look like one that is gone: that all are there is counted when it is judged.
         is_clean = all(one.kind == "test-deleted" for one in evidence.suspicions)
         is_same = bool(evidence.replay) and is_clean and paths.is_same_but_renamed()
-        return structs.replace(evidence, own=own, is_same_by_reading=is_same)
+        diff = render_diff(paths.tests) if find_lost(evidence) else ""
+        return structs.replace(evidence, own=own, is_same_by_reading=is_same, test_diff=diff)
 
     def _list_suspicions(self, paths: ChangedPaths) -> Iterable[Suspicion]:
         from ralphtool.judging.guard.diff import inspect_changes  # whose patterns nothing waits for before
@@ -241,6 +245,18 @@ class Prover:
         self._workspace.show(tree)
         commands = [one.command for one in suites if not one.is_linter]
         return tuple(map(to_run, self._series.run(kind, commands)))
+
+
+def render_diff(changes: Sequence[FileChange]) -> str:
+    """What was asked before and what is asked now, for a person; cut where it gets long."""
+    lines = [line for one in changes for line in _diff_lines(one)]
+    more = [f"… and {len(lines) - _MOST_LINES} more lines"] if len(lines) > _MOST_LINES else []
+    return "\n".join([*lines[:_MOST_LINES], *more])
+
+
+def _diff_lines(change: FileChange) -> list[str]:
+    old, new = (decode(data).splitlines() for data in (change.old, change.new))
+    return list(difflib.unified_diff(old, new, change.old_path or change.path, change.path, n=1, lineterm=""))
 
 
 def merge_runs(one: SuiteRun, other: SuiteRun) -> SuiteRun:
