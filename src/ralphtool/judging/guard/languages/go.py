@@ -60,7 +60,9 @@ LANGUAGE = TreeLanguage(
     """,
     split=_split_link,
     find_head=_find_head,
-    asserting=re.compile(r"\A(?:(?:t|tb|f)\.(?:Errorf?|Fatalf?|Fail|FailNow)|(?:assert|require|is|qt|c|s)\.(?=[A-Z]))(?![a-z])"),
+    asserting=re.compile(
+        r"\A(?:(?:t|tb|f)\.(?:Errorf?|Fatalf?|Fail|FailNow)|(?:assert|require|is|qt|c|s)\.(?=[A-Z]))(?![a-z])"
+    ),
     skipping=re.compile(r"\A(?:t|tb|f|b|s\.T)\.Skip"),
     parse_call=_parse_call,
     file_skips=re.compile(r"^//\s?(?:go:build|\+build)\s[^\n]+", re.MULTILINE),

@@ -17,14 +17,18 @@ HEADS = FunctionHeads(
     marked=re.compile(r"@(?:\w+\.)*(?:Test|ParameterizedTest|RepeatedTest|TestFactory|TestTemplate|Property)\b"),
     skipped=re.compile(r"@(?:Disabled\w*|Ignore\b|EnabledIf\w*|EnabledOn\w*)|\benabled\s*=\s*false"),
 )
-ASSERTING = re.compile(r"(?:\A|(?<=\.))(?!assert(?:All|Softly)\b)assert\w*|\A(?:\w+\.)?(?:verify|expect|fail)(?=[A-Z.]|\Z)\w*")
+ASSERTING = re.compile(
+    r"(?:\A|(?<=\.))(?!assert(?:All|Softly)\b)assert\w*|\A(?:\w+\.)?(?:verify|expect|fail)(?=[A-Z.]|\Z)\w*"
+)
 SKIPPING = re.compile(r"(?:\A|\.)assume(?:True|False|That)\b")
 
 
 def _split_link(tree: SourceTree, node: Node) -> Link | None:
     if node.type == "method_invocation":
         name, given = node.child_by_field_name("name"), node.child_by_field_name("arguments")
-        return Link(node.child_by_field_name("object"), tree.get_text(name) if name else "", list_arguments(given), node)
+        return Link(
+            node.child_by_field_name("object"), tree.get_text(name) if name else "", list_arguments(given), node
+        )
     if node.type == "field_access":
         name = node.child_by_field_name("field")
         return Link(node.child_by_field_name("object"), tree.get_text(name) if name else "", None, node)
