@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 import pytest
-from lab import Lab
+from lab import Lab, wait_until
 
 CART = "def total(prices):\n    return sum(prices)\n\n\ndef count(prices):\n    return len(prices)\n"
 TESTS = """\
@@ -245,3 +245,44 @@ def test_a_story_with_tests_costs_two_more(shop: Lab) -> None:
     shop.play(default=attempt({"cart.py": CART + DISCOUNT, "tests/test_discount.py": OWN_TEST}))
     assert state_of(shop) == "proven"
     assert (shop.tmp / "runs").read_text().count("x") == 4
+
+
+def hang_at(lab: Lab, number: int) -> str:
+    """A gate that hangs in its nth run, while a file says so."""
+    count = f"echo x >> {lab.tmp}/runs; [ $(wc -l < {lab.tmp}/runs) -ne {number} ] || [ ! -e {lab.tmp}/hang ]"
+    return f"{{ {count}; }} || {{ touch {lab.tmp}/hangs; sleep 600; }}; {GATE}"
+
+
+@pytest.mark.parametrize("number", [2, 3, 4], ids=["gates", "replay", "own tests"])
+def test_a_kill_while_a_story_is_proven_loses_no_work(shop: Lab, number: int) -> None:
+    shop.configure(tests=[hang_at(shop, number)])
+    (shop.tmp / "hang").touch()
+    before = shop.users_state()
+    shop.play(default=attempt({"cart.py": CART + DISCOUNT, "tests/test_discount.py": OWN_TEST}))
+    process = shop.start()
+    assert wait_until((shop.tmp / "hangs").exists)
+    process.kill()
+    process.wait()
+    (shop.tmp / "hang").unlink()
+    shop.play(default=[{"tick": "all"}, {"complete": True}])  # what it did is there already
+    assert state_of(shop) == "proven"
+    assert shop.git("show", "ralph/add-login:tests/test_discount.py") == OWN_TEST.rstrip()
+    assert [status for _, status in shop.endings()] == ["completed"]
+    assert shop.users_state() == before
+    assert shop.git("for-each-ref", "refs/ralph/proving") == ""
+
+
+def test_files_that_git_ignores_are_set_aside_for_the_gates_and_put_back(shop: Lab) -> None:
+    shop.play(
+        default=attempt({"cart.py": CART + DISCOUNT, "local/notes.txt": "mine", "tests/test_discount.py": OWN_TEST})
+    )
+    assert state_of(shop) == "proven"
+    assert "local/notes.txt" in receipts(shop)[0]["told"][0]
+    assert shop.read("local/notes.txt") == "mine"
+
+
+def test_gates_that_pass_only_with_ignored_files_prove_nothing(shop: Lab) -> None:
+    tests = OWN_TEST + "\n\ndef test_data():\n    assert open('local/data.txt').read() == 'x'\n"
+    shop.play(default=attempt({"cart.py": CART + DISCOUNT, "local/data.txt": "x", "tests/test_discount.py": tests}))
+    assert state_of(shop) == "unproven"
+    assert "local/data.txt" in receipts(shop)[0]["why"]

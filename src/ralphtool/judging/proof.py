@@ -70,6 +70,7 @@ class ProofEvidence(Struct, frozen=True, kw_only=True):
     only_with_ignored: tuple[str, ...] = ()  # ignored files without which the gates are red
     is_own_environment: bool = False  # the attempt installed what the gates ran with
     told: tuple[str, ...] = ()
+    test_diff: str = ""  # how the tests were changed, where old ones fail
 
 
 class ProofResult(Struct, frozen=True, kw_only=True):
@@ -133,6 +134,8 @@ def find_lost(evidence: ProofEvidence) -> tuple[str, ...]:
     for before in evidence.before:
         after = _find(evidence.after, before.command)
         seen = _find(evidence.replay or (), before.command) or after
+        if seen and after and before.is_linter and before.ok and after.ok and not seen.ok:
+            found.append(f"`{before.command}` with its configuration as it was")
         if after is None or seen is None or not before.is_counted or not (before.ran_tests or seen.ran_tests):
             continue
         found += sorted(_find_lost_names(before, seen)) or _find_fewer(before, seen)
@@ -200,7 +203,13 @@ def find_own_tests(evidence: ProofEvidence) -> tuple[str, ...]:
             found += sorted(_find_fixed(evidence, before, after))
         if without and after.ok and after.is_counted:
             found += sorted(_find_new_tests(before, without, after))
-    return tuple(name for name in dict.fromkeys(found) if name not in evidence.empty_tests)
+    return tuple(name for name in dict.fromkeys(found) if not _is_empty(name, evidence.empty_tests))
+
+
+def _is_empty(name: str, empty: Iterable[str]) -> bool:
+    """Whether a test is one of those that assert nothing; ids have the file before its name, and parameters behind."""
+    bare = name.partition("[")[0]
+    return any(bare == one or bare.endswith((f"::{one}", f" > {one}", f".{one}", f"/{one}")) for one in empty)
 
 
 def _find_fixed(evidence: ProofEvidence, before: SuiteRun, after: SuiteRun) -> set[str]:
@@ -213,11 +222,12 @@ def _find_fixed(evidence: ProofEvidence, before: SuiteRun, after: SuiteRun) -> s
 
 
 def _find_new_tests(before: SuiteRun | None, without: SuiteRun, after: SuiteRun) -> set[str]:
+    """New tests first: without the work a whole package may not compile, and that says nothing about its old tests."""
     known = (before.passed if before else None) or frozenset()
+    if after.passed is not None and not without.ok and (new := after.passed - (without.passed or frozenset()) - known):
+        return set(new)
     if after.passed is not None and without.passed is not None:
-        missing = after.passed - without.passed
-        # Where nothing at all passes without the work, only tests that are new say something about it.
-        return set(missing if without.passed else missing - known)
+        return set(after.passed - without.passed) if without.passed else set()
     if without.ok:
         return set()
     return set(without.failed or {f"`{without.command}` without the work"})

@@ -204,10 +204,23 @@ def _build_question(change: Change, iteration: Iteration) -> Question:
             "Story": f"{story.id}. {story.title} (change {change.name})",
             "What is missing": missing if check.is_real else fence_visible(missing),
             "Why you are asked": why,
+            **_describe_changed_tests(iteration),
             "What was tried": fence_visible("\n".join([*tried, now])),
         },
     )
     return Question(f"{prd_id[-200:]}.md", text, story.title, missing, why, session.now())
+
+
+def _describe_changed_tests(iteration: Iteration) -> dict[str, str]:
+    """What a person needs to decide about tests that were changed."""
+    proof, id = iteration.report.proof, iteration.story.id
+    sections = {"How the tests changed": fence_visible(proof.test_diff)} if proof and proof.test_diff else {}
+    if iteration.verdict.asks:
+        say = f"`ralphtool accept {id}` if it is right as it is, `ralphtool reject {id} --why …` if it is not."
+        sections["What you can say"] = say
+    elif iteration.verdict.lost:
+        sections["What you can say"] = f"`ralphtool accept {iteration.assignment.entry}` takes the attempt as it is."
+    return sections
 
 
 # --- where the story stands -------------------------------------------------------------------------

@@ -151,7 +151,7 @@ def begin_anew(state: StoryState, reason: str, told: str) -> None:
     """A story that was done begins anew; what the agent has to know is told once."""
     reset_attempts(state)
     state.kept, state.cut_off, state.status, state.proof = None, None, None, None
-    state.completed, state.guidance, state.error = [], "", ""
+    state.completed, state.accused, state.guidance, state.error = [], [], "", ""
     state.decision = RecoveryDecision("retry", "", reason)
     state.told = [*[one for one in state.told if one != told], told][-steering.MAX_GUIDANCE :]
 
@@ -161,7 +161,7 @@ def finish_accepted(state: StoryState, entry: str, tasks: list[str], proof: Rece
     state.status, state.entry, state.proof, state.completed = "completed", entry, proof, tasks
     state.decision = RecoveryDecision("next", "", "you accepted it")
     state.kept, state.cut_off, state.is_tried, state.in_chunks = None, None, True, False
-    state.guidance, state.error, state.answer, state.told = "", "", "", []
+    state.guidance, state.error, state.answer, state.told, state.accused = "", "", "", [], []
 
 
 def reset_attempts(state: StoryState) -> None:

@@ -243,6 +243,15 @@ class Repository:
         data = self.run("cat-file", "--batch", input="".join(f"{id}\n" for id in wanted).encode())
         return dict(_parse_batch(data))
 
+    def small_blobs(self, ids: Iterable[str], most: int) -> dict[str, bytes]:
+        """The contents of blobs of at most so many bytes."""
+        asked = "".join(f"{id}\n" for id in dict.fromkeys(ids)).encode()
+        if not asked:
+            return {}
+        lines = self.run("cat-file", "--batch-check=%(objectname) %(objectsize)", input=asked).decode().split("\n")
+        sizes = [line.split(" ") for line in lines if line.count(" ") == 1]
+        return self.blobs(id for id, size in sizes if size.isdecimal() and int(size) <= most)
+
     def files_at(self, tree: str, *paths: str) -> dict[str, bytes]:
         """The files of a tree at or below some paths."""
         listed = os.fsdecode(self.run("ls-tree", "-r", "-z", "--full-tree", tree, "--", *paths)).split("\0")

@@ -35,12 +35,14 @@ if TYPE_CHECKING:
     from ralphtool.workspace.revert import RevertedTree
 
 
+_MOST_READ = 1_000_000  # bytes of a file that are read for a proof
+
+
 class WorkspaceSnapshot(Struct, frozen=True):
     """What a workspace held when an agent had ended. `trouble` says why it could not be taken down, if so."""
 
     tree: str | None
     paths: tuple[str, ...] = ()
-    changes: tuple[FileChange, ...] = ()
     findings: tuple[GuardFinding, ...] = ()
     trouble: str = ""
 
@@ -182,13 +184,12 @@ class Tree:
         self._files = None
         try:
             tree, changed = self._snapshot(self._began_with)
-            contents = self._read_contents(changed)
         except GitError as error:
             return WorkspaceSnapshot(None, findings=tuple(findings), trouble=str(error))
         except OSError as error:
             return WorkspaceSnapshot(None, findings=tuple(findings), trouble=str(from_os_error(error)))
         paths = dict.fromkeys(printable(path) for one in changed for path in (one.old_path, one.path))
-        return WorkspaceSnapshot(tree, tuple(paths), contents, tuple(findings + self._find_embedded(changed)))
+        return WorkspaceSnapshot(tree, tuple(paths), tuple(findings + self._find_embedded(changed)))
 
     def _read_branch(self) -> str | None:
         """Where the branch is; read without git where it can be, since this is asked in every iteration."""
@@ -209,23 +210,6 @@ class Tree:
         self._files = tree
         return tree, changed
 
-    def _read_contents(self, changed: Sequence[ChangedFile]) -> tuple[FileChange, ...]:
-        from ralphtool.judging.guard.diff import needs_content  # whose patterns nothing waits for before
-
-        known = [one for one in changed if not one.is_submodule]
-        wanted = [one for one in known if needs_content(one.path) or needs_content(one.old_path)]
-        blobs = self.repository.blobs(blob for one in wanted for blob in (one.old_blob, one.new_blob) if blob)
-
-        def content(blob: str | None) -> bytes | None:
-            return None if blob is None else blobs.get(blob, b"")
-
-        def renamed(one: ChangedFile) -> str | None:
-            return printable(one.old_path) if one.status == "R" else None
-
-        return tuple(
-            FileChange(printable(one.path), content(one.old_blob), content(one.new_blob), renamed(one)) for one in known
-        )
-
     def _find_embedded(self, changed: Sequence[ChangedFile]) -> list[GuardFinding]:
         return [
             GuardFinding("git-touched", one.path, "a repository inside the repository: its files can't be committed")
@@ -244,7 +228,10 @@ class Tree:
         return self._tip_tree
 
     def compare(self, tree: str) -> tuple[FileChange, ...]:
-        return self._read_contents(self.repository.changed(self._tip_tree, tree))
+        changed = self.repository.changed(self._tip_tree, tree)
+        read = [one for one in changed if not one.is_submodule]
+        ids = [blob for one in read for blob in (one.old_blob, one.new_blob) if blob]
+        return _build_changes(changed, self.repository.small_blobs(ids, _MOST_READ))
 
     def has_same_work(self, tree: str, own_files: Sequence[str]) -> bool:
         own = Paths(self.relative(path) for path in own_files)
@@ -423,6 +410,20 @@ class Tree:
         number = next(number for number in count(1) if f"{layout.INTERRUPTED}{run}-{number}" not in taken)
         self.repository.set_refs({f"{layout.INTERRUPTED}{run}-{number}": commit})
         return f"{layout.INTERRUPTED}{run}-{number}"
+
+
+def _build_changes(changed: Sequence[ChangedFile], blobs: Mapping[str, bytes]) -> tuple[FileChange, ...]:
+    """Contents that were not read are empty."""
+
+    def read(blob: str | None) -> bytes | None:
+        return None if blob is None else blobs.get(blob, b"")
+
+    def find_old_path(one: ChangedFile) -> str | None:
+        return printable(one.old_path) if one.status == "R" else None
+
+    return tuple(
+        FileChange(printable(one.path), read(one.old_blob), read(one.new_blob), find_old_path(one)) for one in changed
+    )
 
 
 def remove_index_lock(index: str) -> None:
