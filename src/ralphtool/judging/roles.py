@@ -13,12 +13,22 @@ from ralphtool.judging.guard.test_files import find_language, in_test_folder, is
 Role = Literal["test", "helper", "snapshot", "fixture", "config", "shadow", "lint", "docs", "source"]
 
 _SNAPSHOTS = re.compile(
-    r".*\.(?:snap|ambr|approved\.\w+|verified\.\w+|golden|snap\.new)|.*[._-]golden(?:\.\w+)?|.*\.golden\.\w+|.*-snapshots?\.\w+", re.I
+    r".*\.(?:snap|ambr|approved\.\w+|verified\.\w+|golden|snap\.new)|.*[._-]golden(?:\.\w+)?|.*\.golden\.\w+|.*-snapshots?\.\w+",
+    re.I,
 )
 _SNAPSHOT_FOLDERS = {"__snapshots__", "__image_snapshots__", "snapshots", "golden", "goldens", "__file_snapshots__"}
 _FIXTURE_FOLDERS = {"testdata", "fixtures", "__fixtures__", "cassettes", "test-fixtures", "test_fixtures", "test-data"}
 _FIXTURE_FOLDERS |= {"test_data", "testfixtures"}
-_HELPER_FOLDERS = {"__mocks__", "testutil", "testutils", "test_util", "test_utils", "test-util", "test-utils", "testhelpers"}
+_HELPER_FOLDERS = {
+    "__mocks__",
+    "testutil",
+    "testutils",
+    "test_util",
+    "test_utils",
+    "test-util",
+    "test-utils",
+    "testhelpers",
+}
 _HELPER_FOLDERS |= {"test_helpers", "test-helpers", "testsupport", "test_support", "test-support", "testfixture"}
 _HELPERS = re.compile(
     r"(?:spec|rails|test|swagger)_helper\.rb|(?:jest|vitest|test|tests)[._-]?(?:setup|env|globals?)[\w.-]*\.[cm]?[jt]sx?"
@@ -43,10 +53,39 @@ _CONFIGS = re.compile(
 )
 _CONFIG_FOLDERS = {".cargo", ".config", ".github", ".circleci", ".mvn"}
 
-_SHADOWS = re.compile(r"(?:site|user)customize\.py|.*\.pth|conftest\.py|\.npmrc|\.yarnrc(?:\.yml)?|\.pnpmfile\.cjs|\.env(?:\.\w+)*", re.I)
+_SHADOWS = re.compile(
+    r"(?:site|user)customize\.py|.*\.pth|conftest\.py|\.npmrc|\.yarnrc(?:\.yml)?|\.pnpmfile\.cjs|\.env(?:\.\w+)*", re.I
+)
 # Programs that run tests, and the modules that tests are written with: a file of that name in the root is found first.
-_PROGRAMS = {"pytest", "_pytest", "py", "unittest", "nose", "nose2", "tox", "nox", "coverage", "hypothesis", "pluggy", "mock"}
-_PROGRAMS |= {"jest", "vitest", "mocha", "ava", "chai", "karma", "playwright", "cypress", "node", "npm", "npx", "go", "cargo"}
+_PROGRAMS = {
+    "pytest",
+    "_pytest",
+    "py",
+    "unittest",
+    "nose",
+    "nose2",
+    "tox",
+    "nox",
+    "coverage",
+    "hypothesis",
+    "pluggy",
+    "mock",
+}
+_PROGRAMS |= {
+    "jest",
+    "vitest",
+    "mocha",
+    "ava",
+    "chai",
+    "karma",
+    "playwright",
+    "cypress",
+    "node",
+    "npm",
+    "npx",
+    "go",
+    "cargo",
+}
 _PROGRAMS |= {"rspec", "minitest", "phpunit", "make", "doctest", "asyncio", "importlib", "runpy", "python", "python3"}
 _PROGRAM_SUFFIXES = ("", ".py", ".pyi", ".so", ".pyd", ".sh", ".bat", ".cmd", ".exe", ".js", ".cjs", ".mjs")
 _BROUGHT = {"node_modules", ".venv", "venv", "site-packages", "vendor", ".tox", ".nox", ".yarn"}
@@ -59,7 +98,10 @@ _LINTS = re.compile(
     r"|\.editorconfig|\.swiftlint\.yml|\.credo\.exs|\.clang-(?:tidy|format)|\.shellcheckrc|\.yamllint(?:\.ya?ml)?|tslint\.json|pmd\.xml",
     re.I,
 )
-_DOCS = re.compile(r".*\.(?:md|mdx|rst|adoc|asciidoc|txt|pdf|png|jpe?g|gif|svg)|(?:license|copying|authors|notice|changelog|readme)(?:\..*)?", re.I)
+_DOCS = re.compile(
+    r".*\.(?:md|mdx|rst|adoc|asciidoc|txt|pdf|png|jpe?g|gif|svg)|(?:license|copying|authors|notice|changelog|readme)(?:\..*)?",
+    re.I,
+)
 
 
 def find_role(path: str) -> Role:

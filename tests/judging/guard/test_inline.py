@@ -28,7 +28,9 @@ def test_old_tests_come_back_after_they_were_deleted_and_new_ones_go() -> None:
 
 
 def test_single_functions_and_what_they_use_are_taken_too() -> None:
-    old = "fn a() {}\n\n#[test]\n#[should_panic]\nfn one() { a() }\n\nfn b() {}\n\n#[cfg(test)]\nfn make() -> u8 { 1 }\n"
+    old = (
+        "fn a() {}\n\n#[test]\n#[should_panic]\nfn one() { a() }\n\nfn b() {}\n\n#[cfg(test)]\nfn make() -> u8 { 1 }\n"
+    )
     new = old.replace("#[should_panic]\n", "").replace("u8 { 1 }", "u8 { 2 }").replace("fn b() {}", "fn b() { a() }")
     assert splice(old, new) == old.replace("fn b() {}", "fn b() { a() }")
 

@@ -15,7 +15,12 @@ def merge(old: str, new: str, path: str) -> str:
 
 
 def test_scripts_and_sections_of_a_package_are_as_they_were() -> None:
-    old = {"name": "a", "scripts": {"test": "jest", "lint": "eslint ."}, "jest": {"bail": 0}, "dependencies": {"a": "1"}}
+    old = {
+        "name": "a",
+        "scripts": {"test": "jest", "lint": "eslint ."},
+        "jest": {"bail": 0},
+        "dependencies": {"a": "1"},
+    }
     new = {
         "name": "b",
         "scripts": {"test": "true", "pretest": "rm -r test", "build": "tsc"},
@@ -61,7 +66,7 @@ def test_tables_of_tests_are_as_they_were_and_the_rest_is_new_byte_for_byte() ->
     new = PYPROJECT.replace('"-q"', '"-q -p cheat"').replace('    "a",\n', '    "a",\n    "b",  # two\n')
     new += "\n[tool.coverage.run]\nomit = ['*']\n"
     merged = merge(PYPROJECT, new, "pyproject.toml")
-    rest, tests = merged.split('[tool.pytest.ini_options]\naddopts')
+    rest, tests = merged.split("[tool.pytest.ini_options]\naddopts")
     assert rest == new[: new.index("[tool.pytest.ini_options]\naddopts")] + "[tool.ruff]\nline-length = 100\n\n"
     assert tests.startswith(' = "-q"\n')
     assert "coverage" not in merged
@@ -76,7 +81,9 @@ def test_plugins_that_a_project_registers_are_as_they_were() -> None:
 
 @pytest.mark.parametrize("new", ["[[[ no toml", "tool.pytest.ini_options.addopts = '-p cheat'\n", "\udcff"])
 def test_what_can_not_be_taken_apart_is_as_it_was(new: str) -> None:
-    assert merge_config(PYPROJECT.encode(), new.encode("utf-8", "surrogateescape"), "pyproject.toml") == PYPROJECT.encode()
+    assert (
+        merge_config(PYPROJECT.encode(), new.encode("utf-8", "surrogateescape"), "pyproject.toml") == PYPROJECT.encode()
+    )
 
 
 def test_sections_of_setup_cfg() -> None:
@@ -86,7 +93,10 @@ def test_sections_of_setup_cfg() -> None:
 
 
 def test_files_about_nothing_else_are_as_they_were() -> None:
-    assert merge("[testenv]\ncommands = pytest\n", "[testenv]\ncommands = true\n", "tox.ini") == "[testenv]\ncommands = pytest\n"
+    assert (
+        merge("[testenv]\ncommands = pytest\n", "[testenv]\ncommands = true\n", "tox.ini")
+        == "[testenv]\ncommands = pytest\n"
+    )
     assert merge("a", "b", "pytest.ini") == "a"
 
 

@@ -30,7 +30,9 @@ def parse_claim(claim: Claim) -> Assertion:
     first = list(claim.first)
     if first[:1] == ["t"] and len(first) > 1:  # testify: assert.Equal(t, want, got)
         del first[0]
-    if matcher.endswith("that") and len(first) > 1:  # NUnit: Assert.That(x, Is.EqualTo(3)), Hamcrest: assertThat(x, is(3))
+    if (
+        matcher.endswith("that") and len(first) > 1
+    ):  # NUnit: Assert.That(x, Is.EqualTo(3)), Hamcrest: assertThat(x, is(3))
         matcher = re.sub(r"\W+", "", first[1].partition("(")[0]).lower()
         return Assertion(claim.text, find_subjects(first[:1]), _measure_matcher(matcher))
     if claim.chained:

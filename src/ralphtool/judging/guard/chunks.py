@@ -70,7 +70,9 @@ _LANGUAGES = {
             r"|(?:TEST_CASE|SCENARIO|TEST_CASE_METHOD|TEMPLATE_TEST_CASE)\s*\(\s*\"(?P<said>[^\"\n]*))"
         ),
         marked=re.compile(r"(?:TEST|SCENARIO)"),
-        checks=re.compile(r"\b(?:(?:EXPECT|ASSERT)_\w+|(?:CHECK|REQUIRE)(?:_\w+)?|BOOST_(?:CHECK|REQUIRE|TEST)\w*)(?=\s*\()"),
+        checks=re.compile(
+            r"\b(?:(?:EXPECT|ASSERT)_\w+|(?:CHECK|REQUIRE)(?:_\w+)?|BOOST_(?:CHECK|REQUIRE|TEST)\w*)(?=\s*\()"
+        ),
         skips=re.compile(
             r"\bGTEST_SKIP\b|\bdoctest::(?:skip|may_fail|should_fail)\b|\bSKIP\s*\(|\bDISABLED_|(?<=\")\[[.!]"
         ),
@@ -147,7 +149,9 @@ def _build_test(chunk: _Chunk, language: _ChunkLanguage) -> Test:
     skips = {match[0].strip(): f"{chunk.name}: {match[0].strip()}" for match in language.skips.finditer(chunk.said)}
     skips |= {match[0].strip(): f"{chunk.name}: {match[0].strip()}" for match in language.skips.finditer(chunk.outer)}
     rows = len(language.rows.findall(chunk.said)) if language.rows else 0
-    cases = MANY if "arguments:" in chunk.said or re.search(r"MemberData|ClassData|Source\b", chunk.said) else max(1, rows)
+    cases = (
+        MANY if "arguments:" in chunk.said or re.search(r"MemberData|ClassData|Source\b", chunk.said) else max(1, rows)
+    )
     return Test("", chunk.name, tuple(chunk.lines), lambda: _read_body(chunk, language), skips, cases)
 
 
@@ -158,7 +162,9 @@ def _read_body(chunk: _Chunk, language: _ChunkLanguage) -> Body:
     inside = "\n".join(chunk.lines)
     start = inside.find(chunk.said[-20:])
     body = Body(checks=list(_find_assertions(inside, language)), loops=_LOOP.search(inside) is not None)
-    rest = [line for line in chunk.lines[1:] if line.strip("{}; ") and line != "end" and not line.startswith(("[", "@"))]
+    rest = [
+        line for line in chunk.lines[1:] if line.strip("{}; ") and line != "end" and not line.startswith(("[", "@"))
+    ]
     body.empty = not rest and not body.checks and "{" not in chunk.lines[0].rstrip("{ ")
     for skip in language.skips.finditer(inside, max(0, start) + len(chunk.said[-20:])):
         add_skip(body.skips, skip[0].strip(), f"{chunk.name}: {shorten(skip[0])}")

@@ -35,7 +35,9 @@ def list_settings(text: str, path: str) -> Iterator[Setting]:
     for node in tree.heads:
         key, value = node.child_by_field_name("key"), node.child_by_field_name("value")
         if key is not None and value is not None:
-            yield Setting(_unquote(tree.get_text(key)), _read_value(tree, value), frozenset(_list_outer_keys(tree, node)))
+            yield Setting(
+                _unquote(tree.get_text(key)), _read_value(tree, value), frozenset(_list_outer_keys(tree, node))
+            )
 
 
 def _read_value(tree: SourceTree, value: Node) -> str | list[str]:

@@ -59,10 +59,14 @@ def _splice(old: bytes, new: bytes, before: Sequence[_InlineTest], after: Sequen
             parts.append(same.pop(0))
     left = [text for texts in waiting.values() for text in texts]
     rest = new[at:]
-    return b"".join([*parts, rest, b"" if rest.endswith(b"\n") or not left else b"\n", *(text + b"\n" for text in left)])
+    return b"".join(
+        [*parts, rest, b"" if rest.endswith(b"\n") or not left else b"\n", *(text + b"\n" for text in left)]
+    )
 
 
-_COVERED = re.compile(rb"#\[\s*cfg\s*\(\s*(?:all\s*\(\s*)?test\b|#\[\s*(?:\w+::)*(?:test|rstest|test_case|wasm_bindgen_test|quickcheck)\b")
+_COVERED = re.compile(
+    rb"#\[\s*cfg\s*\(\s*(?:all\s*\(\s*)?test\b|#\[\s*(?:\w+::)*(?:test|rstest|test_case|wasm_bindgen_test|quickcheck)\b"
+)
 _RUST = "(attribute_item) @head"
 
 

@@ -23,7 +23,20 @@ def merge_config(old: bytes, new: bytes, path: str) -> bytes:
         return old
 
 
-_TEST_KEYS = ("jest", "vitest", "mocha", "ava", "c8", "nyc", "tap", "karma", "jasmine", "cypress", "playwright", "qunit")
+_TEST_KEYS = (
+    "jest",
+    "vitest",
+    "mocha",
+    "ava",
+    "c8",
+    "nyc",
+    "tap",
+    "karma",
+    "jasmine",
+    "cypress",
+    "playwright",
+    "qunit",
+)
 _TEST_KEYS += ("vite", "babel", "ts-jest", "wireit", "nx", "tsd")
 
 
@@ -34,7 +47,9 @@ def _merge_package(old: str, new: str) -> str:
     if "scripts" in before or "scripts" in after:
         merged["scripts"] = _merge_scripts(before.get("scripts", {}), after.get("scripts", {}))
     indent = re.search(r"\n([ \t]+)\"", new)
-    return json.dumps(merged, indent=indent[1] if indent else None, ensure_ascii=False) + ("\n" if new.endswith("\n") else "")
+    return json.dumps(merged, indent=indent[1] if indent else None, ensure_ascii=False) + (
+        "\n" if new.endswith("\n") else ""
+    )
 
 
 def _merge_scripts(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
@@ -90,7 +105,11 @@ _MIXED_TABLES = (("package",), ("lib",), ("bin",), ("example",))
 
 
 def _identify(table: _Table) -> tuple[str, ...]:
-    name = re.search(r"^\s*name\s*=\s*(.*)$", table.text, re.MULTILINE) if table.keys[:1] in (("bin",), ("example",)) else None
+    name = (
+        re.search(r"^\s*name\s*=\s*(.*)$", table.text, re.MULTILINE)
+        if table.keys[:1] in (("bin",), ("example",))
+        else None
+    )
     return (*table.keys, name[1].strip() if name else "")
 
 
@@ -172,7 +191,9 @@ def _scan_line(line: str, depth: int, quote: str) -> tuple[int, str]:
 
 
 _INI_HEADER = re.compile(r"^\[([^\]\n]*)\]", re.MULTILINE)
-_INI_SECTIONS = re.compile(r"tool:pytest|pytest|coverage:.*|run|report|tox.*|testenv.*|aliases|nosetests|unittest|tool:nox|nox|test")
+_INI_SECTIONS = re.compile(
+    r"tool:pytest|pytest|coverage:.*|run|report|tox.*|testenv.*|aliases|nosetests|unittest|tool:nox|nox|test"
+)
 
 
 def _merge_setup_cfg(old: str, new: str) -> str:

@@ -49,7 +49,9 @@ class SourceTree:
 
     def get_text(self, node: Node) -> str:
         """What it says, on one line and without comments."""
-        return " ".join(self.code[node.start_byte : min(node.end_byte, node.start_byte + 4000)].decode("utf-8", "replace").split())
+        return " ".join(
+            self.code[node.start_byte : min(node.end_byte, node.start_byte + 4000)].decode("utf-8", "replace").split()
+        )
 
     def list_lines(self, start: int, end: int) -> tuple[str, ...]:
         text = self.code[start:end].decode("utf-8", "replace")

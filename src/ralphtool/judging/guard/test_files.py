@@ -7,7 +7,9 @@ import re
 _TEST_FOLDERS = {"test", "tests", "__tests__", "spec", "specs", "e2e", "androidtest", "integration-tests"}
 _SNAKE = r"(?:tests?|tests?_.*|.*[_.-](?:tests?|unittests?|spec))"
 _CAMEL = r"(?:Test[A-Z0-9_].*|.*(?:Tests?|TestCase|[a-z]IT|Spec))"
-_PRODUCTION = re.compile(r"(?:^|/)src/main/|(?:^|/)(?:app|lib|Sources)/(?:[^/]*/)*Test[A-Z][^/]*$|(?:^|/)src/(?!test/)(?:[^/]*/)*Test[A-Z][^/]*$")
+_PRODUCTION = re.compile(
+    r"(?:^|/)src/main/|(?:^|/)(?:app|lib|Sources)/(?:[^/]*/)*Test[A-Z][^/]*$|(?:^|/)src/(?!test/)(?:[^/]*/)*Test[A-Z][^/]*$"
+)
 _BY_NAME = {
     "py": re.compile(r"tests?|test_.*|.*_tests?"),
     "js": re.compile(r".*[._-](?:test|spec|e2e|cy)|tests?"),

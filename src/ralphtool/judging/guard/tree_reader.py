@@ -151,7 +151,11 @@ class _BodyReader:
         self.body.empty = not statements and not self.body.checks
         first = statements[0] if statements else None
         # Kotlin, Ruby: a lone `return x` is what a short function is.
-        if first is not None and _RETURN.match(self.tree.get_text(first)) and (len(statements) > 1 or len(self.tree.get_text(first)) < 8):
+        if (
+            first is not None
+            and _RETURN.match(self.tree.get_text(first))
+            and (len(statements) > 1 or len(self.tree.get_text(first)) < 8)
+        ):
             self.body.skips["return"] = f"{self.name}: returns at once"
 
     def read(self, body: Node) -> None:

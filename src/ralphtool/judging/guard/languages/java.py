@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ralphtool.judging.guard.languages.annotated import FunctionHeads, read_modifiers
+from ralphtool.judging.guard.model import EXACT, Assertion
 from ralphtool.judging.guard.source_tree import Link, SourceTree, list_arguments
 from ralphtool.judging.guard.tree_reader import Head, TreeLanguage
 
@@ -17,23 +18,33 @@ HEADS = FunctionHeads(
     marked=re.compile(r"@(?:\w+\.)*(?:Test|ParameterizedTest|RepeatedTest|TestFactory|TestTemplate|Property)\b"),
     skipped=re.compile(r"@(?:Disabled\w*|Ignore\b|EnabledIf\w*|EnabledOn\w*)|\benabled\s*=\s*false"),
 )
-ASSERTING = re.compile(r"(?:\A|(?<=\.))(?!assert(?:All|Softly)\b)assert\w*|\A(?:\w+\.)?(?:verify|expect|fail)(?=[A-Z.]|\Z)\w*")
+ASSERTING = re.compile(
+    r"(?:\A|(?<=\.))(?!assert(?:All|Softly)\b)assert\w*|\A(?:\w+\.)?(?:verify|expect|fail)(?=[A-Z.]|\Z)\w*"
+)
 SKIPPING = re.compile(r"(?:\A|\.)assume(?:True|False|That)\b")
 
 
 def _split_link(tree: SourceTree, node: Node) -> Link | None:
     if node.type == "method_invocation":
         name, given = node.child_by_field_name("name"), node.child_by_field_name("arguments")
-        return Link(node.child_by_field_name("object"), tree.get_text(name) if name else "", list_arguments(given), node)
+        return Link(
+            node.child_by_field_name("object"), tree.get_text(name) if name else "", list_arguments(given), node
+        )
     if node.type == "field_access":
         name = node.child_by_field_name("field")
         return Link(node.child_by_field_name("object"), tree.get_text(name) if name else "", None, node)
     return Link(None, tree.get_text(node), None, node) if node.type in ("identifier", "this", "super") else None
 
 
+_EXPECTED = re.compile(r"\bexpected\s*=\s*(?:\w+\.)*(\w+)\.class")
+
+
 def _find_head(tree: SourceTree, node: Node) -> Head | None:
-    is_group = node.type != "method_declaration"
-    return HEADS.build(tree, node, read_modifiers(tree, node), node.start_byte, is_group=is_group)
+    said, is_group = read_modifiers(tree, node), node.type != "method_declaration"
+    head = HEADS.build(tree, node, said, node.start_byte, is_group=is_group)
+    if head and (expected := _EXPECTED.search(said)):
+        head.checks = [Assertion(expected[0], (), EXACT, raises=(expected[1],))]
+    return head
 
 
 LANGUAGE = TreeLanguage(

@@ -13,7 +13,12 @@ from ralphtool.judging.guard.tree_reader import Head, TreeLanguage
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_CALLS = ("function_call_expression", "member_call_expression", "scoped_call_expression", "nullsafe_member_call_expression")
+_CALLS = (
+    "function_call_expression",
+    "member_call_expression",
+    "scoped_call_expression",
+    "nullsafe_member_call_expression",
+)
 _HEADS = FunctionHeads(
     named=re.compile(r"test(?![a-z])"),
     marked=re.compile(r"#\[\s*\\?(?:\w+\\)*Test\b|@test\b"),

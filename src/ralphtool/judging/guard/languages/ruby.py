@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 _METHODS = FunctionHeads(named=re.compile(r"test_"))
-_WORDS = re.compile(r"[xf]?(?:it|its|specify|example|test|property|should|describe|context|feature|scenario)|pending|skip")
+_WORDS = re.compile(
+    r"[xf]?(?:it|its|specify|example|test|property|should|describe|context|feature|scenario)|pending|skip"
+)
 _GROUP = re.compile(r"describe|context|feature")
 _OFF = re.compile(r":(?:skip|pending)\b|\b(?:skip|pending):\s*(?!false|nil)")
 _FOCUS = re.compile(r":focus\b|\bfocus:")
