@@ -167,14 +167,16 @@ COPIES = [
         JS,
         "      test(",
         "      it('adds up again', () => {\n        const cart = make({ book: 3 })\n"
-        '        expect(total(cart)).toBe(3)\n        expect(cart.items).toEqual([{ name: "it\'s" }])\n      })\n\n      test(',
+        '        expect(total(cart)).toBe(3)\n        expect(cart.items).toEqual([{ name: "it\'s" }])\n'
+        "      })\n\n      test(",
     ),
     (
         "java",
         JAVA,
         "        @Test\n        void refuses",
         "        @Test\n        void refusesToo() {\n"
-        '            assertThrows(IllegalArgumentException.class, () -> parse("x"));\n        }\n\n        @Test\n        void refuses',
+        '            assertThrows(IllegalArgumentException.class, () -> parse("x"));\n'
+        "        }\n\n        @Test\n        void refuses",
     ),
     (
         "ruby",

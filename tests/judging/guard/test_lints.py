@@ -12,7 +12,10 @@ from ralphtool.judging.guard.model import DECISIVE, SUSPICIONS, WARNINGS, Findin
 
 ESLINT = '{"rules": {"no-unused-vars": "error", "eqeqeq": ["error", "always"]}, "ignorePatterns": ["dist"]}\n'
 FLAT = "export default [{ ignores: ['dist'] }, { rules: { eqeqeq: 'error' } }]\n"
-TSCONFIG = '{\n  // ours\n  "compilerOptions": { "strict": true, "noUnusedLocals": true, },\n  "exclude": ["node_modules"]\n}\n'
+TSCONFIG = (
+    '{\n  // ours\n  "compilerOptions": { "strict": true, "noUnusedLocals": true, },\n'
+    '  "exclude": ["node_modules"]\n}\n'
+)
 MYPY = "[mypy]\nstrict = true\n"
 RUFF = '[lint]\nselect = ["E", "F", "S"]\nignore = ["E501"]\n'
 PYPROJECT = '[tool.mypy]\nstrict = true\n\n[tool.ruff.lint]\nselect = ["E", "F"]\n'

@@ -137,15 +137,20 @@ def _split(value: Any) -> list[str]:
     return _as_list(value) if isinstance(value, list) else [one for one in re.split(r"[\s,]+", str(value)) if one]
 
 
+def _get_table(values: Mapping[str, Any], key: str) -> dict[str, Any]:
+    table = values.get(key)
+    return table if isinstance(table, dict) else {}
+
+
 def _read_ruff(values: Any) -> _Flags:
     if not isinstance(values, dict):
         return {}
-    lint = {**values, **(values.get("lint") if isinstance(values.get("lint"), dict) else {})}
+    lint = {**values, **_get_table(values, "lint")}
     found: _Flags = {"ruff": "configured"}
     for key in ("ignore", "extend-ignore", "exclude", "extend-exclude"):
         found |= {f"ruff {key} {one}": f"{key} {one}" for one in _split(lint.get(key, []))}
     for key in ("per-file-ignores", "extend-per-file-ignores"):
-        table = lint.get(key) if isinstance(lint.get(key), dict) else {}
+        table = _get_table(lint, key)
         found |= {
             f"ruff {key} {file} {one}": f"{one} in {file}" for file, rules in table.items() for one in _split(rules)
         }

@@ -187,6 +187,8 @@ def build_unknown_body() -> Body:
 
 
 def shorten(text: str, limit: int = 100) -> str:
+    if len(text) <= limit and text.isprintable() and "  " not in text:
+        return text.strip()
     line = " ".join(text[: 4 * limit].split())
     shown = "".join(char if char.isprintable() else "?" for char in line)
     return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"
