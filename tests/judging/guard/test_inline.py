@@ -47,7 +47,10 @@ def test_what_holds_no_tests_is_left_alone() -> None:
 
 
 def test_tests_in_the_source_of_vitest() -> None:
-    old = "export const a = 1\nif (import.meta.vitest) {\n  const { it, expect } = import.meta.vitest\n  it('a', () => expect(a).toBe(1))\n}\n"
+    old = (
+        "export const a = 1\nif (import.meta.vitest) {\n  const { it, expect } = import.meta.vitest\n"
+        "  it('a', () => expect(a).toBe(1))\n}\n"
+    )
     new = old.replace("a = 1", "a = 2").replace("toBe(1)", "toBe(2)")
     assert splice(old, new, "src/a.ts") == old.replace("a = 1", "a = 2")
     assert splice("const a = 1", "const b = 1", "src/a.ts") is None

@@ -88,15 +88,15 @@ def test_what_can_not_be_taken_apart_is_as_it_was(new: str) -> None:
 
 def test_sections_of_setup_cfg() -> None:
     old = "[metadata]\nname = a\n[tool:pytest]\naddopts = -q\n"
-    new = "[metadata]\nname = b\n[tool:pytest]\naddopts = -q --ignore=tests\n[flake8]\nmax = 1\n[coverage:run]\nomit = *\n"
+    new = "[metadata]\nname = b\n[tool:pytest]\naddopts = --ignore=tests\n[flake8]\nmax = 1\n[coverage:run]\nomit = *\n"
     assert merge(old, new, "setup.cfg") == "[metadata]\nname = b\n[flake8]\nmax = 1\n[tool:pytest]\naddopts = -q\n"
 
 
+TOX = "[testenv]\ncommands = pytest\n"
+
+
 def test_files_about_nothing_else_are_as_they_were() -> None:
-    assert (
-        merge("[testenv]\ncommands = pytest\n", "[testenv]\ncommands = true\n", "tox.ini")
-        == "[testenv]\ncommands = pytest\n"
-    )
+    assert merge(TOX, "[testenv]\ncommands = true\n", "tox.ini") == TOX
     assert merge("a", "b", "pytest.ini") == "a"
 
 

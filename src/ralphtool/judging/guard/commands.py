@@ -9,24 +9,25 @@ from collections.abc import Mapping
 from ralphtool.judging.guard.model import shorten
 
 CHECKING_SCRIPT = re.compile(
-    r"(?:pre|post)?(?:tests?|lint|check|type-?check|types|verify|ci|validate|unit|e2e|integration|coverage)(?:[:_.-].*)?"
+    r"(?:pre|post)?(?:tests?|lint|check|type-?check|types|verify|ci|validate|unit|e2e|integration)"
+    r"(?:[:_.-](?!.*(?:watch|ui|debug|dev|open|update|snapshots?|cov|coverage)\b).*)?"
 )
 _SWALLOWED = re.compile(r"\|\|\s*(?:true|:|exit\s+0|echo|/bin/true)(?![\w-])|;\s*(?:true|:|exit\s+0)\s*\Z")
 _NO_PROGRAMS = {"true", ":", "exit", "echo", "printf", "sleep", "cd", "set", "export", "no-op", "noop"}
 _WRAPPERS = {"npx", "yarn", "pnpm", "npm", "bun", "bunx", "exec", "run", "dlx", "cross-env", "env", "sudo", "time"}
 _WRAPPERS |= {"uv", "poetry", "pipenv", "hatch", "pdm", "bundle", "python", "python3", "coverage", "dotenv"}
-_WRAPPERS |= {"command", "node"}
+_WRAPPERS |= {"command", "node", "c8", "nyc"}
 _WITH_VERB = {"cargo", "go", "dotnet", "mix", "gradle", "./gradlew", "mvn", "./mvnw", "swift", "deno", "rails"}
 _WITH_VERB |= {"ng", "nx"}
 _KNOWN_PROGRAMS = re.compile(
     r"jest|vitest|mocha|ava|tap|karma|jasmine|playwright|cypress|eslint|biome|oxlint|tsc|vue-tsc|pytest|unittest|tox|nox"
-    r"|ruff|mypy|pyright|flake8|pylint|rspec|rake|phpunit|pest|ctest|wdio|c8|nyc|tsd|xo|standard|turbo|nx|lerna|make|rubocop"
+    r"|ruff|mypy|pyright|flake8|pylint|rspec|rake|phpunit|pest|ctest|wdio|tsd|xo|standard|turbo|nx|lerna|make|rubocop"
 )
 _OPTION = re.compile(
-    r"--(?:ignore|ignore-glob|deselect|testPathIgnorePatterns|exclude|testNamePattern|testPathPattern|passWithNoTests|bail"
+    r"--(?:ignore|ignore-glob|deselect|testPathIgnorePatterns|exclude|testNamePattern|testPathPattern|passWithNoTests"
     r"|suppress-no-test-exit-code|collect-only|co|no-verify|skip|grep)|-[kmt]"
 )
-_WITHOUT_VALUE = re.compile(r"--(?:passWithNoTests|bail|suppress|collect-only|co\b|no-verify)")
+_WITHOUT_VALUE = re.compile(r"--(?:passWithNoTests|suppress|collect-only|co\b|no-verify)")
 _BENIGN = {"node_modules", "dist", "build", "out", "target", "coverage", "venv", "env", "git", "tox", "nox"}
 _BENIGN |= {"next", "nuxt", "pycache", "eggs", "egg", "cache", "vendor", "lib", "bower_components", "rootdir"}
 _BENIGN |= {"cypress", "idea", "svn", "hg"}
@@ -45,7 +46,7 @@ def find_weakened_scripts(old: Mapping[str, str], new: Mapping[str, str], ran: s
 
 
 def _describe_weakening(before: str, after: str, had: set[str]) -> str | None:
-    if len(_SWALLOWED.findall(after)) > len(_SWALLOWED.findall(before)):
+    if len(_SWALLOWED.findall(_blank_strings(after))) > len(_SWALLOWED.findall(_blank_strings(before))):
         return f"lets failures pass: {shorten(after)}"
     has = list_programs(after)
     gone = had - has
@@ -59,15 +60,24 @@ def _describe_weakening(before: str, after: str, had: set[str]) -> str | None:
 def list_programs(command: str) -> set[str]:
     """The programs of a command line that do something."""
     found = set()
-    for part in re.split(r"&&|\|\||[;|&\n]", command)[:500]:
+    for part in re.split(r"&&|\|\||[;|&\n]", _blank_strings(command))[:500]:
         words = [word for word in part.strip().lstrip("@-+ ").split() if not re.match(r"\w+=", word)]
         while len(words) > 1 and (words[0] in _WRAPPERS or words[0].startswith("-")):
             words = words[1:]
-        name = words[0].rpartition("/")[2] if words else ""
+        name = words[0].strip("'").rpartition("/")[2] if words else ""
         if name and name not in _NO_PROGRAMS and not name.startswith("#"):
             verb = next((word for word in words[1:] if not word.startswith("-")), "") if words[0] in _WITH_VERB else ""
             found.add(f"{name} {verb}".strip())
     return found
+
+
+_QUOTED = re.compile(r"(?<!-c )(?:\"[^\"\n]*\"|'[^'\n]*')")  # after -c it is a command line of its own
+_UNQUOTED = re.compile(r"[^\w./:@-]")
+
+
+def _blank_strings(command: str) -> str:
+    """What stands in quotes is no operator: `jest --testPathPattern 'a|b'`."""
+    return _QUOTED.sub(lambda found: f"'{_UNQUOTED.sub('_', found[0][1:-1])}'", command)
 
 
 def list_options(command: str) -> dict[str, str]:

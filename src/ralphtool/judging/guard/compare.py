@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -41,6 +42,7 @@ class Comparison:
         changed = [(old.test, new.test) for old, new in pairs if old.test.lines != new.test.lines]
         self.gains = [_ChangedTest(new, set(new.lines) - set(old.lines)) for old, new in changed]
         self.gains += [_ChangedTest(one.test, set(one.test.lines)) for one in fresh]
+        self.bodies = {new.test.rest for _, new in pairs if not new.test.outer_skips}
         self.by_text: dict[str, list[_ChangedTest]] = {}
         for gain in self.gains:
             for check in gain.test.body.checks:
@@ -86,6 +88,8 @@ class Comparison:
         gone, come, kept = _compare_assertions(before, after)
         friends = self._find_receivers(old.test, new.test, gone)
         gone = [check for check in gone if not any(id(gain) in friends for gain in self._find_gains(check))]
+        there = {check.text for check in after}
+        gone = [check for check in gone if check.text not in there]  # it stood there twice
         if len(gone) * len(come) < MOST_PAIRS and (why := _find_widened(gone, come) + _find_loosened(gone, come)):
             return why
         return self._describe_fewer(gone, come, kept, old, new)
@@ -93,8 +97,10 @@ class Comparison:
     def _describe_fewer(
         self, gone: list[Assertion], come: list[Assertion], kept: int, old: LocatedTest, new: LocatedTest
     ) -> list[str]:
-        wholes = [subject for check in come[:200] if check.strength == EXACT for subject in check.subjects]
-        left = [check for check in gone if not _is_covered(check, wholes)]
+        exact = [check for check in come[:200] if check.strength == EXACT or check.structured]
+        wholes = [subject for check in exact for subject in check.subjects]
+        left = [check for check in gone if not _is_covered(check, wholes) and not _is_said_again(check, come[:200])]
+        left = [check for check in left if check.raises != _PANIC]
         before, after = _sum_weights(left), sum(check.weight for check in come if check.strength)
         old_cases, new_cases = (1 if old.test.cases >= MANY else old.test.cases), new.test.cases
         no_fewer = (kept + after) * new_cases >= (kept + before) * old_cases
@@ -132,11 +138,15 @@ class Comparison:
 
     def find_unexplained(self, lost: Sequence[LocatedTest]) -> list[LocatedTest]:
         """The tests that are nowhere: neither merged into others nor made cases of one."""
-        left = [one for one in lost if not self._is_merged(one.test)]
+        left = [one for one in lost if not self._is_merged(one.test) and not self._is_a_copy(one.test)]
         if len(left) * len(self.gains) > MOST_PAIRS:
             return left
         room = {id(gain.test): gain.rounds for gain in self.gains}
         return [one for one in left if not self._is_a_case(one.test, room)]
+
+    def _is_a_copy(self, test: Test) -> bool:
+        """Whether another test that is still there does the same."""
+        return len(test.rest) > 1 and test.rest in self.bodies
 
     def _is_merged(self, test: Test) -> bool:
         checks = [check.text for check in test.body.checks]
@@ -144,7 +154,7 @@ class Comparison:
             return False
         gains = {id(gain): gain for text in checks for gain in self.by_text[text][:50]}.values()
         lines = set(test.lines[1:])
-        there = {line for gain in gains for line in gain.lines & lines}
+        there = {line for gain in gains if gain.lines & lines for line in lines.intersection(gain.test.lines)}
         return len(there) >= 0.75 * len(lines)
 
     def _is_a_case(self, test: Test, room: dict[int, int]) -> bool:
@@ -216,6 +226,23 @@ def _is_covered(check: Assertion, wholes: Sequence[str]) -> bool:
     )
 
 
+_WORD = re.compile(r"\w+")
+_SAYING = re.compile(
+    r"(?:assert|expect|should|must|to|be|is|eq|eql|equals?|same|that|t|this|self|it|not|true|ok|a|an|has?|have|check|require)"
+    r"|(?:assert|expect|should|must|to|is|be|has|have)(?:_\w+|[A-Z]\w*)"
+)
+
+
+def _is_said_again(check: Assertion, come: Sequence[Assertion]) -> bool:
+    """Whether one that is no weaker names all that it named: the same in another form, or several in one."""
+    named = _list_named(check)
+    return bool(named) and any(other.strength >= check.strength and named <= _list_named(other) for other in come)
+
+
+def _list_named(check: Assertion) -> set[str]:
+    return {word for word in _WORD.findall(check.text) if not _SAYING.fullmatch(word)}
+
+
 def _find_loosened(gone: Sequence[Assertion], come: Sequence[Assertion]) -> list[str]:
     found = []
     for check in gone:
@@ -247,8 +274,13 @@ def _measure_strength(subject: str, check: Assertion) -> int:
 _WIDE = ("RuntimeException", "StandardError", "Error", "exception", "Exception", "BaseException", "Throwable")
 
 
+_PANIC = ("panic",)
+
+
 def _find_widened(gone: Sequence[Assertion], come: Sequence[Assertion]) -> list[str]:
-    old = [check for check in gone if check.raises is not None]
+    # A test that had to panic and no longer may is not weaker: it says the opposite.
+    inverted = not any(check.raises == _PANIC for check in come)
+    old = [check for check in gone if check.raises is not None and not (inverted and check.raises == _PANIC)]
     new = [check for check in come if check.raises is not None]
     pairs = list(zip(old, new, strict=False))
     found = [f"{shorten(one.text)} became {shorten(other.text)}" for one, other in pairs if _is_wider(other, one)]

@@ -166,7 +166,7 @@ def _add_floor(settings: _TestConfig, value: Any) -> None:
 _PERCENT = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,9})?")
 _LISTS = {"testPathIgnorePatterns", "exclude", "testIgnore", "ignore", "modulePathIgnorePatterns", "excludeSpecPattern"}
 _LISTS |= {"testNamePattern", "grep", "grepInvert", "invert", "fgrep"}
-_SWITCHES = {"passWithNoTests", "bail", "allowOnly", "dangerouslyIgnoreUnhandledErrors"}
+_SWITCHES = {"passWithNoTests", "allowOnly", "dangerouslyIgnoreUnhandledErrors"}
 _FLOORS = {"branches", "functions", "lines", "statements"}
 _KEYS = _LISTS | _SWITCHES | _FLOORS
 

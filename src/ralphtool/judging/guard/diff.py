@@ -11,6 +11,7 @@ from ralphtool.judging.guard.compare import Comparison
 from ralphtool.judging.guard.configs import find_config_parser, inspect_configs
 from ralphtool.judging.guard.fallback import compare_coarsely, read_coarsely
 from ralphtool.judging.guard.languages import load_language
+from ralphtool.judging.guard.lints import find_lint_reader, inspect_lints
 from ralphtool.judging.guard.model import (
     LONGEST,
     FileChange,
@@ -28,14 +29,17 @@ from ralphtool.specs import Story
 
 
 def inspect_changes(changes: Sequence[FileChange]) -> list[GuardFinding]:
-    """What was done to tests and to the configuration of tests."""
-    found = [*_inspect_tests([change for change in changes if _has_tests(change)]), *inspect_configs(changes)]
+    """What was done to tests, to their configuration, and to that of other checks."""
+    found = _inspect_tests([change for change in changes if _has_tests(change)])
+    found += [*inspect_configs(changes), *inspect_lints(changes)]
     return list(dict.fromkeys(GuardFinding(one.kind, one.path, shorten(one.detail, 300)) for one in found))
 
 
 def needs_content(path: str) -> bool:
     """Whether `inspect_changes` needs the bytes of a file: other files may come with b""."""
-    return is_test(path) or find_language(path) == "rs" or find_config_parser(path) is not None
+    if is_test(path) or find_language(path) == "rs":
+        return True
+    return find_config_parser(path) is not None or find_lint_reader(path) is not None
 
 
 def may_change_tests(story: Story) -> bool:

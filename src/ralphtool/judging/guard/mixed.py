@@ -23,7 +23,7 @@ def merge_config(old: bytes, new: bytes, path: str) -> bytes:
         return old
 
 
-_TEST_KEYS = (
+_TEST_KEYS: tuple[str, ...] = (
     "jest",
     "vitest",
     "mocha",

@@ -111,6 +111,8 @@ class Body(Struct):
     unknown: bool = False
 
 
+_TOKEN = re.compile(r"[^\W\d]\w*|\d+|[^\w\s]")
+_NAME = re.compile(r"(?!(?i:assert|expect|should|must|refute|xct)|to[A-Z_])[^\W\d]")
 _WORDS = r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[=!<>]="
 
 
@@ -146,6 +148,19 @@ class Test(Struct, dict=True, eq=False):
         text = " ".join((self.bare, *self.lines[:200]))[:20_000]
         return Counter(word.lower() for word in re.findall(_WORDS, text))
 
+    @cached_property
+    def shape(self) -> tuple[object, ...]:
+        """What is left of it when every name is only the first, the second, …: renaming changes nothing of it."""
+        names: dict[str, int] = {}
+        tokens = _TOKEN.findall("\n".join(self.lines)[:20_000])
+        shape = tuple(names.setdefault(one, len(names)) if _NAME.match(one) else one for one in tokens)
+        return shape if len(shape) > 8 else ()
+
+    @property
+    def rest(self) -> tuple[str, ...]:
+        """All but the line that names it."""
+        return tuple(line for line in self.lines if self.bare not in line)
+
 
 class ParsedTestFile(Struct):
     """A file of tests. `coarse` is its number of assertions and its skips, where bodies could not be told apart."""
@@ -172,6 +187,8 @@ def build_unknown_body() -> Body:
 
 
 def shorten(text: str, limit: int = 100) -> str:
+    if len(text) <= limit and text.isprintable() and "  " not in text:
+        return text.strip()
     line = " ".join(text[: 4 * limit].split())
     shown = "".join(char if char.isprintable() else "?" for char in line)
     return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"

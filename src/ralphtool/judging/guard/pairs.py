@@ -43,8 +43,9 @@ def pair_tests(files: Sequence[ChangedTestFile]) -> _Pairing:
     for key in keys:
         found, lost, fresh = _match_by(key, lost, fresh)
         pairs += found
+    by_shape, lost, fresh = _match_by(lambda one: one.test.shape or id(one), lost, fresh)
     found, lost, fresh = _match_renamed(lost, fresh)
-    return pairs + found, lost, fresh
+    return pairs + by_shape + found, lost, fresh
 
 
 def _match_by(key: Callable[[LocatedTest], object], lost: list[LocatedTest], fresh: list[LocatedTest]) -> _Pairing:

@@ -228,7 +228,7 @@ def build_claim(tree: SourceTree, links: Sequence[Link], index: int) -> Claim:
     part = links[index:]
     calls = [at for at, link in enumerate(part) if link.arguments is not None]
     opening = calls[0] if calls else len(part) - 1
-    last = part[calls[-1]].arguments if calls else ()
+    last = (part[calls[-1]].arguments if calls else None) or ()
     first = part[opening].arguments or ()
     # In `Assert::assertSame(…)` what stands before only says where it is from.
     chained = index > 0 and _SAID_OF.match(part[0].name) is not None
@@ -237,7 +237,7 @@ def build_claim(tree: SourceTree, links: Sequence[Link], index: int) -> Claim:
         text=tree.get_text(links[-1].node)[:2000],
         words=[link.name for link in part],
         first=[tree.get_text(subject)] if subject is not None else [tree.get_text(one) for one in first],
-        last=[tree.get_text(one) for one in last or ()],
+        last=[tree.get_text(one) for one in last],
         chained=chained or len(part) > opening + 1,
         structured=bool(last) and _count_values(last[-1]) > 1,
     )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 _HEADS = FunctionHeads(named=re.compile(r"(?:Test|Fuzz|Example)(?![a-z])(?!Main\Z)"))
+_COMPARED = re.compile(r":= (?:cmp|deep|pretty)\.(?:Diff|Equal|Compare)\((.*)\)\Z")
 _FAILING = {"Error", "Errorf", "Fatal", "Fatalf", "Fail", "FailNow"}
 
 
@@ -49,7 +50,10 @@ def _find_condition(tree: SourceTree, node: Node) -> str:
     branch = block.parent if block is not None else None
     if branch is None or branch.type != "if_statement" or branch.child_by_field_name("consequence") != block:
         return ""
-    said = branch.child_by_field_name("condition")
+    said, first = branch.child_by_field_name("condition"), branch.child_by_field_name("initializer")
+    compared = _COMPARED.search(tree.get_text(first)) if first is not None else None
+    if compared:  # if diff := cmp.Diff(want, got); diff != ""
+        return f"!cmp.Equal({compared[1]})"
     return tree.get_text(said) if said is not None else ""
 
 

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ralphtool.judging.guard.languages.annotated import FunctionHeads, read_modifiers
+from ralphtool.judging.guard.model import EXACT, Assertion
 from ralphtool.judging.guard.source_tree import Link, SourceTree, list_arguments
 from ralphtool.judging.guard.tree_reader import Head, TreeLanguage
 
@@ -35,9 +36,15 @@ def _split_link(tree: SourceTree, node: Node) -> Link | None:
     return Link(None, tree.get_text(node), None, node) if node.type in ("identifier", "this", "super") else None
 
 
+_EXPECTED = re.compile(r"\bexpected\s*=\s*(?:\w+\.)*(\w+)\.class")
+
+
 def _find_head(tree: SourceTree, node: Node) -> Head | None:
-    is_group = node.type != "method_declaration"
-    return HEADS.build(tree, node, read_modifiers(tree, node), node.start_byte, is_group=is_group)
+    said, is_group = read_modifiers(tree, node), node.type != "method_declaration"
+    head = HEADS.build(tree, node, said, node.start_byte, is_group=is_group)
+    if head and (expected := _EXPECTED.search(said)):
+        head.checks = [Assertion(expected[0], (), EXACT, raises=(expected[1],))]
+    return head
 
 
 LANGUAGE = TreeLanguage(

@@ -79,7 +79,8 @@ def read_attributes(tree: SourceTree, node: Node) -> tuple[str, int]:
 
 LANGUAGE = TreeLanguage(
     query="""
-        [(line_comment) (block_comment)] @comment [(call_expression) (macro_invocation)] @call (if_expression) @condition
+        [(line_comment) (block_comment)] @comment [(call_expression) (macro_invocation)] @call
+        (if_expression) @condition
         [(function_item) (mod_item) (impl_item) (trait_item)] @head
     """,
     split=_split_link,
