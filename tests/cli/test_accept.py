@@ -323,6 +323,16 @@ def test_uncommitted_changes_on_the_branch_are_refused(finished: Lab) -> None:
     assert finished.run("accept", "1").exit_code == 0, "which touches no file"
 
 
+def test_a_working_tree_of_its_own_does_not_stay_behind(lab: Lab) -> None:
+    lab.repository(THREE, workspace="worktree")
+    lab.play(default=DONE)
+    lab.loop()
+    assert lab.run("reject", "2").exit_code == 0
+    lab.loop()
+    assert lab.checkpoints() == ["1", "2", "3", "2"]
+    assert lab.git("for-each-ref", "refs/ralph/interrupted") == "", "nothing was cut off"
+
+
 def test_a_detached_head_is_no_matter(finished: Lab) -> None:
     finished.git("checkout", "--quiet", "--detach", "ralph/add-login")
     finished.write("README.md", "mine\n")
