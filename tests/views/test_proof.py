@@ -82,6 +82,13 @@ def test_a_list_counts_the_claims(project: Ralph) -> None:
     assert shown.rstrip().endswith("stories 5/5: 1 proven, 1 held, 1 not proven, 1 accepted")
 
 
+def test_a_list_breaks_its_lines_where_there_is_no_room(project: Ralph) -> None:
+    with Terminal(project, "list", columns=80, NO_COLOR="1") as screen:
+        lines = screen.rest()[0].splitlines()
+    assert lines[-2].endswith("stories 5/5")
+    assert lines[-1] == "           1 proven, 1 held, 1 not proven, 1 accepted"
+
+
 def test_a_change_shows_each_receipt(project: Ralph) -> None:
     shown = project.run("show", "add-login")
     lines = [line.strip() for line in shown.stdout.splitlines()]

@@ -77,18 +77,19 @@ def _find_record(root: str, entry: str) -> dict[str, Any]:
     for iteration in iterations.find_by_entry(root, entry):
         found = _read_record(layout.events(root, iteration.run), entry)
         if found["verdict"]:
-            proof = _find_newer_receipt(root, iteration.run, entry) or found["proof"]
-            return {**found, "proof": proof, "directory": iteration.folder}
-    return {"verdict": None, "decision": None, "gates": [], "proof": None, "directory": None}
+            newer, is_accused = _find_newer_receipt(root, iteration.run, entry)
+            told = {"proof": newer or found["proof"], "accused": is_accused}
+            return {**found, **told, "directory": iteration.folder}
+    return {"verdict": None, "decision": None, "gates": [], "proof": None, "accused": False, "directory": None}
 
 
-def _find_newer_receipt(root: str, run: str, entry: str) -> Any:
+def _find_newer_receipt(root: str, run: str, entry: str) -> tuple[Any, bool]:
     """The receipt that the change's state has: a person may have accepted the attempt since its run."""
     try:
-        found = receipts.find_by_entry(root, runs.read_summary(root, run).change, entry)
+        found, is_accused = receipts.find_by_entry(root, runs.read_summary(root, run).change, entry)
     except RalphError:
-        return None  # the record of the run tells what it was then
-    return msgspec.to_builtins(found) if found else None
+        return None, False  # the record of the run tells what it was then
+    return msgspec.to_builtins(found) if found else None, is_accused
 
 
 def _read_record(path: str, entry: str) -> dict[str, Any]:
@@ -124,7 +125,9 @@ def _explain_lines(entry: Entry, record: dict[str, Any], later: Entry | None) ->
         lines += _build_section("Records", ["the records of the run are gone: this is all that the history tells"])
     if later:
         lines += _build_section("What came of it", [f"{later.id}: {later.status}"])
-    more = _list_choices(entry, receipt) + (_list_more(entry, record["directory"]) if record["directory"] else [])
+    more = _list_choices(entry, receipt, is_accused=record["accused"]) + (
+        _list_more(entry, record["directory"]) if record["directory"] else []
+    )
     return lines + _build_section("More", more)
 
 
@@ -138,17 +141,13 @@ def _describe_receipt(entry: Entry, receipt: Receipt | None) -> list[str]:
     return _build_section("What its tests showed", [line.strip() for line in lines[1:]])
 
 
-def _list_choices(entry: Entry, receipt: Receipt | None) -> list[str]:
+def _list_choices(entry: Entry, receipt: Receipt | None, *, is_accused: bool) -> list[str]:
     """What a person can decide about it."""
-    if receipt is None or receipt.state != "unproven":
-        return []
-    accept, reject = (
-        f"accept it as it is: ralphtool accept {entry.id}",
-        f'reject it: ralphtool reject {entry.id} --why "…"',
-    )
-    if entry.status == "completed":
-        return [accept, reject]
-    return [accept] if receipt.lost else []
+    accept = f"accept it as it is: ralphtool accept {entry.id}"
+    if entry.status != "completed":
+        return [accept] if is_accused else []
+    is_doubtful = receipt is not None and receipt.state == "unproven"
+    return [accept, f'reject it: ralphtool reject {entry.id} --why "…"'] if is_doubtful else []
 
 
 def _list_more(entry: Entry, folder: str) -> list[str]:

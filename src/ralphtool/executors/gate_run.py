@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ralphtool.executors.asked_reports import AskedReports, is_refusal, read_report
 from ralphtool.judging import testresults
 from ralphtool.judging.gates import GateResult
 
@@ -34,6 +33,9 @@ class CommandContext(Struct, frozen=True):
 
 def run(command: str, place: CommandContext, log: str, timeout: float) -> GateResult:
     """Runs a command as it would be written in a shell, and asks the test programs in it for their results."""
+    # Not at the start of a run: tempfile loads OpenSSL.
+    from ralphtool.executors.asked_reports import AskedReports, is_refusal
+
     own = {path: _file_version(path) for path in _find_reports(command, place.root)}
     with AskedReports(command, place.root, place.env) as asked:
         ended = _run_shell(command, place, asked.build_environment(), log, timeout, asked.collect)
@@ -47,6 +49,8 @@ def run(command: str, place: CommandContext, log: str, timeout: float) -> GateRe
 def _build_result(
     command: str, ended: ProcessResult, root: str, log: str, own: Sequence[str], written: Sequence[bytes]
 ) -> GateResult:
+    from ralphtool.executors.asked_reports import read_report
+
     output = _read_output(log)
     tests = testresults.read_outcomes(output, root, [*written, *map(read_report, own)])
     has_ended = ended.why == "exit"

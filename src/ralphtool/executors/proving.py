@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 from ralphtool.executors.gate_series import is_cut_off
 from ralphtool.judging import gates
 from ralphtool.judging.guard.inline import splice_tests
-from ralphtool.judging.guard.mixed import is_mixed, merge_config
+from ralphtool.judging.guard.mixed import merge_config
 from ralphtool.judging.guard.model import decode
 from ralphtool.judging.proof import ProofEvidence, SuiteRun, find_lost
 from ralphtool.judging.receipt import Suspicion
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ralphtool.workspace import Workspace
 
 _TEST_SIDE = frozenset(("test", "helper", "snapshot", "fixture", "config", "shadow"))
+_LINT = frozenset(("lint",))
 _MOST_LINES = 200  # of a diff in a question
 _OWN = frozenset(("test", "helper", "snapshot", "fixture"))
 _MANIFEST_NAMES = (
@@ -88,8 +89,6 @@ class ChangedPaths(Struct, frozen=True):
 
 
 def has_other_inline_tests(change: FileChange) -> bool:
-    if not change.path.endswith(".rs"):
-        return False
     mixed = splice_tests(change.old or b"", change.new or b"", change.path)
     return mixed is not None and mixed != (change.new or b"")
 
@@ -211,13 +210,15 @@ class Prover:
 
     def _replay(self, tree: str, paths: ChangedPaths, after: Sequence[SuiteRun]) -> tuple[SuiteRun, ...] | None:
         """The tests as they were, and what runs them, on the new source."""
-        if not self._settings.proof.replay or not (paths.tests or paths.inline) or not after:
+        lint = paths.list_side(_LINT) if any(one.is_linter for one in after) else []
+        side = [*paths.tests, *lint]
+        if not self._settings.proof.replay or not (side or paths.inline) or not after:
             return None
-        contents = {one.path: _restore_config(one) for one in paths.tests if _is_mixed_change(one)}
+        contents = {one.path: _restore_config(one) for one in side if _is_mixed_change(one)}
         contents |= {one.path: splice_tests(one.old or b"", one.new or b"", one.path) or b"" for one in paths.inline}
-        moved = [name for one in paths.tests if one.path not in contents for name in _list_names(one)]
-        checkpoint = str(self._workspace.checkpoint_tree)
-        return self._show_and_run("replay", self._workspace.mix(tree, checkpoint, moved, contents), after)
+        moved = [name for one in side if one.path not in contents for name in _list_names(one)]
+        mixed = self._workspace.mix(tree, str(self._workspace.checkpoint_tree), moved, contents)
+        return self._show_and_run("replay", mixed, [one for one in after if lint or not one.is_linter])
 
     def _try_again(self, tree: str, paths: ChangedPaths, evidence: ProofEvidence) -> ProofEvidence:
         """Before a story is accused: a test that fails only now and then proves nothing against it."""
@@ -243,8 +244,7 @@ class Prover:
 
     def _show_and_run(self, kind: str, tree: str, suites: Sequence[SuiteRun]) -> tuple[SuiteRun, ...]:
         self._workspace.show(tree)
-        commands = [one.command for one in suites if not one.is_linter]
-        return tuple(map(to_run, self._series.run(kind, commands)))
+        return tuple(map(to_run, self._series.run(kind, [one.command for one in suites])))
 
 
 def render_diff(changes: Sequence[FileChange]) -> str:
@@ -292,7 +292,7 @@ def _list_names(change: FileChange) -> list[str]:
 
 
 def _is_mixed_change(change: FileChange) -> bool:
-    return change.old is not None and change.new is not None and is_mixed(change.path)
+    return change.old is not None and change.new is not None and find_role(change.path) == "config"
 
 
 def _restore_config(change: FileChange) -> bytes:

@@ -134,6 +134,8 @@ def find_lost(evidence: ProofEvidence) -> tuple[str, ...]:
     for before in evidence.before:
         after = _find(evidence.after, before.command)
         seen = _find(evidence.replay or (), before.command) or after
+        if seen and after and before.is_linter and before.ok and after.ok and not seen.ok:
+            found.append(f"`{before.command}` with its configuration as it was")
         if after is None or seen is None or not before.is_counted or not (before.ran_tests or seen.ran_tests):
             continue
         found += sorted(_find_lost_names(before, seen)) or _find_fewer(before, seen)

@@ -145,7 +145,7 @@ def _advise_on_unproven(row: StoryAfter, named: str) -> Iterator[NextStep]:
 
 def _is_accused(state: StoryState) -> bool:
     """Whether the last attempt was refused because tests as they were fail on its code: a person may allow that."""
-    return state.proof is not None and bool(state.proof.lost) and not state.proof.allowed
+    return bool(state.accused)
 
 
 def _advise_on_story(row: StoryAfter, named: str, *, is_accused: bool) -> Iterator[NextStep]:

@@ -46,6 +46,7 @@ __all__ = [
     "Paused",
     "Proof",
     "Question",
+    "Reopened",
     "Resumed",
     "RunEnded",
     "RunStarted",

@@ -21,12 +21,12 @@ def read_receipts(root: str, change: str) -> dict[str, Receipt]:
     return {story: receipt for story, receipt in found.items() if receipt is not None}
 
 
-def find_by_entry(root: str, change: str, entry: str) -> Receipt | None:
-    """The receipt of the story whose last attempt this is."""
+def find_by_entry(root: str, change: str, entry: str) -> tuple[Receipt | None, bool]:
+    """The receipt of the story whose last attempt this is; and whether tests as they were failed on its code."""
     for fields in questions.load_change_state(root, change).get("stories", {}).values():
         if fields.get("entry") == entry:
-            return parse_receipt(fields.get("proof"))
-    return None
+            return parse_receipt(fields.get("proof")), bool(fields.get("accused"))
+    return None, False
 
 
 def parse_receipt(value: Any) -> Receipt | None:

@@ -50,8 +50,7 @@ STORY_STATES: tuple[StoryStateName, ...] = ("done", "waiting", "failed", "skippe
 _STORIES, _ATTEMPTS, _GATES, _HAPPENINGS, _WAITS = 1000, 2000, 60, 300, 1000  # that are kept, at the most
 _LANES = 64  # iterations under way at once
 _ID = 200  # characters of an id
-_LAST = 7_000_000_000  # seconds since the epoch: the year 2191
-_LONGEST_WAIT = 1e9  # seconds
+_LAST, _LONGEST_WAIT = 7_000_000_000, 1e9  # seconds: since the epoch, to the year 2191; and of a wait
 
 
 def parse_time(at: str) -> float | None:
@@ -166,6 +165,13 @@ class StoryView(Struct, kw_only=True):
     is_late: bool = False  # nothing but the end of the run names it
     is_settled: bool = False  # a person decided about it since it was last worked on, whatever that work comes to
 
+    def begin(self, row: StoryBefore) -> None:
+        """As earlier runs have left it; records of older versions have no state."""
+        self.title, self.optional, self.depends_on = row.title, row.optional, row.depends_on
+        self.tasks_done, self.tasks_total = row.tasks_done, row.tasks_total
+        self.state = parse_state(row.state, "done" if row.done else "open")
+        self.was_done, self.proof = self.state == "done", row.proof
+
     def set_state(self, state: StoryStateName, why: str = "") -> None:
         if not self.is_settled:
             self.state, self.why = state, why
@@ -261,7 +267,7 @@ class RunView:
         self.stories, self.current, self._unassigned = {}, {}, AttemptView(start=IterationStarted())
         self.paused = self.steered = self.end = None
         for row in event.stories:
-            _init_story(self._find_story(row.id), trim(row))
+            self._find_story(row.id).begin(trim(row))
 
     def _apply_iteration(self, event: IterationStarted) -> None:
         number, story = event.iteration or event.number, self._find_story(event.story)
@@ -490,11 +496,3 @@ _APPLY_BY_TYPE: dict[type, Callable[[RunView, Any], None]] = {
 
 def parse_state(name: str, otherwise: StoryStateName) -> StoryStateName:
     return next((one for one in STORY_STATES if one == name), otherwise)
-
-
-def _init_story(story: StoryView, row: StoryBefore) -> None:
-    """As earlier runs have left it; records of older versions have no state."""
-    story.title, story.optional, story.depends_on = row.title, row.optional, row.depends_on
-    story.tasks_done, story.tasks_total = row.tasks_done, row.tasks_total
-    story.state = parse_state(row.state, "done" if row.done else "open")
-    story.was_done, story.proof = story.state == "done", row.proof

@@ -9,7 +9,7 @@ import pytest
 from judging.testresults.reading_lab import count_tests, failed, failed_junit, run
 from judging.testresults.recordings import CARGO, GO_TEXT, JEST
 
-from ralphtool.judging.testresults import find_junit_paths
+from ralphtool.judging.testresults import find_junit_paths, read_outcomes
 from ralphtool.judging.testresults.model import Counts
 
 # --- pytest, for real -------------------------------------------------------------------------------
@@ -291,3 +291,24 @@ def test_unittest_without_its_end_names_nothing(tmp_path: Path) -> None:
     last = max(at for at, line in enumerate(lines) if line.startswith(b"FAILED ("))
     for end in range(last + 1):
         assert failed(b"\n".join(lines[:end])) is None
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "a.py::test_a[x PASSED y] PASSED [ 50%]\na.py::test_b SKIPPED (not now) [100%]",
+        "[gw0] [ 50%] PASSED a.py::test_a[x PASSED y]\n[gw1] [100%] SKIPPED a.py::test_b",
+    ],
+)
+def test_pytest_names_what_passed_when_it_is_verbose(lines: str) -> None:
+    found = read_outcomes(f"= test session starts =\n{lines}\n= 1 passed, 1 skipped in 0.10s =\n".encode())
+    assert found
+    assert (found.passed, found.skipped) == (frozenset({"a.py::test_a[x PASSED y]"}), frozenset({"a.py::test_b"}))
+
+
+@pytest.mark.parametrize(
+    "output",
+    ["no tests ran in 0.01s\n", "Ran 0 tests in 0.000s\n\nNO TESTS RAN\n", "Ran 0 tests in 0.000s\n\nOK\n"],
+)
+def test_a_run_without_tests_is_recognised(output: str) -> None:
+    assert count_tests(output.encode()) == Counts(0, 0, 0)

@@ -148,6 +148,19 @@ def test_lines_that_get_lost_hide_no_failure_that_is_counted(name: str, data: st
         assert len(found) >= counts.failed
 
 
+# The summaries that make the readers look for names of tests.
+ENDS = """
+ok  \ta\t1s
+
+  1 passing (1ms)
+
+\u2139 tests 1
+\u2139 fail 0
+Test Suites: 1 total
+Tests: 1 total
+"""
+
+
 @pytest.mark.parametrize(
     "piece",
     [
@@ -164,6 +177,13 @@ def test_lines_that_get_lost_hide_no_failure_that_is_counted(name: str, data: st
         "FAILED a[ - ",
         "Ran 1 test in 1s\nFAILED (" + "a " * 900 + ")\n",
         "failures:\n    a\n",
+        "a:: PASSED [ 5%]",
+        "a::b PASSED [ 5%]\n",
+        "  \u2714 a (1ms) # SKIP",
+        "  \u2714 a\n",
+        "=== RUN   a\n--- PASS: a (0.00s)\n",
+        "test a ... ok\n",
+        "a (b.c) ... ok\n",
     ],
     ids=lambda piece: repr(piece)[:20],
 )
@@ -171,5 +191,6 @@ def test_hostile_output_takes_no_time_worth_mentioning(piece: str) -> None:
     output = (piece * (LIMIT // 16 // len(piece))).encode()
     began = time.monotonic()
     check(output)
+    check(output + ENDS.encode())
     check(b"=== short test summary info ===\nFAILED " + output + b"\n1 failed in 1.0s\n")
     assert time.monotonic() - began < 60

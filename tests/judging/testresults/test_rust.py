@@ -6,6 +6,7 @@ import pytest
 from judging.testresults.reading_lab import count_tests, failed
 from judging.testresults.recordings import CARGO, CARGO_IDS, RUST, load
 
+from ralphtool.judging.testresults import read_outcomes
 from ralphtool.judging.testresults.model import Counts
 
 
@@ -52,3 +53,10 @@ def test_tests_that_look_the_same_are_numbered() -> None:
         line for line in CARGO.splitlines(keepends=True) if "Running" not in line and "Doc-tests" not in line
     )
     assert failed(twice.encode()) == {"tests::same", "tests::same #2", "tests::other", "src/lib.rs - two"}
+
+
+def test_cargo_names_what_passed() -> None:
+    found = read_outcomes(CARGO.encode())
+    assert found
+    assert found.passed == frozenset({"shop src/lib.rs tests::fine"})
+    assert found.failed == frozenset(CARGO_IDS)

@@ -21,7 +21,6 @@ from ralphtool.judging.guard.model import (
     shorten,
 )
 from ralphtool.judging.guard.pairs import ChangedTestFile, LocatedTest
-from ralphtool.judging.guard.python_assertions import convert_call
 
 _USUAL_WORDS = {"def", "test", "assert", "self", "it", "expect", "to", "be", "func", "fn", "void", "fun", "t"}
 _USUAL_WORDS |= {"==", "!=", "pytest", "mark", "parametrize", "public"}
@@ -99,7 +98,7 @@ class Comparison:
         before, after = _sum_weights(left), sum(check.weight for check in come if check.strength)
         old_cases, new_cases = (1 if old.test.cases >= MANY else old.test.cases), new.test.cases
         no_fewer = (kept + after) * new_cases >= (kept + before) * old_cases
-        if not left or no_fewer or _has_excuse(before - after, old, new):
+        if not left or no_fewer or _has_excuse(old, new):
             return []
         if empty := [check for check in come if not check.strength]:
             return [f"{shorten(left[0].text)} became {shorten(empty[0].text)}, which is always true"]
@@ -117,7 +116,7 @@ class Comparison:
     def _expanded(self, test: Test, beside: dict[str, Test]) -> list[Assertion]:
         """Its assertions, and its calls of functions that hold some."""
         calls = [(call, self._weight(call.name, beside, 4) or int(call.asserts)) for call in test.body.calls]
-        held = [convert_call(call.node, weight * call.weight) for call, weight in calls if weight]
+        held = [call.convert(weight * call.weight) for call, weight in calls if weight]
         return [*test.body.checks, *held]
 
     def _weight(self, name: str, beside: dict[str, Test], depth: int) -> int:
@@ -201,9 +200,8 @@ def _sum_weights(checks: Iterable[Assertion]) -> int:
     return sum(check.weight if check.weight < MANY else 1 for check in checks if check.strength)
 
 
-def _has_excuse(loss: int, old: LocatedTest, new: LocatedTest) -> bool:
-    looped = new.test.body.loops and not old.test.body.loops
-    return looped or new.file.new.outside - old.file.old.outside >= loss > 0
+def _has_excuse(old: LocatedTest, new: LocatedTest) -> bool:
+    return new.test.body.loops and not old.test.body.loops
 
 
 def _is_covered(check: Assertion, wholes: Sequence[str]) -> bool:

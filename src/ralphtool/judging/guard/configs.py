@@ -18,7 +18,7 @@ from ralphtool.judging.guard.commands import (
     list_options,
     list_programs,
 )
-from ralphtool.judging.guard.masked_text import PYTHON_NOISE, SCRIPT_NOISE, Source, mask_text
+from ralphtool.judging.guard.config_code import find_hooks, list_settings
 from ralphtool.judging.guard.model import LONGEST, FileChange, GuardFinding, decode, shorten
 
 
@@ -96,7 +96,7 @@ def find_config_parser(path: str) -> _ConfigParser | None:
     if name in _CONFIG_READERS:
         return _CONFIG_READERS[name]
     if _SCRIPTED.fullmatch(name):
-        return lambda text: _parse_script(text, only_tests=name.startswith("vite."))
+        return lambda text: _parse_script(text, path)
     if re.fullmatch(r"jest\.config\.json|\.mocharc\.jsonc?", name):
         return _parse_json_config
     return _parse_makefile if name.endswith(".mk") else None
@@ -169,38 +169,28 @@ _LISTS |= {"testNamePattern", "grep", "grepInvert", "invert", "fgrep"}
 _SWITCHES = {"passWithNoTests", "bail", "allowOnly", "dangerouslyIgnoreUnhandledErrors"}
 _FLOORS = {"branches", "functions", "lines", "statements"}
 _KEYS = _LISTS | _SWITCHES | _FLOORS
-_KEY = re.compile(rf"[\"']?\b({'|'.join(sorted(_KEYS))})\b[\"']?\s*+:\s*+")
 
 
-def _parse_script(text: str, *, only_tests: bool) -> _TestConfig:
+def _parse_script(text: str, path: str) -> _TestConfig:
     """The configuration of Jest, Vitest and others as JavaScript: read, not run."""
-    source = Source(text, SCRIPT_NOISE)
     settings = _TestConfig()
-    coverage, tests = _find_spans(source, "coverage"), _find_spans(source, "test")
-    for match in _KEY.finditer(source.code):
-        if only_tests and not _is_within(match.start(), tests):
-            continue
-        key, at = match[1], match.end()
-        stop = source.end_of(at) if source.bare[at : at + 1] == "[" else _find_value_end(source, at)
-        value = source.code[at:stop].strip().rstrip(",")
-        if key in _LISTS and _is_within(match.start(), coverage):
+    for setting in list_settings(text, path):
+        if setting.key not in _KEYS or (setting.key in _LISTS and "coverage" in setting.inside):
             continue  # what is not measured is tested all the same
-        _add_setting(settings, key, re.findall(r"[\"'`/]([^\"'`\n]+)[\"'`/]", value) if key in _LISTS else value)
+        if not path.rpartition("/")[2].startswith("vite.") or "test" in setting.inside:
+            _add_setting(settings, setting.key, setting.value)
     return settings
 
 
-def _find_value_end(source: Source, at: int) -> int:
-    found = re.compile(r"[,}\n]").search(source.bare, at)
-    return found.start() if found else len(source.bare)
-
-
-def _find_spans(source: Source, key: str) -> list[tuple[int, int]]:
-    found = re.finditer(rf"\b{key}\s*+:\s*+\{{", source.bare)
-    return [(match.start(), source.end_of(match.end() - 1)) for match in found][:100]
-
-
-def _is_within(at: int, spans: Sequence[tuple[int, int]]) -> bool:
-    return any(start <= at < end for start, end in spans)
+def _parse_conftest(text: str) -> _TestConfig | None:
+    hooks = find_hooks(text)
+    if hooks is None:
+        return None
+    settings = _TestConfig()
+    for name, value in hooks:
+        if not is_benign(value) and value not in ("setup.py", "conftest.py"):
+            settings.left_out[f"{name} {value}"] = f"{name} {value}".strip()
+    return settings
 
 
 def _add_setting(settings: _TestConfig, key: str, value: Any) -> None:
@@ -298,27 +288,6 @@ def _expand_recipe(name: str, targets: Mapping[str, tuple[list[str], list[str]]]
         seen.update(more)
         waiting += more
     return "\n".join(lines)
-
-
-_HOOKS = re.compile(
-    r"^\s*(?:async\s+)?(?:def\s+)?(collect_ignore(?:_glob)?|pytest_(?:collection_modifyitems|ignore_collect|deselected"
-    r"|pyfunc_call|runtest_(?:protocol|setup|call|makereport)|sessionfinish|report_teststatus))\b|\b(os\._exit|sys\.exit"
-    r"|\.exitstatus\s*=|pytest_deselected|add_marker\([^\n]{0,80}(?:skip|xfail))",
-    re.MULTILINE,
-)
-
-
-def _parse_conftest(text: str) -> _TestConfig:
-    code, bare = mask_text(text, PYTHON_NOISE)
-    settings = _TestConfig()
-    for match in _HOOKS.finditer(bare):
-        name = match[1] or match[2]
-        line = code[match.start() : match.start() + 5000].lstrip().partition("\n\n")[0]
-        named = re.findall(r"[\"']([^\"'\n]+)[\"']", line) if name.startswith("collect_ignore") else []
-        for one in named or [""]:
-            if not is_benign(one) and one not in ("setup.py", "conftest.py"):
-                settings.left_out[f"{name} {one}"] = f"{name} {one}".strip()
-    return settings
 
 
 _CONFIG_READERS: dict[str, _ConfigParser] = {

@@ -6,10 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from ralphtool.judging.guard.chunks import read_chunks
 from ralphtool.judging.guard.compare import Comparison
 from ralphtool.judging.guard.configs import find_config_parser, inspect_configs
 from ralphtool.judging.guard.fallback import compare_coarsely, read_coarsely
-from ralphtool.judging.guard.languages import LANGUAGES, read_text
+from ralphtool.judging.guard.languages import load_language
 from ralphtool.judging.guard.model import (
     LONGEST,
     FileChange,
@@ -22,6 +23,7 @@ from ralphtool.judging.guard.model import (
 from ralphtool.judging.guard.pairs import ChangedTestFile, LocatedTest, pair_tests
 from ralphtool.judging.guard.python import has_syntax_error, read_python
 from ralphtool.judging.guard.test_files import find_language, is_named_test, is_run_by_runner, is_test
+from ralphtool.judging.guard.tree_reader import read_tree
 from ralphtool.specs import Story
 
 
@@ -64,7 +66,7 @@ def _read_both(change: FileChange) -> ChangedTestFile:
     old_path = change.old_path or change.path
     coarse = max(len(before), len(after)) > LONGEST
     old, new = _read_tests(old_path, before, coarse), _read_tests(change.path, after, coarse)
-    if old and change.old is not None and new is None and has_syntax_error(after):
+    if old and change.old is not None and new is None and _is_broken_python(change.path, after):
         return ChangedTestFile(change.path, old, ParsedTestFile(), unparsable=True)
     if old is None or new is None or bool(old.coarse) != bool(new.coarse):
         old, new = read_coarsely(old_path, before), read_coarsely(change.path, after)
@@ -74,13 +76,19 @@ def _read_both(change: FileChange) -> ChangedTestFile:
 
 
 def _read_tests(path: str, text: str, coarse: bool) -> ParsedTestFile | None:
-    """None for Python that can't be parsed."""
+    """None for Python that can't be parsed, and for what is too deep."""
     if coarse:
         return read_coarsely(path, text)
     language = find_language(path)
     if language == "py":
         return read_python(text)
-    return read_text(text, LANGUAGES[language]) if language else ParsedTestFile(text=text)
+    if tree_language := load_language(path):
+        return read_tree(text, path, tree_language)
+    return read_chunks(text, language) if language else ParsedTestFile(text=text)
+
+
+def _is_broken_python(path: str, text: str) -> bool:
+    return find_language(path) == "py" and has_syntax_error(text)
 
 
 def _has_tests(change: FileChange) -> bool:

@@ -5,7 +5,6 @@ Every language is read into the same model, so that whoever compares need not kn
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -26,7 +25,24 @@ FindingKind = Literal[
     "unticked",
     "ralph-touched",
     "git-touched",
+    "lint-config",
 ]
+DECISIVE: frozenset[FindingKind] = frozenset(
+    (
+        "spec-edited",
+        "agent-config",
+        "passes-flipped",
+        "other-story-ticked",
+        "unticked",
+        "ralph-touched",
+        "git-touched",
+    )
+)
+"""Only reading can show these: an attempt with one of them fails."""
+SUSPICIONS: frozenset[FindingKind] = frozenset(("test-deleted", "test-skipped", "assertion-weakened", "test-config"))
+"""These say where to look: running the tests as they were decides."""
+WARNINGS: frozenset[FindingKind] = frozenset(("lint-config",))
+"""These are reported, and running the checks with their old configuration decides."""
 MANY = 1000  # cases or rounds whose number the text does not tell
 LONGEST = 500_000  # characters; what is longer is read coarsely
 MOST_PAIRS = 20_000  # beyond this, everything is no longer compared with everything
@@ -50,6 +66,14 @@ class GuardFinding(Struct, frozen=True):
     path: str
     detail: str
 
+    @property
+    def is_decisive(self) -> bool:
+        return self.kind in DECISIVE
+
+    @property
+    def is_suspicion(self) -> bool:
+        return self.kind in SUSPICIONS
+
 
 class Assertion(Struct, frozen=True):
     """One assertion. Equal texts are the same assertion; `parts` are what it only says something partial about."""
@@ -61,13 +85,16 @@ class Assertion(Struct, frozen=True):
     parts: tuple[str, ...] = ()
     raises: tuple[str, ...] | None = None
     matched: bool = False
+    structured: bool = False
+    """Whether it gives several values of its subject at once."""
 
 
 class CallSite(Struct, frozen=True):
     """A call of a function that may hold assertions."""
 
     name: str
-    node: ast.expr
+    convert: Callable[[int], Assertion]
+    """What it says as one assertion of a given weight: only asked of calls that turn out to assert."""
     weight: int
     asserts: bool = False
     """Whether its name says so and what it gives is not used, as in `check_it(x)`: it is there to fail."""
@@ -127,8 +154,6 @@ class ParsedTestFile(Struct):
     tests: dict[str, Test] = {}
     beside: dict[str, Test] = {}
     """Functions that are no tests, by their names."""
-    outside: int = 0
-    """Assertions outside of tests, where functions are not told apart."""
     focused: tuple[str, ...] = ()
     coarse: tuple[int, Counter[str]] | None = None
 

@@ -6,9 +6,11 @@ import ast
 import re
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from ralphtool.judging.guard.model import MANY, Body, CallSite, ParsedTestFile, Test, add_skip, shorten
 from ralphtool.judging.guard.python_assertions import (
+    convert_call,
     count_elements,
     evaluate_truth,
     get_dotted_name,
@@ -218,7 +220,9 @@ def _read_body(node: _Function, name: str) -> Body:
     reader.block(body, 1)
     arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
     reader.body.checks = [check for check in reader.body.checks if check.weight]
-    reader.body.calls += [CallSite(one.arg, ast.Name(f"fixture {one.arg}"), 1) for one in arguments]
+    reader.body.calls += [
+        CallSite(one.arg, partial(convert_call, ast.Name(f"fixture {one.arg}")), 1) for one in arguments
+    ]
     return reader.body
 
 
@@ -310,7 +314,7 @@ class _BodyReader:
             ours = get_dotted_name(node.func) in (name, f"self.{name}", f"cls.{name}")
             asserts = alone and _ASSERTING.match(name) is not None
             if ours or asserts:
-                self.body.calls.append(CallSite(name, node, weight, asserts))
+                self.body.calls.append(CallSite(name, partial(convert_call, node), weight, asserts))
         else:
             self.body.checks += known
 

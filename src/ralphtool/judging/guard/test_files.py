@@ -7,6 +7,9 @@ import re
 _TEST_FOLDERS = {"test", "tests", "__tests__", "spec", "specs", "e2e", "androidtest", "integration-tests"}
 _SNAKE = r"(?:tests?|tests?_.*|.*[_.-](?:tests?|unittests?|spec))"
 _CAMEL = r"(?:Test[A-Z0-9_].*|.*(?:Tests?|TestCase|[a-z]IT|Spec))"
+_PRODUCTION = re.compile(
+    r"(?:^|/)src/main/|(?:^|/)(?:app|lib|Sources)/(?:[^/]*/)*Test[A-Z][^/]*$|(?:^|/)src/(?!test/)(?:[^/]*/)*Test[A-Z][^/]*$"
+)
 _BY_NAME = {
     "py": re.compile(r"tests?|test_.*|.*_tests?"),
     "js": re.compile(r".*[._-](?:test|spec|e2e|cy)|tests?"),
@@ -33,7 +36,7 @@ _NAME_DECIDES = {"py", "go", "rb", "exs"}
 
 def is_test(path: str) -> bool:
     """Whether a file is a test, or belongs to tests, by its name or its folder."""
-    return is_named_test(path) or (find_language(path) not in ("", "go") and _in_test_folder(path))
+    return is_named_test(path) or (find_language(path) not in ("", "go") and in_test_folder(path))
 
 
 def find_language(path: str) -> str:
@@ -44,10 +47,17 @@ def find_language(path: str) -> str:
 def is_named_test(path: str) -> bool:
     stem = path.rpartition("/")[2].rpartition(".")[0]
     language = find_language(path)
+    if is_production_folder(path):
+        return False
     return bool(language) and len(stem) < 256 and _BY_NAME[language].fullmatch(stem) is not None
 
 
-def _in_test_folder(path: str) -> bool:
+def is_production_folder(path: str) -> bool:
+    """Whether it is what is shipped, although its name begins as those of tests do: `src/main/java/TestRunner.java`."""
+    return _PRODUCTION.search(path) is not None and not in_test_folder(path)
+
+
+def in_test_folder(path: str) -> bool:
     folders = path.split("/")[:-1]
     return any(one.lower() in _TEST_FOLDERS or one.endswith(("Tests", ".Test", "_tests")) for one in folders)
 

@@ -29,9 +29,8 @@ _PYTEST_END = re.compile(
     r" in [\d.]+s(?: \([\w :,]+\))?(?: =+)?$"
 )
 _PYTEST_INTERRUPTED = re.compile(r"INTERNALERROR>|!+ (?:KeyboardInterrupt|_pytest\.outcomes\.Exit)\b")
-_PYTEST_WORD = r"PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS"
-_PYTEST_TEST = re.compile(rf"(?P<name>\S.*?::.*) (?P<word>{_PYTEST_WORD})\b.* \[ *\d+%\]$")
-_PYTEST_WORKER = re.compile(rf"\[gw\d+\] \[ *\d+%\] (?P<word>{_PYTEST_WORD}) (?P<name>\S.*)$")
+_PYTEST_WORD = re.compile(r" (PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)\b")
+_PYTEST_WORKER = re.compile(r"\[gw\d+\] \[ *\d+%\] ([A-Z]+) (\S.*)$")
 _PYTEST_RESULTS: dict[str, TestResult] = {
     "PASSED": "passed",
     "XPASS": "passed",
@@ -101,8 +100,15 @@ def _find_results(run: list[str]) -> list[tuple[str, TestResult]]:
     """Returns the tests that a run with -v names, by one process or by those of xdist."""
     results: dict[str, TestResult] = {}
     for line in run:
-        if "%]" in line and (found := _PYTEST_WORKER.match(line) or _PYTEST_TEST.match(line)):
-            results[found["name"]] = _PYTEST_RESULTS[found["word"]]
+        if found := _PYTEST_WORKER.match(line):
+            word, name = found[1], found[2]
+        elif line.endswith("%]") and "::" in line:
+            words = list(_PYTEST_WORD.finditer(line))
+            word, name = (words[-1][1], line[: words[-1].start()]) if words else ("", "")
+        else:
+            continue
+        if word in _PYTEST_RESULTS:
+            results[name] = _PYTEST_RESULTS[word]
     return list(results.items())
 
 

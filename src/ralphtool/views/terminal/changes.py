@@ -6,6 +6,7 @@ Specs and agents write what is shown here, so control characters never reach the
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -40,16 +41,31 @@ def print_changes(overviews: Sequence[Overview]) -> None:
     for one in overviews:
         name = click.style(make_printable(one.name).ljust(widths[0]), bold=True)
         adapter = make_printable(one.adapter).ljust(widths[1])
-        click.echo(f"{name}  {adapter}  {_format_progress(one)}{_format_holder(one.locked_by)}")
+        line = f"{name}  {adapter}  {_format_progress(one)}"
+        click.echo(f"{line}{_format_claims(one, line, widths[0] + 2)}{_format_holder(one.locked_by)}")
 
 
 def _format_progress(one: Overview) -> str:
     if one.problem is not None or one.tasks_total is None or one.tasks_done is None:
         return click.style(make_printable(one.problem or "can't be read"), fg="yellow")
     bar = _render_bar(one.tasks_done, one.tasks_total)
-    claims = proof_words.describe_short_counts(one.proofs)
-    stories = f"stories {one.stories_done}/{one.stories_total}{f': {claims}' if claims else ''}"
-    return f"{bar}  tasks {one.tasks_done}/{one.tasks_total}  {stories}"
+    return f"{bar}  tasks {one.tasks_done}/{one.tasks_total}  stories {one.stories_done}/{one.stories_total}"
+
+
+def _format_claims(one: Overview, line: str, indent: int) -> str:
+    """What the stories that are done claim: behind the line, or below it where a terminal has no room for that."""
+    claims = proof_words.describe_short_counts(one.proofs) if one.problem is None else ""
+    if not claims:
+        return ""
+    is_narrow = sys.stdout.isatty() and len(click.unstyle(line)) + len(claims) + 2 > _find_width()
+    return f"\n{' ' * indent}{claims}" if is_narrow else f": {claims}"
+
+
+def _find_width() -> int:
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or 80
+    except (OSError, ValueError):  # it is gone, or is no file
+        return 80
 
 
 def _render_bar(done: int, total: int) -> str:

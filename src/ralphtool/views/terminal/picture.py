@@ -23,6 +23,7 @@ from ralphtool.record.events import (
     Paused,
     Proof,
     Question,
+    Reopened,
     Resumed,
     Steered,
     Verdict,
@@ -60,7 +61,7 @@ _TALLEST = 15  # lines of the picture
 _NARROW = 60
 _QUIET = 30  # seconds without a word from the agent that are worth a remark
 # What stays on the screen above the picture; the rest can be seen in the picture itself.
-_LASTING = (Verdict, Decision, Checkpoint, Proof, Question, Notice, Steered, Paused, Resumed, Answered)
+_LASTING = (Verdict, Decision, Checkpoint, Proof, Reopened, Question, Notice, Steered, Paused, Resumed, Answered)
 
 
 class RunDisplay(RunLines):

@@ -1,0 +1,53 @@
+"""Tests that stand in source files: the old ones can be put into the new source."""
+
+from __future__ import annotations
+
+from judging.guard.samples import RUST, altered
+
+from ralphtool.judging.guard.inline import splice_tests
+
+
+def splice(old: str, new: str, path: str = "src/cart.rs") -> str | None:
+    spliced = splice_tests(old.encode(), new.encode(), path)
+    return None if spliced is None else spliced.decode()
+
+
+def test_old_tests_are_put_into_new_source() -> None:
+    broken = altered("{ a }", "{ a + 1 }", RUST)
+    cheat = altered("assert_eq!(got, 3);", "assert_eq!(got, 4);", broken)
+    assert splice(RUST, cheat) == broken
+
+
+def test_old_tests_come_back_after_they_were_deleted_and_new_ones_go() -> None:
+    source = "pub fn total(a: u32) -> u32 { a }\n"
+    tests = "#[cfg(test)]\nmod tests {\n    #[test]\n    fn it_adds() { assert_eq!(super::total(1), 1); }\n}\n"
+    assert splice(source + tests, source) == source + tests
+    assert splice(source, source + tests) == source + "\n"
+    renamed = tests.replace("mod tests", "mod others")
+    assert splice(source + tests, source + renamed) == source + "\n" + tests
+
+
+def test_single_functions_and_what_they_use_are_taken_too() -> None:
+    old = (
+        "fn a() {}\n\n#[test]\n#[should_panic]\nfn one() { a() }\n\nfn b() {}\n\n#[cfg(test)]\nfn make() -> u8 { 1 }\n"
+    )
+    new = old.replace("#[should_panic]\n", "").replace("u8 { 1 }", "u8 { 2 }").replace("fn b() {}", "fn b() { a() }")
+    assert splice(old, new) == old.replace("fn b() {}", "fn b() { a() }")
+
+
+def test_a_test_in_a_string_or_a_comment_is_none() -> None:
+    text = 'fn a() -> &\'static str { "#[cfg(test)] mod x {}" }\n// #[test]\nfn b() {}\n'
+    assert splice(text, text.replace("b()", "c()")) is None
+
+
+def test_what_holds_no_tests_is_left_alone() -> None:
+    assert splice("fn a() {}\n", "fn b() {}\n") is None
+    assert splice("def test_a(): pass\n", "", "test_a.py") is None
+    assert splice("#[test]\n" + "(" * 200_000, "") is None
+
+
+def test_tests_in_the_source_of_vitest() -> None:
+    old = "export const a = 1\nif (import.meta.vitest) {\n  const { it, expect } = import.meta.vitest\n  it('a', () => expect(a).toBe(1))\n}\n"
+    new = old.replace("a = 1", "a = 2").replace("toBe(1)", "toBe(2)")
+    assert splice(old, new, "src/a.ts") == old.replace("a = 1", "a = 2")
+    assert splice("const a = 1", "const b = 1", "src/a.ts") is None
