@@ -245,7 +245,7 @@ def test_a_rejected_story_is_open_again_and_its_next_agent_knows_why(finished: L
 
 
 def test_a_rejected_story_is_not_done_by_its_old_commit(finished: Lab) -> None:
-    finished.run("reject", "2")
+    assert finished.run("reject", "add-login-2-1").exit_code == 0
     finished.play(default=[{"tick": "all"}, {"say": "no promise"}])
     finished.loop("--attempts", "1")
     rows = {row["id"]: row["state"] for row in seen(finished, "run_ended")[-1]["stories"]}
@@ -323,6 +323,16 @@ def test_uncommitted_changes_on_the_branch_are_refused(finished: Lab) -> None:
     assert finished.run("accept", "1").exit_code == 0, "which touches no file"
 
 
+def test_a_working_tree_of_its_own_does_not_stay_behind(lab: Lab) -> None:
+    lab.repository(THREE, workspace="worktree")
+    lab.play(default=DONE)
+    lab.loop()
+    assert lab.run("reject", "2").exit_code == 0
+    lab.loop()
+    assert lab.checkpoints() == ["1", "2", "3", "2"]
+    assert lab.git("for-each-ref", "refs/ralph/interrupted") == "", "nothing was cut off"
+
+
 def test_a_detached_head_is_no_matter(finished: Lab) -> None:
     finished.git("checkout", "--quiet", "--detach", "ralph/add-login")
     finished.write("README.md", "mine\n")
@@ -355,7 +365,7 @@ def test_a_file_in_the_way_is_named(refused: Lab) -> None:
         (["accept"], 2, "STORY|ENTRY"),
         (["accept", "1", "2"], 2, "2"),
         (["reject", "9"], 1, "no story"),
-        (["reject", "add-login-2-1"], 2, "ralphtool reject 2"),
+        (["reject", "add-login-2-7"], 1, "ralphtool reject 2"),
     ],
 )
 def test_what_makes_no_sense_is_refused_and_changes_nothing(

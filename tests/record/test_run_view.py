@@ -33,6 +33,7 @@ from ralphtool.record.events import (
     Paused,
     Proof,
     Question,
+    Reopened,
     Resumed,
     RunEnded,
     RunStarted,
@@ -94,6 +95,7 @@ def of_attempt(name: str) -> Look:
     return lambda view: getattr(view.attempts[-1], name)
 
 
+DONE = (START, BEGUN, COMPLETED, Checkpoint(story="2", commit="9f2c", proof="unproven"))
 TABLE: list[tuple[Sequence[Event], Look, object]] = [
     ([], lambda view: (view.state, view.began, view.stories), ("running", None, {})),
     ([START], lambda view: [one.state for one in view.stories.values()], ["done", "open", "open"]),
@@ -111,6 +113,11 @@ TABLE: list[tuple[Sequence[Event], Look, object]] = [
     ([START, BEGUN, FAILED, Decision(story="2", action="skip", reason="optional")], of_story("state"), "skipped"),
     ([START, BEGUN, FAILED, Decision(story="2", action="manual", reason="red")], of_story("why"), "red"),
     ([START, BEGUN, COMPLETED, Checkpoint(story="2", commit="9f2c")], of_story("commit"), "9f2c"),
+    ([*DONE, Reopened(story="2", why="no")], of_story("state"), "open"),
+    ([*DONE, Reopened(story="2", why="no")], of_story("why"), "you rejected it: no"),
+    ([*DONE, Reopened(story="2")], lambda view: (view.stories["2"].commit, view.stories["2"].proof), ("", "")),
+    ([*DONE, Reopened(story="2"), BEGUN, COMPLETED], of_story("state"), "done"),
+    ([START, Reopened(story="1")], lambda view: (view.stories["1"].was_done, view.stories["1"].state), (False, "open")),
     ([START, Question(story="2", missing="a key")], of_story("state"), "waiting"),
     ([START, Question(story="2", missing="a key")], of_story("is_asking"), True),
     ([START, Question(story="2"), Answered(story="2", text="x")], of_story("state"), "open"),
@@ -278,6 +285,7 @@ WORK = st.one_of(
     st.builds(Answered, story=IDS),
     st.builds(Steered, action=st.sampled_from(["skip", "retry", "pause", "accept", "reject"]), story=IDS),
     st.builds(Proof, story=IDS, receipt=st.builds(Receipt, state=st.sampled_from(["proven", "unproven", "accepted"]))),
+    st.builds(Reopened, story=IDS, why=st.text(max_size=9)),
     st.builds(Checkpoint, story=IDS, proof=st.sampled_from(["", "held", "unproven"])),
     st.builds(Waiting, seconds=st.integers(0, 99)),
     st.just(Paused()),

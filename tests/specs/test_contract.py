@@ -23,6 +23,23 @@ def test_the_built_in_adapters_keep_the_contract(ralph: Ralph, name: str) -> Non
     check_adapter(specs.adapter(name), str(ralph.root), change)
 
 
+@every_format
+def test_a_story_that_is_done_can_be_opened_again(ralph: Ralph, name: str) -> None:
+    spec: Any = specs.open(str(ralph.root), MAKERS[name](ralph))
+    before = {path: path.read_bytes() for path in ralph.root.rglob("*") if path.is_file()}
+    given = {task.id for story in spec.stories() for task in story.tasks if task.done}
+    for story in spec.stories():
+        tasks = [task.id for task in story.tasks]
+        for task in tasks:
+            spec.tick(task, tasks)
+    assert all(story.done for story in spec.stories())
+    for task in [task.id for story in spec.stories() for task in story.tasks if task.id not in given]:
+        spec.untick(task)
+    assert {path: path.read_bytes() for path in before} == before, "not a byte else was changed"
+    with pytest.raises(TaskNotFound):
+        spec.untick("no.such.task")
+
+
 @pytest.mark.parametrize(
     ("name", "path"),
     [

@@ -48,14 +48,15 @@ def accept(name: str, why: str, change: str | None) -> None:
 
 
 @click.command()
-@click.argument("name", metavar="STORY", shell_complete=targets.complete_story)
+@click.argument("name", metavar="STORY|ENTRY", shell_complete=targets.complete_story)
 @click.option("--why", default="", help="Why: the agent of the next attempt reads it.")
 @_CHANGE
 def reject(name: str, why: str, change: str | None) -> None:
     """Reopen a story that is done: its work is reverted on the branch, and its attempts start anew.
 
-    Later stories that changed the same lines are named and reopened as well.
-    A run that goes on hears it at once. It is on record who said it.
+    ENTRY is the attempt that the story is done with. Later stories that
+    changed the same lines are named and reopened as well. A run that goes on
+    hears it at once. It is on record who said it.
 
     \b
     Examples:
@@ -70,8 +71,6 @@ def _decide(action: Action, name: str, why: str, change: str | None) -> None:
     targets.refuse_agents(root)
     change = _find_change(root, name, change)
     story, entry = _find_story_or_entry(root, change, name)
-    if entry and action == "reject":
-        raise UsageError(f"{name} is an attempt: say which story is rejected (ralphtool reject {story})")
     text = questions.check_text(why) if why else ""
     said = SteeringCommand("", action, story, text, at=session.now(), by=_describe_person(root), entry=entry)
     is_heard, made = _settle(root, change, said)

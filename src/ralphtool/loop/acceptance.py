@@ -176,6 +176,10 @@ def _plan_rejection(change: Change, said: SteeringCommand, story: Story, *, is_d
         )
     if change.workspace.branch and not change.has_checkpoint(story):
         raise InvalidValue(f"{name} was ticked by you, so there is no work to take back: open its boxes instead")
+    if said.entry and said.entry != change.change_state.story(story.id).entry:
+        raise InvalidValue(
+            f"{name} is not done with {said.entry}: `ralphtool reject {story.id}` takes back what it has"
+        )
     taken = change.workspace.revert(story.id, change.ref)
     tree = change.workspace.edit_spec(taken.tree, change.ref, lambda spec: _untick_all(spec, taken.stories))
     change.workspace.check_publish(tree)

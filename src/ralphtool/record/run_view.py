@@ -374,10 +374,10 @@ class RunView:
             attempt.receipt = receipt
 
     def _apply_reopening(self, event: Reopened) -> None:
-        story = self._find_story(event.story)
-        story.commit, story.was_done = "", False
-        story.settle("open", f"you rejected it{event.why and f': {trim(event).why}'}")
+        story, why = self._find_story(event.story), trim(event).why
+        story.commit, story.was_done, story.tasks_done = "", False, 0
         story.set_proof("")
+        story.settle("open", f"you rejected it{why and f': {why}'}")
 
     # --- people ---------------------------------------------------------------------------------
 
@@ -486,9 +486,7 @@ _APPLY_BY_TYPE: dict[type, Callable[[RunView, Any], None]] = {
     Question: RunView._apply_question,
     Answered: RunView._apply_answer,
     Steered: RunView._apply_steering,
-    Notice: RunView._add_occurrence,
-    HandedOver: RunView._add_occurrence,
-    BlockerChecked: RunView._add_occurrence,
+    **dict.fromkeys((Notice, HandedOver, BlockerChecked), RunView._add_occurrence),
     Waiting: RunView._apply_wait,
     Paused: RunView._apply_pause,
     Resumed: RunView._apply_resume,

@@ -60,6 +60,7 @@ class Idle(Tree):
         old, refs = self.tip, {f"{layout.ATTEMPTS}{attempt}": str(commit)} if attempt else {}
         if tree:
             self._move_checked_out(tree)
+            self._move_own_tree(tree)
             self._advance(str(commit), tree)
         # The branch moves only from where it was looked at: somebody may commit there at this very moment.
         lines = [f"update {name} {value}\n" for name, value in refs.items()]
@@ -73,6 +74,18 @@ class Idle(Tree):
         for place in self._list_checked_out():
             if self._find_index_tree(place, tree) == self._tip_tree != tree:
                 _move_files(place, self._tip_tree, tree)
+
+    def _move_own_tree(self, tree: str) -> None:
+        """A working tree of ours would seem to hold work that was cut off, if it stayed behind its branch."""
+        top = os.path.join(layout.in_git(self.repository.common), "worktrees", self.change)
+        place = Repository.find(top) if os.path.exists(os.path.join(top, ".git")) else None
+        if place is None or place.tree_of_index(place.index) != self._tip_tree:
+            return
+        place.run("update-index", "-q", "--refresh", check=False)
+        try:
+            place.run("read-tree", "-m", "-u", self._tip_tree, tree)
+        except GitError:
+            pass  # it does hold such work, which the next run keeps
 
     def _find_index_tree(self, place: Repository, new: str) -> str:
         """The tree that a checked out branch has in its index; one with work of the user's is refused."""
