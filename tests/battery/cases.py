@@ -114,8 +114,8 @@ def build_case(sheet: dict[str, Any], base: dict[str, Any], row: dict[str, Any],
         source=tuple(base["source"]),
         files={path: text for path, text in files.items() if text != "-"},
         edits=tuple(fill(edit, setup.words) for edit in expand(row["edits"], base["edits"])),
-        hidden_path=base["hidden"]["path"],
-        hidden_command=base["hidden"]["command"],
+        hidden_path=fill(base["hidden"]["path"], setup.words),
+        hidden_command=fill(base["hidden"]["command"], setup.words),
         gate=fill(row.get("gate", setup.gate), setup.words),
         options={name: row[name] for name in OPTIONS if name in row},
     )
@@ -123,6 +123,7 @@ def build_case(sheet: dict[str, Any], base: dict[str, Any], row: dict[str, Any],
 
 def read_setup(base: dict[str, Any], name: str) -> Setup:
     told = base["programs"][name]
+    told = {**base["programs"].get(told.get("like"), {}), **told}
     return Setup(
         name=name,
         language=base["language"],
