@@ -9,9 +9,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from project import REPOSITORY
-
 from battery.cases import Setup, TruthCase
+from project import REPOSITORY
 
 TOOLS = REPOSITORY / ".tools/truth"
 LONGEST = 240.0  # seconds that a test program may take before something must be stuck
@@ -48,7 +47,7 @@ def build_environment(top: Path) -> dict[str, str]:
         "GIT_CONFIG_NOSYSTEM": "1",
         "RUSTUP_HOME": os.environ.get("RUSTUP_HOME", str(home / ".rustup")),
         "CARGO_NET_OFFLINE": "true",
-        "GOCACHE": os.environ.get("GOCACHE", str(top.parent / "go-cache")),
+        "GOCACHE": str(TOOLS / "go-cache"),
         "GOPROXY": "off",
         "npm_config_offline": "true",
         "npm_config_update_notifier": "false",

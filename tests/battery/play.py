@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from project import COMMAND
-
 from battery.cases import HERE, TruthCase
 from battery.place import build_environment, lay_out, run
+from project import COMMAND
 
 CHANGE = "change-cart"
 COUNTS_AS_SHOWN = ("proven", "held", "accepted")

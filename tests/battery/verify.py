@@ -93,4 +93,3 @@ class Verification:
 
 def matches(name: str, patterns: list[str]) -> bool:
     return any(fnmatch(name, pattern) for pattern in patterns)
-
