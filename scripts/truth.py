@@ -51,8 +51,8 @@ def run_all(cases: list[TruthCase], options: argparse.Namespace) -> list[Row]:
         rows = []
         for row in pool.map(lambda case: run_one(case, Path(place), options), cases):
             rows.append(row)
-            if row.fault or sys.stderr.isatty():
-                print(f"{len(rows)}/{len(cases)} {row.case.id}: {row.ending.state} {row.fault}", file=sys.stderr)
+            progress = f"{len(rows)}/{len(cases)} {row.case.kind} {row.case.id}: {row.ending.state} {row.fault}"
+            print(progress, file=sys.stderr, flush=True)
         return rows
 
 
