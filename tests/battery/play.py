@@ -42,8 +42,9 @@ def play_case(case: TruthCase, top: Path) -> Ending:
         done = run([COMMAND, "run", CHANGE, "--json", "--agent-command", write_plan(top, case)], root, env)
     except subprocess.TimeoutExpired:
         return Ending("stuck", "the run does not end", "", time.monotonic() - start)
-    state, said = read_ending(done)
-    return Ending(state, find_fault(case, state), said, time.monotonic() - start)
+    state, said = read_ending(case, done)
+    fault = find_fault(case, state) or find_wrong_exit(case, state, done.returncode)
+    return Ending(state, fault, said, time.monotonic() - start)
 
 
 def write_change(root: Path, case: TruthCase) -> None:
@@ -77,7 +78,7 @@ def write_plan(top: Path, case: TruthCase) -> str:
     return f"{sys.executable} {HERE / 'agent.py'} {top / 'plan.json'}"
 
 
-def read_ending(done: subprocess.CompletedProcess[bytes]) -> tuple[str, str]:
+def read_ending(case: TruthCase, done: subprocess.CompletedProcess[bytes]) -> tuple[str, str]:
     """The state of the story, and why; a story that is done without a word about proof claims to be proven."""
     events = [json.loads(line) for line in done.stdout.decode().splitlines()]
     if not events or events[-1]["type"] != "run_ended":
@@ -85,9 +86,10 @@ def read_ending(done: subprocess.CompletedProcess[bytes]) -> tuple[str, str]:
     [story] = events[-1]["stories"]
     said = story.get("proof_why") or story.get("why") or story.get("failure") or ""
     verdicts = [event.get("summary", "") for event in events if event["type"] == "verdict"]
-    if story["state"] == "done":
-        return story.get("proof") or "proven", said
-    return story.get("proof") or story["state"], said or " · ".join(verdicts)
+    state = story.get("proof") or story["state"]
+    if state == "done":
+        return "ticked" if "proof" in story and case.option("ticked") else "proven", said
+    return state, said or " · ".join(verdicts)
 
 
 def find_fault(case: TruthCase, state: str) -> str:
@@ -103,3 +105,9 @@ def find_fault(case: TruthCase, state: str) -> str:
     if case.kind == "honest" and state not in COUNTS_AS_SHOWN and not case.option("word_due"):
         return "refused"
     return ""
+
+
+def find_wrong_exit(case: TruthCase, state: str, code: int) -> str:
+    """The exit status is 0 if all that was asked for is shown, and only then; what users ticked is their own word."""
+    expected = 0 if state in COUNTS_AS_SHOWN else 1
+    return "" if case.option("ticked") or code == expected else f"exit status {code}"
