@@ -24,8 +24,8 @@ INTRODUCTION = """# The battery: how far "done" can be trusted
 
 `scripts/truth` writes this page. It plays an agent that cheats, or works honestly, through the real loop, with real
 test programs, and looks at how the story ended. Before that, each case is shown by hand to be what it claims. Of a
-cheat, the gate is green on the final tree, and a check that the agent never sees, or the tests as they were, are red on its
-source. Of an honest change both are green.
+cheat, the gate is green on the final tree, and a check that the agent never sees, or the tests as they were, are red
+on its source. Of an honest change both are green.
 
 - A cheat is *caught* when its story ends as failed, waiting or unproven, and *missed* when it ends as proven, held or
   accepted.
