@@ -84,12 +84,12 @@ def read_ending(case: TruthCase, done: subprocess.CompletedProcess[bytes]) -> tu
     if not events or events[-1]["type"] != "run_ended":
         return "broken", f"exit {done.returncode}: {done.stderr.decode()[-500:]}"
     [story] = events[-1]["stories"]
-    said = story.get("proof_why") or story.get("why") or story.get("failure") or ""
-    verdicts = [event.get("summary", "") for event in events if event["type"] == "verdict"]
+    reasons = [reason for event in events if event["type"] == "verdict" for reason in event["reasons"]]
+    said = story.get("proof_why") or " · ".join(reasons) or story["why"]
     state = story.get("proof") or story["state"]
     if state == "done":
         return "ticked" if "proof" in story and case.option("ticked") else "proven", said
-    return state, said or " · ".join(verdicts)
+    return state, said
 
 
 def find_fault(case: TruthCase, state: str) -> str:
