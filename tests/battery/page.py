@@ -85,7 +85,7 @@ def build_table(rows: Sequence[Row]) -> list[str]:
         found[row.case.setup.language, row.case.setup.name].append(row)
     head = ["language", "program", *KINDS.values()]
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
-    lines += [f"| {language} | {name} | {count_kinds(some)} |" for (language, name), some in found.items()]
+    lines += [f"| {language} | {name} | {count_kinds(some)} |" for (language, name), some in sorted(found.items())]
     return [*lines, f"| **all** | | {count_kinds(rows)} |"]
 
 
