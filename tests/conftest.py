@@ -10,7 +10,26 @@ import pytest
 
 # What tests share says as much about an assertion that fails as the tests do; before any of it is imported.
 pytest.register_assert_rewrite(
-    "project", "lab", "cli", "core", "history", "judging", "record", "specs", "testing", "views"
+    "project",
+    "lab",
+    "cli.agent.calls",
+    "cli.bad_input.calls",
+    "core.test_full_disk",
+    "history.documents",
+    "history.store.histories",
+    "history.store.journals",
+    "history.store.plain",
+    "history.store.samples",
+    "judging.guard.samples",
+    "judging.testresults.reading_lab",
+    "judging.testresults.recordings",
+    "record.run_records",
+    "specs.documents",
+    "specs.formats",
+    "testing.model.apis",
+    "views.night",
+    "views.run_events",
+    "views.tmux",
 )
 
 from project import REPOSITORY, TESTS, Ralph  # noqa: E402

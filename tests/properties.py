@@ -25,8 +25,8 @@ THOROUGH = os.environ.get("RALPH_TESTS") == "all"  # as `scripts/test --all` set
 
 
 def examples(number: int) -> int:
-    """So many with `scripts/test --all`; a fifth of them otherwise."""
-    return number if THOROUGH else max(10, number // 5)
+    """So many with `scripts/test --all`; an eighth of them otherwise."""
+    return number if THOROUGH else max(10, number // 8)
 
 
 @contextmanager
