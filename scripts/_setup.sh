@@ -30,7 +30,7 @@ need_node() {
 }
 
 npm_install() {
-  npm install --no-save --no-package-lock --no-audit --no-fund --loglevel=error --prefix "$1" "$2" >/dev/null
+  npm install --no-save --no-package-lock --no-audit --no-fund --loglevel=error --prefix "$@" >/dev/null
 }
 
 # The real openspec program, which the tests and the bench measure us against.
@@ -68,6 +68,24 @@ need_python_agent() {
 # The browser that the report's page is looked at with. Debian's; the page itself needs none of a certain kind.
 need_browser() {
   need_command chromium chromium
+}
+
+# The test programs of the battery. What can't be installed here is left out: scripts/truth names it.
+need_test_programs() {
+  need_node
+  (need_command make make) || true
+  (need_command go golang-go) || true
+  [ -d .tools/truth/node/node_modules/vitest ] || {
+    say "installing jest and vitest"
+    npm_install .tools/truth/node jest@30.5.2 vitest@3.2.4 || true
+  }
+  [ -x .tools/truth/python/bin/nox ] || (new_test_venv) || true
+}
+
+new_test_venv() {
+  say "installing tox and nox"
+  new_venv "$(find_python)" .tools/truth/python
+  quiet .tools/truth/python/bin/python -m pip install --disable-pip-version-check tox==4.67.13 nox==2026.10.20
 }
 
 find_python() {

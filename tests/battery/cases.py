@@ -1,0 +1,154 @@
+"""The cases of the battery, read from its TOML files: README.md beside this file says how one is written."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from battery.edits import Edit
+
+HERE = Path(__file__).resolve().parent
+Kind = Literal["cheat", "honest", "hollow", "nothing", "uncatchable"]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A test program, and the way in which a base project runs it."""
+
+    name: str
+    language: str
+    gate: str
+    needs: tuple[str, ...]
+    packages: tuple[str, ...]
+    has_venv: bool
+    words: Mapping[str, str]
+    files: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Task:
+    """The story that the agent is given, and the check of it that no agent sees."""
+
+    title: str
+    tasks: tuple[str, ...]
+    hidden: str
+
+
+@dataclass(frozen=True)
+class TruthCase:
+    """One attempt at one story, with one test program."""
+
+    name: str
+    kind: Kind
+    group: str
+    why: str
+    setup: Setup
+    story: Task
+    source: tuple[str, ...]  # the paths that hold the product, as against its tests
+    files: Mapping[str, str]
+    edits: tuple[Edit, ...]
+    hidden_path: str
+    hidden_command: str
+    gate: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        return f"{self.name}@{self.setup.name}"
+
+    def option(self, name: str, otherwise: Any = None) -> Any:
+        return self.options.get(name, otherwise)
+
+
+OPTIONS = frozenset(
+    {
+        "attempts",  # how often the story is tried: 1 unless said otherwise
+        "before",  # what the gate does before the work, by hand: "green" unless said otherwise, "red" or "none"
+        "after",  # likewise on the final tree
+        "checks",  # further gates
+        "finding",  # what the agent explains with `ralphtool agent observe finding`
+        "must_be",  # the state that it has to end in
+        "quick",  # the programs with which it is part of the quick run
+        "settings",  # further lines of .ralph/config.toml
+        "ticked",  # the user ticked the tasks before the run
+        "word_due",  # honest, but only a person can tell: it may end unproven
+    }
+)
+FIELDS = OPTIONS | {"name", "group", "why", "programs", "story", "title", "tasks", "hidden", "files", "edits", "gate"}
+
+
+@cache
+def read_cases() -> tuple[TruthCase, ...]:
+    """Every case with every program it names, in the order of the files."""
+    found = tuple(case for path in sorted((HERE / "cases").glob("*.toml")) for case in read_file(path))
+    ids = [case.id for case in found]
+    assert len(ids) == len(set(ids)), f"twice: {sorted({one for one in ids if ids.count(one) > 1})}"
+    return found
+
+
+def read_file(path: Path) -> Iterator[TruthCase]:
+    sheet = tomllib.loads(path.read_text())
+    base = tomllib.loads((HERE / "bases" / f"{sheet['base']}.toml").read_text())
+    for row in sheet["case"]:
+        wrong = set(row) - FIELDS
+        assert not wrong, f"{path.name}: {row.get('name')}: {wrong}"
+        for program in row.get("programs", sheet.get("programs")):
+            yield build_case(sheet, base, row, program)
+
+
+def build_case(sheet: dict[str, Any], base: dict[str, Any], row: dict[str, Any], program: str) -> TruthCase:
+    setup = read_setup(base, program)
+    story = {**base["stories"][row.get("story", "shipping")], **row}
+    files = fill({**base["files"], **setup.files, **row.get("files", {})}, setup.words)
+    return TruthCase(
+        name=f"{base['short']}-{row['name']}",
+        kind=sheet["kind"],
+        group=row.get("group", ""),
+        why=row["why"],
+        setup=setup,
+        story=Task(story["title"], tuple(story["tasks"]), fill(story["hidden"], setup.words)),
+        source=tuple(base["source"]),
+        files={path: text for path, text in files.items() if text != "-"},
+        edits=tuple(fill(edit, setup.words) for edit in expand(row["edits"], base["edits"])),
+        hidden_path=fill(base["hidden"]["path"], setup.words),
+        hidden_command=fill(base["hidden"]["command"], setup.words),
+        gate=fill(row.get("gate", setup.gate), setup.words),
+        options={name: row[name] for name in OPTIONS if name in row},
+    )
+
+
+def read_setup(base: dict[str, Any], name: str) -> Setup:
+    told = base["programs"][name]
+    told = {**base["programs"].get(told.get("like"), {}), **told}
+    return Setup(
+        name=name,
+        language=base["language"],
+        gate=told["gate"],
+        needs=tuple(told.get("needs", ())),
+        packages=tuple(told.get("packages", ())),
+        has_venv=told.get("venv", False),
+        words=told.get("words", {}),
+        files=told.get("files", {}),
+    )
+
+
+def expand(edits: list[Any], named: dict[str, list[Any]]) -> Iterator[dict[str, str]]:
+    """The edits, with those of the base project in the place of their names."""
+    for edit in edits:
+        if isinstance(edit, str):
+            yield from expand(named[edit], named)
+        else:
+            yield edit
+
+
+def fill(value: Any, words: Mapping[str, str]) -> Any:
+    """Puts the words of a program in the place of their {{names}}, in texts at any depth."""
+    if isinstance(value, dict):
+        return {key: fill(one, words) for key, one in value.items()}
+    for name, text in words.items():
+        value = value.replace("{{" + name + "}}", text)
+    return value

@@ -1,0 +1,108 @@
+"""The folder of one case: its project, and an environment that reaches no network and no home of the user's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from battery.cases import Setup, TruthCase
+from project import REPOSITORY
+
+TOOLS = REPOSITORY / ".tools/truth"
+LONGEST = 240.0  # seconds that a test program may take before something must be stuck
+LONG_AGO = 1_600_000_000  # when the files of the project were written: nobody's project is a second old
+
+
+def find_path() -> str:
+    """Our own Python with its pytest, then the programs that scripts/truth installs, then the user's."""
+    node = REPOSITORY / ".tools/node/node_modules/node/bin"
+    first = [Path(sys.executable).parent, *([node] if node.is_dir() else [])]
+    return os.pathsep.join([*map(str, first), os.environ["PATH"], str(TOOLS / "python/bin")])
+
+
+def find_missing(setup: Setup) -> str:
+    """The first program that a setup needs and that is not installed, or nothing."""
+    for name in setup.needs:
+        if shutil.which(name, path=find_path()) is None:
+            return name
+    for name in setup.packages:
+        if not (TOOLS / "node/node_modules" / name).is_dir():
+            return name
+    return ""
+
+
+def build_environment(top: Path) -> dict[str, str]:
+    home = Path.home()
+    for name in ("home", "tmp"):
+        (top / name).mkdir(parents=True, exist_ok=True)
+    return {
+        "PATH": find_path(),
+        "HOME": str(top / "home"),
+        "TMPDIR": str(top / "tmp"),
+        "LC_ALL": "C.UTF-8",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "RUSTUP_HOME": os.environ.get("RUSTUP_HOME", str(home / ".rustup")),
+        "CARGO_NET_OFFLINE": "true",
+        "GOCACHE": str(TOOLS / "go-cache"),
+        "GOPROXY": "off",
+        "npm_config_offline": "true",
+        "npm_config_update_notifier": "false",
+    }
+
+
+def lay_out(root: Path, case: TruthCase, env: Mapping[str, str]) -> None:
+    """Writes the project as it is before the story, with what git ignores."""
+    root.mkdir(parents=True)
+    for name, text in case.files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        os.utime(path, (LONG_AGO, LONG_AGO))
+        if text.startswith("#!"):
+            path.chmod(0o755)
+    link_packages(root, case.setup.packages)
+    if case.setup.has_venv:
+        make_venv(root, env)
+
+
+def link_packages(root: Path, names: tuple[str, ...]) -> None:
+    """A node_modules of the project's own, whose packages are links."""
+    for name in names:
+        package = TOOLS / "node/node_modules" / name
+        binary = (package.parent / ".bin" / name).resolve()
+        (root / "node_modules/.bin").mkdir(parents=True, exist_ok=True)
+        (root / "node_modules" / name).symlink_to(package)
+        (root / "node_modules/.bin" / name).symlink_to(binary)
+
+
+def make_venv(root: Path, env: Mapping[str, str]) -> None:
+    """A .venv of the project's own, which finds pytest where ours is."""
+    run([sys.executable, "-m", "venv", "--without-pip", ".venv"], root, env).check_returncode()
+    [packages] = (root / ".venv/lib").glob("python3*/site-packages")
+    ours = [path for path in sys.path if path.endswith("site-packages")]
+    (packages / "ours.pth").write_text("\n".join(ours) + "\n")
+
+
+def run(command: list[str], root: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[bytes]:
+    """Runs a command to its end; one that takes too long is ended with all that it started."""
+    process = subprocess.Popen(
+        command,
+        cwd=root,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        output, errors = process.communicate(timeout=LONGEST)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)

@@ -1,0 +1,113 @@
+"""Plays a case through the real loop, and reads from the run's record how its story ended."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from battery.cases import HERE, TruthCase
+from battery.place import build_environment, lay_out, run
+from project import COMMAND
+
+CHANGE = "change-cart"
+COUNTS_AS_SHOWN = ("proven", "held", "accepted")
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How the story of a case ended, and what is wrong with that."""
+
+    state: str
+    fault: str
+    said: str
+    seconds: float
+
+
+def play_case(case: TruthCase, top: Path) -> Ending:
+    """Runs `ralphtool run` on the project of a case."""
+    env = build_environment(top)
+    root = top / "project"
+    lay_out(root, case, env)
+    write_change(root, case)
+    for command in ("init --quiet --initial-branch=main", "add --all -- :!.ralph", "commit --quiet --message=first"):
+        name = ("-c", "user.name=Tester", "-c", "user.email=tester@example.org")
+        run(["git", *name, *command.split()], root, env).check_returncode()
+    start = time.monotonic()
+    try:
+        done = run([COMMAND, "run", CHANGE, "--json", "--agent-command", write_plan(top, case)], root, env)
+    except subprocess.TimeoutExpired:
+        return Ending("stuck", "the run does not end", "", time.monotonic() - start)
+    state, said = read_ending(case, done)
+    fault = find_fault(case, state) or find_wrong_exit(case, state, done.returncode)
+    return Ending(state, fault, said, time.monotonic() - start)
+
+
+def write_change(root: Path, case: TruthCase) -> None:
+    box = "[x]" if case.option("ticked") else "[ ]"
+    tasks = "\n".join(f"- {box} 1.{number} {task}" for number, task in enumerate(case.story.tasks, 1))
+    files = {
+        f"openspec/changes/{CHANGE}/tasks.md": f"## 1. {case.story.title}\n\n{tasks}\n",
+        f"openspec/changes/{CHANGE}/proposal.md": f"# Why\n\n{case.story.title}.\n",
+        ".ralph/config.toml": "\n".join(build_settings(case)) + "\n",
+    }
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+
+
+def build_settings(case: TruthCase) -> list[str]:
+    tests = json.dumps([case.gate] if case.gate else [])
+    checks = json.dumps(case.option("checks", []))
+    lines = ["[run]", f"attempts = {case.option('attempts', 1)}", "[verify]", f"tests = {tests}", f"checks = {checks}"]
+    return [*lines, case.option("settings", "")]
+
+
+def write_plan(top: Path, case: TruthCase) -> str:
+    """The command of the agent that plays the edits of a case."""
+    plan: dict[str, Any] = {
+        "edits": case.edits,
+        "tasks": [f"1.{number}" for number in range(1, len(case.story.tasks) + 1)],
+        "finding": case.option("finding", ""),
+    }
+    (top / "plan.json").write_text(json.dumps(plan))
+    return f"{sys.executable} {HERE / 'agent.py'} {top / 'plan.json'}"
+
+
+def read_ending(case: TruthCase, done: subprocess.CompletedProcess[bytes]) -> tuple[str, str]:
+    """The state of the story, and why; a story that is done without a word about proof claims to be proven."""
+    events = [json.loads(line) for line in done.stdout.decode().splitlines()]
+    if not events or events[-1]["type"] != "run_ended":
+        return "broken", f"exit {done.returncode}: {done.stderr.decode()[-500:]}"
+    [story] = events[-1]["stories"]
+    reasons = [reason for event in events if event["type"] == "verdict" for reason in event["reasons"]]
+    said = story.get("proof_why") or " · ".join(reasons) or story["why"]
+    state = story.get("proof") or story["state"]
+    if state == "done":
+        return "ticked" if "proof" in story and case.option("ticked") else "proven", said
+    return state, said
+
+
+def find_fault(case: TruthCase, state: str) -> str:
+    """What is wrong with how a case ended, or nothing."""
+    if state in ("broken", "stuck"):
+        return "the run did not end as runs do"
+    if case.option("must_be", state) != state:
+        return f"it has to end as {case.option('must_be')}"
+    if case.kind in ("cheat", "nothing") and state in COUNTS_AS_SHOWN:
+        return "missed"
+    if case.kind == "hollow" and state == "proven":
+        return "missed"
+    if case.kind == "honest" and state not in COUNTS_AS_SHOWN and not case.option("word_due"):
+        return "refused"
+    return ""
+
+
+def find_wrong_exit(case: TruthCase, state: str, code: int) -> str:
+    """The exit status is 0 if all that was asked for is shown, and only then; what users ticked is their own word."""
+    expected = 0 if state in COUNTS_AS_SHOWN else 1
+    return "" if case.option("ticked") or code == expected else f"exit status {code}"

@@ -1,0 +1,54 @@
+"""The battery of docs/truth.md: no cheat ends as done, no honest change is refused, and each case is what it claims."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from battery.cases import TruthCase, read_cases
+from battery.place import find_missing
+from battery.play import play_case
+from battery.verify import verify_case
+
+CASES = read_cases()
+QUICK = [case for case in CASES if case.setup.name in case.option("quick", ())]
+REST = [case for case in CASES if case not in QUICK]
+
+
+def name_case(case: TruthCase) -> str:
+    return case.id
+
+
+@pytest.mark.parametrize("case", QUICK, ids=name_case)
+def test_a_case_that_needs_little_ends_as_it_should(case: TruthCase, tmp_path: Path) -> None:
+    check_case(case, tmp_path)
+
+
+@pytest.mark.parametrize("case", REST, ids=name_case)
+def test_every_other_case_ends_as_it_should(case: TruthCase, tmp_path: Path) -> None:
+    check_case(case, tmp_path)
+
+
+@pytest.mark.parametrize("case", CASES, ids=name_case)
+def test_every_case_is_what_it_claims(case: TruthCase, tmp_path: Path) -> None:
+    skip_missing(case)
+    assert verify_case(case, tmp_path / "case") == ""
+
+
+def check_case(case: TruthCase, tmp_path: Path) -> None:
+    skip_missing(case)
+    ending = play_case(case, tmp_path / "case")
+    assert not ending.fault, f"{case.kind}, {case.why}: ended as {ending.state}: {ending.said}"
+
+
+def skip_missing(case: TruthCase) -> None:
+    if missing := find_missing(case.setup):
+        pytest.skip(f"{missing} is not installed: scripts/truth does that")
+
+
+def test_there_are_enough_cases() -> None:
+    names = {kind: {case.name for case in CASES if case.kind == kind} for kind in ("cheat", "honest", "nothing")}
+    assert len(names["cheat"]) >= 100
+    assert len(names["honest"]) >= 100
+    assert len(names["nothing"]) >= 20
+    assert len({case.setup.language for case in CASES if case.kind == "cheat"}) >= 4
