@@ -407,7 +407,7 @@ class LocalExecutor:
     def _should_run_gates(self, report: Report, assignment: Assignment) -> bool:
         if report.ending == "stopped" or report.trouble or not assignment.gates or verdict.is_transient(report):
             return False
-        if report.findings and self.context.settings.run.guard == "fail":
+        if any(not one.is_warning for one in report.findings) and self.context.settings.run.guard == "fail":
             return False
         claimed = verdict.parse_claim(report.end.message, assignment.token).complete
         return claimed or bool(report.ticked - report.ticked_before)

@@ -99,7 +99,7 @@ def judge(evidence: Evidence) -> Verdict:
     if not against:
         return _build_success(evidence, new)
     blocker = evidence.claim.blocked or next(iter(evidence.blockers), None)
-    cheated = evidence.is_guarded and bool(evidence.findings)
+    cheated = evidence.is_guarded and any(not one.is_warning for one in evidence.findings)
     common = {
         "reasons": tuple(against),
         "ticked": new,
@@ -184,8 +184,9 @@ def _list_reasons(evidence: Evidence) -> list[str]:
     against = []
     if evidence.trouble:
         against.append(f"the work can't be read: {_shorten_line(evidence.trouble)}")
-    if evidence.findings and evidence.is_guarded:
-        against.append(f"the diff is not honest: {_describe_findings(evidence.findings)}")
+    accused = [one for one in evidence.findings if not one.is_warning]
+    if accused and evidence.is_guarded:
+        against.append(f"the diff is not honest: {_describe_findings(accused)}")
     against += [_describe_red_gate(one) for one in evidence.red]
     if evidence.ending != "exit":
         detail = f" ({_shorten_line(evidence.exit_detail)})" if evidence.exit_detail else ""
