@@ -25,7 +25,7 @@ THIRD_PARTY = {
     "agents": {"msgspec"},
     "history": {"msgspec"},
     "memory": {"msgspec", "numpy"},
-    "judging": {"msgspec"},
+    "judging": {"msgspec", "tree_sitter"},
     "workspace": {"msgspec"},
     "record": {"msgspec"},
     "executors": {"msgspec", "psutil"},

@@ -259,6 +259,13 @@ def test_a_guard_that_only_warns_keeps_nothing_from_being_done(is_guarded: bool,
     assert "test-deleted tests/test_a.py" in verdict.summary
 
 
+def test_a_warning_is_reported_and_fails_nothing() -> None:
+    verdict = but(findings=(GuardFinding("lint-config", "ruff.toml", "asks less: ignore S101"),))
+    assert verdict.status == "completed"
+    assert "warned: lint-config ruff.toml" in verdict.summary
+    assert not verdict.is_dishonest
+
+
 # --- a chunk ----------------------------------------------------------------------------------------
 
 

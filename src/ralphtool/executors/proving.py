@@ -196,7 +196,7 @@ class Prover:
         evidence = self._try_again(report.tree, paths, evidence)
         own = self._run_own_tests(report.tree, paths, after)
         # A test under another name may look like one that is gone: that all are there is counted when it is judged.
-        is_clean = all(one.kind == "test-deleted" for one in evidence.suspicions)
+        is_clean = all(one.kind in ("test-deleted", "lint-config") for one in evidence.suspicions)
         is_same = bool(evidence.replay) and is_clean and paths.is_same_but_renamed()
         diff = render_diff(paths.tests) if find_lost(evidence) else ""
         return structs.replace(evidence, own=own, is_same_by_reading=is_same, test_diff=diff)

@@ -107,7 +107,7 @@ def judge(evidence: Evidence) -> Verdict:
         return _build_success(evidence, new)
     blocker = evidence.claim.blocked or next(iter(evidence.blockers), None)
     lost = evidence.proof.lost if evidence.proof else ()
-    cheated = bool(lost) or (evidence.is_guarded and bool(evidence.findings))
+    cheated = bool(lost) or (evidence.is_guarded and any(not one.is_warning for one in evidence.findings))
     common = {
         "lost": lost,
         "reasons": tuple(against),
@@ -198,8 +198,9 @@ def _list_reasons(evidence: Evidence) -> list[str]:
     against = []
     if evidence.trouble:
         against.append(f"the work can't be read: {_shorten_line(evidence.trouble)}")
-    if evidence.findings and evidence.is_guarded:
-        against.append(f"the diff is not honest: {_describe_findings(evidence.findings)}")
+    accused = [one for one in evidence.findings if not one.is_warning]
+    if accused and evidence.is_guarded:
+        against.append(f"the diff is not honest: {_describe_findings(accused)}")
     against += [_describe_red_gate(one) for one in evidence.red]
     against += evidence.proof.against if evidence.proof else ()
     if evidence.ending != "exit":

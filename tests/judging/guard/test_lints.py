@@ -66,7 +66,7 @@ def test_configuration_that_asks_less_is_a_warning(case: tuple[str, str | None, 
     found = diff.inspect_changes([edit(*case)])
     assert {(one.kind, one.path) for one in found} == {("lint-config", case[0])}
     assert diff.needs_content(case[0])
-    assert not any(one.is_decisive or one.is_suspicion for one in found)
+    assert all(one.is_warning and not one.is_decisive and not one.is_suspicion for one in found)
 
 
 @pytest.mark.parametrize("case", SILENT, ids=lambda case: f"{case[0]}: {' '.join((case[2] or 'gone').split())[-50:]}")

@@ -74,6 +74,10 @@ class GuardFinding(Struct, frozen=True):
     def is_suspicion(self) -> bool:
         return self.kind in SUSPICIONS
 
+    @property
+    def is_warning(self) -> bool:
+        return self.kind in WARNINGS
+
 
 class Assertion(Struct, frozen=True):
     """One assertion. Equal texts are the same assertion; `parts` are what it only says something partial about."""
