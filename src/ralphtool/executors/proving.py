@@ -189,6 +189,7 @@ class Prover:
             own_paths=tuple(one.path for one in paths.own),
             is_strict=self._settings.run.guard == "strict",
             suspicions=tuple(self._list_suspicions(paths)),
+            empty_tests=frozenset(name for one in paths.own for name in _find_empty_tests(one)),
         )
         if not report.tree or not all(one.ok for one in after if not one.is_linter):
             return evidence
@@ -285,6 +286,12 @@ def _join(paths: Sequence[str]) -> str:
 def _list_paths(command: str) -> list[str]:
     """The words of a command that may be files of the project."""
     return [word.removeprefix("./") for word in re.split(r"[\s;&|()<>\"'=]+", command) if "." in word or "/" in word]
+
+
+def _find_empty_tests(change: FileChange) -> set[str]:
+    from ralphtool.judging.guard.diff import find_empty_tests  # likewise
+
+    return find_empty_tests(change.path, change.new or b"") if find_role(change.path) == "test" else set()
 
 
 def _list_names(change: FileChange) -> list[str]:

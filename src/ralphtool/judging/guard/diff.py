@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ralphtool.judging.guard.chunks import read_chunks
 from ralphtool.judging.guard.compare import Comparison
@@ -13,7 +13,9 @@ from ralphtool.judging.guard.fallback import compare_coarsely, read_coarsely
 from ralphtool.judging.guard.languages import load_language
 from ralphtool.judging.guard.lints import find_lint_reader, inspect_lints
 from ralphtool.judging.guard.model import (
+    ALWAYS_TRUE,
     LONGEST,
+    Body,
     FileChange,
     FindingKind,
     GuardFinding,
@@ -62,6 +64,22 @@ def _inspect_tests(changes: Sequence[FileChange]) -> list[GuardFinding]:
     for old, new in pairs:
         told += compared.compare_pair(old, new)
     return told + _find_missing(compared.find_unexplained(lost))
+
+
+def find_empty_tests(path: str, data: bytes) -> set[str]:
+    """The names of tests that assert nothing: whatever they run into, they say nothing about what came of it."""
+    text = decode(data)
+    file = None if len(text) > LONGEST else _read_tests(path, text, False)
+    if file is None or file.coarse:
+        return set()
+    helpers = {name for name, one in file.beside.items() if _asserts(one.body, frozenset())}
+    return {test.bare for test in file.tests.values() if not _asserts(test.body, helpers)}
+
+
+def _asserts(body: Body, helpers: Collection[str]) -> bool:
+    if body.unknown or any(check.strength > ALWAYS_TRUE or check.raises is not None for check in body.checks):
+        return True
+    return any(call.asserts or call.name.rpartition(".")[2] in helpers for call in body.calls)
 
 
 def _read_both(change: FileChange) -> ChangedTestFile:
