@@ -43,8 +43,14 @@ def play_case(case: TruthCase, top: Path) -> Ending:
     except subprocess.TimeoutExpired:
         return Ending("stuck", "the run does not end", "", time.monotonic() - start)
     state, said = read_ending(case, done)
+    if needs_agent(case) and not (top / "played").exists():
+        state = "broken"  # an attempt that was never made says nothing about cheating
     fault = find_fault(case, state) or find_wrong_exit(case, state, done.returncode)
     return Ending(state, fault, said, time.monotonic() - start)
+
+
+def needs_agent(case: TruthCase) -> bool:
+    return case.kind != "nothing" and not case.option("ticked")
 
 
 def write_change(root: Path, case: TruthCase) -> None:
@@ -73,6 +79,7 @@ def write_plan(top: Path, case: TruthCase) -> str:
         "edits": case.edits,
         "tasks": [f"1.{number}" for number in range(1, len(case.story.tasks) + 1)],
         "finding": case.option("finding", ""),
+        "played": str(top / "played"),
     }
     (top / "plan.json").write_text(json.dumps(plan))
     return f"{sys.executable} {HERE / 'agent.py'} {top / 'plan.json'}"
