@@ -118,7 +118,8 @@ def judge(evidence: Evidence) -> Verdict:
     }
     if blocker:
         return Verdict(status="blocked", summary=f"blocked: {_shorten_line(blocker)}", blocker=blocker, **common)  # type: ignore[arg-type]
-    if new and not evidence.red and not cheated and not evidence.trouble:
+    is_refuted = bool(evidence.proof and evidence.proof.against)
+    if new and not evidence.red and not cheated and not evidence.trouble and not is_refuted:
         done = f"{_format_count(len(new), 'task')} done"
         return Verdict(status="partial", summary=f"{done}, but {against[0]}", **common)  # type: ignore[arg-type]
     return Verdict(status="failed", summary="; ".join(against[:2]), **common)  # type: ignore[arg-type]
