@@ -109,6 +109,7 @@ class Prover:
         self._assignment = assignment
         self._settings = settings
         self._spec = spec
+        self._is_elsewhere = False  # the tree shows something else than the work
 
     def prove(self, report: Report, *, is_whole: bool) -> Report:
         """Adds what the gates say; of a story that is whole, all the evidence. The work is in its place afterwards."""
@@ -127,8 +128,9 @@ class Prover:
 
     def _put_back(self, report: Report) -> None:
         self._workspace.put_ignored_back()
-        if report.tree and self._assignment.gates:
+        if report.tree and self._is_elsewhere:
             self._workspace.show(report.tree)
+        self._workspace.mark_dirty()  # gates leave files behind that are nobody's work
 
     def _read_paths(self, report: Report) -> ChangedPaths:
         changes = self._workspace.compare(report.tree) if report.tree else ()
@@ -244,6 +246,7 @@ class Prover:
         return self._show_and_run("own-tests", mixed, counted)
 
     def _show_and_run(self, kind: str, tree: str, suites: Sequence[SuiteRun]) -> tuple[SuiteRun, ...]:
+        self._is_elsewhere = True
         self._workspace.show(tree)
         return tuple(map(to_run, self._series.run(kind, [one.command for one in suites])))
 
