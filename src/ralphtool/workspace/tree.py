@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -77,6 +78,8 @@ class Tree:
         self._index_state: tuple[int, ...] = ()
         self.ignored = IgnoredFiles(repository, Paths([self.ours]))
         self._has_protected = False
+        self._shown = ""  # the tree that was shown, or taken, last
+        self._last_stamp = 0
         self._proven: dict[str, str] | None = None
 
     # --- beginning a run ------------------------------------------------------------------------
@@ -207,7 +210,7 @@ class Tree:
             self.repository.drop(hidden)  # an agent has changed what git ignores
             tree = self.repository.write_tree()
             changed = self.repository.changed(before, tree)
-        self._files = tree
+        self._files = self._shown = tree
         return tree, changed
 
     def _find_embedded(self, changed: Sequence[ChangedFile]) -> list[GuardFinding]:
@@ -241,8 +244,19 @@ class Tree:
         return build_mixed_tree(self.repository, base, other, paths, contents)
 
     def show(self, tree: str) -> None:
+        before = self._shown or self._tip_tree
         self._files = None
         self._switch_to(tree)
+        self._shown = tree
+        self._stamp([one.path for one in self.repository.changed(before, tree)])
+
+    def _stamp(self, paths: Sequence[str]) -> None:
+        """Gives files a time of their own, a second apart: by that, and by their size, Python knows its bytecode."""
+        self._last_stamp = max(int(time.time()), self._last_stamp) + 1
+        for path in paths:
+            full = os.path.join(self.repository.top, path)
+            if os.path.isfile(full) and not os.path.islink(full):
+                os.utime(full, (self._last_stamp, self._last_stamp))
 
     def protect(self, tree: str, story: str, entry: str) -> None:
         message = f"ralphtool: {self.change}, being proven\n\nRalph-Entry: {entry}\nRalph-Story: {story}\n"
