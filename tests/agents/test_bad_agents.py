@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from lab import PYTHON, Lab, processes_with, wait_until
+from lab import ACCEPT, PYTHON, Lab, processes_with, wait_until
 from project import COMMAND, Result
 
 from ralphtool.agents import make, program
@@ -134,7 +134,7 @@ class BadLab(Lab):
         settings = {"agent": kind, "attempts": 1, "max_iterations": 1, "timeout": "120s", **run}
         lines = ["[run]", *(f"{name} = {json.dumps(value)}" for name, value in settings.items())]
         lines += [f"[agents.{kind}]", f"command = [{json.dumps(str(self.path))}]", 'permissions = "all"']
-        self.write(".ralph/config.toml", "\n".join([*lines, "[verify]", "checks = []", "tests = []"]) + "\n")
+        self.write(".ralph/config.toml", "\n".join([*lines, "[verify]", "checks = []", "tests = []", ACCEPT]) + "\n")
 
     def records(self, pattern: str = "*") -> dict[str, bytes]:
         """Every file of ours, and what git keeps of the work."""

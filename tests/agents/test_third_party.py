@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import DONE, Lab
+from lab import ACCEPT, DONE, Lab
 
 from ralphtool import agents
 
@@ -46,7 +46,7 @@ def install(top: Path, *, entry_point: bool) -> str:
 def configure(lab: Lab, name: str, kind: str | None) -> None:
     table = {"args": [str(lab.script)], **({"kind": kind} if kind else {})}
     lines = ["[run]", f'agent = "{name}"', f"[agents.{name}]", *(f"{key} = {json.dumps(table[key])}" for key in table)]
-    lab.write(".ralph/config.toml", "\n".join([*lines, "[verify]", "checks = []", "tests = []"]) + "\n")
+    lab.write(".ralph/config.toml", "\n".join([*lines, "[verify]", "checks = []", "tests = []", ACCEPT]) + "\n")
 
 
 def normalised(text: str) -> str:

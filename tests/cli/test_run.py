@@ -97,6 +97,7 @@ cat > "$SEEN.prompt"
 ralphtool agent session flush 2> "$SEEN.flush"
 ralphtool agent session next-story 2>> "$SEEN.flush"
 ralphtool agent status > "$SEEN.status"
+echo work > work.txt
 ralphtool agent task done 1.1 > /dev/null && ralphtool agent task done 1.2 > /dev/null
 echo "<promise>COMPLETE:$RALPH_TOKEN</promise>"
 """

@@ -142,7 +142,9 @@ CASES: dict[str, Case] = {
     "opens another story": Case(sh(f"sed -i 's/\\[x\\] 2.1/[ ] 2.1/' {TASKS}"), "unticked"),
     "removes the spec": Case(sh("rm -r openspec"), "spec-edited"),
     "ticks by hand": Case(
-        [{"run": f"sed -i 's/\\[ \\]/[x]/' {TASKS}"}, {"complete": True}], "every task is ticked", "completed"
+        [{"run": f"echo work > work.txt; sed -i 's/\\[ \\]/[x]/' {TASKS}"}, {"complete": True}],
+        "every task is ticked",
+        "completed",
     ),
     # --- processes
     "leaves a daemon": Case(sh(DAEMON), "every task is ticked", "completed"),

@@ -39,7 +39,9 @@ def test_a_program_of_less_than_fifty_lines_starts_a_run_and_watches_it(tmp_path
 def project(lab: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     for name, value in lab.env.items():
         monkeypatch.setenv(name, value)
-    return lab.repository().play(default=[{"tick": "all"}, {"complete": True}])
+    return lab.repository().play(
+        default=[{"write": "work.txt", "text": "{story}"}, {"tick": "all"}, {"complete": True}]
+    )
 
 
 def test_a_run_prints_nothing_and_tells_where_its_record_is(project: Any, capfd: pytest.CaptureFixture[str]) -> None:

@@ -28,6 +28,7 @@ from ralphtool.workspace.protected_state import ProtectedState
 
 Steps = list[dict[str, Any]]
 
+TASKS = "openspec/changes/add-login/tasks.md"
 ONE = "## 1. First\n\n- [ ] 1.1 Make a\n"
 TWO = f"{ONE}\n## 2. Second\n\n- [ ] 2.1 Make b\n"
 TWO_TASKS = f"{ONE}- [ ] 1.2 Make b\n"
@@ -186,27 +187,27 @@ def test_it_is_taken_up_on_top_of_what_an_attempt_has_proven(lab: Lab) -> None:
     assert len(cut_off(lab)) == 1
 
 
-def with_a_test(lab: Lab, **more: Any) -> Lab:
-    lab.write("tests/test_a.py", "def test_a():\n    assert 1 + 1 == 2\n")
+def with_edited_spec(lab: Lab, **more: Any) -> Lab:
     lab.repository(ONE, max_iterations=1, **more)
-    lab.play(default=[{"delete": "tests/test_a.py"}, {"write": "half.txt", "text": "half"}, LIMITED])
+    edit = {"run": f"sed -i 's/Make a/Make nothing/' {TASKS}"}
+    lab.play(default=[edit, {"write": "half.txt", "text": "half"}, LIMITED])
     return lab
 
 
 def test_work_that_was_not_honest_is_not_taken_up(lab: Lab) -> None:
-    assert with_a_test(lab).loop().exit_code == 1
-    lab.play(default=[needs("test -e tests/test_a.py -a ! -e half.txt"), *DONE])
+    assert with_edited_spec(lab).loop().exit_code == 1
+    lab.play(default=[needs(f"grep -q 'Make a' {TASKS} && test ! -e half.txt"), *DONE])
     assert lab.loop().exit_code == 0
     assert CUT_OFF not in prompts(lab)[-1]
     assert lab.git("show", f"{cut_off(lab)[0]}:half.txt") == "half", "it is not lost either"
 
 
 def test_cheating_in_what_was_taken_up_is_found_in_the_end(lab: Lab) -> None:
-    assert with_a_test(lab, guard="off").loop().exit_code == 1
-    lab.play(default=[needs("test ! -e tests/test_a.py"), *DONE])
+    assert with_edited_spec(lab, guard="off").loop().exit_code == 1
+    lab.play(default=[needs(f"grep -q 'Make nothing' {TASKS}"), *DONE])
     assert lab.loop("--guard", "fail").exit_code == 1
     assert told(lab, "verdict", "status") == ["transient", "failed"]
-    assert [one["kind"] for one in told(lab, "verdict", "findings")[-1]] == ["test-deleted"]
+    assert [one["kind"] for one in told(lab, "verdict", "findings")[-1]] == ["spec-edited"]
 
 
 def test_what_is_red_because_of_it_is_newly_red_and_it_is_dropped_then(lab: Lab) -> None:

@@ -38,7 +38,7 @@ BAD = {
     # a table that is none
     "\n[runn]\nx = 1": "line 2: there is no table [runn]: did you mean [run]?",
     "[agent.x]": "line 1: there is no table [agent]: did you mean [agents]?",
-    "[xyzzy]": "line 1: there is no table [xyzzy]: there are run, verify, memory, prompt, blockers, notify, "
+    "[xyzzy]": "line 1: there is no table [xyzzy]: there are run, verify, proof, memory, prompt, blockers, notify, "
     "agents.NAME, prices.MODEL",
     "\nrun = 3": "line 2: run must be a table, as in [run]",
     "[[run]]\n[[run]]": "line 1: run must be a table, as in [run]",
@@ -85,10 +85,10 @@ BAD = {
     "[run]\nspec = '''\n\n'''\nattempts = " + "9" * 9999: "line 5: this is more than can be read: shorten it",
     "\n[run]\nattempts = " + "[" * 99999: "line 3: this is more than can be read: shorten it",
     # a choice
-    "[run]\nguard = 'fial'": 'line 2: run.guard must be "off", "warn" or "fail": did you mean "fail"?',
-    "[run]\nguard = 'WARN'": 'line 2: run.guard must be "off", "warn" or "fail": did you mean "warn"?',
-    "[run]\nguard = 'xyzzy'": 'line 2: run.guard must be "off", "warn" or "fail"',
-    "[run]\nguard = false": 'line 2: run.guard must be "off", "warn" or "fail"',
+    "[run]\nguard = 'fial'": 'line 2: run.guard must be "off", "warn", "fail" or "strict": did you mean "fail"?',
+    "[run]\nguard = 'WARN'": 'line 2: run.guard must be "off", "warn", "fail" or "strict": did you mean "warn"?',
+    "[run]\nguard = 'xyzzy'": 'line 2: run.guard must be "off", "warn", "fail" or "strict"',
+    "[run]\nguard = false": 'line 2: run.guard must be "off", "warn", "fail" or "strict"',
     "[run]\nworkspace = ['here']": 'line 2: run.workspace must be "here" or "worktree"',
     # no TOML
     "[run]\ntimeout 3": "line 2: this is no TOML: Expected '=' after a key in a key/value pair: fix that line",

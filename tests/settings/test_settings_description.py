@@ -15,6 +15,7 @@ from ralphtool.settings import (
     NotifySettings,
     PriceSettings,
     PromptSettings,
+    ProofSettings,
     RunSettings,
     Settings,
     VerifySettings,
@@ -29,6 +30,7 @@ def test_every_setting_is_described() -> None:
     tables = {
         "run": RunSettings,
         "verify": VerifySettings,
+        "proof": ProofSettings,
         "memory": MemorySettings,
         "prompt": PromptSettings,
         "blockers": BlockerSettings,

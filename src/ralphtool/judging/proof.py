@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 _SHOWN = 3
+_SUSPICIONS = ("test-deleted", "test-skipped", "assertion-weakened", "test-config")
 _CASE = r"(?s)\[.*\]\Z|(?<=\bTest)(\w*)/.*\Z"  # compiled when they are used: most runs begin long before that
 # Programs that look at code and run no test. Any other one may be a test program whose output nobody knows.
 _LINTER = (
@@ -248,6 +249,8 @@ def _find_doubt(evidence: ProofEvidence) -> str:
         return "the gates run no test"
     if not any(one.ran_tests or not one.is_counted for one in runs):
         return "the gates ran no test"
+    if evidence.replay is None and (open_ones := [one for one in evidence.suspicions if one.kind in _SUSPICIONS]):
+        return f"{open_ones[0].path} was changed ({open_ones[0].kind}), and nothing was run to clear that"
     if evidence.only_with_ignored:
         return f"the gates pass only with files that git ignores: {_name(evidence.only_with_ignored)}"
     return "" if evidence.has_git else "without git, what was done to the tests can't be seen: `git init` changes that"

@@ -102,6 +102,15 @@ class Change:
         """The ids of what the agent of this iteration asked the memory for, and was told."""
         return _read_recalled(self.state())[self._recalled :]
 
+    def take_up_killed_proof(self) -> str:
+        """The work of an attempt that was being proven when the last run was killed: the story goes on from it."""
+        found, made = self.workspace.take_protected(self.run), self.change_state.outcome
+        if found is None or (made and made.entry.id == found.entry):
+            return ""
+        self.change_state.story(found.story).cut_off = found.ref
+        self.save()
+        return f"{found.entry} was being proven when the last run was cut off: its work is taken up again"
+
     def undo_ticks(self) -> None:
         """The work of this iteration is not kept, so what it ticked is open again."""
         self._set_completed(self._completed)

@@ -139,21 +139,11 @@ class Loop:
             self._carry_out(made)
             text = f"{made.entry.id} had been judged when the last run was cut off: it counts"
             self.log.note(events.Notice(text=text))
-        self._take_up_killed_proof()
+        if told := self.change.take_up_killed_proof():
+            self.log.note(events.Notice(text=told))
         self.change.restore_ticks()
         self.change.workspace.begin(None)
         self.change.done(self.change.stories())  # what is done before we begin
-
-    def _take_up_killed_proof(self) -> None:
-        """The work of an attempt that was being proven when the last run was killed: the story goes on from it."""
-        found = self.change.workspace.take_protected(self.change.run)
-        made = self.change.change_state.outcome
-        if found is None or (made and made.entry.id == found.entry):
-            return
-        self.change.change_state.story(found.story).cut_off = found.ref
-        self.change.save()
-        text = f"{found.entry} was being proven when the last run was cut off: its work is taken up again"
-        self.log.note(events.Notice(text=text))
 
     def _next_story(self) -> Story | None:
         """The story to work on now: what a person said is taken up first, and again if something was said meanwhile."""
