@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import click
 from settingsfile import parse, read_error
 
 from ralphtool import settings
+from ralphtool.cli.run import run
 from ralphtool.settings import (
     AgentSettings,
     BlockerSettings,
@@ -41,6 +43,15 @@ def test_every_setting_is_described() -> None:
     wanted = [(name, key) for name, table in tables.items() for key in table.__struct_fields__]
     assert [(row.table, row.key) for row in rows] == wanted
     assert [row for row in rows if not row.help.endswith(".") or not row.words] == []
+
+
+def test_settings_that_are_true_or_false_are_flags_without_a_value() -> None:
+    rows = {row.key: row for row in settings.describe("run") if row.flag}
+    flags = dict(settings.list_flags())
+    assert flags == {key: row.default in ("true", "false") for key, row in rows.items()}
+    options = {one.name: one for one in run.params if isinstance(one, click.Option) and one.name in flags}
+    assert {name: one.is_flag for name, one in options.items()} == flags
+    assert {name: one.opts for name, one in options.items()} == {key: [row.flag] for key, row in rows.items()}
 
 
 def test_the_defaults_that_are_told_are_the_defaults() -> None:

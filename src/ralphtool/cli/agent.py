@@ -77,19 +77,20 @@ Example:
 def start() -> int:
     """Runs the command line of this process."""
     gc.disable()  # the process ends before there is anything worth collecting
-    return _end_at_once(main(sys.argv[2:]))
+    return end_at_once(main(sys.argv[2:]))
 
 
-def _end_at_once(exit_code: int) -> int:
-    """Ends the process without Python's clean-up, a sixth of such a command, unless an adapter may rely on it."""
-    if "threading" in sys.modules or atexit._ncallbacks():
+def end_at_once(exit_code: int) -> int:
+    """Ends the process without unloading its modules, which is a fifth of a short command; not while a thread runs."""
+    threads = sys.modules.get("threading")
+    if threads and threads.active_count() > 1:
         return exit_code
+    atexit._run_exitfuncs()
     try:
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None:  # Python's word for one that is closed
-                stream.flush()
-    except OSError:
-        return exit_code  # Python's own end tells what can't be written
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()
+    except (OSError, ValueError):
+        return exit_code  # the interpreter knows what to do about it
     os._exit(exit_code)
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import gc
 import importlib
 import os
 import sys
-import threading
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import click
@@ -28,17 +26,13 @@ if TYPE_CHECKING:
 
 
 def start() -> int:
-    """Runs the command line of this process, and ends it without unloading its modules, which is slow."""
+    """Runs the command line of this process."""
     exit_code = main(sys.argv[1:])
-    if threading.active_count() > 1:
-        return exit_code
-    try:
-        for stream in filter(None, (sys.stdout, sys.stderr)):
-            stream.flush()
-    except (OSError, ValueError):
-        return exit_code  # the interpreter knows what to do about it
-    atexit._run_exitfuncs()
-    os._exit(exit_code)
+    from ralphtool.cli.agent import (
+        end_at_once,  # it stands there because every module makes the agent's commands slower
+    )
+
+    return end_at_once(exit_code)
 
 
 def main(arguments: Sequence[str]) -> int:

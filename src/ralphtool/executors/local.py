@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -92,7 +93,9 @@ class LocalExecutor:
         if stop():
             return Report(ending="stopped", end=End(False), baseline=baseline)
         self.context.protected_state.remember(session.load(self.context.session_id))
+        loading = _load_judging()
         report = self._run_agent(assignment, stop)
+        loading.join()
         return self._inspect_work(
             structs.replace(report, baseline=baseline, gate_seconds=before_seconds), assignment, before, stop
         )
@@ -422,6 +425,15 @@ class LocalExecutor:
         is_whole = wanted <= report.ticked and verdict.parse_claim(report.end.message, assignment.token).complete
         report = prover.prove(report, is_whole=is_whole)
         return structs.replace(report, ending="stopped") if stop() else report
+
+
+def _load_judging() -> threading.Thread:
+    """Loads what judges the work while the agent is busy: before its start, or after its end, that would delay."""
+    names = ("guard.diff", "guard.spec", "testresults.reading")
+    load = [f"ralphtool.judging.{name}" for name in names]
+    thread = threading.Thread(target=lambda: [importlib.import_module(name) for name in load], daemon=True)
+    thread.start()
+    return thread
 
 
 def _add_login_advice(report: Report, runner: Runner) -> Report:

@@ -12,6 +12,7 @@ from history.store.histories import diff, fill
 from history.store.plain import Content, answers, on_disk
 from history.store.samples import PRD, entry, ids, learning, pattern, written
 
+from ralphtool.errors import CorruptState
 from ralphtool.history import History, document
 
 
@@ -46,6 +47,14 @@ def test_who_only_asks_makes_no_file(tmp_path: Path) -> None:
     history.fold()
     history.check()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", '{"version": "9.0"}'])
+def test_a_history_that_can_not_be_added_to_is_refused_by_a_check(tmp_path: Path, text: str) -> None:
+    (tmp_path / ".ralph").mkdir()
+    (tmp_path / ".ralph/progress.json").write_text(text)
+    with pytest.raises(CorruptState):
+        History(str(tmp_path)).check()
 
 
 def test_an_empty_history_is_a_document_of_version_1_0(tmp_path: Path) -> None:
