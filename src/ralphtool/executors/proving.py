@@ -7,10 +7,9 @@ kept by a ref first, so that a kill loses nothing.
 from __future__ import annotations
 
 import difflib
-import re
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from ralphtool.executors.gate_series import is_cut_off
 from ralphtool.judging import gates
@@ -19,9 +18,9 @@ from ralphtool.judging.guard.mixed import merge_config
 from ralphtool.judging.guard.model import decode
 from ralphtool.judging.proof import ProofEvidence, SuiteRun, find_lost
 from ralphtool.judging.receipt import Suspicion
-from ralphtool.judging.renames import is_same_but_renamed
 from ralphtool.judging.roles import find_role
-from ralphtool.workspace.ignored import find_environment
+from ralphtool.judging.test_side import ChangedPaths, TestHints, find_run_files, find_test_data, find_tested_files
+from ralphtool.workspace.ignored import find_environment, is_startup_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,67 +29,12 @@ if TYPE_CHECKING:
     from ralphtool.executors.gate_series import GateSeries
     from ralphtool.judging.gates import Baseline, GateResult
     from ralphtool.judging.guard.model import FileChange
+    from ralphtool.judging.roles import Role
     from ralphtool.settings import Settings
     from ralphtool.workspace import Workspace
 
-_TEST_SIDE = frozenset(("test", "helper", "snapshot", "fixture", "config", "shadow"))
-_LINT = frozenset(("lint",))
+_LINT: frozenset[Role] = frozenset(("lint",))
 _MOST_LINES = 200  # of a diff in a question
-_OWN = frozenset(("test", "helper", "snapshot", "fixture"))
-_MANIFEST_NAMES = (
-    "package.json package-lock.json yarn.lock pnpm-lock.yaml bun.lockb pyproject.toml setup.py setup.cfg uv.lock"
-    " poetry.lock Pipfile Pipfile.lock Gemfile Gemfile.lock composer.json composer.lock go.mod go.sum Cargo.toml"
-    " Cargo.lock"
-)
-_MANIFESTS = frozenset(_MANIFEST_NAMES.split())
-
-
-class ChangedPaths(Struct, frozen=True):
-    """The files of an attempt, by what they are to the tests. `named` are files that a gate's command runs."""
-
-    changes: tuple[FileChange, ...]
-    named: frozenset[str] = frozenset()
-
-    def list_side(self, roles: frozenset[str]) -> list[FileChange]:
-        return [one for one in self.changes if self._has_role(one, roles)]
-
-    def _has_role(self, change: FileChange, roles: frozenset[str]) -> bool:
-        paths = (change.path, change.old_path or change.path)
-        return any(find_role(path) in roles or (path in self.named and "config" in roles) for path in paths)
-
-    @property
-    def tests(self) -> list[FileChange]:
-        return self.list_side(_TEST_SIDE)
-
-    @property
-    def own(self) -> list[FileChange]:
-        """What may hold tests of the story's own: test files and the like that are there now, and inline tests."""
-        side = [one for one in self.list_side(_OWN) if one.new is not None]
-        return [*side, *self.inline]
-
-    @property
-    def inline(self) -> list[FileChange]:
-        """Sources whose tests, inside of them, differ."""
-        return [one for one in self.changes if find_role(one.path) == "source" and has_other_inline_tests(one)]
-
-    @property
-    def sources(self) -> list[FileChange]:
-        return [one for one in self.changes if one not in self.tests]
-
-    def is_same_but_renamed(self) -> bool:
-        """Whether the tests follow names that the work renamed, and nothing else was done to them or around them."""
-        known = [one for one in self.tests if one.old is not None]
-        are_tests = all(find_role(one.path) == "test" for one in self.tests)
-        return are_tests and is_same_but_renamed(known, self.sources)
-
-    @property
-    def has_manifest(self) -> bool:
-        return any(one.path.rpartition("/")[2] in _MANIFESTS for one in self.changes)
-
-
-def has_other_inline_tests(change: FileChange) -> bool:
-    mixed = splice_tests(change.old or b"", change.new or b"", change.path)
-    return mixed is not None and mixed != (change.new or b"")
 
 
 class Prover:
@@ -135,8 +79,17 @@ class Prover:
     def _read_paths(self, report: Report) -> ChangedPaths:
         changes = self._workspace.compare(report.tree) if report.tree else ()
         work = tuple(one for one in changes if f"/{self._spec}" not in f"/{one.path}")
-        gates = self._assignment.gates
-        return ChangedPaths(work, frozenset(word for gate in gates for word in _list_paths(gate)))
+        paths = ChangedPaths(work)
+        return structs.replace(paths, hints=self._find_hints(paths, report.baseline)) if paths.unsure else paths
+
+    def _find_hints(self, paths: ChangedPaths, before: Baseline | None) -> TestHints:
+        read = self._workspace.read_checkpoint
+        known = [name for one in (before.tests.values() if before else ()) for name in gates.list_names(one) or ()]
+        return TestHints(
+            run=find_run_files(self._assignment.gates, read),
+            tested=find_tested_files(known, paths.unsure),
+            data=find_test_data(paths.unsure, self._workspace.grep_checkpoint),
+        )
 
     def _add_results(self, report: Report, results: Sequence[GateResult]) -> Report:
         before = report.baseline or gates.build_baseline("", ())
@@ -162,7 +115,7 @@ class Prover:
         if not commands:
             return [], {}
         made = self._workspace.find_ignored_changes()
-        installed = [path for path in made if find_environment(path)] if paths.has_manifest else []
+        installed = [path for path in made if _is_installed(path)] if paths.has_manifest else []
         aside = [path for path in made if path not in installed]
         facts: dict[str, Any] = {"is_own_environment": bool(installed), "told": tuple(_tell_ignored(aside, installed))}
         self._workspace.set_ignored_aside(aside)
@@ -211,29 +164,41 @@ class Prover:
             for one in inspect_changes(paths.changes):
                 yield Suspicion(kind=one.kind, path=one.path, detail=one.detail)
 
-    def _replay(self, tree: str, paths: ChangedPaths, after: Sequence[SuiteRun]) -> tuple[SuiteRun, ...] | None:
-        """The tests as they were, and what runs them, on the new source."""
-        lint = paths.list_side(_LINT) if any(one.is_linter for one in after) else []
-        side = [*paths.tests, *lint]
+    def _replay(
+        self, tree: str, paths: ChangedPaths, after: Sequence[SuiteRun], spared: Sequence[FileChange] = ()
+    ) -> tuple[SuiteRun, ...] | None:
+        """The tests as they were, and what runs them, on the new source. What is `spared` stays as it is now."""
+        has_linter = any(one.is_linter for one in after)
+        mixed_lint = [one for one in paths.tests if has_linter and _has_other_lint(one)]
+        lint = [*(paths.list_side(_LINT) if has_linter else []), *mixed_lint]
+        side = [one for one in dict.fromkeys([*paths.tests, *lint]) if one not in spared]
         if not self._settings.proof.replay or not (side or paths.inline) or not after:
             return None
-        contents = {one.path: _restore_config(one) for one in side if _is_mixed_change(one)}
+        contents = {one.path: _restore_config(one, with_lint=bool(lint)) for one in side if _is_mixed_change(one)}
         contents |= {one.path: splice_tests(one.old or b"", one.new or b"", one.path) or b"" for one in paths.inline}
         moved = [name for one in side if one.path not in contents for name in _list_names(one)]
         mixed = self._workspace.mix(tree, str(self._workspace.checkpoint_tree), moved, contents)
         return self._show_and_run("replay", mixed, [one for one in after if lint or not one.is_linter])
 
     def _try_again(self, tree: str, paths: ChangedPaths, evidence: ProofEvidence) -> ProofEvidence:
-        """Before a story is accused: a test that fails only now and then proves nothing against it."""
+        """Before a story is accused: a test that fails only now and then proves nothing against it.
+
+        And a file that the source is built with may have had to follow the work: then a person has to look at it.
+        """
         lost = find_lost(evidence)
         if not lost or evidence.replay is None:
             return evidence
-        again = self._replay(tree, paths, evidence.after) or ()
+        spared = paths.builds
+        again = self._replay(tree, paths, evidence.after, spared) or ()
         merged = tuple(merge_runs(one, other) for one, other in zip(evidence.replay, again, strict=False))
         retried = structs.replace(evidence, replay=merged or evidence.replay)
-        flaky = [name for name in lost if name not in find_lost(retried)]
-        told = f"failed once and passed once, as they were: {', '.join(flaky[:3])}"
-        return structs.replace(retried, told=(*retried.told, told)) if flaky else retried
+        saved = [name for name in lost if name not in find_lost(retried)]
+        if not saved:
+            return retried
+        if spared:
+            return structs.replace(retried, only_with_build=tuple(one.path for one in spared))
+        told = f"failed once and passed once, as they were: {', '.join(saved[:3])}"
+        return structs.replace(retried, told=(*retried.told, told))
 
     def _run_own_tests(self, tree: str, paths: ChangedPaths, after: Sequence[SuiteRun]) -> tuple[SuiteRun, ...] | None:
         """The new tests on the old source."""
@@ -273,6 +238,10 @@ def merge_runs(one: SuiteRun, other: SuiteRun) -> SuiteRun:
     return structs.replace(better, passed=passed, failed=failed, count_passed=len(passed), count_failed=len(failed))
 
 
+def _is_installed(path: str) -> bool:
+    return find_environment(path) is not None and not is_startup_file(path)
+
+
 def _tell_ignored(aside: Sequence[str], installed: Sequence[str]) -> Iterable[str]:
     if aside:
         yield f"files that git ignores were set aside for the gates: {_join(aside)}"
@@ -284,11 +253,6 @@ def _tell_ignored(aside: Sequence[str], installed: Sequence[str]) -> Iterable[st
 def _join(paths: Sequence[str]) -> str:
     more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
     return ", ".join(paths[:3]) + more
-
-
-def _list_paths(command: str) -> list[str]:
-    """The words of a command that may be files of the project."""
-    return [word.removeprefix("./") for word in re.split(r"[\s;&|()<>\"'=]+", command) if "." in word or "/" in word]
 
 
 def _find_empty_tests(change: FileChange) -> set[str]:
@@ -305,8 +269,15 @@ def _is_mixed_change(change: FileChange) -> bool:
     return change.old is not None and change.new is not None and find_role(change.path) == "config"
 
 
-def _restore_config(change: FileChange) -> bytes:
-    return merge_config(change.old or b"", change.new or b"", change.path)
+def _restore_config(change: FileChange, *, with_lint: bool) -> bytes:
+    return merge_config(change.old or b"", change.new or b"", change.path, with_lint=with_lint)
+
+
+def _has_other_lint(change: FileChange) -> bool:
+    """Whether it is a file of many things, in which what configures linters was changed."""
+    if not _is_mixed_change(change):
+        return False
+    return _restore_config(change, with_lint=True) != _restore_config(change, with_lint=False)
 
 
 def to_run(result: GateResult) -> SuiteRun:

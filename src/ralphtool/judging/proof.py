@@ -69,6 +69,7 @@ class ProofEvidence(Struct, frozen=True, kw_only=True):
     is_strict: bool = False
     suspicions: tuple[Suspicion, ...] = ()
     only_with_ignored: tuple[str, ...] = ()  # ignored files without which the gates are red
+    only_with_build: tuple[str, ...] = ()  # what builds the source, without which the old tests can't run on it
     is_own_environment: bool = False  # the attempt installed what the gates ran with
     told: tuple[str, ...] = ()
     test_diff: str = ""  # how the tests were changed, where old ones fail
@@ -225,12 +226,12 @@ def _find_fixed(evidence: ProofEvidence, before: SuiteRun, after: SuiteRun) -> s
 def _find_new_tests(before: SuiteRun | None, without: SuiteRun, after: SuiteRun) -> set[str]:
     """New tests first: without the work a whole package may not compile, and that says nothing about its old tests."""
     known = (before.passed if before else None) or frozenset()
-    if after.passed is not None and not without.ok and (new := after.passed - (without.passed or frozenset()) - known):
+    if without.ok:
+        return set()  # a test that was not there without the work has not failed
+    if after.passed is not None and (new := after.passed - (without.passed or frozenset()) - known):
         return set(new)
     if after.passed is not None and without.passed is not None:
         return set(after.passed - without.passed) if without.passed else set()
-    if without.ok:
-        return set()
     return set(without.failed or {f"`{without.command}` without the work"})
 
 
@@ -251,6 +252,8 @@ def _find_doubt(evidence: ProofEvidence) -> str:
         return "the gates ran no test"
     if evidence.replay is None and (open_ones := [one for one in evidence.suspicions if one.kind in _SUSPICIONS]):
         return f"{open_ones[0].path} was changed ({open_ones[0].kind}), and nothing was run to clear that"
+    if evidence.only_with_build:
+        return f"the tests as they were pass only with {_name(evidence.only_with_build)} as it is now"
     if evidence.only_with_ignored:
         return f"the gates pass only with files that git ignores: {_name(evidence.only_with_ignored)}"
     return "" if evidence.has_git else "without git, what was done to the tests can't be seen: `git init` changes that"

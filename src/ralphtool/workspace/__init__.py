@@ -78,6 +78,14 @@ class Workspace(Protocol):
         """How a tree differs from the last checkpoint."""
         ...
 
+    def read_checkpoint(self, paths: Sequence[str]) -> Mapping[str, bytes]:
+        """Those of some files that the last checkpoint has."""
+        ...
+
+    def grep_checkpoint(self, word: str) -> Sequence[str]:
+        """The files of the last checkpoint that hold a word."""
+        ...
+
     def has_same_work(self, tree: str, own_files: Sequence[str]) -> bool:
         """Whether the last checkpoint is a tree, but for files of the change itself."""
         ...

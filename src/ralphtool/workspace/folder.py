@@ -54,6 +54,12 @@ class Folder:
     def compare(self, tree: str) -> tuple[FileChange, ...]:
         return ()
 
+    def read_checkpoint(self, paths: Sequence[str]) -> Mapping[str, bytes]:
+        return {}
+
+    def grep_checkpoint(self, word: str) -> Sequence[str]:
+        return ()
+
     def has_same_work(self, tree: str, own_files: Sequence[str]) -> bool:
         return False
 

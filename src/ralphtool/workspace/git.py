@@ -252,6 +252,21 @@ class Repository:
         sizes = [line.split(" ") for line in lines if line.count(" ") == 1]
         return self.blobs(id for id, size in sizes if size.isdecimal() and int(size) <= most)
 
+    def read_files(self, tree: str, paths: Sequence[str], most: int) -> dict[str, bytes]:
+        """Those of some files that a tree has, and that have at most so many bytes."""
+        if not paths:
+            return {}
+        listed = os.fsdecode(self.run("--literal-pathspecs", "ls-tree", "-z", "--full-tree", tree, "--", *paths))
+        rows = [line.partition("\t")[::2] for line in listed.split("\0") if line]
+        ids = {name: about.split(" ")[2] for about, name in rows if " blob " in about}
+        found = self.small_blobs(ids.values(), most)
+        return {name: found[id] for name, id in ids.items() if id in found}
+
+    def grep(self, tree: str, word: str) -> list[str]:
+        """The files of a tree that hold a word."""
+        said = self.run("grep", "-l", "-z", "-F", "-I", "--full-name", "-e", word, tree, "--", ":/", check=False)
+        return [line.partition(":")[2] for line in os.fsdecode(said).split("\0") if line]
+
     def files_at(self, tree: str, *paths: str) -> dict[str, bytes]:
         """The files of a tree at or below some paths."""
         listed = os.fsdecode(self.run("ls-tree", "-r", "-z", "--full-tree", tree, "--", *paths)).split("\0")

@@ -1,14 +1,19 @@
-"""Files that git ignores and an attempt made or changed: they are not committed, so they may not help a proof.
+"""Files that git ignores and attempts made or changed: they are not committed, so they may not help a proof.
 
 They are moved aside while the gates run, and put back. A folder holds them meanwhile, with their paths: what a kill
-leaves there is put back by the next run.
+leaves there is put back by the next run. A list of them is kept, with their times, so that what one attempt has left
+does not help a later one either; a file that its user has written since is not of that list any more.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
+from contextlib import suppress
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from ralphtool.core import files, layout
 
@@ -17,11 +22,14 @@ if TYPE_CHECKING:
 
     from ralphtool.workspace.git import Paths, Repository
 
-# Folders that programs fill while they run: an attempt that runs the tests changes them, and nobody can read a cheat
-# out of them without the file that they were made from.
+# Folders that programs fill while they run: an attempt that runs the tests changes them.
 _CACHES = frozenset(
-    ("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".tox", ".nox", ".cache", ".vite")
-) | {"target", ".gradle", ".next", ".turbo", ".nyc_output", "coverage", "htmlcov", ".git", ".vitest", ".jest-cache"}
+    (".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".cache", ".vite", ".gradle", ".next", ".turbo")
+) | {".nyc_output", "coverage", "htmlcov", ".git", ".vitest", ".jest-cache"}
+# Of these only what could stand in for a program or for its start is looked at.
+_BUILT = frozenset((".tox", ".nox", "target"))
+_STARTUP = re.compile(r".*\.pth|(?:site|user)customize\.py|conftest\.py|.*/(?:_pytest|pytest|pluggy)/.*\.py")
+_PROGRAM_OF_CARGO = re.compile(r"(?:.*/)?target/.*/deps/[\w-]+")
 _CACHE_FILES = (".pyc.tmp", ".log", ".coverage", ".DS_Store", ".tsbuildinfo", ".swp", "package-lock.json.tmp")
 _ENVIRONMENTS = frozenset((".venv", "venv", "env", "node_modules", "vendor", ".bundle"))
 
@@ -32,7 +40,9 @@ class IgnoredFiles:
     def __init__(self, repository: Repository, ours: Paths) -> None:
         self._repository = repository
         self._ours = ours
-        self._aside = os.path.join(layout.in_git(repository.gitdir), "ignored")
+        folder = layout.in_git(repository.gitdir)
+        self._aside = os.path.join(folder, "ignored")
+        self._list = os.path.join(folder, "ignored.json")
         self._since = 0
 
     def mark(self) -> None:
@@ -45,27 +55,46 @@ class IgnoredFiles:
         os.utime(path)
         self._since = os.stat(path).st_ctime_ns
 
+    # --- what attempts have made ----------------------------------------------------------------
+
     def find_changed(self) -> list[str]:
-        """Those that were made or changed since the mark, as git names them."""
+        """Those that were made or changed since the mark, or left by an earlier attempt, as git names them.
+
+        What was compiled from them is removed: it is made anew when it is needed.
+        """
+        found = sorted(self._find_changed())
+        compiled = [path for path in found if _is_compiled(path)]
+        for path in compiled:
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(self._repository.top, path))
+        return [path for path in found if path not in set(compiled)]
+
+    def _find_changed(self) -> Iterator[str]:
         options = ("--others", "--ignored", "--exclude-standard", "--directory", "--full-name")
         listed = self._repository.list_items("ls-files", "-z", *options, "--", ":/")
-        tops = [path.rstrip("/") for path in listed if not self._ours.cover(path)]
-        return sorted(path for top in tops for path in self._walk(top))
+        known = self._read_list()
+        for top in (path.rstrip("/") for path in listed if not self._ours.cover(path)):
+            for path in self._walk(top, is_built=bool(_BUILT & set(top.split("/")))):
+                changed = self._read_time(path)
+                if changed >= self._since > 0 or (changed and known.get(path) == changed):
+                    yield path
 
-    def _walk(self, path: str) -> Iterator[str]:
+    def _walk(self, path: str, *, is_built: bool) -> Iterator[str]:
         full, name = os.path.join(self._repository.top, path), os.path.basename(path)
         if os.path.isdir(full) and not os.path.islink(full):
             if name not in _CACHES:
                 for below in _list_folder(full):
-                    yield from self._walk(f"{path}/{below}")
-        elif not name.endswith(_CACHE_FILES) and self._is_new(full):
+                    yield from self._walk(f"{path}/{below}", is_built=is_built or name in _BUILT)
+        elif not name.endswith(_CACHE_FILES) and (not is_built or _is_compiled(path) or _STARTUP.fullmatch(path)):
             yield path
 
-    def _is_new(self, full: str) -> bool:
+    def _read_time(self, path: str) -> int:
         try:
-            return os.lstat(full).st_ctime_ns >= self._since > 0
+            return os.lstat(os.path.join(self._repository.top, path)).st_ctime_ns
         except OSError:
-            return False
+            return 0
+
+    # --- aside, and back ------------------------------------------------------------------------
 
     def move_aside(self, paths: Sequence[str]) -> None:
         for path in paths:
@@ -75,14 +104,36 @@ class IgnoredFiles:
 
     def put_back(self) -> None:
         """Twice is as good as once. What the gates made anew in the same place gives way."""
+        returned = []
         for folder, _, names in os.walk(self._aside):
             for name in names:
                 kept = os.path.join(folder, name)
-                place = os.path.join(self._repository.top, os.path.relpath(kept, self._aside))
+                path = os.path.relpath(kept, self._aside)
+                place = os.path.join(self._repository.top, path)
                 os.makedirs(os.path.dirname(place), exist_ok=True)
                 files.clear(place)
                 shutil.move(kept, place)
+                returned.append(path)
+        if returned:
+            self._remember(returned)
         shutil.rmtree(self._aside, ignore_errors=True)
+
+    def _remember(self, paths: Sequence[str]) -> None:
+        times = self._read_list() | {path: self._read_time(path) for path in paths}
+        there = {path: time for path, time in times.items() if self._read_time(path) == time}
+        files.replace(self._list, msgspec.json.encode(there))
+
+    def _read_list(self) -> dict[str, int]:
+        """A damaged list is none: it only knows what attempts have left."""
+        try:
+            with open(self._list, "rb") as file:
+                return msgspec.json.decode(file.read(), type=dict[str, int])
+        except (OSError, msgspec.DecodeError):
+            return {}
+
+
+def _is_compiled(path: str) -> bool:
+    return path.endswith(".pyc") or _PROGRAM_OF_CARGO.fullmatch(path) is not None
 
 
 def _list_folder(path: str) -> list[str]:
@@ -97,3 +148,12 @@ def find_environment(path: str) -> str | None:
     parts = path.split("/")
     place = next((number for number, part in enumerate(parts) if part in _ENVIRONMENTS), None)
     return None if place is None else "/".join(parts[: place + 1])
+
+
+def is_startup_file(path: str) -> bool:
+    """Whether a program reads it before anything else, and it is not part of how a project installs itself."""
+    name = path.rpartition("/")[2]
+    is_own = name.startswith(
+        ("__editable__", "_editable_impl_", "__editables_", "easy-install", "distutils-precedence")
+    )
+    return bool(_STARTUP.fullmatch(path)) and not is_own

@@ -236,6 +236,12 @@ class Tree:
         ids = [blob for one in read for blob in (one.old_blob, one.new_blob) if blob]
         return _build_changes(changed, self.repository.small_blobs(ids, _MOST_READ))
 
+    def read_checkpoint(self, paths: Sequence[str]) -> Mapping[str, bytes]:
+        return self.repository.read_files(self._tip_tree, paths, _MOST_READ)
+
+    def grep_checkpoint(self, word: str) -> Sequence[str]:
+        return self.repository.grep(self._tip_tree, word)
+
     def has_same_work(self, tree: str, own_files: Sequence[str]) -> bool:
         own = Paths(self.relative(path) for path in own_files)
         return all(own.cover(one.path) for one in self.repository.changed(tree, self._tip_tree))

@@ -1,7 +1,8 @@
 """Files that hold source and tests: the new source with the tests as they were.
 
-Rust: what `#[cfg(test)]` covers, and single functions marked as tests. JavaScript and TypeScript: Vitest's
-`if (import.meta.vitest) { … }`. Tests in comments (doctests of Python, Rust and Elixir) stay with their source.
+Rust: what `#[cfg(test)]` covers, single functions marked as tests, and comments with examples. JavaScript and
+TypeScript: Vitest's `if (import.meta.vitest) { … }`. Python: tests beside the source, and examples in docstrings. Where
+a program is told to run those is not asked here: whoever calls has to know.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ralphtool.judging.guard.grammars import parse_source
+from ralphtool.judging.guard.inline_python import is_python_test_module, splice_python_tests
+from ralphtool.judging.guard.inline_rust_docs import restore_rust_examples
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -28,6 +31,8 @@ class _InlineTest(Struct, frozen=True):
 
 def splice_tests(old: bytes, new: bytes, path: str) -> bytes | None:
     """The new file with the old tests in it; None where neither has tests inside, or where it can't be parsed."""
+    if path.endswith(".py"):
+        return splice_python_tests(old, new)
     find = _FINDERS.get(path.rpartition(".")[2].lower())
     if find is None:
         return None
@@ -35,7 +40,34 @@ def splice_tests(old: bytes, new: bytes, path: str) -> bytes | None:
         before, after = _drop_inner(find(old, path)), _drop_inner(find(new, path))
     except RecursionError:
         return None
-    return _splice(old, new, before, after) if before or after else None
+    spliced = _splice(old, new, before, after) if before or after else None
+    if path.endswith(".rs") and (b"```" in old or b"```" in new):
+        return restore_rust_examples(old, new if spliced is None else spliced)
+    return spliced
+
+
+def has_tests_inside(old: bytes, new: bytes, path: str, *, is_known: bool) -> bool:
+    """Whether a source has tests in it. In Python any function may be named like one: then it has to be known."""
+    if path.endswith(".py"):
+        return is_known and not is_python_test_module(old or new) and splice_python_tests(old, new) is not None
+    return splice_tests(old, new, path) is not None
+
+
+def is_test_module(path: str, data: bytes, *, is_known: bool) -> bool:
+    """Whether a file is all tests, whatever its name: by the framework that it uses, or because that is known."""
+    suffix = path.rpartition(".")[2].lower()
+    if suffix == "py":
+        return is_python_test_module(data) and (is_known or _PYTHON_FRAMEWORK.search(data) is not None)
+    return suffix in _SCRIPTS and b"import.meta.vitest" not in data and _SCRIPT_FRAMEWORK.search(data) is not None
+
+
+_SCRIPTS = ("js", "jsx", "mjs", "cjs", "ts", "mts", "cts", "tsx")
+_PYTHON_FRAMEWORK = re.compile(rb"^\s*(?:import|from)\s+(?:pytest|unittest)\b", re.MULTILINE)
+_SCRIPT_FRAMEWORK = re.compile(
+    rb"""(?:\bfrom|\brequire\()\s*["'](?:node:test|vitest|@jest/globals|bun:test|ava|tape|mocha|uvu|@playwright/test)["']"""
+    rb"""|^(?:describe|it|test)(?:\.\w+)?\(\s*["'`]""",
+    re.MULTILINE,
+)
 
 
 def _drop_inner(found: Iterator[_InlineTest]) -> list[_InlineTest]:
@@ -121,5 +153,5 @@ def _find_script(data: bytes, path: str) -> Iterator[_InlineTest]:
 
 _FINDERS: dict[str, Callable[[bytes, str], Iterator[_InlineTest]]] = {
     "rs": _find_rust,
-    **dict.fromkeys(("js", "jsx", "mjs", "cjs", "ts", "mts", "cts", "tsx"), _find_script),
+    **dict.fromkeys(_SCRIPTS, _find_script),
 }

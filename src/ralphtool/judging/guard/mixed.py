@@ -11,14 +11,15 @@ from typing import Any
 from msgspec import Struct
 
 
-def merge_config(old: bytes, new: bytes, path: str) -> bytes:
+def merge_config(old: bytes, new: bytes, path: str, *, with_lint: bool = False) -> bytes:
     """The new file with all that configures or runs tests as it was in the old one; dependencies and the rest stay new.
 
-    A file that can't be taken apart, and one that is about nothing else, is given back as it was.
+    `with_lint`: what configures linters and type checkers, too. A file that can't be taken apart, and one that is about
+    nothing else, is given back as it was.
     """
     merge = _MERGERS.get(path.rpartition("/")[2])
     try:
-        return old if merge is None else merge(old.decode(), new.decode()).encode()
+        return old if merge is None else merge(old.decode(), new.decode(), with_lint).encode()
     except (ValueError, RecursionError, AttributeError, TypeError):
         return old
 
@@ -40,10 +41,14 @@ _TEST_KEYS: tuple[str, ...] = (
 _TEST_KEYS += ("vite", "babel", "ts-jest", "wireit", "nx", "tsd")
 
 
-def _merge_package(old: str, new: str) -> str:
+_LINT_KEYS = ("eslintConfig", "eslintIgnore", "prettier", "stylelint", "xo", "standard", "lint-staged")
+
+
+def _merge_package(old: str, new: str, with_lint: bool) -> str:
     before, after = json.loads(old), json.loads(new)
-    merged = {key: value for key, value in after.items() if key not in _TEST_KEYS or key in before}
-    merged |= {key: before[key] for key in _TEST_KEYS if key in before}
+    keys = (*_TEST_KEYS, *(_LINT_KEYS if with_lint else ()))
+    merged = {key: value for key, value in after.items() if key not in keys or key in before}
+    merged |= {key: before[key] for key in keys if key in before}
     if "scripts" in before or "scripts" in after:
         merged["scripts"] = _merge_scripts(before.get("scripts", {}), after.get("scripts", {}))
     indent = re.search(r"\n([ \t]+)\"", new)
@@ -81,20 +86,38 @@ _PYTHON_TABLES = (
     ("project", "entry-points", "pytest11"),
     ("tool", "poetry", "plugins", "pytest11"),
 )
+_PYTHON_LINT_TABLES = tuple(
+    ("tool", name)
+    for name in (
+        "ruff",
+        "mypy",
+        "pyright",
+        "basedpyright",
+        "pylint",
+        "flake8",
+        "black",
+        "isort",
+        "pyre",
+        "pytype",
+        "ty",
+    )
+)
 _CARGO_TABLES = (("test",), ("bench",), ("profile",), ("target", "test"), ("package", "metadata", "nextest"))
+_CARGO_LINT_TABLES = (("lints",), ("workspace", "lints"))
 _CARGO_KEYS = re.compile(r"\s*(?:test|doctest|harness|bench|autotests|autobenches|autoexamples|autobins)\s*=[^\n]*\n?")
 
 
-def _merge_pyproject(old: str, new: str) -> str:
-    merged = _replace_tables(old, new, _PYTHON_TABLES)
+def _merge_pyproject(old: str, new: str, with_lint: bool) -> str:
+    wanted = _PYTHON_TABLES + (_PYTHON_LINT_TABLES if with_lint else ())
+    merged = _replace_tables(old, new, wanted)
     before, after = tomllib.loads(old), tomllib.loads(merged)
     # Dotted keys and inline tables can hide a setting from the headers: then none of the new file is taken.
-    return merged if all(_get(before, keys) == _get(after, keys) for keys in _PYTHON_TABLES) else old
+    return merged if all(_get(before, keys) == _get(after, keys) for keys in wanted) else old
 
 
-def _merge_cargo(old: str, new: str) -> str:
+def _merge_cargo(old: str, new: str, with_lint: bool) -> str:
     kept = {_identify(table): table.text for table in _split_tables(old) if table.keys[:1] in _MIXED_TABLES}
-    merged = _replace_tables(old, new, _CARGO_TABLES)
+    merged = _replace_tables(old, new, _CARGO_TABLES + (_CARGO_LINT_TABLES if with_lint else ()))
     tables = [_restore_keys(table, kept.get(_identify(table), "")) for table in _split_tables(merged)]
     text = "".join(tables)
     before, after = tomllib.loads(old), tomllib.loads(text)
@@ -196,9 +219,15 @@ _INI_SECTIONS = re.compile(
 )
 
 
-def _merge_setup_cfg(old: str, new: str) -> str:
-    rest = "".join(text for name, text in _split_sections(new) if not _INI_SECTIONS.fullmatch(name))
-    restored = "".join(text for name, text in _split_sections(old) if _INI_SECTIONS.fullmatch(name))
+_INI_LINT_SECTIONS = re.compile(r"mypy.*|flake8.*|pylint.*|isort|pycodestyle|pydocstyle|tool:.*")
+
+
+def _merge_setup_cfg(old: str, new: str, with_lint: bool) -> str:
+    def is_wanted(name: str) -> bool:
+        return bool(_INI_SECTIONS.fullmatch(name) or (with_lint and _INI_LINT_SECTIONS.fullmatch(name)))
+
+    rest = "".join(text for name, text in _split_sections(new) if not is_wanted(name))
+    restored = "".join(text for name, text in _split_sections(old) if is_wanted(name))
     return f"{rest}{'' if rest.endswith(chr(10)) or not restored or not rest else chr(10)}{restored}"
 
 
@@ -210,7 +239,26 @@ def _split_sections(text: str) -> Iterator[tuple[str, str]]:
         yield name, text[start:end]
 
 
-_MERGERS: dict[str, Callable[[str, str], str]] = {
+_GO_BLOCK = re.compile(r"^(replace|exclude|tool)[ \t]*\((.*?)^\)[ \t]*\n?", re.MULTILINE | re.DOTALL)
+_GO_LINE = re.compile(r"^(replace|exclude|tool)[ \t]+(?!\()([^\n]+)\n?", re.MULTILINE)
+
+
+def _merge_go(old: str, new: str, with_lint: bool) -> str:
+    """A module that was there before is not replaced by another one; new modules, and what stands for them, stay."""
+    known = set(re.findall(r"[\w.~-]+\.[\w.~-]+(?:/[\w.~-]+)*", old))
+    rest = _GO_LINE.sub("", _GO_BLOCK.sub("", new))
+    fresh = [line for line in _list_go_directives(new) if line.split()[1] not in known]
+    return "\n".join([rest.rstrip("\n"), *_list_go_directives(old), *fresh, ""])
+
+
+def _list_go_directives(text: str) -> list[str]:
+    blocks = [(found[1], line) for found in _GO_BLOCK.finditer(text) for line in found[2].split("\n")]
+    lines = [(found[1], found[2]) for found in _GO_LINE.finditer(_GO_BLOCK.sub("", text))]
+    return [f"{word} {line.strip()}" for word, line in [*blocks, *lines] if line.strip() and line.strip()[:2] != "//"]
+
+
+_MERGERS: dict[str, Callable[[str, str, bool], str]] = {
+    "go.mod": _merge_go,
     "package.json": _merge_package,
     "pyproject.toml": _merge_pyproject,
     "Cargo.toml": _merge_cargo,

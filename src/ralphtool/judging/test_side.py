@@ -1,0 +1,251 @@
+"""Which files of an attempt belong to the tests: replay brings those back, and own tests are taken from them.
+
+A file's name and folder say most of it (`judging.roles`). Beyond that a file belongs to the tests if a gate runs it,
+also through a Makefile or a script; if a test program named tests in it; if it is written with a test framework; or if
+it holds data that only tests read.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from ralphtool.judging.guard.inline import has_tests_inside, is_test_module, splice_tests
+from ralphtool.judging.renames import is_same_but_renamed
+from ralphtool.judging.roles import find_role
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from ralphtool.judging.guard.model import FileChange
+    from ralphtool.judging.roles import Role
+
+_TEST_SIDE: frozenset[Role] = frozenset(("test", "helper", "snapshot", "fixture", "config", "shadow"))
+_OWN: frozenset[Role] = frozenset(("test", "helper", "snapshot", "fixture"))
+_MANIFEST_NAMES = (
+    "package.json package-lock.json yarn.lock pnpm-lock.yaml bun.lockb pyproject.toml setup.py setup.cfg uv.lock"
+    " poetry.lock Pipfile Pipfile.lock Gemfile Gemfile.lock composer.json composer.lock go.mod go.sum Cargo.toml"
+    " Cargo.lock"
+)
+_MANIFESTS = frozenset(_MANIFEST_NAMES.split())
+# Built from, and not only tested with: as it was, it may not know what the work has added.
+_BUILDS = re.compile(
+    r"(?:GNU)?makefile|.*\.mk|gemfile|composer\.json|.*\.gradle(?:\.kts)?|pom\.xml|cmakelists\.txt|.*\.cmake|meson\.build"
+    r"|.*\.(?:cs|fs|vb)proj|directory\.build\.(?:props|targets)|package\.swift|mix\.exs|setup\.py|build\.rs|go\.work"
+    r"|vite\.config\.\w+|(?:babel|swc)\.config\.\w+|\.(?:babel|swc)rc(?:\.\w+)?|dockerfile|rakefile|\.?justfile",
+    re.IGNORECASE,
+)
+
+
+class TestHints(Struct, frozen=True, kw_only=True):
+    """What is known about files beyond their names."""
+
+    __test__ = False  # pytest takes it for a test otherwise
+
+    run: frozenset[str] = frozenset()  # by a gate
+    tested: frozenset[str] = frozenset()  # a test program named tests in them
+    data: frozenset[str] = frozenset()  # that only tests read
+
+
+class ChangedPaths(Struct, frozen=True):
+    """The files of an attempt, by what they are to the tests."""
+
+    changes: tuple[FileChange, ...]
+    hints: TestHints = TestHints()
+
+    def list_side(self, roles: frozenset[Role]) -> list[FileChange]:
+        return [one for one in self.changes if self._find_roles(one) & roles]
+
+    def _find_roles(self, change: FileChange) -> set[Role]:
+        return {self._find_role(path, change) for path in (change.path, change.old_path or change.path)}
+
+    def _find_role(self, path: str, change: FileChange) -> Role:
+        role = find_role(path)
+        if role not in ("source", "docs") or self._is_mixed(path, change):
+            return role
+        if path in self.hints.run:
+            return "config"
+        data = change.new if change.old is None else change.old
+        if role == "docs":
+            is_test = path in self.hints.tested
+        else:
+            is_test = is_test_module(path, data or b"", is_known=path in self.hints.tested)
+        return "test" if is_test else "fixture" if path in self.hints.data else role
+
+    def _is_mixed(self, path: str, change: FileChange) -> bool:
+        """Whether it is source with tests inside."""
+        is_known = path in self.hints.tested or path in self.hints.run
+        return has_tests_inside(change.old or b"", change.new or b"", path, is_known=is_known)
+
+    @property
+    def tests(self) -> list[FileChange]:
+        return self.list_side(_TEST_SIDE)
+
+    @property
+    def builds(self) -> list[FileChange]:
+        return [one for one in self.tests if _BUILDS.fullmatch(one.path.rpartition("/")[2])]
+
+    @property
+    def own(self) -> list[FileChange]:
+        """What may hold tests of the story's own: test files and the like that are there now, and inline tests."""
+        side = [one for one in self.list_side(_OWN) if one.new is not None]
+        return [*side, *self.inline]
+
+    @property
+    def inline(self) -> list[FileChange]:
+        """Sources whose tests, inside of them, differ."""
+        found = [one for one in self.changes if find_role(one.path) == "source" and self._is_mixed(one.path, one)]
+        return [one for one in found if splice_tests(one.old or b"", one.new or b"", one.path) != (one.new or b"")]
+
+    @property
+    def sources(self) -> list[FileChange]:
+        return [one for one in self.changes if one not in self.tests]
+
+    def is_same_but_renamed(self) -> bool:
+        """Whether the tests follow names that the work renamed, and nothing else was done to them or around them."""
+        known = [one for one in self.tests if one.old is not None]
+        are_tests = all(self._find_role(one.path, one) == "test" for one in self.tests)
+        return are_tests and is_same_but_renamed(known, self.sources)
+
+    @property
+    def has_manifest(self) -> bool:
+        return any(one.path.rpartition("/")[2] in _MANIFESTS for one in self.changes)
+
+    @property
+    def unsure(self) -> list[FileChange]:
+        """Those of which the name says nothing about tests."""
+        return [one for one in self.changes if find_role(one.path) in ("source", "docs")]
+
+
+# --- what a gate runs -------------------------------------------------------------------------------
+
+_WORDS = re.compile(r"[\s;&|()<>\"'=`,\[\]{}]+")
+_INTERPRETED = re.compile(
+    r"(?:^|[\s;&|(\"'`@])(?:\$\(?\w+\)?|bash|sh|zsh|dash|node|deno run|bun(?: run)?|tsx|ts-node|python[\d.]*"
+    r"|uv run|ruby|perl|php|source|\.|exec|time|env)(?:[ \t]+-[\w-]+)*[ \t]+([\w./-]+)",
+    re.MULTILINE,
+)
+_DIRECT = re.compile(r"(?:^|[\s;&|(\"'`@])\./([\w./-]+)|([\w./-]+\.(?:sh|bash|mk))\b", re.MULTILINE)
+_MODULE = re.compile(r"\bpython[\d.]*(?:[ \t]+-\w)*[ \t]+-m[ \t]+([\w.]+)")
+_RUNNERS = {
+    r"\bmake\b": ("GNUmakefile", "makefile", "Makefile"),
+    r"\b(?:npm|pnpm|yarn|bun|npx)\b": ("package.json",),
+    r"\btox\b": ("tox.ini",),
+    r"\bnox\b": ("noxfile.py",),
+    r"\bjust\b": ("justfile", ".justfile", "Justfile"),
+    r"\btask\b": ("Taskfile.yml", "Taskfile.yaml"),
+    r"\brake\b": ("Rakefile",),
+}
+_TEST_WORDS = re.compile(
+    rb"pytest|unittest|doctest|jest|vitest|mocha|node:test|--test\b|go test|cargo test|rspec|minitest"
+    rb"|phpunit|\btox\b|\bnox\b"
+)
+_DEEPEST = 4
+_LONGEST = 200_000
+
+
+def find_run_files(commands: Iterable[str], read: Callable[[Sequence[str]], Mapping[str, bytes]]) -> frozenset[str]:
+    """The files that commands run tests with: named by them, or by the scripts and Makefiles that they go through.
+
+    `read` has the files of the last checkpoint. A program that has nothing to do with tests is not among them: it may
+    be the very work.
+    """
+    texts, found, seen = list(commands), set[str](), set[str]()
+    asked = {word.removeprefix("./") for text in texts for word in _WORDS.split(text) if "." in word or "/" in word}
+    for _ in range(_DEEPEST):
+        asked |= {path for text in texts for path in _list_run(text)}
+        files = read(sorted(asked - seen))
+        seen |= asked
+        scripts = {path: data for path, data in files.items() if _is_script(path, data)}
+        found |= scripts.keys()
+        texts = [_read_script(path, data, texts) for path, data in scripts.items()]
+        if not texts:
+            break
+    return frozenset(found)
+
+
+def _list_run(text: str) -> Iterable[str]:
+    for pattern, names in _RUNNERS.items():
+        if re.search(pattern, text):
+            yield from names
+    words = [found[1] for found in _INTERPRETED.finditer(text)]
+    words += [found[1] or found[2] for found in _DIRECT.finditer(text)]
+    modules = [found[1].replace(".", "/") for found in _MODULE.finditer(text)]
+    yield from (word.removeprefix("./") for word in words if word and not word.startswith(("-", "/", "..")))
+    yield from (name for module in modules for name in (f"{module}.py", f"{module}/__main__.py"))
+
+
+def _is_script(path: str, data: bytes) -> bool:
+    is_shell = path.endswith((".sh", ".bash", ".mk")) or re.match(rb"#!.*\b(?:ba|da|z)?sh\b", data) is not None
+    return is_shell or find_role(path) == "config" or _TEST_WORDS.search(data) is not None
+
+
+def _read_script(path: str, data: bytes, callers: Sequence[str]) -> str:
+    """What of a script may be run by those that call it: of a Makefile and of package.json only what they name."""
+    text, name = data[:_LONGEST].decode("utf-8", "replace"), path.rpartition("/")[2]
+    words = {word for caller in callers for word in _WORDS.split(caller)}
+    if name in _RUNNERS[r"\bmake\b"]:
+        return _read_recipes(text, words)
+    return _read_package_scripts(text, words) if name == "package.json" else text
+
+
+def _read_recipes(text: str, targets: set[str]) -> str:
+    rules = re.split(r"^(?=[^\s#:=][^:=\n]*:(?!=))", text.replace("\\\n", " "), flags=re.MULTILINE)
+    by_target = {word: rule for rule in rules[1:] for word in rule.partition(":")[0].split()}
+    wanted, found = [one for one in targets if one in by_target] or list(by_target)[:1], dict[str, str]()
+    while wanted:
+        if (target := wanted.pop()) not in found and target in by_target:
+            found[target] = by_target[target]
+            wanted += found[target].partition(":")[2].partition("\n")[0].split()
+    return "\n".join([rules[0], *found.values()])
+
+
+def _read_package_scripts(text: str, words: set[str]) -> str:
+    try:
+        scripts = msgspec.json.decode(text).get("scripts")
+    except (msgspec.DecodeError, AttributeError):
+        return ""
+    known = {name: text for name, text in scripts.items() if isinstance(text, str)} if isinstance(scripts, dict) else {}
+    wanted, found = [name for name in known if name in words] or ["test"], dict[str, str]()
+    while wanted:
+        if (name := wanted.pop()) not in found and name in known:
+            found[name] = known[name]
+            wanted += [f"pre{name}", f"post{name}", *_WORDS.split(known[name])]
+    return "\n".join(found.values())
+
+
+# --- what test programs say -------------------------------------------------------------------------
+
+
+def find_tested_files(names: Iterable[str], changes: Sequence[FileChange]) -> frozenset[str]:
+    """The changed files that hold tests by the names of these: `check/total.py::test_a`, `check.total.Case.test_a`."""
+    heads = {re.split(r"::| > ", name)[0] for name in names}
+    modules = {".".join(parts[:end]) for head in heads for parts in [head.split(".")] for end in range(1, len(parts))}
+    return frozenset(one.path for one in changes if one.path in heads or _name_module(one.path) in modules)
+
+
+def _name_module(path: str) -> str:
+    return path.removesuffix(".py").replace("/", ".") if path.endswith(".py") else path
+
+
+# --- what only tests read ---------------------------------------------------------------------------
+
+_DATA = re.compile(r".*\.(?:json[5cl]?|ya?ml|csv|tsv|txt|xml|html?|out|dat|bin|sql|expected|log|svg|pickle|npy)", re.I)
+_MOST_DATA = 20
+
+
+def find_test_data(changes: Sequence[FileChange], grep: Callable[[str], Sequence[str]]) -> frozenset[str]:
+    """The changed data files that tests name and no source does. `grep` has the files that hold a word."""
+    asked = [one.path for one in changes if one.old is not None and _DATA.fullmatch(one.path)][:_MOST_DATA]
+    return frozenset(path for path in asked if _is_test_data(path, grep))
+
+
+def _is_test_data(path: str, grep: Callable[[str], Sequence[str]]) -> bool:
+    *folders, name = path.split("/")
+    for word in (name, *([f"{folders[-1]}"] if folders else [])):
+        if holders := [one for one in grep(word) if one != path and find_role(one) != "docs"]:
+            return all(find_role(one) in _OWN for one in holders)
+    return False
