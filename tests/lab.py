@@ -68,8 +68,8 @@ class Lab(Ralph):
         settings = {"agent": "scripted", **run}
         lines = ["[run]", *(f"{name} = {json.dumps(value)}" for name, value in settings.items())]
         lines += ["[agents.scripted]", f"args = {json.dumps([str(self.script)])}"]
-        lines += ["[verify]", f"checks = {json.dumps(checks or [])}", f"tests = {json.dumps(tests or [])}"]
         lines += ["[proof]", f"accept = {json.dumps(accept)}"]
+        lines += ["[verify]", f"checks = {json.dumps(checks or [])}", f"tests = {json.dumps(tests or [])}"]
         self.write(".ralph/config.toml", "\n".join(lines) + "\n")
 
     def play(self, *turns: dict[str, Any], default: list[dict[str, Any]] | None = None) -> Lab:

@@ -40,7 +40,7 @@ def project(lab: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     for name, value in lab.env.items():
         monkeypatch.setenv(name, value)
     return lab.repository().play(
-        default=[{"write": "work.txt", "text": "{story}"}, {"tick": "all"}, {"complete": True}]
+        default=[{"append": "work.txt", "text": "more\n"}, {"tick": "all"}, {"complete": True}]
     )
 
 

@@ -149,6 +149,8 @@ class Prover:
         if not report.tree or not all(one.ok for one in after if not one.is_linter):
             return evidence
         evidence = structs.replace(evidence, replay=self._replay(report.tree, paths, after))
+        if find_lost(evidence):
+            evidence = structs.replace(evidence, touched=paths.find_touched_tests())
         evidence = self._try_again(report.tree, paths, evidence)
         own = self._run_own_tests(report.tree, paths, after)
         # A test under another name may look like one that is gone: that all are there is counted when it is judged.

@@ -65,6 +65,7 @@ class ProofEvidence(Struct, frozen=True, kw_only=True):
     own_paths: tuple[str, ...] = ()  # test files that are new or changed
     is_same_by_reading: bool = False  # the old tests are all there still, but for names that the work renamed
     empty_tests: frozenset[str] = frozenset()  # names of own tests that assert nothing
+    touched: frozenset[str] | None = None  # old tests that are gone or read in another way; None: nobody can say
     was_accused: bool = False  # the last attempt failed for such a loss
     is_strict: bool = False
     suspicions: tuple[Suspicion, ...] = ()
@@ -140,17 +141,32 @@ def find_lost(evidence: ProofEvidence) -> tuple[str, ...]:
             found.append(f"`{before.command}` with its configuration as it was")
         if after is None or seen is None or not before.is_counted or not (before.ran_tests or seen.ran_tests):
             continue
-        found += sorted(_find_lost_names(before, seen)) or _find_fewer(before, seen)
+        names = _find_lost_names(before, seen)
+        found += sorted(_leave_out_untouched(names, seen, after, evidence.touched)) if names else []
+        found += _find_fewer(before, seen) if not names else []
         found += sorted(_find_made_green(before, seen, after))
     return tuple(dict.fromkeys(found))
 
 
 def _find_lost_names(before: SuiteRun, seen: SuiteRun) -> set[str]:
     failed_before = before.failed or frozenset()
+    if before.passed is not None and not seen.is_counted and not seen.ok:
+        return set(before.passed)  # they can't be compiled or loaded any more
     if before.passed is None or seen.passed is None:
         return set((seen.failed or frozenset()) - failed_before)
     gone = before.passed - seen.passed
     return {name for name in gone if name in (seen.failed or ()) or not _has_other_cases(name, before, seen)}
+
+
+def _leave_out_untouched(
+    names: set[str], seen: SuiteRun, after: SuiteRun, touched: frozenset[str] | None
+) -> Iterable[str]:
+    """Leaves out tests that could not be loaded beside others that use what is gone, and pass as they always read."""
+    for name in names:
+        ran = name in (seen.failed or ())
+        is_touched = touched is None or any(one in name for one in touched)
+        if ran or is_touched or name not in (after.passed or ()):
+            yield name
 
 
 def _has_other_cases(name: str, before: SuiteRun, seen: SuiteRun) -> bool:
@@ -205,13 +221,13 @@ def find_own_tests(evidence: ProofEvidence) -> tuple[str, ...]:
             found += sorted(_find_fixed(evidence, before, after))
         if without and after.ok and after.is_counted:
             found += sorted(_find_new_tests(before, without, after))
-    return tuple(name for name in dict.fromkeys(found) if not _is_empty(name, evidence.empty_tests))
+    return tuple(name for name in dict.fromkeys(found) if not _is_named(name, evidence.empty_tests))
 
 
-def _is_empty(name: str, empty: Iterable[str]) -> bool:
-    """Whether a test is one of those that assert nothing; ids have the file before its name, and parameters behind."""
+def _is_named(name: str, bare_names: Iterable[str]) -> bool:
+    """Whether it is one of these tests; ids have the file before its name, and parameters behind."""
     bare = name.partition("[")[0]
-    return any(bare == one or bare.endswith((f"::{one}", f" > {one}", f".{one}", f"/{one}")) for one in empty)
+    return any(bare == one or bare.endswith((f"::{one}", f" > {one}", f".{one}", f"/{one}")) for one in bare_names)
 
 
 def _find_fixed(evidence: ProofEvidence, before: SuiteRun, after: SuiteRun) -> set[str]:

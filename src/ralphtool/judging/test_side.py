@@ -16,6 +16,7 @@ from msgspec import Struct
 from ralphtool.judging.guard.inline import has_tests_inside, is_test_module, splice_tests
 from ralphtool.judging.renames import is_same_but_renamed
 from ralphtool.judging.roles import find_role
+from ralphtool.judging.touched import find_touched_tests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ralphtool.judging.roles import Role
 
 _TEST_SIDE: frozenset[Role] = frozenset(("test", "helper", "snapshot", "fixture", "config", "shadow"))
+_TEST: frozenset[Role] = frozenset(("test",))
 _OWN: frozenset[Role] = frozenset(("test", "helper", "snapshot", "fixture"))
 _MANIFEST_NAMES = (
     "package.json package-lock.json yarn.lock pnpm-lock.yaml bun.lockb pyproject.toml setup.py setup.cfg uv.lock"
@@ -109,6 +111,11 @@ class ChangedPaths(Struct, frozen=True):
         known = [one for one in self.tests if one.old is not None]
         are_tests = all(self._find_role(one.path, one) == "test" for one in self.tests)
         return are_tests and is_same_but_renamed(known, self.sources)
+
+    def find_touched_tests(self) -> frozenset[str] | None:
+        """None where more was changed than tests: that may change what any test means."""
+        are_tests = all(one.new is None or self._find_role(one.path, one) == "test" for one in self.tests)
+        return find_touched_tests([*self.list_side(_TEST), *self.inline]) if are_tests else None
 
     @property
     def has_manifest(self) -> bool:

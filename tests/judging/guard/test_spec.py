@@ -8,10 +8,9 @@ import pytest
 from judging.guard.samples import altered
 
 from ralphtool import specs
-from ralphtool.judging.guard import diff
 from ralphtool.judging.guard.model import GuardFinding
 from ralphtool.judging.guard.spec import inspect_spec
-from ralphtool.specs import Story, Task
+from ralphtool.specs import Story
 
 TASKS = """\
 # Tasks
@@ -148,17 +147,3 @@ PRD_CASES = [
 def test_prd_json_is_not_for_the_agent(new: str, wanted: list[str]) -> None:
     found = inspect_spec({"prd.json": PRD.encode()}, {"prd.json": new.encode()}, [], [], "US-1", done_key="passes")
     assert [one.kind for one in found] == wanted
-
-
-@pytest.mark.parametrize(
-    ("story", "wanted"),
-    [
-        (Story("1", "Rewrite (may change tests)", []), True),
-        (Story("1", "Rewrite", [], description="It is old. (May change\ntests)"), True),
-        (Story("1", "Rewrite", [Task("1.1", "Do it", False), Task("1.2", "Drop (MAY CHANGE TESTS) it", False)]), True),
-        (Story("1", "Rewrite, may change tests", [Task("1.1", "Do it", False)]), False),
-        (Story("1", "", []), False),
-    ],
-)
-def test_a_story_can_say_that_tests_may_change(story: Story, wanted: bool) -> None:
-    assert diff.may_change_tests(story) is wanted

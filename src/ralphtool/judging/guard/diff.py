@@ -8,10 +8,10 @@ from collections.abc import Collection, Sequence
 
 from ralphtool.judging.guard.chunks import read_chunks
 from ralphtool.judging.guard.compare import Comparison
-from ralphtool.judging.guard.configs import find_config_parser, inspect_configs
+from ralphtool.judging.guard.configs import inspect_configs
 from ralphtool.judging.guard.fallback import compare_coarsely, read_coarsely
 from ralphtool.judging.guard.languages import load_language
-from ralphtool.judging.guard.lints import find_lint_reader, inspect_lints
+from ralphtool.judging.guard.lints import inspect_lints
 from ralphtool.judging.guard.model import (
     ALWAYS_TRUE,
     LONGEST,
@@ -27,7 +27,6 @@ from ralphtool.judging.guard.pairs import ChangedTestFile, LocatedTest, pair_tes
 from ralphtool.judging.guard.python import has_syntax_error, read_python
 from ralphtool.judging.guard.test_files import find_language, is_named_test, is_run_by_runner, is_test
 from ralphtool.judging.guard.tree_reader import read_tree
-from ralphtool.specs import Story
 
 
 def inspect_changes(changes: Sequence[FileChange]) -> list[GuardFinding]:
@@ -35,19 +34,6 @@ def inspect_changes(changes: Sequence[FileChange]) -> list[GuardFinding]:
     found = _inspect_tests([change for change in changes if _has_tests(change)])
     found += [*inspect_configs(changes), *inspect_lints(changes)]
     return list(dict.fromkeys(GuardFinding(one.kind, one.path, shorten(one.detail, 300)) for one in found))
-
-
-def needs_content(path: str) -> bool:
-    """Whether `inspect_changes` needs the bytes of a file: other files may come with b""."""
-    if is_test(path) or find_language(path) == "rs":
-        return True
-    return find_config_parser(path) is not None or find_lint_reader(path) is not None
-
-
-def may_change_tests(story: Story) -> bool:
-    """Whether a story says that its tests may go or get weaker."""
-    said = (story.title, story.description or "", *(task.text for task in story.tasks))
-    return any("(may change tests)" in " ".join(text.casefold().split()) for text in said)
 
 
 def _inspect_tests(changes: Sequence[FileChange]) -> list[GuardFinding]:
@@ -69,7 +55,7 @@ def _inspect_tests(changes: Sequence[FileChange]) -> list[GuardFinding]:
 def find_empty_tests(path: str, data: bytes) -> set[str]:
     """The names of tests that assert nothing: whatever they run into, they say nothing about what came of it."""
     text = decode(data)
-    file = None if len(text) > LONGEST else _read_tests(path, text, False)
+    file = None if len(text) > LONGEST else read_tests(path, text, False)
     if file is None or file.coarse:
         return set()
     helpers = {name for name, one in file.beside.items() if _asserts(one.body, frozenset())}
@@ -87,7 +73,7 @@ def _read_both(change: FileChange) -> ChangedTestFile:
     before, after = decode(change.old), decode(change.new)
     old_path = change.old_path or change.path
     coarse = max(len(before), len(after)) > LONGEST
-    old, new = _read_tests(old_path, before, coarse), _read_tests(change.path, after, coarse)
+    old, new = read_tests(old_path, before, coarse), read_tests(change.path, after, coarse)
     if old and change.old is not None and new is None and _is_broken_python(change.path, after):
         return ChangedTestFile(change.path, old, ParsedTestFile(), unparsable=True)
     if old is None or new is None or bool(old.coarse) != bool(new.coarse):
@@ -97,7 +83,7 @@ def _read_both(change: FileChange) -> ChangedTestFile:
     return ChangedTestFile(change.path, old, new, gone=change.new is None)
 
 
-def _read_tests(path: str, text: str, coarse: bool) -> ParsedTestFile | None:
+def read_tests(path: str, text: str, coarse: bool) -> ParsedTestFile | None:
     """None for Python that can't be parsed, and for what is too deep."""
     if coarse:
         return read_coarsely(path, text)

@@ -46,6 +46,13 @@ def splice_tests(old: bytes, new: bytes, path: str) -> bytes | None:
     return spliced
 
 
+def extract_tests(data: bytes, path: str) -> bytes:
+    """Only the tests that a source holds."""
+    find = _FINDERS.get(path.rpartition(".")[2].lower())
+    pieces = _drop_inner(find(data, path)) if find else []
+    return b"\n".join(data[one.start : one.end] for one in pieces)
+
+
 def has_tests_inside(old: bytes, new: bytes, path: str, *, is_known: bool) -> bool:
     """Whether a source has tests in it. In Python any function may be named like one: then it has to be known."""
     if path.endswith(".py"):

@@ -27,6 +27,14 @@ _JEST_NOT_LOADED = " > Test suite failed to run"  # counts as a suite, not as a 
 _JEST_END = re.compile(r"(Test Suites|Tests): +(\d.*) total$")
 
 
+_NO_TESTS = re.compile(r"No test(?:s| files) found(?:, exiting with code \d)?")
+
+
+def read_no_tests(lines: list[str]) -> ProgramReport | None:
+    """Reads what Jest and Vitest say in the place of a summary."""
+    return ProgramReport(counts=Counts(0, 0, 0)) if any(map(_NO_TESTS.match, lines)) else None
+
+
 def read_jest(lines: list[str]) -> ProgramReport | None:
     """Reads `FAIL a.test.js`, below it `  ● adds two` for each failure, and at the end `Tests: 4 failed, …`."""
     output = _JestCollector()

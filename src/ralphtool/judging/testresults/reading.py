@@ -23,6 +23,7 @@ _PROGRAMS = (
     ("ssertion", php.read_phpunit, True),
     (" example", ruby.read_rspec, True),
     ("Test Suites:", javascript.read_jest, True),
+    (" found, exiting with code", javascript.read_no_tests, True),
     ("Test Files", javascript.read_vitest, True),
     (" passing (", javascript.read_mocha, True),
     ("\u2139 fail ", javascript.read_node, True),

@@ -143,6 +143,8 @@ def _find_node_id(case: _Case, modules: set[str]) -> str:
     """
     if not case.group:  # a file that can't be imported
         return shorten_path(case.file) or case.name
+    if case.group == case.file.replace("/", "."):  # a page with examples
+        return f"{case.file}::{case.name}"
     parts = case.group.split(".")
     for end in range(len(parts), 0, -1):
         if (file := f"{'/'.join(parts[:end])}.py") in modules:
