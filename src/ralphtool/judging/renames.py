@@ -23,6 +23,11 @@ _TOKEN = re.compile(
     |(?P<other>[^\s\w])""",
     re.VERBOSE | re.DOTALL,
 )
+_IMPORT = re.compile(
+    r"""^[ \t]*(?:use\s[^;]*;|from\s+[\w.]+\s+import\s*(?:\([^)]*\)|[^\n]*)|import\s*\([^)]*\)
+    |import\s[^;'"\n(]*\{[^}]*\}[^\n]*|import\s[^\n]*|(?:const|let|var)\s[^=]*=\s*require\([^)]*\);?)""",
+    re.VERBOSE | re.MULTILINE,
+)
 _TITLED = frozenset(("it", "test", "describe", "context", "specify", "scenario"))
 _NAME = re.compile(r"[^\W\d]\w*")
 
@@ -30,7 +35,10 @@ _NAME = re.compile(r"[^\W\d]\w*")
 def is_same_but_renamed(tests: Sequence[FileChange], sources: Sequence[FileChange]) -> bool:
     """Whether each of these test files still asks all that it asked, and only names differ that the work renamed."""
     gone = _list_gone_names(sources)
-    return bool(tests) and all(_is_same_file(one, gone) for one in tests)
+    there = {name for one in sources for name in _list_names(one.new)}
+    became = [_find_renames(one, gone, there) for one in tests]
+    # Tests that use no such name at all can be run as they were.
+    return any(became) and None not in became
 
 
 def _list_gone_names(sources: Iterable[FileChange]) -> set[str]:
@@ -46,21 +54,31 @@ def _list_names(data: bytes | None) -> set[str]:
     return set(_NAME.findall((data or b"")[:_LONGEST].decode("utf-8", "replace")))
 
 
-def _is_same_file(change: FileChange, gone: set[str]) -> bool:
+def _find_renames(change: FileChange, gone: set[str], there: set[str]) -> dict[str, str] | None:
+    """What the gone names became in a file that still asks all that it asked; None if it doesn't."""
     if change.old is None or change.new is None or max(len(change.old), len(change.new)) > _LONGEST:
-        return False
-    old, new = _split_tokens(change.old), _split_tokens(change.new)
-    return _is_part(old, new, gone)
+        return None
+    (imports, old), (new_imports, new) = _split_imports(change.old), _split_imports(change.new)
+    became = _match(_split_tokens(old), _split_tokens(new), gone)
+    if became is None or imports - gone - new_imports:
+        return None
+    return became if new_imports - imports <= there | set(became.values()) else None
 
 
-def _split_tokens(data: bytes) -> list[tuple[str, str]]:
-    """Kind and text of each token, without comments and without lines that import: those follow the names."""
+def _split_imports(data: bytes) -> tuple[set[str], str]:
+    """The names in the lines that import, whose order says nothing; and the file without them."""
     text = data.decode("utf-8", "replace")
+    names = {name for found in _IMPORT.finditer(text) for name in _NAME.findall(found[0])}
+    return names, _IMPORT.sub("", text)
+
+
+def _split_tokens(text: str) -> list[tuple[str, str]]:
+    """Kind and text of each token, without comments."""
     found = [(one.lastgroup or "", one[0]) for one in _TOKEN.finditer(text)]
     return [(kind, word) for kind, word in found if kind != "comment"]
 
 
-def _is_part(old: Sequence[tuple[str, str]], new: Sequence[tuple[str, str]], gone: set[str]) -> bool:
+def _match(old: Sequence[tuple[str, str]], new: Sequence[tuple[str, str]], gone: set[str]) -> dict[str, str] | None:
     """Greedy: each old token is the next one in the new file that is equal, or is what a gone name became."""
     became: dict[str, str] = {}
     position = 0
@@ -70,8 +88,8 @@ def _is_part(old: Sequence[tuple[str, str]], new: Sequence[tuple[str, str]], gon
         else:
             position = _find_token(kind, word, new, position, gone, became)
         if position < 0:
-            return False
-    return bool(became)  # tests that use no such name can be run as they were
+            return None
+    return became
 
 
 def _is_title(tokens: Sequence[tuple[str, str]], number: int) -> bool:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from ralphtool.judging.guard.inline import has_tests_inside, is_test_module, splice_tests
+from ralphtool.judging.guard.inline import extract_tests, has_tests_inside, is_test_module, splice_tests
+from ralphtool.judging.guard.model import FileChange
 from ralphtool.judging.renames import is_same_but_renamed
 from ralphtool.judging.roles import find_role
 from ralphtool.judging.touched import find_touched_tests
@@ -21,7 +22,6 @@ from ralphtool.judging.touched import find_touched_tests
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from ralphtool.judging.guard.model import FileChange
     from ralphtool.judging.roles import Role
 
 _TEST_SIDE: frozenset[Role] = frozenset(("test", "helper", "snapshot", "fixture", "config", "shadow"))
@@ -110,7 +110,11 @@ class ChangedPaths(Struct, frozen=True):
         """Whether the tests follow names that the work renamed, and nothing else was done to them or around them."""
         known = [one for one in self.tests if one.old is not None]
         are_tests = all(self._find_role(one.path, one) == "test" for one in self.tests)
-        return are_tests and is_same_but_renamed(known, self.sources)
+        inside = [
+            FileChange(one.path, extract_tests(one.old or b"", one.path), extract_tests(one.new or b"", one.path))
+            for one in self.inline
+        ]
+        return are_tests and is_same_but_renamed([*known, *inside], self.sources)
 
     def find_touched_tests(self) -> frozenset[str] | None:
         """None where more was changed than tests: that may change what any test means."""
