@@ -96,7 +96,7 @@ def test_from_choosing_a_change_to_its_result(waiting: Lab, terminal: Terminal) 
     (waiting.root.parent / "go").touch()
     terminal.screen("2 of 2 stories are done", "! 2. Second")
     terminal.press("e")
-    terminal.screen("the result of add-login", "ralphtool report", "✓ attempt 1: completed")
+    terminal.screen("the result of add-login", "ralphtool report", "ralphtool accept 1")
     terminal.press("q")
     terminal.screen("status 0\nready>")
     assert terminal("display-message", "-p", "#{cursor_flag}#{alternate_on}").strip() == "10"

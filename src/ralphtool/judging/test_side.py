@@ -168,7 +168,7 @@ def find_run_files(commands: Iterable[str], read: Callable[[Sequence[str]], Mapp
     asked = {word.removeprefix("./") for text in texts for word in _WORDS.split(text) if "." in word or "/" in word}
     for _ in range(_DEEPEST):
         asked |= {path for text in texts for path in _list_run(text)}
-        files = read(sorted(asked - seen))
+        files = read(sorted(path for path in asked - seen if _is_inside(path)))
         seen |= asked
         scripts = {path: data for path, data in files.items() if _is_script(path, data)}
         found |= scripts.keys()
@@ -185,8 +185,13 @@ def _list_run(text: str) -> Iterable[str]:
     words = [found[1] for found in _INTERPRETED.finditer(text)]
     words += [found[1] or found[2] for found in _DIRECT.finditer(text)]
     modules = [found[1].replace(".", "/") for found in _MODULE.finditer(text)]
-    yield from (word.removeprefix("./") for word in words if word and not word.startswith(("-", "/", "..")))
+    yield from (word.removeprefix("./") for word in words if word)
     yield from (name for module in modules for name in (f"{module}.py", f"{module}/__main__.py"))
+
+
+def _is_inside(path: str) -> bool:
+    """Whether git can be asked for it."""
+    return bool(path) and path[0] not in "/-" and not {"", ".", ".."} & set(path.split("/")) and path.isprintable()
 
 
 def _is_script(path: str, data: bytes) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from judging.guard.samples import RUST, altered
 
-from ralphtool.judging.guard.inline import splice_tests
+from ralphtool.judging.guard.inline import is_test_module, splice_tests
 
 
 def splice(old: str, new: str, path: str = "src/cart.rs") -> str | None:
@@ -42,7 +43,9 @@ def test_a_test_in_a_string_or_a_comment_is_none() -> None:
 
 def test_what_holds_no_tests_is_left_alone() -> None:
     assert splice("fn a() {}\n", "fn b() {}\n") is None
-    assert splice("def test_a(): pass\n", "", "test_a.py") is None
+    assert splice("def a(): pass\n", "", "a.py") is None
+    assert splice("def test_a(: pass\n", "", "a.py") is None
+    assert splice("it 'adds' do end\n", "", "a.rb") is None
     assert splice("#[test]\n" + "(" * 200_000, "") is None
 
 
@@ -54,3 +57,92 @@ def test_tests_in_the_source_of_vitest() -> None:
     new = old.replace("a = 1", "a = 2").replace("toBe(1)", "toBe(2)")
     assert splice(old, new, "src/a.ts") == old.replace("a = 1", "a = 2")
     assert splice("const a = 1", "const b = 1", "src/a.ts") is None
+
+
+OLD_PYTHON = '''\
+def total(prices):
+    """Adds up.
+
+    >>> total([1])
+    1
+    """
+    return sum(prices)
+
+
+class Cart:
+    def count(self):
+        """How many.
+
+        >>> Cart().count()
+        0
+        """
+        return 0
+
+
+def test_total():
+    assert total([1]) == 1
+'''
+NEW_PYTHON = '''\
+def total(prices):
+    """Adds up.
+
+    >>> total([1])
+    2
+    """
+    return sum(prices) + 1
+
+
+class Cart:
+    def count(self):
+        return 1
+
+
+def test_total():
+    assert total([1]) == 2
+
+
+def test_more():
+    assert True
+'''
+
+
+def test_python_gets_back_its_examples_and_its_tests() -> None:
+    assert splice(OLD_PYTHON, NEW_PYTHON, "cart.py") == (
+        OLD_PYTHON.replace("return sum(prices)", "return sum(prices) + 1").replace("return 0", "return 1")
+        + "\n\npass\n"
+    )
+
+
+def test_the_old_source_of_python_gets_the_new_tests() -> None:
+    spliced = splice(NEW_PYTHON, OLD_PYTHON, "cart.py") or ""
+    assert ">>> total([1])\n    2" in spliced
+    assert "return sum(prices)\n" in spliced
+    assert "assert total([1]) == 2" in spliced
+    assert "def test_more" in spliced
+
+
+def test_rust_gets_back_the_examples_in_its_comments() -> None:
+    old = "/// ```\n/// assert_eq!(total(), 1);\n/// ```\npub fn total() -> u32 { 1 }\n\npub fn other() {}\n"
+    new = "pub fn total() -> u32 { 2 }\n\n/// ```\n/// fresh();\n/// ```\npub fn other() {}\n"
+    assert splice(old, new) == old.replace("{ 1 }", "{ 2 }")
+    assert splice(old, old) == old
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "is_known", "wanted"),
+    [
+        ("checks/a.js", "import test from 'node:test';\ntest('a', () => {});\n", False, True),
+        ("checks/a.cjs", "const { it } = require('vitest');\n", False, True),
+        ("src/a.ts", "describe('a', () => {});\n", False, True),
+        ("src/a.ts", "export const test = 1;\n", False, False),
+        ("src/a.ts", "if (import.meta.vitest) { const { it } = require('vitest') }\n", False, False),
+        ("check_a.py", "import pytest\n\ndef test_a():\n    pass\n", False, True),
+        ("check_a.py", "def test_a():\n    pass\n", False, False),
+        ("check_a.py", "def test_a():\n    pass\n", True, True),
+        ("shop.py", "def a(): pass\ndef b(): pass\ndef test_a(): pass\n", True, False),
+    ],
+)
+def test_a_file_is_all_tests_by_its_framework_or_by_what_is_known(
+    path: str, text: str, is_known: bool, wanted: bool
+) -> None:
+    assert is_test_module(path, text.encode(), is_known=is_known) is wanted

@@ -1,0 +1,98 @@
+"""Which files belong to the tests, where their names don't say so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from ralphtool.judging.guard.model import FileChange
+from ralphtool.judging.test_side import ChangedPaths, TestHints, find_run_files, find_test_data, find_tested_files
+
+PACKAGE = '{"scripts": {"test": "npm run unit", "unit": "node ci/run.js", "start": "node app.js"}}'
+FILES = {
+    "Makefile": "test: lint\n\t./ci/all\n\nlint:\n\tpython tools/style.py\n\nrun:\n\tpython shop.py\n\nall: run\n",
+    "ci/all": "#!/bin/sh\nexec bash ci/inner.sh\n",
+    "ci/inner.sh": "python -m pytest -q\n",
+    "tools/style.py": "import unittest\n",
+    "shop.py": "print('the work itself')\n",
+    "package.json": PACKAGE,
+    "ci/run.js": "require('node:test')\n",
+    "app.js": "listen()\n",
+    "check.sh": "echo ok\n",
+    "qa/all.py": "import pytest\n",
+}
+
+
+def read(paths: Sequence[str]) -> Mapping[str, bytes]:
+    assert all(path and path[0] != "/" and ".." not in path for path in paths)
+    return {path: FILES[path].encode() for path in paths if path in FILES}
+
+
+@pytest.mark.parametrize(
+    ("command", "wanted"),
+    [
+        ("make test", {"Makefile", "ci/all", "ci/inner.sh", "tools/style.py"}),
+        ("make run", {"Makefile"}),
+        ("npm test", {"package.json", "ci/run.js"}),
+        ("npm start", {"package.json"}),
+        ("./check.sh && true", {"check.sh"}),
+        ("bash -e check.sh", {"check.sh"}),
+        ("python -m qa.all", {"qa/all.py"}),
+        ("python shop.py --self-test", set()),
+        ("/usr/bin/python ../x.py ./ /etc/passwd a//b", set()),
+        ("pytest -q", set()),
+    ],
+)
+def test_what_a_gate_runs_is_followed_through_its_scripts(command: str, wanted: set[str]) -> None:
+    assert find_run_files([command], read) == wanted
+
+
+def test_scripts_that_run_each_other_end() -> None:
+    loop = {"a.sh": b"bash b.sh", "b.sh": b"bash a.sh"}
+    assert find_run_files(["bash a.sh"], lambda paths: {one: loop[one] for one in paths if one in loop}) == set(loop)
+
+
+def change(path: str, old: str | None = "old", new: str | None = "new") -> FileChange:
+    return FileChange(path, old.encode() if old is not None else None, new.encode() if new is not None else None)
+
+
+def test_files_in_which_a_program_named_tests() -> None:
+    changes = [change(path) for path in ("qa/cart.py", "shop/cart.py", "manual/a.md", "qa.py")]
+    names = ["qa/cart.py::test_a", "manual/a.md::a.md", "lib/x.py::test_b"]
+    assert find_tested_files(names, changes) == {"qa/cart.py", "manual/a.md"}
+    assert find_tested_files(["qa.cart.Cart.test_a"], changes) == {"qa/cart.py", "qa.py"}
+    assert find_tested_files([], changes) == frozenset()
+
+
+def test_data_that_only_tests_read() -> None:
+    holders = {"prices.json": ["tests/test_a.py"], "rates.json": ["tests/test_a.py", "shop/rates.py"], "golden": []}
+    changes = [change(path) for path in ("expected/prices.json", "shop/rates.json", "golden/other.json", "shop.py")]
+    assert find_test_data(changes, lambda word: holders.get(word, [])) == {"expected/prices.json"}
+    assert find_test_data([change("expected/prices.json", old=None)], lambda word: ["tests/test_a.py"]) == frozenset()
+
+
+def test_a_file_is_put_where_it_belongs() -> None:
+    hints = TestHints(run=frozenset(["ci/all", "cart.py"]), tested=frozenset(["cart.py"]), data=frozenset(["x.json"]))
+    doctest = 'def a():\n    """\n    >>> a()\n    1\n    """\n    return 1\n'
+    paths = ChangedPaths(
+        (change("ci/all"), change("x.json"), change("cart.py", doctest, doctest.replace("1", "2")), change("shop.py")),
+        hints,
+    )
+    assert [one.path for one in paths.tests] == ["ci/all", "x.json"]
+    assert [one.path for one in paths.inline] == ["cart.py"]
+    assert [one.path for one in paths.own] == ["x.json", "cart.py"]
+
+
+def test_tests_that_still_read_the_same_are_not_touched() -> None:
+    total = "\n\ndef test_total():\n    assert total()\n"
+    old = f"from cart import label, total\n\n\ndef test_label():\n    assert label()\n{total}"
+    new = f"from cart import total\n{total}"
+    paths = ChangedPaths((change("tests/test_cart.py", old, new), change("cart.py")))
+    assert paths.find_touched_tests() == {"test_label"}
+    looser = ChangedPaths((change("tests/test_cart.py", old, new.replace("total()\n", "total() or 1\n")),))
+    assert looser.find_touched_tests() == {"test_label", "test_total"}
+    beside = ChangedPaths((change("tests/test_cart.py", f"PRICE = 1\n{old}", f"PRICE = 2\n{new}"),))
+    assert beside.find_touched_tests() == {"test_label", "test_total"}
+    configured = ChangedPaths((change("tests/test_cart.py", old, new), change("conftest.py")))
+    assert configured.find_touched_tests() is None
