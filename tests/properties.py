@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from hypothesis import HealthCheck, settings
 
@@ -20,6 +21,7 @@ settings.register_profile(
     report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
+Item = TypeVar("Item")
 OURS = settings.get_profile("ours")
 THOROUGH = os.environ.get("RALPH_TESTS") == "all"  # as `scripts/test --all` sets it
 
@@ -27,6 +29,11 @@ THOROUGH = os.environ.get("RALPH_TESTS") == "all"  # as `scripts/test --all` set
 def examples(number: int) -> int:
     """So many with `scripts/test --all`; an eighth of them otherwise."""
     return number if THOROUGH else max(10, number // 8)
+
+
+def sample(items: Iterable[Item], share: int) -> list[Item]:
+    """All of a sweep with `scripts/test --all`; one in so many otherwise."""
+    return list(items)[:: 1 if THOROUGH else share]
 
 
 @contextmanager
