@@ -28,6 +28,7 @@ import bench_agents
 import bench_history
 import bench_loop
 import bench_memory
+import bench_proof
 import bench_start
 import bench_watch
 
@@ -322,6 +323,7 @@ def main() -> int:
         results += bench_memory.measure(Path(top), chosen.rounds, chosen.only)
         results += bench_start.measure(Path(top), chosen.rounds, chosen.only)
         results += bench_watch.measure(Path(top), chosen.rounds, chosen.only)
+        results += bench_proof.measure(Path(top), chosen.rounds, chosen.only)
     if not results:
         raise SystemExit(f"no row contains {chosen.only!r}")
     if chosen.json:

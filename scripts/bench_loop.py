@@ -24,9 +24,11 @@ FEW, MANY = 5, 30  # iterations; of two runs of the bash loop the difference cou
 AGENT = """\
 #!/bin/sh
 token=$(sed -n 's/^token: //p')
+echo "$RALPH_STORY" >>work.txt
 sed -i "s/^- \\[ \\] $RALPH_STORY\\./- [x] $RALPH_STORY./" openspec/changes/add-login/tasks.md
 echo "<promise>COMPLETE:$token</promise>"
 """
+SETTINGS = '[verify]\nchecks = []\ntests = []\n[proof]\naccept = "unproven"\n'
 STREAM = 100 << 20
 
 
@@ -53,7 +55,7 @@ class Lab:
         change = root / "openspec/changes/add-login"
         change.mkdir(parents=True)
         (root / ".ralph").mkdir(exist_ok=True)
-        (root / ".ralph/config.toml").write_text("[verify]\nchecks = []\ntests = []\n")
+        (root / ".ralph/config.toml").write_text(SETTINGS)
         (change / "tasks.md").write_text(
             "".join(f"## {n}. Story\n\n- [ ] {n}.1 Do it\n\n" for n in range(1, stories + 1))
         )

@@ -13,6 +13,7 @@ from battery.verify import verify_case
 CASES = read_cases()
 QUICK = [case for case in CASES if case.setup.name in case.option("quick", ())]
 REST = [case for case in CASES if case not in QUICK]
+VERIFIED = CASES[::5]  # scripts/truth does it with all of them
 
 
 def name_case(case: TruthCase) -> str:
@@ -29,8 +30,8 @@ def test_every_other_case_ends_as_it_should(case: TruthCase, tmp_path: Path) -> 
     check_case(case, tmp_path)
 
 
-@pytest.mark.parametrize("case", CASES, ids=name_case)
-def test_every_case_is_what_it_claims(case: TruthCase, tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", VERIFIED, ids=name_case)
+def test_a_case_is_what_it_claims(case: TruthCase, tmp_path: Path) -> None:
     skip_missing(case)
     assert verify_case(case, tmp_path / "case") == ""
 
