@@ -57,7 +57,9 @@ def beside_its_gates(lab: Lab, test: str, gate_runs: int) -> float:
     shutil.rmtree(root)
     events = [json.loads(line) for line in done.stdout.splitlines()]
     begins = [datetime.fromisoformat(one["at"]) for one in events if one["type"] == "iteration_started"]
-    gates = [one["seconds"] for one in events if one["type"] == "gate" and 1 < one.get("iteration", 0) < MANY]
+    gates: list[float] = [
+        one["seconds"] for one in events if one["type"] == "gate" and 1 < one.get("iteration", 0) < MANY
+    ]
     assert len(gates) == gate_runs * (MANY - 2), f"{len(gates)} runs of the gate in {MANY - 2} iterations"
     whole = (begins[-1] - begins[1]).total_seconds()
     return (whole - sum(gates)) / (MANY - 2)

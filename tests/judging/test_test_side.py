@@ -89,10 +89,10 @@ def test_tests_that_still_read_the_same_are_not_touched() -> None:
     old = f"from cart import label, total\n\n\ndef test_label():\n    assert label()\n{total}"
     new = f"from cart import total\n{total}"
     paths = ChangedPaths((change("tests/test_cart.py", old, new), change("cart.py")))
-    assert paths.find_touched_tests() == {"test_label"}
+    assert paths.find_touched_tests() == frozenset({"test_label"})
     looser = ChangedPaths((change("tests/test_cart.py", old, new.replace("total()\n", "total() or 1\n")),))
-    assert looser.find_touched_tests() == {"test_label", "test_total"}
+    assert looser.find_touched_tests() == frozenset({"test_label", "test_total"})
     beside = ChangedPaths((change("tests/test_cart.py", f"PRICE = 1\n{old}", f"PRICE = 2\n{new}"),))
-    assert beside.find_touched_tests() == {"test_label", "test_total"}
+    assert beside.find_touched_tests() == frozenset({"test_label", "test_total"})
     configured = ChangedPaths((change("tests/test_cart.py", old, new), change("conftest.py")))
     assert configured.find_touched_tests() is None
