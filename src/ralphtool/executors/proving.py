@@ -65,6 +65,7 @@ class Prover:
             report = self._add_results(report, results)
             if is_whole and not report.red and not is_cut_off(results, assignment.gates):
                 evidence = self._gather(report, paths, results)
+                facts["told"] = (*facts.get("told", ()), *evidence.told)
                 report = structs.replace(report, proof=structs.replace(evidence, **facts))
         finally:
             self._put_back(report)

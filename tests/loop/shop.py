@@ -1,0 +1,51 @@
+"""A shop whose stories are proven: what the tests of proof share."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from lab import Lab
+
+CART = "def total(prices):\n    return sum(prices)\n\n\ndef count(prices):\n    return len(prices)\n"
+TESTS = """\
+from cart import count, total
+
+
+def test_total():
+    assert total([1, 2]) == 3
+
+
+def test_count():
+    assert count([1, 2]) == 2
+"""
+TASKS = "## 1. Add a discount\n\n- [ ] 1.1 Add discount(prices, percent)\n"
+DISCOUNT = "\n\ndef discount(prices, percent):\n    return sum(prices) * (100 - percent) / 100\n"
+OWN_TEST = "from cart import discount\n\n\ndef test_discount():\n    assert discount([100], 20) == 80\n"
+GATE = f"{sys.executable} -m pytest -q -p no:cacheprovider"
+
+
+def attempt(files: dict[str, str]) -> list[dict[str, Any]]:
+    """The steps of an agent that writes these files, ticks and promises."""
+    write = [{"write": path, "text": text} for path, text in files.items()]
+    return [*write, {"tick": "all"}, {"complete": True}]
+
+
+def make_shop(lab: Lab) -> Lab:
+    """A project with two tests that pass."""
+    lab.write("cart.py", CART)
+    lab.write("tests/test_cart.py", TESTS)
+    lab.write("conftest.py", "")
+    lab.write(".gitignore", "__pycache__/\nlocal/\npytest/\n")
+    return lab.repository(tasks=TASKS, tests=[GATE], attempts=2)
+
+
+def receipts(lab: Lab) -> list[dict[str, Any]]:
+    return [event["receipt"] for event in lab.events() if event["type"] == "proof"]
+
+
+def state_of(lab: Lab) -> str:
+    """What the run says of its only story: the state of proof, or `failed`."""
+    lab.loop()
+    told = receipts(lab)
+    return str(told[-1]["state"]) if told else "failed"

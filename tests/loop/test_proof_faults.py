@@ -1,0 +1,117 @@
+"""Proof where files, programs and disks are not as they should be."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Any
+
+import pytest
+from lab import Lab
+from loop.shop import CART, DISCOUNT, GATE, OWN_TEST, TESTS, attempt, make_shop, receipts, state_of
+
+
+@pytest.fixture
+def shop(lab: Lab) -> Lab:
+    return make_shop(lab)
+
+
+def test_a_test_that_fails_now_and_then_accuses_nobody(shop: Lab) -> None:
+    """The first run of the tests as they were fails, the second passes: both are told."""
+    once = f"import os\n\n\ndef test_flaky():\n    assert len(open('{shop.tmp}/runs').read()) != 3\n"
+    shop.write("tests/test_flaky.py", once)
+    shop.git("add", "--all")
+    shop.git("commit", "--quiet", "--message=flaky")
+    shop.configure(tests=[f"printf x >> {shop.tmp}/runs; {GATE}"])
+    shop.play(default=attempt({"cart.py": CART + DISCOUNT, "tests/test_discount.py": OWN_TEST}))
+    assert state_of(shop) == "proven"
+    assert "failed once and passed once, as they were: tests/test_flaky.py::test_flaky" in receipts(shop)[0]["told"]
+
+
+@pytest.mark.parametrize(
+    ("files", "state"),
+    [
+        ({"tests/test_more.py": TESTS.replace("def test_", "def test_more_")}, "held"),
+        ({"pytest.ini": "[pytest]\nminversion = 6.0\n"}, "held"),
+        ({"README.md": "# Shop\n"}, "held"),
+        ({"tests/test_more.py": "def test_(:\n"}, "failed"),
+    ],
+    ids=["only tests", "only configuration", "only documentation", "tests that can't be parsed"],
+)
+def test_a_story_of_one_kind_of_file(shop: Lab, files: dict[str, str], state: str) -> None:
+    shop.play(default=attempt(files))
+    assert state_of(shop) == state
+
+
+def test_links_modes_and_binary_files_are_brought_back_as_they_were(shop: Lab) -> None:
+    """The tests as they were see the picture, the link and the executable of the checkpoint; the work keeps its own."""
+    check = (
+        "import os\n\n\ndef test_files():\n"
+        "    assert open('tests/__snapshots__/a.png', 'rb').read() == b'\\x89PNG\\0old'\n"
+        "    assert os.readlink('tests/data/link') == 'old'\n    assert os.access('tests/data/run', os.X_OK)\n"
+    )
+    shop.write("tests/test_files.py", check)
+    for name in ("__snapshots__", "data"):
+        (shop.root / "tests" / name).mkdir()
+    picture, link, program = (shop.root / "tests" / name for name in ("__snapshots__/a.png", "data/link", "data/run"))
+    picture.write_bytes(b"\x89PNG\0old")
+    link.symlink_to("old")
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    shop.git("add", "--all")
+    shop.git("commit", "--quiet", "--message=files")
+    new = check.replace("old", "new").replace("assert os.access", "assert not os.access")
+    redo = r"printf '\211PNG\0new' > tests/__snapshots__/a.png; ln -sfn new tests/data/link; chmod -x tests/data/run"
+    shop.play(default=[{"run": redo}, *attempt({"cart.py": CART + DISCOUNT, "tests/test_files.py": new})])
+    assert state_of(shop) == "held"
+    assert [run["kind"] for run in receipts(shop)[0]["runs"]] == ["gates", "replay", "own-tests"]
+    assert [run["ok"] for run in receipts(shop)[0]["runs"][:2]] == [True, True]
+    listed = shop.git("ls-tree", "-r", "ralph/add-login", "tests/data")
+    assert [line.split()[0] for line in listed.splitlines()] == ["120000", "100644"]
+    assert shop.git("show", "ralph/add-login:tests/data/link") == "new"
+
+
+def test_a_folder_that_was_renamed_holds_the_same_tests(shop: Lab) -> None:
+    steps = [{"run": "git mv tests checks"}, *attempt({"cart.py": CART + DISCOUNT})]
+    shop.play(default=steps)
+    assert state_of(shop) == "held"
+
+
+def test_a_submodule_that_moved_on_is_no_obstacle(shop: Lab, tmp_path: Any) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    name = ("-c", "user.name=n", "-c", "user.email=e@x", "-c", "protocol.file.allow=always")
+    shop.git("-C", str(other), "init", "--quiet")
+    shop.git("-C", str(other), *name, "commit", "--quiet", "--allow-empty", "--message=first")
+    shop.git(*name, "submodule", "add", "--quiet", str(other), "vendored")
+    shop.git("commit", "--quiet", "--message=submodule")
+    moves = "git -C vendored -c user.name=n -c user.email=e@x commit --quiet --allow-empty --message=second"
+    files = {"cart.py": CART + DISCOUNT, "tests/test_discount.py": OWN_TEST}
+    shop.play(default=[{"run": moves, "must": True}, *attempt(files)])
+    assert state_of(shop) == "proven"
+
+
+FULL_DISK = """\
+#!/bin/sh
+case "$GIT_INDEX_FILE" in
+  *.mixed) if [ -e "{flag}" ]; then echo "fatal: cannot write: No space left on device" >&2; exit 128; fi ;;
+esac
+exec {git} "$@"
+"""
+
+
+def test_a_disk_that_is_full_during_replay_loses_no_work(shop: Lab) -> None:
+    programs, flag = shop.tmp / "bin", shop.tmp / "full"
+    programs.mkdir()
+    flag.touch()
+    (programs / "git").write_text(FULL_DISK.format(flag=flag, git=shutil.which("git")))
+    (programs / "git").chmod(0o755)
+    shop.env["PATH"] = f"{programs}{os.pathsep}{shop.env['PATH']}"
+    shop.play(default=attempt({"cart.py": CART + DISCOUNT, "tests/test_discount.py": OWN_TEST}))
+    result = shop.loop()
+    assert result.exit_code != 0
+    assert "No space left on device" in shop.events(result)[-1]["reason"]
+    flag.unlink()
+    shop.play(default=[{"tick": "all"}, {"complete": True}])  # what it did is there already
+    assert state_of(shop) == "proven"
+    assert shop.git("show", "ralph/add-login:tests/test_discount.py") == OWN_TEST.rstrip()
