@@ -115,3 +115,33 @@ def test_a_disk_that_is_full_during_replay_loses_no_work(shop: Lab) -> None:
     shop.play(default=[{"tick": "all"}, {"complete": True}])  # what it did is there already
     assert state_of(shop) == "proven"
     assert shop.git("show", "ralph/add-login:tests/test_discount.py") == OWN_TEST.rstrip()
+
+
+@pytest.mark.parametrize("works", [True, False], ids=["and it works", "and it fails"])
+def test_what_an_attempt_installed_is_made_anew_by_setup(shop: Lab, works: bool) -> None:
+    """A package that is there by hand only is gone then; where nothing can be made, the story is held at most."""
+    shop.write(".gitignore", "__pycache__/\nnode_modules/\n")
+    shop.git("commit", "--quiet", "--all", "--message=ignore")
+    make = "mkdir node_modules; cp package.json node_modules/made"
+    shop.configure(tests=[GATE], setup=[make if works else f"{make}; false"])
+    files = {"package.json": "{}", "node_modules/by-hand.js": "1", "cart.py": CART + DISCOUNT}
+    shop.play(default=attempt({**files, "tests/test_discount.py": OWN_TEST}))
+    assert state_of(shop) == ("proven" if works else "held")
+    assert [event["ok"] for event in shop.events() if event["type"] == "setup"] == [works]
+    assert os.listdir(shop.root / "node_modules") == (["made"] if works else ["by-hand.js"])
+    told = " ".join(receipts(shop)[0]["told"])
+    assert ("made what the gates ran with anew" if works else "with what the attempt installed") in told
+
+
+def test_what_one_attempt_left_ignored_does_not_help_the_next(shop: Lab) -> None:
+    """A program in the place of pytest, which git ignores, is planted with honest work, and used by the next story."""
+    shop.openspec("## 1. Discount\n\n- [ ] 1.1 Add it\n\n## 2. Break it\n\n- [ ] 2.1 Break it\n")
+    shop.git("commit", "--quiet", "--all", "--message=two stories")
+    shop.configure(tests=[GATE], accept="held")
+    fake = {"pytest/__init__.py": "", "pytest/__main__.py": "print('3 passed in 0.01s')\n"}
+    honest = attempt({"cart.py": CART + DISCOUNT, "tests/test_discount.py": OWN_TEST, **fake})
+    broken = attempt({"cart.py": CART.replace("sum(prices)", "4") + DISCOUNT})
+    shop.play({"story": "1", "steps": honest}, {"story": "2", "steps": broken})
+    assert shop.loop().exit_code == 1
+    assert [told["state"] for told in receipts(shop)] == ["proven", "unproven"]
+    assert "pytest/__main__.py" in receipts(shop)[1]["why"]

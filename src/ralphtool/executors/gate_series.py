@@ -55,6 +55,22 @@ class GateSeries(Struct, frozen=True, kw_only=True):
         self.log.note(self._build_event(one, when, new))
         return one
 
+    def set_up(self, command: str, log: str) -> GateResult:
+        """Runs a command that makes the environment, and puts it on record."""
+        one = gate_run.run(command, self.build_context(), os.path.join(self.directory, log), self.timeout)
+        self.log.note(
+            events.Setup(
+                command=one.command,
+                ok=one.ok,
+                exit_code=one.exit_code,
+                seconds=one.seconds,
+                log=one.log,
+                iteration=self.iteration,
+                story=self.story,
+            )
+        )
+        return one
+
     def build_context(self) -> gate_run.CommandContext:
         env = {name: value for name, value in os.environ.items() if name not in HIDDEN_VARIABLES}
         return gate_run.CommandContext(self.supervisor, self.root, env, self.secrets, self.stop)

@@ -16,7 +16,7 @@ from ralphtool.agents import End, Event, Job, McpServer
 from ralphtool.agents.program import write_file
 from ralphtool.core import secrets, session
 from ralphtool.errors import RalphError, SetupFailed
-from ralphtool.executors import Assignment, Report, gate_run, spec_files
+from ralphtool.executors import Assignment, Report, spec_files
 from ralphtool.executors.environment import HIDDEN_VARIABLES, build_path, check_session_id, redact
 from ralphtool.executors.gate_series import GateSeries, is_cut_off
 from ralphtool.executors.meter import Meter, Prices, UsageLimits
@@ -149,15 +149,14 @@ class LocalExecutor:
     def _set_up(self, assignment: Assignment, stop: Callable[[], bool]) -> None:
         """Runs the set-up commands. If one fails, no agent can do anything about it."""
         for number, command in enumerate(self.context.settings.run.setup, 1):
-            log = os.path.join(assignment.directory, f"setup-{number}.log")
-            place = self._build_series(assignment, stop).build_context()
-            one = gate_run.run(command, place, log, self.context.settings.verify.timeout)
-            self.context.log.note(_setup_event(one, assignment))
+            one = self._build_series(assignment, stop).set_up(command, f"setup-{number}.log")
             if one.why == "stopped" or stop():
                 return  # it is not set up, then
             if not one.ok:
                 ending = one.why or f"exit status {one.exit_code}"
-                raise SetupFailed(f"the set-up command `{command}` failed ({ending}): fix it; its output is in {log}")
+                raise SetupFailed(
+                    f"the set-up command `{command}` failed ({ending}): fix it; its output is in {one.log}"
+                )
         self.context.workspace.mark_set_up()
         self._mark_dirty()
 
@@ -453,15 +452,3 @@ def _smaller_limit(one: float, other: float) -> float:
 
 def _truncate(value: Any) -> Any:
     return value[:_LONGEST_SHOWN] if isinstance(value, str) else value
-
-
-def _setup_event(result: GateResult, assignment: Assignment) -> events.Setup:
-    return events.Setup(
-        command=result.command,
-        ok=result.ok,
-        exit_code=result.exit_code,
-        seconds=result.seconds,
-        log=result.log,
-        iteration=assignment.number,
-        story=assignment.story,
-    )

@@ -118,8 +118,13 @@ class Prover:
         made = self._workspace.find_ignored_changes()
         installed = [path for path in made if _is_installed(path)] if paths.has_manifest else []
         aside = [path for path in made if path not in installed]
-        facts: dict[str, Any] = {"is_own_environment": bool(installed), "told": tuple(_tell_ignored(aside, installed))}
         self._workspace.set_ignored_aside(aside)
+        environments = sorted({str(find_environment(path)) for path in installed})
+        is_anew = self._make_anew(environments)
+        facts: dict[str, Any] = {
+            "is_own_environment": bool(environments) and not is_anew,
+            "told": tuple(_tell_ignored(aside, environments, is_anew=is_anew)),
+        }
         results = self._series.run("after", commands)
         if aside and self._is_newly_red(results):
             self._workspace.put_ignored_back()
@@ -127,6 +132,18 @@ class Prover:
             if not self._is_newly_red(again):
                 return again, facts | {"only_with_ignored": tuple(aside)}
         return results, facts
+
+    def _make_anew(self, environments: Sequence[str]) -> bool:
+        """Makes what the attempt installed once more, from what will be committed; says whether that worked."""
+        commands = self._settings.run.setup
+        if not commands or not environments:
+            return False
+        self._workspace.set_environments_aside(environments)
+        is_made = all(
+            self._series.set_up(command, f"setup-proof-{number}.log").ok for number, command in enumerate(commands, 1)
+        )
+        self._workspace.put_environments_back(keep_new=is_made)
+        return is_made
 
     def _is_newly_red(self, results: Sequence[GateResult]) -> bool:
         before = self._series.before or gates.build_baseline("", ())
@@ -245,12 +262,13 @@ def _is_installed(path: str) -> bool:
     return find_environment(path) is not None and not is_startup_file(path)
 
 
-def _tell_ignored(aside: Sequence[str], installed: Sequence[str]) -> Iterable[str]:
+def _tell_ignored(aside: Sequence[str], environments: Sequence[str], *, is_anew: bool) -> Iterable[str]:
     if aside:
         yield f"files that git ignores were set aside for the gates: {_join(aside)}"
-    if installed:
-        tops = sorted({str(find_environment(path)) for path in installed})
-        yield f"the gates ran with what the attempt installed: {_join(tops)}"
+    if is_anew:
+        yield f"`setup` made what the gates ran with anew: {_join(environments)}"
+    elif environments:
+        yield f"the gates ran with what the attempt installed: {_join(environments)}"
 
 
 def _join(paths: Sequence[str]) -> str:

@@ -118,6 +118,14 @@ class Workspace(Protocol):
 
     def put_ignored_back(self) -> None: ...
 
+    def set_environments_aside(self, paths: Sequence[str]) -> None:
+        """Whole folders of installed packages, so that they can be made anew."""
+        ...
+
+    def put_environments_back(self, *, keep_new: bool) -> None:
+        """Puts them in place of what was made meanwhile; `keep_new` leaves that, and removes those."""
+        ...
+
     def add(self, paths: Sequence[str]) -> str | None:
         """Takes these files into the tree that was taken last; tells the new one."""
         ...

@@ -87,6 +87,12 @@ class Folder:
     def put_ignored_back(self) -> None:
         pass
 
+    def set_environments_aside(self, paths: Sequence[str]) -> None:
+        pass
+
+    def put_environments_back(self, *, keep_new: bool) -> None:
+        pass
+
     def add(self, paths: Sequence[str]) -> str | None:
         return None
 

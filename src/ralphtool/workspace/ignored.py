@@ -31,6 +31,7 @@ _BUILT = frozenset((".tox", ".nox", "target"))
 _STARTUP = re.compile(r".*\.pth|(?:site|user)customize\.py|conftest\.py|.*/(?:_pytest|pytest|pluggy)/.*\.py")
 _PROGRAM_OF_CARGO = re.compile(r"(?:.*/)?target/.*/deps/[\w-]+")
 _CACHE_FILES = (".pyc.tmp", ".log", ".coverage", ".DS_Store", ".tsbuildinfo", ".swp", "package-lock.json.tmp")
+_WHOLE = ".whole"  # ends the name of a folder that was moved aside
 _ENVIRONMENTS = frozenset((".venv", "venv", "env", "node_modules", "vendor", ".bundle"))
 
 
@@ -42,6 +43,7 @@ class IgnoredFiles:
         self._ours = ours
         folder = layout.in_git(repository.gitdir)
         self._aside = os.path.join(folder, "ignored")
+        self._folders = os.path.join(folder, "environments")
         self._list = os.path.join(folder, "ignored.json")
         self._since = 0
 
@@ -102,8 +104,27 @@ class IgnoredFiles:
             os.makedirs(os.path.dirname(kept), exist_ok=True)
             shutil.move(os.path.join(self._repository.top, path), kept)
 
+    def move_folders_aside(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            kept = os.path.join(self._folders, path)
+            os.makedirs(os.path.dirname(kept), exist_ok=True)
+            shutil.move(os.path.join(self._repository.top, path), kept + _WHOLE)
+
+    def put_folders_back(self, *, keep_new: bool) -> None:
+        """Puts whole folders back in place of what was made there meanwhile, or removes them: that is as good, then."""
+        for folder, names, _ in os.walk(self._folders):
+            for name in [name for name in names if name.endswith(_WHOLE)]:
+                names.remove(name)
+                kept = os.path.join(folder, name)
+                place = os.path.join(self._repository.top, os.path.relpath(kept, self._folders)).removesuffix(_WHOLE)
+                if not (keep_new and os.path.isdir(place)):
+                    shutil.rmtree(place, ignore_errors=True)
+                    shutil.move(kept, place)
+        shutil.rmtree(self._folders, ignore_errors=True)
+
     def put_back(self) -> None:
         """Twice is as good as once. What the gates made anew in the same place gives way."""
+        self.put_folders_back(keep_new=False)
         returned = []
         for folder, _, names in os.walk(self._aside):
             for name in names:

@@ -300,6 +300,12 @@ class Tree:
     def put_ignored_back(self) -> None:
         self.ignored.put_back()
 
+    def set_environments_aside(self, paths: Sequence[str]) -> None:
+        self.ignored.move_folders_aside(paths)
+
+    def put_environments_back(self, *, keep_new: bool) -> None:
+        self.ignored.put_folders_back(keep_new=keep_new)
+
     def add(self, paths: Sequence[str]) -> str | None:
         was_known = self._files is not None
         self.repository.run("add", "--", *[f":(top,literal){self.relative(path)}" for path in paths])
