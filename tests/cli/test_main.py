@@ -36,7 +36,7 @@ def test_list_shows_every_format(every_format: Ralph) -> None:
         ["001-search", "speckit"],
         ["TODO", "checklist"],
     ]
-    assert lines[0].endswith("███░░░░░░░░░  tasks 1/4  stories 0/2  held by s1")
+    assert lines[0].endswith("███░░░░░░░░░  tasks 1/4  stories 0/2  locked by s1")
     assert "\x1b" not in shown.stdout
 
 
@@ -85,12 +85,12 @@ def test_show_has_stories_tasks_scenarios_and_the_holder(project: Ralph) -> None
     project.begin()
     project.agent("task", "done", "1.1")
     shown = project.run("show", "add-login").stdout
-    for text in ("held by session s1", "[ ] 1. Set up 1/2", "    [x] 1.1  Make the folder", "auth / Login"):
+    for text in ("locked by session s1", "[ ] 1. Set up 1/2", "    [x] 1.1  Make the folder", "auth / Login"):
         assert text in shown
     for clause in ("given a known user", "when the password is right", "then the user is in"):
         assert clause in shown
     project.agent("session", "flush")
-    assert "held by nobody" in project.run("show", "add-login").stdout
+    assert "not locked" in project.run("show", "add-login").stdout
 
 
 def test_show_says_what_waits_and_what_is_optional(ralph: Ralph) -> None:

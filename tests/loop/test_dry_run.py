@@ -99,7 +99,7 @@ def test_what_keeps_a_run_from_beginning_is_told(planned: Lab) -> None:
     assert "there is no agent 'nobody'" in told.stdout
     assert "Make c" in told.stdout, "the plan is shown all the same"
     planned.begin()
-    assert "held by session s1" in planned.run("run", "--dry-run").stdout
+    assert "locked by session s1" in planned.run("run", "--dry-run").stdout
 
 
 def test_nothing_left_to_do(planned: Lab) -> None:

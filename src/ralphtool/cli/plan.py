@@ -20,7 +20,7 @@ def print_plan(plan: Plan, agents: Sequence[str], troubles: Sequence[str]) -> No
     click.echo(f"{_bold(plan.change)}: what a run would do. Nothing is changed by this.")
     if plan.held_by:
         click.echo(
-            click.style(f"It is held by {make_printable(plan.held_by)}, so a run would have to wait.", fg="yellow")
+            click.style(f"It is locked by {make_printable(plan.held_by)}, so a run would have to wait.", fg="yellow")
         )
     if plan.paused:
         told = f"It is paused: nothing is begun until `ralphtool resume {plan.change}`."

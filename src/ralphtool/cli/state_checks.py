@@ -47,10 +47,10 @@ def _check_lock(root: str, change: str) -> Iterator[Diagnosis]:
     if lock is None or lock.fields["unlocked"]:
         return  # what its session recorded waits for the next one
     if lock.is_abandoned:
-        text = f"{change} is held by {_describe_dead_lock(lock)}; the next run takes it over"
+        text = f"{change} is locked by {_describe_dead_lock(lock)}; the next run takes it over"
         yield warning("locks", text, unlock, partial(_unlock, root, change))
     else:
-        yield ok("locks", f"{change} is held by {lock.describe()}")
+        yield ok("locks", f"{change} is locked by {lock.describe()}")
 
 
 def _describe_dead_lock(lock: ChangeLock) -> str:

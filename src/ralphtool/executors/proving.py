@@ -152,8 +152,9 @@ class Prover:
     # --- what the files call for ----------------------------------------------------------------
 
     def _gather(self, report: Report, paths: ChangedPaths, results: Sequence[GateResult]) -> ProofEvidence:
-        after = tuple(map(to_run, results))
+        after = tuple(map(self._to_run, results))
         before = tuple(list_before(report.baseline, self._assignment.gates)) if report.baseline else ()
+        before = tuple(structs.replace(one, is_check=self._is_check(one.command)) for one in before)
         evidence = ProofEvidence(
             is_changed=bool(paths.changes) or not report.tree,
             has_git=report.tree is not None,
@@ -233,7 +234,14 @@ class Prover:
     def _show_and_run(self, kind: str, tree: str, suites: Sequence[SuiteRun]) -> tuple[SuiteRun, ...]:
         self._is_elsewhere = True
         self._workspace.show(tree)
-        return tuple(map(to_run, self._series.run(kind, [one.command for one in suites])))
+        return tuple(map(self._to_run, self._series.run(kind, [one.command for one in suites])))
+
+    def _to_run(self, result: GateResult) -> SuiteRun:
+        return structs.replace(to_run(result), is_check=self._is_check(result.command))
+
+    def _is_check(self, command: str) -> bool:
+        verify = self._settings.verify
+        return command in (verify.checks or ()) and command not in (verify.tests or ())
 
 
 def render_diff(changes: Sequence[FileChange]) -> str:

@@ -14,13 +14,21 @@ if TYPE_CHECKING:
 _MARKER = "(may change tests)"
 # Words that ask for another behaviour than there was. To add or to fix something is no such word.
 _CHANGES = re.compile(
-    r"\b(?:remov\w*|delet\w*|drop(?:s|ped|ping)?|replac\w*|renam\w*|chang\w*|instead|no longer|rework\w*|rewrit\w*"
-    r"|switch\w*|deprecat\w*|migrat\w*|convert\w*|rather than|not any ?more|anymore|update[sd]?|updating|becomes?"
-    r"|breaking|obsolete|get rid of|retir\w*|mov(?:e|es|ed|ing)\b|split\w*|merg(?:e|es|ed|ing)|simplif\w*"
-    r"|wrong(?:ly)?|incorrect\w*|should (?:be|return|say|give|raise)|must (?:be|return|say|give|raise)|turn\w* into"
+    r"\b(?:remov\w*|delet\w*|drop(?:s|ped|ping)?|replac\w*|renam\w*|chang\w*|instead|no longer|switch\w*|deprecat\w*"
+    r"|migrat\w*|convert\w*|rather than|not any ?more|anymore|update[sd]?|updating|becomes?|breaking|obsolete"
+    r"|get rid of|retir\w*|mov(?:e|es|ed|ing)\b|split\w*|merg(?:e|es|ed|ing)|wrong(?:ly)?|incorrect\w*"
+    r"|(?:should|must) (?:be (?!shown|told|documented|tested|covered)|return|say|give|raise)|turn\w* into"
     r"|expected (?:value|output|result)s?|snapshots?)\b",
     re.IGNORECASE,
 )
+# A sentence that asks for no other behaviour, whatever its verbs are.
+_KEEPS = re.compile(
+    r"\b(?:not|never|without|un(?:changed|touched|affected)|stays?|keeps?|remains?|same"
+    r"|as (?:it|they) (?:is|are|was|were)|document\w*|docs?|docstrings?|readme|comments?|refactor\w*|tid(?:y|ies)|clean\w*|simplif\w*|nothing)\b|n't\b",
+    re.IGNORECASE,
+)
+_NO_LONGER = re.compile(r"\b(?:not any ?more|no longer|anymore)\b", re.IGNORECASE)
+_SENTENCE = re.compile(r"(?<=[.;!?])\s+|\n+")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _COMMON_WORDS = (
     "a an and are as at be by for from has have in into is it its no not now of on or so than that the their them then"
@@ -42,7 +50,7 @@ def find_allowance(story: Story, lost: Sequence[str], paths: Iterable[str], patt
         return f"the story says {_MARKER}"
     if patterns and lost and all(_is_covered(name, paths, patterns) for name in lost):
         return "[proof] may_change names these tests"
-    asked = [text for text in said if _CHANGES.search(text)]
+    asked = [sentence for text in said for sentence in _SENTENCE.split(text) if _asks_for_change(sentence)]
     if lost and all(any(_shares_word(text, name) for text in asked) for name in lost):
         return f"the story asks for it: {_shorten(asked[0])}"
     return ""
@@ -55,8 +63,15 @@ def _is_covered(name: str, paths: Iterable[str], patterns: Sequence[str]) -> boo
     return any(fnmatchcase(path, pattern) for path in named for pattern in patterns)
 
 
+def _asks_for_change(sentence: str) -> bool:
+    """Whether it wants another behaviour; "Do not change the total" and "Update the documentation" don't."""
+    return _CHANGES.search(sentence) is not None and _KEEPS.search(_NO_LONGER.sub("", sentence)) is None
+
+
 def _shares_word(text: str, name: str) -> bool:
-    return bool(_list_words(text) & _list_words(name))
+    """By the name of the test itself: its file and its class are shared with others."""
+    bare = re.split(r"::| > |(?<=\w)\.(?=\w)", re.sub(r"\[.*|\s\(.*", "", name))[-1]
+    return bool(_list_words(text) & _list_words(bare))
 
 
 def _list_words(text: str) -> set[str]:

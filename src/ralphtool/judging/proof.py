@@ -38,6 +38,7 @@ class SuiteRun(Struct, frozen=True, kw_only=True):
     count_passed: int | None = None  # None: no test program was recognised
     count_failed: int = 0
     tally: str | None = None
+    is_check: bool = False  # not one of the commands that the settings call tests
 
     @property
     def is_counted(self) -> bool:
@@ -49,7 +50,7 @@ class SuiteRun(Struct, frozen=True, kw_only=True):
 
     @property
     def is_linter(self) -> bool:
-        return not self.is_counted and re.search(_LINTER, self.command) is not None
+        return not self.is_counted and (self.is_check or re.search(_LINTER, self.command) is not None)
 
 
 class ProofEvidence(Struct, frozen=True, kw_only=True):
@@ -203,9 +204,16 @@ def _find_removed(evidence: ProofEvidence) -> tuple[str, ...]:
         after, seen = _find(evidence.after, before.command), _find(evidence.replay or (), before.command)
         if after and seen and before.passed and after.passed is not None and seen.passed is not None:
             gone = (before.passed & seen.passed) - after.passed
-            more = len(after.passed) - len(before.passed)
-            found += sorted(gone) if more < 0 else []  # as many or more: renamed, split or moved
+            is_fewer = len(after.passed) < len(before.passed)
+            # As many or more were renamed, split or moved, unless reading finds them nowhere.
+            found += [name for name in sorted(gone) if is_fewer or _is_named(name, _list_deleted(evidence))]
     return tuple(found)
+
+
+def _list_deleted(evidence: ProofEvidence) -> set[str]:
+    told = [one.detail for one in evidence.suspicions if one.kind == "test-deleted"]
+    words = {word for detail in told for word in re.split(r"[\s,()]+", detail) if word}
+    return words | {re.split(r"[.:]", word)[-1] for word in words} | {one.removesuffix(" is gone") for one in told}
 
 
 # --- what was shown ---------------------------------------------------------------------------------

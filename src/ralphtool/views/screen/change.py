@@ -184,7 +184,7 @@ def _render_about(book: data.ChangeDetails) -> Text:
     one = book.change.overview
     parts = [Text(f"{flatten(one.path, 500)}", style="dim")]
     if one.locked_by:
-        parts.append(Text(f"held by {flatten(one.locked_by)}", style="cyan"))
+        parts.append(Text(f"locked by {flatten(one.locked_by)}", style="cyan"))
     parts += [_render_section("Proposal", book.proposal), _render_section("Design", book.design)]
     if not book.proposal and not book.design:
         parts.append(Text("Nobody has written why: the stories are all there is to read.", style="dim"))

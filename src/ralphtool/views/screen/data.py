@@ -74,7 +74,7 @@ class ChangeItem(NamedTuple):
         if self.is_alive or (self.run and self.state in ("open", "unproven")):
             parts.append(_STATUS_TEXTS.get(self.run.state if self.run else "", ""))
         elif self.overview.locked_by:
-            parts.append("held by another session")
+            parts.append("locked by another session")
         if self.questions:
             parts.append(f"{pluralize(self.questions, 'question waits', 'questions wait')} for you")
         return ", ".join(filter(None, parts))

@@ -75,7 +75,7 @@ def _render_bar(done: int, total: int) -> str:
 
 
 def _format_holder(locked_by: str | None) -> str:
-    return click.style(f"  held by {make_printable(locked_by)}", fg="cyan") if locked_by else ""
+    return click.style(f"  locked by {make_printable(locked_by)}", fg="cyan") if locked_by else ""
 
 
 def print_change(
@@ -86,7 +86,7 @@ def print_change(
     receipts: Mapping[str, Receipt],
 ) -> None:
     click.echo(f"{click.style(make_printable(spec.change), bold=True)}  ({spec.adapter}, {_shorten_path(spec.path)})")
-    click.echo(f"held by {make_printable(holder)}" if holder else "held by nobody")
+    click.echo(f"locked by {make_printable(holder)}" if holder else "not locked")
     for story in stories:
         _print_story(story)
         if story.id in receipts:
