@@ -32,7 +32,7 @@ pytest.register_assert_rewrite(
     "views.tmux",
 )
 
-import properties  # noqa: F401  (its settings hold for every property)
+import properties  # noqa: E402, F401  (its settings hold for every property)
 from project import REPOSITORY, TESTS, Ralph  # noqa: E402
 
 # Tests of many cases, and one in how many the quick run takes: `scripts/test --all` takes all.

@@ -24,11 +24,12 @@ _CHANGES = re.compile(
 # A sentence that asks for no other behaviour, whatever its verbs are.
 _KEEPS = re.compile(
     r"\b(?:not|never|without|un(?:changed|touched|affected)|stays?|keeps?|remains?|same"
-    r"|as (?:it|they) (?:is|are|was|were)|document\w*|docs?|docstrings?|readme|comments?|refactor\w*|tid(?:y|ies)|clean\w*|simplif\w*|nothing)\b|n't\b",
+    r"|as (?:it|they) (?:is|are|was|were)|document\w*|docs?|docstrings?"
+    r"|readme|comments?|refactor\w*|tid(?:y|ies)|clean\w*|simplif\w*|nothing)\b|n't\b",
     re.IGNORECASE,
 )
 _NO_LONGER = re.compile(r"\b(?:not any ?more|no longer|anymore)\b", re.IGNORECASE)
-_SENTENCE = re.compile(r"(?<=[.;!?])\s+|\n+")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _COMMON_WORDS = (
     "a an and are as at be by for from has have in into is it its no not now of on or so than that the their them then"
