@@ -17,7 +17,7 @@ from ralphtool.errors import ChangeNotFound, GitError, InvalidValue, RalphError,
 from ralphtool.executors import process
 from ralphtool.history import History
 from ralphtool.loop import finish
-from ralphtool.record import iterations, questions, receipts, runs
+from ralphtool.record import change_state, iterations, questions, receipts, runs
 from ralphtool.record.lines import LineReader, parse_fields
 from ralphtool.views.terminal import changes, phrases, tables
 from ralphtool.workspace import in_place
@@ -25,6 +25,8 @@ from ralphtool.workspace.git import Repository
 from ralphtool.workspace.protected_state import ProtectedState
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ralphtool.history.records import Entry
     from ralphtool.judging.receipt import Receipt
     from ralphtool.workspace.stash import StashNote
@@ -296,12 +298,27 @@ def finish_command(change: str | None, squash: bool, keep: bool) -> None:
     project.check_name(change, "a change's name")
     lifecycle.find_abandoned_lock(root, change)
     _restore_user_files(repository, root)
+    unproven = _list_unproven(root, change)
     if not squash:
         _print_kept(repository, change)
+        _warn_of_unproven(unproven)
         return
     done = finish.squash(repository, root, change)
     click.echo(f"{len(done.paths)} files of {done.branch} are in your working tree, staged: look, then commit.")
     click.echo(f"The branch is gone; its commits are kept as {layout.FINISHED}{change}.")
+    _warn_of_unproven(unproven)
+
+
+def _list_unproven(root: str, change: str) -> list[str]:
+    stories = change_state.load(root, change).stories
+    return [id for id, one in stories.items() if one.proof and one.proof.state == "unproven"]
+
+
+def _warn_of_unproven(stories: Sequence[str]) -> None:
+    if stories:
+        noun, verb = ("story", "is") if len(stories) == 1 else ("stories", "are")
+        names = make_printable(", ".join(stories))
+        click.echo(f"Look at {noun} {names} with care: what {verb} done there is not proven by any test.")
 
 
 def _find_only_branch(repository: Repository) -> str:
