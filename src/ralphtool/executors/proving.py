@@ -19,7 +19,14 @@ from ralphtool.judging.guard.model import decode
 from ralphtool.judging.proof import ProofEvidence, SuiteRun, find_lost
 from ralphtool.judging.receipt import Suspicion
 from ralphtool.judging.roles import find_role
-from ralphtool.judging.test_side import ChangedPaths, TestHints, find_run_files, find_test_data, find_tested_files
+from ralphtool.judging.test_side import (
+    ChangedPaths,
+    TestHints,
+    find_bases,
+    find_run_files,
+    find_test_data,
+    find_tested_files,
+)
 from ralphtool.workspace.ignored import find_environment, is_startup_file
 
 if TYPE_CHECKING:
@@ -81,13 +88,15 @@ class Prover:
         changes = self._workspace.compare(report.tree) if report.tree else ()
         work = tuple(one for one in changes if f"/{self._spec}" not in f"/{one.path}")
         paths = ChangedPaths(work)
-        return structs.replace(paths, hints=self._find_hints(paths, report.baseline)) if paths.unsure else paths
+        return structs.replace(paths, hints=self._find_hints(paths, report.baseline)) if work else paths
 
     def _find_hints(self, paths: ChangedPaths, before: Baseline | None) -> TestHints:
         read = self._workspace.read_checkpoint
         known = [name for one in (before.tests.values() if before else ()) for name in gates.list_names(one) or ()]
+        bases = find_bases(self._assignment.gates, self._workspace.prefix)
         return TestHints(
-            run=find_run_files(self._assignment.gates, read),
+            bases=bases,
+            run=find_run_files(self._assignment.gates, read, bases),
             tested=find_tested_files(known, paths.unsure),
             data=find_test_data(paths.unsure, self._workspace.grep_checkpoint),
         )
@@ -162,6 +171,7 @@ class Prover:
             after=after,
             own_paths=tuple(one.path for one in paths.own),
             is_strict=self._settings.run.guard == "strict",
+            has_test_files=paths.has_test_files,
             suspicions=tuple(self._list_suspicions(paths)),
             empty_tests=frozenset(name for one in paths.own for name in _find_empty_tests(one)),
         )
@@ -169,7 +179,7 @@ class Prover:
             return evidence
         evidence = structs.replace(evidence, replay=self._replay(report.tree, paths, after))
         if find_lost(evidence):
-            evidence = structs.replace(evidence, touched=paths.find_touched_tests())
+            evidence = structs.replace(evidence, touched=paths.find_touched_tests(), has_new_tests=paths.has_new_tests)
         evidence = self._try_again(report.tree, paths, evidence)
         own = self._run_own_tests(report.tree, paths, after)
         # A test under another name may look like one that is gone: that all are there is counted when it is judged.
@@ -213,7 +223,8 @@ class Prover:
         again = self._replay(tree, paths, evidence.after, spared) or ()
         merged = tuple(merge_runs(one, other) for one, other in zip(evidence.replay, again, strict=False))
         retried = structs.replace(evidence, replay=merged or evidence.replay)
-        saved = [name for name in lost if name not in find_lost(retried)]
+        still = set(find_lost(retried))
+        saved = [name for name in lost if name not in still]
         if not saved:
             return retried
         if spared:
@@ -233,6 +244,10 @@ class Prover:
 
     def _show_and_run(self, kind: str, tree: str, suites: Sequence[SuiteRun]) -> tuple[SuiteRun, ...]:
         self._is_elsewhere = True
+        # What the last run of the tests has written, where git ignores it, must not help this one.
+        self._workspace.set_ignored_aside(
+            [one for one in self._workspace.find_ignored_changes() if not _is_installed(one)]
+        )
         self._workspace.show(tree)
         return tuple(map(self._to_run, self._series.run(kind, [one.command for one in suites])))
 

@@ -8,9 +8,10 @@ tests: the new tests, on the old source)? See docs/proof.md.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ralphtool.judging.receipt import MOST_NAMES, ProofRun, Receipt, Suspicion
 
@@ -67,6 +68,8 @@ class ProofEvidence(Struct, frozen=True, kw_only=True):
     is_same_by_reading: bool = False  # the old tests are all there still, but for names that the work renamed
     empty_tests: frozenset[str] = frozenset()  # names of own tests that assert nothing
     touched: frozenset[str] | None = None  # old tests that are gone or read in another way; None: nobody can say
+    has_new_tests: bool = False  # code among the tests that was not there before
+    has_test_files: bool = True  # test files were changed, and not only what configures them
     was_accused: bool = False  # the last attempt failed for such a loss
     is_strict: bool = False
     suspicions: tuple[Suspicion, ...] = ()
@@ -138,8 +141,6 @@ def find_lost(evidence: ProofEvidence) -> tuple[str, ...]:
     for before in evidence.before:
         after = _find(evidence.after, before.command)
         seen = _find(evidence.replay or (), before.command) or after
-        if seen and after and before.is_linter and before.ok and after.ok and not seen.ok:
-            found.append(f"`{before.command}` with its configuration as it was")
         if after is None or seen is None or not before.is_counted or not (before.ran_tests or seen.ran_tests):
             continue
         names = _find_lost_names(before, seen)
@@ -156,7 +157,10 @@ def _find_lost_names(before: SuiteRun, seen: SuiteRun) -> set[str]:
     if before.passed is None or seen.passed is None:
         return set((seen.failed or frozenset()) - failed_before)
     gone = before.passed - seen.passed
-    return {name for name in gone if name in (seen.failed or ()) or not _has_other_cases(name, before, seen)}
+    if not gone:
+        return set()
+    had, has = (Counter(map(_strip_case, names)) for names in (before.passed, seen.passed))
+    return {name for name in gone if name in (seen.failed or ()) or not _has_other_cases(name, had, has)}
 
 
 def _leave_out_untouched(
@@ -170,13 +174,14 @@ def _leave_out_untouched(
             yield name
 
 
-def _has_other_cases(name: str, before: SuiteRun, seen: SuiteRun) -> bool:
+def _has_other_cases(name: str, had: Counter[str], has: Counter[str]) -> bool:
     """Cases are named after their values: others in their place, as many, are no loss."""
-    test = re.sub(_CASE, r"\1", name)
-    if test == name:
-        return False
-    mine = [sum(re.sub(_CASE, r"\1", one) == test for one in names or ()) for names in (before.passed, seen.passed)]
-    return mine[1] >= mine[0]
+    test = _strip_case(name)
+    return test != name and has[test] >= had[test]
+
+
+def _strip_case(name: str) -> str:
+    return re.sub(_CASE, r"\1", name)
 
 
 def _find_fewer(before: SuiteRun, seen: SuiteRun) -> list[str]:
@@ -193,6 +198,8 @@ def _find_made_green(before: SuiteRun, seen: SuiteRun, after: SuiteRun) -> set[s
     """Tests that failed before, fail still as they were, and pass as they are now."""
     if seen is after or after.failed is None:
         return set()
+    if not before.ok and after.ok:
+        return set(seen.failed or ())  # they may have had no names before: nothing could be loaded
     still = (before.failed or frozenset()) & (seen.failed or frozenset())
     return {name for name in still if name not in after.failed}
 
@@ -265,6 +272,14 @@ def _can_be_proven(evidence: ProofEvidence) -> bool:
 
 def _find_doubt(evidence: ProofEvidence) -> str:
     """Why nothing can be claimed; empty if the gates are worth something."""
+    if doubt := _doubt_gates(evidence) or _doubt_replay(evidence):
+        return doubt
+    if evidence.only_with_ignored:
+        return f"the gates pass only with files that git ignores: {_name(evidence.only_with_ignored)}"
+    return "" if evidence.has_git else "without git, what was done to the tests can't be seen: `git init` changes that"
+
+
+def _doubt_gates(evidence: ProofEvidence) -> str:
     runs = [one for one in evidence.after if not one.is_linter]
     if not evidence.after:
         return "there is no gate"
@@ -272,15 +287,31 @@ def _find_doubt(evidence: ProofEvidence) -> str:
         return f"`{red[0].command}` was red before and is red still"
     if not runs:
         return "the gates run no test"
-    if not any(one.ran_tests or not one.is_counted for one in runs):
-        return "the gates ran no test"
+    return "" if any(one.ran_tests or not one.is_counted for one in runs) else "the gates ran no test"
+
+
+def _doubt_replay(evidence: ProofEvidence) -> str:
     if evidence.replay is None and (open_ones := [one for one in evidence.suspicions if one.kind in _SUSPICIONS]):
         return f"{open_ones[0].path} was changed ({open_ones[0].kind}), and nothing was run to clear that"
+    if linters := _find_red_linters(evidence):
+        return f"`{linters[0]}` is red with its configuration as it was"
+    if evidence.has_new_tests and find_lost(structs.replace(evidence, touched=None)) and not find_lost(evidence):
+        return "the tests as they were can't be loaded any more, and others were added"
+    if not evidence.has_test_files and (left_out := _find_removed(evidence)):
+        return f"{_count(left_out, 'test')} that still pass are left out now: {_name(left_out)}"
     if evidence.only_with_build:
         return f"the tests as they were pass only with {_name(evidence.only_with_build)} as it is now"
-    if evidence.only_with_ignored:
-        return f"the gates pass only with files that git ignores: {_name(evidence.only_with_ignored)}"
-    return "" if evidence.has_git else "without git, what was done to the tests can't be seen: `git init` changes that"
+    return ""
+
+
+def _find_red_linters(evidence: ProofEvidence) -> list[str]:
+    """Those that are green only because their configuration was changed."""
+    runs = [(one, _find(evidence.replay or (), one.command)) for one in evidence.after if one.is_linter and one.ok]
+    return [one.command for one, seen in runs if seen and not seen.ok and one.command not in _list_red(evidence.before)]
+
+
+def _list_red(runs: Iterable[SuiteRun]) -> set[str]:
+    return {one.command for one in runs if not one.ok}
 
 
 # --- the receipt ------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ _IMPORT = re.compile(
     re.VERBOSE | re.MULTILINE,
 )
 _TITLED = frozenset(("it", "test", "describe", "context", "specify", "scenario"))
+_STARTERS = _TITLED | {"def", "async", "func", "fn", "class", "#", "@", "assert", "expect", "mod", "let", "const"}
 _NAME = re.compile(r"[^\W\d]\w*")
 
 
@@ -105,6 +106,8 @@ def _find_token(
 ) -> int:
     """The position behind the token that stands for a word; -1 if there is none."""
     for position in range(start, len(new)):
+        if position > start and new[start][1] not in _STARTERS:
+            return -1  # what was put in is no test and no assertion of its own
         other_kind, other = new[position]
         if other_kind != kind:
             continue

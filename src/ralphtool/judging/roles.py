@@ -17,6 +17,7 @@ _SNAPSHOTS = re.compile(
     re.I,
 )
 _SNAPSHOT_FOLDERS = {"__snapshots__", "__image_snapshots__", "snapshots", "golden", "goldens", "__file_snapshots__"}
+_GOLDEN_FOLDERS = {"__snapshots__", "golden", "goldens"}
 _FIXTURE_FOLDERS = {"testdata", "fixtures", "__fixtures__", "cassettes", "test-fixtures", "test_fixtures", "test-data"}
 _FIXTURE_FOLDERS |= {"test_data", "testfixtures"}
 _HELPER_FOLDERS = {
@@ -32,7 +33,7 @@ _HELPER_FOLDERS = {
 _HELPER_FOLDERS |= {"test_helpers", "test-helpers", "testsupport", "test_support", "test-support", "testfixture"}
 _HELPERS = re.compile(
     r"(?:spec|rails|test|swagger)_helper\.rb|(?:jest|vitest|test|tests)[._-]?(?:setup|env|globals?)[\w.-]*\.[cm]?[jt]sx?"
-    r"|setup[._-]?(?:jest|tests?|vitest|files?)[\w.-]*\.[cm]?[jt]sx?|(?:global[._-]?)?(?:setup|teardown)\.(?:test\.)?[cm]?[jt]s"
+    r"|setup[._-]?(?:jest|tests?|vitest|files?)[\w.-]*\.[cm]?[jt]sx?|global[._-]?(?:setup|teardown)\.(?:test\.)?[cm]?[jt]s"
     r"|test_?(?:utils?|helpers?|support|case|base)\w*\.\w+|(?:export|helpers?|main)_test\.go|.*[._-]test[._-](?:utils?|helpers?)\.\w+"
     r"|.*[._-](?:mocks?|stubs?|fakes?)\.[cm]?[jt]sx?",
     re.I,
@@ -88,7 +89,10 @@ _PROGRAMS |= {
 }
 _PROGRAMS |= {"rspec", "minitest", "phpunit", "make", "doctest", "asyncio", "importlib", "runpy", "python", "python3"}
 _PROGRAM_SUFFIXES = ("", ".py", ".pyi", ".so", ".pyd", ".sh", ".bat", ".cmd", ".exe", ".js", ".cjs", ".mjs")
-_BROUGHT = {"node_modules", ".venv", "venv", "site-packages", "vendor", ".tox", ".nox", ".yarn"}
+# Folders of these names are found before the real packages, or hold what sets tests up.
+_PACKAGES = {"pytest", "_pytest", "unittest", "nose", "nose2", "tox", "nox", "coverage", "hypothesis", "pluggy", "mock"}
+_PACKAGES |= {"doctest", "asyncio", "importlib", "runpy", "jest", "vitest", "mocha", "karma", "cypress", "playwright"}
+_BROUGHT = {"node_modules", ".venv", "venv", "site-packages", ".tox", ".nox", ".yarn"}
 
 _LINTS = re.compile(
     r"\.?eslintrc(?:\.\w+)?|eslint\.config\.\w+|\.eslintignore|tsconfig[\w.-]*\.json|jsconfig\.json|\.?mypy\.ini|\.?ruff\.toml|\.flake8"
@@ -119,18 +123,20 @@ def find_role(path: str) -> Role:
 
 
 def _is_shadow(folders: list[str], name: str) -> bool:
-    if _SHADOWS.fullmatch(name) or _BROUGHT & set(folders):
+    if _SHADOWS.fullmatch(name) or _BROUGHT & set(folders) or folders[:1] == ["vendor"]:
         return True
     stem, dot, suffix = name.partition(".")
     if folders:
         # `src/` is where Python looks first in a project that has one; `bin/` is on the path of a project's scripts.
         first = folders[1] if folders[0] in ("src", "bin", "lib") and len(folders) > 1 else folders[0]
-        return first in _PROGRAMS - {"node", "go", "make", "py"} or (folders == ["bin"] and stem in _PROGRAMS)
+        return first in _PACKAGES or (folders == ["bin"] and stem in _PROGRAMS)
     return stem in _PROGRAMS and dot + suffix in _PROGRAM_SUFFIXES
 
 
 def _is_snapshot(folders: list[str], name: str) -> bool:
     if _SNAPSHOTS.fullmatch(name) or "__snapshots__" in folders:
+        return True
+    if _GOLDEN_FOLDERS & set(folders) and not find_language(name):
         return True
     return bool(_SNAPSHOT_FOLDERS & set(folders)) and in_test_folder("/".join([*folders, name]))
 

@@ -8,12 +8,14 @@ it holds data that only tests read.
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
 from ralphtool.judging.guard.inline import extract_tests, has_tests_inside, is_test_module, splice_tests
+from ralphtool.judging.guard.mixed import is_neutral
 from ralphtool.judging.guard.model import FileChange
 from ralphtool.judging.renames import is_same_but_renamed
 from ralphtool.judging.roles import find_role
@@ -30,16 +32,10 @@ _OWN: frozenset[Role] = frozenset(("test", "helper", "snapshot", "fixture"))
 _MANIFEST_NAMES = (
     "package.json package-lock.json yarn.lock pnpm-lock.yaml bun.lockb pyproject.toml setup.py setup.cfg uv.lock"
     " poetry.lock Pipfile Pipfile.lock Gemfile Gemfile.lock composer.json composer.lock go.mod go.sum Cargo.toml"
-    " Cargo.lock"
+    " Cargo.lock environment.yml"
 )
 _MANIFESTS = frozenset(_MANIFEST_NAMES.split())
-# Built from, and not only tested with: as it was, it may not know what the work has added.
-_BUILDS = re.compile(
-    r"(?:GNU)?makefile|.*\.mk|gemfile|composer\.json|.*\.gradle(?:\.kts)?|pom\.xml|cmakelists\.txt|.*\.cmake|meson\.build"
-    r"|.*\.(?:cs|fs|vb)proj|directory\.build\.(?:props|targets)|package\.swift|mix\.exs|setup\.py|build\.rs|go\.work"
-    r"|vite\.config\.\w+|(?:babel|swc)\.config\.\w+|\.(?:babel|swc)rc(?:\.\w+)?|dockerfile|rakefile|\.?justfile",
-    re.IGNORECASE,
-)
+_REQUIREMENTS = re.compile(r"(?:.*/)?[\w.-]*requirements[\w.-]*\.(?:txt|in)")
 
 
 class TestHints(Struct, frozen=True, kw_only=True):
@@ -50,6 +46,7 @@ class TestHints(Struct, frozen=True, kw_only=True):
     run: frozenset[str] = frozenset()  # by a gate
     tested: frozenset[str] = frozenset()  # a test program named tests in them
     data: frozenset[str] = frozenset()  # that only tests read
+    bases: tuple[str, ...] = ("",)  # the folders in which the gates run: "", or such as "backend/"
 
 
 class ChangedPaths(Struct, frozen=True):
@@ -58,6 +55,11 @@ class ChangedPaths(Struct, frozen=True):
     changes: tuple[FileChange, ...]
     hints: TestHints = TestHints()
 
+    def find_base_role(self, path: str) -> Role:
+        """By its name, seen from each of the folders in which the gates run."""
+        seen = [find_role(path.removeprefix(base)) for base in self.hints.bases if path.startswith(base)]
+        return next((role for role in seen if role not in ("source", "docs")), seen[0] if seen else find_role(path))
+
     def list_side(self, roles: frozenset[Role]) -> list[FileChange]:
         return [one for one in self.changes if self._find_roles(one) & roles]
 
@@ -65,9 +67,13 @@ class ChangedPaths(Struct, frozen=True):
         return {self._find_role(path, change) for path in (change.path, change.old_path or change.path)}
 
     def _find_role(self, path: str, change: FileChange) -> Role:
-        role = find_role(path)
+        role = self.find_base_role(path)
+        if role == "config" and is_neutral(change.old or b"", change.new or b"", path):
+            return "source"
         if role not in ("source", "docs") or self._is_mixed(path, change):
             return role
+        if change.old is None and self._hides_library(path):
+            return "shadow"
         if path in self.hints.run:
             return "config"
         data = change.new if change.old is None else change.old
@@ -82,13 +88,21 @@ class ChangedPaths(Struct, frozen=True):
         is_known = path in self.hints.tested or path in self.hints.run
         return has_tests_inside(change.old or b"", change.new or b"", path, is_known=is_known)
 
+    def _hides_library(self, path: str) -> bool:
+        """Whether Python would find it before a module of its own."""
+        inside = [path.removeprefix(base).removeprefix("src/") for base in self.hints.bases if path.startswith(base)]
+        first = {one.partition("/")[0].removesuffix(".py") for one in inside if one.endswith(".py")}
+        return bool(first & (sys.stdlib_module_names - {"test", "site", "this"}))
+
     @property
     def tests(self) -> list[FileChange]:
         return self.list_side(_TEST_SIDE)
 
     @property
     def builds(self) -> list[FileChange]:
-        return [one for one in self.tests if _BUILDS.fullmatch(one.path.rpartition("/")[2])]
+        """What the source may be built or found with, and not only tested: as it was, it may not know the work."""
+        named = [one for one in self.tests if self._find_role(one.path, one) == "config"]
+        return [*named, *(one for one in self.tests if one.old is None and self._hides_library(one.path))]
 
     @property
     def own(self) -> list[FileChange]:
@@ -99,7 +113,8 @@ class ChangedPaths(Struct, frozen=True):
     @property
     def inline(self) -> list[FileChange]:
         """Sources whose tests, inside of them, differ."""
-        found = [one for one in self.changes if find_role(one.path) == "source" and self._is_mixed(one.path, one)]
+        sources = [one for one in self.changes if self.find_base_role(one.path) == "source"]
+        found = [one for one in sources if self._is_mixed(one.path, one)]
         return [one for one in found if splice_tests(one.old or b"", one.new or b"", one.path) != (one.new or b"")]
 
     @property
@@ -122,13 +137,23 @@ class ChangedPaths(Struct, frozen=True):
         return find_touched_tests([*self.list_side(_TEST), *self.inline]) if are_tests else None
 
     @property
+    def has_test_files(self) -> bool:
+        return bool(self.list_side(_OWN) or self.inline)
+
+    @property
+    def has_new_tests(self) -> bool:
+        """Whether there is code among the tests that was not there before."""
+        return any(set((one.new or b"").split(b"\n")) - set((one.old or b"").split(b"\n")) for one in self.tests)
+
+    @property
     def has_manifest(self) -> bool:
-        return any(one.path.rpartition("/")[2] in _MANIFESTS for one in self.changes)
+        names = [one.path.rpartition("/")[2] for one in self.changes]
+        return any(name in _MANIFESTS or _REQUIREMENTS.fullmatch(name) for name in names)
 
     @property
     def unsure(self) -> list[FileChange]:
         """Those of which the name says nothing about tests."""
-        return [one for one in self.changes if find_role(one.path) in ("source", "docs")]
+        return [one for one in self.changes if self.find_base_role(one.path) in ("source", "docs")]
 
 
 # --- what a gate runs -------------------------------------------------------------------------------
@@ -158,7 +183,18 @@ _DEEPEST = 4
 _LONGEST = 200_000
 
 
-def find_run_files(commands: Iterable[str], read: Callable[[Sequence[str]], Mapping[str, bytes]]) -> frozenset[str]:
+_ELSEWHERE = re.compile(r"(?:\bcd|\s-C|--prefix|--cwd|--rootdir|--directory|--manifest-path)[ =]+[\"']?([\w./-]+)")
+
+
+def find_bases(commands: Iterable[str], prefix: str) -> tuple[str, ...]:
+    """The folders in which commands run: that of the project, and those that they name. As in `backend/`."""
+    named = [found[1].strip("/").removeprefix("./") for text in commands for found in _ELSEWHERE.finditer(text)]
+    return tuple(dict.fromkeys([prefix, *(f"{prefix}{one}/" for one in named if _is_inside(one))]))
+
+
+def find_run_files(
+    commands: Iterable[str], read: Callable[[Sequence[str]], Mapping[str, bytes]], bases: Sequence[str] = ("",)
+) -> frozenset[str]:
     """The files that commands run tests with: named by them, or by the scripts and Makefiles that they go through.
 
     `read` has the files of the last checkpoint. A program that has nothing to do with tests is not among them: it may
@@ -168,7 +204,7 @@ def find_run_files(commands: Iterable[str], read: Callable[[Sequence[str]], Mapp
     asked = {word.removeprefix("./") for text in texts for word in _WORDS.split(text) if "." in word or "/" in word}
     for _ in range(_DEEPEST):
         asked |= {path for text in texts for path in _list_run(text)}
-        files = read(sorted(path for path in asked - seen if _is_inside(path)))
+        files = read(sorted(f"{base}{path}" for path in asked - seen if _is_inside(path) for base in bases))
         seen |= asked
         scripts = {path: data for path, data in files.items() if _is_script(path, data)}
         found |= scripts.keys()
@@ -240,7 +276,9 @@ def find_tested_files(names: Iterable[str], changes: Sequence[FileChange]) -> fr
     """The changed files that hold tests by the names of these: `check/total.py::test_a`, `check.total.Case.test_a`."""
     heads = {re.split(r"::| > ", name)[0] for name in names}
     modules = {".".join(parts[:end]) for head in heads for parts in [head.split(".")] for end in range(1, len(parts))}
-    return frozenset(one.path for one in changes if one.path in heads or _name_module(one.path) in modules)
+    ends = {"/".join(parts[at:]) for one in changes for parts in [one.path.split("/")] for at in range(len(parts))}
+    known = {end for end in ends if end in heads or _name_module(end) in modules}
+    return frozenset(one.path for one in changes if any(f"/{one.path}".endswith(f"/{end}") for end in known))
 
 
 def _name_module(path: str) -> str:
@@ -249,8 +287,10 @@ def _name_module(path: str) -> str:
 
 # --- what only tests read ---------------------------------------------------------------------------
 
-_DATA = re.compile(r".*\.(?:json[5cl]?|ya?ml|csv|tsv|txt|xml|html?|out|dat|bin|sql|expected|log|svg|pickle|npy)", re.I)
-_MOST_DATA = 20
+_DATA = re.compile(
+    r".*\.(?:json[5cl]?|ya?ml|csv|tsv|txt|xml|html?|out|dat|bin|sql|expected|log|svg|pickle|npy|md|rst)", re.I
+)
+_MOST_DATA = 100
 
 
 def find_test_data(changes: Sequence[FileChange], grep: Callable[[str], Sequence[str]]) -> frozenset[str]:

@@ -67,6 +67,11 @@ class Workspace(Protocol):
         """What is there now, and how it differs from what the iteration began with."""
         ...
 
+    @property
+    def prefix(self) -> str:
+        """The project's folder in its repository, as in `backend/`; empty for the root."""
+        ...
+
     # --- for a proof ----------------------------------------------------------------------------
 
     @property

@@ -50,6 +50,7 @@ class Folder:
 
     # Without git there are no trees, and nobody knows what an attempt changed.
     checkpoint_tree: str | None = None
+    prefix = ""
 
     def compare(self, tree: str) -> tuple[FileChange, ...]:
         return ()

@@ -7,13 +7,12 @@ does not help a later one either; a file that its user has written since is not 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 from contextlib import suppress
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from ralphtool.core import files, layout
 
@@ -24,11 +23,15 @@ if TYPE_CHECKING:
 
 # Folders that programs fill while they run: an attempt that runs the tests changes them.
 _CACHES = frozenset(
-    (".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".cache", ".vite", ".gradle", ".next", ".turbo")
-) | {".nyc_output", "coverage", "htmlcov", ".git", ".vitest", ".jest-cache"}
+    (".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".gradle", ".next", ".turbo", ".git")
+)
 # Of these only what could stand in for a program or for its start is looked at.
 _BUILT = frozenset((".tox", ".nox", "target"))
-_STARTUP = re.compile(r".*\.pth|(?:site|user)customize\.py|conftest\.py|.*/(?:_pytest|pytest|pluggy)/.*\.py")
+_STARTUP = re.compile(
+    r"(?:.*/)?(?:[^/]*\.pth|(?:site|user)customize\.py|conftest\.py|pyvenv\.cfg)|(?:.*/)?(?:_pytest|pytest|pluggy)/.*\.py"
+    r"|(?:.*/)?bin/(?:python[\d.]*|pytest|py\.test|tox|nox)|(?:.*/)?node_modules/(?:\.bin/)?(?:jest|vitest|mocha|ava)\b.*"
+    r"|(?:.*/)?node_modules/@(?:jest|vitest)/.*"
+)
 _PROGRAM_OF_CARGO = re.compile(r"(?:.*/)?target/.*/deps/[\w-]+")
 _CACHE_FILES = (".pyc.tmp", ".log", ".coverage", ".DS_Store", ".tsbuildinfo", ".swp", "package-lock.json.tmp")
 _WHOLE = ".whole"  # ends the name of a folder that was moved aside
@@ -100,9 +103,12 @@ class IgnoredFiles:
 
     def move_aside(self, paths: Sequence[str]) -> None:
         for path in paths:
-            kept = os.path.join(self._aside, path)
+            kept, place = os.path.join(self._aside, path), os.path.join(self._repository.top, path)
             os.makedirs(os.path.dirname(kept), exist_ok=True)
-            shutil.move(os.path.join(self._repository.top, path), kept)
+            if os.path.lexists(kept):
+                files.clear(place)  # the gates made it anew: what the attempt made stays
+            else:
+                shutil.move(place, kept)
 
     def move_folders_aside(self, paths: Sequence[str]) -> None:
         for path in paths:
@@ -126,8 +132,9 @@ class IgnoredFiles:
         """Twice is as good as once. What the gates made anew in the same place gives way."""
         self.put_folders_back(keep_new=False)
         returned = []
-        for folder, _, names in os.walk(self._aside):
-            for name in names:
+        for folder, folders, names in os.walk(self._aside):
+            links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+            for name in [*names, *links]:
                 kept = os.path.join(folder, name)
                 path = os.path.relpath(kept, self._aside)
                 place = os.path.join(self._repository.top, path)
@@ -142,15 +149,16 @@ class IgnoredFiles:
     def _remember(self, paths: Sequence[str]) -> None:
         times = self._read_list() | {path: self._read_time(path) for path in paths}
         there = {path: time for path, time in times.items() if self._read_time(path) == time}
-        files.replace(self._list, msgspec.json.encode(there))
+        files.replace(self._list, json.dumps(there).encode())  # which writes down any name that a file may have
 
     def _read_list(self) -> dict[str, int]:
         """A damaged list is none: it only knows what attempts have left."""
         try:
             with open(self._list, "rb") as file:
-                return msgspec.json.decode(file.read(), type=dict[str, int])
-        except (OSError, msgspec.DecodeError):
+                read = json.loads(file.read())
+        except (OSError, ValueError):
             return {}
+        return read if isinstance(read, dict) else {}
 
 
 def _is_compiled(path: str) -> bool:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _PLAIN_FILE = b"100644"
+_LONGEST_LINE = 50_000
 
 
 def build_mixed_tree(
@@ -34,7 +35,9 @@ def _take_over(repository: Repository, other: str, paths: Sequence[str]) -> Iter
     """First all of them go, so that a file can take the place of a folder; then those come that `other` has."""
     yield from (b"0 %s\t%s" % (NULL_ID.encode(), os.fsencode(path)) for path in paths)
     if paths:
-        listed = repository.run("--literal-pathspecs", "ls-tree", "-r", "-z", "--full-tree", other, "--", *paths)
+        # A command line has its limits: then all of the tree is listed.
+        asked = paths if sum(map(len, paths)) < _LONGEST_LINE else ()
+        listed = repository.run("--literal-pathspecs", "ls-tree", "-r", "-z", "--full-tree", other, "--", *asked)
         wanted = {os.fsencode(path) for path in paths}
         yield from (line for line in listed.split(b"\0") if line.partition(b"\t")[2] in wanted)
 

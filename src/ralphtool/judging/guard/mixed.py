@@ -24,6 +24,23 @@ def merge_config(old: bytes, new: bytes, path: str, *, with_lint: bool = False) 
         return old
 
 
+def is_neutral(old: bytes, new: bytes, path: str) -> bool:
+    """Whether a file of many things was changed in nothing that configures or runs tests, or linters."""
+    if path.rpartition("/")[2] not in _MERGERS:
+        return False
+    merged = merge_config(old, new, path, with_lint=True)
+    try:
+        return merged == new or _parse(merged, path) == _parse(new, path)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _parse(data: bytes, path: str) -> Any:
+    if path.endswith(".json"):
+        return json.loads(data)
+    return tomllib.loads(data.decode()) if path.endswith(".toml") else data.split()
+
+
 _TEST_KEYS: tuple[str, ...] = (
     "jest",
     "vitest",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 _TEST_FOLDERS = {"test", "tests", "__tests__", "spec", "specs", "e2e", "androidtest", "integration-tests"}
+_SPEC_LANGUAGES = {"", "js", "rb", "php"}  # elsewhere a folder of specifications is part of the product
 _SNAKE = r"(?:tests?|tests?_.*|.*[_.-](?:tests?|unittests?|spec))"
 _CAMEL = r"(?:Test[A-Z0-9_].*|.*(?:Tests?|TestCase|[a-z]IT|Spec))"
 _PRODUCTION = re.compile(
@@ -59,7 +60,8 @@ def is_production_folder(path: str) -> bool:
 
 def in_test_folder(path: str) -> bool:
     folders = path.split("/")[:-1]
-    return any(one.lower() in _TEST_FOLDERS or one.endswith(("Tests", ".Test", "_tests")) for one in folders)
+    named = _TEST_FOLDERS if find_language(path) in _SPEC_LANGUAGES else _TEST_FOLDERS - {"spec", "specs"}
+    return any(one.lower() in named or one.endswith(("Tests", ".Test", "_tests")) for one in folders)
 
 
 def is_run_by_runner(path: str) -> bool:
