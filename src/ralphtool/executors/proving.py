@@ -27,6 +27,7 @@ from ralphtool.judging.test_side import (
     find_test_data,
     find_tested_files,
 )
+from ralphtool.workspace.git import printable
 from ralphtool.workspace.ignored import find_environment, is_startup_file
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ class Prover:
             self._workspace.put_ignored_back()
             again = self._series.run("after", commands)
             if not self._is_newly_red(again):
-                return again, facts | {"only_with_ignored": tuple(aside)}
+                return again, facts | {"only_with_ignored": tuple(map(printable, aside))}
         return results, facts
 
     def _make_anew(self, environments: Sequence[str]) -> bool:
@@ -193,7 +194,7 @@ class Prover:
 
         if self._settings.run.guard != "off":
             for one in inspect_changes(paths.changes):
-                yield Suspicion(kind=one.kind, path=one.path, detail=one.detail)
+                yield Suspicion(kind=one.kind, path=printable(one.path), detail=printable(one.detail))
 
     def _replay(
         self, tree: str, paths: ChangedPaths, after: Sequence[SuiteRun], spared: Sequence[FileChange] = ()
@@ -220,7 +221,8 @@ class Prover:
         if not lost or evidence.replay is None:
             return evidence
         spared = paths.builds
-        again = self._replay(tree, paths, evidence.after, spared) or ()
+        # Where nothing else was changed, the gates have run on just that.
+        again = self._replay(tree, paths, evidence.after, spared) or self._pick(evidence.after, evidence.replay)
         merged = tuple(merge_runs(one, other) for one, other in zip(evidence.replay, again, strict=False))
         retried = structs.replace(evidence, replay=merged or evidence.replay)
         still = set(find_lost(retried))
@@ -228,9 +230,13 @@ class Prover:
         if not saved:
             return retried
         if spared:
-            return structs.replace(retried, only_with_build=tuple(one.path for one in spared))
+            return structs.replace(retried, only_with_build=tuple(printable(one.path) for one in spared))
         told = f"failed once and passed once, as they were: {', '.join(saved[:3])}"
         return structs.replace(retried, told=(*retried.told, told))
+
+    def _pick(self, runs: Sequence[SuiteRun], like: Sequence[SuiteRun]) -> tuple[SuiteRun, ...]:
+        wanted = [one.command for one in like]
+        return tuple(one for one in runs if one.command in wanted)
 
     def _run_own_tests(self, tree: str, paths: ChangedPaths, after: Sequence[SuiteRun]) -> tuple[SuiteRun, ...] | None:
         """The new tests on the old source."""
@@ -263,7 +269,7 @@ def render_diff(changes: Sequence[FileChange]) -> str:
     """What was asked before and what is asked now, for a person; cut where it gets long."""
     lines = [line for one in changes for line in _diff_lines(one)]
     more = [f"… and {len(lines) - _MOST_LINES} more lines"] if len(lines) > _MOST_LINES else []
-    return "\n".join([*lines[:_MOST_LINES], *more])
+    return "\n".join(map(printable, [*lines[:_MOST_LINES], *more]))
 
 
 def _diff_lines(change: FileChange) -> list[str]:
@@ -296,7 +302,7 @@ def _tell_ignored(aside: Sequence[str], environments: Sequence[str], *, is_anew:
 
 def _join(paths: Sequence[str]) -> str:
     more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-    return ", ".join(paths[:3]) + more
+    return ", ".join(map(printable, paths[:3])) + more
 
 
 def _find_empty_tests(change: FileChange) -> set[str]:

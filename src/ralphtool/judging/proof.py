@@ -295,13 +295,18 @@ def _doubt_replay(evidence: ProofEvidence) -> str:
         return f"{open_ones[0].path} was changed ({open_ones[0].kind}), and nothing was run to clear that"
     if linters := _find_red_linters(evidence):
         return f"`{linters[0]}` is red with its configuration as it was"
-    if evidence.has_new_tests and find_lost(structs.replace(evidence, touched=None)) and not find_lost(evidence):
+    if evidence.has_new_tests and not _is_same_by_reading(evidence) and _is_only_untouched(evidence):
         return "the tests as they were can't be loaded any more, and others were added"
     if not evidence.has_test_files and (left_out := _find_removed(evidence)):
         return f"{_count(left_out, 'test')} that still pass are left out now: {_name(left_out)}"
     if evidence.only_with_build:
         return f"the tests as they were pass only with {_name(evidence.only_with_build)} as it is now"
     return ""
+
+
+def _is_only_untouched(evidence: ProofEvidence) -> bool:
+    """Whether nothing is lost only because tests that could not be loaded still read the same."""
+    return bool(find_lost(structs.replace(evidence, touched=None))) and not find_lost(evidence)
 
 
 def _find_red_linters(evidence: ProofEvidence) -> list[str]:

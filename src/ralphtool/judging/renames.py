@@ -36,7 +36,7 @@ _NAME = re.compile(r"[^\W\d]\w*")
 def is_same_but_renamed(tests: Sequence[FileChange], sources: Sequence[FileChange]) -> bool:
     """Whether each of these test files still asks all that it asked, and only names differ that the work renamed."""
     gone = _list_gone_names(sources)
-    there = {name for one in sources for name in _list_names(one.new)}
+    there = {name for one in sources for name in (*_list_names(one.new), *_NAME.findall(one.path))}
     became = [_find_renames(one, gone, there) for one in tests]
     # Tests that use no such name at all can be run as they were.
     return any(became) and None not in became
@@ -63,6 +63,7 @@ def _find_renames(change: FileChange, gone: set[str], there: set[str]) -> dict[s
     became = _match(_split_tokens(old), _split_tokens(new), gone)
     if became is None or imports - gone - new_imports:
         return None
+    became |= dict.fromkeys(imports & gone - became.keys(), "")  # a module or a package has another name
     return became if new_imports - imports <= there | set(became.values()) else None
 
 
