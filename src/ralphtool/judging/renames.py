@@ -31,15 +31,27 @@ _IMPORT = re.compile(
 _TITLED = frozenset(("it", "test", "describe", "context", "specify", "scenario"))
 _STARTERS = _TITLED | {"def", "async", "func", "fn", "class", "#", "@", "assert", "expect", "mod", "let", "const"}
 _NAME = re.compile(r"[^\W\d]\w*")
+_DEFINED = re.compile(
+    r"\b(?:def|class|fn|func|function|struct|enum|trait|type|interface|const|let|var|static|mod|fun|val)\s+([^\W\d]\w*)"
+    r"|^(?:func\s*\([^)]*\)\s*)([^\W\d]\w*)|^([^\W\d]\w*)\s*(?::[^=\n]+)?=[^=]",
+    re.MULTILINE,
+)
 
 
 def is_same_but_renamed(tests: Sequence[FileChange], sources: Sequence[FileChange]) -> bool:
     """Whether each of these test files still asks all that it asked, and only names differ that the work renamed."""
     gone = _list_gone_names(sources)
     there = {name for one in sources for name in (*_list_names(one.new), *_NAME.findall(one.path))}
+    defined = {name for one in sources for name in _list_defined(one.old)}
     became = [_find_renames(one, gone, there) for one in tests]
     # Tests that use no such name at all can be run as they were.
-    return any(became) and None not in became
+    return any(became) and all(one is not None and _are_renames(one, there - defined) for one in became)
+
+
+def _are_renames(became: dict[str, str], new_names: set[str]) -> bool:
+    """Whether each became one name of its own: what another thing was called before, tests of that would ask for."""
+    named = [name for name in became.values() if name]
+    return len(set(named)) == len(named) and set(named) <= new_names
 
 
 def _list_gone_names(sources: Iterable[FileChange]) -> set[str]:
@@ -49,6 +61,11 @@ def _list_gone_names(sources: Iterable[FileChange]) -> set[str]:
         old |= _list_names(one.old) | set(_NAME.findall(one.old_path or one.path))
         new |= _list_names(one.new) | (set(_NAME.findall(one.path)) if one.new is not None else set())
     return old - new
+
+
+def _list_defined(data: bytes | None) -> set[str]:
+    found = _DEFINED.finditer((data or b"")[:_LONGEST].decode("utf-8", "replace"))
+    return {str(one[one.lastindex or 0]) for one in found}
 
 
 def _list_names(data: bytes | None) -> set[str]:

@@ -12,9 +12,15 @@ import sys
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from ralphtool.judging.guard.inline import extract_tests, has_tests_inside, is_test_module, splice_tests
+from ralphtool.judging.guard.inline import (
+    extract_tests,
+    has_tests_inside,
+    is_test_module,
+    remove_tests,
+    splice_tests,
+)
 from ralphtool.judging.guard.mixed import is_neutral
 from ralphtool.judging.guard.model import FileChange
 from ralphtool.judging.renames import is_same_but_renamed
@@ -125,11 +131,11 @@ class ChangedPaths(Struct, frozen=True):
         """Whether the tests follow names that the work renamed, and nothing else was done to them or around them."""
         known = [one for one in self.tests if one.old is not None]
         are_tests = all(self._find_role(one.path, one) == "test" for one in self.tests)
-        inside = [
-            FileChange(one.path, extract_tests(one.old or b"", one.path), extract_tests(one.new or b"", one.path))
-            for one in self.inline
-        ]
-        return are_tests and is_same_but_renamed([*known, *inside], self.sources)
+        inside = [_rewrite(one, extract_tests) for one in self.inline]
+        can_read = not any(one.path.endswith(".py") for one in self.inline)  # whose tests can't be told apart
+        # A name that only the tests beside a source have had was not renamed by the work.
+        sources = [_rewrite(one, remove_tests) for one in self.sources]
+        return are_tests and can_read and is_same_but_renamed([*known, *inside], sources)
 
     def find_touched_tests(self) -> frozenset[str] | None:
         """None where more was changed than tests: that may change what any test means."""
@@ -154,6 +160,11 @@ class ChangedPaths(Struct, frozen=True):
     def unsure(self) -> list[FileChange]:
         """Those of which the name says nothing about tests."""
         return [one for one in self.changes if self.find_base_role(one.path) in ("source", "docs")]
+
+
+def _rewrite(change: FileChange, rewrite: Callable[[bytes, str], bytes]) -> FileChange:
+    old, new = (None if data is None else rewrite(data, change.path) for data in (change.old, change.new))
+    return structs.replace(change, old=old, new=new)
 
 
 # --- what a gate runs -------------------------------------------------------------------------------

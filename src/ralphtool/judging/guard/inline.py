@@ -53,6 +53,16 @@ def extract_tests(data: bytes, path: str) -> bytes:
     return b"\n".join(data[one.start : one.end] for one in pieces)
 
 
+def remove_tests(data: bytes, path: str) -> bytes:
+    """A source without the tests that it holds."""
+    find = _FINDERS.get(path.rpartition(".")[2].lower())
+    parts, at = [], 0
+    for one in _drop_inner(find(data, path)) if find else []:
+        parts.append(data[at : one.start])
+        at = one.end
+    return b"".join([*parts, data[at:]])
+
+
 def has_tests_inside(old: bytes, new: bytes, path: str, *, is_known: bool) -> bool:
     """Whether a source has tests in it. In Python any function may be named like one: then it has to be known."""
     if path.endswith(".py"):
