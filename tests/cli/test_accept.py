@@ -162,6 +162,13 @@ def test_a_refused_attempt_becomes_the_checkpoint_of_its_story(refused: Lab, nam
     assert refused.users_state() == mine
 
 
+def test_what_was_found_about_a_refused_attempt_stays_on_record(refused: Lab) -> None:
+    refused.run("accept", "1")
+    told = refused.run("explain", "1").stdout
+    assert "accepted by you" in told
+    assert "it was refused: " in told
+
+
 def test_the_next_run_finds_an_accepted_attempt_done(refused: Lab) -> None:
     refused.run("accept", "1")
     refused.play(default=[{"say": "never"}])

@@ -25,6 +25,11 @@ def test_a_renamed_function_is_followed() -> None:
     assert ask(("cart.py", SOURCE, rename(SOURCE)), ("tests/test_cart.py", TEST, rename(TEST)))
 
 
+def test_a_word_in_a_comment_does_not_keep_a_name_alive() -> None:
+    new = b'"""Not total any more."""\n' + rename(SOURCE) + b"# was total\n"
+    assert ask(("cart.py", SOURCE, new), ("tests/test_cart.py", TEST, rename(TEST)))
+
+
 def test_a_test_beside_the_source_may_follow_too() -> None:
     old = RUST + RUST_TEST
     assert ask(("src/lib.rs", old, rename(old, b"tax", b"duty")))

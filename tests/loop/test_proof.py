@@ -106,6 +106,16 @@ def test_a_test_file_may_be_moved(shop: Lab) -> None:
     assert state_of(shop) == "held"
 
 
+def test_configuration_may_follow_files_that_were_moved(shop: Lab) -> None:
+    shop.write("pytest.ini", "[pytest]\npythonpath = .\n")
+    shop.git("add", "pytest.ini")
+    shop.git("commit", "--quiet", "--message=where the code lies")
+    move = {"run": "mkdir src; git mv cart.py src/cart.py"}
+    shop.play(default=[move, *attempt({"pytest.ini": "[pytest]\npythonpath = src\n"})])
+    assert state_of(shop) == "held"
+    assert any("which follows moved files" in one for one in receipts(shop)[0]["told"])
+
+
 def test_a_red_test_that_becomes_green_is_proof(shop: Lab) -> None:
     shop.write("cart.py", BROKEN)
     shop.git("commit", "--quiet", "--all", "--message=broken")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import Any
+from pathlib import Path
 
 import pytest
 from lab import Lab
@@ -77,18 +77,29 @@ def test_a_folder_that_was_renamed_holds_the_same_tests(shop: Lab) -> None:
     assert state_of(shop) == "held"
 
 
-def test_a_submodule_that_moved_on_is_no_obstacle(shop: Lab, tmp_path: Any) -> None:
-    other = tmp_path / "other"
+def add_submodule(shop: Lab, other: Path) -> None:
     other.mkdir()
     name = ("-c", "user.name=n", "-c", "user.email=e@x", "-c", "protocol.file.allow=always")
     shop.git("-C", str(other), "init", "--quiet")
     shop.git("-C", str(other), *name, "commit", "--quiet", "--allow-empty", "--message=first")
     shop.git(*name, "submodule", "add", "--quiet", str(other), "vendored")
     shop.git("commit", "--quiet", "--message=submodule")
+
+
+def test_a_submodule_that_moved_on_is_no_obstacle(shop: Lab, tmp_path: Path) -> None:
+    add_submodule(shop, tmp_path / "other")
     moves = "git -C vendored -c user.name=n -c user.email=e@x commit --quiet --allow-empty --message=second"
     files = {"cart.py": CART + DISCOUNT, "tests/test_discount.py": OWN_TEST}
     shop.play(default=[{"run": moves, "must": True}, *attempt(files)])
     assert state_of(shop) == "proven"
+
+
+def test_what_lies_uncommitted_in_a_submodule_proves_nothing(shop: Lab, tmp_path: Path) -> None:
+    add_submodule(shop, tmp_path / "other")
+    files = {"cart.py": CART + DISCOUNT, "tests/test_discount.py": OWN_TEST, "vendored/help.py": "HELP = 1\n"}
+    shop.play(default=attempt(files))
+    assert state_of(shop) == "unproven"
+    assert "in the submodule vendored" in receipts(shop)[0]["why"]
 
 
 FULL_DISK = """\

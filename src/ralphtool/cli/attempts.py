@@ -10,14 +10,14 @@ import click
 import msgspec
 
 from ralphtool import specs
-from ralphtool.cli import arguments
+from ralphtool.cli import arguments, targets
 from ralphtool.core import layout, lifecycle, project, quickjson
 from ralphtool.core.text import make_printable
 from ralphtool.errors import ChangeNotFound, GitError, InvalidValue, RalphError, UsageError, shorten
 from ralphtool.executors import process
 from ralphtool.history import History
 from ralphtool.loop import finish
-from ralphtool.record import change_state, iterations, questions, receipts, runs
+from ralphtool.record import change_state, iterations, overview, questions, receipts, runs
 from ralphtool.record.lines import LineReader, parse_fields
 from ralphtool.views.terminal import changes, phrases, tables
 from ralphtool.workspace import in_place
@@ -48,24 +48,38 @@ def _find_entry(history: History, id: str) -> Entry:
     return found[0]
 
 
+def _find_last_entry(root: str, history: History, name: str, change: str | None) -> Entry | None:
+    """The last attempt at a story that is named by its id; None if no story is."""
+    try:
+        stories = targets.list_stories(root, targets.find_change(root, change))
+    except RalphError:
+        return None  # then it has to be the name of an attempt
+    prd_id = next((prd_id for prd_id, one in stories if name in (one.id, prd_id)), None)
+    return history.last_entry(prd_id) if prd_id else None
+
+
 # --- explain ----------------------------------------------------------------------------------------
 
 
 @click.command()
-@click.argument("entry")
+@click.argument("name", metavar="STORY|ENTRY", shell_complete=targets.complete_story)
+@click.option("--change", help="Which change is meant, if that is not plain.", **arguments.ARGUMENT)
 @_JSON
-def explain(entry: str, as_json: bool) -> None:
+def explain(name: str, change: str | None, as_json: bool) -> None:
     """Tell why an attempt was judged as it was, and why that was decided: from the records alone.
+
+    STORY means its last attempt, ENTRY that very attempt.
 
     \b
     Examples:
+      ralphtool explain 2
       ralphtool explain add-login-2-1
       ralphtool explain add-login-2-1 --json | jq .decision
     """
     root = project.find()
     history = History(root)
-    found = _find_entry(history, entry)
-    record = _find_record(root, entry)
+    found = _find_last_entry(root, history, name, change) or _find_entry(history, name)
+    record = _find_record(root, found.id)
     later = [one for one in history.entries(prd_id=found.prd_id) if one.iteration == found.iteration + 1]
     if as_json:
         told = {"entry": msgspec.to_builtins(found), **record, "next_entry": later[0].id if later else None}
@@ -84,8 +98,16 @@ def _find_record(root: str, entry: str) -> dict[str, Any]:
             newer, is_accused = _find_newer_receipt(root, change, entry)
             told = {"proof": newer or found["proof"], "accused": is_accused, "change": change}
             return {**found, **told, "directory": iteration.folder}
-    nothing: dict[str, Any] = {"verdict": None, "decision": None, "gates": [], "proof": None, "accused": False}
-    return {**nothing, "change": None, "directory": None}
+    nothing: dict[str, Any] = {"verdict": None, "decision": None, "gates": [], "accused": False, "directory": None}
+    return {**nothing, **_find_decision_of_person(root, entry)}
+
+
+def _find_decision_of_person(root: str, entry: str) -> dict[str, Any]:
+    """An entry that `ralphtool accept` made is in the record of no run."""
+    for change in overview.list_names(root):
+        if receipt := _find_newer_receipt(root, change, entry)[0]:
+            return {"proof": receipt, "change": change}
+    return {"proof": None, "change": None}
 
 
 def _find_newer_receipt(root: str, change: str, entry: str) -> tuple[Any, bool]:
@@ -126,7 +148,7 @@ def _explain_lines(entry: Entry, record: dict[str, Any], later: Entry | None) ->
     guidance = f"told the next attempt: {make_printable(str(decision['guidance']))}" if decision.get("guidance") else ""
     lines += _build_section("What was decided, and why", [one for one in (decided, guidance) if one])
     lines += _build_section("What it used", _describe_usage(verdict))
-    if not verdict:
+    if not verdict and not receipt:
         lines += _build_section("Records", ["the records of the run are gone: this is all that the history tells"])
     if later:
         lines += _build_section("What came of it", [f"{later.id}: {later.status}"])

@@ -16,6 +16,7 @@ from ralphtool.judging import gates
 from ralphtool.judging.guard.inline import splice_tests
 from ralphtool.judging.guard.mixed import merge_config
 from ralphtool.judging.guard.model import decode
+from ralphtool.judging.moves import only_follows_moves
 from ralphtool.judging.proof import ProofEvidence, SuiteRun, find_lost
 from ralphtool.judging.receipt import Suspicion
 from ralphtool.judging.roles import find_role
@@ -132,6 +133,7 @@ class Prover:
         environments = sorted({str(find_environment(path)) for path in installed})
         is_anew = self._make_anew(environments)
         facts: dict[str, Any] = {
+            "dirty_submodules": tuple(map(printable, self._workspace.find_dirty_submodules())),
             "is_own_environment": bool(environments) and not is_anew,
             "told": tuple(_tell_ignored(aside, environments, is_anew=is_anew)),
         }
@@ -229,6 +231,9 @@ class Prover:
         saved = [name for name in lost if name not in still]
         if not saved:
             return retried
+        if spared and all(only_follows_moves(one, paths.changes) for one in spared):
+            told = f"the tests as they were pass with {_join([one.path for one in spared])}, which follows moved files"
+            return structs.replace(retried, told=(*retried.told, told))
         if spared:
             return structs.replace(retried, only_with_build=tuple(printable(one.path) for one in spared))
         told = f"failed once and passed once, as they were: {', '.join(saved[:3])}"

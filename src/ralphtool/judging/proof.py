@@ -74,6 +74,7 @@ class ProofEvidence(Struct, frozen=True, kw_only=True):
     is_strict: bool = False
     suspicions: tuple[Suspicion, ...] = ()
     only_with_ignored: tuple[str, ...] = ()  # ignored files without which the gates are red
+    dirty_submodules: tuple[str, ...] = ()  # the gates ran with files in them that no commit has
     only_with_build: tuple[str, ...] = ()  # what builds the source, without which the old tests can't run on it
     is_own_environment: bool = False  # the attempt installed what the gates ran with
     told: tuple[str, ...] = ()
@@ -276,6 +277,8 @@ def _find_doubt(evidence: ProofEvidence) -> str:
         return doubt
     if evidence.only_with_ignored:
         return f"the gates pass only with files that git ignores: {_name(evidence.only_with_ignored)}"
+    if evidence.dirty_submodules:
+        return f"the gates ran with files that no commit has, in the submodule {_name(evidence.dirty_submodules)}"
     return "" if evidence.has_git else "without git, what was done to the tests can't be seen: `git init` changes that"
 
 

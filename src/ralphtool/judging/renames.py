@@ -69,7 +69,9 @@ def _list_defined(data: bytes | None) -> set[str]:
 
 
 def _list_names(data: bytes | None) -> set[str]:
-    return set(_NAME.findall((data or b"")[:_LONGEST].decode("utf-8", "replace")))
+    """In code: a word in a comment or a text names nothing."""
+    tokens = _split_tokens((data or b"")[:_LONGEST].decode("utf-8", "replace"))
+    return {word for kind, word in tokens if kind == "name"}
 
 
 def _find_renames(change: FileChange, gone: set[str], there: set[str]) -> dict[str, str] | None:

@@ -141,8 +141,8 @@ def _accept_attempt(change: Change, made: DecisionPlan) -> None:
         git_commits=[commit] if commit else [],
         dependencies_completed=[change.prd_id(id) for id in made.story.depends_on],
     )
-    proof = _sign(Receipt(commit=commit), made.said)
     state = change.change_state.story(made.story.id)
+    proof = _sign(_read_evidence(change, made, state, commit), made.said)
     change.close_question(state)
     change_state.finish_accepted(state, entry.id, [task.id for task in made.story.tasks], proof)
     made_of = Outcome(story=made.story.id, entry=entry, commit=commit, tree=made.tree, proof=proof)
@@ -155,6 +155,14 @@ def _accept_attempt(change: Change, made: DecisionPlan) -> None:
         events.Checkpoint(story=made.story.id, commit=commit, subject=made.story.title, proof="accepted")
     )
     _record_proof(change, made.story, state)
+
+
+def _read_evidence(change: Change, made: DecisionPlan, state: StoryState, commit: str | None) -> Receipt:
+    """What was found about an attempt before a person accepted it: that stays on record."""
+    lost = tuple(state.accused[: receipt.MOST_NAMES]) if made.entry == state.entry else ()
+    found = change.history.last_entry(change.prd_id(made.story.id))
+    told = (f"it was refused: {found.summary}",) if found and found.id == made.entry and found.summary else ()
+    return Receipt(commit=commit, lost=lost, told=told)
 
 
 def _build_message(change: Change, made: DecisionPlan, entry: str) -> str:

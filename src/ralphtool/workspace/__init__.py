@@ -115,6 +115,10 @@ class Workspace(Protocol):
         """An attempt begins: files that git ignores and that change from here on are its own."""
         ...
 
+    def find_dirty_submodules(self) -> list[str]:
+        """Submodules with files that no commit of theirs has: no commit here can have them either."""
+        ...
+
     def find_ignored_changes(self) -> list[str]:
         """Those files, as git names them."""
         ...

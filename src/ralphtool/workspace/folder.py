@@ -79,6 +79,9 @@ class Folder:
     def mark_attempt(self) -> None:
         pass
 
+    def find_dirty_submodules(self) -> list[str]:
+        return []
+
     def find_ignored_changes(self) -> list[str]:
         return []
 

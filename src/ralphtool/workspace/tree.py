@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 from itertools import count
@@ -221,8 +222,11 @@ class Tree:
         ]
 
     def _is_registered(self, path: str) -> bool:
+        return path in self._list_registered()
+
+    def _list_registered(self) -> list[str]:
         listed = self.repository.text("config", "--file", ".gitmodules", "--get-regexp", r"\.path$", check=False)
-        return path in [line.partition(" ")[2] for line in listed.split("\n")]
+        return [path for line in listed.split("\n") if (path := line.partition(" ")[2])]
 
     # --- proving --------------------------------------------------------------------------------
 
@@ -290,6 +294,15 @@ class Tree:
 
     def mark_attempt(self) -> None:
         self.ignored.mark()
+
+    def find_dirty_submodules(self) -> list[str]:
+        if not os.path.isfile(os.path.join(self.repository.top, ".gitmodules")):
+            return []
+        paths = [f":(top,literal){path}" for path in self._list_registered()]
+        options = ("--porcelain=v2", "-z", "--no-renames", "--ignore-submodules=none")
+        rows = self.repository.list_items("status", *options, "--", *paths) if paths else []
+        # As in `1 .M S.M. 160000 160000 160000 <id> <id> <path>`: M is a changed file, U one that is not tracked.
+        return [row.split(" ", 8)[8] for row in rows if re.match(r"1 .. S.(?:M.|.U) ", row)]
 
     def find_ignored_changes(self) -> list[str]:
         return self.ignored.find_changed()
