@@ -410,7 +410,7 @@ def test_another_failure_with_the_same_words_around_it_is_not_the_same(blocked: 
 def test_a_blocker_that_nobody_solved_is_no_guide(blocked: Lab) -> None:
     guidance, reason = decided(blocked, "4")
     assert guidance == "blocked: the licence of the compiler has expired"
-    assert "nothing speaks against trying again" in reason
+    assert reason.endswith("left")
 
 
 def test_a_blocker_that_was_solved_in_this_run_decides_in_another_story(lab: Lab) -> None:

@@ -321,7 +321,7 @@ def test_what_is_told_of_each_event() -> None:
         "gate failed after the work: pytest: 1 failed, 1 newly red (12s) a::b b.log",
         "gate failed after the work: pytest: nothing newly red (12s)",
         "✗ 2. Login form: failed (attempt 2, 4m12s): red",
-        "2. Login form: again: one is left",
+        "2. Login form: retrying: one is left",
         "checkpoint 9f2c1b7d0e Login form",
         "? 3. Sign out waits for you: .ralph/questions/3.md (a password)",
         "no tests",

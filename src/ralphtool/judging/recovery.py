@@ -66,7 +66,7 @@ def decide(verdict: Verdict, past: RecoveryContext, policy: RecoveryPolicy) -> R
 
 def _decide_settled(verdict: Verdict, past: RecoveryContext, policy: RecoveryPolicy) -> RecoveryDecision | None:
     if verdict.status == "completed":
-        return RecoveryDecision("next", "", f"the story is done: {_describe_receipt(verdict)}")
+        return RecoveryDecision("next", "", f"the story is {_describe_receipt(verdict)}")
     if verdict.status == "interrupted":
         return RecoveryDecision("stop", "", "the run was interrupted; this was no attempt")
     if verdict.status == "transient":
@@ -136,7 +136,7 @@ def _decide_retry(verdict: Verdict, past: RecoveryContext, policy: RecoveryPolic
     if known:
         guidance = f"{verdict.summary}\n\nPerhaps this helps, it is about something like it: {known.text}"
         return RecoveryDecision("retry", guidance, f"{again}, and something like it was met before ({known.source})")
-    return RecoveryDecision("retry", verdict.summary, f"{again}, and nothing speaks against trying again")
+    return RecoveryDecision("retry", verdict.summary, again)
 
 
 # What differs from time to time and tells nothing: an address, an id, how long it took, when, where on this machine.

@@ -240,7 +240,7 @@ def _reopen(change: Change, made: DecisionPlan, id: str) -> None:
 
 def _build_revert_message(change: Change, made: DecisionPlan) -> str:
     said = made.said
-    subject = f"Take back: {outcome.make_one_line(made.story.title, 90)} ({change.name} {made.story.id})"
+    subject = f"Revert: {outcome.make_one_line(made.story.title, 90)} ({change.name} {made.story.id})"
     rejected = "".join(f"Ralph-Rejected: {id}\n" for id in made.reopened)
     by = f"Ralph-Rejected-By: {said.by or 'somebody'}\n"
     why = f"{said.text}\n\n" if said.text else ""

@@ -25,7 +25,7 @@ TITLES = {
 _UNCOUNTED = {"transient": "put off", "interrupted": "put off", "cut off": "cut off", "running": "going on"}
 _ACTIONS = {
     "next": "on to the next story",
-    "retry": "again",
+    "retry": "retrying",
     "fix-state": "back to what was last kept, then again",
     "break-chunks": "its open tasks one by one",
     "skip": "skipped",

@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 _LAST = 2000  # characters of output in which its last line is looked for
 _STYLES = {"completed": "green", "partial": "yellow", "failed": "red", "blocked": "magenta"}
 _ACTIONS = {
-    "retry": "again",
-    "fix-state": "back to what was last kept, then again",
+    "retry": "retrying",
+    "fix-state": "back to the last checkpoint, then retrying",
     "break-chunks": "its open tasks one by one",
     "skip": "skipped",
     "manual": "needs your answer",
