@@ -26,7 +26,7 @@ _UNCOUNTED = {"transient": "put off", "interrupted": "put off", "cut off": "cut 
 _ACTIONS = {
     "next": "on to the next story",
     "retry": "retrying",
-    "fix-state": "back to what was last kept, then again",
+    "fix-state": "back to the last checkpoint, then retrying",
     "break-chunks": "its open tasks one by one",
     "skip": "skipped",
     "manual": "needs your answer",
