@@ -411,3 +411,14 @@ def test_going_back_after_a_kill(lab: Lab) -> None:
     assert "your files are back" in told.stdout
     assert lab.users_state() == before
     assert "Nothing is to be given back" in lab.run("back").stdout
+
+
+@pytest.mark.parametrize("rule", [".ralph", ".ralph/", "/.ralph/*", "*.toml"])
+def test_our_folder_may_be_ignored(lab: Lab, rule: str) -> None:
+    lab.repository().play(default=DONE)
+    lab.write(".gitignore", f"{rule}\n")
+    lab.git("add", ".gitignore")
+    lab.git("commit", "--quiet", "--message=ignore")
+    lab.loop()
+    assert [status for _, status in lab.endings()] == ["completed"] * 2, lab.entries()
+    assert ".ralph" not in lab.git("ls-tree", "-r", "--name-only", "ralph/add-login")
