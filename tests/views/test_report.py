@@ -35,7 +35,7 @@ WIDE = "wide <b>text</b> & more"
 def real(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     """One run of the loop: story 1 needs two attempts and teaches something, story 2 asks, story 3 fails for good."""
     lab = Lab(tmp_path_factory.mktemp("real"))
-    lab.repository(TASKS, checks=["test ! -e broken"], attempts=2)
+    lab.repository(TASKS, tests=["test ! -e broken"], attempts=2)
     used = {"usage": {"input_tokens": 1000, "output_tokens": 50, "cost": 0.25}}
     learn = {"learn": "never leave a file called broken behind", "type": "error-workaround"}
     bad = [used, learn, {"write": "broken", "text": WIDE}, {"tick": "all"}, {"complete": True}]
