@@ -32,7 +32,7 @@ from ralphtool.workspace.git import printable
 from ralphtool.workspace.ignored import find_environment, is_startup_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ralphtool.executors import Assignment, Report
     from ralphtool.executors.gate_series import GateSeries
@@ -83,7 +83,7 @@ class Prover:
     def _put_back(self, report: Report) -> None:
         self._workspace.put_ignored_back()
         if report.tree and self._is_elsewhere:
-            self._workspace.show(report.tree)
+            self._workspace.show_work(report.tree)
         self._workspace.mark_dirty()  # gates leave files behind that are nobody's work
 
     def _read_paths(self, report: Report) -> ChangedPaths:
@@ -211,8 +211,9 @@ class Prover:
         contents = {one.path: _restore_config(one, with_lint=bool(lint)) for one in side if _is_mixed_change(one)}
         contents |= {one.path: splice_tests(one.old or b"", one.new or b"", one.path) or b"" for one in paths.inline}
         moved = [name for one in side if one.path not in contents for name in _list_names(one)]
-        mixed = self._workspace.mix(tree, str(self._workspace.checkpoint_tree), moved, contents)
-        return self._show_and_run("replay", mixed, [one for one in after if lint or not one.is_linter])
+        wanted = frozenset(moved)
+        suites = [one for one in after if lint or not one.is_linter]
+        return self._show_and_run("replay", tree, lambda path: path in wanted, contents, suites)
 
     def _try_again(self, tree: str, paths: ChangedPaths, evidence: ProofEvidence) -> ProofEvidence:
         """Before a story is accused: a test that fails only now and then proves nothing against it.
@@ -249,17 +250,21 @@ class Prover:
         if not self._settings.proof.own_tests or not paths.own or not counted:
             return None
         contents = {one.path: splice_tests(one.new or b"", one.old or b"", one.path) or b"" for one in paths.inline}
-        moved = [name for one in paths.tests for name in _list_names(one)]
-        mixed = self._workspace.mix(str(self._workspace.checkpoint_tree), tree, moved, contents)
-        return self._show_and_run("own-tests", mixed, counted)
+        new = frozenset(name for one in paths.tests for name in _list_names(one))
+        return self._show_and_run("own-tests", tree, lambda path: path not in new, contents, counted)
 
-    def _show_and_run(self, kind: str, tree: str, suites: Sequence[SuiteRun]) -> tuple[SuiteRun, ...]:
+    def _show_and_run(
+        self,
+        kind: str,
+        tree: str,
+        is_old: Callable[[str], bool],
+        contents: Mapping[str, bytes],
+        suites: Sequence[SuiteRun],
+    ) -> tuple[SuiteRun, ...]:
         self._is_elsewhere = True
         # What the last run of the tests has written, where git ignores it, must not help this one.
-        self._workspace.set_ignored_aside(
-            [one for one in self._workspace.find_ignored_changes() if not _is_installed(one)]
-        )
-        self._workspace.show(tree)
+        self._workspace.set_ignored_aside([one for one in self._workspace.clean_up() if not _is_installed(one)])
+        self._workspace.show_mix(tree, is_old, contents)
         return tuple(map(self._to_run, self._series.run(kind, [one.command for one in suites])))
 
     def _to_run(self, result: GateResult) -> SuiteRun:

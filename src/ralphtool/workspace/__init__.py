@@ -95,12 +95,17 @@ class Workspace(Protocol):
         """Whether the last checkpoint is a tree, but for files of the change itself."""
         ...
 
-    def mix(self, base: str, other: str, paths: Sequence[str], contents: Mapping[str, bytes]) -> str:
-        """The tree `base`, but with `paths` as they are in `other`, and some files with other contents."""
+    def clean_up(self) -> list[str]:
+        """Removes what gates have left; returns the files that git ignores and that they made or changed."""
         ...
 
-    def show(self, tree: str) -> None:
-        """Puts the files of a tree in place of those that are there."""
+    def show_mix(self, tree: str, is_old: Callable[[str], bool], contents: Mapping[str, bytes]) -> None:
+        """Puts a mixture in place: the work, but with some changed paths as at the last checkpoint, and some files
+        with other contents. `compare` comes first."""
+        ...
+
+    def show_work(self, tree: str) -> None:
+        """Puts the work in place again."""
         ...
 
     def protect(self, tree: str, story: str, entry: str) -> None:

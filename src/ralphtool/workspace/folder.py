@@ -64,10 +64,13 @@ class Folder:
     def has_same_work(self, tree: str, own_files: Sequence[str]) -> bool:
         return False
 
-    def mix(self, base: str, other: str, paths: Sequence[str], contents: Mapping[str, bytes]) -> str:
-        return base
+    def clean_up(self) -> list[str]:
+        return []
 
-    def show(self, tree: str) -> None:
+    def show_mix(self, tree: str, is_old: Callable[[str], bool], contents: Mapping[str, bytes]) -> None:
+        pass
+
+    def show_work(self, tree: str) -> None:
         pass
 
     def protect(self, tree: str, story: str, entry: str) -> None:

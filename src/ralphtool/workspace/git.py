@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
@@ -43,6 +43,16 @@ class ChangedFile(Struct, frozen=True):
     old_blob: str | None
     new_blob: str | None
     is_submodule: bool
+    old_mode: str = ""
+    new_mode: str = ""
+
+
+class TreeChanges(NamedTuple):
+    """How a working tree differs from an index."""
+
+    changed: list[str]
+    unknown: list[str]
+    ignored: list[str]
 
 
 class Repository:
@@ -191,6 +201,17 @@ class Repository:
                 files.remove_empty_above(full, self.top)
         self.run("read-tree", "--empty")
 
+    def list_changes(self) -> TreeChanges:
+        """How the working tree differs from our index; the paths of folders end with `/`."""
+        options = ("--porcelain=v1", "-z", "--no-renames", "--untracked-files=all", "--ignored=matching")
+        rows = self.list_items("status", *options, "--ignore-submodules=all")
+        by_mark = {mark: [row[3:] for row in rows if row[:2] == mark] for mark in ("??", "!!")}
+        changed = [row[3:] for row in rows if row[1] in "MDT" and row[:2] not in by_mark]
+        return TreeChanges(changed, by_mark["??"], by_mark["!!"])
+
+    def restore_from_index(self, paths: Sequence[str]) -> None:
+        self.run("checkout-index", "--force", "-z", "--stdin", input=os.fsencode("\0".join(paths)))
+
     def list_unknown_files(self) -> list[str]:
         """Files that are neither in our index nor ignored."""
         return self.list_items("ls-files", "-z", "--others", "--exclude-standard", "--full-name", "--", ":/")
@@ -231,10 +252,9 @@ class Repository:
             old_mode, new_mode, old_blob, new_blob, status = fields[position].removeprefix(":").split(" ")
             paths = fields[position + 1 : position + (3 if status[0] in "RC" else 2)]
             position += 1 + len(paths)
-            inside = SUBMODULE in (old_mode, new_mode)
-            found.append(
-                ChangedFile(status[0], paths[-1], paths[0], _blob_or_none(old_blob), _blob_or_none(new_blob), inside)
-            )
+            blobs = _blob_or_none(old_blob), _blob_or_none(new_blob)
+            is_submodule = SUBMODULE in (old_mode, new_mode)
+            found.append(ChangedFile(status[0], paths[-1], paths[0], *blobs, is_submodule, old_mode, new_mode))
         return found
 
     def blobs(self, ids: Iterable[str]) -> dict[str, bytes]:

@@ -62,21 +62,24 @@ class IgnoredFiles:
 
     # --- what attempts have made ----------------------------------------------------------------
 
-    def find_changed(self) -> list[str]:
+    def find_changed(self, listed: Sequence[str] | None = None) -> list[str]:
         """Those that were made or changed since the mark, or left by an earlier attempt, as git names them.
 
-        What was compiled from them is removed: it is made anew when it is needed.
+        `listed` is what git ignores, if that is known already. What was compiled from them is removed: it is made anew
+        when it is needed.
         """
-        found = sorted(self._find_changed())
+        found = sorted(self._find_changed(self._list_ignored() if listed is None else listed))
         compiled = [path for path in found if _is_compiled(path)]
         for path in compiled:
             with suppress(FileNotFoundError):
                 os.unlink(os.path.join(self._repository.top, path))
         return [path for path in found if path not in set(compiled)]
 
-    def _find_changed(self) -> Iterator[str]:
+    def _list_ignored(self) -> list[str]:
         options = ("--others", "--ignored", "--exclude-standard", "--directory", "--full-name")
-        listed = self._repository.list_items("ls-files", "-z", *options, "--", ":/")
+        return self._repository.list_items("ls-files", "-z", *options, "--", ":/")
+
+    def _find_changed(self, listed: Sequence[str]) -> Iterator[str]:
         known = self._read_list()
         for top in (path.rstrip("/") for path in listed if not self._ours.cover(path)):
             for path in self._walk(top, is_built=bool(_BUILT & set(top.split("/")))):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import time
 from itertools import count
@@ -22,11 +21,12 @@ from ralphtool.errors import (
     from_os_error,
 )
 from ralphtool.judging.guard.model import FileChange, GuardFinding
-from ralphtool.workspace import branch, revert
+from ralphtool.workspace import branch, revert, submodules
 from ralphtool.workspace.git import Paths, Repository, printable
 from ralphtool.workspace.ignored import IgnoredFiles
 from ralphtool.workspace.mixed_tree import build_mixed_tree
 from ralphtool.workspace.revert import SpecPlace
+from ralphtool.workspace.swapped_files import SwappedFiles, is_written_as_it_is, list_states, set_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -81,6 +81,7 @@ class Tree:
         self._has_protected = False
         self._shown = ""  # the tree that was shown, or taken, last
         self._last_stamp = 0
+        self._swap: SwappedFiles | None = None
         self._proven: dict[str, str] | None = None
 
     # --- beginning a run ------------------------------------------------------------------------
@@ -218,15 +219,8 @@ class Tree:
         return [
             GuardFinding("git-touched", one.path, "a repository inside the repository: its files can't be committed")
             for one in changed
-            if one.is_submodule and one.status == "A" and not self._is_registered(one.path)
+            if one.is_submodule and one.status == "A" and one.path not in submodules.list_registered(self.repository)
         ]
-
-    def _is_registered(self, path: str) -> bool:
-        return path in self._list_registered()
-
-    def _list_registered(self) -> list[str]:
-        listed = self.repository.text("config", "--file", ".gitmodules", "--get-regexp", r"\.path$", check=False)
-        return [path for line in listed.split("\n") if (path := line.partition(" ")[2])]
 
     # --- proving --------------------------------------------------------------------------------
 
@@ -238,7 +232,15 @@ class Tree:
         changed = self.repository.changed(self._tip_tree, tree)
         read = [one for one in changed if not one.is_submodule]
         ids = [blob for one in read for blob in (one.old_blob, one.new_blob) if blob]
-        return _build_changes(changed, self.repository.small_blobs(ids, _MOST_READ))
+        blobs = self.repository.small_blobs(ids, _MOST_READ)
+        self._swap = self._build_swap(changed, blobs)
+        return _build_changes(changed, blobs)
+
+    def _build_swap(self, changed: Sequence[ChangedFile], blobs: Mapping[str, bytes]) -> SwappedFiles | None:
+        """None where only git can write the files."""
+        states = list_states(changed, blobs)
+        top = self.repository.top
+        return SwappedFiles(top, states) if states is not None and is_written_as_it_is(top, states) else None
 
     def read_checkpoint(self, paths: Sequence[str]) -> Mapping[str, bytes]:
         return self.repository.read_files(self._tip_tree, paths, _MOST_READ)
@@ -250,23 +252,49 @@ class Tree:
         own = Paths(self.relative(path) for path in own_files)
         return all(own.cover(one.path) for one in self.repository.changed(tree, self._tip_tree))
 
-    def mix(self, base: str, other: str, paths: Sequence[str], contents: Mapping[str, bytes]) -> str:
-        return build_mixed_tree(self.repository, base, other, paths, contents)
-
-    def show(self, tree: str) -> None:
-        before = self._shown or self._tip_tree
+    def show_mix(self, tree: str, is_old: Callable[[str], bool], contents: Mapping[str, bytes]) -> None:
         self._files = None
+        if self._swap is not None:
+            self._swap.show(is_old, contents, self._next_stamp())
+            return
+        changed = self.repository.changed(self._tip_tree, tree)
+        paths = [path for one in changed for path in dict.fromkeys((one.path, one.old_path)) if is_old(printable(path))]
+        self._show(build_mixed_tree(self.repository, tree, self._tip_tree, paths, contents))
+
+    def show_work(self, tree: str) -> None:
+        self._files = None
+        if self._swap is not None:
+            self._swap.show(lambda path: False, {}, self._next_stamp())
+        else:
+            self._show(tree)
+
+    def _show(self, tree: str) -> None:
+        before = self._shown or self._tip_tree
         self._switch_to(tree)
         self._shown = tree
-        self._stamp([one.path for one in self.repository.changed(before, tree)])
+        moment = self._next_stamp()
+        for one in self.repository.changed(before, tree):
+            set_time(os.path.join(self.repository.top, one.path), moment)
 
-    def _stamp(self, paths: Sequence[str]) -> None:
-        """Gives files a time of their own, a second apart: by that, and by their size, Python knows its bytecode."""
+    def _next_stamp(self) -> int:
+        """A time for files that are written now, a second apart: by that, and by size, Python knows its bytecode."""
         self._last_stamp = max(int(time.time()), self._last_stamp) + 1
-        for path in paths:
-            full = os.path.join(self.repository.top, path)
-            if os.path.isfile(full) and not os.path.islink(full):
-                os.utime(full, (self._last_stamp, self._last_stamp))
+        return self._last_stamp
+
+    def clean_up(self) -> list[str]:
+        """Removes what the gates have left, but for what git ignores; returns what of that is new."""
+        if self._swap is None:
+            return self.find_ignored_changes()  # what else there is goes when the next tree is checked out
+        left = self.repository.list_changes()
+        broken = [path for path in left.changed if not self._swap.has_swapped(path) and not self._left.cover(path)]
+        if broken:
+            self.repository.restore_from_index(broken)
+        for path in left.unknown:
+            if not self._swap.has_swapped(path) and not self._left.cover(path):
+                full = os.path.join(self.repository.top, path.rstrip("/"))
+                files.clear(full)
+                files.remove_empty_above(full, self.repository.top)
+        return self.ignored.find_changed(left.ignored)
 
     def protect(self, tree: str, story: str, entry: str) -> None:
         message = f"ralphtool: {self.change}, being proven\n\nRalph-Entry: {entry}\nRalph-Story: {story}\n"
@@ -296,13 +324,7 @@ class Tree:
         self.ignored.mark()
 
     def find_dirty_submodules(self) -> list[str]:
-        if not os.path.isfile(os.path.join(self.repository.top, ".gitmodules")):
-            return []
-        paths = [f":(top,literal){path}" for path in self._list_registered()]
-        options = ("--porcelain=v2", "-z", "--no-renames", "--ignore-submodules=none")
-        rows = self.repository.list_items("status", *options, "--", *paths) if paths else []
-        # As in `1 .M S.M. 160000 160000 160000 <id> <id> <path>`: M is a changed file, U one that is not tracked.
-        return [row.split(" ", 8)[8] for row in rows if re.match(r"1 .. S.(?:M.|.U) ", row)]
+        return submodules.find_dirty(self.repository)
 
     def find_ignored_changes(self) -> list[str]:
         return self.ignored.find_changed()
