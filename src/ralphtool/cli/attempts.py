@@ -141,7 +141,7 @@ def _explain_lines(entry: Entry, record: dict[str, Any], later: Entry | None) ->
     receipt = receipts.parse_receipt(record["proof"])
     lines = [click.style(f"{entry.id}: {entry.status}", bold=True), f"  {make_printable(entry.summary or '')}", ""]
     lines += _describe_recovery(entry)
-    lines += _build_section("Why it was judged so", _list_reasons(entry, verdict))
+    lines += _build_section("Why it was judged so", _list_reasons(entry, verdict, receipt))
     lines += _describe_receipt(entry, receipt)
     lines += _build_section("Gates", [_describe_gate(one) for one in record["gates"]])
     decided = f"{decision.get('action')}: {make_printable(str(decision.get('reason', '')))}" if decision else ""
@@ -206,11 +206,11 @@ def _describe_recovery(entry: Entry) -> list[str]:
     return _build_section("How it came about", told)
 
 
-def _list_reasons(entry: Entry, verdict: dict[str, Any]) -> list[str]:
+def _list_reasons(entry: Entry, verdict: dict[str, Any], receipt: Receipt | None) -> list[str]:
     reasons = [make_printable(str(one)) for one in verdict.get("reasons") or []]
     if entry.status == "completed":
         reasons = ["the agent ended well and gave this iteration's promise", make_printable(entry.summary or "")]
-        reasons += _describe_guard(verdict)
+        reasons += _describe_guard(verdict, receipt)
     for one in verdict.get("findings") or []:
         reasons.append(make_printable(f"diff: {one.get('kind')} {one.get('path')} {one.get('detail')}"))
     if verdict.get("blocker_check"):
@@ -218,12 +218,14 @@ def _list_reasons(entry: Entry, verdict: dict[str, Any]) -> list[str]:
     return reasons or [make_printable(entry.summary or entry.status)]
 
 
-def _describe_guard(verdict: dict[str, Any]) -> list[str]:
+def _describe_guard(verdict: dict[str, Any], receipt: Receipt | None) -> list[str]:
     """What was made of the diff; an attempt whose records are gone does not tell."""
     if verdict.get("guard") == "off":
         return ["the guard was off: nobody looked at the diff"]
-    if verdict.get("findings"):
+    if verdict.get("findings") or (receipt and receipt.suspicions and verdict.get("guard") == "warn"):
         return ["the guard only warned about the diff"]
+    if receipt and receipt.suspicions:
+        return ["the guard suspected something in the diff: below is what came of it"]
     return ["the guard found nothing dishonest in the diff"] if verdict.get("guard") else []
 
 
