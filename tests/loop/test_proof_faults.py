@@ -108,7 +108,7 @@ case "$GIT_INDEX_FILE" in
   *.mixed) fails=1 ;;
 esac
 case "$*" in
-  *" status --porcelain=v1 "*) fails=1 ;;
+  *" ls-files "*" -t -m -d "*) fails=1 ;;
 esac
 if [ -n "$fails" ] && [ -e "{flag}" ]; then echo "fatal: cannot write: No space left on device" >&2; exit 128; fi
 exec {git} "$@"

@@ -202,12 +202,30 @@ class Repository:
         self.run("read-tree", "--empty")
 
     def list_changes(self) -> TreeChanges:
-        """How the working tree differs from our index; the paths of folders end with `/`."""
-        options = ("--porcelain=v1", "-z", "--no-renames", "--untracked-files=all", "--ignored=matching")
-        rows = self.list_items("status", *options, "--ignore-submodules=all")
-        by_mark = {mark: [row[3:] for row in rows if row[:2] == mark] for mark in ("??", "!!")}
-        changed = [row[3:] for row in rows if row[1] in "MDT" and row[:2] not in by_mark]
-        return TreeChanges(changed, by_mark["??"], by_mark["!!"])
+        """How the working tree differs from our index; the paths of folders end with `/`. Two commands at once."""
+        files = ("ls-files", "-z", "--full-name", "--exclude-standard", "--others")
+        with self._begin(*files, "--ignored", "--directory") as ignored, self._begin(*files, "-t", "-m", "-d") as other:
+            rows = self._end(other)
+            changed = dict.fromkeys(row[2:] for row in rows if row[0] in "CR")
+            return TreeChanges(list(changed), [row[2:] for row in rows if row[0] == "?"], self._end(ignored))
+
+    def _begin(self, *arguments: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            ["git", *_OPTIONS, *arguments, "--", ":/"],
+            cwd=self.top,
+            env=self._env | {"GIT_INDEX_FILE": self.index},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=self.held,
+            process_group=0,
+        )
+
+    def _end(self, process: subprocess.Popen[bytes]) -> list[str]:
+        output, errors = process.communicate()
+        if process.returncode:
+            raise GitError(f"git ls-files: {errors.decode('utf-8', 'replace').strip()}")
+        return [one for one in os.fsdecode(output).split("\0") if one]
 
     def restore_from_index(self, paths: Sequence[str]) -> None:
         self.run("checkout-index", "--force", "-z", "--stdin", input=os.fsencode("\0".join(paths)))

@@ -9,6 +9,7 @@ files), that is not possible.
 from __future__ import annotations
 
 import os
+import stat
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -90,24 +91,36 @@ class SwappedFiles:
 
 
 def _write_all(top: str, states: Mapping[str, FileState], moment: int) -> None:
-    """First all of them go, so that a file can take the place of a folder. Their time is `moment`."""
-    for path in states:
-        full = _find_place(top, path)
-        if os.path.lexists(full) and (os.path.islink(full) or not os.path.isdir(full)):
+    """First those go that are not just written anew: a file can take the place of a folder. Their time is `moment`."""
+    _refuse_links(top, states)
+    places = {os.path.join(top, path): state for path, state in states.items()}
+    in_the_way = [full for full, state in places.items() if not _is_rewritable(full, state)]
+    for full in in_the_way:
+        if os.path.islink(full) or os.path.isfile(full):
             os.unlink(full)
             files.remove_empty_above(full, top)
-    for path, state in states.items():
+    if in_the_way:
+        _refuse_links(top, states)
+    for full, state in places.items():
         if state.mode:
-            _write(_find_place(top, path), state, moment)
+            _write(full, state, moment)
 
 
-def _find_place(top: str, path: str) -> str:
+def _is_rewritable(full: str, state: FileState) -> bool:
+    """Whether a plain file becomes a plain file, with the same permissions."""
+    try:
+        mode = os.lstat(full).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return stat.S_ISREG(mode) and state.mode not in ("", _LINK) and bool(mode & 0o100) == (state.mode == _PROGRAM)
+
+
+def _refuse_links(top: str, paths: Iterable[str]) -> None:
     """Refuses to go through a link: it could lead anywhere."""
-    full, inside = os.path.join(top, path), os.path.dirname(path)
-    plain = os.path.join(os.path.realpath(top), inside) if inside else os.path.realpath(top)
-    if os.path.realpath(os.path.dirname(full)) != plain:
-        raise UnsafePath(f"{full} leads out of its folder: remove the link")
-    return full
+    real = os.path.realpath(top)
+    for folder in {os.path.dirname(path) for path in paths}:
+        if os.path.realpath(os.path.join(top, folder)) != (os.path.join(real, folder) if folder else real):
+            raise UnsafePath(f"{os.path.join(top, folder)} leads out of its folder: remove the link")
 
 
 def _write(path: str, state: FileState, moment: int) -> None:
@@ -116,9 +129,11 @@ def _write(path: str, state: FileState, moment: int) -> None:
         os.symlink(state.data, os.fsencode(path))
         return
     mode = 0o777 if state.mode == _PROGRAM else 0o666  # less what the user's umask takes away
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    with os.fdopen(fd, "wb") as file:
         file.write(state.data)
-    set_time(path, moment)
+        file.flush()
+        os.utime(fd, (moment, moment))
 
 
 def set_time(path: str, moment: int) -> None:
