@@ -116,6 +116,30 @@ def test_configuration_may_follow_files_that_were_moved(shop: Lab) -> None:
     assert any("which follows moved files" in one for one in receipts(shop)[0]["told"])
 
 
+def test_a_test_that_rewrites_its_golden_file_when_it_fails_does_not_pass_the_second_time(shop: Lab) -> None:
+    golden = """\
+from pathlib import Path
+
+from cart import total
+
+GOLDEN = Path(__file__).with_name("golden.txt")
+
+
+def test_golden():
+    known, now = GOLDEN.read_text(), str(total([1, 2]))
+    GOLDEN.write_text(now)
+    assert now == known
+"""
+    shop.write("tests/test_golden.py", golden)
+    shop.write("tests/golden.txt", "3")
+    shop.git("add", "tests")
+    shop.git("commit", "--quiet", "--message=golden")
+    tests = TESTS.replace("== 3", "== 4")
+    shop.play(default=attempt({"cart.py": BROKEN, "tests/golden.txt": "4", "tests/test_cart.py": tests}))
+    assert state_of(shop) == "failed"
+    assert "test_golden" in shop.entries()[0]["summary"]
+
+
 def test_a_red_test_that_becomes_green_is_proof(shop: Lab) -> None:
     shop.write("cart.py", BROKEN)
     shop.git("commit", "--quiet", "--all", "--message=broken")

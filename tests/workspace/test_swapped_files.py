@@ -61,6 +61,16 @@ def test_all_as_it_was_and_back(tmp_path: Path) -> None:
     assert not any(map(swapped.has_swapped, STATES))
 
 
+def test_what_a_gate_wrote_meanwhile_is_not_there_the_next_time(tmp_path: Path) -> None:
+    swapped = write_work(tmp_path)
+    swapped.show(lambda path: True, {}, 1)
+    before = read(tmp_path)
+    (tmp_path / "same/changed.py").write_text("rewritten")
+    (tmp_path / "added.py").write_text("rewritten")
+    swapped.show(lambda path: True, {}, 2)
+    assert read(tmp_path) == before
+
+
 def test_some_as_they_were_and_some_with_other_contents(tmp_path: Path) -> None:
     swapped = write_work(tmp_path)
     swapped.show(lambda path: path == "folder/removed.py", {"added.py": b"mixed"}, 1)
@@ -90,7 +100,12 @@ def test_what_only_git_can_write(tmp_path: Path) -> None:
     }
     assert list_states([plain], {"1": b"old"}) is None, "too large to be read"
     assert list_states([ChangedFile("M", "m", "m", "1", "2", True, "160000", "160000")], blobs) is None
-    assert is_written_as_it_is(str(tmp_path), ["x/y/a.py"])
+    top, common = str(tmp_path), str(tmp_path / "git")
+    assert is_written_as_it_is(top, common, ["x/y/a.py"])
+    assert not is_written_as_it_is(top, common, ["x/y/a.py", "z/.gitattributes"])
     (tmp_path / "x").mkdir()
     (tmp_path / "x/.gitattributes").write_text("*.py text eol=crlf\n")
-    assert not is_written_as_it_is(str(tmp_path), ["x/y/a.py"])
+    assert not is_written_as_it_is(top, common, ["x/y/a.py"])
+    (tmp_path / "git/info").mkdir(parents=True)
+    (tmp_path / "git/info/attributes").write_text("*.py text eol=crlf\n")
+    assert not is_written_as_it_is(top, common, ["y/a.py"])

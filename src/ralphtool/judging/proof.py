@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _SHOWN = 3
 _SUSPICIONS = ("test-deleted", "test-skipped", "assertion-weakened", "test-config")
 _CASE = r"(?s)\[.*\]\Z|(?<=\bTest)(\w*)/.*\Z"  # compiled when they are used: most runs begin long before that
-# Programs that look at code and run no test. Any other one may be a test program whose output nobody knows.
+# Programs that look at code and run no test. Any other one may be a test program whose output is not known.
 _LINTER = (
     r"\b(?:ruff|mypy|pyright|flake8|pylint|black|isort|eslint|prettier|tsc|stylelint|biome|clippy|rustfmt|gofmt|vet"
     r"|golangci-lint|staticcheck|rubocop|shellcheck|hadolint|phpstan|psalm|ktlint|checkstyle|lint|lints|format|fmt"
@@ -67,7 +67,7 @@ class ProofEvidence(Struct, frozen=True, kw_only=True):
     own_paths: tuple[str, ...] = ()  # test files that are new or changed
     is_same_by_reading: bool = False  # the old tests are all there still, but for names that the work renamed
     empty_tests: frozenset[str] = frozenset()  # names of own tests that assert nothing
-    touched: frozenset[str] | None = None  # old tests that are gone or read in another way; None: nobody can say
+    touched: frozenset[str] | None = None  # old tests that are gone or read in another way; None: it is not known
     has_new_tests: bool = False  # code among the tests that was not there before
     has_test_files: bool = True  # test files were changed, and not only what configures them
     was_accused: bool = False  # the last attempt failed for such a loss

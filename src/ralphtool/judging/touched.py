@@ -27,7 +27,7 @@ _IMPORT = re.compile(
 
 
 def find_touched_tests(changes: Sequence[FileChange]) -> frozenset[str] | None:
-    """The old tests that are gone or read in another way, by their names alone; None if nobody can say."""
+    """The old tests that are gone or read in another way, by their names alone; None if that is not known."""
     found: set[str] = set()
     for change in changes:
         if change.old is not None:

@@ -1,4 +1,4 @@
-"""Trees that nobody wrote: the finished work with the tests as they were, or the old source with the new tests."""
+"""Trees that are in no commit: the finished work with the tests as they were, or the old source with the new tests."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Files of an attempt put back as they were, and forth again, in the working tree itself.
 
-A proof runs gates on two trees that nobody wrote: the work with the tests as they were, and the old source with the new
-tests. Making trees of them and checking those out takes a dozen git commands; the few files that differ are known, with
-their contents, so they are written. Where git itself would write something else (filters, line ends, submodules, large
-files), that is not possible.
+A proof runs gates on two trees that are in no commit: the work with the tests as they were, and the old source with the
+new tests. To make these trees and check them out takes a dozen git commands. The few files that differ are known, with
+their contents, so they are written instead. Where git would write something else (filters, line ends, submodules, large
+files), this can't be used.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ralphtool.workspace.git import ChangedFile
 
 _LINK, _PROGRAM = "120000", "100755"
+_ATTRIBUTES = ".gitattributes"
 
 
 class FileState(Struct, frozen=True):
@@ -54,13 +55,17 @@ def list_states(
     return found
 
 
-def is_written_as_it_is(top: str, paths: Iterable[str]) -> bool:
+def is_written_as_it_is(top: str, common: str, paths: Iterable[str]) -> bool:
     """Whether no attributes of git's can say that a file looks different in the working tree."""
-    folders = {""}
+    paths, folders = list(paths), {""}
+    if os.path.lexists(os.path.join(common, "info", "attributes")):
+        return False
+    if any(os.path.basename(path) == _ATTRIBUTES for path in paths):
+        return False  # one side has them
     for path in paths:
         while path := os.path.dirname(path):
             folders.add(path)
-    return not any(os.path.lexists(os.path.join(top, folder, ".gitattributes")) for folder in folders)
+    return not any(os.path.lexists(os.path.join(top, folder, _ATTRIBUTES)) for folder in folders)
 
 
 class SwappedFiles:
@@ -78,7 +83,9 @@ class SwappedFiles:
     def show(self, is_old: Callable[[str], bool], contents: Mapping[str, bytes], moment: int) -> None:
         """Puts some of the files in place as they were, the others as they are, or with other contents."""
         wanted = {path: self._choose(path, is_old, contents) for path in self._states}
-        changes = {path: state for path, state in wanted.items() if state != self._shown[path]}
+        # What is not as in the work is always written anew: git can't tell whether the last gate has changed it.
+        work = {path: new for path, (_, new) in self._states.items()}
+        changes = {path: state for path, state in wanted.items() if not state == self._shown[path] == work[path]}
         self._shown |= changes
         _write_all(self._top, changes, moment)
 

@@ -239,8 +239,8 @@ class Tree:
     def _build_swap(self, changed: Sequence[ChangedFile], blobs: Mapping[str, bytes]) -> SwappedFiles | None:
         """None where only git can write the files."""
         states = list_states(changed, blobs)
-        top = self.repository.top
-        return SwappedFiles(top, states) if states is not None and is_written_as_it_is(top, states) else None
+        top, common = self.repository.top, self.repository.common
+        return SwappedFiles(top, states) if states is not None and is_written_as_it_is(top, common, states) else None
 
     def read_checkpoint(self, paths: Sequence[str]) -> Mapping[str, bytes]:
         return self.repository.read_files(self._tip_tree, paths, _MOST_READ)
