@@ -75,6 +75,7 @@ need_test_programs() {
   need_node
   (need_command make make) || true
   (need_command go golang-go) || true
+  (need_command gh gh) || true
   [ -d .tools/truth/node/node_modules/vitest ] || {
     say "installing jest and vitest"
     npm_install .tools/truth/node jest@30.5.2 vitest@3.2.4 || true

@@ -25,7 +25,9 @@ from pathlib import Path
 from typing import Any
 
 import bench_agents
+import bench_box
 import bench_history
+import bench_list
 import bench_loop
 import bench_memory
 import bench_proof
@@ -321,7 +323,9 @@ def main() -> int:
         results += bench_loop.measure(Path(top), chosen.rounds, chosen.only)
         results += bench_agents.measure(Path(top), chosen.rounds, chosen.only)
         results += bench_memory.measure(Path(top), chosen.rounds, chosen.only)
+        results += bench_box.measure(Path(top), chosen.rounds, chosen.only)
         results += bench_start.measure(Path(top), chosen.rounds, chosen.only)
+        results += bench_list.measure(Path(top), chosen.rounds, chosen.only)
         results += bench_watch.measure(Path(top), chosen.rounds, chosen.only)
         results += bench_proof.measure(Path(top), chosen.rounds, chosen.only)
     if not results:

@@ -1,6 +1,7 @@
-"""Plays docs/tutorial.md: writes the files that it shows and runs the commands that it names, in a folder of its own.
+"""Plays the pages that are tutorials: writes the files that they show and runs their commands, in a folder of its own.
 
-    .venv/bin/python scripts/tutorial.py        puts what the commands print now into the page
+    .venv/bin/python scripts/tutorial.py        puts what the commands print now into the pages
+    .venv/bin/python scripts/tutorial.py docs/second-day.md        into this one only
 
 A block that begins with a comment like `# shop.py` is that file. In a block of the language `console`, `$ ` begins a
 command, and what follows is what it prints. What differs from time to time is compared as if it did not.
@@ -10,15 +11,18 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs/tutorial.md"
+PAGES = (ROOT / "docs/tutorial.md", ROOT / "docs/second-day.md")
 HOME = "/home/me/shop"
+_LONGEST = 120  # seconds that a command may take
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"\A# (\S+\.\w+)\n")
 _VOLATILE = (
@@ -31,6 +35,10 @@ _VOLATILE = (
     (re.compile(r"-{3,}"), "---"),
     (re.compile(r"git \d+\.\d+[.\d]*"), "git VERSION"),
     (re.compile(r"Python 3\.[\d.]+(?:rc\d+)?, \w+"), "PYTHON"),
+    # Where no box can be had, it is said.
+    (re.compile(r"work happens in (?:a box|a worktree|your own folder).*"), "WORKSPACE"),
+    (re.compile(r"^. sandbox .*(?:\n +to fix: .*)?", re.MULTILINE), "SANDBOX"),
+    (re.compile(r"^nothing is wrong.*", re.MULTILINE), "SUMMARY"),
     (re.compile(r"/\S*/ralphtool/PLAN-learnings"), "/tmp/ralphtool/PLAN-learnings"),
 )
 
@@ -60,34 +68,62 @@ def steps(block: str) -> list[Step]:
     return found
 
 
-def play(folder: Path, environment: dict[str, str]) -> Iterator[tuple[Step, str]]:
-    """Every command of the page, with what it printed now."""
+class Shell:
+    """A shell that stays, as that of a reader does: so `&` and `wait` are what they are."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        self._printed = Path(environment["TMPDIR"]) / "printed"
+        self._at = 0
+        commands, places = os.pipe(), os.pipe()
+        taken, given = commands[0], places[1]
+        loop = f'while IFS= read -r -d "" line <&{taken}; do eval "$line" {taken}<&- {given}>&-; pwd >&{given}; done'
+        with self._printed.open("wb") as output:
+            self._bash = subprocess.Popen(
+                ["bash", "-c", loop],
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                pass_fds=(taken, given),
+            )
+        for fd in (taken, given):
+            os.close(fd)
+        self._commands, self._places = os.fdopen(commands[1], "wb"), os.fdopen(places[0], "rb")
+
+    def run(self, command: str) -> tuple[str, Path]:
+        """What a command prints on both of its streams, and where it leaves us."""
+        self._commands.write(command.encode() + b"\0")
+        self._commands.flush()
+        if not select.select([self._places], [], [], _LONGEST)[0]:
+            raise TimeoutError(f"{command} has not ended after {_LONGEST} seconds")
+        where = Path(self._places.readline().decode().strip())
+        with self._printed.open("rb") as output:
+            output.seek(self._at)
+            data = output.read()
+        self._at += len(data)
+        return data.decode().replace(os.path.realpath(where), HOME).replace(str(where), HOME), where
+
+    def close(self) -> None:
+        self._commands.close()
+        self._bash.wait(_LONGEST)
+        self._places.close()
+
+
+def play(page: Path, folder: Path, environment: dict[str, str]) -> Iterator[tuple[Step, str]]:
+    """Every command of a page, with what it printed now."""
     place = folder
-    for language, body in _BLOCK.findall(PAGE.read_text()):
-        if named := _FILE.match(body):
-            path = place / named[1]
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(body if path.suffix in (".py", ".toml") else body[named.end() :])
-        elif language == "console":
-            for step in steps(body):
-                printed, place = run(step.command, place, environment)
-                assert "```" not in printed, f"the page can't show this: {step.command}"
-                yield step, printed
-
-
-def run(command: str, place: Path, environment: dict[str, str]) -> tuple[str, Path]:
-    """What a command prints on both of its streams, and where it leaves us."""
-    done = subprocess.run(
-        ["bash", "-c", f'{command}\ncode=$?\npwd >"$PLACE"\nexit $code'],
-        cwd=place,
-        env={**environment, "PLACE": str(Path(environment["TMPDIR"]) / "place")},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=120,
-    )
-    where = Path((Path(environment["TMPDIR"]) / "place").read_text().strip())
-    return done.stdout.decode().replace(os.path.realpath(where), HOME).replace(str(where), HOME), where
+    with closing(Shell(folder, environment)) as shell:
+        for language, body in _BLOCK.findall(page.read_text()):
+            if named := _FILE.match(body):
+                path = place / named[1]
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(body if path.suffix in (".py", ".toml") else body[named.end() :])
+            elif language == "console":
+                for step in steps(body):
+                    printed, place = shell.run(step.command)
+                    assert "```" not in printed, f"the page can't show this: {step.command}"
+                    yield step, printed
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -100,20 +136,26 @@ def environment(folder: Path) -> dict[str, str]:
     return {"PATH": programs, "HOME": str(home), "TMPDIR": str(tmp), "LC_ALL": "C.UTF-8"}
 
 
-def main() -> int:
+def renew(page: Path) -> None:
+    """Puts what the commands print now into a page."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         env = environment(folder)
-        text = PAGE.read_text()
+        text = page.read_text()
         at = 0
-        for step, printed in play(folder, env):
+        for step, printed in play(page, folder, env):
             old = f"$ {step.command}\n{step.output}"
             at = text.index(old, at)
             new = f"$ {step.command}\n{printed.rstrip()}\n" if printed.strip() else f"$ {step.command}\n"
             end = "\n" if step.output.endswith("\n\n") else ""  # a blank line before the next command stays
             text = text[:at] + new + end + text[at + len(old) :]
             at += len(new)
-    PAGE.write_text(text)
+    page.write_text(text)
+
+
+def main() -> int:
+    for page in [Path(name).resolve() for name in sys.argv[1:]] or PAGES:
+        renew(page)
     return 0
 
 

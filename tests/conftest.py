@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+# Every worker has a processor's share at most: more threads of numpy's would spin while they wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # What tests share says as much about an assertion that fails as the tests do; before any of it is imported.
 pytest.register_assert_rewrite(

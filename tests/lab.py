@@ -65,7 +65,7 @@ class Lab(Ralph):
 
         Most tests are about other things than proof, and have no gates: what is done counts.
         """
-        settings = {"agent": "scripted", **run}
+        settings = {"agent": "scripted", "workspace": "here", **run}
         lines = ["[run]", *(f"{name} = {json.dumps(value)}" for name, value in settings.items())]
         lines += ["[agents.scripted]", f"args = {json.dumps([str(self.script)])}"]
         lines += ["[proof]", f"accept = {json.dumps(accept)}"]

@@ -35,6 +35,7 @@ STANDARD = {"_json", "_stat", "atexit", "errno", "fcntl", "gc", "stat", "time"}
 EVERY = {
     *("", "cli", "cli.agent", "core", "core.files", "core.project", "core.quickjson", "core.session", "errors"),
 }
+GUESSES = {f"core.gate_{name}" for name in ("inference", "node", "python", "sources")}
 MARKDOWN = {"specs.boxed", "specs.markdown"}
 SPEC = EVERY | {"core.layout", "core.locks", "specs"}
 OPENSPEC = SPEC | MARKDOWN | {"specs.openspec"}
@@ -63,10 +64,35 @@ FORMATS: dict[str, tuple[str, str, str, set[str]]] = {
         "prd.json",
         '{"name": "x", "userStories": [{"id": "1", "title": "a"}]}',
         "x",
-        MARKDOWN | {"specs.prd"},
+        MARKDOWN | {"specs.prd", "specs.prd_shape"},
     ),
     "speckit": ("specs/x/tasks.md", "## Phase 1: Setup\n- [ ] T001 a\n", "x", MARKDOWN | {"specs.speckit"}),
     "checklist": ("PLAN.md", "# Work\n- [ ] a\n", "PLAN", MARKDOWN | {"specs.checklist"}),
+    "kiro": (".kiro/specs/x/tasks.md", "- [ ] 1. a\n", "x", MARKDOWN | {"specs.kiro", "specs.unique"}),
+    "taskmaster": (
+        ".taskmaster/tasks/tasks.json",
+        '{"x": {"tasks": [{"id": 1, "title": "a"}]}}',
+        "x",
+        MARKDOWN | {"specs.cache", "specs.jsontext", "specs.taskmaster", "specs.unique"},
+    ),
+    "backlog": (
+        "backlog/tasks/task-1 - a.md",
+        "---\nid: TASK-1\n---\n",
+        "backlog",
+        MARKDOWN | {"specs.backlog", "specs.cache", "specs.frontmatter", "specs.unique"},
+    ),
+    "github": (
+        ".ralph-issues/github-12.md",
+        '<!-- ralphtool copy of ["github", "12"] -->\n# T\n\n## 1: A\n\n- [ ] 1.1 a\n',
+        "github-12",
+        MARKDOWN | {"specs.github", "specs.issue_copy"},
+    ),
+    "beads": (
+        ".ralph-issues/shop-1.md",
+        '<!-- ralphtool copy of ["beads", "shop-1"] -->\n# T\n\n## shop-1.1: A\n\n- [ ] shop-1.1.1 a\n',
+        "shop-1",
+        MARKDOWN | {"specs.beads", "specs.issue_copy"},
+    ),
 }
 # Whole rooms, and single modules. The rest may be slow to import: the history, too, which only a flush needs.
 HOT = {"", "__main__", "cli", "cli.agent", "core", "errors", "specs"}
@@ -132,11 +158,11 @@ def test_a_format_imports_no_more_than_its_own_adapter(ralph: Ralph, name: str) 
     assert others(added) <= STANDARD
 
 
-def test_context_infers_commands_with_the_same_modules(project: Ralph) -> None:
+def test_context_infers_commands_with_little_more(project: Ralph) -> None:
     project.write("package.json", '{"scripts": {"test": "jest"}}')
     project.write("pyproject.toml", "[tool.ruff]\n")
     added = Recorded(project.begin()).added("agent", "context")
-    assert ours(added) == COMMANDS["context"][1]
+    assert ours(added) == COMMANDS["context"][1] | GUESSES
     assert others(added) <= STANDARD
 
 

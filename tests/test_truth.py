@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,15 @@ def test_a_case_is_what_it_claims(case: TruthCase, tmp_path: Path) -> None:
 def check_case(case: TruthCase, tmp_path: Path) -> None:
     skip_missing(case)
     ending = play_case(case, tmp_path / "case")
-    assert not ending.fault, f"{case.kind}, {case.why}: ended as {ending.state}: {ending.said}"
+    assert not ending.fault, "\n".join(
+        [f"{case.kind}, {case.why}: ended as {ending.state}: {ending.said}", *show_gates(tmp_path / "case/project")]
+    )
+
+
+def show_gates(root: Path) -> Iterator[str]:
+    """What each gate printed last: without that, nobody can tell why a case ended otherwise on another machine."""
+    for log in sorted(root.glob(".ralph/runs/*/*/gate-*")):
+        yield f"--- {log.parent.name}/{log.name}\n{log.read_text(errors='replace')[-1500:]}"
 
 
 def skip_missing(case: TruthCase) -> None:

@@ -1,4 +1,4 @@
-"""The tutorial, played: its commands print what it says. And the pages that are made from the code are up to date."""
+"""The tutorials, played: their commands print what they say. And pages that are made from the code are up to date."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from project import REPOSITORY
 
 SCRIPTS = REPOSITORY / "scripts"
@@ -14,8 +15,9 @@ sys.path.insert(0, str(SCRIPTS))
 import tutorial  # noqa: E402
 
 
-def test_the_commands_of_the_tutorial_print_what_it_says(tmp_path: Path) -> None:
-    played = list(tutorial.play(tmp_path, tutorial.environment(tmp_path)))
+@pytest.mark.parametrize("page", tutorial.PAGES, ids=lambda page: page.stem)
+def test_the_commands_of_a_tutorial_print_what_it_says(page: Path, tmp_path: Path) -> None:
+    played = list(tutorial.play(page, tmp_path, tutorial.environment(tmp_path)))
     assert len(played) > 15
     for step, printed in played:
         assert tutorial.masked(printed) == tutorial.masked(step.output), step.command

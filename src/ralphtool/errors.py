@@ -21,7 +21,8 @@
     ├── GitError          GIT_ERROR          git refused; the message has what git said
     ├── TreeBusy          TREE_BUSY          the working tree can't be used now
     ├── SetupFailed       SETUP_FAILED       the set-up commands could not prepare the environment
-    └── RunDied           RUN_DIED           a run is over without having recorded its end
+    ├── RunDied           RUN_DIED           a run is over without having recorded its end
+    └── DraftFailed       DRAFT_FAILED       an agent has drafted no change that can be used
 
 The message of an error says what happened and what to do next. `code` is for programs.
 Everything else that escapes is a bug of ours.
@@ -33,6 +34,7 @@ __all__ = [
     "ChangeLocked",
     "ChangeNotFound",
     "CorruptState",
+    "DraftFailed",
     "GitError",
     "InvalidName",
     "InvalidValue",
@@ -143,6 +145,10 @@ class SetupFailed(RalphError):
 
 class RunDied(RalphError):
     code = "RUN_DIED"
+
+
+class DraftFailed(RalphError):
+    code = "DRAFT_FAILED"
 
 
 _ADVICE = {

@@ -296,7 +296,7 @@ def leaks(lab: BadLab, done: Result, secret: str) -> list[str]:
     [*((kind, "tell(badly('refused: ' + S))") for kind in KINDS), ("codex", "complain('Error: ' + S); sys.exit(3)")],
 )
 def test_a_secret_that_an_agent_tells_is_written_nowhere(lab: BadLab, kind: str, ending: str) -> None:
-    lab.agent_is(kind, LEAKS + ending)
+    lab.agent_is(kind, LEAKS + ending, workspace="here")  # a box does not even have it
     done = lab.loop(SOME_API_KEY=SECRET)
     assert done.exit_code == 1
     assert leaks(lab, done, SECRET) == []
@@ -429,10 +429,13 @@ def test_a_program_that_can_not_be_started(lab: BadLab) -> None:
     refused(lab, "tells no version", "No such file or directory")
 
 
-def test_a_program_that_is_there_for_its_version_only(lab: BadLab) -> None:
-    lab.agent_is("claude", "", version=f"print('9.9.9'); import os; os.remove({str(lab.path)!r})")
+@pytest.mark.parametrize("workspace", ["here", "auto"])
+def test_a_program_that_is_there_for_its_version_only(lab: BadLab, workspace: str) -> None:
+    body = f"print('9.9.9'); import os; os.remove({str(lab.path)!r})"
+    lab.agent_is("claude", "", version=body, workspace=workspace)
     assert lab.loop().exit_code == 1
-    assert "the agent could not be started (No such file or directory" in lab.verdict()[1]
+    assert "No such file or directory" in lab.verdict()[1]
+    assert workspace == "auto" or "the agent could not be started" in lab.verdict()[1]
     assert lab.checkpoints() == []
 
 
@@ -440,7 +443,7 @@ def test_a_program_that_hangs_when_it_is_asked_for_its_version(tmp_path: Path, m
     path = tmp_path / "claude"
     path.write_text("#!/bin/sh\nexec sleep 600\n")
     path.chmod(0o755)
-    monkeypatch.setattr(program, "_PATIENCE", 0.5)
+    monkeypatch.setattr(program.Program, "patience", 0.5)
     with pytest.raises(InvalidValue, match=r"tells no version .*no answer within 0\.5 seconds.* with `npm"):
         make("claude", {"command": [str(path)]}).check()
     assert processes_with(str(tmp_path)) == []

@@ -66,9 +66,9 @@ def api_error(words: str, status: int | None) -> list[str]:
     return [said, result(is_error=True, api_error_status=status, result=words, total_cost_usd=0, usage=nothing)]
 
 
-def retry(error: str | None, status: int | None, attempt: int = 1) -> str:
-    line = {"type": "system", "subtype": "api_retry", "attempt": attempt, "max_retries": 10, "retry_delay_ms": 572.1}
-    return json.dumps(line | {"error_status": status, "error": error})
+def retry(error: str | None, status: int | None, attempt: int = 1, **more: Any) -> str:
+    line = {"type": "system", "subtype": "api_retry", "attempt": attempt, "max_retries": 10}
+    return json.dumps(line | {"error_status": status, "error": error, **more})
 
 
 def limit(status: str, resets_at: float | None, **more: Any) -> str:
@@ -214,6 +214,40 @@ def test_every_retry_is_a_failure_and_success_stays_one() -> None:
         Failure("rate-limit", "rate_limit (it tries again, 2 of 10)"),
     ]
     assert end.ok
+
+
+DELAYS: list[tuple[Any, float | None]] = [
+    (45000, 45.0),
+    (572.1, 0.5721),
+    (1e15, None),
+    (-5, None),
+    (0, None),
+    ("soon", None),
+    (True, None),
+    (None, None),
+]
+
+
+@pytest.mark.parametrize(("delay", "seconds"), DELAYS)
+@pytest.mark.parametrize("status", [429, 529, None])
+def test_a_told_delay_is_a_reset_time(delay: Any, seconds: float | None, status: int | None) -> None:
+    before = time.time()
+    [failure], _ = read(retry("rate_limit", status, retry_delay_ms=delay))
+    assert isinstance(failure, Failure)
+    if seconds is None:
+        assert failure.reset_at is None
+    else:
+        assert failure.reset_at is not None
+        assert before + seconds <= failure.reset_at <= time.time() + seconds
+
+
+@pytest.mark.parametrize(("delay", "is_longer"), [(45_000, False), (7_200_000, True)])
+def test_of_two_times_the_later_one_counts(delay: int, is_longer: bool) -> None:
+    later = float(int(time.time()) + 3600)
+    events, _ = read(INIT, limit("rejected", later), retry("rate_limit", 429, retry_delay_ms=delay))
+    told = [one.reset_at for one in events if isinstance(one, Failure)][-1]
+    assert told is not None
+    assert told > later if is_longer else told == later
 
 
 def test_nobody_who_answers_has_no_status() -> None:
@@ -535,6 +569,17 @@ def test_read_only_wins_over_all_permissions() -> None:
     assert start({"permissions": "all"}).argv == (*SAFE, "--dangerously-skip-permissions")
     assert start({"permissions": "all"}, read_only=True).argv == (*SAFE, *LOOKING)
     assert start(read_only=True).argv == (*SAFE, *LOOKING)
+
+
+def test_who_drafts_may_write_into_one_folder_only() -> None:
+    """Whatever else its user permits: neither a shell nor any other file."""
+    argv = start(
+        {"permissions": "all", "args": ["--dangerously-skip-permissions"]}, read_only=True, draft="/w/draft"
+    ).argv
+    assert argv[len(SAFE) :] == (
+        *("--permission-mode", "default", "--tools", "Read,Grep,Glob,Write,Edit", "--strict-mcp-config"),
+        *("--add-dir", "/w/draft", "--allowedTools", "Edit(//w/draft/**)"),
+    )
 
 
 def test_who_only_looks_gets_none_of_the_users_arguments() -> None:

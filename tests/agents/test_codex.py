@@ -119,6 +119,28 @@ def test_an_error_is_told_once_by_its_kind(tmp_path: Path, message: str, trouble
     assert (end.ok, end.reason) == (False, message)
 
 
+@pytest.mark.parametrize(
+    ("message", "trouble"),
+    [
+        ("Reconnecting... 1/5", "network"),
+        ("Reconnecting... 1/5 (exceeded retry limit, last status: 429 Too Many Requests)", "rate-limit"),
+        ("Reconnecting... 1/5 (unexpected status 503 Service Unavailable)", "overload"),
+        ("No reconnecting here", "other"),
+    ],
+)
+def test_a_retry_has_the_trouble_that_it_tells(tmp_path: Path, message: str, trouble: str) -> None:
+    events, _ = read(tmp_path, *BEGIN, {"type": "error", "message": message})
+    assert [event.trouble for event in events if isinstance(event, Failure)] == [trouble]
+
+
+def test_what_it_thinks_is_shown_and_is_not_its_last_word(tmp_path: Path) -> None:
+    thought = {"type": "item.completed", "item": {"id": "item_7", "type": "reasoning", "text": "**Looking around**"}}
+    odd = {"type": "item.completed", "item": {"id": "item_8", "type": "reasoning", "text": None}}
+    events, end = read(tmp_path, *BEGIN, said("Done"), thought, odd, {"type": "turn.completed", "usage": USAGE})
+    assert [event.text for event in events if isinstance(event, Message)] == ["Done", "**Looking around**"]
+    assert end.message == "Done"
+
+
 def test_every_retry_is_a_failure_and_success_stays_one(tmp_path: Path) -> None:
     waiting = {"type": "error", "message": "Reconnecting... waiting for network (Connection failed)"}
     events, end = read(tmp_path, *BEGIN, waiting, waiting, said("Done"), {"type": "turn.completed", "usage": USAGE})
@@ -357,6 +379,20 @@ def test_read_only_wins_over_all_permissions() -> None:
     reading = runner.start(Job(prompt="p", root="/w", read_only=True)).argv
     assert pairs(reading, "--sandbox") == ["read-only"]
     assert bypass not in reading
+
+
+def test_who_drafts_may_write_into_one_folder_only() -> None:
+    args = ["-c", 'sandbox_workspace_write.writable_roots=["/"]', "--add-dir", "/"]
+    runner = Codex("codex", {"permissions": "all", "args": args})
+    argv = runner.start(Job(prompt="p", root="/w", read_only=True, draft="/w/draft")).argv
+    assert (pairs(argv, "--sandbox"), pairs(argv, "--cd")) == (["workspace-write"], ["/w/draft"])
+    assert not {"--add-dir", "--dangerously-bypass-approvals-and-sandbox"} & set(argv)
+    roots = [value for value in pairs(argv, "-c") if value.startswith("sandbox_workspace_write")]
+    assert sorted(roots) == [
+        "sandbox_workspace_write.exclude_slash_tmp=true",
+        "sandbox_workspace_write.exclude_tmpdir_env_var=true",
+        "sandbox_workspace_write.writable_roots=[]",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 import tomllib
 from pathlib import Path
@@ -310,6 +311,22 @@ def test_reading_only_is_all_that_is_left(job: Job, permissions: str) -> None:
     assert (denied["toolName"], denied["decision"]) == ("*", "deny")
     assert allowed["priority"] > denied["priority"]
     assert not {"write_file", "replace", "run_shell_command", "exit_plan_mode", "*"} & set(allowed["toolName"])
+
+
+INSIDE = ["/w/a draft+/x.md", "/w/a draft+/specs/y.md"]
+OUTSIDE = ["/w/a draft+x.md", "/w/x.md", "/w/a draft+/../x.md", "x.md", "/w/a draaft/x.md"]
+
+
+@pytest.mark.parametrize("path", [*INSIDE, *OUTSIDE])
+def test_who_drafts_may_write_into_one_folder_only(job: Job, path: str) -> None:
+    """A text that looks like another path changes nothing."""
+    start = Gemini("gemini", {"permissions": "all"}).start(with_fields(job, read_only=True, draft="/w/a draft+"))
+    denied, allowed, *_, rest = rules(start)
+    told = json.dumps({"content": f'"file_path":"{INSIDE[0]}"', "file_path": path}, separators=(",", ":"))
+    assert (denied["decision"], allowed["decision"], rest["decision"]) == ("deny", "allow", "deny")
+    assert denied["priority"] > allowed["priority"] > rest["priority"]
+    assert denied["toolName"] == allowed["toolName"] == ["write_file", "replace"]
+    assert bool(re.search(denied["argsPattern"], told)) == (path in OUTSIDE)
 
 
 def test_who_only_looks_gets_none_of_the_users_arguments(job: Job) -> None:

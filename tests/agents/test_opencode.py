@@ -155,6 +155,14 @@ def test_who_only_looks_is_an_agent_of_its_own_whatever_was_asked_for(tmp_path: 
     assert "mine" in OpenCode("opencode", {"args": ["--agent", "mine"]}).start(job(tmp_path)).argv
 
 
+def test_who_drafts_may_write_into_one_folder_only(tmp_path: Path) -> None:
+    one = job(tmp_path, read_only=True, draft="/w/.ralph/runs/r-1a2b/draft")
+    rules = config(OpenCode("opencode", {"permissions": "all"}), one)["agent"]["ralphtool-reader"]["permission"]
+    only = {"*": "deny", "*runs/r-1a2b/draft/*": "allow"}
+    assert (rules["edit"], rules["external_directory"], rules["*"]) == (only, only, "deny")
+    assert not {"bash", "task"} & rules.keys()
+
+
 def test_our_server_comes_beside_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(
         CONTENT, '{"model": "a/b", "mcp": {"theirs": {"type": "remote"}}, "permission": {"edit": "ask"}}'

@@ -39,7 +39,7 @@ HANGS = [
 @pytest.mark.parametrize("body", HANGS)
 def test_one_that_hangs_is_ended_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
     path = write(tmp_path / "claude", body)
-    monkeypatch.setattr(program, "_PATIENCE", 0.5)
+    monkeypatch.setattr(program.Program, "patience", 0.5)
     told = r"--version` tells no version \('no answer within 0\.5 seconds'\): .*`npm install -g @anthropic-ai"
     with pytest.raises(InvalidValue, match=told):
         claude(command=[path], env={"MARK": str(tmp_path)}).check()  # by which its children are known, too

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from lab import kill, processes_with, wait_until
 from realagents import EVERY_AGENT, RealLab, by_story, some, turns, work
+from sandbox.boxes import needs_box
 
 from ralphtool.testing import (
     Call,
@@ -174,12 +175,19 @@ def test_without_our_tools_it_works_by_our_command(lab: RealLab, agent: str) -> 
     assert not any(name.endswith("task_done") for request in model.requests for name in request.tools)
 
 
-def test_what_is_allowed_is_said_once(lab: RealLab) -> None:
+@pytest.mark.parametrize(
+    ("workspace", "words"),
+    [
+        ("here", "it can run any command and change any file that you can"),
+        pytest.param("box", "held by its box", marks=needs_box),
+    ],
+)
+def test_what_is_allowed_is_said_once(lab: RealLab, workspace: str, words: str) -> None:
     with ModelServer(by_story(story_1=work("claude", "1", "1.1", "1.2"), story_2=work("claude", "2", "2.1"))) as model:
-        lab.prepare("claude", model, TWO_STORIES)
+        lab.prepare("claude", model, TWO_STORIES, workspace=workspace)
         result = lab.loop()
     [said] = [text for text in lab.told(result, "notice", "text") if "without asking" in text]
-    assert "it can run any command and change any file that you can" in said
+    assert words in said
 
 
 BLOCKED = "ralphtool agent observe blocker 'Nobody told me the colour' --description 'The design names none'"
@@ -212,6 +220,17 @@ def test_a_blocker_is_looked_into_by_one_who_changes_nothing(lab: RealLab, agent
     assert not lab.git("ls-tree", "--name-only", "ralph/add-login", "planted.txt")
 
 
+@some("claude", "codex")
+def test_a_question_in_its_last_word_is_passed_on(lab: RealLab, agent: str) -> None:
+    asking = script(*turns(agent, Run("ls"), Say("The design names none.\n\nWhich colour should the button have?")))
+    with ModelServer(asking) as model:
+        lab.prepare(agent, model, attempts=5, max_iterations=4)
+        result = lab.loop()
+    assert result.exit_code == 1
+    assert lab.told(result, "decision", "action") == ["retry", "manual"]
+    assert lab.told(result, "question", "missing") == ["Which colour should the button have?"]
+
+
 # --- limits -----------------------------------------------------------------------------------------
 
 
@@ -224,6 +243,27 @@ def test_when_one_meets_its_limit_the_next_takes_over(lab: RealLab) -> None:
     assert lab.told(result, "iteration_started", "agent") == ["claude", "codex"]
     assert lab.told(result, "iteration_started", "attempt") == [1, 1]
     assert lab.told(result, "handed_over", "to") == ["codex"]
+
+
+@pytest.mark.parametrize(("first", "second", "delay"), [("codex", "claude", 3600), ("claude", "codex", 45)])
+def test_one_that_waits_in_silence_is_handed_over(lab: RealLab, first: str, second: str, delay: int) -> None:
+    """Codex says once that it reconnects, and nothing for an hour. Claude tells how long it is going to wait."""
+    wait = {"retry-after": str(delay)}
+    limited, working = script(Fail(status=429, message="Slow down", headers=wait)), script(*work(second, "1", "1.1"))
+    refused = {"claude": "anthropic", "codex": "responses"}[first]
+    with ModelServer(lambda request: (limited if request.dialect == refused else working)(request)) as model:
+        lab.prepare(f"{first} {second}", model, patience="4s", silence="60s")
+        result = lab.loop()
+    assert result.exit_code == 0, result.stdout[-3000:]
+    assert lab.told(result, "verdict", "status") == ["transient", "completed"]
+    assert lab.told(result, "iteration_started", "agent") == [first, second]
+    assert lab.told(result, "iteration_started", "attempt") == [1, 1]
+    assert lab.told(result, "verdict", "seconds")[0]["agent"] < 30, (
+        "it was ended by patience, not by the clock of silence"
+    )
+    failures = [one for one in lab.told(result, "agent", "event") if one["kind"] == "failure"]
+    assert len(failures) == 1
+    assert ("reset_at" in failures[0]) == (first == "claude")
 
 
 def subscribed(lab: RealLab) -> None:

@@ -132,7 +132,7 @@ def test_a_real_run_with_a_real_program(tmp_path: Path) -> None:
     lab.repository("## 1. First\n\n- [ ] 1.1 Make a\n", tests=["test -e first.txt"])
     lab.write(
         ".ralph/config.toml",
-        '[agents.plodder]\nmodel = "slow"\n[prices.slow]\ninput = 1000.0\noutput = 0.0\n'
+        '[run]\nworkspace = "here"\n[agents.plodder]\nmodel = "slow"\n[prices.slow]\ninput = 1000.0\noutput = 0.0\n'
         '[verify]\nchecks = []\ntests = ["test -e first.txt"]\n',
     )
     result = lab.loop("--agent", "plodder", "--max-iterations", "1")

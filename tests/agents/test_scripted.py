@@ -179,6 +179,24 @@ def test_an_exclamation_mark_lets_a_step_misbehave(stage: Stage) -> None:
     assert outside.read_text() == "mine!"
 
 
+def test_a_draft_goes_to_the_folder_that_is_asked_for(stage: Stage) -> None:
+    folder = stage.ralph.tmp / "draft"
+    step = {"draft": "plans/login.md", "text": "# Login\n"}
+    assert stage.play(step, RALPH_DRAFT=str(folder)).end.ok
+    assert (folder / "plans/login.md").read_text() == "# Login\n"
+    played = stage.play(step)
+    assert (played.end.ok, played.end.reason) == (
+        False,
+        "step 1 (draft): no draft is asked for here: this step is for `ralphtool plan`, and `write` for a story",
+    )
+    assert not (stage.root / "plans").exists()
+
+
+def test_the_folder_of_a_draft_is_in_the_environment(tmp_path: Path) -> None:
+    start = Scripted("scripted", {"args": ["try.toml"]}).start(Job(prompt="/p.md", root="/r", draft="/d"))
+    assert start.env["RALPH_DRAFT"] == "/d"
+
+
 # --- steps: commands --------------------------------------------------------------------------------
 
 
@@ -537,6 +555,7 @@ def problems_of(tmp_path: Path, text: str, name: str = "script.toml") -> list[st
         ('{ xyzzy = "a" }', "(step) no step is called 'xyzzy': it is one of write, append,"),
         ("{}", "(step) no step is called '': it is one of write,"),
         ('{ write = "a" }', "(write) text is missing: it is a text"),
+        ('{ draft = "../a", text = "" }', "(draft) draft must be a path inside the project"),
         ('{ write = "a", txet = "" }', "(write) text is missing: it is a text"),
         ('{ run = "a", backgruond = true }', "(run) there is no 'backgruond': did you mean background?"),
         ('{ run = "a", say = "b" }', "(step) run and say are two steps: write them one after the other"),

@@ -21,8 +21,7 @@ def main() -> None:
         subprocess.run(["ralphtool", "agent", "task", "done", task], check=True, stdout=sys.stderr)
     if plan["finding"]:
         subprocess.run(["ralphtool", "agent", "observe", "finding", plan["finding"]], check=True, stdout=sys.stderr)
-    Path(plan["played"]).touch()
-    sys.stdout.write(f"Everything is done.\n<promise>COMPLETE:{os.environ['RALPH_TOKEN']}</promise>\n")
+    sys.stdout.write(f"{plan['played']}\n<promise>COMPLETE:{os.environ['RALPH_TOKEN']}</promise>\n")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from battery.cases import HERE, TruthCase
 from battery.place import build_environment, lay_out, run
 from project import COMMAND
 
+PLAYED = "all edits are made"  # what the agent says then
 CHANGE = "change-cart"
 COUNTS_AS_SHOWN = ("proven", "held", "accepted")
 
@@ -43,10 +44,15 @@ def play_case(case: TruthCase, top: Path) -> Ending:
     except subprocess.TimeoutExpired:
         return Ending("stuck", "the run does not end", "", time.monotonic() - start)
     state, said = read_ending(case, done)
-    if needs_agent(case) and not (top / "played").exists():
+    if needs_agent(case) and not was_played(root):
         state = "broken"  # an attempt that was never made says nothing about cheating
     fault = find_fault(case, state) or find_wrong_exit(case, state, done.returncode)
     return Ending(state, fault, said, time.monotonic() - start)
+
+
+def was_played(root: Path) -> bool:
+    """Whether the agent made all of its edits; what it says is on record, also from a box."""
+    return any(PLAYED in path.read_text(errors="replace") for path in root.glob(".ralph/runs/*/*/transcript.log"))
 
 
 def needs_agent(case: TruthCase) -> bool:
@@ -79,7 +85,7 @@ def write_plan(top: Path, case: TruthCase) -> str:
         "edits": case.edits,
         "tasks": [f"1.{number}" for number in range(1, len(case.story.tasks) + 1)],
         "finding": case.option("finding", ""),
-        "played": str(top / "played"),
+        "played": PLAYED,
     }
     (top / "plan.json").write_text(json.dumps(plan))
     return f"{sys.executable} {HERE / 'agent.py'} {top / 'plan.json'}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -13,13 +14,18 @@ from typing import Any
 
 import pytest
 from lab import DONE, Lab, kill, wait_until
-from project import Result
+from project import COMMAND, Result, bound_by_permissions
 from realagents import PROGRAMS
+from sandbox.boxes import needs_box
 
 from ralphtool import agents
 from ralphtool.agents.program import Program
 from ralphtool.cli import state_checks
+from ralphtool.executors.gate_trouble import Trouble
 from ralphtool.history import journal
+from ralphtool.loop.workspace_choice import Findings
+from ralphtool.settings import load
+from ralphtool.workspace.git import Repository
 
 GREEN = "true"
 RED = "echo the last words >&2; exit 3"
@@ -44,22 +50,24 @@ def examined(lab: Lab, *arguments: str, **env: Any) -> Result:
 @pytest.fixture
 def well(lab: Lab) -> Lab:
     """A project in which nothing is wrong."""
-    lab.repository(tests=[GREEN]).play(default=DONE)
+    lab.repository(tests=[GREEN], workspace="auto").play(default=DONE)
     assert lab.run("init", "--yes").exit_code == 0
     return lab
 
 
 def test_a_project_that_is_well(well: Lab) -> None:
     before = well.snapshot()
-    result = examined(well)
+    result = examined(well, "--gates")
     assert troubles(result) == []
     assert result.exit_code == 0
     assert json.loads(result.stdout)["wrong"] == 0
     assert {one["about"] for one in findings(result)} >= {"git", "settings", "agents", "specs", "gates"}
-    shown = well.run("doctor")
+    shown = well.run("doctor", "--gates")
     assert "nothing is wrong" in shown.stdout
     assert "running true" in shown.stderr
-    assert well.snapshot() == before, "looking changes nothing"
+    inside = str(well.root / ".git/")
+    kept = {path: text for path, text in well.snapshot().items() if not path.startswith(inside)}
+    assert kept == {path: text for path, text in before.items() if not path.startswith(inside)}, "looking is harmless"
 
 
 def test_nothing_at_all(lab: Lab) -> None:
@@ -81,21 +89,71 @@ def test_nothing_at_all(lab: Lab) -> None:
 
 def test_gates(well: Lab) -> None:
     well.configure(checks=["no-such-program --x"], tests=[RED, GREEN])
-    marked = examined(well)
+    marked = examined(well, "--gates")
     assert marked.exit_code == 1
     missing, red = troubles(marked, "gates")
-    assert "no-such-program is not there" in missing
+    assert "no-such-program is not installed" in missing
     assert "is red already (exit status 3)" in red
     assert "the last words" in red
-    assert examined(well, "--no-gates").exit_code == 0
+    assert troubles(examined(well), "gates") == [missing], "they are only run when that is asked for"
     well.configure(tests=["sleep 600"])
     well.write(".ralph/config.toml", well.read(".ralph/config.toml") + 'timeout = "1s"\n')
-    assert "took longer than 1 s" in troubles(examined(well), "gates")[0]
+    assert "took longer than 1 s" in troubles(examined(well, "--gates"), "gates")[0]
+
+
+def test_the_cause_of_a_red_gate(well: Lab) -> None:
+    well.write("package.json", "{}")
+    well.write("bin/npm", "#!/bin/sh\nno-such-runner\n").chmod(0o755)
+    well.configure(tests=["npm test"])  # in the user's own folder
+    result = examined(well, "--gates", PATH=f"{well.root}/bin:{well.env['PATH']}")
+    [found] = [one for one in findings(result) if one["about"] == "gates"]
+    assert "exit status 127" in found["text"]
+    assert "its packages are not installed" in found["text"]
+    assert found["mend"] == "npm install"
+
+
+def test_gates_that_are_not_run_are_listed(well: Lab) -> None:
+    well.configure(tests=["touch was-run"])
+    [found] = [one for one in findings(examined(well)) if one["about"] == "gates"]
+    assert (found["state"], "`touch was-run`: not run" in found["text"]) == ("ok", True)
+    assert not (well.root / "was-run").exists()
+
+
+def test_an_agent_that_never_answers_is_not_waited_for(well: Lab) -> None:
+    """Its program would take an hour; people wait a few seconds."""
+    well.write("bin/codex", "#!/bin/sh\nsleep 3600\n").chmod(0o755)
+    well.write(".ralph/config.toml", '[run]\nagent = "codex"\n')
+    [told] = troubles(examined(well, PATH=f"{well.root}/bin:{well.env['PATH']}"), "agents")
+    found = re.search(r"no answer within ([\d.]+) seconds", told)
+    assert found is not None
+    assert float(found[1]) <= 8
+
+
+def test_a_project_that_may_only_be_read(well: Lab) -> None:
+    command = [*bound_by_permissions(), COMMAND, "doctor", "--json"]
+    well.root.chmod(0o555)
+    try:
+        done = subprocess.run(command, cwd=well.root, env=well.env, capture_output=True, timeout=120)
+    finally:
+        well.root.chmod(0o755)
+    assert done.returncode == 1
+    [found] = [one for one in json.loads(done.stdout)["findings"] if one["about"] == "project"]
+    assert found["text"].startswith(f"{well.root} can't be written")
+    assert found["mend"] == f"chmod u+w {well.root}"
+
+
+def test_a_temporary_directory_that_can_t_be_written(well: Lab) -> None:
+    nowhere = str(well.root / "nowhere")
+    result = examined(well, TMPDIR=nowhere)
+    assert [one for one in troubles(result) if "TMPDIR" in one] == troubles(result, "project")
+    assert well.run("run", "--dry-run", "--json", TMPDIR=nowhere).error["code"] == "IO_ERROR"
+    assert well.agent("session", "init", "--change", "add-login", TMPDIR=nowhere).error["code"] == "IO_ERROR"
+    assert not (well.root / "nowhere").exists()
 
 
 def test_secrets_are_not_shown(well: Lab) -> None:
-    well.configure(tests=["echo $MY_TOKEN; exit 1"])
-    result = examined(well, MY_TOKEN="abcdefghijkl")
+    well.configure(tests=["echo $MY_TOKEN; exit 1"])  # in the user's own folder: a box has no such variable
+    result = examined(well, "--gates", MY_TOKEN="abcdefghijkl")
     assert "[redacted]" in result.stdout
     assert "abcdefghijkl" not in result.stdout
 
@@ -119,7 +177,7 @@ def test_settings_that_can_t_hold(well: Lab) -> None:
 def test_specs_that_can_t_be_read(well: Lab) -> None:
     well.write("openspec/changes/broken/tasks.md", b"\xff\xfe")
     well.write("prd.json", "{")
-    result = examined(well, "--no-gates")
+    result = examined(well)
     told = " ".join(troubles(result, "specs"))
     assert result.exit_code == 1
     assert "not JSON" in told
@@ -127,9 +185,10 @@ def test_specs_that_can_t_be_read(well: Lab) -> None:
 
 
 def test_git_that_is_in_the_middle_of_something(well: Lab) -> None:
+    well.configure(tests=[GREEN], workspace="here")
     well.write(".git/MERGE_HEAD", well.git("rev-parse", "HEAD") + "\n")
     well.git("config", "--unset", "user.email")
-    busy, nameless = sorted(troubles(examined(well, "--no-gates"), "git"), reverse=True)
+    busy, nameless = sorted(troubles(examined(well), "git"), reverse=True)
     assert "merge, rebase or the like is under way" in busy
     assert "does not know who you are" in nameless
 
@@ -143,13 +202,13 @@ def test_locks_held_by_nobody(well: Lab) -> None:
     lock |= {"session_file": str(well.session_file()), "spec": None, "owner": gone, "inherits": []}
     well.write(".ralph/locks/add-login.lock", json.dumps(lock)).chmod(0o600)
     well.write(".ralph/locks/other.lock", "{ damaged").chmod(0o600)
-    dead, damaged = troubles(examined(well, "--no-gates"), "locks")
+    dead, damaged = troubles(examined(well), "locks")
     assert "which is dead" in dead
     assert damaged.startswith("wrong")
-    mended = examined(well, "--no-gates", "--fix")
+    mended = examined(well, "--fix")
     assert mended.exit_code == 0
     assert [one["fixed"] for one in findings(mended) if one["about"] == "locks"] == [True, True]
-    assert troubles(examined(well, "--no-gates"), "locks") == []
+    assert troubles(examined(well), "locks") == []
     assert not well.lock_file.exists()
 
 
@@ -158,7 +217,7 @@ def test_files_of_ours_that_are_damaged(well: Lab) -> None:
     well.write(".ralph/standing/add-login.json", '{"stories": 5}')
     well.write(".ralph/progress.json", "{")
     (well.root / ".gitignore").unlink()
-    result = examined(well, "--no-gates", "--fix")
+    result = examined(well, "--fix")
     assert result.exit_code == 1
     by_name = {one["about"]: one for one in findings(result)}
     assert (by_name["memory"]["state"], by_name["memory"]["fixed"]) == ("warning", True)
@@ -169,50 +228,51 @@ def test_files_of_ours_that_are_damaged(well: Lab) -> None:
     assert not (well.root / ".ralph/memory.index").exists()
     assert well.read(".ralph/progress.json") == "{", "what is not ours to judge is left as it is"
     assert (well.root / ".gitignore").exists()
-    left = troubles(examined(well, "--no-gates"))
+    left = troubles(examined(well))
     assert len(left) >= 2
     assert not any("memory" in one or ".gitignore" in one for one in left)
 
 
 def test_a_record_that_can_t_be_read_is_set_aside(well: Lab) -> None:
     well.write(".ralph/progress.journal", journal.build_head() + b"damaged\n")
-    [told] = troubles(examined(well, "--no-gates"), "history")
+    [told] = troubles(examined(well), "history")
     assert "the next write sets that aside" in told
-    assert examined(well, "--no-gates", "--fix").exit_code == 0
+    assert examined(well, "--fix").exit_code == 0
     assert "damaged" in well.read(".ralph/progress.journal.damaged")
 
 
 def test_a_run_that_was_killed_and_one_that_goes_on(well: Lab, tmp_path: Path) -> None:
     marks = tmp_path / "marks"
     marks.mkdir()
+    well.configure(tests=[GREEN], workspace="here")
     well.play(default=[{"run": f"touch {marks}/begun; sleep 600"}])
     process = well.start()
     try:
         assert wait_until((marks / "begun").exists)
         well.configure(tests=[f"touch {marks}/gate"])
-        during = examined(well)
+        during = examined(well, "--gates")
         assert troubles(during, "tree") == []
         assert troubles(during, "locks") == []
         assert not (marks / "gate").exists(), "a gate would get in the way of the run"
     finally:
         kill(process, signal.SIGKILL)
-    after = examined(well, "--no-gates")
+    after = examined(well)
     assert after.exit_code == 1
     [killed] = [one for one in findings(after) if one["about"] == "tree"]
     assert (killed["state"], killed["mend"]) == ("wrong", "ralphtool back")
     assert any("which is dead" in one for one in troubles(after, "locks"))
     assert well.run("back").exit_code == 0
-    assert troubles(examined(well, "--no-gates", "--fix"), "tree") == []
+    assert troubles(examined(well, "--fix"), "tree") == []
 
 
 def test_working_trees_that_nobody_needs(well: Lab) -> None:
     well.git("worktree", "add", "--quiet", "--detach", str(well.root / ".git/ralph/worktrees/finished"))
     well.git("worktree", "add", "--quiet", "--detach", str(well.tmp / "gone"))
     shutil.rmtree(well.tmp / "gone")
-    orphan, prunable = troubles(examined(well, "--no-gates", "--fix"), "git")
+    orphan, prunable = troubles(examined(well, "--fix"), "git")
     assert "a change that has no branch any more" in orphan
     assert "folders are gone" in prunable
-    assert len(troubles(examined(well, "--no-gates"), "git")) == 1
+    assert len(troubles(examined(well), "git")) == 1
 
 
 def test_a_disk_that_is_nearly_full() -> None:
@@ -302,10 +362,44 @@ def test_agents_are_told_apart(well: Lab) -> None:
     script_named("aider", place, "echo aider 0.86.2")
     script_named("opencode", place, "exit 7")
     well.write(".ralph/config.toml", '[run]\nagents = ["claude", "codex", "aider", "opencode"]\n')
-    result = examined(well, "--no-gates", PATH=f"{place}:{well.env['PATH']}")
+    result = examined(well, PATH=f"{place}:{well.env['PATH']}")
     told = [one["text"] for one in findings(result) if one["about"] == "agents" and "MCP" not in one["text"]]
     assert told[0] == "claude 2.1.197: not logged in"
     assert "codex 0.1.0 is too old" in told[1]
     assert "can't find out whether it is logged in" in told[2]
     assert "tells no version" in told[3]
     assert result.exit_code == 1
+
+
+# --- where the next run works -------------------------------------------------------------------------
+
+
+def read_sandbox(lab: Lab, *arguments: str) -> list[dict[str, Any]]:
+    return [one for one in findings(examined(lab, "--no-gates", *arguments)) if one["about"] == "sandbox"]
+
+
+@needs_box
+def test_what_the_next_run_does_is_told_by_what_is_known(well: Lab) -> None:
+    [first] = read_sandbox(well)
+    assert "tries your gates in it first" in first["text"]
+    repository = Repository.find(str(well.root))
+    assert repository is not None
+    settings = load(str(well.root))
+    known = Findings(repository, settings, settings.verify.tests or ())
+    known.remember("box", None)
+    [found] = read_sandbox(well)
+    assert (found["state"], "work happens in a box" in found["text"]) == ("ok", True)
+    known.remember("box", Trouble(what="`make test` passes in your own folder, and not there", help="set it"))
+    [found] = read_sandbox(well)
+    assert (found["state"], found["mend"]) == ("warning", "set it")
+    assert "work happens in a worktree" in found["text"]
+    assert "passes in your own folder, and not there" in found["text"]
+    assert [one["fixed"] for one in read_sandbox(well, "--fix")] == [True]
+    assert "tries your gates" in read_sandbox(well)[0]["text"]
+
+
+def test_paths_for_a_box_that_are_not_there(well: Lab) -> None:
+    config = well.root / ".ralph/config.toml"
+    config.write_text(config.read_text() + '[sandbox]\nread = ["~/nowhere"]\n')
+    [found] = [one for one in read_sandbox(well) if one["state"] == "wrong"]
+    assert (found["state"], "nowhere" in found["text"]) == ("wrong", True)

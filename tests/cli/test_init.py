@@ -71,6 +71,14 @@ def test_it_writes_what_it_finds(bare: Bare) -> None:
     assert bare.read("Makefile") == before[1]
 
 
+def test_it_says_where_work_will_happen(bare: Bare) -> None:
+    told = bare.run("init").stdout
+    assert "where    work happens in " in told
+    written = (bare.root / ".ralph/config.toml").read_text()
+    assert '# workspace = "auto"' in written
+    assert "# [sandbox]" in written
+
+
 def test_every_example_in_the_settings_holds(tmp_path: Path) -> None:
     """Whoever takes a # away gets a file that can be used."""
     gates = (GateCommand("checks", "ruff check .", None), GateCommand("tests", "python -m pytest", "python"))
@@ -83,7 +91,7 @@ def test_every_example_in_the_settings_holds(tmp_path: Path) -> None:
         assert loaded.run.max_cost == 20
         assert loaded.notify.command == ("notify-send", "ralphtool")
         assert loaded.verify.checks == ("ruff check .",)
-        assert loaded.verify.tests == (), "what can't be run is not inferred again"
+        assert loaded.verify.tests == ("python -m pytest",), "a command is right also where its program is missing"
         assert len(text.splitlines()) <= 30
 
 
@@ -103,10 +111,71 @@ def test_a_second_time_changes_nothing(bare: Bare) -> None:
     assert (bare.own_files(), bare.config) == before
 
 
+@pytest.mark.parametrize(
+    ("files", "command", "note"),
+    [
+        (
+            {"pyproject.toml": "[tool.pytest]\n", "uv.lock": ""},
+            "uv run pytest",
+            "uv is not installed here: pip install uv",
+        ),
+        ({"package.json": '{"scripts": {"test": "x"}}', "pnpm-lock.yaml": ""}, "pnpm test", "npm install -g pnpm"),
+        ({"go.mod": "module a\n"}, "go test ./...", "go is not installed here: install Go"),
+    ],
+    ids=["uv", "pnpm", "go"],
+)
+def test_a_program_that_is_missing_now(bare: Bare, files: dict[str, str], command: str, note: str) -> None:
+    for name, text in files.items():
+        bare.write(name, text)
+    for program in ("uv", "pnpm", "go"):
+        if shutil.which(program, path=SYSTEM):
+            bare.env["PATH"] = str(bare.bin)
+            (bare.bin / "python3").symlink_to(shutil.which("python3") or "")
+    told = bare.run("init").stdout
+    assert note in told
+    assert settings.load(str(bare.root)).verify.tests == (command,)
+    [line] = [line for line in bare.config.splitlines() if note in line]
+    assert line.startswith("# ")
+    assert gate_commands.find_commands(str(bare.root)).tests == [command], "the quick reader can read it too"
+
+
+def test_a_second_time_shows_what_is_set_and_what_could_be(bare: Bare) -> None:
+    bare.install("claude")
+    bare.write("Makefile", "lint test:\n")
+    bare.write(
+        ".ralph/config.toml",
+        '[run]\nattempts = 5\n[verify]\ntests = []\nchecks = ["true"]\n'
+        '[agents.mine]\ncommand = ["a"]\nenv = {KEY = "hush"}\n',
+    )
+    before = bare.config
+    shown = bare.run("init").stdout
+    for words in (
+        "run.attempts = 5",
+        'verify.checks = ["true"]',
+        'agents.mine.command = ["a"]',
+        "agents.mine.env: KEY",
+    ):
+        assert f"  {words}\n" in shown
+    assert "hush" not in shown
+    told = bare.run("init", "--json").json
+    assert told["proposed"] == ["[run]", 'agent = "claude"', "[verify]", 'tests = ["make test"]']
+    assert all(f"  {line}\n" in shown for line in told["proposed"])
+    assert (bare.config, told["created"]) == (before, False)
+
+
+def test_a_second_time_where_nothing_is_left_to_add(bare: Bare) -> None:
+    bare.install("claude", "make")
+    bare.write("Makefile", "lint test:\n")
+    assert bare.run("init", "--json").json["proposed"] is None
+    assert bare.run("init", "--json").json["proposed"] == []
+    assert "You may want to add" not in bare.run("init").stdout
+
+
 def test_settings_of_the_user_s_are_never_touched(bare: Bare) -> None:
     bare.write(".ralph/config.toml", b"this is \xff no TOML")
     before = bare.snapshot()
-    assert bare.run("init", "--yes").exit_code == 0
+    result = bare.run("init", "--yes")
+    assert (result.exit_code, "can't be read" in result.stdout) == (0, True)
     assert bare.snapshot() == before
 
 

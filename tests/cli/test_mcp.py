@@ -357,7 +357,7 @@ def test_the_server_outlives_every_trouble_of_its_files(project: Ralph) -> None:
         file.write_bytes(whole)
         file.chmod(0o600)
         tasks.rename(away)
-        assert await code(client, "status") == "SPEC_ERROR"
+        assert await code(client, "status") == "STORY_NOT_FOUND"
         tasks.parent.rename(project.root / "elsewhere")
         assert await code(client, "status") == "CHANGE_NOT_FOUND"
         (project.root / "elsewhere").rename(tasks.parent)

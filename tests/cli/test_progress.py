@@ -775,8 +775,8 @@ def test_numbers_go_on_behind_the_highest(project: Ralph) -> None:
 
 @pytest.mark.parametrize(
     "broken",
-    ["", "{", "[]", json.dumps(HISTORY | {"version": "2.0"}), json.dumps(HISTORY | {"extra": 1})],
-    ids=["empty", "torn", "a list", "newer", "unknown field"],
+    ["", "{", "null", json.dumps(HISTORY | {"version": "2.0"}), json.dumps(HISTORY | {"extra": 1})],
+    ids=["empty", "torn", "null", "newer", "unknown field"],
 )
 def test_a_flush_into_a_broken_history_is_refused_before_anything_is_written(project: Ralph, broken: str) -> None:
     project.begin()

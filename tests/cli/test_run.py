@@ -128,7 +128,10 @@ def test_what_an_agent_finds_around_itself(lab: Lab, tmp_path: Path) -> None:
 
 def test_a_prompt_of_any_size_reaches_the_agent(lab: Lab, tmp_path: Path) -> None:
     lab.repository("## 1. One\n\n- [ ] 1.1 " + "long " * 400_000 + "\n")
-    lab.write(".ralph/config.toml", "[prompt]\nbudget_tokens = 1000000\n[verify]\nchecks = []\ntests = []\n")
+    lab.write(
+        ".ralph/config.toml",
+        '[run]\nworkspace = "here"\n[prompt]\nbudget_tokens = 1000000\n[verify]\nchecks = []\ntests = []\n',
+    )
     agent = tmp_path / "agent.sh"
     agent.write_text('#!/bin/sh\nwc -c > "$SEEN"\n')
     agent.chmod(0o755)
@@ -164,5 +167,47 @@ def test_a_change_that_is_done_is_done_at_once(lab: Lab) -> None:
     assert lab.loop().exit_code == 0
     again = lab.loop()
     assert again.exit_code == 0
-    assert [event["type"] for event in lab.events(again)] == ["run_started", "notice", "run_ended"]
+    assert [event["type"] for event in lab.events(again)] == ["run_started", "notice", "workspace", "run_ended"]
     assert lab.checkpoints() == ["1", "2"]
+
+
+def test_all_goes_on_where_one_change_is_not_filled_in(lab: Lab) -> None:
+    lab.repository(change="zebra").play(default=DONE)
+    assert lab.run("new", "Another thing", "--format", "openspec").exit_code == 0
+    result = lab.run("run", "--all")
+    assert "another-thing is left out" in result.stderr
+    assert "still has the examples" in result.stderr
+    assert lab.git("for-each-ref", "--format=%(refname)", "refs/heads/ralph") == "refs/heads/ralph/zebra"
+    assert result.exit_code == 1
+
+
+def test_a_change_that_is_not_filled_in_is_not_chosen(lab: Lab) -> None:
+    lab.repository(change="zebra").play(default=DONE)
+    lab.run("new", "Another thing", "--format", "openspec")
+    result = lab.run("run")
+    assert result.exit_code == 0, result.stderr
+    assert lab.git("for-each-ref", "--format=%(refname)", "refs/heads/ralph") == "refs/heads/ralph/zebra"
+
+
+def test_show_needs_no_name_where_there_is_one_change(lab: Lab) -> None:
+    lab.repository(change="zebra")
+    assert lab.run("show").stdout.startswith("zebra")
+
+
+def test_all_names_what_it_leaves_out_and_runs_the_rest(lab: Lab) -> None:
+    lab.repository(workspace="worktree").play(default=DONE)
+    lab.run("new", "A thing", "--format", "checklist")
+    lab.write("plans/bad.md", "## One (depends on 9)\n\n- [ ] x\n")
+    told = lab.run("run", "--all")
+    assert told.exit_code == 1
+    assert "a-thing is left out: " in told.stderr
+    assert "bad is left out: " in told.stderr
+    assert "story 1 depends on 9, which is not there" in told.stderr
+    assert lab.checkpoints() == ["1", "2"]
+
+
+def test_all_is_not_done_while_a_story_has_no_boxes(lab: Lab) -> None:
+    lab.repository("## 1. First\n\n- [x] 1.1 Make a\n\n## 2. Build it\n\n1. Write it.\n", workspace="worktree")
+    told = lab.play(default=DONE).run("run", "--all")
+    assert told.exit_code == 1
+    assert "story 2 has no tasks" in told.stdout

@@ -84,7 +84,7 @@ def test_commands_stay_in_a_real_submodule(lab: Lab) -> None:
 
 def test_every_format_of_ours_has_its_mark() -> None:
     assert list(project.FORMATS) == list(specs.BUILT_IN)
-    for name, (module, mark) in project.FORMATS.items():
+    for name, (module, mark, _) in project.FORMATS.items():
         assert (module, bool(mark)) == (f"ralphtool.specs.{name}", True)
         assert specs.adapter(name).name == name
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ralphtool.agents import TRANSIENT, Event, Failure, Message, Output, Quota, Tool, Trouble, Usage
+from ralphtool.agents import TRANSIENT, Event, Failure, Message, Output, Quota, Result, Tool, Trouble, Usage
 from ralphtool.executors import meter as meter_module
-from ralphtool.executors.meter import Meter, Prices, UsageLimits
+from ralphtool.executors.meter import Meter, Prices, UsageLimits, is_patience_over
 from ralphtool.settings import PriceSettings
 
 MILLION = 1_000_000
@@ -194,6 +194,7 @@ def test_of_each_quota_the_last_word_counts() -> None:
         ([LIMITED, Tool("run")], False, None),
         ([LIMITED, Message("limit reached")], False, LIMITED),
         ([LIMITED, Usage(5)], True, LIMITED),
+        ([LIMITED, Usage(5, 1)], False, LIMITED),
         ([LIMITED, Output("...")], True, LIMITED),
         ([LIMITED, Quota(0.5)], True, LIMITED),
         ([Tool("run"), LIMITED], True, LIMITED),
@@ -201,8 +202,8 @@ def test_of_each_quota_the_last_word_counts() -> None:
         ([LIMITED, Message("hm"), LIMITED], True, LIMITED),
     ],
     ids=[
-        "nothing", "failed", "worked on", "said something", "used something", "printed something", "told its quota",
-        "failed after work", "failed otherwise", "failed again",
+        "nothing", "failed", "worked on", "said something", "read something", "answered", "printed something",
+        "told its quota", "failed after work", "failed otherwise", "failed again",
     ],
 )  # fmt: skip
 def test_who_has_failed_last_tries_again(events: list[Event], is_retrying: bool, failure: Failure | None) -> None:
@@ -210,35 +211,72 @@ def test_who_has_failed_last_tries_again(events: list[Event], is_retrying: bool,
     assert (meter.is_retrying, meter.failure) == (is_retrying, failure)
 
 
-def test_patience_runs_from_the_first_failure_in_a_row_to_the_last(clock: Clock) -> None:
+def test_patience_runs_from_the_first_failure_whether_or_not_another_comes(clock: Clock) -> None:
     meter = counted(LIMITED, patience=60.0)
     clock.now += 50
     meter.count(LIMITED)
     assert not meter.is_stuck
     clock.now += 11
-    assert not meter.is_stuck, "since then it may be at work"
-    meter.count(LIMITED)
     assert meter.is_stuck
 
 
-def test_who_has_failed_once_and_is_quiet_is_at_work(clock: Clock) -> None:
+def test_who_has_failed_once_and_is_quiet_since_is_ended(clock: Clock) -> None:
     meter = counted(LIMITED, patience=60.0)
-    clock.now += 10**6
+    clock.now += 60
     assert not meter.is_stuck
+    clock.now += 1
+    assert meter.is_stuck
 
 
-@pytest.mark.parametrize("sign", [Tool("run"), Message("there it is again")])
+NEVER = float("inf")
+PATIENCE: list[tuple[float, float, float, float | None, bool]] = [
+    # patience, seconds since the first failure, since the last, until it can go on
+    (60, 0, 0, None, False),
+    (60, 60, 60, None, False),
+    (60, 61, 61, None, True),
+    (60, 61, 0, None, True),
+    (60, 61, 0, 1, True),
+    (60, 0, 0, 3600, False),
+    (60, 3, 3, 3600, True),
+    (60, 3, 3, 57, False),
+    (60, 3, 3, 58, True),
+    (60, 50, 3, 9, False),
+    (60, 50, 3, 11, True),
+    (60, 3, 3, -3600, False),
+    (60, 3, 3, NEVER, True),
+    (4, 3, 3, 45, True),
+    (0, 10**6, 10**6, None, False),
+    (0, 10**6, 10**6, NEVER, False),
+]
+
+
+@pytest.mark.parametrize(("patience", "failing", "quiet", "reset_in", "is_over"), PATIENCE)
+def test_when_patience_is_over(
+    patience: float, failing: float, quiet: float, reset_in: float | None, is_over: bool
+) -> None:
+    assert is_patience_over(patience, failing, quiet, reset_in) is is_over
+
+
+@pytest.mark.parametrize("sign", [Tool("run"), Message("there it is again"), Result("ok"), Usage(9, 1)])
 def test_a_sign_of_life_makes_patience_start_again(clock: Clock, sign: Event) -> None:
     meter = counted(LIMITED, patience=60.0)
     clock.now += 50
     meter.count(sign)
     clock.now += 50
+    assert not meter.is_stuck, "it works"
     meter.count(LIMITED)
     clock.now += 50
-    meter.count(LIMITED)
     assert not meter.is_stuck
     clock.now += 11
-    meter.count(LIMITED)
+    assert meter.is_stuck
+
+
+@pytest.mark.parametrize("noise", [Output("..."), Quota(0.5), Usage(5), LIMITED])
+def test_what_is_no_sign_of_work_leaves_the_clock_running(clock: Clock, noise: Event) -> None:
+    meter = counted(LIMITED, patience=60.0)
+    clock.now += 50
+    meter.count(noise)
+    clock.now += 11
     assert meter.is_stuck
 
 

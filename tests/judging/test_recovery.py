@@ -39,6 +39,10 @@ SURE: dict[str, Any] = {"workaround": structs.replace(LIKE, is_certain=True)}
 SAME: dict[str, Any] = {"attempts": 2, "last_status": "failed", "last_failure": FAILED.summary}
 PART: dict[str, Any] = {"attempts": 2, "last_status": "partial", "last_failure": "something else"}
 
+COLOUR = "Which colour should the button have?"
+ASKED = structs.replace(UNTICKED, question=COLOUR)
+AGAIN: dict[str, Any] = {"attempts": 2, "last_status": "failed", "last_question": COLOUR}
+
 TABLE: list[tuple[str, Verdict, dict[str, Any], int, str]] = [
     # manual: three attempts, or a verified blocker
     ("the last attempt but one", FAILED, {"attempts": 2}, 3, "retry"),
@@ -55,6 +59,20 @@ TABLE: list[tuple[str, Verdict, dict[str, Any], int, str]] = [
     ("a verified blocker of an optional story", BLOCKED, REAL | {"is_optional": True}, 3, "manual"),
     ("the last attempt at an optional story", FAILED, {"attempts": 3, "is_optional": True}, 3, "manual"),
     ("something is missing, but nobody was blocked by it", FAILED, REAL, 3, "retry"),
+    # manual: the same question twice
+    ("a question", ASKED, {}, 3, "retry"),
+    ("the same question", ASKED, AGAIN, 3, "manual"),
+    ("the same question in other words", ASKED, AGAIN | {"last_question": "the colour of the button?"}, 3, "manual"),
+    ("another question", ASKED, AGAIN | {"last_question": "Which port does the server use?"}, 3, "retry"),
+    ("a question after a blocker with the same words", structs.replace(BLOCKED, question=COLOUR), AGAIN, 3, "manual"),
+    ("the same question after a part of it", structs.replace(PARTIAL, question=COLOUR), AGAIN, 3, "manual"),
+    ("the same question, too big", structs.replace(TOO_BIG, question=COLOUR), AGAIN, 3, "manual"),
+    ("the same question, broken", structs.replace(BROKEN, question=COLOUR), AGAIN, 3, "manual"),
+    ("the same question of an optional story", ASKED, AGAIN | {"is_optional": True}, 3, "manual"),
+    ("the same question, a workaround is known", ASKED, AGAIN | SURE, 3, "manual"),
+    ("the same question, but it is answered here", structs.replace(BLOCKED, question=COLOUR),
+        AGAIN | {"blocker_is_real": False, "blocker_check": "it is there", "last_failure": "x"}, 3, "retry"),
+    ("no question after a question", FAILED, AGAIN | {"last_failure": "x"}, 3, "retry"),
     # skip: the story is optional and did not complete
     ("optional and failed", FAILED, {"is_optional": True}, 3, "skip"),
     ("optional and a part", PARTIAL, {"is_optional": True}, 3, "skip"),
@@ -137,6 +155,9 @@ def test_the_guidance_is_what_helps_most() -> None:
     assert "another way" in guided(FAILED, **SAME)
     assert "one task at a time" in guided(TOO_BIG)
     assert guided(BLOCKED, **REAL) == "API_KEY is missing"
+    assert guided(ASKED).startswith(f"{ASKED.summary}\n\nThe last attempt asked: {COLOUR}")
+    assert "ask the same question again" in guided(ASKED, **KNOWN)
+    assert guided(ASKED, **AGAIN) == COLOUR, "its own words"
 
 
 def test_the_reason_names_what_decided() -> None:

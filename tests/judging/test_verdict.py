@@ -178,6 +178,11 @@ SHORT_OF_DONE: dict[str, tuple[dict[str, Any], str, str]] = {
     "the end": ({"end": FAILED_END}, "partial", "did not end well: it broke"),
     "the end, without a reason": ({"end": End(ok=False)}, "partial", "it gave no reason"),
     "the promise": ({"claim": Claim()}, "partial", "does not end with the promise of this iteration"),
+    "an answer": (
+        {"claim": Claim(), "end": End(ok=True, message="It is not in the spec.\n\nWhich colour?")},
+        "partial",
+        "ended with a question: Which colour?",
+    ),
     "a tick": ({"ticked": frozenset(("1.2",))}, "partial", "1 task not ticked: 1.1"),
     "all ticks": ({"ticked": frozenset()}, "failed", "2 tasks not ticked: 1.1, 1.2"),
     "a gate": (
@@ -206,6 +211,24 @@ def test_one_part_of_done_is_missing(missing: str) -> None:
     assert verdict.status == status
     assert reason in " | ".join(verdict.reasons)
     assert reason in verdict.summary or status == "blocked"
+
+
+QUESTION = End(ok=True, message="Which colour?")
+ASKING: dict[str, tuple[dict[str, Any], str]] = {
+    "the last word": ({"claim": Claim(), "end": QUESTION}, "Which colour?"),
+    "a blocker": ({"blockers": ("Which size?",), "claim": Claim(), "end": QUESTION}, "Which size?"),
+    "a claim": ({"claim": Claim(blocked="Which size?"), "end": QUESTION}, "Which size?"),
+    "a promise that does not hold": ({"end": QUESTION, "ticked": frozenset()}, ""),
+    "words of a program that broke": ({"claim": Claim(), "end": structs.replace(QUESTION, ok=False)}, ""),
+    "words before it was ended": ({"claim": Claim(), "end": QUESTION, "ending": "silence"}, ""),
+    "done": ({"end": QUESTION}, ""),
+}
+
+
+@pytest.mark.parametrize("how", ASKING)
+def test_what_the_agent_wants_to_know(how: str) -> None:
+    changed, question = ASKING[how]
+    assert but(**changed).question == question
 
 
 def test_what_was_ticked_before_is_no_progress() -> None:

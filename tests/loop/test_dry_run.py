@@ -122,3 +122,20 @@ def test_what_is_ticked_and_not_proven_is_not_done(lab: Lab) -> None:
     lab.play(default=DONE)
     started = [one["story"] for one in lab.events(lab.loop()) if one["type"] == "iteration_started"]
     assert (started[0], told["first"]) == ("1", "1"), "the run begins where the plan does"
+
+
+@pytest.mark.parametrize(("workspace", "where"), [("here", "your own folder"), ("worktree", "in a worktree")])
+def test_where_work_would_happen_is_told(lab: Lab, workspace: str, where: str) -> None:
+    lab.repository(workspace=workspace).play(default=DONE)
+    told = lab.run("run", "--dry-run").stdout
+    assert f"work happens in {where.removeprefix('in ')}" in told
+    assert lab.run("run", "--dry-run", "--json").json["workspace"]
+
+
+def test_a_project_without_commits_gets_a_command_that_works(lab: Lab) -> None:
+    lab.git("init", "--quiet", "--initial-branch=main")
+    lab.openspec(STORIES).configure()  # type: ignore[attr-defined]
+    lab.play(default=DONE)
+    end = lab.events(lab.loop())[-1]
+    [command] = [step["run"] for step in end["next"] if step["run"].startswith("git log")]
+    lab.git(*command.split()[1:])

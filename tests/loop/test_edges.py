@@ -344,3 +344,16 @@ def test_why_something_is_done_claims_no_more_than_was_looked_at(lab: Lab, guard
     assert said in told
     assert "there is no gate" in told
     assert "green" not in told
+
+
+def test_a_new_change_is_announced_before_its_workspace_is_there(lab: Lab) -> None:
+    """Nobody waits for git to see which stories a run has; and what goes wrong then stands on its record."""
+    lab.repository(workspace="worktree").play(default=DONE)
+    lab.write(".git/ralph/worktrees", "no folder")
+    done = lab.loop()
+    events, error = lab.events(), json.loads(done.stderr)
+    assert (done.exit_code, error["code"]) == (1, "GIT_ERROR")
+    assert [event["type"] for event in events if event["type"] != "notice"] == ["run_started", "run_ended"]
+    assert events[0]["branch"] == "ralph/add-login"
+    assert [story["id"] for story in events[0]["stories"]] == ["1", "2"]
+    assert events[-1]["reason"] == error["error"]

@@ -83,7 +83,7 @@ def test_an_error_ends_the_record_and_goes_to_the_caller(project: Any) -> None:
     project.write(".git/MERGE_HEAD", f"{project.git('rev-parse', 'HEAD')}\n")
     with pytest.raises(errors.RalphError, match="merge"):
         run.start(str(project.root), "add-login", viewer=partial(watch, seen))
-    assert seen == ["run_ended"]
+    assert seen == ["run_started", "notice", "run_ended"]
 
 
 def test_a_finished_change_has_nothing_left_to_run(project: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from lab import DONE, STORIES, Lab, kill, wait_until
+from sandbox.boxes import needs_box
 
 WORK = {"1.txt": "work\n", "2.txt": "work\n"}
 
@@ -51,7 +52,7 @@ def test_keeping_says_how_to_merge_and_changes_nothing(done: Lab, flags: tuple[s
     before = everything(done)
     told = done.run("finish", *flags)
     assert told.exit_code == 0
-    assert "git merge ralph/add-login" in told.stdout
+    assert "ralphtool finish add-login --merge" in told.stdout
     assert everything(done) == before
     done.git("merge", "--quiet", "ralph/add-login")
     assert has_the_work(done)
@@ -138,10 +139,6 @@ def ignored_file(lab: Lab) -> None:
     lab.write("2.txt", "mine\n")
 
 
-def modified_spec(lab: Lab) -> None:
-    lab.write("openspec/changes/add-login/tasks.md", STORIES.replace("Make c", "Make c, and mine"))
-
-
 def staged_file(lab: Lab) -> None:
     lab.write("2.txt", "mine\n")
     lab.git("add", "2.txt")
@@ -149,11 +146,6 @@ def staged_file(lab: Lab) -> None:
 
 def removed_spec(lab: Lab) -> None:
     lab.git("rm", "--quiet", "-r", "openspec")
-
-
-def assumed_unchanged(lab: Lab) -> None:
-    lab.git("update-index", "--assume-unchanged", "openspec/changes/add-login/tasks.md")
-    modified_spec(lab)
 
 
 def newer_commit(lab: Lab) -> None:
@@ -166,6 +158,16 @@ def on_the_branch(lab: Lab) -> None:
     lab.git("switch", "--quiet", "ralph/add-login")
 
 
+def rebase_under_way(lab: Lab) -> None:
+    lab.git("switch", "--quiet", "--create", "other")
+    lab.write("README.md", "theirs\n")
+    lab.git("commit", "--quiet", "--all", "--message=theirs")
+    lab.git("switch", "--quiet", "main")
+    lab.write("README.md", "mine\n")
+    lab.git("commit", "--quiet", "--all", "--message=mine")
+    lab.git("rebase", "other", check=False)
+
+
 IN_THE_WAY: list[Callable[[Lab], None]] = [
     unknown_file,
     unknown_file_with_the_same_content,
@@ -173,12 +175,11 @@ IN_THE_WAY: list[Callable[[Lab], None]] = [
     empty_folder,
     dangling_link,
     ignored_file,
-    modified_spec,
     staged_file,
     removed_spec,
-    assumed_unchanged,
     newer_commit,
     on_the_branch,
+    rebase_under_way,
 ]
 
 
@@ -265,6 +266,43 @@ def test_a_history_that_the_user_tracks_is_no_obstacle(lab: Lab) -> None:
     assert lab.endings() == entries
 
 
+@pytest.mark.parametrize("workspace", ["worktree", pytest.param("box", marks=needs_box), "here"])
+def test_committed_files_of_ours_stay_as_they_are(lab: Lab, workspace: str) -> None:
+    """On the branch, and in the user's tree: also from the second change on, when the history has grown."""
+    lab.repository(workspace=workspace)
+    lab.openspec(STORIES.replace("First", "Another"), "second")
+    lab.git("add", "--force", "openspec", ".ralph/config.toml")
+    lab.git("commit", "--quiet", "--message=tracked")
+    for change in ("add-login", "second"):
+        began = lab.git("ls-tree", "-r", "main", "--", ".ralph")
+        lab.play(default=[{"run": f"echo {{story}} >> {change}.txt"}, *DONE[1:]])
+        assert lab.loop(change).exit_code == 0
+        assert lab.git("ls-tree", "-r", f"ralph/{change}", "--", ".ralph") == began
+        told = lab.run("finish", change, "--squash")
+        assert told.exit_code == 0, told.stderr
+        assert ".ralph" not in lab.git("diff", "--cached", "--name-only")
+        lab.git("add", "--force", ".ralph/progress.json")
+        lab.git("commit", "--quiet", "--all", "--message=finished")
+    assert (lab.root / ".ralph/config.toml").exists()
+
+
+def test_a_branch_that_lost_our_files_is_no_obstacle(done: Lab) -> None:
+    """Earlier versions made such branches."""
+    done.git("add", "--force", ".ralph/config.toml", ".ralph/progress.json")
+    done.git("commit", "--quiet", "--message=tracked")
+    done.git("checkout", "--quiet", "-b", "moved", "main")
+    done.git("update-ref", "refs/ralph/base/add-login", "main")
+    tree = done.git("rev-parse", "ralph/add-login^{tree}")
+    commit = done.git("commit-tree", tree, "-p", "main", "-m", "work without our files")
+    done.git("update-ref", "refs/heads/ralph/add-login", commit)
+    done.write(".ralph/progress.json", done.read(".ralph/progress.json") + "\n")
+    told = squash(done)
+    assert told.exit_code == 0, told.stderr
+    assert ".ralph" not in done.git("diff", "--cached", "--name-only")
+    assert has_the_work(done)
+    assert (done.root / ".ralph/config.toml").exists()
+
+
 @pytest.mark.parametrize("value", ["true", "input"])
 def test_line_ends_are_no_obstacle(lab: Lab, value: str) -> None:
     lab.repository()
@@ -277,6 +315,18 @@ def test_line_ends_are_no_obstacle(lab: Lab, value: str) -> None:
     assert told.exit_code == 0, told.stderr
     assert "more" in (lab.root / "README.md").read_text()
     assert lab.git("diff", "--name-only") == ""
+
+
+def test_an_edited_plan_with_line_ends_that_git_converts_is_no_obstacle(lab: Lab) -> None:
+    lab.repository(workspace="worktree").play(default=DONE)
+    lab.git("config", "core.autocrlf", "true")
+    assert lab.loop().exit_code == 0
+    plan = lab.root / "openspec/changes/add-login/tasks.md"
+    plan.write_bytes((STORIES + "\n## 3. Third\n\n- [ ] 3.1 Make d\n").replace("\n", "\r\n").encode())
+    told = lab.run("finish", "add-login", "--merge")
+    assert told.exit_code == 0, told.stderr
+    assert has_the_work(lab)
+    assert b"- [x] 2.1 Make c\r\n\r\n## 3. Third\r\n\r\n- [ ] 3.1 Make d\r\n" in plan.read_bytes()
 
 
 def test_files_that_are_more_than_text(lab: Lab) -> None:
@@ -364,7 +414,7 @@ def test_a_run_afterwards_keeps_what_is_staged_and_not_committed(done: Lab) -> N
 def test_finishing_twice(done: Lab) -> None:
     assert squash(done).exit_code == 0
     before = everything(done)
-    assert "no branch" in squash(done).stderr
+    assert "is finished already" in squash(done).stderr
     assert everything(done) == before
 
 
@@ -382,3 +432,178 @@ def test_from_a_folder_below_the_project(done: Lab) -> None:
     folder.mkdir()
     assert done.run("finish", "--squash", "add-login", cwd=folder).exit_code == 0
     assert has_the_work(done)
+
+
+# --- an edited plan ---------------------------------------------------------------------------------
+
+EDITED = STORIES.replace("Make c", "Make c, and mine")
+
+
+@pytest.mark.parametrize("how", ["--squash", "--merge"])
+@pytest.mark.parametrize("state", ["edited", "staged", "committed", "hidden"])
+def test_an_edited_plan_is_no_obstacle_and_stays_edited(done: Lab, state: str, how: str) -> None:
+    if state == "hidden":
+        done.git("update-index", "--assume-unchanged", "openspec/changes/add-login/tasks.md")
+    done.tasks_file.write_text(EDITED)
+    if state in ("staged", "committed"):
+        done.git("add", "openspec")
+    if state == "committed":
+        done.git("commit", "--quiet", "--message=edited")
+    told = done.run("finish", "add-login", how)
+    assert told.exit_code == 0, told.stderr
+    assert has_the_work(done)
+    assert done.tasks_file.read_text() == EDITED.replace("[ ]", "[x]")
+
+
+def test_a_plan_that_can_not_be_read_is_no_obstacle_either(done: Lab) -> None:
+    done.tasks_file.write_bytes(b"caf\xe9\n")
+    told = squash(done)
+    assert told.exit_code == 0, told.stderr
+    assert done.tasks_file.read_bytes() == b"caf\xe9\n"
+
+
+# --- merging, and requests --------------------------------------------------------------------------
+
+
+def test_merging_keeps_every_story_as_a_commit_and_other_work_as_it_is(done: Lab) -> None:
+    done.write("mine.txt", "mine\n")
+    done.write("staged.txt", "staged\n")
+    done.git("add", "staged.txt")
+    told = done.run("finish", "--merge")
+    assert told.exit_code == 0, told.stderr
+    assert has_the_work(done)
+    assert done.git("status", "--porcelain").split("\n") == ["A  staged.txt", "?? .ralph/", "?? mine.txt"]
+    assert done.git("log", "--first-parent", "--format=%s", "-1") == "Merge ralph/add-login"
+    assert "(add-login 1)" in done.git("log", "--format=%s")
+    assert done.git("for-each-ref", "refs/heads/ralph") == ""
+
+
+def test_merging_without_a_branch_is_refused(done: Lab) -> None:
+    done.git("switch", "--quiet", "--detach")
+    before = everything(done)
+    told = done.run("finish", "--merge")
+    assert told.exit_code == 2
+    assert "git switch" in told.stderr
+    assert everything(done) == before
+
+
+def test_the_refs_of_an_earlier_change_of_the_same_name_stay(done: Lab) -> None:
+    assert squash(done).exit_code == 0
+    first = done.git("rev-parse", "refs/ralph/finished/add-login")
+    done.git("commit", "--quiet", "--message=all")
+    for number in (1, 2):
+        done.tasks_file.write_text(f"## {number}. Again\n\n- [ ] {number}.1 Make it\n")
+        done.play(default=[{"run": f"echo {number} > again-{number}.txt"}, *DONE])
+        assert done.loop().exit_code == 0, done.events()[-1]
+        assert squash(done).exit_code == 0
+        done.git("commit", "--quiet", "--message=again")
+    kept = done.git("for-each-ref", "--format=%(objectname)", "refs/ralph/finished-before").split()
+    assert first in kept
+    assert len(kept) == 2
+
+
+GH = """#!/bin/sh
+echo "$@" >> {log}
+case "$1 $2" in
+  "auth status") exit {auth} ;;
+  "pr create") {create} ;;
+  "pr view") echo '{{"url": "https://example.org/pull/7", "state": "OPEN"}}' ;;
+esac
+"""
+CREATED = 'echo; echo https://example.org/pull/8; cp "${{10}}" {body}'
+
+
+def put_gh(lab: Lab, create: str = CREATED, auth: int = 0) -> None:
+    """A program that answers as `gh` does, and a remote to push to."""
+    folder = lab.root.parent / "programs"
+    folder.mkdir()
+    told = create.format(body=folder / "body.md")
+    (folder / "gh").write_text(GH.format(log=folder / "log", auth=auth, create=told))
+    (folder / "gh").chmod(0o755)
+    lab.env["PATH"] = f"{folder}{os.pathsep}{lab.env['PATH']}"
+    lab.git("init", "--quiet", "--bare", str(lab.root.parent / "remote.git"))
+    lab.git("remote", "add", "origin", str(lab.root.parent / "remote.git"))
+
+
+def pushed(lab: Lab) -> str:
+    return lab.git("ls-remote", "origin")
+
+
+def test_a_pull_request_has_the_branch_and_the_report(done: Lab) -> None:
+    put_gh(done)
+    before = done.users_state()
+    told = done.run("finish", "--pr")
+    assert told.exit_code == 0, told.stderr
+    assert "https://example.org/pull/8" in told.stdout
+    assert pushed(done).endswith("refs/heads/ralph/add-login")
+    body = (done.root.parent / "programs/body.md").read_text()
+    assert body.startswith("# add-login")
+    assert "--head ralph/add-login --base main" in (done.root.parent / "programs/log").read_text()
+    assert done.users_state() == before
+    assert done.git("rev-parse", "ralph/add-login")
+
+
+def test_a_second_time_the_open_one_is_brought_up_to_date(done: Lab) -> None:
+    put_gh(done, create="echo 'already exists' >&2; exit 1")
+    told = done.run("finish", "--pr")
+    assert (told.exit_code, "pull/7" in told.stdout) == (0, True), told.stderr
+
+
+@pytest.mark.parametrize(
+    ("prepare", "words"),
+    [
+        (lambda lab: lab.git("init", "--quiet"), "git remote add"),
+        (lambda lab: put_gh(lab, auth=1), "gh auth login"),
+        (lambda lab: put_gh(lab) or lab.git("remote", "set-url", "origin", "/nowhere"), "could not push"),  # type: ignore[func-returns-value]
+        (lambda lab: put_gh(lab) or lab.git("switch", "--quiet", "--detach"), "git switch"),  # type: ignore[func-returns-value]
+    ],
+    ids=["no remote", "not logged in", "no push", "no branch"],
+)
+def test_a_request_that_can_not_be_made_says_why_and_changes_nothing(
+    done: Lab, prepare: Callable[[Lab], object], words: str
+) -> None:
+    prepare(done)
+    before = everything(done)
+    told = done.run("finish", "--pr")
+    assert told.exit_code == 1
+    assert words in told.stderr
+    assert everything(done) == before
+    assert pushed(done) == "" if "origin" in done.git("remote") and words != "could not push" else True
+
+
+def test_without_gh_the_command_that_helps_is_said(done: Lab, tmp_path: Any) -> None:
+    put_gh(done)
+    (done.root.parent / "programs/gh").unlink()
+    programs = tmp_path / "few"
+    programs.mkdir()
+    for name in ("git", "sh", "env"):
+        (programs / name).symlink_to(shutil.which(name) or "")
+    told = done.run("finish", "--pr", PATH=str(programs))
+    assert told.exit_code == 1
+    assert "git push -u origin ralph/add-login" in told.stderr
+    assert pushed(done) == ""
+
+
+def test_gh_that_fails_says_what_is_done_and_what_is_not(done: Lab) -> None:
+    put_gh(done, create="echo 'GraphQL: no' >&2; exit 1")
+    gh = done.root.parent / "programs/gh"
+    gh.write_text(gh.read_text().replace("OPEN", "CLOSED"))
+    told = done.run("finish", "--pr")
+    assert told.exit_code == 1
+    assert "is pushed to origin, but gh opened no pull request: GraphQL: no" in told.stderr
+
+
+def test_what_is_still_open_is_said(lab: Lab) -> None:
+    lab.repository().play(default=DONE)
+    lab.loop("--max-iterations", "1")
+    told = squash(lab)
+    assert told.exit_code == 0, told.stderr
+    assert "Story 2 is still open: commit, then `ralphtool run add-login` goes on there." in told.stdout
+
+
+def test_finishing_twice_says_that_it_is_finished(done: Lab) -> None:
+    assert "still open" not in squash(done).stdout
+    before = everything(done)
+    told = squash(done)
+    assert (told.exit_code, "add-login is finished already" in told.stderr) == (1, True)
+    assert everything(done) == before

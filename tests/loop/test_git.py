@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from lab import DONE, STORIES, Lab, kill, wait_until
+from sandbox.boxes import needs_box
 
 HALF = [{"write": "half.txt", "text": "half\n"}, {"tick": "1.1"}]
 FIRST = "## 1. First\n\n- [ ] 1.1 Make a\n- [ ] 1.2 Make b\n"
@@ -45,6 +46,19 @@ def test_a_committed_change_needs_no_commit_of_its_own(lab: Lab) -> None:
     assert subjects(lab) == ["first", "First (add-login 1)", "Second (add-login 2)"]
     assert lab.checkpoints() == ["1", "2"]
     assert {"1.txt", "2.txt"} <= on_branch(lab)
+
+
+@pytest.mark.parametrize("workspace", [pytest.param("box", marks=needs_box), "worktree", "here"])
+def test_settings_that_are_committed_stay_on_the_branch(lab: Lab, workspace: str) -> None:
+    lab.repository(workspace=workspace).play(default=DONE)
+    lab.git("add", "--force", ".ralph/config.toml")
+    lab.git("commit", "--quiet", "--message=settings")
+    same_after_a_run(lab, "--max-iterations", "1", code=1)
+    same_after_a_run(lab)
+    assert ".ralph/config.toml" in on_branch(lab)
+    settings = (lab.root / ".ralph/config.toml").read_text()
+    assert lab.run("finish", "--merge").exit_code == 0
+    assert (lab.root / ".ralph/config.toml").read_text() == settings
 
 
 def test_a_change_that_is_not_committed_goes_into_the_first_commit(lab: Lab) -> None:
@@ -194,7 +208,7 @@ def test_no_commit_yet(lab: Lab) -> None:
     lab.play(default=DONE)
     same_after_a_run(lab)
     assert lab.checkpoints() == ["1", "2"]
-    assert "own.txt" not in on_branch(lab)
+    assert "own.txt" in on_branch(lab), "an empty tree would have nothing to work on"
 
 
 def test_no_git(lab: Lab) -> None:
@@ -422,3 +436,16 @@ def test_our_folder_may_be_ignored(lab: Lab, rule: str) -> None:
     lab.loop()
     assert [status for _, status in lab.endings()] == ["completed"] * 2, lab.entries()
     assert ".ralph" not in lab.git("ls-tree", "-r", "--name-only", "ralph/add-login")
+
+
+@pytest.mark.parametrize("workspace", [pytest.param("box", marks=needs_box), "worktree"])
+def test_uncommitted_files_that_a_run_does_not_see_are_named(lab: Lab, workspace: str) -> None:
+    lab.repository(workspace=workspace).play(default=DONE)
+    lab.write("README.md", "edited\n")
+    lab.write("new.txt", "new\n")
+    lab.write(".gitignore", "*.log\n")
+    lab.write("openspec/changes/add-login/proposal.md", "part of the change\n")
+    lab.loop()
+    notices = [event["text"] for event in lab.events() if event["type"] == "notice"]
+    [told] = [text for text in notices if "does not see" in text]
+    assert told == "the run does not see what you have not committed: README.md, new.txt"

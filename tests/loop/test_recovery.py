@@ -95,6 +95,44 @@ def test_blocked_work_is_not_kept_but_can_be_found(asked: Lab) -> None:
     assert asked.git("show", "refs/ralph/attempts/add-login-1-1:half.txt") == "half"
 
 
+ASKED = "I read the design. It names no colour.\n\nWhich colour should the button have?\n\n- red\n- blue"
+ASKED_AGAIN = "There is nothing about it in the code either. What colour should the button be: red or blue?"
+REPORTED: dict[str, Any] = {"observe": "blocker", "title": "Which colour should the button have?"}
+QUESTIONS: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], str]] = {
+    "in its last word": ([{"say": ASKED}], [{"say": ASKED_AGAIN}], "What colour should the button be: red or blue?"),
+    "as a blocker": ([REPORTED], [REPORTED, {"say": "I stop here."}], "Which colour should the button have?"),
+    "in both ways": ([REPORTED, {"say": "I stop here."}], [{"say": ASKED}], "- red\n- blue"),
+}
+
+
+@pytest.mark.parametrize("way", QUESTIONS)
+def test_the_same_question_twice_is_yours_at_once(tmp_path: Path, way: str) -> None:
+    first, second, words = QUESTIONS[way]
+    lab = Lab(tmp_path).repository("## 1. First\n\n- [ ] 1.1 Make a\n", attempts=5)
+    lab.play(turn("1", first, attempt=1), turn("1", second, attempt=2))
+    assert lab.loop().exit_code == 1
+    assert told(lab, "decision", "action") == ["retry", "manual"]
+    assert "The last attempt asked: " in known(lab, "add-login-1-2")
+    assert "Which colour should the button have?" in known(lab, "add-login-1-2")
+    assert words in lab.question().read_text()
+    assert "two attempts in a row ended with the same question" in lab.question().read_text()
+    assert words in told(lab, "question", "missing")[0]
+    assert row(lab)["state"] == "waiting"
+
+    assert lab.run("answer", "1", "Blue").exit_code == 0
+    lab.play(turn("1", first, attempt=1), turn("1", DONE, attempt=2))
+    assert lab.loop().exit_code == 0, "an answer counts anew: the first attempt after it may ask once more"
+    assert "A human answered: Blue" in known(lab, "add-login-1-3")
+
+
+def test_two_questions_are_two_attempts(tmp_path: Path) -> None:
+    lab = Lab(tmp_path).repository("## 1. First\n\n- [ ] 1.1 Make a\n", attempts=3)
+    other = [{"say": "Which port does the server listen on?"}]
+    lab.play(turn("1", [{"say": ASKED}], attempt=1), turn("1", other, attempt=2), turn("1", DONE, attempt=3))
+    assert lab.loop().exit_code == 0
+    assert told(lab, "decision", "action") == ["retry", "retry", "next"]
+
+
 def test_an_answer_is_taken_up_with_fresh_attempts(tmp_path: Path) -> None:
     lab = Lab(tmp_path).repository("## 1. First\n\n- [ ] 1.1 Make a\n", attempts=2)
     lab.play(turn("1", [{"blocked": "STRIPE_API_KEY is not set"}]))

@@ -163,3 +163,12 @@ def test_what_was_ticked_before_is_said_to_be_ticked(lab: Lab) -> None:
     end = lab.events(lab.loop())[-1]
     assert [(row["proof"], row["commit"]) for row in end["stories"]] == [("ticked", None)]
     assert "The story is done: ticked by you." in lab.run("watch").stdout
+
+
+def test_a_pull_request_is_named_where_there_is_a_remote(lab: Lab) -> None:
+    lab.repository().play(default=DONE)
+    assert lab.loop().exit_code == 0
+    assert "--pr" not in str(lab.events()[-1]["next"])
+    lab.git("remote", "add", "origin", "../elsewhere.git")
+    lab.loop()
+    assert {"say": "or open a pull request", "run": "ralphtool finish add-login --pr"} in lab.events()[-1]["next"]

@@ -39,12 +39,14 @@ from ralphtool.record.events import (
     RunStarted,
     Setup,
     Steered,
+    Ticked,
     Verdict,
     Waiting,
 )
 from ralphtool.record.follow import Follower
 from ralphtool.record.lines import LineReader
-from ralphtool.record.run_view import ResourceUse, RunView, Wait
+from ralphtool.record.run_view import RunView
+from ralphtool.record.view_parts import ResourceUse, Wait
 
 NOON = 1772366400.0
 
@@ -300,7 +302,7 @@ def written(happened: Sequence[Event]) -> bytes:
     return b"".join(msgspec.json.encode(one) + b"\n" for one in fields)
 
 
-@pytest.mark.parametrize("detail", [0, 750], ids=["skimmed", "in full"])
+@pytest.mark.parametrize("detail", [0, 1000], ids=["skimmed", "in full"])
 @settings(max_examples=examples(60), deadline=None)
 @given(happened=st.lists(WORK | SPOKEN | SPOKEN, max_size=60), later=st.lists(WORK | SPOKEN, max_size=9))
 def test_reading_the_middle_last_makes_no_difference(
@@ -308,7 +310,7 @@ def test_reading_the_middle_last_makes_no_difference(
 ) -> None:
     path = tmp_path_factory.mktemp("run") / "events.jsonl"
     path.write_bytes(written([START, *happened]))
-    with patch.object(follow, "_TAIL", 750):
+    with patch.object(follow, "_TAIL", 1000):
         follower = Follower(str(path), RunView, joins=True, detail=detail)
         assert list(follower.read_new())
         with path.open("ab") as file:
@@ -336,3 +338,30 @@ def test_the_last_words_of_several_iterations_come_in_the_order_in_which_they_we
     path.write_bytes(written(said))
     found = list(follow._find_last_words(list(LineReader(str(path)).new())))
     assert [one.event for one in found if isinstance(one, events.Agent)] == [agents.Message("b"), agents.Message("c")]
+
+
+def test_ticks_are_counted_while_the_agent_works() -> None:
+    view = RunView()
+    begin = IterationStarted(number=1, story="1", iteration=1)
+    for event in (START, begin, Ticked(story="1", ticked=("1.1",), tasks_done=1, tasks_total=3, iteration=1)):
+        view.feed(event)
+    story = view.stories["1"]
+    assert (story.tasks_done, story.tasks_total, story.ticked) == (1, 3, ("1.1",))
+    view.feed(Verdict(story="1", status="failed", tasks_done=2, tasks_total=3, iteration=1))
+    assert (story.tasks_done, story.tasks_total) == (2, 3), "the verdict has the last word"
+    view.feed(IterationStarted(number=2, story="1", iteration=2))
+    assert story.ticked == ()
+
+
+def test_stories_that_are_renumbered_keep_what_is_known_of_them() -> None:
+    view = RunView()
+    view.feed(START)
+    first, second = list(view.stories.values())[:2]
+    rows = [{"id": "9", "title": "New"}, {"id": "8", "title": first.title}, {"id": "7", "title": second.title}]
+    for moved in ([[first.id, "8"], [second.id, "7"]], [["8"], "x"]):  # the second is not as we write it
+        line = {"type": "plan_edited", "at": at(5), "text": "", "stories": rows, "renumbered": moved}
+        event = events.decode(msgspec.json.encode(line))
+        assert event is not None
+        view.feed(event)
+        assert [(one.id, one.title) for one in view.stories.values()] == [(row["id"], row["title"]) for row in rows]
+        assert view.stories["8"] is first

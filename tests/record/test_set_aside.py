@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from lab import STORIES, Lab
 
+from ralphtool.core import layout
 from ralphtool.record import overview
-from ralphtool.workspace import stash
 from ralphtool.workspace.git import Repository
 
 
@@ -17,7 +17,7 @@ def note_aside(project: Path, change: str) -> None:
     """What a run leaves behind that uses the tree around the project."""
     repository = Repository.find(str(project))
     assert repository is not None
-    path = Path(stash.note_path(repository.gitdir))
+    path = Path(layout.stash_note(repository.gitdir))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f'{{"change": "{change}"}}')
 

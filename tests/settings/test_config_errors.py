@@ -32,13 +32,20 @@ BAD = {
         "line 3: there is no setting agents.claude.modle: did you mean agents.claude.model?"
     ),
     "timeout = 1": "line 1: there is no setting timeout: did you mean run.timeout or verify.timeout?",
+    "[specs.gitlab]": "line 1: there is no table [specs.gitlab]: there are [specs.github], [specs.beads]",
+    "specs = 1": "line 1: specs must hold tables, as in [specs.github]",
+    "[specs]\ngithub = 1": "line 2: specs.github must be a table, as in [specs.github]",
+    "[specs.github]\nwrite = 'yes'": "line 2: specs.github.write must be true or false…",
+    "[specs.beads]\nprogram = 'rm'": 'line 2: specs.beads.program must be "bd" or "br"…',
+    "[specs.github]\nrepo = 'a/b'": "line 2: there is no setting specs.github.repo…",
     "xyzzy = 1": "line 1: there is no setting xyzzy: settings stand in tables, as in [run]",
     "[run]\n'a\\u001bb' = 1": "line 2: there is no setting run.'a\\\\u001bb': there are …",
     '[run]\n"a\\u001bb\\nc" = 1': "line 2: there is no setting run.'a\\x1bb\\nc': there are …",
     # a table that is none
     "\n[runn]\nx = 1": "line 2: there is no table [runn]: did you mean [run]?",
     "[agent.x]": "line 1: there is no table [agent]: did you mean [agents]?",
-    "[xyzzy]": "line 1: there is no table [xyzzy]: there are run, verify, proof, memory, prompt, blockers, notify, "
+    "[xyzzy]": "line 1: there is no table [xyzzy]: there are run, verify, proof, memory, prompt, sandbox, "
+    "blockers, notify, specs.github, specs.beads, "
     "agents.NAME, prices.MODEL",
     "\nrun = 3": "line 2: run must be a table, as in [run]",
     "[[run]]\n[[run]]": "line 1: run must be a table, as in [run]",
@@ -89,7 +96,7 @@ BAD = {
     "[run]\nguard = 'WARN'": 'line 2: run.guard must be "off", "warn", "fail" or "strict": did you mean "warn"?',
     "[run]\nguard = 'xyzzy'": 'line 2: run.guard must be "off", "warn", "fail" or "strict"',
     "[run]\nguard = false": 'line 2: run.guard must be "off", "warn", "fail" or "strict"',
-    "[run]\nworkspace = ['here']": 'line 2: run.workspace must be "here" or "worktree"',
+    "[run]\nworkspace = ['here']": 'line 2: run.workspace must be "auto", "box", "worktree" or "here"',
     # no TOML
     "[run]\ntimeout 3": "line 2: this is no TOML: Expected '=' after a key in a key/value pair: fix that line",
     "[run]\nagent = 'x\nattempts = 1\n": "line 2: this is no TOML: …",

@@ -14,7 +14,7 @@ from ralphtool.settings import AgentSettings, MemorySettings, PromptSettings, Ru
 def test_everything_has_a_default(tmp_path: Path) -> None:
     assert settings.load(str(tmp_path)) == parse("") == Settings()
     run = Settings().run
-    assert (run.attempts, run.timeout, run.silence, run.guard, run.workspace) == (3, 3600, 900, "fail", "here")
+    assert (run.attempts, run.timeout, run.silence, run.guard, run.workspace) == (3, 3600, 900, "fail", "auto")
     assert Settings().verify == VerifySettings(checks=None, tests=None, timeout=1200)
     assert (Settings().memory.budget_tokens, Settings().prompt.budget_tokens) == (2000, 30000)
 

@@ -19,9 +19,11 @@ from ralphtool.settings import (
     PromptSettings,
     ProofSettings,
     RunSettings,
+    SandboxSettings,
     Settings,
     VerifySettings,
 )
+from ralphtool.settings.trackers import BeadsSettings, GithubSettings
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "settings.md").read_text()
@@ -35,8 +37,11 @@ def test_every_setting_is_described() -> None:
         "proof": ProofSettings,
         "memory": MemorySettings,
         "prompt": PromptSettings,
+        "sandbox": SandboxSettings,
         "blockers": BlockerSettings,
         "notify": NotifySettings,
+        "specs.github": GithubSettings,
+        "specs.beads": BeadsSettings,
         "agents.NAME": AgentSettings,
         "prices.MODEL": PriceSettings,
     }

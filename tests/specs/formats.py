@@ -70,6 +70,62 @@ CHECKLIST = """\
 """
 
 
+KIRO = """\
+# Implementation Plan
+
+- [ ] 1. Set up
+  - [ ] 1.1 Make the folder
+    - _Requirements: 1.1_
+  - [ ] 1.2 Write the file
+
+- [ ] 2. Log in
+"""
+
+
+TASKMASTER = """\
+{
+  "add-login": {
+    "tasks": [
+      {
+        "id": 1,
+        "title": "Set up",
+        "status": "pending",
+        "dependencies": [],
+        "subtasks": [
+          {"id": 1, "title": "Make the folder", "status": "pending", "dependencies": []},
+          {"id": 2, "title": "Write the file", "status": "pending", "dependencies": [1]}
+        ]
+      },
+      {"id": "2", "title": "Log in", "status": "pending", "dependencies": [1], "subtasks": []}
+    ],
+    "metadata": {"created": "2026-01-31T09:30:00Z"}
+  }
+}
+"""
+
+
+BACKLOG = """\
+---
+id: TASK-1
+title: Set up
+status: To Do
+assignee: []
+milestone: add-login
+dependencies: []
+---
+
+## Description
+
+The groundwork.
+
+## Acceptance Criteria
+<!-- AC:BEGIN -->
+- [ ] #1 There is a folder
+- [ ] #2 There is a file
+<!-- AC:END -->
+"""
+
+
 def make_openspec(ralph: Ralph) -> str:
     ralph.openspec()
     return "add-login"
@@ -90,11 +146,32 @@ def make_checklist(ralph: Ralph) -> str:
     return "fix_plan"
 
 
+def make_kiro(ralph: Ralph) -> str:
+    ralph.write(".kiro/specs/login/tasks.md", KIRO)
+    return "login"
+
+
+def make_taskmaster(ralph: Ralph) -> str:
+    ralph.write(".taskmaster/tasks/tasks.json", TASKMASTER)
+    return "add-login"
+
+
+def make_backlog(ralph: Ralph) -> str:
+    ralph.write("backlog/config.yml", 'statuses: ["To Do", "In Progress", "Done"]\n')
+    ralph.write("backlog/tasks/task-1 - Set-up.md", BACKLOG)
+    other = "---\nid: TASK-2\ntitle: Log in\nstatus: To Do\nmilestone: add-login\ndependencies: [task-1]\n---\n"
+    ralph.write("backlog/tasks/task-2 - Log-in.md", other)
+    return "add-login"
+
+
 MAKERS: dict[str, Callable[[Ralph], str]] = {
     "openspec": make_openspec,
     "prd": make_prd,
     "speckit": make_speckit,
     "checklist": make_checklist,
+    "kiro": make_kiro,
+    "taskmaster": make_taskmaster,
+    "backlog": make_backlog,
 }
 
 

@@ -22,10 +22,10 @@ def opened(ralph: Ralph, text: str | bytes) -> Spec:
 def test_headings_are_stories_numbered_as_they_come(ralph: Ralph) -> None:
     spec = opened(ralph, "# Plan\n\n## 7. High\n- [ ] a\n- [x] b\n\n## Nothing here\n\ntext\n\n### Low\n* [X] c\n")
     assert [(story.id, story.title, story.done) for story in spec.stories()] == [
-        ("1", "7. High", False),
+        ("7", "High", False),
         ("2", "Low", True),
     ]
-    assert outline(spec) == {"1": ["1.1", "1.2"], "2": ["2.1"]}
+    assert outline(spec) == {"7": ["7.1", "7.2"], "2": ["2.1"]}
 
 
 def test_items_are_numbered_by_their_position(ralph: Ralph) -> None:
@@ -71,9 +71,10 @@ def test_items_bring_their_own_ids_along(ralph: Ralph, text: str, id: str, rest:
     assert (ralph.root / "fix_plan.md").read_bytes().decode() == expected
 
 
-def test_duplicate_ids_are_a_spec_error(ralph: Ralph) -> None:
-    with pytest.raises(SpecError, match="'T001' is there twice"):
-        opened(ralph, "## A\n- [ ] T001 a\n## B\n- [ ] T001 b\n").stories()
+def test_a_duplicate_id_gets_a_suffix_and_a_warning(ralph: Ralph) -> None:
+    spec = opened(ralph, "## A\n- [ ] T001 a\n## B\n- [ ] T001 b\n")
+    assert [task.id for task in all_tasks(spec)] == ["T001", "T001-2"]
+    assert "T001-2" in specs.list_warnings(spec)[0]
 
 
 @pytest.mark.parametrize(
@@ -285,3 +286,18 @@ def test_boxes_in_the_notes_of_a_checklist_are_no_work(ralph: Ralph) -> None:
     ralph.agent("session", "flush")
     [listed] = ralph.run("list", "--json").json["changes"]
     assert (listed["name"], listed["tasks_total"]) == ("fix_plan", 3)
+
+
+def test_a_phase_that_was_written_as_prose_is_not_done_and_warned_about(ralph: Ralph) -> None:
+    phases = "## Phase 1: Core\n- [x] a\n\n## Phase 2: Rest\n\n1. one\n\n## Phase 3: Set-up ✅\n\ntext\n"
+    nested = "\n## Phase 4: Overview\n\ntext\n\n## Phase 5: Deep\n\n### Part\n- [x] b\n\n## 6. Architecture\n\ntext\n"
+    spec = opened(ralph, f"# Plan\n\n{phases}{nested}")
+    assert [(story.title, story.done) for story in spec.stories()] == [("Core", True), ("Rest", False), ("Part", True)]
+    [warning] = specs.list_warnings(spec)
+    assert "no boxes below the heading of story 2" in warning
+
+
+def test_plans_come_in_the_order_of_their_names(ralph: Ralph) -> None:
+    for name in ("thing-2", "thing", "another"):
+        ralph.write(f"plans/{name}.md", "## One\n- [ ] a\n")
+    assert [place.change for place in checklist.locate(str(ralph.root))] == ["another", "thing", "thing-2"]

@@ -47,6 +47,9 @@ def test_a_story_that_is_done_can_be_opened_again(ralph: Ralph, name: str) -> No
         ("speckit", "specs/001-login/tasks.md"),
         ("checklist", "fix_plan.md"),
         ("prd", "prd.json"),
+        ("kiro", ".kiro/specs/login/tasks.md"),
+        ("taskmaster", ".taskmaster/tasks/tasks.json"),
+        ("backlog", "backlog/tasks/task-1 - Set-up.md"),
     ],
 )
 def test_the_contract_holds_with_crlf_and_a_byte_order_mark(ralph: Ralph, name: str, path: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from project import Ralph
-from specs.formats import CHECKLIST, MAKERS, PRD, SPECKIT, every_format, open_spec
+from specs.formats import BACKLOG, CHECKLIST, KIRO, MAKERS, PRD, SPECKIT, TASKMASTER, every_format, open_spec
 
 from ralphtool import specs
 from ralphtool.errors import ChangeNotFound, InvalidName, InvalidValue, SpecError
@@ -61,10 +61,13 @@ def test_a_change_in_several_formats_is_an_error_that_names_them(ralph: Ralph) -
         open_spec(ralph, "add-login")
 
 
-def test_four_formats_are_all_named(ralph: Ralph) -> None:
+def test_all_formats_that_hold_a_change_are_named(ralph: Ralph) -> None:
     ralph.openspec(change="PLAN").write("prd.json", PRD.replace("ralph/add-login", "ralph/PLAN"))
     ralph.write("specs/PLAN/tasks.md", SPECKIT).with_name("spec.md").write_text("# Spec\n")
     ralph.write("PLAN.md", CHECKLIST)
+    ralph.write(".kiro/specs/PLAN/tasks.md", KIRO)
+    ralph.write(".taskmaster/tasks/tasks.json", TASKMASTER.replace("add-login", "PLAN"))
+    ralph.write("backlog/tasks/task-1 - Set-up.md", BACKLOG.replace("add-login", "PLAN"))
     with pytest.raises(SpecError) as caught:
         open_spec(ralph, "PLAN")
     for name in MAKERS:
@@ -131,7 +134,7 @@ def test_list_json_has_these_keys(ralph: Ralph, name: str) -> None:
         "path": "",
         "stories_total": 2,
         "stories_done": 0,
-        "tasks_total": {"openspec": 4, "prd": 3, "speckit": 3, "checklist": 3}[name],
+        "tasks_total": {"openspec": 4}.get(name, 3),
         "tasks_done": 0,
         "locked_by": None,
     }

@@ -26,6 +26,9 @@ NOTES_FILES = {
     "prd": "add-login-learnings.md",
     "speckit": "specs/001-login/001-login-learnings.md",
     "checklist": "fix_plan-learnings.md",
+    "kiro": ".kiro/specs/login/login-learnings.md",
+    "taskmaster": ".taskmaster/tasks/add-login-learnings.md",
+    "backlog": "backlog/add-login-learnings.md",
 }
 
 # --- notes: where they land -------------------------------------------------------------------------

@@ -124,7 +124,7 @@ def test_ticking_all_tasks_completes_the_change_and_touches_no_code(name: str, d
         spec = FORMATS[name].opener(top)
         for task in data.draw(st.permutations(all_tasks(spec))):
             spec.tick(task.id)
-        assert all(story.done for story in spec.stories())
+        assert all(story.done for story in spec.stories() if story.tasks)
         written = path.read_bytes().decode().removeprefix("\ufeff").split("\n")
     for line, new in zip(document.lines, written, strict=False):
         expected = ticked(line.text) if line in document.boxes and not is_done_line(line) else line.text

@@ -233,9 +233,13 @@ def test_ticking_keeps_every_other_byte(ralph: Ralph) -> None:
     assert done_ids(spec) == ["T001", "T006"]
 
 
-def test_a_phase_without_tasks_is_done_from_the_start(ralph: Ralph) -> None:
+def test_a_phase_without_tasks_is_not_done_and_no_other_phase_waits_for_it(ralph: Ralph) -> None:
     spec = opened(ralph, "## Phase 1: Setup\n\nnothing\n\n## Phase 2: B\n- [ ] T001 x\n")
-    assert [(story.id, story.done) for story in spec.stories()] == [("1", True), ("2", False)]
+    assert [(story.id, story.done, story.depends_on) for story in spec.stories()] == [
+        ("1", False, ()),
+        ("2", False, ()),
+    ]
+    assert "story 1" in specs.list_warnings(spec)[0]
 
 
 # --- order ------------------------------------------------------------------------------------------
@@ -306,10 +310,9 @@ def test_depends_on_a_phase_in_its_heading(ralph: Ralph) -> None:
             "1, 2 wait for each other",
         ),
         ("## Phase 1: A (depends on 7)\n- [ ] T001 x\n", "depends on 7, which is not there"),
-        ("## Phase 1: A\n- [ ] T001 x\n## Phase 2: B\n- [ ] T001 x\n", "'T001' is there twice"),
     ],
 )
-def test_circles_unknown_dependencies_and_ids_twice_are_spec_errors(ralph: Ralph, tasks: str, message: str) -> None:
+def test_circles_and_unknown_dependencies_are_spec_errors(ralph: Ralph, tasks: str, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         opened(ralph, tasks).stories()
 
@@ -335,9 +338,10 @@ def test_folders_with_tasks_are_changes(ralph: Ralph) -> None:
     ralph.write("specs/002-empty/spec.md", SPEC)
     ralph.write("specs/notes.md", "- [ ] T001 x\n")
     ralph.write("specs/with blank/tasks.md", "- [ ] T001 x\n")
-    assert speckit.changes(str(ralph.root)) == [FEATURE]
+    assert speckit.changes(str(ralph.root)) == [FEATURE, "002-empty", "with-blank"]
+    assert open_spec(ralph, "002-empty", "speckit").stories() == []
     with pytest.raises(ChangeNotFound):
-        open_spec(ralph, "002-empty", "speckit")
+        open_spec(ralph, "003-none", "speckit")
 
 
 def test_not_utf8_is_a_spec_error(ralph: Ralph) -> None:

@@ -46,11 +46,28 @@ def test_an_optional_story_that_others_wait_for_is_given() -> None:
 def test_optional_stories_never_keep_a_change_from_being_complete() -> None:
     assert specs.is_complete([story("1", done=True), story("2", optional=True)])
     assert not specs.is_complete([story("1"), story("2", optional=True, done=True)])
-    assert specs.is_complete([])
+    assert not specs.is_complete([])
 
 
-def test_a_story_without_tasks_is_done_from_the_start() -> None:
-    assert Story("1", "Nothing to do", []).done
+def test_a_story_without_tasks_is_never_done_nor_handed_out() -> None:
+    empty = Story("1", "Prose", [])
+    assert not empty.done
+    assert specs.next_story([empty]) is None
+    assert not specs.is_complete([story("2", done=True), empty])
+
+
+def test_a_story_is_done_without_its_optional_tasks() -> None:
+    must, may = Task("1.1", "must", True), Task("1.2", "may", False, optional=True)
+    assert Story("1", "A", [must, may]).done
+    assert not Story("1", "A", [Task("1.1", "must", False), may]).done
+    assert not Story("1", "A", [may]).done  # where all are optional, they are what it consists of
+
+
+def test_what_is_put_aside_is_not_handed_out() -> None:
+    blocked = Story("1", "A", [Task("1.1", "x", False)], put_aside="blocked")
+    assert specs.next_story([blocked, story("2")]) is not blocked
+    assert specs.next_story([blocked]) is None
+    assert not specs.is_complete([blocked, story("2", done=True)])
 
 
 def test_optional_last_and_complete_without_them_by_command(ralph: Ralph) -> None:

@@ -168,7 +168,7 @@ def test_every_page_is_reached_by_keys(finished: Lab) -> None:
         await pilot.press("enter")
         await seen(pilot, "! 1. First", "? 2. Second", "Proposal", "Users want in.")
         await pilot.press("down")
-        await seen(pilot, "Make a", "Good password", "the user is in", "r Run it")
+        await seen(pilot, "Make a", "Good password", "the user is in", "r Run")
         await pilot.press("o")
         await seen(
             pilot,
@@ -230,12 +230,13 @@ def test_settings_that_can_not_be_read_say_why_and_hide_no_run(record: Record) -
 
 
 def test_a_change_that_can_not_be_read_says_why(lab: Lab) -> None:
-    lab.openspec("## 1. First\n\n- [ ] 1.1 a\n- [ ] 1.1 b\n")
+    lab.openspec()
+    (lab.root / "openspec/changes/add-login/tasks.md").write_bytes(b"\xff")
 
     async def act(pilot: Pilot[None]) -> None:
-        await seen(pilot, "✗ add-login", "is there twice")
+        await seen(pilot, "✗ add-login", "tasks.md", "UTF-8")
         await pilot.press("enter")
-        await seen(pilot, "give each task", "an id of its own")  # in two lines
+        await seen(pilot, "Stories", "tasks.md", "save the file as UTF-8")
         lab.openspec("## 1. First\n\n- [ ] 1.1 a\n- [x] 1.2 b\n")  # which is seen without being asked for
         await seen(pilot, "1. First", "1/2")
 
@@ -263,7 +264,7 @@ def test_a_run_is_begun_and_watched_until_its_result(lab: Lab) -> None:
     async def act(pilot: Pilot[None]) -> None:
         await seen(pilot, "add-login")
         await pilot.press("enter")
-        await seen(pilot, "r Run it")
+        await seen(pilot, "r Run")
         await pilot.press("r")
         await seen(pilot, "Run add-login with scripted?")
         assert not runs.list_ids(str(lab.root))
@@ -292,7 +293,7 @@ def test_a_run_that_does_not_start_says_why(lab: Lab) -> None:
     async def act(pilot: Pilot[None]) -> None:
         await seen(pilot, "add-login")
         await pilot.press("enter")
-        await seen(pilot, "r Run it")
+        await seen(pilot, "r Run")
         await pilot.press("r", "y", "escape")  # whoever goes elsewhere is told as well
         await seen(pilot, "add-login did not start", "nobody")
         assert not list(Path(os.environ["TMPDIR"]).glob("ralph/screen/*.log"))
@@ -301,7 +302,7 @@ def test_a_run_that_does_not_start_says_why(lab: Lab) -> None:
         await pilot.press("enter")
         await seen(pilot, "Changes")
         await pilot.press("enter")
-        await seen(pilot, "r Run it")
+        await seen(pilot, "r Run")
         lab.write(".ralph/config.toml", "")
         await pilot.press("r")
         await seen(pilot, "no agent is named yet")
@@ -588,9 +589,9 @@ def test_it_fits_every_terminal(record: Record) -> None:
     async def act(pilot: Pilot[None]) -> None:
         await resized(pilot, "Changes", "Runs", "add-login", "running", "q Quit")
         await pilot.press("enter")
-        await seen(pilot, "1. First", "Proposal", "w Watch it", "q Quit")
+        await seen(pilot, "1. First", "Proposal", "w Watch", "q Quit")
         await pilot.press("w")
-        keys = ("a Answer", "g Guide", "p Pause", "x Stop", "k Skip", "f Fold", "esc Back", "? Keys", "q Quit")
+        keys = ("a Answer", "g Guide", "p Pause", "x Stop", "k Skip", "esc Back", "? Keys", "q Quit")
         await resized(pilot, "▸ 1. First", "word word", "1 story waits for you", "attempt 1 of 3", *keys)
         assert "Retry" not in text_of(pilot)
         await pilot.press("down")

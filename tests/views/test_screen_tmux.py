@@ -73,7 +73,7 @@ def begin(terminal: Terminal) -> None:
     """Opens the screen, chooses the change, reads it and runs it."""
     terminal.open()
     terminal.press("Enter")
-    terminal.screen("1. First", "Users want in.", "r Run it")
+    terminal.screen("1. First", "Users want in.", "r Run")
     terminal.press("r")
     terminal.screen("Run add-login with scripted?")
     terminal.press("y")

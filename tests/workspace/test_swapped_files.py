@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
-from ralphtool.errors import UnsafePath
 from ralphtool.workspace.git import ChangedFile
 from ralphtool.workspace.swapped_files import GONE, FileState, SwappedFiles, is_written_as_it_is, list_states
 
@@ -85,9 +82,17 @@ def test_a_link_does_not_lead_out(tmp_path: Path) -> None:
     (tmp_path / "outside/a.py").write_text("theirs")
     (tmp_path / "top/folder").symlink_to(tmp_path / "outside")
     swapped = SwappedFiles(str(tmp_path / "top"), {"folder/a.py": (FileState("100644", b"old"), GONE)})
-    with pytest.raises(UnsafePath):
-        swapped.show(lambda path: True, {}, 1)
+    swapped.show(lambda path: True, {}, 1)
     assert (tmp_path / "outside/a.py").read_text() == "theirs"
+    assert not (tmp_path / "top/folder").is_symlink()
+    assert (tmp_path / "top/folder/a.py").read_text() == "old"
+
+
+def test_a_pipe_in_the_place_of_a_file_gives_way(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.py")
+    swapped = SwappedFiles(str(tmp_path), {"a.py": (FileState("100644", b"old"), GONE)})
+    swapped.show(lambda path: True, {}, 1)
+    assert (tmp_path / "a.py").read_text() == "old"
 
 
 def test_what_only_git_can_write(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 from msgspec import Meta, Struct
 
+from ralphtool.core import spelling
 from ralphtool.errors import InvalidValue, shorten
 
 if TYPE_CHECKING:
@@ -144,6 +145,7 @@ class Job(Struct, frozen=True, kw_only=True):
     folder: str = ""  # of the iteration's records: a runner may put files for its agent there
     attempt: int = 1
     read_only: bool = False  # look at everything, change nothing
+    draft: str = ""  # a folder that it may write to all the same, where it only looks at everything else
     cost: float = 0.0  # how many dollars it may still cost; 0 is no limit
     mcp: McpServer | None = None
     is_past: bool = False  # its records are only read again, perhaps while it still runs: nothing is tidied up
@@ -162,6 +164,7 @@ class Start(Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...]
     stdin: str | None = None  # the path of a file; None is an empty one
     env: dict[str, str] = {}
+    folders: tuple[str, ...] = ()  # outside of the project, that it writes to
 
 
 class Credentials(Struct, frozen=True, kw_only=True):
@@ -183,6 +186,7 @@ class Traits(Struct, frozen=True, kw_only=True):
 
     cost: Literal["told", "tokens", "none"] = "none"  # what it tells about what it uses up
     read_only: bool = False  # it has a mode in which it changes nothing
+    drafts: bool = False  # and one in which it changes nothing but what is in one folder
     mcp: bool = False  # it takes our MCP server
     is_kept: bool = False  # it may not do all that its user can
     login_hint: str = ""  # how its user gets it to know him
@@ -190,6 +194,9 @@ class Traits(Struct, frozen=True, kw_only=True):
     # Files of a project, in any of its folders, that tell it what it may do: names as a shell takes them, with a `/` at
     # the end for a folder. No agent that may not do all is to change one.
     config_paths: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()  # what its program has to reach; `*.example.org` is all below it
+    # Files and folders of its own that it reads and writes, as those of `Credentials`: a box shows them.
+    needs: tuple[str, ...] = ()
     example: str = ""  # a line for its table in the settings
     notices: tuple[str, ...] = ()  # what its user should know before it is let loose
 
@@ -250,11 +257,11 @@ def is_agent_config(path: str, runners: Iterable[Runner]) -> bool:
     )
 
 
-def make(name: str, options: Mapping[str, Any]) -> Runner:
+def make(name: str, options: Mapping[str, Any], configured: Iterable[str] = ()) -> Runner:
     """The runner of that name. `options` is its table `[agents.NAME]`: one with a `kind` or a `command` can have any
-    name."""
+    name. `configured` are the names of all such tables: one of them may have been meant."""
     kind = options.get("kind") or (name if name in BUILT_IN or not options.get("command") else "command")
-    target = BUILT_IN.get(kind) or _find_entry_point(kind)
+    target = BUILT_IN.get(kind) or _find_entry_point(kind, configured)
     module, _, attribute = target.partition(":")
     try:
         made = getattr(importlib.import_module(module), attribute)
@@ -274,13 +281,15 @@ def _read_entry_points() -> dict[str, str]:
     return {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
 
 
-def _find_entry_point(name: str) -> str:
+def _find_entry_point(name: str, configured: Iterable[str]) -> str:
     """Where the runner of a kind is that is not ours: an entry point, or the dotted path of its class."""
     strangers = _read_entry_points()
     if name in strangers or ":" in name:
         return strangers.get(name, name)
+    near = spelling.suggest(name, [*BUILT_IN, *strangers, *configured])
     raise InvalidValue(
-        f'there is no agent {shorten(name)}: give one as `--agent-command "…"`, or describe it in '
+        f"there is no agent {shorten(name)}: {near}{' If not, ' if near else ''}"
+        f'give one as `--agent-command "…"`, or describe it in '
         f'.ralph/config.toml as [agents.{name}] with command = ["…"]'
     )
 

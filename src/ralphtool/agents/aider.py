@@ -31,7 +31,7 @@ from ralphtool.agents import (
     log_files,
     program,
 )
-from ralphtool.agents.program import KEYS, Program
+from ralphtool.agents.program import HOSTS, KEYS, Program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -69,7 +69,9 @@ class Aider(Program):
     tells = Traits(
         cost="told",
         read_only=True,
+        needs=("~/.aider", "~/.aider.conf.yml", "~/.aider.model.settings.yml", "~/.aider.model.metadata.json"),
         config_paths=(".aider*",),
+        hosts=HOSTS,
         login_hint="set the key of your model's maker, such as OPENAI_API_KEY",
         credentials=Credentials(variables=KEYS),
     )
@@ -83,10 +85,10 @@ class Aider(Program):
         # Whole answers come with true counts of tokens, and never as half of one.
         argv += [*self.args, "--no-stream", *self._permissions(job)]
         env = {"BROWSER": "true"} | self.env  # it opens the addresses in error messages
-        if _find_repository_top(job.root):
+        if _find_repository_top(job.root) and not job.draft:
             env |= _build_identity(job.root, os.environ | self.env)
         else:
-            argv.append("--no-git")  # it would make a repository
+            argv.append("--no-git")  # it would make a repository, and edits nothing that git ignores, as a draft is
         return Start(argv=tuple(argv), env=env)
 
     def reader(self, job: Job) -> AiderReader:

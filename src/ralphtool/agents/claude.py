@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from msgspec import Raw, Struct, ValidationError, convert, field, structs
@@ -33,9 +34,11 @@ if TYPE_CHECKING:
 
 _OURS = ("Bash(ralphtool agent:*)", "mcp__ralphtool")
 _READING = "Read,Grep,Glob"
+_DRAFTING = f"{_READING},Write,Edit"
 _Kind = TypeVar("_Kind")
 _MOST = 1e9  # dollars; whoever tells more has made a mistake
 _LEAST_BUDGET = 0.01  # dollars; it takes no less
+_LONGEST_DELAY = 35 * 24 * 3600 * 1000  # milliseconds; no subscription makes its users wait for longer
 _LONGEST_INPUT = 64 << 10  # bytes of a tool's input that are looked at
 
 
@@ -49,8 +52,12 @@ class Claude(Program):
     tells = Traits(
         cost="told",
         read_only=True,
+        drafts=True,
         mcp=True,
+        needs=("${CLAUDE_CONFIG_DIR:-~/.claude}", "~/.claude.json"),
         config_paths=(".claude/", ".mcp.json"),
+        # The model, and what renews the login: `console` in older versions.
+        hosts=("api.anthropic.com", "platform.claude.com", "console.anthropic.com", "claude.ai"),
         login_hint="start `claude` and type /login, or set ANTHROPIC_API_KEY",
         credentials=Credentials(
             variables=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
@@ -76,6 +83,9 @@ class Claude(Program):
         return ClaudeReader(reads_all=job.is_past)
 
     def _permissions(self, job: Job) -> list[str]:
+        if job.read_only and job.draft:  # its rules begin an absolute path with two slashes
+            allowed = ["--add-dir", job.draft, "--allowedTools", f"Edit(/{job.draft}/**)"]
+            return ["--permission-mode", "default", "--tools", _DRAFTING, "--strict-mcp-config", *allowed]
         if job.read_only:
             return ["--permission-mode", "plan", "--tools", _READING, "--strict-mcp-config"]
         if self.may_do_all:
@@ -180,6 +190,13 @@ class SystemLine(Struct, frozen=True, tag="system", tag_field="type"):
     error_status: int | None = None
     attempt: int | None = None
     max_retries: int | None = None
+    retry_delay_ms: Any = None
+
+    @property
+    def retry_at(self) -> float | None:
+        """When it tries again."""
+        told = self.retry_delay_ms
+        return time.time() + told / 1000 if type(told) in (int, float) and 0 < told < _LONGEST_DELAY else None
 
 
 class RateLimit(Struct, frozen=True, rename="camel"):
@@ -298,8 +315,9 @@ class ClaudeReader(Lines[ClaudeLine]):
     def _read_retry(self, line: SystemLine) -> Failure:
         again = f" (it tries again, {line.attempt} of {line.max_retries})" if line.attempt else ""
         if line.error_status is None:  # nobody answered
-            return Failure("network", f"the API can't be reached{again}")
-        return failures.failure(f"{line.error or 'an error'}{again}", line.error_status, self._reset_at)
+            return Failure("network", f"the API can't be reached{again}", line.retry_at)
+        reset_at = max(self._reset_at or 0.0, line.retry_at or 0.0) or None
+        return failures.failure(f"{line.error or 'an error'}{again}", line.error_status, reset_at)
 
     def _said(self, line: AssistantLine) -> list[Event]:
         said, events = line.message, list[Event]()

@@ -12,7 +12,7 @@ import shlex
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 from msgspec.json import Decoder
 
 from ralphtool.agents import (
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _STATUS = re.compile(r"(?:unexpected|last) status:? (\d{3})\b")
 _NO_KEY = "Missing environment variable"  # of whatever name its configuration gives it
+_RECONNECTING = "Reconnecting"  # for a reason that older versions don't give
 _READING = "Reading prompt from stdin..."
 _LONG = 10_000  # characters of a command that nobody reads to its end
 
@@ -57,8 +58,11 @@ class Codex(Program):
     tells = Traits(
         cost="tokens",
         read_only=True,
+        drafts=True,
         mcp=True,
+        needs=("${CODEX_HOME:-~/.codex}",),
         config_paths=(".codex/",),
+        hosts=("api.openai.com", "chatgpt.com", "auth.openai.com"),
         login_hint="run `codex login`, or set CODEX_API_KEY",
         credentials=Credentials(
             variables=("CODEX_API_KEY",),
@@ -81,6 +85,10 @@ class Codex(Program):
 
     def _permissions(self, job: Job) -> list[str]:
         """It never asks when it is run like this: what the sandbox forbids just fails."""
+        if self.is_boxed:  # its own sandbox does not work inside of another one
+            return ["--dangerously-bypass-approvals-and-sandbox"]
+        if job.read_only and job.draft:
+            return ["--sandbox", "workspace-write", "--cd", job.draft, *_DRAFTING]
         if job.read_only:
             return ["--sandbox", "read-only"]
         if self.may_do_all:
@@ -94,6 +102,11 @@ class Codex(Program):
 
 # A login shell would take our command out of its PATH.
 _SETTINGS = ("-c", "allow_login_shell=false", "-c", "analytics.enabled=false")
+# Its sandbox lets it write where it was started, and to these as well, unless it is told not to.
+_DRAFTING = (
+    *("-c", "sandbox_workspace_write.exclude_slash_tmp=true", "-c", "sandbox_workspace_write.writable_roots=[]"),
+    *("-c", "sandbox_workspace_write.exclude_tmpdir_env_var=true"),
+)
 _PATIENCE = "mcp_optional_startup_grace_ms=15000"  # after a second it would begin without our tools
 
 
@@ -263,6 +276,8 @@ class CodexReader(Lines[CodexLine]):
         if item.type == "agent_message" and isinstance(item.text, str):
             self._message = item.text
             yield Message(item.text)
+        elif item.type == "reasoning" and isinstance(item.text, str):  # the only sign of a long thought
+            yield Message(item.text)
         elif item.type == "error":  # a warning: it goes on as if nothing had been
             yield Output(_shorten_line(_error_text(item.message)))
         elif str(item.id) not in self._shown and (tool := item.use()):
@@ -296,7 +311,9 @@ class CodexReader(Lines[CodexLine]):
 def _build_failure(text: str, reset_at: float | None = None) -> Failure:
     found = _STATUS.search(text)
     status = int(found[1]) if found else 401 if _NO_KEY in text else None
-    return failures.failure(text, status, reset_at)
+    failed = failures.failure(text, status, reset_at)
+    is_cut_off = failed.trouble == "other" and text.startswith(_RECONNECTING)
+    return structs.replace(failed, trouble="network") if is_cut_off else failed
 
 
 def _error_text(error: Any) -> str:

@@ -6,7 +6,8 @@ import shutil
 import time
 from typing import TYPE_CHECKING, Any
 
-from ralphtool.agents import End, Event, Job, Output, Start, Traits, read_list
+from ralphtool.agents import Credentials, End, Event, Job, Output, Start, Traits, read_list
+from ralphtool.agents.program import KEYS
 from ralphtool.errors import InvalidValue, shorten
 
 if TYPE_CHECKING:
@@ -17,7 +18,13 @@ _PAUSE = 0.2  # seconds between two pieces of output that are shown
 
 
 class Command:
-    traits = Traits(example='command = ["my-agent", "--headless"]')
+    # It may be a script around any of the others.
+    traits = Traits(
+        example='command = ["my-agent", "--headless"]',
+        credentials=Credentials(
+            variables=(*KEYS, "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "CODEX_API_KEY"),
+        ),
+    )
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         self.name = name

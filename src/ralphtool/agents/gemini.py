@@ -71,6 +71,20 @@ toolName = ["enter_plan_mode", "exit_plan_mode"]
 decision = "deny"
 priority = 900
 """
+# Its arguments are matched as JSON, in which a quotation mark of a text has a backslash before it. What no rule allows
+# for all arguments, it does not even offer to the model: so all is allowed, and what is elsewhere denied.
+_DRAFTING = """\
+[[rule]]
+toolName = ["write_file", "replace"]
+argsPattern = {pattern}
+decision = "deny"
+priority = 950
+
+[[rule]]
+toolName = ["write_file", "replace"]
+decision = "allow"
+priority = 900
+"""
 _READING = """\
 [[rule]]
 toolName = ["list_directory", "read_file", "read_many_files", "grep_search", "glob"]
@@ -94,7 +108,13 @@ class Gemini(Program):
     )
     tells = Traits(
         cost="tokens",
+        needs=(_OWN,),
         config_paths=(".gemini/",),
+        # By a key, by Vertex AI, and by an account of Google's.
+        hosts=(
+            *("generativelanguage.googleapis.com", "aiplatform.googleapis.com", "cloudcode-pa.googleapis.com"),
+            *("oauth2.googleapis.com", "www.googleapis.com"),
+        ),
         login_hint="start `gemini` once and log in, or set GEMINI_API_KEY",
         credentials=Credentials(
             variables=("GEMINI_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_GCA"),
@@ -111,18 +131,21 @@ class Gemini(Program):
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         super().__init__(name, options)
         takes_policies = not any(map(_has_policies, _ADMINISTRATED))
-        self.traits = structs.replace(self.traits, read_only=takes_policies, mcp=takes_policies or self.may_do_all)
+        self.traits = structs.replace(
+            self.traits, read_only=takes_policies, drafts=takes_policies, mcp=takes_policies or self.may_do_all
+        )
 
     def start(self, job: Job) -> Start:
         argv = [*self.command, "--output-format", "stream-json", *self._permissions(job)]
         if self.model:
             argv += ["--model", self.model]
         env = _ENVIRONMENT | self.env
-        if job.mcp:
-            env["GEMINI_CLI_HOME"] = _make_linked_home(job.mcp, _linked_home_path(job), _find_home(self.env))
+        home = _make_linked_home(job.mcp, _linked_home_path(job), _find_home(self.env)) if job.mcp else ""
+        if home:
+            env["GEMINI_CLI_HOME"] = home
         # Among the user's own arguments may be one that permits everything.
         args = () if job.read_only else self.args
-        return Start(argv=(*argv, *args), stdin=_write_prompt(job), env=env)
+        return Start(argv=(*argv, *args), stdin=_write_prompt(job), env=env, folders=(home,) if home else ())
 
     def reader(self, job: Job) -> GeminiReader:
         return GeminiReader("" if job.is_past else _linked_home_path(job))
@@ -131,7 +154,19 @@ class Gemini(Program):
         if self.may_do_all and not job.read_only:
             return ["--approval-mode", "yolo"]
         name, rules = ("reading", _READING) if job.read_only else ("editing", f"{_EDITING}\n{_READING}")
-        return ["--approval-mode", "default", "--admin-policy", _write_policy(job, f"gemini-{name}.toml", rules)]
+        more = []
+        if job.read_only and job.draft:
+            name, rules = "drafting", f"{_build_drafting_rules(job.draft)}\n{_READING}"
+            more = ["--include-directories", job.draft]
+        policy = _write_policy(job, f"gemini-{name}.toml", rules)
+        return ["--approval-mode", "default", "--admin-policy", policy, *more]
+
+
+def _build_drafting_rules(folder: str) -> str:
+    """Files below one folder, and no way out of it."""
+    inside = re.escape(json.dumps(folder, ensure_ascii=False)[1:-1])
+    pattern = rf'"file_path":"(?:(?!{inside}/)|[^"]*\.\.)'
+    return _DRAFTING.format(pattern=json.dumps(pattern, ensure_ascii=False))
 
 
 def _has_policies(folder: str) -> bool:

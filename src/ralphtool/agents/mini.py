@@ -25,7 +25,7 @@ from ralphtool.agents import (
     log_files,
     program,
 )
-from ralphtool.agents.program import KEYS, Program
+from ralphtool.agents.program import HOSTS, KEYS, Program
 from ralphtool.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ class Mini(Program):
     needs_all = True
     tells = Traits(
         cost="told",
+        hosts=HOSTS,
+        needs=("${XDG_CONFIG_HOME:-~/.config}/mini-swe-agent",),
         login_hint="run `mini-extra config setup`, or set the key of your model's maker",
         credentials=Credentials(variables=KEYS),
     )

@@ -31,7 +31,7 @@ from ralphtool.agents import (
     failures,
 )
 from ralphtool.agents.json_lines import Lines
-from ralphtool.agents.program import KEYS, Program
+from ralphtool.agents.program import HOSTS, KEYS, Program
 from ralphtool.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -76,8 +76,15 @@ class OpenCode(Program):
     tells = Traits(
         cost="told",
         read_only=True,
+        drafts=True,
         mcp=True,
+        needs=(
+            *("${XDG_CONFIG_HOME:-~/.config}/opencode", "${XDG_DATA_HOME:-~/.local/share}/opencode"),
+            *("${XDG_STATE_HOME:-~/.local/state}/opencode", "${XDG_CACHE_HOME:-~/.cache}/opencode"),
+            *("${OPENCODE_CONFIG:-~/.opencode}", "${OPENCODE_CONFIG_DIR:-~/.opencode}"),
+        ),
         config_paths=(".opencode/", "opencode.json", "opencode.jsonc"),
+        hosts=(*HOSTS, "opencode.ai", "models.dev"),
         login_hint="run `opencode auth login`",
         credentials=Credentials(
             variables=KEYS,
@@ -119,13 +126,23 @@ class OpenCode(Program):
         """What is refused shall be told to the model, and not end the run."""
         config: dict[str, Any] = {"experimental": {"continue_loop_on_deny": True}}
         if job.read_only:
-            config["agent"] = {_READER: {"mode": "primary", "permission": _LOOKING}}
+            config["agent"] = {_READER: {"mode": "primary", "permission": _LOOKING | _build_drafting(job.draft)}}
         elif not self.may_do_all:
             config["permission"] = _EDITING | ({"bash": "deny"} if job.mcp else {})
         if job.mcp:
             server = {"type": "local", "command": list(job.mcp.command), "environment": job.mcp.env, "enabled": True}
             config["mcp"] = {"ralphtool": server}
         return config
+
+
+def _build_drafting(folder: str) -> dict[str, Any]:
+    """What lets it write into one folder. It names files as seen from the project, which may be elsewhere: the end of
+    the folder's path, which has the name of the run in it, is enough to know it by."""
+    if not folder:
+        return {}
+    end = "/".join(folder.split("/")[-3:])
+    only = {"*": "deny", f"*{end}/*": "allow"}
+    return {"edit": only, "external_directory": only}
 
 
 def _merge_tables(theirs: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,9 @@ from ralphtool.core import files
 from ralphtool.errors import InvalidValue, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from ralphtool.agents import Runner
 
 __all__ = ["Program"]
 
@@ -27,6 +29,11 @@ _OR_ELSE = re.compile(r"\$\{(\w+):-([^}]*)\}")
 KEYS = (
     *("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY", "OPENROUTER_API_KEY"),
     *("DEEPSEEK_API_KEY", "GROQ_API_KEY", "MISTRAL_API_KEY", "XAI_API_KEY", "AZURE_API_KEY"),
+)
+# Where these are reached. Azure has a host for each customer, which is in a variable.
+HOSTS = (
+    *("api.anthropic.com", "api.openai.com", "generativelanguage.googleapis.com", "openrouter.ai"),
+    *("api.deepseek.com", "api.groq.com", "api.mistral.ai", "api.x.ai"),
 )
 
 
@@ -49,6 +56,7 @@ class Program:
     kept_to: ClassVar[str]  # what it can do when not
     needs_all: ClassVar[bool] = False  # it can do nothing when not
     title: ClassVar[str] = ""  # what its maker calls it, if that is not the name of the program
+    patience: float = _PATIENCE
     tells: ClassVar[Traits] = Traits()  # its traits, but for what depends on the options
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
@@ -58,11 +66,14 @@ class Program:
         self.args = tuple(read_list(options, "args"))
         self.env = dict(options.get("env") or {})
         self.may_do_all = options.get("permissions") == "all"
+        self.is_boxed = bool(options.get("is_boxed"))
         self._told: tuple[int, int, int] | None = None
         self.traits = structs.replace(self.tells, is_kept=not self.may_do_all, notices=self.notices())
 
     def notices(self) -> tuple[str, ...]:
         """What the user has allowed, in plain words."""
+        if self.is_boxed and self.may_do_all:
+            return (f'{self.name} runs without asking, held by its box (permissions = "edit" changes that)',)
         if self.may_do_all:
             return (f'{self.name} runs without asking: {self.skips} (permissions = "all" in [agents.{self.name}])',)
         return (
@@ -140,13 +151,13 @@ class Program:
         except OSError as error:
             raise self._version_error(error.strerror or str(error)) from None
         try:
-            out, err = process.communicate(timeout=_PATIENCE)
+            out, err = process.communicate(timeout=self.patience)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             for each in (process.stdout, process.stderr):
                 each.close() if each else None  # somebody else may still hold the other end
-            raise self._version_error(f"no answer within {_PATIENCE:g} seconds") from None
+            raise self._version_error(f"no answer within {self.patience:.3g} seconds") from None
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
     def _version_error(self, why: str) -> InvalidValue:
@@ -172,6 +183,27 @@ def _expand_path(path: str, env: Mapping[str, str], root: str) -> str:
     chosen = _OR_ELSE.sub(lambda found: env.get(found[1]) or found[2], path)
     home = env.get("HOME") or os.path.expanduser("~")
     return os.path.join(root, home + chosen[1:] if chosen.startswith("~") else chosen)
+
+
+def list_needs(runner: Runner, root: str) -> list[str]:
+    """What is there of the files and folders that an agent's program keeps for itself."""
+    return _find_own(runner, runner.traits.needs, root)
+
+
+def list_logins(runner: Runner, root: str) -> list[str]:
+    """Those by which it is logged in."""
+    return _find_own(runner, runner.traits.credentials.files, root)
+
+
+def _find_own(runner: Runner, named: Sequence[str], root: str) -> list[str]:
+    env = os.environ | getattr(runner, "env", {})
+    paths = [_expand_path(path, env, root) for path in named]
+    # One that is a link itself is named as the program names it.
+    return [
+        os.path.join(os.path.realpath(os.path.dirname(one)), os.path.basename(one))
+        for one in paths
+        if os.path.exists(one)
+    ]
 
 
 def _has_word(path: str, word: str) -> bool:

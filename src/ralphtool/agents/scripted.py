@@ -53,7 +53,8 @@ class Scripted:
         # By its path, not with -m: so nothing but the standard library is loaded, and nothing from the tree that
         # it works in. With -P, our modules beside it can't be taken for the standard library's either.
         argv = (sys.executable, "-P", os.path.abspath(scripted_program.__file__), self._script_path())
-        return Start(argv=argv, stdin=job.prompt, env={"RALPH_ATTEMPT": str(job.attempt), **self._env})
+        draft = {"RALPH_DRAFT": job.draft} if job.draft else {}
+        return Start(argv=argv, stdin=job.prompt, env={"RALPH_ATTEMPT": str(job.attempt), **draft, **self._env})
 
     def reader(self, job: Job) -> ScriptedReader:
         return ScriptedReader()

@@ -175,6 +175,14 @@ def _move(turn: ScriptTurn, step: Step) -> None:
     os.replace(_resolve_path(step["move"], follow=False), target)
 
 
+def _draft(turn: ScriptTurn, step: Step) -> None:
+    turn.tool("draft", step["draft"])
+    folder = os.environ.get("RALPH_DRAFT")
+    if not folder:
+        raise TurnFailed("no draft is asked for here: this step is for `ralphtool plan`, and `write` for a story")
+    _put(f"!{os.path.join(folder, step['draft'])}", step["text"], "wb")
+
+
 # --- steps: commands --------------------------------------------------------------------------------
 
 
@@ -381,6 +389,7 @@ _PATH = ValueRule(
     "a path inside the working directory, or one that begins with !",
     lambda value: _is_word(value) and (value.startswith("!") or not _is_outside(value)),
 )
+_INSIDE = ValueRule("a path inside the project", lambda value: _is_word(value) and not _is_outside(value))
 _WHOLE = ValueRule("a whole number, 0 or more", _is_whole)
 _NUMBER = ValueRule("a number, 0 or more", _is_number)
 _STATUS = ValueRule("a whole number from 0 to 255", lambda value: _is_whole(value, 0, 255))
@@ -407,6 +416,7 @@ STEP_KINDS: dict[str, StepKind] = {
     "replace": StepKind(_replace, _PATH, {"old": _WORD, "new": _TEXT}),
     "delete": StepKind(_delete, _PATH),
     "move": StepKind(_move, _PATH, {"to": _PATH}),
+    "draft": StepKind(_draft, _INSIDE, {"text": _TEXT}),
     "run": StepKind(_run, _WORD, may={"must": _FLAG, "background": _FLAG}),
     "tick": StepKind(_tick, _WORD),
     "learn": StepKind(_learn, _TEXT, may={"type": _WORD, "task": _WORD}),

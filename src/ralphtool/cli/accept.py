@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ralphtool.cli import arguments, targets
-from ralphtool.core import layout, locks, project, session
+from ralphtool.core import layout, locks, project, session, spelling
 from ralphtool.core.text import make_printable
 from ralphtool.errors import ChangeLocked, InvalidValue, RalphError, StoryNotFound, UsageError, shorten
 from ralphtool.loop import idle
@@ -120,9 +120,10 @@ def _find_story_or_entry(root: str, change: str, name: str) -> tuple[str, str | 
         )
     if not named and not tried:
         there = ", ".join(one.id for _, one in stories[:20])
+        near = spelling.suggest(name, [one.id for _, one in stories])
         raise StoryNotFound(
             f"{change} has no story and no attempt {shorten(name)}: there are the stories {there or 'none'}, and "
-            "`ralphtool attempts` lists the attempts"
+            f"`ralphtool attempts` lists the attempts{near and f'; {near}'}"
         )
     return (named or tried)[0], name if tried else None
 

@@ -38,27 +38,36 @@ if TYPE_CHECKING:
 HELP = """\
 Usage: ralphtool agent COMMAND …
 
-The agent's commands. They are meant for programs: each prints one JSON object, on stdout when it
-succeeds, on stderr when it fails ({"success": false, "error": …, "code": …}; exit 1, or 2 for a wrong
-command line). All of them need RALPH_SESSION; `ralphtool run` sets it for the agent that it starts.
-RALPH_STORY overrides the story in scope.
+The agent's commands. They are meant for programs: each prints one JSON object,
+on stdout when it succeeds, on stderr when it fails ({"success": false,
+"error": …, "code": …}; exit 1, or 2 for a wrong command line). All of them need
+RALPH_SESSION; `ralphtool run` sets it for the agent that it starts. RALPH_STORY
+overrides the story in scope.
 
 For the orchestrator:
-  session init --change NAME [--spec FORMAT]   begin a session and take the change
-  session next-story                           the next open story; it comes into scope
-  session flush                                write the learnings out, end the session, free the change
+  session init --change NAME [--spec FORMAT]
+                        begin a session and take the change
+  session next-story    the next open story; it comes into scope
+  session flush         write the learnings out, end the session, free the
+                        change
 
 For the agent:
-  context                                      the story, its tasks, proposal, design, scenarios, learnings
-  status                                       how far the story and the change are
-  recall TEXT                                  up to 10 learnings and patterns that match, of all that are known
-  task done ID                                 tick a task of the story
-  learn TEXT [--task ID] [--type TYPE]         record what the next iteration should know
-  pattern NAME DESCRIPTION [--type TYPE]       record a pattern of the code base
-  observe TYPE TITLE [--description TEXT] [--file PATH] [--category NAME] [--severity NAME]
-                                               record a blocker, a finding or a completion
+  context               the story, its tasks, proposal, design, scenarios,
+                        learnings
+  status                how far the story and the change are
+  recall TEXT           up to 10 learnings and patterns that match, of all that
+                        are known
+  task done ID          tick a task of the story
+  learn TEXT [--task ID] [--type TYPE]
+                        record what the next iteration should know
+  pattern NAME DESCRIPTION [--type TYPE]
+                        record a pattern of the code base
+  observe TYPE TITLE [--description TEXT] [--file PATH] [--category NAME]
+          [--severity NAME]
+                        record a blocker, a finding or a completion
 
-TEXT or DESCRIPTION may be `-`: then it is read from stdin. `--` ends the options.
+TEXT or DESCRIPTION may be `-`: then it is read from stdin. `--` ends the
+options.
 
 Example:
   export RALPH_SESSION=s1
@@ -216,7 +225,11 @@ def _parse(arguments: "Sequence[str]") -> CommandLine:
         if command and len(words) == length and not any(" " in word for word in words):
             return _parse_arguments(command, list(arguments[length:]))
     given = shorten(" ".join(arguments[:2])) if arguments else "nothing"
-    raise UsageError(f"there is no command {given}: it is one of {', '.join(_COMMANDS)}; see `ralphtool agent --help`")
+    from ralphtool.core import spelling  # only where something is wrong
+
+    known = f"it is one of {', '.join(_COMMANDS)}"
+    near = [spelling.suggest(" ".join(arguments[:length]), _COMMANDS) for length in (2, 1)]
+    raise UsageError(f"there is no command {given}: {near[0] or near[1] or known}; see `ralphtool agent --help`")
 
 
 def _parse_arguments(command: AgentCommand, arguments: list[str]) -> CommandLine:
@@ -337,8 +350,12 @@ def _session_next_story(session_id: str, call: CommandLine) -> "SessionState":
     with session.LockedSession(session_id) as held:
         _, spec, run_owns = _open_session(held.state)
         _refuse_agents_of_run(run_owns, session_id)
-        story = specs.next_story(spec.stories(held.state["completed_tasks"]))
+        stories = spec.stories(held.state["completed_tasks"])
+        story = specs.next_story(stories)
         if story is None:
+            from ralphtool.specs import remaining
+
+            remaining.check_complete(spec, stories)
             return {"complete": True}
         held.state["current_story_id"] = story.id
         held.state["iteration"] += 1
@@ -470,7 +487,7 @@ def _task_done(session_id: str, call: CommandLine) -> "SessionState":
         stories = spec.stories(completed)
         story = _find_story(held.state, stories)
         _check_in_scope(task_id, story, stories)
-        remaining = [task.id for task in story.tasks if not task.done and task.id != task_id]
+        remaining = [task.id for task in story.required if not task.done and task.id != task_id]
         # What can't be read is told before anything is written.
         scenarios = None if remaining else [scenario.as_dict() for scenario in spec.scenarios(story)]
         # The spec first: if we end here, the same call again finds the box ticked and finishes.

@@ -1,4 +1,4 @@
-"""Looking at what a run did, and ending a change: explain, attempts, diff, finish, back."""
+"""Looking at what a run did: explain, attempts, diff."""
 
 from __future__ import annotations
 
@@ -11,30 +11,25 @@ import msgspec
 
 from ralphtool import specs
 from ralphtool.cli import arguments, targets
-from ralphtool.core import layout, lifecycle, project, quickjson
+from ralphtool.core import layout, project, quickjson
 from ralphtool.core.text import make_printable
-from ralphtool.errors import ChangeNotFound, GitError, InvalidValue, RalphError, UsageError, shorten
-from ralphtool.executors import process
+from ralphtool.errors import GitError, InvalidValue, RalphError, shorten
 from ralphtool.history import History
-from ralphtool.loop import finish
-from ralphtool.record import change_state, iterations, overview, questions, receipts, runs
+from ralphtool.record import iterations, overview, questions, receipts, runs
 from ralphtool.record.lines import LineReader, parse_fields
 from ralphtool.views.terminal import changes, phrases, tables
-from ralphtool.workspace import in_place
+from ralphtool.views.terminal.wrapping import echo
 from ralphtool.workspace.git import Repository
-from ralphtool.workspace.protected_state import ProtectedState
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ralphtool.history.records import Entry
     from ralphtool.judging.receipt import Receipt
-    from ralphtool.workspace.stash import StashNote
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 
 
-def _find_repository(root: str) -> Repository:
+def find_repository(root: str) -> Repository:
+    """The repository of a project, or an error."""
     found = Repository.find(root)
     if found is None:
         raise GitError(f"{root} is in no git repository: attempts are only kept with git")
@@ -258,7 +253,7 @@ def attempts(change: str | None, as_json: bool) -> None:
     root = project.find()
     kept = {
         name.removeprefix(layout.ATTEMPTS): commit
-        for name, commit in _find_repository(root).refs(layout.ATTEMPTS).items()
+        for name, commit in find_repository(root).refs(layout.ATTEMPTS).items()
     }
     wanted = _list_prd_ids(root, change) if change else None
     found = [one for one in History(root).entries() if one.id in kept and (wanted is None or one.prd_id in wanted)]
@@ -269,7 +264,7 @@ def attempts(change: str | None, as_json: bool) -> None:
     if not rows:
         tables.print_line("No attempts are kept yet: `ralphtool run` keeps every one.")
     for row in rows:
-        click.echo(make_printable(f"{row['id']}  {row['status']:9}  {row['commit'][:10]}  {row['summary']}"))
+        echo(make_printable(f"{row['id']}  {row['status']:9}  {row['commit'][:10]}  {row['summary']}"), 4)
 
 
 def _list_prd_ids(root: str, change: str) -> set[str]:
@@ -288,102 +283,10 @@ def diff(entry: str, stat: bool) -> int:
       ralphtool diff add-login-2-1
       ralphtool diff add-login-2-1 --stat
     """
-    repository = _find_repository(project.find())
+    repository = find_repository(project.find())
     commit = repository.resolve(f"{layout.ATTEMPTS}{entry}")
     if commit is None:
         raise InvalidValue(f"no attempt {shorten(entry)} is kept: `ralphtool attempts` lists them")
     before = repository.resolve(f"{commit}^") or repository.empty_tree
     command = ["git", "diff", *(["--stat"] if stat else []), before, commit]
     return subprocess.run(command, cwd=repository.top, check=False).returncode
-
-
-# --- finish and back --------------------------------------------------------------------------------
-
-
-@click.command("finish")
-@click.argument("change", **arguments.OPTIONAL)
-@click.option(
-    "--squash", is_flag=True, help="Put all of its work into your working tree, uncommitted, and end the branch."
-)
-@click.option("--keep", is_flag=True, help="Leave the branch as it is, and say how to merge it (the default).")
-def finish_command(change: str | None, squash: bool, keep: bool) -> None:
-    """End a change: keep its branch, or squash it into the working tree.
-
-    \b
-    Examples:
-      ralphtool finish add-login                keeps ralph/add-login, and tells how to merge it
-      ralphtool finish add-login --squash       its work is in your tree, ready for one commit of yours
-    """
-    if squash and keep:
-        raise UsageError("--squash and --keep exclude each other: give one of them")
-    root = project.find()
-    repository = _find_repository(root)
-    change = change or _find_only_branch(repository)
-    project.check_name(change, "a change's name")
-    lifecycle.find_abandoned_lock(root, change)
-    _restore_user_files(repository, root)
-    unproven = _list_unproven(root, change)
-    if not squash:
-        _print_kept(repository, change)
-        _warn_of_unproven(unproven)
-        return
-    done = finish.squash(repository, root, change)
-    click.echo(f"{len(done.paths)} files of {done.branch} are in your working tree, staged: look, then commit.")
-    click.echo(f"The branch is gone; its commits are kept as {layout.FINISHED}{change}.")
-    _warn_of_unproven(unproven)
-
-
-def _list_unproven(root: str, change: str) -> list[str]:
-    stories = change_state.load(root, change).stories
-    return [id for id, one in stories.items() if one.proof and one.proof.state == "unproven"]
-
-
-def _warn_of_unproven(stories: Sequence[str]) -> None:
-    if stories:
-        noun, verb = ("story", "is") if len(stories) == 1 else ("stories", "are")
-        names = make_printable(", ".join(stories))
-        click.echo(f"Look at {noun} {names} with care: what {verb} done there is not proven by any test.")
-
-
-def _find_only_branch(repository: Repository) -> str:
-    names = [name.removeprefix(layout.BRANCHES) for name in repository.refs(layout.BRANCHES)]
-    if len(names) == 1:
-        return names[0]
-    if not names:
-        raise ChangeNotFound("no change has a branch: `ralphtool run CHANGE` makes one")
-    raise UsageError(f"there are several changes, so name one: {', '.join(names)}")
-
-
-def _print_kept(repository: Repository, change: str) -> None:
-    commit = repository.resolve(layout.BRANCHES + change)
-    if commit is None:
-        raise ChangeNotFound(f"there is no branch ralph/{change}: `ralphtool run {change}` makes it")
-    click.echo(f"{layout.branch(change)} stays as it is, at {commit[:10]}. To take it over, one of:")
-    click.echo(f"  git merge ralph/{change}                  every story as a commit of its own")
-    click.echo(f"  ralphtool finish {change} --squash       all in one, in your working tree")
-
-
-@click.command()
-def back() -> None:
-    """Give you your branch and your files back, after a run that was killed.
-
-    The next `ralphtool run` does the same by itself. Nothing of the run is lost.
-
-    \b
-    Example:
-      ralphtool back
-    """
-    root = project.find()
-    told = _restore_user_files(_find_repository(root), root)
-    click.echo(make_printable(told) if told else "Nothing is to be given back: the tree is yours.")
-
-
-def _restore_user_files(repository: Repository, root: str) -> str:
-    def put_right(note: StashNote) -> None:
-        ours = ProtectedState(
-            root, note.change, note.run
-        )  # which looks for its last sign of life, before we change that
-        process.end_orphans(layout.processes(root, note.run), note.run)
-        ours.recover()
-
-    return in_place.recover(repository, root, put_right)

@@ -12,7 +12,7 @@ import re
 import shlex
 import shutil
 import subprocess
-import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,12 +23,10 @@ from ralphtool import __version__, agents, specs
 from ralphtool import settings as settings_module
 from ralphtool.agents.program import Program, format_version
 from ralphtool.cli import detect
-from ralphtool.core import config, gate_commands, layout, locks, secrets
-from ralphtool.errors import InvalidValue, RalphError, TreeBusy, from_os_error, shorten
-from ralphtool.executors import gate_run
-from ralphtool.executors.process import Supervisor
+from ralphtool.core import config, layout, locks, secrets
+from ralphtool.errors import ChangeNotFound, InvalidValue, RalphError, TreeBusy, from_os_error, shorten
 from ralphtool.loop import budget
-from ralphtool.workspace import in_place
+from ralphtool.specs import remaining
 from ralphtool.workspace.git import Repository
 from ralphtool.workspace.stash import Stash
 
@@ -39,8 +37,8 @@ if TYPE_CHECKING:
     from ralphtool.settings import Settings
 
 _OLDEST_GIT = (2, 38)
-_LAST_LINES = 12
-_HIDDEN_VARIABLES = ("RALPH_SESSION", "RALPH_STORY", "RALPH_TOKEN", "RALPH_TASK")
+_LONGEST = 8.0  # seconds until whatever is asked has to have answered: people wait for this command
+_SHORTEST = 1.0
 
 State = Literal["ok", "warning", "wrong"]
 
@@ -85,6 +83,12 @@ class DoctorContext:
         self.root = root
         self.settings: Settings | None = None
         self.repository: Repository | None = None
+        self._deadline = time.monotonic() + _LONGEST
+
+    @property
+    def seconds_left(self) -> float:
+        """How long a program that is asked something may take."""
+        return max(self._deadline - time.monotonic(), _SHORTEST)
 
     @property
     def folder(self) -> str:
@@ -144,7 +148,7 @@ def _has_identity(repository: Repository) -> bool:
 
 
 def _check_not_busy(project: DoctorContext, repository: Repository) -> Iterator[Diagnosis]:
-    if project.settings and project.settings.run.workspace == "worktree":
+    if project.settings is None or project.settings.run.workspace != "here":
         return
     try:
         Stash(repository, layout.FOLDER).check_not_busy()
@@ -158,7 +162,7 @@ def _check_gitignore(project: DoctorContext, repository: Repository) -> Iterator
         yield warning(
             "git",
             "git ignores all of .ralph: settings and history are not kept in the repository",
-            f"to keep them, put {', '.join(detect.IGNORED)} in the place of what ignores it",
+            f"to keep them, put {', '.join(detect.list_ignore_lines(project.root))} in the place of what ignores it",
         )
     elif found.state == "open":
         yield warning(
@@ -225,7 +229,7 @@ def check_agents(project: DoctorContext) -> Iterator[Diagnosis]:
     if not names and project.settings:
         yield _describe_no_agent(project, others)
     with ThreadPoolExecutor(max_workers=max(len(names), 1)) as pool:
-        for found in pool.map(lambda name: list(_check_agent(project.root, settings, name)), names):
+        for found in pool.map(lambda name: list(_check_agent(project, settings, name)), names):
             yield from found
     if others:
         yield ok("agents", f"installed as well: {', '.join(others)}")
@@ -235,7 +239,9 @@ def _describe_no_agent(project: DoctorContext, installed: Sequence[str]) -> Diag
     if not installed:
         get = detect.first_program().package
         return wrong(
-            "agents", "no agent is named, and none that is known is installed", f"{get}, or see docs/agents.md"
+            "agents",
+            "no agent is named, and none that is known is installed",
+            f'{get}, or name a command of your own: command = ["…"] in [agents.NAME]',
         )
     if not os.path.lexists(config.path_of(project.root)):
         return wrong("agents", f"no agent is named; installed are {', '.join(installed)}", "ralphtool init")
@@ -245,19 +251,26 @@ def _describe_no_agent(project: DoctorContext, installed: Sequence[str]) -> Diag
     )
 
 
-def _check_agent(root: str, settings: Settings, name: str) -> Iterator[Diagnosis]:
+def _check_agent(project: DoctorContext, settings: Settings, name: str) -> Iterator[Diagnosis]:
     found = settings.agents.get(name)
     try:
-        runner = agents.make(name, structs.asdict(found) if found else {})
+        runner = agents.make(name, structs.asdict(found) if found else {}, settings.agents)
+        _limit_patience(runner, project)
         runner.check()
     except InvalidValue as error:
         yield from_error("agents", error)
         return
     if isinstance(runner, Program):
-        yield from _check_program(root, runner)
+        _limit_patience(runner, project)
+        yield from _check_program(project.root, runner)
     else:
         yield ok("agents", f"{name} can be started")
     yield from _check_limits(runner, settings)
+
+
+def _limit_patience(runner: Runner, project: DoctorContext) -> None:
+    if isinstance(runner, Program):
+        runner.patience = project.seconds_left
 
 
 def _check_program(root: str, runner: Program) -> Iterator[Diagnosis]:
@@ -298,7 +311,12 @@ def check_specs(project: DoctorContext) -> Iterator[Diagnosis]:
     good = []
     for name in names:
         try:
-            stories = specs.open(project.root, name).stories(locks.list_completed_tasks(project.root, name))
+            spec = specs.open(project.root, name)
+            stories = spec.stories(locks.list_completed_tasks(project.root, name))
+            doubts = remaining.read_warnings(spec)
+        except ChangeNotFound as error:  # one of an issue tracker that is not copied yet
+            yield warning("specs", str(error))
+            continue
         except RalphError as error:
             yield from_error("specs", error)
             continue
@@ -306,61 +324,12 @@ def check_specs(project: DoctorContext) -> Iterator[Diagnosis]:
             yield wrong("specs", str(from_os_error(error)))
             continue
         good.append(name)
-        if not stories:
-            yield warning("specs", f"{name} has no stories", f"write some, then `ralphtool show {name}`")
+        yield from (warning("specs", text, f"ralphtool show {name}") for text in doubts)
+        if not any(story.tasks for story in stories):
+            yield warning("specs", f"{name} has no tasks yet", f"write them as {remaining.describe_task(spec)}")
     if good:
         more = f" and {len(good) - 5} more" if len(good) > 5 else ""
         yield ok("specs", f"{', '.join(good[:5])}{more} can be read")
-
-
-# --- gates ------------------------------------------------------------------------------------------
-
-
-def check_gates(project: DoctorContext, tell: Callable[[str], None]) -> Iterator[Diagnosis]:
-    try:
-        found = detect.list_gates(gate_commands.find_commands(project.root), project.root)
-    except (RalphError, OSError):
-        return  # the settings can't be read, which is a finding already
-    if not found:
-        text = "there is no gate: stories will be done, not proven"
-        yield warning("gates", text, "set checks and tests under [verify] in .ralph/config.toml")
-    if at_work := _find_running(project):
-        yield ok("gates", f"not run, since {at_work} is at work here")
-        return
-    timeout = (project.settings or settings_module.Settings()).verify.timeout
-    with tempfile.TemporaryDirectory(prefix="ralphtool-doctor-") as folder, Supervisor() as supervisor:
-        for number, gate in enumerate(found):
-            if gate.missing:
-                text = f"`{gate.command}`: the program {gate.missing} is not there"
-                yield wrong("gates", text, f"install {gate.missing}, or change [verify] in .ralph/config.toml")
-                continue
-            tell(f"running {gate.command}")
-            yield _run_gate(project.root, gate.command, supervisor, os.path.join(folder, f"{number}.log"), timeout)
-
-
-def _run_gate(root: str, command: str, supervisor: Supervisor, log: str, timeout: float) -> Diagnosis:
-    env = {name: value for name, value in os.environ.items() if name not in _HIDDEN_VARIABLES}
-    done = gate_run.run(
-        command, gate_run.CommandContext(supervisor, root, env, secrets.list_values(), lambda: False), log, timeout
-    )
-    if done.ok:
-        return ok("gates", f"`{command}` is green{f' ({done.tally})' if done.tally else ''}, {done.seconds:.1f} s")
-    if done.why == "wall-clock":
-        return wrong("gates", f"`{command}` took longer than {timeout:g} s and was ended", "raise timeout in [verify]")
-    last = gate_run.read_last_output([done]).splitlines()[-_LAST_LINES:]
-    ending = done.why or f"exit status {done.exit_code}"
-    text = f"`{command}` is red already ({ending}), before any agent has begun"
-    mend = "make it green: what is red at the start proves nothing, and only what is newly red is held against a story"
-    return wrong("gates", "\n".join([text, *(f"    {line}" for line in last)]), mend)
-
-
-def _find_running(project: DoctorContext) -> str:
-    """The run that works in this very tree, if one does."""
-    try:
-        note = in_place.find_note(project.repository, project.root) if project.repository else None
-        return note.run if note and is_alive(project.root, note.change, note.run) else ""
-    except RalphError:
-        return ""
 
 
 def is_alive(root: str, change: str, run: str) -> bool:

@@ -16,8 +16,10 @@ from msgspec import Struct
 
 from ralphtool import agents, specs
 from ralphtool.agents.program import Program
+from ralphtool.cli.gate_causes import describe_install
 from ralphtool.core import config, files, gate_commands, layout, project
-from ralphtool.errors import InvalidValue
+from ralphtool.errors import InvalidValue, RalphError
+from ralphtool.history import neighbour
 from ralphtool.history.state import HistoryLock
 from ralphtool.workspace.git import Repository
 
@@ -33,6 +35,11 @@ class GateCommand(Struct, frozen=True):
     kind: str  # checks or tests
     command: str
     missing: str | None
+
+    @property
+    def install(self) -> str:
+        """How to get the program that is missing."""
+        return describe_install(self.missing) if self.missing else ""
 
 
 class DetectedProject(Struct, frozen=True, kw_only=True):
@@ -122,7 +129,7 @@ def render_settings(found: DetectedProject, agent: str | None) -> str:
     others = [name for name in found.agents if name != agent]
     runner = agents.make(agent, {}) if agent else None
     lines = [
-        "# How ralphtool works in this project. `ralphtool doctor` checks it; docs/settings.md has every setting.",
+        "# How ralphtool works in this project. `ralphtool doctor` checks it; `ralphtool run --help` has more.",
         "# What stands behind a # here is an example.",
         "",
         "[run]",
@@ -130,9 +137,15 @@ def render_settings(found: DetectedProject, agent: str | None) -> str:
         "# attempts = 3          # how often a story is tried before you are asked",
         '# max_time = "8h"       # how long a run may take; without it there is no limit',
         "# max_cost = 20.00      # how many dollars a run may cost",
+        '# workspace = "auto"    # a box where one can be had, else a worktree, else "here": your own folder',
         "",
         *_render_gates(found.gates),
         *_render_agent_table(agent, runner),
+        "",
+        "# [sandbox]             # what agents and gates may reach from their box",
+        '# mode = "require"      # no box, no run',
+        '# hosts = ["packages.example.org"]   # besides the hosts of the agent itself',
+        '# read = ["~/.config/tool"]          # files of your home that are shown',
         "",
         "# [notify]              # called when a run ends or a question waits, with JSON on its standard input",
         '# command = ["notify-send", "ralphtool"]',
@@ -153,15 +166,22 @@ def _render_agent(agent: str | None, others: Sequence[str]) -> list[str]:
 
 def _render_gates(found: Sequence[GateCommand]) -> list[str]:
     """The table's name stands alone on its line: so the agent's commands, which are quick, can read it."""
-    lines = ["# The commands that prove a story. All of them have to pass.", "[verify]"]
+    lines = ["# The commands that prove a story. All of them have to pass.", "[verify]", *render_notes(found)]
     for kind, example in (("checks", "make lint"), ("tests", "make test")):
-        usable = [one.command for one in found if one.kind == kind and not one.missing]
-        if any(one.kind == kind for one in found):  # if none of them can be used, an empty list says so
-            lines.append(f"{kind} = [{', '.join(map(_quote, usable))}]")
-        else:
-            lines.append(f"# {kind} = [{_quote(example)}]")
-    lines += [f"# left out, since {one.missing} is not there: {one.command}" for one in found if one.missing]
+        lines.append(render_commands(kind, found) or f"# {kind} = [{_quote(example)}]")
     return lines
+
+
+def render_commands(kind: str, found: Sequence[GateCommand]) -> str:
+    """The setting of one kind of gate; nothing if none was found."""
+    commands = [_quote(one.command) for one in found if one.kind == kind]
+    return f"{kind} = [{', '.join(commands)}]" if commands else ""
+
+
+def render_notes(found: Sequence[GateCommand]) -> list[str]:
+    """What is missing for them on this machine. The commands are right all the same."""
+    missing = {one.missing: one.install for one in found if one.missing}
+    return [f"# {program} is not installed here: {install}" for program, install in missing.items()]
 
 
 def _render_agent_table(agent: str | None, runner: Runner | None) -> list[str]:
@@ -204,7 +224,6 @@ _PASSING = (
     "questions/x",
     "locks/x",
 )
-_LASTING = ("config.toml", "progress.json", "prompts/x")
 
 
 class GitignoreState(Struct, frozen=True):
@@ -215,15 +234,36 @@ class GitignoreState(Struct, frozen=True):
     lines: tuple[str, ...]  # that it lacks; what the user keeps out on purpose stays out
 
 
+def list_ignore_lines(root: str) -> tuple[str, ...]:
+    """What .gitignore should say of `.ralph`: all of it stays out, but for what is worth a commit."""
+    return (*IGNORED, f"!.ralph/{layout.HISTORY_APART}") if _has_neighbour(root) else IGNORED
+
+
+def _list_lasting(root: str) -> tuple[str, ...]:
+    return ("config.toml", os.path.basename(_find_history(root)), "prompts/x")
+
+
+def _has_neighbour(root: str) -> bool:
+    return _find_history(root) == layout.history_apart(root)
+
+
+def _find_history(root: str) -> str:
+    try:
+        return neighbour.find_path(root)
+    except (RalphError, OSError):
+        return layout.history(root)  # what can't be read is a finding of its own
+
+
 def check_gitignore(repository: Repository, root: str) -> GitignoreState:
     path = os.path.join(root, ".gitignore")
     prefix = os.path.relpath(layout.folder(os.path.realpath(root)), os.path.realpath(repository.top))
-    ignored = _find_ignored(repository, [os.path.join(prefix, name) for name in (*_PASSING, *_LASTING)])
-    lasting = [name for name in _LASTING if os.path.join(prefix, name) in ignored]
+    kept = _list_lasting(root)
+    ignored = _find_ignored(repository, [os.path.join(prefix, name) for name in (*_PASSING, *kept)])
+    lasting = [name for name in kept if os.path.join(prefix, name) in ignored]
     if not all(os.path.join(prefix, name) in ignored for name in _PASSING):
         kept_out = {f"!.ralph/{name.removesuffix('x')}" for name in lasting}
-        return GitignoreState("open", path, tuple(line for line in IGNORED if line not in kept_out))
-    return GitignoreState("closed" if len(lasting) == len(_LASTING) else "fine", path, ())
+        return GitignoreState("open", path, tuple(line for line in list_ignore_lines(root) if line not in kept_out))
+    return GitignoreState("closed" if len(lasting) == len(kept) else "fine", path, ())
 
 
 def _find_ignored(repository: Repository, paths: Sequence[str]) -> set[str]:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 
 import click
 
-from ralphtool.cli import checks, state_checks
+from ralphtool.cli import checks, gate_checks, sandbox_checks, state_checks, tracker_checks
 from ralphtool.cli.checks import Diagnosis, DoctorContext
 from ralphtool.core import project, quickjson
 from ralphtool.core.text import can_write_unicode, make_lines_printable, make_printable
 from ralphtool.errors import GitError, RalphError, from_os_error
+from ralphtool.views.terminal.wrapping import echo
 
 Check = Callable[[DoctorContext], Iterator[Diagnosis]]
 
@@ -19,8 +20,11 @@ _CHECKS: dict[str, Check] = {
     "machine": checks.check_machine,
     "settings": checks.check_settings,
     "git": checks.check_git,
+    "project": state_checks.check_writable,
+    "sandbox": sandbox_checks.check_sandbox,
     "agents": checks.check_agents,
     "specs": checks.check_specs,
+    "trackers": tracker_checks.check_trackers,
     "locks": state_checks.check_locks,
     "tree": state_checks.check_tree,
     "history": state_checks.check_history,
@@ -29,11 +33,12 @@ _CHECKS: dict[str, Check] = {
     "questions": state_checks.check_questions,
     "disk": state_checks.check_disk,
 }
+_HANG = 12  # what is found begins in this column
 _MARKS = {"ok": ("✓", "+", "green"), "warning": ("!", "!", "yellow"), "wrong": ("✗", "x", "red")}
 
 
 def examine(
-    root: str, *, with_gates: bool = True, tell: Callable[[str], None] = lambda text: None
+    root: str, *, with_gates: bool = False, tell: Callable[[str], None] = lambda text: None
 ) -> Iterator[Diagnosis]:
     """Every finding, in the order in which it matters. `tell` is called with what takes long, before it begins."""
     context = DoctorContext(root)
@@ -41,8 +46,7 @@ def examine(
         if about == "agents":
             tell("asking the agents for their versions")
         yield from _run_check(about, check, context)
-    if with_gates:
-        yield from checks.check_gates(context, tell)
+    yield from gate_checks.check_gates(context, tell, runs=with_gates)
 
 
 def _run_check(about: str, check: Check, context: DoctorContext) -> Iterator[Diagnosis]:
@@ -69,24 +73,28 @@ def repair(finding: Diagnosis) -> tuple[bool, str]:
 
 @click.command()
 @click.option("--fix", is_flag=True, help="Fix what can be fixed without harm.")
-@click.option("--no-gates", is_flag=True, help="Don't run the gates, which may take long.")
+@click.option(
+    "--gates/--no-gates", default=False, help="Run the gates too, however long they take; else they are only listed."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
-def doctor(fix: bool, no_gates: bool, as_json: bool) -> int:
+def doctor(fix: bool, gates: bool, as_json: bool) -> int:
     """Tell what is missing or wrong, and the command that fixes it.
 
-    Looks at git, the settings, the agents and whether somebody is logged in, the specs, the gates (by running them),
-    and at what earlier runs may have left. No model is asked. The exit code is 1 if something is wrong.
+    Looks at git, the settings, the agents and whether somebody is logged in, the specs, the gates, and at what earlier
+    runs may have left. That takes a few seconds. --gates also runs the gates, which may take long: in a box or a
+    worktree, as the next run does, and once more with broken code, to see which of them can't fail. The next run need
+    not try them again. No model is asked. The exit code is 1 if something is wrong.
 
     \b
     Examples:
       ralphtool doctor
-      ralphtool doctor --no-gates
+      ralphtool doctor --gates
       ralphtool doctor --fix
       ralphtool doctor --json | jq '.findings[] | select(.state == "wrong")'
     """
     findings = []
     tell = (lambda text: None) if as_json else _print_progress
-    for finding in examine(project.find(), with_gates=not no_gates, tell=tell):
+    for finding in examine(project.find(), with_gates=gates, tell=tell):
         fixed, done = repair(finding) if fix else (False, "")
         findings.append(finding.as_dict() | {"fixed": fixed, "done": done})
         if not as_json:
@@ -108,15 +116,15 @@ def _print_diagnosis(finding: Diagnosis, *, fixed: bool, done: str) -> None:
     fancy, plain, colour = _MARKS[finding.state]
     mark = click.style(fancy if can_write_unicode() else plain, fg=colour, bold=True)
     first, *more = make_lines_printable(finding.text).split("\n")
-    click.echo(f"{mark} {finding.about:9} {first}")
+    echo(f"{mark} {finding.about:9} {first}", _HANG)
     for line in more:
-        click.echo(f"{'':12}{line}")
+        echo(f"{'':12}{line}", 0)
     if fixed:
-        click.echo(f"{'':12}{click.style('fixed:', fg='green')} {make_printable(done)}")
+        echo(f"{'':12}{click.style('fixed:', fg='green')} {make_printable(done)}", 0)
     elif finding.mend:
-        click.echo(f"{'':12}{click.style('to fix:', bold=True)} {make_printable(finding.mend)}")
+        echo(f"{'':12}{click.style('to fix:', bold=True)} {make_printable(finding.mend)}", 0)
         if done:
-            click.echo(f"{'':12}that failed: {make_printable(done)}")
+            echo(f"{'':12}that failed: {make_printable(done)}", 0)
 
 
 def _print_summary(counts: dict[str, int], fixable: int) -> None:

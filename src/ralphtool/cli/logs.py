@@ -17,6 +17,7 @@ from ralphtool.record import iterations as records
 from ralphtool.record import runs
 from ralphtool.record.iterations import ERRORS, TRANSCRIPT, IterationFiles
 from ralphtool.views.terminal.conversation import Conversation
+from ralphtool.views.terminal.phrases import describe_denial, flatten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _TAIL = 4 << 10  # bytes of standard error
 _LAST = 5  # lines of it that are shown
+_DENIED = 20  # hosts and ports that are shown
 _COMPLETED = 50  # names that a shell is told
 
 
@@ -125,6 +127,8 @@ def _print_iteration(found: IterationFiles, told: Iterator[Event], conversation:
     is_running = verdict is None and _is_running(found)
     for line in conversation.render_ending(verdict, end, receipt, is_running=is_running):
         click.echo(line)
+    for denied in found.list_denied()[:_DENIED]:
+        click.echo(describe_denial(flatten(denied.host, 100), denied.port, flatten(denied.allow)))
     _print_stderr(found, conversation, is_well=verdict is not None and verdict.status == "completed")
     click.echo(f"records: {conversation.clean_line(found.folder)}")
     if os.path.isdir(found.path("check")):

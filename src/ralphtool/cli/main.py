@@ -12,11 +12,14 @@ import click
 
 from ralphtool import __version__, specs
 from ralphtool.cli import arguments
+from ralphtool.cli.groups import SuggestingGroup
+from ralphtool.cli.help_text import FittingContext
 from ralphtool.core import layout, locks, project, quickjson
 from ralphtool.core.text import make_lines_printable, make_printable
-from ralphtool.errors import ChangeNotFound, RalphError, UsageError, from_os_error
+from ralphtool.errors import RalphError, UsageError, from_os_error
 from ralphtool.record import overview
-from ralphtool.views.terminal import changes
+from ralphtool.specs import titles
+from ralphtool.views.terminal import changes, wrapping
 from ralphtool.workspace import branch
 
 if TYPE_CHECKING:
@@ -74,7 +77,7 @@ def _fail(error: RalphError, arguments: Sequence[str]) -> int:
     if "--json" in arguments:
         click.echo(quickjson.dumps({"success": False, "error": str(error), "code": error.code}), err=True)
     else:
-        click.echo(f"Error: {make_lines_printable(str(error))}", err=True)
+        wrapping.echo(f"Error: {make_lines_printable(str(error))}", err=True)
     return error.exit_code
 
 
@@ -89,13 +92,15 @@ class _LazyCommand(NamedTuple):
     about: str
 
 
-class _CommandGroup(click.Group):
+class _CommandGroup(SuggestingGroup):
     """Commands of other modules are imported when they are called: the rest doesn't wait for their libraries."""
 
     elsewhere: ClassVar[dict[str, _LazyCommand]] = {
         "init": _LazyCommand("setup:init", "Set a project up: find what is there, and write its settings."),
         "doctor": _LazyCommand("doctor:doctor", "Tell what is missing or wrong, and the command that fixes it."),
         "new": _LazyCommand("setup:new", "Begin a change: a spec to fill in."),
+        "convert": _LazyCommand("convert:convert", "Write a change in another format."),
+        "plan": _LazyCommand("drafting:plan", "Let your agent draft a change from an idea."),
         "run": _LazyCommand("run:run", "Run an agent over the stories of a change until every one is done."),
         "questions": _LazyCommand("steer:questions_command", "List what waits for you."),
         "answer": _LazyCommand("steer:answer", "Answer the question of a story."),
@@ -118,12 +123,12 @@ class _CommandGroup(click.Group):
         "progress": _LazyCommand("progress:progress", "Show the history: what was tried, observed and learnt."),
         "memory": _LazyCommand("memory:memory", "Show and tend what the memory knows."),
         "migrate": _LazyCommand("progress:migrate_command", "Take an old progress.txt into the history."),
-        "finish": _LazyCommand("attempts:finish_command", "End a change: keep its branch, or squash it."),
-        "back": _LazyCommand("attempts:back", "Give you your branch and files back after a run that was killed."),
+        "finish": _LazyCommand("finish:finish_command", "End a change: merge it, squash it, or open a pull request."),
+        "back": _LazyCommand("finish:back", "Give you your branch and files back after a run that was killed."),
     }
     # Every command has its place here, so that nobody has to search a long list.
     sections: ClassVar[dict[str, tuple[str, ...]]] = {
-        "Begin": ("init", "doctor", "new", "list", "show"),
+        "Begin": ("init", "doctor", "new", "plan", "convert", "list", "show"),
         "Run and steer": (
             *("run", "watch", "questions", "answer", "guide", "pause", "resume", "stop", "retry", "skip"),
             *("accept", "reject", "unlock"),
@@ -142,6 +147,7 @@ class _CommandGroup(click.Group):
             return super().get_command(context, name)
         module, _, attribute = self.elsewhere[name].target.partition(":")
         found: click.Command = getattr(importlib.import_module(f"ralphtool.cli.{module}"), attribute)
+        found.context_class = FittingContext
         return found
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
@@ -150,7 +156,7 @@ class _CommandGroup(click.Group):
                 formatter.write_dl([(name, self._about(name)) for name in names])
 
     def _about(self, name: str) -> str:
-        return self.elsewhere[name].about if name in self.elsewhere else self.commands[name].get_short_help_str(100)
+        return self.elsewhere[name].about if name in self.elsewhere else self.commands[name].get_short_help_str(200)
 
 
 @click.group(cls=_CommandGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
@@ -211,27 +217,39 @@ def list_changes(as_json: bool) -> None:
     else:
         changes.print_changes(overviews)
         if running := overview.find_running_change(root):
-            told = f"What you have not committed waits aside until the run of {running} is over: it is not listed here."
-            click.echo(click.style(told, dim=True))
-    for one in overviews:
-        if one.problem and as_json:
-            click.echo(f"Warning: {make_printable(one.problem)}", err=True)
+            has_died = any(one.name == running and one.has_died for one in overviews)
+            click.echo(click.style(_describe_set_aside(running, has_died=has_died), dim=True))
+    for text in [text for one in overviews for text in (one.problem, *one.warnings) if text] if as_json else []:
+        click.echo(f"Warning: {make_printable(text)}", err=True)
+
+
+def _describe_set_aside(change: str, *, has_died: bool) -> str:
+    if has_died:
+        return "What you had not committed is set aside and not listed here: `ralphtool back` gives it back."
+    return f"What you have not committed waits aside until the run of {change} is over: it is not listed here."
 
 
 @cli.command()
-@click.argument("change", **arguments.ARGUMENT)
+@click.argument("change", **arguments.OPTIONAL)
 @_SPEC
 @_JSON
-def show(change: str, spec: str | None, as_json: bool) -> None:
+def show(change: str | None, spec: str | None, as_json: bool) -> None:
     """Show a change: its stories, tasks and scenarios, and who holds it.
 
     \b
     Examples:
+      ralphtool show                     the only change
       ralphtool show add-login
       ralphtool show PLAN --spec docs/PLAN.md
     """
     root = project.find()
+    change = change or specs.find_named(root, spec) or overview.find_only(root)
     ref = specs.parse_ref(root, spec)
+    if ref and specs.change_of(ref) == change:
+        from ralphtool.specs import tracker
+
+        for text in tracker.copy_named(root, change, ref):
+            click.echo(make_printable(text), err=True)
     with branch.open_spec(root, change, ref) as on_branch:
         found = on_branch or specs.open(root, change, ref)
         _print_change(root, found, as_json=as_json)
@@ -240,20 +258,22 @@ def show(change: str, spec: str | None, as_json: bool) -> None:
 def _print_change(root: str, found: specs.Spec, *, as_json: bool) -> None:
     change = found.change
     lock = locks.find_holder(root, change)
-    stories = found.stories(locks.list_completed_tasks(root, change))
+    completed = locks.list_completed_tasks(root, change)
+    stories, ticked = found.stories(completed), completed if lock else ()  # a branch has no ticks of an agent at work
     scenarios = {tuple(map(str, one.as_dict().values())): one for story in stories for one in found.scenarios(story)}
     receipts = _read_receipts(root, change, {story.id for story in stories if story.done})
     if not as_json:
-        changes.print_change(found, stories, scenarios.values(), lock.describe() if lock else None, receipts)
+        changes.print_change(found, stories, scenarios.values(), lock.describe() if lock else None, receipts, ticked)
         return
     click.echo(
         quickjson.dumps(
             {
                 "name": found.change,
+                **({"title": title} if (title := titles.find_title(found)) else {}),
                 "adapter": found.adapter,
                 "path": found.path,
                 "locked_by": lock.session_id if lock else None,
-                "stories": [_story_as_dict(story, receipts.get(story.id)) for story in stories],
+                "stories": [_story_as_dict(story, receipts.get(story.id), ticked) for story in stories],
                 "scenarios": [one.as_dict() for one in scenarios.values()],
             }
         )
@@ -274,7 +294,8 @@ def _read_receipts(root: str, change: str, done: Collection[str]) -> dict[str, R
     return {story: receipt for story, receipt in found.items() if story in done}
 
 
-def _story_as_dict(story: specs.Story, receipt: Receipt | None) -> dict[str, Any]:
+def _story_as_dict(story: specs.Story, receipt: Receipt | None, ticked: Collection[str]) -> dict[str, Any]:
+    tasks = [(task, task.done or task.id in ticked) for task in story.tasks]
     return {
         "id": story.id,
         "title": story.title,
@@ -283,7 +304,7 @@ def _story_as_dict(story: specs.Story, receipt: Receipt | None) -> dict[str, Any
         "optional": story.optional,
         "depends_on": list(story.depends_on),
         "proof": None if receipt is None else _receipt_as_dict(receipt),
-        "tasks": [{"id": task.id, "description": task.text, "done": task.done} for task in story.tasks],
+        "tasks": [{"id": task.id, "description": task.text, "done": is_done} for task, is_done in tasks],
     }
 
 
@@ -320,15 +341,16 @@ def show_learnings(change: str | None, as_json: bool) -> None:
 
 
 def _check_change_exists(change: str) -> None:
-    if change not in overview.list_names(project.find()):
-        raise ChangeNotFound(f"there is no change {change} here: `ralphtool list` shows the changes")
+    known = overview.list_names(project.find())
+    if change not in known:
+        raise overview.build_not_found_error(change, known)
 
 
 @cli.command()
 @click.argument("change", **arguments.ARGUMENT)
 @click.option("--force", is_flag=True, help="Even if the process that holds it is alive.")
 def unlock(change: str, force: bool) -> None:
-    """Give a change free that a dead session still holds.
+    """Release a change that a dead session still locks.
 
     What the session had recorded is not lost: the next session takes it over.
 

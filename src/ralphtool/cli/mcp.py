@@ -135,8 +135,9 @@ _PATTERN = AgentTool(
 _OBSERVE = AgentTool(
     "observe",
     "observe",
-    "Put something on record about this iteration: a blocker (what keeps you from finishing the story), a finding "
-    "(something wrong or noteworthy that is not yours to fix now), or a completion (what you got done).",
+    "Put something on record about this iteration: a blocker (what keeps you from finishing the story, or a decision "
+    "that only a human can make, as a question), a finding (something wrong or noteworthy that is not yours to fix "
+    "now), or a completion (what you got done).",
     (
         Argument("type", "blocker, finding or completion.", session.OBSERVATION_TYPES),
         Argument("title", "What it is, in one line."),

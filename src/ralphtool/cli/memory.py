@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ralphtool.cli.groups import SuggestingGroup
 from ralphtool.core import project, quickjson
 from ralphtool.core.text import make_printable
 from ralphtool.errors import UsageError
@@ -41,7 +42,7 @@ def _check_ids(context: click.Context, parameter: click.Parameter, value: Sequen
     return [_check_text(context, parameter, id) for id in value]
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=SuggestingGroup, invoke_without_command=True)
 @click.option("--all", "everything", is_flag=True, help=f"Look through all of them, not the newest {_LOOKED_THROUGH}.")
 @_JSON
 @click.pass_context

@@ -28,6 +28,7 @@ def print_plan(plan: Plan, agents: Sequence[str], troubles: Sequence[str]) -> No
     _print_part(
         "Stories, in the order in which they would be begun", [_format_story(one, plan.first) for one in plan.steps]
     )
+    _print_part("Where", plan.workspace)
     _print_part("Gates", list(plan.gates) or ["none: stories will be done, not proven"])
     _print_part("Agents", agents or ["none"])
     if troubles:
@@ -56,7 +57,7 @@ def _format_story(step: PlannedStory, first: str | None) -> str:
         remarks.append(f"waits for {', '.join(step.waits_for)}")
     if step.state == "waiting":
         remarks.append(f'waits for your answer: ralphtool answer {step.id} "…"')
-    remarks += ["skipped"] if step.state == "skipped" else []
+    remarks += [step.put_aside or "skipped"] if step.state == "skipped" else []
     remarks += ["optional"] if step.optional else []
     remarks += [f"attempt {step.attempts + 1}"] if step.attempts and step.state == "ready" else []
     tasks = f"{step.tasks_done}/{step.tasks_total}"

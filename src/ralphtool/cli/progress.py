@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 import msgspec
 
+from ralphtool.cli.groups import SuggestingGroup
 from ralphtool.core import files, project, quickjson
 from ralphtool.core.text import make_printable
 from ralphtool.errors import CorruptState, UsageError
@@ -53,7 +54,12 @@ def _print_warnings(history: History) -> None:
         click.echo(f"Warning: {make_printable(notice)}", err=True)
 
 
-@click.group()
+def _list_types(types: Any) -> str:
+    """For the help: as a part of the option's name they would make it too wide."""
+    return f"Only of this type: {', '.join(get_args(types))}."
+
+
+@click.group(cls=SuggestingGroup)
 def progress() -> None:
     """The history of this project: every iteration, what was observed, learnt, and found to be a pattern.
 
@@ -196,7 +202,9 @@ def _print_observations(
 
 
 @progress.group(invoke_without_command=True)
-@click.option("--type", "kind", type=click.Choice(get_args(LearningType)), help="Only of this type.")
+@click.option(
+    "--type", "kind", type=click.Choice(get_args(LearningType)), metavar="TYPE", help=_list_types(LearningType)
+)
 @click.option("--all", "everything", is_flag=True, help="Also those that hold no longer.")
 @_LAST_RECORDS
 @_PRD
@@ -259,7 +267,7 @@ def invalidate(id: str, why: str, as_json: bool) -> None:
 
 
 @progress.command()
-@click.option("--type", "kind", type=click.Choice(get_args(PatternType)), help="Only of this type.")
+@click.option("--type", "kind", type=click.Choice(get_args(PatternType)), metavar="TYPE", help=_list_types(PatternType))
 @_LAST_RECORDS
 @_PRD
 @_JSON

@@ -15,6 +15,7 @@ from ralphtool.core.text import can_write_unicode, make_printable
 from ralphtool.errors import InvalidValue, RalphError, UsageError
 from ralphtool.record import runs
 from ralphtool.views.report import diffs, from_record, junit, learnt, markdown, page
+from ralphtool.views.terminal import wrapping
 
 if TYPE_CHECKING:
     from ralphtool.record.runs import RunSummary
@@ -106,7 +107,18 @@ def _render_report(root: str, run: RunSummary, form: str, width: int | None) -> 
         return quickjson.dumps(_facts_as_dict(facts)) + "\n"
     if form == "html":
         return page.render(facts, diffs.read_diffs(root, facts.attempts))
-    return junit.render(facts) if form == "junit" else markdown.render(facts, width)
+    return junit.render(facts) if form == "junit" else _fit(markdown.render(facts, width), width)
+
+
+def _fit(text: str, width: int | None) -> str:
+    """Sentences and lists in lines that the terminal has room for; code and tables stay as they are."""
+    if width is None:
+        return text
+    lines, is_code = [], False
+    for line in text.split("\n"):
+        is_code = is_code != line.lstrip().startswith("```")
+        lines.append(line if is_code or line.startswith("|") else wrapping.wrap(line, width))
+    return "\n".join(lines)
 
 
 def _facts_as_dict(facts: Facts) -> dict[str, object]:

@@ -16,22 +16,14 @@ from msgspec import to_builtins
 
 from ralphtool import agents, specs
 from ralphtool import settings as settings_module
-from ralphtool.cli import arguments
+from ralphtool.cli import arguments, choosing, moving
 from ralphtool.core import gate_commands, project, quickjson
-from ralphtool.core.text import make_printable
+from ralphtool.core.text import make_lines_printable, make_printable
 from ralphtool.errors import RalphError, UsageError
-from ralphtool.loop.run import (
-    StopRequest,
-    check_runners,
-    is_finished,
-    make_runners,
-    recover,
-    register_secrets,
-    start_recovered,
-)
-from ralphtool.record import overview
-from ralphtool.specs import scaffold
-from ralphtool.views.terminal import raw
+from ralphtool.loop.run import StopRequest, is_finished, recover, start_recovered
+from ralphtool.loop.runners import check_runners, make_runners, register_secrets
+from ralphtool.specs import remaining
+from ralphtool.views.terminal import raw, wrapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,7 +55,8 @@ def _add_settings_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command()
 @click.argument("change", **arguments.OPTIONAL)
-@click.option("--spec", metavar="FORMAT", help="The format, or the Markdown file, that holds the change.")
+@click.option("--spec", metavar="FORMAT|PATH", help="The format, or the file, that holds the change.")
+@click.option("--all", "runs_all", is_flag=True, help="Every open change, one after the other.")
 @click.option(
     "--agent-command", metavar="COMMAND", help="The agent, as it would be typed: the prompt comes on its stdin."
 )
@@ -71,7 +64,13 @@ def _add_settings_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--json", "as_json", is_flag=True, help="Print every event as one JSON object a line, for programs.")
 @_add_settings_flags
 def run(
-    change: str | None, spec: str | None, agent_command: str | None, dry_run: bool, as_json: bool, **flags: Any
+    change: str | None,
+    spec: str | None,
+    runs_all: bool,
+    agent_command: str | None,
+    dry_run: bool,
+    as_json: bool,
+    **flags: Any,
 ) -> int:
     """Run an agent over the stories of a change until every one is done.
 
@@ -79,13 +78,15 @@ def run(
     proven, or accepted by you. The exit code is 0 if every story is done, none of them is unproven, and the gates are
     green at the end.
 
-    Work happens on the branch ralph/CHANGE; your own files, committed or not, are back as they were at the end. Ctrl-C
-    stops it, and running it again resumes where it stopped.
+    Work is committed to the branch ralph/CHANGE. It happens in a box where one can be had, else in a worktree: your own
+    files are not touched. Only with workspace = "here", or where nothing else works, your own folder is used, and your
+    files are back as they were at the end. Ctrl-C stops it, and running it again resumes where it stopped.
 
     \b
     Examples:
       ralphtool run add-login --agent-command "my-agent --headless"
-      ralphtool run                                  the only change there is, with the configured agent
+      ralphtool run                                  the only open change, with the configured agent
+      ralphtool run --all                            every open change, one after the other
       ralphtool run add-login --dry-run              what it would do, and the first prompt
       ralphtool run add-login --max-time 8h --max-iterations 40
       ralphtool run add-login --json | jq -r 'select(.type == "verdict") | .summary'
@@ -96,13 +97,52 @@ def run(
             click.echo(make_printable(text), err=True)
     loaded = settings_module.load(root, flags)
     ref = specs.parse_ref(root, spec)
-    name = change or specs.change_of(ref) or overview.find_only(root)
+    if runs_all:
+        return _run_all(root, change, ref, loaded, agent_command, is_dry=dry_run, as_json=as_json)
+    name = change or specs.find_named(root, spec) or choosing.choose(root)
     if dry_run:
         return _print_plan(root, specs.open(root, name, ref), loaded, agent_command, as_json=as_json)
-    return _start_run(root, name, ref, loaded, _make_given_runner(agent_command), as_json=as_json)
+    if ref is None and not as_json:
+        moving.offer_move(root, name)
+    return _start_run(root, name, ref, loaded, make_given_runner(agent_command), as_json=as_json)
 
 
-def _make_given_runner(command: str | None) -> list[Runner]:
+def _run_all(
+    root: str,
+    change: str | None,
+    ref: str | None,
+    settings: Settings,
+    agent_command: str | None,
+    *,
+    is_dry: bool,
+    as_json: bool,
+) -> int:
+    """One after the other; one that stays unfinished or can't begin does not hold up the next, an interrupt does."""
+    if change or ref:
+        raise UsageError("--all runs every open change: name none")
+    chosen = choosing.list_all(root)
+    for one in chosen.unreadable:
+        _report_left_out(one.name, one.problem)
+    codes = [_EXIT_CODES["unfinished"]] * len(chosen.unreadable)
+    for name in chosen.names:
+        try:
+            if is_dry:
+                codes.append(_print_plan(root, specs.open(root, name), settings, agent_command, as_json=as_json))
+            else:
+                codes.append(_start_run(root, name, None, settings, make_given_runner(agent_command), as_json=as_json))
+        except RalphError as error:
+            _report_left_out(name, str(error))
+            codes.append(_EXIT_CODES["unfinished"])
+        if codes[-1] == _EXIT_CODES["interrupted"]:
+            break
+    return max(codes)
+
+
+def _report_left_out(change: str, problem: str | None) -> None:
+    wrapping.echo(f"{make_printable(change)} is left out: {make_lines_printable(problem or '')}", err=True)
+
+
+def make_given_runner(command: str | None) -> list[Runner]:
     """The agent of the command line, if it names one."""
     return [] if command is None else [agents.make("command", {"command": _split_command(command)})]
 
@@ -121,8 +161,8 @@ def _start_run(
     root: str, change: str, ref: str | None, settings: Settings, runners: Sequence[Runner], *, as_json: bool
 ) -> int:
     stop = StopRequest()
-    with _Signals(stop):
-        viewer = partial(_RunViewer, as_json=as_json)
+    with Signals(stop):
+        viewer = partial(RunViewer, as_json=as_json)
         result = start_recovered(root, change, settings, ref, runners, viewer, stop)
     if result.record is None:
         click.echo(f"{result.ended.reason}.")
@@ -146,11 +186,11 @@ def _print_plan(root: str, spec: Spec, settings: Settings, agent_command: str | 
     made = dryrun.plan(root, spec, settings, [*commands.checks, *commands.tests])
     names, troubles = [], []
     try:
-        names = [runner.name for runner in check_runners(_make_given_runner(agent_command) or make_runners(settings))]
+        names = [runner.name for runner in check_runners(make_given_runner(agent_command) or make_runners(settings))]
     except RalphError as error:
         troubles.append(str(error))
     try:
-        scaffold.check_filled_in(spec)
+        remaining.check_can_run(root, spec)
     except RalphError as error:
         troubles.append(str(error))
     if as_json:
@@ -160,7 +200,7 @@ def _print_plan(root: str, spec: Spec, settings: Settings, agent_command: str | 
     return 1 if troubles else 0
 
 
-class _Signals:
+class Signals:
     """Ctrl-C once: stop soon. Twice: at once. A closed terminal and a polite kill are like the first."""
 
     def __init__(self, stop: StopRequest) -> None:
@@ -182,7 +222,7 @@ class _Signals:
             signal.signal(number, signal.SIG_IGN if kind is None and number == signal.SIGINT else before)
 
 
-class _RunViewer:
+class RunViewer:
     """Shows the run while it goes on, by reading its events."""
 
     def __init__(self, path: str, *, as_json: bool) -> None:

@@ -10,25 +10,28 @@ import click
 
 from ralphtool import agents, settings, specs
 from ralphtool.agents.program import Program
-from ralphtool.cli import detect
+from ralphtool.cli import detect, present_settings
 from ralphtool.core import config, quickjson
 from ralphtool.core import project as projects
 from ralphtool.core.text import make_lines_printable
 from ralphtool.errors import InvalidValue
+from ralphtool.loop import workspace_choice
 from ralphtool.specs import scaffold
+from ralphtool.views.terminal.wrapping import echo
 from ralphtool.workspace.git import Repository
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ralphtool.cli.detect import DetectedProject, GitignoreState
+    from ralphtool.cli.detect import DetectedProject, GateCommand, GitignoreState
     from ralphtool.specs.scaffold import Scaffold
 
+_FILES = [name for name in specs.BUILT_IN if name not in specs.TRACKERS]
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 
 
 def _print_line(text: str = "") -> None:
-    click.echo(make_lines_printable(text))
+    echo(make_lines_printable(text), 2 if text.startswith(" ") else 9)
 
 
 def _shorten_path(path: str) -> str:
@@ -49,7 +52,8 @@ def init(agent: str | None, yes: bool, here: bool, as_json: bool) -> None:
     """Set a project up: find what is there, and write its settings.
 
     Looks for specs, test commands and agents, writes a short .ralph/config.toml, and proposes lines for .gitignore.
-    What is there already is never changed. Without a terminal nothing is asked.
+    What is there already is never changed: then it shows what is set, and which lines a new file would have besides.
+    Without a terminal nothing is asked.
 
     \b
     Examples:
@@ -89,11 +93,26 @@ def _initialise(found: DetectedProject, agent: str | None, *, asks: bool, yes: b
         "created": is_made,
         "agent": chosen,
         "agents": list(found.agents),
-        "gates": [{"kind": one.kind, "command": one.command, "missing": one.missing} for one in found.gates],
+        "gates": [_gate_as_dict(one) for one in found.gates],
         "changes": list(found.changes),
         "gitignore": _gitignore_as_dict(ignoring, added=adds),
+        **_compare_settings(found, path, is_there=is_there),
         "next": _list_next_steps(found, chosen, is_there=is_there),
     }
+
+
+def _gate_as_dict(gate: GateCommand) -> dict[str, Any]:
+    return {"kind": gate.kind, "command": gate.command, "missing": gate.missing, "install": gate.install or None}
+
+
+def _compare_settings(found: DetectedProject, path: str, *, is_there: bool) -> dict[str, Any]:
+    """What the settings that are there already say, and what a new file would say besides."""
+    if not is_there:
+        return {"set": None, "proposed": None, "problem": None}
+    try:
+        return {**present_settings.compare(found, path), "problem": None}
+    except InvalidValue as error:
+        return {"set": None, "proposed": None, "problem": str(error)}
 
 
 def _choose_agent(installed: Sequence[str], *, asks: bool) -> str | None:
@@ -104,9 +123,9 @@ def _choose_agent(installed: Sequence[str], *, asks: bool) -> str | None:
 
 
 def _confirm_lines(ignoring: GitignoreState) -> bool:
-    _print_line(
-        f"\nOf .ralph, only settings, history and prompts are worth a commit. Lines for {_shorten_path(ignoring.path)}:"
-    )
+    _print_line()
+    _print_line("Of .ralph, only settings, history and prompts are worth a commit.")
+    _print_line(f"Lines for {_shorten_path(ignoring.path)}:")
     _print_line("\n".join(f"  {line}" for line in ignoring.lines))
     return click.confirm("Add them?", default=True)
 
@@ -135,12 +154,15 @@ def _print_project(found: DetectedProject) -> None:
     if not found.is_repository:
         _print_line(f"{'':9}no git repository: nothing can be committed or taken back; `git init` gives you that")
     _print_line(f"{'changes':9}{_join_first(found.changes) or 'none yet'}")
-    usable = [one.command for one in found.gates if not one.missing]
-    _print_line(f"{'gates':9}{_join_first(usable) or 'none found: stories will be done, not proven'}")
-    for one in found.gates:
-        if one.missing:
-            _print_line(f"{'':9}left out: {one.command} ({one.missing} is not there)")
+    commands = [one.command for one in found.gates]
+    _print_line(f"{'gates':9}{_join_first(commands) or 'none found: stories will be done, not proven'}")
+    for program, install in {one.missing: one.install for one in found.gates if one.missing}.items():
+        _print_line(f"{'':9}{program} is not installed here: {install}")
     _print_line(f"{'agents':9}{_join_first(found.agents) or 'none found'}")
+    first, *more = workspace_choice.preview(settings.Settings(), Repository.find(found.root), commands)
+    _print_line(f"{'where':9}{first}")
+    for line in more:
+        _print_line(f"{'':9}{line}")
 
 
 def _join_first(names: Sequence[str]) -> str:
@@ -152,7 +174,7 @@ def _print_result(found: DetectedProject, done: dict[str, Any]) -> None:
     path = _shorten_path(done["config"])
     _print_line()
     if not done["created"]:
-        _print_line(f"{path} is there already, and is left as it is.")
+        _print_present(path, done)
     elif done["agent"] is None:
         _print_line(f"{path} is written; its agent is left open, since none is installed.")
     else:
@@ -165,6 +187,17 @@ def _print_result(found: DetectedProject, done: dict[str, Any]) -> None:
     _print_line("Next:")
     for step in done["next"]:
         _print_line(f"  {step}")
+
+
+def _print_present(path: str, done: dict[str, Any]) -> None:
+    if done["problem"]:
+        _print_line(f"{path} is there already, and can't be read: {done['problem']}")
+        return
+    _print_line(f"{path} is there already, and is left as it is{':' if done['set'] else '.'}")
+    _print_line("\n".join(f"  {line}" for line in done["set"] or ["it sets nothing"]))
+    if done["proposed"]:
+        _print_line("You may want to add:")
+        _print_line("\n".join(f"  {line}" for line in done["proposed"]))
 
 
 def _print_gitignore(told: dict[str, Any] | None) -> None:
@@ -193,7 +226,7 @@ def _complete_format(context: click.Context, parameter: click.Parameter, incompl
     "--format",
     metavar="FORMAT",
     shell_complete=_complete_format,
-    help=f"Instead of the one that the project uses: {', '.join(specs.BUILT_IN)}, or another adapter.",
+    help=f"Instead of the one that the project uses: {', '.join(_FILES)}, or another adapter.",
 )
 @click.option("--name", metavar="NAME", help="What the change is called, instead of a name made of TEXT.")
 @click.option("--file", metavar="PATH", help="The checklist to make, instead of PLAN.md.")
@@ -201,8 +234,8 @@ def _complete_format(context: click.Context, parameter: click.Parameter, incompl
 def new(text: str, format: str | None, name: str | None, file: str | None, as_json: bool) -> None:
     """Begin a change: a spec to fill in.
 
-    Its format is the one that the project uses (OpenSpec, prd.json, Spec Kit), else a checklist. Two example stories
-    show what a good one looks like. Nothing that is there is ever written over.
+    Its format is the one that the project uses, else a checklist. Two example stories show what a good one looks
+    like. Nothing that is there is ever written over.
 
     \b
     Examples:

@@ -9,10 +9,11 @@ import sqlite3
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ralphtool.cli.checks import is_alive, ok, warning, wrong
+from ralphtool.cli.checks import from_error, is_alive, ok, warning, wrong
 from ralphtool.core import files, layout, lifecycle, locks
 from ralphtool.core.project import is_name
-from ralphtool.errors import RalphError
+from ralphtool.errors import IoError, RalphError
+from ralphtool.history import neighbour
 from ralphtool.history.store import Store
 from ralphtool.record import change_state, questions
 from ralphtool.workspace import in_place
@@ -26,6 +27,28 @@ if TYPE_CHECKING:
 _MIB = 1 << 20
 _TOO_LITTLE_SPACE = 100 * _MIB  # below that the next run is likely to fail
 _LITTLE_SPACE = 1024 * _MIB
+
+
+def check_writable(project: DoctorContext) -> Iterator[Diagnosis]:
+    """A run writes in the project, in git's folder, and in the temporary directory."""
+    git = [project.repository.common] if project.repository else []
+    for path in (project.root, project.folder, *git):
+        if os.path.isdir(path) and not os.access(path, os.W_OK | os.X_OK):
+            yield _describe_read_only(path)
+            return  # one is enough: the others mostly have the same cause
+    try:
+        files.tmp_dir()
+    except IoError as error:
+        yield from_error("project", error)
+
+
+def _describe_read_only(path: str) -> Diagnosis:
+    text = f"{path} can't be written, and a run has to"
+    if os.statvfs(path).f_flag & os.ST_RDONLY:
+        return wrong("project", f"{text}: its file system is read-only", "mount it writable, or work on a copy")
+    is_ours = os.stat(path).st_uid == os.geteuid()
+    quoted = shlex.quote(path)
+    return wrong("project", text, f"chmod u+w {quoted}" if is_ours else f'sudo chown -R "$(id -un)" {quoted}')
 
 
 def check_locks(project: DoctorContext) -> Iterator[Diagnosis]:
@@ -79,10 +102,12 @@ def check_history(project: DoctorContext) -> Iterator[Diagnosis]:
             return
         problems = store.ask(lambda state: [reason for _, reason in state.catalog.problems()])
     except RalphError as error:
-        yield wrong("history", str(error), "ralphtool progress validate .ralph/progress.json")
+        path = os.path.relpath(store.path, project.root)
+        yield wrong("history", str(error), f"ralphtool progress validate {shlex.quote(path)}")
         return
     finally:
         store.close()
+    yield from _check_neighbour(project.root)
     if problems:
         text = f"{'; '.join(problems[:5])}: the next write sets that aside"
         yield warning("history", text, "ralphtool progress fold", partial(_fold, project.root))
@@ -91,6 +116,18 @@ def check_history(project: DoctorContext) -> Iterator[Diagnosis]:
         yield warning("history", text, "look whether you miss anything, then remove it")
     elif not problems and os.path.lexists(store.path):
         yield ok("history", "the history can be read")
+
+
+def _check_neighbour(root: str) -> Iterator[Diagnosis]:
+    ours, other = neighbour.find_path(root), os.path.join(layout.folder(root), layout.HISTORY)
+    if ours == other or not os.path.lexists(other):
+        return
+    if neighbour.is_foreign_file(other):
+        text = f".ralph/{layout.HISTORY} belongs to another program and is left alone"
+        yield ok("history", f"{text}; the history of ralphtool is .ralph/{layout.HISTORY_APART}")
+    else:
+        text = f".ralph/{layout.HISTORY} is a history too, and is not used: .ralph/{layout.HISTORY_APART} is"
+        yield warning("history", text, "keep one of them: move the other away")
 
 
 def _fold(root: str) -> str:
@@ -157,7 +194,11 @@ def check_questions(project: DoctorContext) -> Iterator[Diagnosis]:
 
 def check_disk(project: DoctorContext) -> Iterator[Diagnosis]:
     seen = set()
-    for place in (project.root, files.tmp_dir()):
+    try:
+        places = [project.root, files.tmp_dir()]
+    except IoError:
+        places = [project.root]  # which is a finding of its own
+    for place in places:
         device = os.stat(place).st_dev
         if device not in seen:
             seen.add(device)

@@ -13,6 +13,7 @@ from ralphtool.core import project, quickjson
 from ralphtool.core.text import make_lines_printable, make_printable
 from ralphtool.errors import InvalidValue, UsageError, shorten
 from ralphtool.record import overview, questions, steering
+from ralphtool.views.terminal.wrapping import echo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -65,13 +66,13 @@ def questions_command(change: str | None, as_json: bool) -> None:
 def _print_question(one: OpenQuestion) -> None:
     about = f"{one.story}. {one.title}" if one.title else one.story
     where = f"{make_printable(one.change)}, {make_printable(one.asked[:16])}"
-    click.echo(f"{click.style(make_printable(about), bold=True)}  ({where})")
+    echo(f"{click.style(make_printable(about), bold=True)}  ({where})")
     for line in filter(None, ("" if one.missing in one.why else one.missing, one.why)):
-        click.echo(f"  {_shorten_line(line)}")
+        echo(f"  {_shorten_line(line)}")
     if one.answer:
-        click.echo(click.style(f"  answered, and not taken up yet: {_shorten_line(one.answer)}", fg="green"))
+        echo(click.style(f"  answered, and not taken up yet: {_shorten_line(one.answer)}", fg="green"))
     else:
-        click.echo(f'  ralphtool answer {make_printable(one.story)} "…"      or write into {make_printable(one.path)}')
+        echo(f'  ralphtool answer {make_printable(one.story)} "…"      or write into {make_printable(one.path)}')
     click.echo()
 
 
@@ -95,7 +96,7 @@ def answer(story: str, text: Sequence[str], change: str | None) -> None:
     \b
     Examples:
       ralphtool questions
-      ralphtool answer 4 "The key is in the vault; use the fake gateway in tests/fake_pay.py"
+      ralphtool answer 4 "The key is in the vault; use tests/fake_pay.py"
       ralphtool answer 4 - < answer.txt
     """
     root = project.find()
@@ -164,13 +165,24 @@ def guide(words: Sequence[str], clear: bool, change: str | None, as_json: bool) 
         _print_guidance(root, change, as_json=as_json)
         return
     story, text = _split_words(words, clear=clear)
-    id = targets.find_story(root, change, story)[0].id if story is not None else None
+    found = targets.find_story(root, change, story)[0] if story is not None else None
+    id = found.id if found else None
     if not clear:
         _check_guidance(root, change, id, text)
     steering.send(root, change, "forget" if clear else "guide", id, text)
-    about = f"story {make_printable(id)}" if id else "all stories"
-    done = "taken back" if clear else "told"
-    click.echo(f"{done} for {about} of {change}, from the next prompt on{_describe_when(root, change)}")
+    about = f"story {make_printable(id)}" if id else "every story"
+    done = "is no longer in the prompts" if clear else "will be in every prompt from the next one on"
+    click.echo(f"your guidance for {about} of {change} {done}{_describe_when(root, change)}")
+    if found and not clear and (hint := _describe_no_prompt(root, change, found)):
+        click.echo(make_printable(hint))
+
+
+def _describe_no_prompt(root: str, change: str, story: StorySummary) -> str:
+    """Why there will be no next prompt for a story, unless somebody does something about it."""
+    id = story.id
+    if any(one.story == id and not one.answer for one in questions.list_open(root, change)):
+        return f'story {id} needs your answer first: ralphtool answer {id} "…" (or ralphtool retry {id})'
+    return f'story {id} is done: to have it done again, ralphtool reject {id} --why "…"' if story.done else ""
 
 
 def _split_words(words: Sequence[str], *, clear: bool) -> tuple[str | None, str]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ralphtool import specs
-from ralphtool.core import locks, project
-from ralphtool.errors import ChangeNotFound, RalphError, StoryNotFound, UsageError, shorten
+from ralphtool.core import locks, project, spelling
+from ralphtool.errors import RalphError, StoryNotFound, UsageError, shorten
 from ralphtool.record import overview, questions, runs
 from ralphtool.workspace import branch
 
@@ -56,10 +56,10 @@ def find_change(root: str, change: str | None) -> str:
         running = [name for name in locks.list_locked_changes(root) if find_run_lock(root, name)]
         return running[0] if len(running) == 1 else overview.find_only(root)
     project.check_name(change, "a change's name")
-    if not (
-        find_run_lock(root, change) or questions.load_change_state(root, change) or change in overview.list_names(root)
-    ):
-        raise ChangeNotFound(f"there is no change {change} here: `ralphtool list` shows the changes")
+    if find_run_lock(root, change) or questions.load_change_state(root, change):
+        return change
+    if change not in (known := overview.list_names(root)):
+        raise overview.build_not_found_error(change, known)
     return change
 
 
@@ -79,8 +79,14 @@ def find_story(root: str, change: str, name: str) -> tuple[StorySummary, Sequenc
     found = next((one for id, one in stories if name in (one.id, id)), None)
     if found is None:
         there = ", ".join(one.id for _, one in stories[:20])
-        raise StoryNotFound(f"{change} has no story {shorten(name)}: there are {there or 'none'}")
+        near = spelling.suggest(name, _list_ids(stories))
+        raise StoryNotFound(f"{change} has no story {shorten(name)}: there are {there or 'none'}{near and f'; {near}'}")
     return found, [one for _, one in stories]
+
+
+def _list_ids(stories: Sequence[tuple[str, StorySummary]]) -> list[str]:
+    """Both names of each story."""
+    return [*(one.id for _, one in stories), *(id for id, _ in stories)]
 
 
 def list_stories(root: str, change: str) -> list[tuple[str, StorySummary]]:

@@ -99,7 +99,7 @@ def _read_or_warn(root: str, id: str) -> RunSummary | None:
 
 
 def _run_as_dict(run: RunSummary) -> dict[str, Any]:
-    names = ("id", "change", "agent", "branch", "state", "reason", "began", "ended")
+    names = ("id", "change", "purpose", "agent", "branch", "state", "reason", "began", "ended")
     told = {name: getattr(run, name) for name in names}
     counts = {"stories_done": run.stories_done, "stories_total": run.stories_total, "proofs": run.proofs}
     return {**told, "seconds": records.measure_duration(run), **counts, "spent": run.spent, "path": run.path}
@@ -111,6 +111,14 @@ def _print_runs(found: Sequence[RunSummary]) -> None:
     for number, row in enumerate(zip(*columns, strict=True)):
         cells = [_shorten_name(cell, size).ljust(size) for cell, size in zip(row, widths, strict=True)]
         click.echo(_style_line("  ".join(cells).rstrip(), found[number - 1].state if number else None))
+    for run in _select_resumable(found):
+        click.echo(f"{_make_writable(run.id)} died: `ralphtool run {run.change}` resumes where it stopped")
+
+
+def _select_resumable(found: Sequence[RunSummary]) -> list[RunSummary]:
+    """The runs that died and that no later run of their change has resumed."""
+    newest = {run.change: run for run in reversed(found)}
+    return [run for run in newest.values() if run.change and run.state == "died"]
 
 
 def _fit_columns(columns: list[tuple[str, ...]], width: int) -> tuple[list[tuple[str, ...]], list[int]]:
@@ -155,6 +163,7 @@ def _build_row(run: RunSummary) -> tuple[str, ...]:
     cost = run.spent.get("cost")
     is_known = isinstance(cost, int | float) and 0.005 <= cost < 1e9
     stories = f"{run.stories_done}/{run.stories_total}" if run.stories_total else ""
+    stories = "plan" if run.purpose == "plan" else stories
     took = _format_duration(records.measure_duration(run))
     cells = (run.id, run.change, _format_time(run.began or run.last), took, run.state, stories)
     return (*map(_make_writable, cells), f"${cost:.2f}" if is_known else "")

@@ -45,12 +45,36 @@ def _parse_table(text: str, project: str, name: str) -> "dict[str, Any]":
     return table
 
 
+def mentions(project: str, word: str) -> bool:
+    return word in (_read_text(project) or "")
+
+
 def read_spec(project: str) -> str | None:
     """`[run] spec`: the format or the file that `--spec` would name."""
     value = _read_table(project, "run").get("spec")
     if value is not None and not isinstance(value, str):
         raise InvalidValue(f'{path_of(project)}: run.spec must be a text, as in spec = "docs/plan.md"')
     return value
+
+
+def read_spec_of(project: str, name: str) -> str | None:
+    """What `[run] spec` names in one format: `12`, if it is `github:12`."""
+    text = _read_text(project)
+    if text is None or f"{name}:" not in text:
+        return None
+    format, _, where = (read_spec(project) or "").partition(":")
+    return where if format == name and where else None
+
+
+def read_tracker(project: str, name: str) -> "dict[str, Any]":
+    """`[specs.NAME]`: what is set for an issue tracker. The values are not checked here."""
+    text = _read_text(project)
+    if text is None or "specs" not in text:
+        return {}
+    table = _parse_table(text, project, "specs").get(name, {})
+    if not isinstance(table, dict):
+        raise InvalidValue(f"{path_of(project)}: specs.{name} must be a table: write [specs.{name}]")
+    return table
 
 
 def read_verify(project: str) -> dict[str, list[str]]:

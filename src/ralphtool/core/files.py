@@ -10,7 +10,7 @@ import fcntl
 import os
 import stat
 
-from ralphtool.errors import CorruptState, UnsafePath
+from ralphtool.errors import CorruptState, IoError, UnsafePath, shorten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,12 +24,22 @@ _MAX_TRIES = 50  # so often is a file read again that somebody keeps writing to
 
 
 def tmp_dir() -> str:
-    """Python's temporary directory, without the price of importing `tempfile`."""
-    wanted = [os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP")]
-    for folder in [*wanted, "/tmp", "/var/tmp", "/usr/tmp"]:
-        if folder and os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK):
+    """Python's temporary directory, without the price of importing `tempfile`.
+
+    A TMPDIR that can't be used is refused: what is recorded in another place, the next command would not find.
+    """
+    if wanted := os.environ.get("TMPDIR"):
+        if not _can_write(wanted):
+            raise IoError(f"TMPDIR is {shorten(wanted)}, and no folder there can be written: make it, or unset TMPDIR")
+        return os.path.abspath(wanted)
+    for folder in (os.environ.get("TEMP"), os.environ.get("TMP"), "/tmp", "/var/tmp", "/usr/tmp"):
+        if folder and _can_write(folder):
             return os.path.abspath(folder)
     return os.getcwd()
+
+
+def _can_write(folder: str) -> bool:
+    return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
 
 
 def private_path(*parts: str) -> str:
@@ -167,7 +177,7 @@ def read_private(path: str) -> bytes:
 
 def read(path: str) -> bytes:
     """Reads a file of the user's, wherever its links lead; what is no plain file is an OSError, not a long wait."""
-    fd = _open_plain(path, os.O_RDONLY)
+    fd = open_plain(path, os.O_RDONLY)
     try:
         return _read_stable(fd)[0]
     finally:
@@ -190,7 +200,8 @@ def version(info: os.stat_result) -> tuple[int, int]:
     return info.st_mtime_ns, info.st_size
 
 
-def _open_plain(path: str, flags: int) -> int:
+def open_plain(path: str, flags: int = os.O_RDONLY) -> int:
+    """Opens a file that anybody may have put there; what is no plain file is an OSError, not a long wait."""
     fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -248,7 +259,7 @@ class FileLock:
 
     def __init__(self, path: str, *, ours: bool = False, here: bool = False, make: bool = False) -> None:
         self.path = path
-        self._opener = open_private if ours else open_in_project if here else _open_plain
+        self._opener = open_private if ours else open_in_project if here else open_plain
         self.make = make
         self.fd = -1
 

@@ -4,17 +4,21 @@ import os
 
 FOLDER = ".ralph"
 EVENTS = "events.jsonl"
+HISTORY = "progress.json"
+HISTORY_APART = "progress.ralphtool.json"  # where another program keeps a progress.json of its own
 
 # Branches that people see, and refs that keep what they may want back.
 BRANCH = "ralph/"
 BRANCHES = "refs/heads/ralph/"
 ATTEMPTS = "refs/ralph/attempts/"
 BASE = "refs/ralph/base/"
-START = "refs/ralph/start/"  # the branch's first commit, with the change as its author left it
+START = "refs/ralph/start/"  # the change as its user left it, when a run last looked
+FINISHED_BEFORE = "refs/ralph/finished-before/"  # of earlier changes of the same name
 FINISHED = "refs/ralph/finished/"
 INTERRUPTED = "refs/ralph/interrupted/"
 PROVING = "refs/ralph/proving/"  # the work of an iteration while the tree shows something else
 STAGED = "refs/ralph/staged"
+TRIALS = "refs/ralph/trials/"  # of working trees that belong to no change
 
 
 def folder(root: str) -> str:
@@ -48,6 +52,20 @@ def change_states(root: str) -> str:
 
 def change_state(root: str, change: str) -> str:
     return os.path.join(root, FOLDER, "standing", f"{change}.json")
+
+
+def published(root: str, change: str) -> str:
+    return os.path.join(root, FOLDER, "published", f"{change}.json")
+
+
+def history(root: str) -> str:
+    """The history. Once it has the name that keeps it apart from another program's file, that stays its name."""
+    apart = history_apart(root)
+    return apart if os.path.lexists(apart) else os.path.join(root, FOLDER, HISTORY)
+
+
+def history_apart(root: str) -> str:
+    return os.path.join(root, FOLDER, HISTORY_APART)
 
 
 def memory_index(root: str) -> str:
@@ -90,3 +108,8 @@ def branch(change: str) -> str:
 def in_git(git_folder: str) -> str:
     """Our folder inside `.git`: it holds the user's files that are set aside while a run uses the tree."""
     return os.path.join(git_folder, "ralph")
+
+
+def stash_note(git_folder: str) -> str:
+    """The note of what is set aside, by the folder that git keeps for the working tree."""
+    return os.path.join(in_git(git_folder), "away.json")

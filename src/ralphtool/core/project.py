@@ -8,13 +8,20 @@ from ralphtool.errors import InvalidName, shorten
 # It stands here and not in ralphtool.specs because commands of the agent that read no spec look for the project too.
 # Formats of other packages have no marks: every command has to find the same project, whichever packages it loads.
 # Their project is the repository, or a folder in it with a `.ralph`, which `ralphtool init --here` makes.
-FORMATS = {
-    "openspec": ("ralphtool.specs.openspec", "openspec"),
-    "prd": ("ralphtool.specs.prd", "prd.json"),
-    "speckit": ("ralphtool.specs.speckit", "specs"),
-    "checklist": ("ralphtool.specs.checklist", "fix_plan.md"),
+# The last ones: where none of these is, and no setting names the format, it has no change here: its adapter is not
+# even loaded.
+FORMATS: "dict[str, tuple[str, str, tuple[str, ...]]]" = {
+    "openspec": ("ralphtool.specs.openspec", "openspec", ()),
+    "prd": ("ralphtool.specs.prd", "prd.json", ()),
+    "speckit": ("ralphtool.specs.speckit", "specs", ("specs", ".specify")),
+    "checklist": ("ralphtool.specs.checklist", "fix_plan.md", ()),
+    "kiro": ("ralphtool.specs.kiro", ".kiro/specs", (".kiro",)),
+    "taskmaster": ("ralphtool.specs.taskmaster", ".taskmaster", (".taskmaster", "tasks/tasks.json")),
+    "backlog": ("ralphtool.specs.backlog", "backlog/config.yml", ("backlog", ".backlog")),
+    "beads": ("ralphtool.specs.beads", ".beads/issues.jsonl", (".beads", ".ralph-issues")),  # `~/.beads`: its settings
+    "github": ("ralphtool.specs.github", ".ralph-issues", (".ralph-issues",)),
 }
-_MARKS = (".ralph", *(mark for _, mark in FORMATS.values()))
+_MARKS = (".ralph", *(mark for _, mark, _ in FORMATS.values()))
 _OUR_WORKTREES = os.path.join("", ".git", "ralph", "worktrees", "")
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 _LONGEST_NAME = 128
@@ -61,6 +68,14 @@ def check_name(text: str, what: str) -> str:
             f"beginning with a letter or a digit, {_LONGEST_NAME} characters at most"
         )
     return text
+
+
+def make_name(text: str) -> str:
+    """A name for what is called so: `add login` is add-login; empty where there is none, as for what is hidden."""
+    if is_name(text):
+        return text
+    joined = "-".join(text.split())
+    return "" if text[:1] in "._" else joined if is_name(joined) else build_slug(text)[:_LONGEST_NAME]
 
 
 def build_slug(text: str) -> str:

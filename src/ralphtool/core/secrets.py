@@ -19,14 +19,17 @@ def register(environ: "Mapping[str, str]") -> None:
     _agent_environ.update(environ)
 
 
+def is_secret(name: str, value: str) -> bool:
+    """Whether a variable has to be kept secret, by its name. What is short is a word like any other, or a number."""
+    return len(value) >= _SHORTEST and name != _PUBLIC and any(part in name.upper() for part in _NAMES)
+
+
 def list_values(environ: "Mapping[str, str]" = os.environ) -> tuple[str, ...]:
     """The longest first: one may be a part of another."""
     found = {
         value
         for name, value in (*environ.items(), *_agent_environ.items())
-        if len(value) >= _SHORTEST
-        and name != _PUBLIC
-        and any(part in name.upper() for part in _NAMES)
+        if is_secret(name, value)
         and not any("\ud800" <= character <= "\udfff" for character in value)  # which no text of ours can hold
     }
     spelled = {form for value in found for form in _list_json_forms(value)}

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ralphtool.core import files
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import TracebackType
@@ -71,6 +73,11 @@ class AskedReports:
     ) -> None:
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Where programs write their reports."""
+        return (self._folder,) if self._folder else ()
 
     # --- asking ---------------------------------------------------------------------------------
 
@@ -154,7 +161,7 @@ class AskedReports:
 
 def _read_text(path: str) -> str:
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
+        with open(files.open_plain(path), encoding="utf-8", errors="replace") as file:
             return file.read(1 << 20)
     except OSError:
         return ""
@@ -163,7 +170,7 @@ def _read_text(path: str) -> str:
 def read_report(path: str) -> bytes:
     """Returns a report; nothing where there is none, or where it is too long."""
     try:
-        with open(path, "rb") as file:
+        with open(files.open_plain(path), "rb") as file:
             return file.read() if os.fstat(file.fileno()).st_size <= _MOST_BYTES else b""
     except OSError:
         return b""
@@ -171,7 +178,7 @@ def read_report(path: str) -> bytes:
 
 def _is_complete(path: str) -> bool:
     try:
-        with open(path, "rb") as file:
+        with open(files.open_plain(path), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - 100))
             return file.read().rstrip().endswith((b"</testsuites>", b"</testsuite>"))
     except OSError:

@@ -11,7 +11,9 @@ from ralphtool.executors.transcript import REDACTED
 
 _LONGEST_FILE = 128 << 20  # bytes
 # What only an agent gets: neither gates nor an agent that only looks belong to a session.
-HIDDEN_VARIABLES = ("RALPH_SESSION", "RALPH_STORY", "RALPH_TOKEN", "RALPH_ATTEMPT", "RALPH_TASK", "RALPH_WORKSPACE")
+HIDDEN_VARIABLES = (
+    *("RALPH_SESSION", "RALPH_STORY", "RALPH_TOKEN", "RALPH_ATTEMPT", "RALPH_TASK", "RALPH_WORKSPACE", "RALPH_DRAFT"),
+)
 
 
 def check_session_id(session_id: str) -> str:

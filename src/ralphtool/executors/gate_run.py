@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from ralphtool.core import files
 from ralphtool.judging import testresults
 from ralphtool.judging.gates import GateResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from ralphtool.executors.asked_reports import AskedReports
     from ralphtool.executors.process import ProcessResult, Supervisor
     from ralphtool.judging.testresults.model import Counts
 
@@ -29,6 +31,11 @@ class CommandContext(Struct, frozen=True):
     env: Mapping[str, str]
     secrets: tuple[str, ...]
     stop: Callable[[], bool]
+    shown_root: str = ""  # where programs see the root, if that is elsewhere
+
+    @property
+    def named_root(self) -> str:
+        return self.shown_root or self.root
 
 
 def run(command: str, place: CommandContext, log: str, timeout: float) -> GateResult:
@@ -38,12 +45,12 @@ def run(command: str, place: CommandContext, log: str, timeout: float) -> GateRe
 
     own = {path: _file_version(path) for path in _find_reports(command, place.root)}
     with AskedReports(command, place.root, place.env) as asked:
-        ended = _run_shell(command, place, asked.build_environment(), log, timeout, asked.collect)
+        ended = _run_shell(command, place, asked.build_environment(), log, timeout, asked)
         if ended.why == "exit" and ended.exit_code != 0 and is_refusal(_read_output(log)):
-            ended = _run_shell(command, place, place.env, log, timeout, asked.collect)
+            ended = _run_shell(command, place, place.env, log, timeout, asked)
         written = asked.read()
     fresh = [path for path, before in own.items() if _file_version(path) != before]
-    return _build_result(command, ended, place.root, log, fresh, written)
+    return _build_result(command, ended, place.named_root, log, fresh, written)
 
 
 def _build_result(
@@ -69,17 +76,17 @@ def _build_result(
 
 
 def _run_shell(
-    command: str, place: CommandContext, env: Mapping[str, str], log: str, timeout: float, collect: Callable[[], None]
+    command: str, place: CommandContext, env: Mapping[str, str], log: str, timeout: float, asked: AskedReports
 ) -> ProcessResult:
     shell = ("/bin/sh", "-c", command)
     run = place.supervisor.run(
         shell, cwd=place.root, env=env, stdin=None, into=log, wall=timeout, silence=0, secrets=place.secrets,
-        stop=place.stop, limit=_MOST_OUTPUT,
+        stop=place.stop, limit=_MOST_OUTPUT, writable=asked.folders, purpose="gate",
     )  # fmt: skip
     while True:
         try:
             next(run)
-            collect()  # a program has written its report when it prints its summary
+            asked.collect()  # a program has written its report when it prints its summary
         except StopIteration as end:
             ended: ProcessResult = end.value
             return ended
@@ -91,10 +98,10 @@ def _read_output(log: str) -> bytes:
 
 def _read_tail(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
+        with open(files.open_plain(path), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _READ))
             return file.read()
-    except FileNotFoundError:
+    except OSError:
         return b""
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from ralphtool.errors import SetupFailed
 from ralphtool.executors import gate_run
 from ralphtool.executors.environment import HIDDEN_VARIABLES
 from ralphtool.judging import gates
@@ -35,6 +36,7 @@ class GateSeries(Struct, frozen=True, kw_only=True):
     story: str
     before: Baseline | None = None
     stop: Callable[[], bool]
+    shown_root: str = ""
 
     def run(self, when: str, commands: Sequence[str]) -> list[GateResult]:
         """`when` says what for: before, after, replay, own-tests, tip."""
@@ -55,6 +57,20 @@ class GateSeries(Struct, frozen=True, kw_only=True):
         self.log.note(self._build_event(one, when, new))
         return one
 
+    def set_up_all(self, commands: Sequence[str]) -> bool:
+        """Runs the set-up commands; tells whether nobody stopped them. If one fails, no agent can do anything about
+        it."""
+        for number, command in enumerate(commands, 1):
+            one = self.set_up(command, f"setup-{number}.log")
+            if one.why == "stopped" or self.stop():
+                return False
+            if not one.ok:
+                ending = one.why or f"exit status {one.exit_code}"
+                raise SetupFailed(
+                    f"the set-up command `{command}` failed ({ending}): fix it; its output is in {one.log}"
+                )
+        return True
+
     def set_up(self, command: str, log: str) -> GateResult:
         """Runs a command that makes the environment, and puts it on record."""
         one = gate_run.run(command, self.build_context(), os.path.join(self.directory, log), self.timeout)
@@ -73,7 +89,7 @@ class GateSeries(Struct, frozen=True, kw_only=True):
 
     def build_context(self) -> gate_run.CommandContext:
         env = {name: value for name, value in os.environ.items() if name not in HIDDEN_VARIABLES}
-        return gate_run.CommandContext(self.supervisor, self.root, env, self.secrets, self.stop)
+        return gate_run.CommandContext(self.supervisor, self.root, env, self.secrets, self.stop, self.shown_root)
 
     def _build_event(self, result: GateResult, when: str, new: Sequence[str]) -> events.Gate:
         return events.Gate(

@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from msgspec import Struct, structs
@@ -15,32 +16,35 @@ from ralphtool import agents, specs
 from ralphtool.agents import End, Event, Job, McpServer
 from ralphtool.agents.program import write_file
 from ralphtool.core import secrets, session
-from ralphtool.errors import RalphError, SetupFailed
-from ralphtool.executors import Assignment, Report, spec_files
+from ralphtool.executors import Assignment, Report
 from ralphtool.executors.environment import HIDDEN_VARIABLES, build_path, check_session_id, redact
 from ralphtool.executors.gate_series import GateSeries, is_cut_off
 from ralphtool.executors.meter import Meter, Prices, UsageLimits
 from ralphtool.executors.proving import Prover
+from ralphtool.executors.spec_snapshot import SpecSnapshot, SpecWatch
+from ralphtool.executors.tick_watch import TickWatch
 from ralphtool.executors.transcript import StderrChunk
 from ralphtool.executors.watchdog import Watchdog
 from ralphtool.judging import gates, verdict
 from ralphtool.judging.guard.model import GuardFinding
 from ralphtool.record import events
+from ralphtool.sandbox import beneath
 from ralphtool.settings import AgentSettings
 from ralphtool.workspace.protected_state import ensure_real_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
     from ralphtool.agents import Reader, Runner
     from ralphtool.executors.process import ProcessResult, Supervisor
+    from ralphtool.executors.workspace_check import CheckResult
     from ralphtool.judging.gates import Baseline, GateResult
     from ralphtool.record.log import Log
     from ralphtool.settings import Settings
-    from ralphtool.specs import Spec, Story
+    from ralphtool.specs import Story
     from ralphtool.workspace import Workspace
     from ralphtool.workspace.protected_state import ProtectedState
-    from ralphtool.workspace.tree import WorkspaceSnapshot
+    from ralphtool.workspace.snapshots import WorkspaceSnapshot
 
 _Event = TypeVar("_Event", bound=Event)
 _LONGEST_SHOWN = 2000  # characters of an agent's words in an event; the transcript has them all
@@ -60,15 +64,7 @@ class ExecutorContext(Struct, frozen=True, kw_only=True):
     ref: str
     prd_ids: Sequence[str]
     folder: str  # where the run's records lie
-
-
-class _SpecSnapshot(Struct, frozen=True):
-    """The spec as it was when an iteration began."""
-
-    path: str
-    files: Mapping[str, bytes]
-    stories: Sequence[Story]
-    ticked: frozenset[str]
+    user_root: str  # the project's folder in the user's own tree
 
 
 class LocalExecutor:
@@ -76,26 +72,35 @@ class LocalExecutor:
 
     def __init__(self, place: ExecutorContext) -> None:
         self.context = place
+        self._spec = SpecWatch(place.workspace.root, place.change, place.ref, place.session_id)
         self._secrets = secrets.list_values()
         self._rates: dict[str, float] = {}  # dollars for a token, as each agent told them last
 
     def execute(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
+        self.context.supervisor.prepare(self.context.session_id)
         self._ensure_folders(assignment)
         if trouble := self.context.workspace.begin(assignment.kept):
             self.context.log.note(events.Notice(text=trouble))
         if assignment.fix or self.context.workspace.needs_setup:
-            self._set_up(assignment, stop)
+            if assignment.kept:
+                self.context.workspace.begin(None)  # the set-up is of the checkpoint, and not of what an attempt left
+            self._set_up(self._build_series(assignment, stop))
+            if assignment.kept:
+                self.context.workspace.begin(assignment.kept)
         baseline, before_seconds = self._find_baseline(assignment, stop)
-        before = self._read_spec(assignment.story)
+        before = self._spec.read(assignment.story)
         self.context.workspace.mark_attempt()
         if assignment.cut_off and (trouble := self.context.workspace.begin(assignment.kept, assignment.cut_off)):
             self.context.log.note(events.Notice(text=trouble))
         if stop():
             return Report(ending="stopped", end=End(False), baseline=baseline)
         self.context.protected_state.remember(session.load(self.context.session_id))
-        loading = _load_judging()
-        report = self._run_agent(assignment, stop)
-        loading.join()
+        loading = _prepare_judging()
+        watch = self._watch_ticks(assignment, before)
+        report = self._run_agent(assignment, partial(watch.look_and_ask, stop), loading.start)
+        watch.look(at_once=True)  # the gates may take their time
+        if loading.ident:  # else no agent could be started
+            loading.join()
         return self._inspect_work(
             structs.replace(report, baseline=baseline, gate_seconds=before_seconds), assignment, before, stop
         )
@@ -116,7 +121,7 @@ class LocalExecutor:
             read_only=True,
             cost=assignment.cost,
         )
-        before = self._read_spec(assignment.story)
+        before = self._spec.read(assignment.story)
         # A session that is not there: whoever only looks has nothing to tick, and nothing to record.
         env = self._build_environment(assignment) | {"RALPH_SESSION": check_session_id(self.context.session_id)}
         wall = _smaller_limit(self.context.settings.run.timeout, assignment.seconds)
@@ -124,19 +129,55 @@ class LocalExecutor:
         self._undo_changes(before, folder)
         return report
 
+    def draft(self, assignment: Assignment, folder: str, stop: Callable[[], bool]) -> Report:
+        """Lets the agent write into one folder, and only look at everything else."""
+        os.makedirs(assignment.directory, exist_ok=True)
+        can_draft = self.context.runners[assignment.agent].traits.drafts
+        job = Job(
+            prompt=write_file(os.path.join(assignment.directory, "prompt.md"), assignment.prompt),
+            root=self.context.workspace.root,
+            folder=assignment.directory,
+            attempt=assignment.attempt,
+            read_only=can_draft,
+            draft=folder,
+            cost=assignment.cost,
+        )
+        env = self._build_environment(assignment) | {"RALPH_SESSION": check_session_id(self.context.session_id)}
+        wall = _smaller_limit(self.context.settings.run.timeout, assignment.seconds)
+        return self._drive_agent(assignment, job, env, wall, stop)
+
     def check_tip(self, gates: Sequence[str], directory: str, stop: Callable[[], bool]) -> tuple[GateResult, ...]:
         os.makedirs(directory, exist_ok=True)
         results = self._build_gates(directory, stop).run("tip", gates)
         self._mark_dirty()
         return () if is_cut_off(results, gates) else tuple(results)
 
-    def _undo_changes(self, before: _SpecSnapshot, folder: str) -> None:
+    def check_workspace(
+        self, gates: Sequence[str], directory: str, stop: Callable[[], bool], suggest: Callable[[str], str]
+    ) -> CheckResult:
+        """Whether the gates can be believed where this works. Sets it up first, if that has not been done."""
+        from ralphtool.executors.process import Supervisor
+        from ralphtool.executors.workspace_check import CheckResult, check_workspace
+        from ralphtool.workspace.worktree import Worktree
+
+        place, series = self.context.workspace, self._build_gates(directory, stop)
+        if not isinstance(place, Worktree):
+            return CheckResult()
+        os.makedirs(directory, exist_ok=True)
+        place.begin(None)
+        if place.needs_setup:
+            self._set_up(series)
+        with Supervisor() as free:
+            outside = structs.replace(series, root=self.context.user_root, supervisor=free, shown_root="")
+            return check_workspace(place, series, outside, gates, suggest)
+
+    def _undo_changes(self, before: SpecSnapshot, folder: str) -> None:
         """Whatever it was not kept from changing is not there any more when the next one begins."""
         self.context.protected_state.restore_changed(os.path.join(folder, "touched"), self.context.prd_ids)
         self.context.workspace.take()  # which puts right what git itself keeps
         self._mark_dirty()
         if self.context.workspace.branch is None:
-            self._restore_spec(before)
+            before.restore()
 
     def _ensure_folders(self, assignment: Assignment) -> None:
         """An agent, or its `git clean`, may have taken away what is ours."""
@@ -146,19 +187,10 @@ class LocalExecutor:
 
     # --- before the agent -----------------------------------------------------------------------
 
-    def _set_up(self, assignment: Assignment, stop: Callable[[], bool]) -> None:
-        """Runs the set-up commands. If one fails, no agent can do anything about it."""
-        for number, command in enumerate(self.context.settings.run.setup, 1):
-            one = self._build_series(assignment, stop).set_up(command, f"setup-{number}.log")
-            if one.why == "stopped" or stop():
-                return  # it is not set up, then
-            if not one.ok:
-                ending = one.why or f"exit status {one.exit_code}"
-                raise SetupFailed(
-                    f"the set-up command `{command}` failed ({ending}): fix it; its output is in {one.log}"
-                )
-        self.context.workspace.mark_set_up()
-        self._mark_dirty()
+    def _set_up(self, series: GateSeries) -> None:
+        if series.set_up_all(self.context.settings.run.setup):
+            self.context.workspace.mark_set_up()
+            self._mark_dirty()
 
     def _find_baseline(self, assignment: Assignment, stop: Callable[[], bool]) -> tuple[Baseline | None, float]:
         """What is red, and which tests pass, at the last checkpoint, unless that is known already."""
@@ -200,26 +232,16 @@ class LocalExecutor:
             story=story,
             before=before,
             stop=stop,
+            shown_root=self.context.workspace.shown_root,
         )
 
     def _mark_dirty(self) -> None:
         """Commands leave files behind that are nobody's work."""
         self.context.workspace.mark_dirty()
 
-    def _open_spec(self) -> Spec:
-        return specs.open(self.context.workspace.root, self.context.change, self.context.ref)
-
-    def _read_spec(self, story_id: str) -> _SpecSnapshot:
-        spec = self._open_spec()
-        stories = spec.stories(session.load(self.context.session_id)["completed_tasks"])
-        story = specs.find_story(stories, story_id)
-        return _SpecSnapshot(
-            spec.path, spec_files.read_files(spec), stories, frozenset(task.id for task in story.tasks if task.done)
-        )
-
     # --- the agent ------------------------------------------------------------------------------
 
-    def _run_agent(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
+    def _run_agent(self, assignment: Assignment, stop: Callable[[], bool], meanwhile: Callable[[], None]) -> Report:
         job = Job(
             prompt=write_file(os.path.join(assignment.directory, "prompt.md"), assignment.prompt),
             root=self.context.workspace.root,
@@ -229,13 +251,37 @@ class LocalExecutor:
             mcp=self._build_mcp_server(assignment),
         )
         wall = _smaller_limit(self.context.settings.run.timeout, assignment.seconds)
-        report = self._drive_agent(assignment, job, self._build_environment(assignment), wall, stop)
+        report = self._drive_agent(assignment, job, self._build_environment(assignment), wall, stop, meanwhile)
         if report.ending == "wall-clock" and assignment.seconds and wall == assignment.seconds:
             return structs.replace(report, ending="stopped")  # it was the run's time that was up
         return report
 
+    def _watch_ticks(self, assignment: Assignment, before: SpecSnapshot) -> TickWatch:
+        """Counters move when the agent ticks, and not only when its work is judged."""
+        story = specs.find_story(before.stories, assignment.story)
+
+        def read() -> frozenset[str]:
+            return self._spec.read(assignment.story).ticked
+
+        def tell(ticked: frozenset[str]) -> None:
+            ids = tuple(task.id for task in story.tasks if task.id in ticked)
+            done, total, number = len(ids), len(story.tasks), assignment.number
+            event = events.Ticked(story=story.id, ticked=ids, tasks_done=done, tasks_total=total, iteration=number)
+            self.context.log.note(event)
+
+        paths = (
+            [os.path.join(before.path, name) for name in before.files] if os.path.isdir(before.path) else [before.path]
+        )
+        return TickWatch([*paths, session.path_of(self.context.session_id)], read, before.ticked, tell)
+
     def _drive_agent(
-        self, assignment: Assignment, job: Job, env: dict[str, str], wall: float, stop: Callable[[], bool]
+        self,
+        assignment: Assignment,
+        job: Job,
+        env: dict[str, str],
+        wall: float,
+        stop: Callable[[], bool],
+        meanwhile: Callable[[], None] = lambda: None,
     ) -> Report:
         """Starts the agent, and follows it to its end."""
         runner = self.context.runners[assignment.agent]
@@ -253,10 +299,13 @@ class LocalExecutor:
             secrets=self._secrets,
             stop=watch.must_end,
             complaints=True,
+            writable=(job.folder, *start.folders),
+            meanwhile=meanwhile,
         )
         report = watch.explain(self._follow_agent(assignment, running, reader, meter))
         if meter.rate is not None:
             self._rates[runner.name] = meter.rate
+        beneath.sweep(job.folder, with_links=True)  # what is written there next must not go elsewhere
         redact(job.folder, self._secrets)
         return _add_login_advice(report, runner)
 
@@ -291,7 +340,7 @@ class LocalExecutor:
             "RALPH_STORY": assignment.story,
             "RALPH_TOKEN": assignment.token,
             "RALPH_ATTEMPT": str(assignment.attempt),
-            "RALPH_WORKSPACE": self.context.workspace.root,
+            "RALPH_WORKSPACE": self.context.workspace.shown_root,
             "PATH": build_path(self.context.folder),
         }
         return own | ({"RALPH_TASK": assignment.task} if assignment.task else {})
@@ -348,7 +397,7 @@ class LocalExecutor:
     # --- after the agent ------------------------------------------------------------------------
 
     def _inspect_work(
-        self, report: Report, assignment: Assignment, before: _SpecSnapshot, stop: Callable[[], bool]
+        self, report: Report, assignment: Assignment, before: SpecSnapshot, stop: Callable[[], bool]
     ) -> Report:
         """What the agent left: its diff, its ticks, and whether the gates are green."""
         self._ensure_folders(assignment)
@@ -356,9 +405,9 @@ class LocalExecutor:
             os.path.join(assignment.directory, "touched"), self.context.prd_ids
         )
         taken = self.context.workspace.take()
-        ticked, edited = self._compare_spec(before, assignment.story)
+        ticked, edited = self._spec.compare(before, assignment.story)
         if edited and self.context.workspace.branch is None:
-            self._restore_spec(before)
+            before.restore()
         findings = [*touched, *taken.findings, *edited, *self._find_agent_config(taken, assignment)]
         report = structs.replace(
             report,
@@ -372,28 +421,6 @@ class LocalExecutor:
         story = specs.find_story(before.stories, assignment.story)
         return self._prove(report, assignment, story, stop) if self._should_prove(report, assignment) else report
 
-    def _compare_spec(self, before: _SpecSnapshot, story_id: str) -> tuple[frozenset[str], list[GuardFinding]]:
-        from ralphtool.judging.guard.spec import inspect_spec
-
-        try:
-            spec = self._open_spec()
-            stories = spec.stories(session.load(self.context.session_id)["completed_tasks"])
-            story = specs.find_story(stories, story_id)
-            after = spec_files.read_files(spec)
-        except RalphError as error:
-            return before.ticked, [GuardFinding("spec-edited", self.context.change, str(error))]
-        ticked = frozenset(task.id for task in story.tasks if task.done)
-        done_key = getattr(spec, "done_key", None)
-        found = inspect_spec(before.files, after, before.stories, stories, story_id, done_key=done_key)
-        is_fine = found and spec_files.has_only_ticks(
-            self.context.workspace.root, before.files, spec, sorted(ticked - before.ticked)
-        )
-        return ticked, [] if is_fine else found
-
-    def _restore_spec(self, before: _SpecSnapshot) -> None:
-        """Without git nothing else can take it back."""
-        spec_files.write_files(before.path, before.files)
-
     def _find_agent_config(self, taken: WorkspaceSnapshot, assignment: Assignment) -> list[GuardFinding]:
         """What agents are told in the project's own files holds from their next start on, commands to run included."""
         if not self.context.runners[assignment.agent].traits.is_kept:
@@ -401,12 +428,6 @@ class LocalExecutor:
         told = "agents would be allowed more by it than you have allowed"
         known = [*self.context.runners, *agents.list_runners()]
         return [GuardFinding("agent-config", path, told) for path in taken.paths if agents.is_agent_config(path, known)]
-
-    def _spec_path(self) -> str:
-        try:
-            return self._open_spec().path
-        except RalphError:
-            return os.path.join(self.context.workspace.root, self.context.change)
 
     def _should_prove(self, report: Report, assignment: Assignment) -> bool:
         if report.ending == "stopped" or report.trouble or verdict.is_transient(report):
@@ -418,21 +439,19 @@ class LocalExecutor:
 
     def _prove(self, report: Report, assignment: Assignment, story: Story, stop: Callable[[], bool]) -> Report:
         series = self._build_series(assignment, stop, report.baseline)
-        own = os.path.relpath(self._spec_path(), self.context.workspace.root)
+        own = os.path.relpath(self._spec.find_path(), self.context.workspace.root)
         prover = Prover(self.context.workspace, series, assignment, self.context.settings, own)
-        wanted = {task.id for task in story.tasks}
+        wanted = {task.id for task in story.required}
         is_whole = wanted <= report.ticked and verdict.parse_claim(report.end.message, assignment.token).complete
         report = prover.prove(report, is_whole=is_whole)
         return structs.replace(report, ending="stopped") if stop() else report
 
 
-def _load_judging() -> threading.Thread:
-    """Loads what judges the work while the agent is busy: before its start, or after its end, that would delay."""
+def _prepare_judging() -> threading.Thread:
+    """Loads what judges the work, once it is started, while the agent is busy: before or after, that would delay."""
     names = ("guard.diff", "guard.spec", "testresults.reading")
     load = [f"ralphtool.judging.{name}" for name in names]
-    thread = threading.Thread(target=lambda: [importlib.import_module(name) for name in load], daemon=True)
-    thread.start()
-    return thread
+    return threading.Thread(target=lambda: [importlib.import_module(name) for name in load], daemon=True)
 
 
 def _add_login_advice(report: Report, runner: Runner) -> Report:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ralphtool.agents import TRANSIENT, Event, Failure, Message, Quota, Tool, Usage
+from ralphtool.agents import TRANSIENT, Event, Failure, Message, Quota, Result, Tool, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +46,7 @@ class Meter:
     def __init__(self, limits: UsageLimits, prices: Prices) -> None:
         self._limits = limits
         self._prices = prices
-        self._first_retry: float | None = None  # of a row that nothing has broken yet
+        self._first_retry: float | None = None  # since the last sign of work
         self._last_retry = 0.0
         self._told_cost: float | None = None
         self._estimate: float | None = None  # of what came after the last cost that was told
@@ -58,6 +58,8 @@ class Meter:
         match event:
             case Usage():
                 self.usage = self._sum(event)
+                if event.output_tokens:  # a model that thinks has answered, though nothing is said yet
+                    self._first_retry = None
             case Failure():
                 self._last_retry = time.monotonic()
                 self._first_retry = self._first_retry or self._last_retry
@@ -66,7 +68,7 @@ class Meter:
                 self._quotas[event.name] = event
             case Tool():
                 self.failure = self._first_retry = None
-            case Message():  # which may be nothing but the failure in other words
+            case Message() | Result():  # a message may be nothing but the failure in other words
                 self._first_retry = None
 
     def _sum(self, more: Usage) -> Usage:
@@ -107,13 +109,21 @@ class Meter:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it has done nothing but fail again for too long, or would have to.
-
-        One that has failed once and is quiet since may well be at work: the clock of silence is for that.
-        """
-        failure, patience = self.failure, self._limits.patience
-        if failure is None or self._first_retry is None or failure.trouble not in TRANSIENT or not patience:
+        """Whether it has failed for too long without a sign of work, or is going to."""
+        failure, first = self.failure, self._first_retry
+        if failure is None or first is None or failure.trouble not in TRANSIENT:
             return False
-        is_hopeless = failure.reset_at is not None and failure.reset_at - time.time() > patience
-        has_waited = time.monotonic() - self._last_retry > _LIMIT_GRACE
-        return self._last_retry - self._first_retry > patience or (is_hopeless and has_waited)
+        now = time.monotonic()
+        reset_in = None if failure.reset_at is None else failure.reset_at - time.time()
+        return is_patience_over(self._limits.patience, now - first, now - self._last_retry, reset_in)
+
+
+def is_patience_over(patience: float, failing: float, quiet: float, reset_in: float | None) -> bool:
+    """Whether an agent is to be ended, from seconds: since its first and its last failure, and until it can go on.
+
+    Silence is no sign of work: a program that waits for hours may say so once, and nothing more.
+    """
+    if not patience:
+        return False
+    is_hopeless = reset_in is not None and failing + reset_in > patience
+    return failing > patience or (is_hopeless and quiet > _LIMIT_GRACE)

@@ -33,6 +33,9 @@ from ralphtool.executors.transcript import ProgramOutput, is_disk_full
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
+    Start = tuple[Sequence[str], str, Mapping[str, str]]  # a command, its working directory, its environment
+    Confine = Callable[[Sequence[str], str, Mapping[str, str], Sequence[str], str], Start]
+
 EndReason = Literal["exit", "wall-clock", "silence", "stopped", "too-much", "no-room", "supervisor-lost", "not-started"]
 
 SESSION = "RALPH_SESSION"
@@ -391,8 +394,9 @@ class Supervisor:
     `record` is the path of the file for `end_orphans`: one for each supervisor.
     """
 
-    def __init__(self, record: str | None = None) -> None:
+    def __init__(self, record: str | None = None, confine: Confine | None = None) -> None:
         self._record = record
+        self._confine = confine
         self._link: _SupervisorLink | None = None
         self._busy = False
 
@@ -401,6 +405,10 @@ class Supervisor:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    def prepare(self, session: str) -> None:
+        """The process that runs programs comes up while we do other things: the first program need not wait for it."""
+        self._ensure_link(session)
 
     def close(self) -> None:
         """Ends the supervisor, and all that it runs, at once."""
@@ -423,17 +431,24 @@ class Supervisor:
         grace: float = 5.0,
         limit: int | None = None,
         complaints: bool = False,
+        writable: Sequence[str] = (),
+        purpose: str = "agent",
+        meanwhile: Callable[[], None] = lambda: None,
     ) -> Generator[bytes, None, ProcessResult]:
         """Runs a program; yields its standard output as it comes, and returns how it ended.
 
         With `complaints`, standard error is yielded too, as pieces of the type Complaint.
 
         `stdin` is the path of what it reads, `into` of its transcript; standard error goes to `<into>.err`. Of the
-        times 0 is no limit; `grace` is for ending itself when it is asked to. `limit` is in bytes.
+        times 0 is no limit; `grace` is for ending itself when it is asked to. `limit` is in bytes. `writable` are
+        folders outside of its working directory that it may write to, where it is confined; programs of another
+        `purpose` don't share its caches there. `meanwhile` is called once, when the program is on its way.
         """
+        if self._confine is not None:
+            argv, cwd, env = self._confine(argv, cwd, env, writable, purpose)
         with ExitStack() as stack:
             try:
-                request = _build_request(argv, cwd, env)
+                request = supervisor.build_request(argv, cwd, env)
                 output = ProgramOutput(stack, into, secrets, limit, complaints=complaints)
                 record = stack.enter_context(_ProcessRecord(self._record))
             except ValueError as error:
@@ -443,16 +458,21 @@ class Supervisor:
                     raise
                 return ProcessResult(exit_code=_NOT_STARTED, why="no-room", detail=str(error), seconds=0.0)
             stack.enter_context(self._reserve())
-            run = _RunningProgram(
-                self._ensure_link(env.get(SESSION)), output, _ProcessLimits(wall, silence, grace, stop), record
-            )
-            try:
-                run.start(request, stdin)
-                return (yield from run.follow())
-            except BaseException:
-                self.close()
-                run.end_orphans()
-                raise
+            limits = _ProcessLimits(wall, silence, grace, stop)
+            run = _RunningProgram(self._ensure_link(env.get(SESSION)), output, limits, record)
+            return (yield from self._follow(run, request, stdin, meanwhile))
+
+    def _follow(
+        self, run: _RunningProgram, request: bytes, stdin: str | None, meanwhile: Callable[[], None]
+    ) -> Generator[bytes, None, ProcessResult]:
+        try:
+            run.start(request, stdin)
+            meanwhile()
+            return (yield from run.follow())
+        except BaseException:
+            self.close()
+            run.end_orphans()
+            raise
 
     @contextmanager
     def _reserve(self) -> Iterator[None]:
@@ -471,15 +491,3 @@ class Supervisor:
         if self._link is None:
             self._link = _SupervisorLink(session)
         return self._link
-
-
-def _build_request(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> bytes:
-    """The request for the supervisor; ValueError for what no program can be given."""
-    texts = [cwd, *argv, *env, *env.values()]
-    if not argv or not argv[0] or any("\0" in text for text in texts):
-        raise ValueError("a program, its folder or its environment is empty or has a zero byte in it")
-    if any(not name or "=" in name for name in env):
-        raise ValueError("the name of an environment variable is empty or has a = in it")
-    variables = [f"{name}={value}" for name, value in env.items()]
-    fields = ["start", cwd, str(len(argv)), *argv, *variables]
-    return supervisor.pack(*map(os.fsencode, fields))

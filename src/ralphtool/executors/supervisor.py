@@ -50,6 +50,18 @@ def pack(*fields: bytes) -> bytes:
     return len(body).to_bytes(4, "big") + body
 
 
+def build_request(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> bytes:
+    """Asks for the start of a program; ValueError for what no program can be given."""
+    texts = [cwd, *argv, *env, *env.values()]
+    if not argv or not argv[0] or any("\0" in text for text in texts):
+        raise ValueError("a program, its folder or its environment is empty or has a zero byte in it")
+    if any(not name or "=" in name for name in env):
+        raise ValueError("the name of an environment variable is empty or has a = in it")
+    variables = [f"{name}={value}" for name, value in env.items()]
+    fields = ["start", cwd, str(len(argv)), *argv, *variables]
+    return pack(*map(os.fsencode, fields))
+
+
 def receive(line: socket.socket) -> tuple[list[bytes], list[int]] | None:
     """The next message, and the files that came with it; None when nobody is there any more."""
     try:

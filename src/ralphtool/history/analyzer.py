@@ -44,8 +44,11 @@ class AttemptContext(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
 
 
-def look_back(history: AttemptHistory, prd_id: str) -> AttemptContext:
+def look_back(history: AttemptHistory, prd_id: str, since: int = 0) -> AttemptContext:
+    """What came of a story before. Iterations before `since` were about another one that had its name."""
     last = history.last_entry(prd_id)
+    if last and last.iteration < since:
+        last = None
     failed = last if last and last.status != "completed" else None
     return AttemptContext(
         prd_id=prd_id,

@@ -55,7 +55,7 @@ def plan(store: Store) -> Migration | None:
     text = _read_text(path) if path else None
     if path is None or text is None:
         return None
-    if os.path.lexists(store.path) and not store.ask(lambda state: _is_migrated(state, store.masked(text))):
+    if os.path.lexists(store.path) and not store.ask(lambda state: _is_open_for(state, store.masked(text))):
         return None
     from ralphtool.history import progresstxt
 
@@ -73,6 +73,11 @@ def _find_progress_txt(root: str) -> str | None:
     places = (os.path.join(layout.folder(root), "progress.txt"), os.path.join(root, "progress.txt"))
     # Not through a link: one that came with somebody's repository could lead to what is nobody's business.
     return next((path for path in places if os.path.isfile(path) and not os.path.islink(path)), None)
+
+
+def _is_open_for(state: HistoryState, text: str) -> bool:
+    """Whether there is no history (the file may be another program's), or one that was begun with this very text."""
+    return state.document.info is None or _is_migrated(state, text)
 
 
 def _is_migrated(state: HistoryState, text: str) -> bool:

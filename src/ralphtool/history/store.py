@@ -22,7 +22,7 @@ import msgspec
 
 from ralphtool.core import files, layout, secrets
 from ralphtool.errors import CorruptState, InvalidValue, RalphError
-from ralphtool.history import document, journal
+from ralphtool.history import document, journal, neighbour
 from ralphtool.history.catalog import Catalog, IndexMismatch, IndexOutdated, LocatedBatch
 from ralphtool.history.document import InvalidDocument, VersionTooNew
 from ralphtool.history.journal import Batch
@@ -55,7 +55,7 @@ class Store:
     def __init__(self, root: str) -> None:
         self.root = root
         self.folder = layout.folder(root)
-        self.path = os.path.join(self.folder, "progress.json")
+        self.path = layout.history(root)
         self.journal_path = os.path.join(self.folder, "progress.journal")
         self.damaged_path = os.path.join(self.folder, "progress.journal.damaged")
         self.index_path = os.path.join(self.folder, "progress.index")
@@ -108,6 +108,7 @@ class Store:
         for _ in range(_MAX_TRIES):
             try:
                 self._check_folder()
+                self._follow_others()
                 with HistoryState(self.path, self.journal_path, self._lock, write=write) as self._state:
                     return self._do(work, self._state)
             except (DocumentChanged, IndexOutdated):
@@ -129,6 +130,12 @@ class Store:
         if not self._is_checked and os.path.lexists(self.folder):
             files.ensure_folder(self.folder)
             self._is_checked = True
+
+    def _follow_others(self) -> None:
+        """Another process may have begun the history that stands apart from another program's file."""
+        apart = layout.history_apart(self.root)
+        if self.path != apart and os.path.lexists(apart):
+            self.path = apart
 
     def _do(self, work: Callable[[HistoryState], Result], state: HistoryState) -> Result:
         try:
@@ -194,13 +201,22 @@ class Store:
         """Reads the whole document. A big one leaves an index behind, so that this happens once."""
         catalog = Catalog.in_memory()
         catalog.facts.identity = state.document.identity
+        data = state.read(0, state.document.size)
         try:
-            catalog.fill(state.read(0, state.document.size))
+            catalog.fill(data)
         except InvalidDocument as error:
-            if state.document.is_changing():
-                raise DocumentChanged from None  # we read it while somebody was writing it
+            if state.document.is_changing() or self._step_aside(data):
+                raise DocumentChanged from None  # it was read while being written, or ours is another one
             raise self.build_corrupt_error(error) from None
         return self._save_index(catalog, state) or catalog
+
+    def _step_aside(self, data: bytes) -> bool:
+        """Leave another program's progress.json alone: from now on ours has another name."""
+        apart = layout.history_apart(self.root)
+        if self.path == apart or not neighbour.is_foreign(data):
+            return False
+        self.path = apart
+        return True
 
     def build_corrupt_error(self, error: InvalidDocument) -> CorruptState:
         advice = "" if isinstance(error, VersionTooNew) else "; fix it, or put back one that was good"

@@ -41,6 +41,7 @@ class RecoveryContext(Struct, frozen=True, kw_only=True):
     attempts: int  # used up for this story, this one included
     last_status: str | None = None  # of the attempt before this one
     last_failure: str | None = None
+    last_question: str = ""  # of its agent
     open_tasks: int = 1
     in_chunks: bool = False
     is_optional: bool = False
@@ -58,7 +59,7 @@ class RecoveryDecision(Struct, frozen=True):
 
 
 def decide(verdict: Verdict, past: RecoveryContext, policy: RecoveryPolicy) -> RecoveryDecision:
-    for row in (_decide_settled, _decide_manual, _decide_skip, _decide_chunks, _decide_fix):
+    for row in (_decide_settled, _decide_question, _decide_manual, _decide_skip, _decide_chunks, _decide_fix):
         if decision := row(verdict, past, policy):
             return decision
     return _decide_retry(verdict, past, policy)
@@ -68,7 +69,7 @@ def _decide_settled(verdict: Verdict, past: RecoveryContext, policy: RecoveryPol
     if verdict.status == "completed":
         return RecoveryDecision("next", "", f"the story is {_describe_receipt(verdict)}")
     if verdict.status == "interrupted":
-        return RecoveryDecision("stop", "", "the run was interrupted; this was no attempt")
+        return RecoveryDecision("stop", "", "not counted as an attempt")
     if verdict.status == "transient":
         return RecoveryDecision("wait", "", f"nothing is wrong with the work ({verdict.summary}); this was no attempt")
     if past.in_chunks and verdict.status == "partial":
@@ -79,6 +80,16 @@ def _decide_settled(verdict: Verdict, past: RecoveryContext, policy: RecoveryPol
 def _describe_receipt(verdict: Verdict) -> str:
     receipt = verdict.receipt
     return describe_proof(receipt.state, receipt.why) if receipt else "done"
+
+
+def _decide_question(verdict: Verdict, past: RecoveryContext, policy: RecoveryPolicy) -> RecoveryDecision | None:
+    """A question that came twice would come a third time: only a human can answer it."""
+    from ralphtool.judging.agent_questions import is_same_question  # which compiles its patterns
+
+    is_open = verdict.question and past.last_question and past.blocker_is_real is None
+    if not is_open or not is_same_question(verdict.question, past.last_question):
+        return None
+    return RecoveryDecision("manual", verdict.question, "two attempts in a row ended with the same question")
 
 
 def _decide_manual(verdict: Verdict, past: RecoveryContext, policy: RecoveryPolicy) -> RecoveryDecision | None:
@@ -133,10 +144,22 @@ def _decide_retry(verdict: Verdict, past: RecoveryContext, policy: RecoveryPolic
         return RecoveryDecision("retry", known.text, f"the same was solved before ({known.source})")
     left = policy.attempts - past.attempts
     again = f"{left} attempt{'' if left == 1 else 's'} left"
+    guidance = _suggest_deciding(verdict) if verdict.question else verdict.summary
     if known:
-        guidance = f"{verdict.summary}\n\nPerhaps this helps, it is about something like it: {known.text}"
+        guidance = f"{guidance}\n\nPerhaps this helps, it is about something like it: {known.text}"
         return RecoveryDecision("retry", guidance, f"{again}, and something like it was met before ({known.source})")
-    return RecoveryDecision("retry", verdict.summary, again)
+    return RecoveryDecision("retry", guidance, again)
+
+
+_ASKED = "\n\nThe last attempt asked: "
+
+
+def _suggest_deciding(verdict: Verdict) -> str:
+    return (
+        f"{verdict.summary}{_ASKED}{verdict.question}\n\nThere is no answer yet. Look for one in "
+        "the spec and in the code, and decide yourself where that is reasonable. If only a human can decide, ask the "
+        "same question again: it is then passed on."
+    )
 
 
 # What differs from time to time and tells nothing: an address, an id, how long it took, when, where on this machine.
@@ -228,7 +251,7 @@ def _describe_blocker(seen: EntryObservation) -> str:
 def _describe_solution(entry: Entry, blocked: Entry) -> str:
     """What an entry that completed tells about how it came to that. To be told only what had failed is no guidance."""
     guidance = entry.context.recovery_guidance if entry.context is not UNSET else UNSET
-    if guidance and _is_same_failure(guidance, blocked.summary or ""):
+    if guidance and _is_same_failure(guidance.partition(_ASKED)[0], blocked.summary or ""):
         guidance = ""
     noted = [one.description or one.title for one in entry.observations if one.type != "blocker"]
     return guidance or next(iter(noted), "") or entry.summary or ""

@@ -83,6 +83,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     receipt: Receipt | None = None  # of one that is completed
     lost: tuple[str, ...] = ()  # tests as they were that fail on the new code
     asks: str = ""  # what a person has to look at though it is done
+    question: str = ""  # what the agent wants to know, in its own words
 
 
 def parse_claim(message: str, token: str) -> Claim:
@@ -107,9 +108,11 @@ def judge(evidence: Evidence) -> Verdict:
         return _build_success(evidence, new)
     blocker = evidence.claim.blocked or next(iter(evidence.blockers), None)
     lost = evidence.proof.lost if evidence.proof else ()
+    question = blocker or _find_question(evidence)
     cheated = bool(lost) or (evidence.is_guarded and any(not one.is_warning for one in evidence.findings))
     common = {
         "lost": lost,
+        "question": question,
         "reasons": tuple(against),
         "ticked": new,
         "too_big": evidence.ending == "wall-clock" or _has_run_out(evidence),
@@ -123,6 +126,14 @@ def judge(evidence: Evidence) -> Verdict:
         done = f"{_format_count(len(new), 'task')} done"
         return Verdict(status="partial", summary=f"{done}, but {against[0]}", **common)  # type: ignore[arg-type]
     return Verdict(status="failed", summary="; ".join(against[:2]), **common)  # type: ignore[arg-type]
+
+
+def _find_question(evidence: Evidence) -> str:
+    """What the final message of an agent asks that came to its end by itself and promises nothing."""
+    from ralphtool.judging.agent_questions import find_question  # which compiles its patterns
+
+    has_ended = evidence.ending == "exit" and evidence.end.ok
+    return find_question(evidence.end.message) if has_ended and evidence.claim == Claim() else ""
 
 
 def _build_success(evidence: Evidence, new: tuple[str, ...]) -> Verdict:
@@ -183,6 +194,7 @@ def _has_run_out(evidence: Evidence) -> bool:
 
 
 _ENDINGS: dict[str, str] = {
+    "stopped": "the agent was stopped",
     "wall-clock": "the agent ran out of time and was ended",
     "silence": "the agent said nothing for too long and was ended",
     "too-much": "the agent printed too much and was ended",
@@ -204,13 +216,19 @@ def _list_reasons(evidence: Evidence) -> list[str]:
         against.append(f"the diff is not honest: {_describe_findings(accused)}")
     against += [_describe_red_gate(one) for one in evidence.red]
     against += evidence.proof.against if evidence.proof else ()
-    if evidence.ending != "exit":
-        detail = f" ({_shorten_line(evidence.exit_detail)})" if evidence.exit_detail else ""
-        against.append(_ENDINGS[evidence.ending] + detail)
-    elif not evidence.end.ok:
-        against.append(f"the agent did not end well: {_shorten_line(evidence.end.reason) or 'it gave no reason'}")
+    if bad_end := describe_bad_end(evidence, evidence.exit_detail):
+        against.append(bad_end)
     against += _list_unfinished(evidence)
     return against
+
+
+def describe_bad_end(ended: AgentExit, detail: str = "") -> str:
+    """Why an agent did not come to its own end, or not to a good one; empty if it did."""
+    if ended.ending != "exit":
+        return _ENDINGS[ended.ending] + (f" ({_shorten_line(detail)})" if detail else "")
+    if ended.end.ok:
+        return ""
+    return f"the agent did not end well: {_shorten_line(ended.end.reason) or 'it gave no reason'}"
 
 
 def _list_unfinished(evidence: Evidence) -> list[str]:
@@ -220,7 +238,9 @@ def _list_unfinished(evidence: Evidence) -> list[str]:
     wanted = [evidence.task] if evidence.task else list(evidence.tasks)
     if open_tasks := [task for task in wanted if task not in evidence.ticked]:
         found.append(f"{_format_count(len(open_tasks), 'task')} not ticked: {', '.join(open_tasks[:_SHOWN])}")
-    if not evidence.claim.complete and evidence.claim.blocked is None:
+    if question := _find_question(evidence):
+        found.append(f"the agent ended with a question: {_shorten_line(question)}")
+    elif not evidence.claim.complete and evidence.claim.blocked is None:
         found.append("the final message does not end with the promise of this iteration")
     return found
 

@@ -123,14 +123,14 @@ def _find_last_attempt(change: Change, story: Story) -> str:
 
 
 def _tick_all(spec: Spec, story: str) -> None:
-    tasks = [task.id for task in specs.find_story(spec.stories(), story).tasks]
+    tasks = [task.id for task in specs.find_story(spec.stories(), story).required]
     for task in tasks:
         spec.tick(task, tasks, proven=True)
 
 
 def _accept_attempt(change: Change, made: DecisionPlan) -> None:
     """As an outcome of an iteration, which the next run carries out if this is cut off."""
-    before = analyzer.look_back(change.history, change.prd_id(made.story.id))
+    before = change.look_back(made.story.id)
     commit = change.workspace.commit(made.tree, _build_message(change, made, f"{before.prd_id}-{before.iteration}"))
     by = f" by {made.said.by}" if made.said.by else ""
     entry = analyzer.record(

@@ -37,6 +37,7 @@ class Situation(Struct, frozen=True, kw_only=True):
     before: AttemptContext
     settings: Settings
     gates: Sequence[str]
+    box: str = ""  # what the agent is told about its box, if it works in one
 
     @property
     def state(self) -> StoryState:
@@ -45,7 +46,7 @@ class Situation(Struct, frozen=True, kw_only=True):
     @property
     def task(self) -> str | None:
         """The only task that is asked for, where the story is done in chunks."""
-        return next((one.id for one in self.story.tasks if not one.done), None) if self.state.in_chunks else None
+        return next((one.id for one in self.story.required if not one.done), None) if self.state.in_chunks else None
 
 
 def build_query(situation: Situation, history: History) -> KnowledgeQuery:
@@ -83,6 +84,7 @@ def build(situation: Situation, known: RelevantKnowledge, token: str) -> Prompt:
             known=known.known,
             notes=learnings_file.read(spec.change),
             notes_path=learnings_file.path_of(spec.change),
+            box=situation.box,
             gates=situation.gates,
             budget_tokens=settings.prompt.budget_tokens,
             memory_tokens=settings.memory.budget_tokens,

@@ -11,14 +11,18 @@ from typing import TYPE_CHECKING
 from ralphtool import specs
 from ralphtool.core import session
 from ralphtool.errors import ChangeNotFound, RalphError, SpecError, shorten
-from ralphtool.loop import acceptance
+from ralphtool.history import analyzer
+from ralphtool.loop import acceptance, plan_edits
 from ralphtool.record import change_state, questions, steering
+from ralphtool.specs import remaining
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from ralphtool.core.session import SessionState
     from ralphtool.history import History
+    from ralphtool.history.analyzer import AttemptContext
+    from ralphtool.loop.unread import StoryOutlook
     from ralphtool.record.change_state import ChangeState, StoryState
     from ralphtool.record.events import Event
     from ralphtool.record.steering import SteeringCommand
@@ -60,6 +64,10 @@ class Change:
 
     def prd_id(self, story: str) -> str:
         return specs.prd_id(self.spec, story)
+
+    def look_back(self, story: str) -> AttemptContext:
+        """What came of the story before."""
+        return analyzer.look_back(self.history, self.prd_id(story), self.change_state.story(story).since)
 
     def has_others(self) -> bool:
         """Whether there are other changes, so that this one has to be named."""
@@ -134,13 +142,32 @@ class Change:
         known = self.workspace.checkpoints().keys() | self._done_at_start
         return {story.id for story in stories if story.done and (story.id in known or self._was_proven(story))}
 
+    def forget_ticked_at_start(self) -> None:
+        """The user has edited the plan: other boxes may be ticked in it."""
+        self._done_at_start = None
+
+    def list_outlooks(self) -> dict[str, StoryOutlook]:
+        """Whether an attempt at each story may come by itself, or why none will."""
+        self.workspace.begin(None)  # what the last attempt did to the spec is not the spec
+        stories = self.stories()
+        done = self.done(stories)
+        return {story.id: "done" if story.id in done else self._find_outlook(story.id) for story in stories}
+
+    def _find_outlook(self, story: str) -> StoryOutlook:
+        state = self.change_state.story(story)
+        if state.decision and state.decision.action == "skip":
+            return "skipped"
+        return "waiting" if state.question and not self.answers.get(story) else "open"
+
     def has_checkpoint(self, story: Story) -> bool:
         """Whether its "done" is the work of a run, and no tick of the user's."""
         return story.id in self.workspace.checkpoints() or self._was_proven(story)
 
     def _find_ticked_at_start(self, stories: Sequence[Story]) -> set[str]:
         """What the user had ticked before we began; without git, what is ticked and was never tried."""
-        with tempfile.TemporaryDirectory(prefix="ralph-") as folder:
+        with tempfile.TemporaryDirectory(prefix="ralph-") as place:
+            folder = os.path.join(place, self.name)  # some changes are called after the folder that they are in
+            os.mkdir(folder)
             if self.workspace.write_spec_at_start(folder, self.ref):
                 try:
                     given = specs.open(folder, self.name, self.ref).stories()
@@ -160,12 +187,18 @@ class Change:
     def next_story(self, *, strict_order: bool, is_spent: Callable[[str], bool]) -> Story | None:
         """The first that can be worked on, as the tree has it that its next attempt begins with."""
         self.workspace.begin(None)  # what the last attempt did to the spec is not the spec
+        plan_edits.take_up(self)
         story = self._find_first_ready(strict_order=strict_order, is_spent=is_spent)
         state = self.change_state.story(story.id) if story else None
         if story is None or state is None or not (state.kept or state.cut_off):
             return story
         self.workspace.begin(state.kept, state.cut_off)
         return specs.find_story(self.stories(), story.id)
+
+    def follow_branch(self) -> None:
+        """What the user committed meanwhile is a part of the change from here on."""
+        if text := self.workspace.follow_branch():
+            self.notices.append(text)
 
     def _find_first_ready(self, *, strict_order: bool, is_spent: Callable[[str], bool]) -> Story | None:
         """Open, not skipped, within its budget, waits for no human and for no other; optional ones come last."""
@@ -175,9 +208,14 @@ class Change:
         ready = []
         for story in stories:
             is_due = not waits_for(story, stories, done, strict_order=strict_order)
-            if story.id not in done and is_due and not is_spent(story.id) and not self._is_held(story):
+            is_open = story.id not in done and specs.can_be_handed_out(story)
+            if is_open and is_due and not is_spent(story.id) and not self._is_held(story):
                 ready.append(story)
         return next((story for story in ready if not story.optional), ready[0] if ready else None)
+
+    def explain_rest(self) -> str:
+        """Why stories that are open were never handed out."""
+        return remaining.explain_rest(self.stories())
 
     def _is_held(self, story: Story) -> bool:
         state = self.change_state.story(story.id)
@@ -210,7 +248,9 @@ class Change:
             )
 
     def has_answers(self) -> bool:
-        """Whether one has come that the run waits for."""
+        """Whether one has come that the run waits for; an edit of the plan is one, too."""
+        if self.workspace.has_edited_plan(self.ref):
+            return True
         asked = [(id, self.change_state.story(id).question) for id in self.awaited]
         return any(self._read_answer(id, questions.path_of(self.root, one.name)) for id, one in asked if one)
 

@@ -13,13 +13,13 @@ from msgspec import Struct
 from ralphtool import specs
 from ralphtool.core import locks
 from ralphtool.history import History, analyzer
-from ralphtool.loop import briefing
+from ralphtool.loop import briefing, workspace_choice
 from ralphtool.loop.briefing import Situation
 from ralphtool.loop.change import waits_for
 from ralphtool.memory.knowledge import KnowledgeBase
 from ralphtool.memory.labels import INDEX
 from ralphtool.record import change_state, questions, steering
-from ralphtool.workspace import branch
+from ralphtool.workspace import branch, spec_files
 from ralphtool.workspace.git import Repository
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class PlannedStory(Struct, frozen=True, kw_only=True):
     attempts: int  # used up by now
     tasks_total: int
     tasks_done: int
+    put_aside: str = ""  # why it is not handed out: "blocked" or "deferred"
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -54,6 +55,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     paused: bool
     steps: list[PlannedStory]  # in the order in which they would be begun, those that are done first
     gates: list[str]
+    workspace: list[str]  # where work would happen, and why it is no better place
     first: str | None  # the story that would be begun with
     prompt: str | None
     cut: list[str]  # what was shortened in it
@@ -75,6 +77,7 @@ def plan(root: str, spec: Spec, settings: Settings, gates: Sequence[str]) -> Pla
         paused=stands.paused,
         steps=steps,
         gates=list(gates),
+        workspace=workspace_choice.preview(settings, Repository.find(root), gates, spec.change),
         first=first.id if first else None,
         prompt=built.text if built else None,
         cut=list(built.cut) if built else [],
@@ -120,7 +123,7 @@ def _plan_story(
         told, before = "done", []
     elif state.question:
         told = "waiting"
-    elif state.decision and state.decision.action == "skip":
+    elif (state.decision and state.decision.action == "skip") or not specs.can_be_handed_out(story):
         told = "skipped"
     return PlannedStory(
         id=story.id,
@@ -131,6 +134,7 @@ def _plan_story(
         attempts=state.attempts,
         tasks_total=len(story.tasks),
         tasks_done=story.tasks_done,
+        put_aside=story.put_aside,
     )
 
 
@@ -166,6 +170,6 @@ def _read_kept_story(root: str, spec: Spec, story: Story, stands: ChangeState, f
     repository = Repository.find(root) if kept else None
     if not kept or repository is None or repository.resolve(kept) is None:
         return story
-    branch.write_spec_files(repository, root, spec.change, kept, folder, spec.ref)
+    spec_files.write_spec_files(repository, root, spec.change, kept, folder, spec.ref)
     there = specs.open(folder, spec.change, spec.ref).stories(_list_completed(stands))
     return specs.find_story(there, story.id)

@@ -1,57 +1,129 @@
-"""The end of a change: its branch stays as it is, or all of its work goes into the user's working tree at once."""
+"""The end of a change: all of its work goes into the user's working tree at once, as a merge or uncommitted."""
 
 from __future__ import annotations
 
 import os
+from itertools import count
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from ralphtool.core import files, layout
 from ralphtool.errors import ChangeNotFound, GitError
+from ralphtool.loop import plan_edits
 from ralphtool.record import change_state, questions, steering
-from ralphtool.workspace.git import Repository
+from ralphtool.workspace import revert, user_plan
+from ralphtool.workspace.git import Paths, Repository, printable
+from ralphtool.workspace.mixed_tree import build_mixed_tree
+from ralphtool.workspace.revert import SpecPlace
+from ralphtool.workspace.stash import find_under_way
+from ralphtool.workspace.user_plan import UnusablePlan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ralphtool.workspace.git import ChangedFile
+    from ralphtool.workspace.git import ChangedFile, Repository
 
 
-class SquashResult(Struct, frozen=True):
+class Finished(Struct, frozen=True):
+    """What became of a change."""
+
     branch: str
-    commit: str
-    paths: tuple[str, ...]
+    commit: str  # the last of the branch
+    paths: tuple[str, ...]  # that are different in the user's tree now
+    merge: str | None = None  # the commit that merges it
+    kept: str = ""  # the ref that keeps its commits
 
 
-def squash(repository: Repository, root: str, change: str) -> SquashResult:
+def squash(repository: Repository, root: str, change: str) -> Finished:
     """Puts the work of the branch into index and files, uncommitted. Where it does not fit, nothing changes."""
+    return _finish(repository, root, change, None)
+
+
+def merge(repository: Repository, root: str, change: str, message: str) -> Finished:
+    """The same, and commits it as a merge: every story stays a commit of its own."""
+    return _finish(repository, root, change, message)
+
+
+def _finish(repository: Repository, root: str, change: str, message: str | None) -> Finished:
     repository.ensure_identity()
     ref = layout.BRANCHES + change
     commit = repository.resolve(ref)
     if commit is None:
-        done = repository.resolve(layout.FINISHED + change)
-        if done and os.path.exists(change_state.path_of(root, change)):  # somebody was killed at the very end
-            _remove_records(root, change)
-            return SquashResult(layout.branch(change), done, ())
-        raise ChangeNotFound(f"there is no branch ralph/{change}: `ralphtool run {change}` makes it")
+        return _finish_killed(repository, root, change)
     if repository.head() == ref:
         raise GitError(
             f"you are on the branch ralph/{change} itself: `git switch` to the branch that is to have the work"
         )
+    if name := find_under_way(repository):  # whose own commit would take the work of the branch along
+        raise GitError(f"a merge, rebase or the like is under way ({name}): finish or abort it, then again")
     repository.run("update-index", "-q", "--refresh", own_index=False, check=False)
-    old, new = _find_trees(repository, change, commit)
+    place = SpecPlace(repository, root, change, change_state.load(root, change).spec)
+    commit = _take_up_plan(place, commit) if place.ref else commit
+    head = repository.resolve("HEAD")
+    old, new = _find_trees(place, head, _keep_own_folder(repository, root, commit))
     changed = repository.changed(old, new)
-    room = _SpecFilesAside(repository, change, [one.path for one in changed])
+    room = _SpecFilesAside(place, [one.path for one in changed])
     room.restore_leftovers()
     if not _is_applied(repository, changed):
         _check_obstacles(repository, change, changed)
         with room:
             _apply(repository, change, old, new)
-    over = (ref, layout.BASE + change, layout.START + change)
-    repository.set_refs({layout.FINISHED + change: commit, **dict.fromkeys(over)})
+    made = repository.commit(new, [*([head] if head else []), commit], message) if message is not None else None
+    kept = _end_branch(repository, change, commit, made)
     _remove_records(root, change)
-    return SquashResult(layout.branch(change), commit, tuple(one.path for one in changed))
+    return Finished(layout.branch(change), commit, tuple(one.path for one in changed), made, kept)
+
+
+def _finish_killed(repository: Repository, root: str, change: str) -> Finished:
+    """There is no branch: somebody was killed at the very end, or there never was one."""
+    done = repository.resolve(layout.FINISHED + change)
+    if done and os.path.exists(change_state.path_of(root, change)):
+        _remove_records(root, change)
+        return Finished(layout.branch(change), done, (), kept=layout.FINISHED + change)
+    if done:
+        raise ChangeNotFound(
+            f"{change} is finished already, and its commits are kept as {layout.FINISHED}{change}; "
+            f"`ralphtool run {change}` begins a new branch if there is more to do"
+        )
+    raise ChangeNotFound(f"there is no branch ralph/{change}: `ralphtool run {change}` makes it")
+
+
+def _end_branch(repository: Repository, change: str, commit: str, made: str | None) -> str:
+    """One step for all refs. The commits of an earlier change of that name are kept under a number."""
+    over: dict[str, str | None] = dict.fromkeys(one + change for one in (layout.BRANCHES, layout.BASE, layout.START))
+    earlier = repository.resolve(layout.FINISHED + change)
+    if earlier and earlier != commit:
+        taken = repository.refs(f"{layout.FINISHED_BEFORE}{change}/")
+        number = next(number for number in count(1) if f"{layout.FINISHED_BEFORE}{change}/{number}" not in taken)
+        over[f"{layout.FINISHED_BEFORE}{change}/{number}"] = earlier
+    merged = {repository.head(): made} if made else {}
+    repository.set_refs({**over, layout.FINISHED + change: commit, **merged})
+    return layout.FINISHED + change
+
+
+# --- the plan, which may be edited ------------------------------------------------------------------
+
+
+def _take_up_plan(place: SpecPlace, commit: str) -> str:
+    """What the user edited in the plan goes to the branch first: from then on nothing of it can be lost."""
+    repository, start = place.repository, place.repository.resolve(layout.START + place.change)
+    if start is None:
+        return commit
+    paths = place.list_paths()
+    theirs = user_plan.take_files(repository, paths)
+    if user_plan.is_left_behind(repository, place.change, paths, repository.files_at(theirs, *paths)):
+        return commit
+    try:
+        merged = user_plan.merge(place, start, commit, theirs)
+    except UnusablePlan:
+        merged = user_plan.take_as_it_is(place, start, commit, theirs)
+    if merged is None:
+        return commit
+    made = repository.commit(merged.tree, [commit], plan_edits.build_message(place.change, merged.edit))
+    seen = repository.commit(theirs, [], plan_edits.build_note(place.change, merged.edit))
+    repository.set_refs({layout.BRANCHES + place.change: made, layout.START + place.change: seen})
+    return made
 
 
 def _is_applied(repository: Repository, changed: Sequence[ChangedFile]) -> bool:
@@ -83,32 +155,50 @@ def _check_obstacles(repository: Repository, change: str, changed: Sequence[Chan
             raise GitError(f"{one.path} can't be written, something else is in its place: move it away, then again")
 
 
-def _find_trees(repository: Repository, change: str, commit: str) -> tuple[str, str]:
-    """Where the user stands, and what that becomes with the branch's work."""
-    head = repository.resolve("HEAD")
+def _find_trees(place: SpecPlace, head: str | None, commit: str) -> tuple[str, str]:
+    """Where the user stands, and what that becomes with the branch's work. The plan is the branch's: it has both."""
+    repository = place.repository
+    new = repository.tree_of(commit)
     if head is None:
-        return repository.empty_tree, repository.tree_of(commit)
-    if repository.text("merge-base", "HEAD", commit, check=False) == head:
-        return repository.tree_of(head), repository.tree_of(commit)
-    try:
-        return repository.tree_of(head), repository.text("merge-tree", "--write-tree", head, commit).split("\n")[0]
-    except GitError as error:
+        return repository.empty_tree, new
+    base = repository.text("merge-base", head, commit, check=False)
+    old = repository.tree_of(head)
+    if base == head:
+        return old, new
+    before = repository.tree_of(base) if base else repository.empty_tree
+    sides = [place.take_from(tree, new) if place.ref else tree for tree in (before, old)]
+    merged = revert.merge(repository, sides[0], sides[1], new)
+    if merged.conflicts:
+        paths = ", ".join(printable(path) for path in merged.conflicts[:3])
         raise GitError(
-            f"ralph/{change} and your branch changed the same lines: merge by hand (`git merge ralph/{change}`); "
-            f"{error}"
-        ) from None
+            f"ralph/{place.change} and your branch changed the same lines ({paths}): merge by hand (`git merge "
+            f"ralph/{place.change}`)"
+        )
+    return old, merged.tree
+
+
+def _keep_own_folder(repository: Repository, root: str, commit: str) -> str:
+    """The branch's last commit, or one with the same work that leaves `.ralph` alone: its files are the user's, and
+    ours, and change while a run goes on."""
+    inside = os.path.relpath(os.path.realpath(layout.folder(root)), os.path.realpath(repository.top))
+    base = repository.text("merge-base", "HEAD", commit, check=False)
+    if not base:
+        return commit
+    changed = [one.path for one in repository.changed(base, commit) if Paths([inside]).cover(one.path)]
+    if not changed:
+        return commit
+    tree = build_mixed_tree(repository, commit, base, changed, {})
+    return repository.commit(tree, [commit], "ralphtool: the work alone\n")
 
 
 class _SpecFilesAside:
-    """The change's own files may still be uncommitted here. As they are in the branch's first commit, they make way."""
+    """The change's own files may be uncommitted here, or edited. A ref keeps them as they are, so they make way."""
 
-    def __init__(self, repository: Repository, change: str, paths: Sequence[str]) -> None:
-        self.repository = repository
+    def __init__(self, place: SpecPlace, paths: Sequence[str]) -> None:
+        repository = self.repository = place.repository
         self._index = os.path.join(repository.gitdir, "index")
-        base = repository.resolve(layout.BASE + change)
-        scope = f"{base}..{layout.BRANCHES}{change}" if base else f"{layout.BRANCHES}{change}"
-        first = repository.text("rev-list", "--reverse", scope).split("\n")[0]
-        known = repository.files_at(first, ".") if first else {}
+        seen = repository.resolve(layout.START + place.change)
+        known = repository.files_at(seen, ".") if seen else {}
         self._paths = [path for path in paths if path in known and self._has_content(known[path], path)]
         self._kept = files.read(self._index) if os.path.exists(self._index) else None
 
@@ -116,21 +206,32 @@ class _SpecFilesAside:
         return os.path.join(self.repository.top, path)
 
     def _has_content(self, data: bytes, path: str) -> bool:
-        return os.path.isfile(self._full_path(path)) and files.read(self._full_path(path)) == data
+        """Line ends may be others, where git is set to write such."""
+        full = self._full_path(path)
+        return os.path.isfile(full) and (files.read(full) == data or self._read_as_git(path) == data)
+
+    def _read_as_git(self, path: str) -> bytes | None:
+        """A file as git would commit it."""
+        return self.repository.files_at(user_plan.take_files(self.repository, [path]), path).get(path)
 
     def _aside_path(self, path: str) -> str:
         return os.path.join(self.repository.gitdir, "ralph", "finish", path)
 
     def restore_leftovers(self) -> None:
-        """What a kill has left aside goes back to where nothing stands now."""
+        """What a kill has left aside goes back to where nothing else stands now."""
         top = os.path.join(self.repository.gitdir, "ralph", "finish")
         for folder, _, names in os.walk(top):
             for name in names:
                 path = os.path.relpath(os.path.join(folder, name), top)
-                if not os.path.lexists(self._full_path(path)):
+                if not os.path.lexists(self._full_path(path)) or self._is_as_committed(path):
                     os.makedirs(os.path.dirname(self._full_path(path)), exist_ok=True)
-                    os.rename(self._aside_path(path), self._full_path(path))
+                    os.replace(self._aside_path(path), self._full_path(path))
         files.clear(top)
+
+    def _is_as_committed(self, path: str) -> bool:
+        head = self.repository.resolve("HEAD")
+        known = self.repository.files_at(head, path).get(path) if head else None
+        return known is not None and self._has_content(known, path)
 
     def __enter__(self) -> None:
         for path in self._paths:
@@ -169,6 +270,6 @@ def _apply(repository: Repository, change: str, old: str, new: str) -> None:
         repository.run("apply", "--index", "--whitespace=nowarn", "-", input=patch, own_index=False)
     except GitError as error:
         raise GitError(
-            f"uncommitted work of yours is in the way of ralph/{change}: commit or stash it, then again; nothing was "
-            f"changed ({error})"
+            f"uncommitted work of yours is in the way of ralph/{change}: commit or stash it, and try again; "
+            f"nothing was changed ({error})"
         ) from None

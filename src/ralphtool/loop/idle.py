@@ -5,11 +5,14 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
+from ralphtool import settings as settings_module
 from ralphtool import specs
 from ralphtool.core import lifecycle, sender
 from ralphtool.errors import GitError
 from ralphtool.history import History
-from ralphtool.loop import acceptance, outcome, run
+from ralphtool.loop import acceptance, outcome, publishing, run
 from ralphtool.loop.change import Change
 from ralphtool.record import questions, steering
 from ralphtool.record.steering import SteeringCommand
@@ -74,7 +77,14 @@ def decide(root: str, name: str, said: SteeringCommand) -> DecisionPlan:
                 id = send(root, name, said)
                 acceptance.carry_out(change, made)
                 change.mark_applied(id)
-            return made
+        return _publish(root, name, made) if made.kind else made
+
+
+def _publish(root: str, name: str, made: DecisionPlan) -> DecisionPlan:
+    """An issue tracker is told of what is decided."""
+    ref = str(questions.load_change_state(root, name).get("spec") or "")
+    told = publishing.publish(root, name, ref, settings_module.load(root), lambda: False) if ref else []
+    return structs.replace(made, text=". ".join([made.text, *told]))
 
 
 def send(root: str, name: str, said: SteeringCommand) -> str:

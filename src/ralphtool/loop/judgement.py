@@ -36,7 +36,7 @@ def judge_iteration(
             claim=parse_claim(report.end.message, assignment.token),
             failure=report.failure,
             task=assignment.task,
-            tasks=tuple(task.id for task in story.tasks),
+            tasks=tuple(task.id for task in story.required),
             ticked_before=report.ticked_before,
             ticked=report.ticked,
             red=report.red,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ralphtool.core import sender
 from ralphtool.errors import shorten
+from ralphtool.loop.unread import UnreadGuidance
 from ralphtool.record import events, questions, steering
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Listener:
         self._log = log
         self._pending: dict[str, SteeringCommand] = {}  # and not yet taken up
         self._postponed: set[str] = set()  # for the next run
+        self._unread = UnreadGuidance()
         self._answers: dict[str, int] = {}  # the version of each answer that was told
         self._last_look = 0.0
         self.is_stopped = False
@@ -97,17 +99,33 @@ class Listener:
     def has_pending(self) -> bool:
         return bool(self._pending)
 
-    def apply(self) -> None:
+    def mark_read(self, story: str) -> None:
+        """What was told is in a prompt for this story."""
+        self._unread.mark_read(story)
+
+    def apply(self, *, is_over: bool = False) -> None:
         """Takes up what was said since. Not while an agent works."""
         self._last_look = 0.0
         self.listen()
         if self._pending:
+            new = [one for one in self._pending.values() if one.id not in self._change.change_state.heeded]
             self._postponed |= set(self._change.apply(list(self._pending.values())))
+            self._unread.add(new)
             self._pending = {}
+        self._tell_unread(is_over=is_over)
+        self.report()
+
+    def report(self) -> None:
+        """Puts into the record what came of a person's words, and of their edits."""
         for event in self._change.drain_events():
             self._log.note(event)
         for text in self._change.drain_notices():
             self._log.note(events.Notice(text=text))
+
+    def _tell_unread(self, *, is_over: bool) -> None:
+        """Whoever says something during the last attempt is told that no other one will read it."""
+        if not self._unread.is_empty:
+            self._change.notices += self._unread.drain(self._change.list_outlooks(), is_over=is_over)
 
 
 def _version(path: str) -> int:

@@ -10,18 +10,29 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
-from ralphtool import specs
 from ralphtool.core import lifecycle, secrets
-from ralphtool.executors import Assignment, Report, gate_run
-from ralphtool.history import analyzer, from_session
+from ralphtool.executors import Assignment, Report
 from ralphtool.judging import blockers, recovery
 from ralphtool.judging.verdict import is_transient
-from ralphtool.loop import briefing, iteration_events, judgement, last_check, outcome, prompt, run_result
+from ralphtool.loop import (
+    box_words,
+    briefing,
+    iteration_events,
+    judgement,
+    last_check,
+    outcome,
+    plan_edits,
+    prompt,
+    publishing,
+    run_result,
+    spec_notes,
+    workarounds,
+)
 from ralphtool.loop.briefing import Situation
 from ralphtool.loop.budget import Budget
 from ralphtool.loop.listener import Listener
 from ralphtool.loop.outcome import Iteration
-from ralphtool.loop.roster import Roster
+from ralphtool.loop.roster import Roster, find_quota_limit
 from ralphtool.memory import usefulness
 from ralphtool.memory.knowledge import KnowledgeBase
 from ralphtool.memory.labels import NOTE, list_notes
@@ -30,10 +41,9 @@ from ralphtool.record import events, questions
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ralphtool.core.session import SessionState
     from ralphtool.executors import Executor
     from ralphtool.history.analyzer import AttemptContext
-    from ralphtool.history.records import Entry, Observation
+    from ralphtool.history.records import Observation
     from ralphtool.judging.gates import GateResult
     from ralphtool.judging.recovery import RecoveryContext
     from ralphtool.judging.verdict import Verdict
@@ -46,9 +56,7 @@ if TYPE_CHECKING:
     from ralphtool.settings import Settings
     from ralphtool.specs import Story
 
-_RECENT = 500  # entries in which a solved blocker is looked for
 _TICK = 0.2  # seconds between two looks at what could end a wait
-_LEARNT = 30  # learnings that are looked through for a way around a failure
 
 
 def _notify_nobody(**fields: Any) -> str:
@@ -66,6 +74,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     agents: Sequence[str]  # their names, in the order of handing over
     log: Log
     stop: Callable[[], bool]
+    box: str = ""  # what agents are told about their box, if they work in one
     notify: Callable[..., str] = _notify_nobody  # tells somebody who is not there; returns what went wrong with that
 
 
@@ -79,7 +88,7 @@ class Loop:
         self.budget = Budget(parts.settings.run)
         self.knowledge = KnowledgeBase(self.history)
         self.listener = Listener(self.change, self.log)
-        self.roster = Roster(parts.agents, [_find_quota_limit(parts.settings, name) for name in parts.agents])
+        self.roster = Roster(parts.agents, [find_quota_limit(parts.settings, name) for name in parts.agents])
         self.policy = recovery.RecoveryPolicy(parts.settings.run.attempts)
         self.agent = 0  # whose turn it is
         self.agents_without_price: set[str] = set()  # agents of which nobody knows what they cost
@@ -93,7 +102,7 @@ class Loop:
         """Iterations until nothing is left to do, or a limit is reached."""
         self._resume()
         while (story := self._next_story()) is not None:
-            before = analyzer.look_back(self.history, self.change.prd_id(story.id))
+            before = self.change.look_back(story.id)
             dependencies = [self.change.prd_id(id) for id in story.depends_on]
             assignment = self._build_assignment(story, before)
             report = self._execute(assignment)
@@ -116,9 +125,10 @@ class Loop:
             )
             self._log_iteration(iteration)
             self._act(iteration)
-        self.listener.apply()
+        self.change.follow_branch()
+        self.listener.apply(is_over=True)
         self.change.workspace.begin(None)
-        lifecycle.drain(self.change.run, self._write_out)
+        lifecycle.drain(self.change.run, partial(spec_notes.write_out, self.change, self.history))
         self.history.fold()
         self.knowledge.close()
         return run_result.conclude(
@@ -141,6 +151,7 @@ class Loop:
             self.log.note(events.Notice(text=text))
         if told := self.change.take_up_killed_proof():
             self.log.note(events.Notice(text=told))
+        plan_edits.finish_killed(self.change)
         self.change.restore_ticks()
         self.change.workspace.begin(None)
         self.change.done(self.change.stories())  # what is done before we begin
@@ -149,12 +160,14 @@ class Loop:
         """The story to work on now: what a person said is taken up first, and again if something was said meanwhile."""
         self.answer_deadline = None
         while not self._is_over():
+            self.change.follow_branch()
             self.listener.apply()
             story = self.change.next_story(
                 strict_order=self.settings.run.strict_order, is_spent=self.budget.is_story_exhausted
             )
+            self.listener.report()  # an edit of the plan: before the story that it is about
             if story is None and not self._wait_for_answer():
-                self.reason = self.reason or "nothing is left that could be worked on now"
+                self.reason = self.reason or self.change.explain_rest() or "nothing is left that could be worked on now"
                 return None
             if story and self.change.change_state.paused:
                 self._pause()
@@ -239,6 +252,7 @@ class Loop:
         known = self.knowledge.select_for_story(briefing.build_query(situation, self.history))
         built = briefing.build(situation, known, token)
         self.change.begin(story.id)
+        self.listener.mark_read(story.id)
         assignment = Assignment(
             number=number,
             story=story.id,
@@ -271,6 +285,7 @@ class Loop:
             before=before,
             settings=self.settings,
             gates=self.parts.gates,
+            box=self.parts.box,
         )
 
     def _sync_knowledge(self) -> None:
@@ -321,8 +336,8 @@ class Loop:
             attempts=state.attempts + counts,
             last_status=state.status if state.attempts else None,
             last_failure=before.previous_failure if state.attempts else None,
-            open_tasks=len(story.tasks)
-            - story.tasks_done
+            last_question=state.asked if state.attempts else "",
+            open_tasks=sum(not task.done for task in story.required)
             - (len(verdict.ticked) if verdict.status == "partial" else 0),
             in_chunks=state.in_chunks,
             is_optional=story.optional,
@@ -336,8 +351,9 @@ class Loop:
         """Looks into a claimed blocker: ourselves, and then, where that is wanted, by an agent that changes nothing."""
         if verdict.status != "blocked":
             return blockers.BlockerCheck(None, "")
-        check = blockers.check_claim(
-            verdict.blocker or "", self.change.workspace.root, os.environ, self.settings.blockers
+        claim, place = verdict.blocker or "", self.change.workspace
+        check = box_words.check_hidden(place, self.settings, self.log.path, claim) or blockers.check_claim(
+            claim, place.root, os.environ, self.settings.blockers
         )
         if check.is_real is not None or not self.settings.run.check_blockers:
             return check
@@ -365,21 +381,8 @@ class Loop:
         return check
 
     def _find_workaround(self, verdict: Verdict, report: Report) -> recovery.Workaround | None:
-        told = [verdict.summary, verdict.blocker or "", gate_run.read_last_output(report.results)]
-        failure = "\n".join(filter(None, told))
         self._sync_knowledge()
-        found = [one for one in self.knowledge.search(failure, _LEARNT) if one.type == "error-workaround"]
-        return recovery.find_workaround(
-            failure,
-            self.history.blockers(last=_RECENT),
-            self._find_solution,
-            [(one.text, one.id or "learnt in this run") for one in found],
-        )
-
-    def _find_solution(self, blocked: Entry) -> Entry | None:
-        """The entry that completed what another one was blocked at."""
-        later = self.history.entries(prd_id=blocked.prd_id)
-        return next((one for one in later if one.iteration > blocked.iteration and one.status == "completed"), None)
+        return workarounds.find_workaround(self.history, self.knowledge, verdict, report)
 
     def _log_iteration(self, iteration: Iteration) -> None:
         self.log.note(iteration_events.build_verdict(iteration, self.settings.run.guard))
@@ -431,6 +434,9 @@ class Loop:
                 story=made.story, commit=made.commit, subject=title, proof=state, iteration=iteration
             )
             self.log.note(checkpoint)
+            publishing.report(
+                self.log, self.change.root, self.change.spec, self.settings, self._is_stopped, during_run=True
+            )
         if made.proof:
             about = {"story": made.story, "entry": made.entry.id}
             self.log.note(events.Proof(receipt=made.proof, iteration=iteration, **about))
@@ -455,21 +461,6 @@ class Loop:
         results = known or self.parts.executor.check_tip(self.parts.gates, folder, self._is_stopped)
         return last_check.build(self.change.workspace.tip, results) if results else None
 
-    def _write_out(self, state: SessionState) -> None:
-        """What agents recorded goes to the spec, which is one more commit, and to the history."""
-        workspace = self.change.workspace
-        workspace.begin(None)
-        spec, state = self.change.spec, secrets.mask(state, secrets.list_values())
-        spec.write_learnings(state["learnings"])
-        spec.write_patterns(state["patterns"])
-        spec.write_observations(state["observations"])
-        taken = workspace.take()
-        if taken.tree and taken.paths:
-            name = self.change.name
-            commit = workspace.commit(taken.tree, f"Learnings of {name}\n\nRalph-Change: {name}\n")
-            workspace.publish("", commit, tree=taken.tree)
-        from_session.write(self.history, state, lambda story: specs.prd_id(spec, story))
-
 
 def _spell(moment: float) -> str:
     """Seconds since the epoch as RFC 3339, UTC."""
@@ -484,8 +475,3 @@ def _explain_no_answer(report: Report) -> str:
     if report.end.ok:
         return "it ended without an answer"
     return report.failure.text if report.failure else report.end.reason or report.ending
-
-
-def _find_quota_limit(settings: Settings, name: str) -> float | None:
-    agent = settings.agents.get(name)
-    return agent.stop_at if agent else None

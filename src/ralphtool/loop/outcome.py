@@ -17,6 +17,7 @@ from ralphtool.memory import usefulness
 from ralphtool.memory.usefulness import ShownItems
 from ralphtool.record import questions
 from ralphtool.record.change_state import Outcome, Question
+from ralphtool.specs import titles
 
 if TYPE_CHECKING:
     from ralphtool.core.session import SessionState
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from ralphtool.judging.verdict import Verdict
     from ralphtool.loop.change import Change
     from ralphtool.record.change_state import StoryState
-    from ralphtool.specs import Story
+    from ralphtool.specs import Spec, Story
 
 _MOST_FILES = 1000
 
@@ -123,11 +124,19 @@ def is_pending(change: Change) -> bool:
 def _mark_done(change: Change, iteration: Iteration) -> str | None:
     """The tree of the attempt; where a format marks a story as done, only we set that mark, and only now."""
     tree, story = iteration.report.tree, iteration.story
-    if not iteration.is_done or specs.find_story(change.spec.stories(), story.id).done:
+    # The spec is opened only for work that is done: an agent may have removed it.
+    if not iteration.is_done or _is_marked(spec := change.spec, story.id):
         return tree
-    spec = change.spec
-    spec.tick(story.tasks[-1].id, change.state()["completed_tasks"], proven=True)
+    spec.tick(story.required[-1].id, change.state()["completed_tasks"], proven=True)
     return change.workspace.add(specs.list_own_paths(change.workspace.root, spec))
+
+
+def _is_marked(spec: Spec, story_id: str) -> bool:
+    """Whether a story has its mark already. Where tasks have marks of their own, that is not seen by the tasks."""
+    own = getattr(spec, "is_marked", None)
+    if own is None and getattr(spec, "done_key", None):
+        return False
+    return specs.find_story(spec.stories(), story_id).done and (own is None or own(story_id))
 
 
 def _commit(change: Change, iteration: Iteration, tree: str | None) -> str | None:
@@ -140,7 +149,9 @@ def _commit(change: Change, iteration: Iteration, tree: str | None) -> str | Non
 
 def build_message(change: Change, story: Story, entry: str, body: str = "", trailer: str = "") -> str:
     """The message of a story's checkpoint."""
-    subject = f"{make_one_line(story.title, 100)} ({change.name} {story.id})"
+    title = titles.find_title(change.spec)
+    about = f"{make_one_line(title, 60)}, {story.id}" if title else f"{change.name} {story.id}"
+    subject = f"{make_one_line(story.title, 100)} ({about})"
     tasks = "\n".join(f"- {task.id} {make_one_line(task.text, 200)}" for task in story.tasks)
     trailers = f"Ralph-Change: {change.name}\nRalph-Entry: {entry}\nRalph-Story: {story.id}\n"
     parts = [subject, tasks, body, trailers + (f"{trailer}\n" if trailer else "")]
@@ -194,7 +205,7 @@ def build_observation(fields: SessionState) -> Observation:
 def _build_question(change: Change, iteration: Iteration) -> Question:
     prd_id, verdict, check = iteration.before.prd_id, iteration.verdict, iteration.check
     story, why = iteration.story, iteration.decision.reason
-    missing = check.found if check.is_real else verdict.asks or verdict.blocker or verdict.summary
+    missing = check.found if check.is_real else verdict.asks or verdict.question or verdict.summary
     earlier = change.history.entries(last=5, prd_id=prd_id)
     tried = [f"- {one.id}: {one.summary or one.status}" for one in earlier]
     now = f"- {iteration.assignment.entry}: {verdict.summary}"
@@ -230,7 +241,7 @@ def _update_story_state(change: Change, iteration: Iteration, made: Outcome) -> 
     state, decision = change.change_state.story(iteration.story.id), iteration.decision
     state.attempts += not (iteration.is_done or iteration.is_done_chunk)
     state.status, state.entry, state.decision = iteration.verdict.status, made.entry.id, decision
-    state.guidance = decision.guidance
+    state.guidance, state.asked = decision.guidance, iteration.verdict.question
     state.error = "" if iteration.is_done else gate_run.read_last_output(iteration.report.results)
     state.in_chunks = decision.action == "break-chunks" or (state.in_chunks and not iteration.is_done)
     state.question = made.question

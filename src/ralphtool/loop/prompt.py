@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ralphtool.memory.knowledge import KnownItem
-    from ralphtool.specs import Scenario, Story
+    from ralphtool.specs import Scenario, Story, Task
 
 SECTIONS = ("task", "known", "verify", "finish")
 _PROMPTS = os.path.join(os.path.dirname(__file__), "prompts")
@@ -58,6 +58,7 @@ class Material(Struct, frozen=True, kw_only=True):
     known: int = 0  # how much was learnt in all
     notes: str | None = None  # what stands in the learnings file
     notes_path: str = ""
+    box: str = ""  # about the sandbox that the agent works in; its learnings file can't be written there
     gates: Sequence[str] = ()
     budget_tokens: int = 30_000
     memory_tokens: int = 2_000
@@ -96,6 +97,42 @@ def build_blocker(story: Story, told: str, token: str, folder: str | None = None
     template = _read_template("blocker", folder)
     _require_token("blocker", template)
     return _fill_template(template, parts, "blocker")
+
+
+class PlanMaterial(Struct, frozen=True, kw_only=True):
+    """What the prompt is made of that asks for a plan."""
+
+    change: str
+    format: str
+    project: str  # where the project is, as the agent sees it
+    idea: str
+    files: Sequence[str]  # where the plan is to be written
+    examples: Sequence[tuple[str, str]]  # the names of such files, and what is in them
+    guide: str
+    most_tasks: int
+    gates: Sequence[str] = ()
+    problems: Sequence[str] = ()  # of the draft that is there already
+
+
+def build_plan(material: PlanMaterial, folder: str | None = None) -> str:
+    """The prompt for an agent that plans a change. All of the idea is in it: it is the user's own."""
+    gates = fence_visible("\n".join(material.gates)) if material.gates else ""
+    told = "\n".join(f"- {text}" for text in material.problems)
+    parts = {
+        "change": material.change,
+        "format": material.format,
+        "project": material.project,
+        "idea": fence_visible(material.idea),
+        "files": fence_visible("\n".join(material.files)),
+        "example": "\n\n".join(f"`{name}`:\n\n{fence_visible(text)}" for name, text in material.examples),
+        "guide": material.guide.strip(),
+        "most_tasks": str(material.most_tasks),
+        "gates": f"Work here is proven with these commands:\n\n{gates}" if gates else "",
+        "problems": _add_title("Your draft is there already. Correct it: this is wrong", fence_visible(told))
+        if told
+        else "",
+    }
+    return _fill_template(_read_template("plan", folder), parts, "plan")
 
 
 def _require_token(name: str, template: str) -> None:
@@ -170,6 +207,8 @@ def _build_parts(material: Material, room: _CharacterBudget, memory: dict[str, s
         "attempt": str(material.attempt),
         "attempts": str(material.attempts),
         "notes_path": material.notes_path,
+        "or_notes": "" if material.box or not material.notes_path else f", or freely in {material.notes_path}",
+        "box": material.box,
         "chunk": _describe_chunk(material.task),
         "failure": _build_optional(room, "the last failure", "How the last attempt ended", material.failure, _FAILURE),
         "guidance": _build_optional(room, "the guidance", "Do this first", material.guidance, _GUIDANCE),
@@ -196,9 +235,13 @@ def _build_optional(room: _CharacterBudget, what: str, title: str, text: str | N
 def _describe_story(material: Material) -> str:
     story = material.story
     own = [task for task in story.tasks if material.task in (None, task.id)]
-    tasks = [f"[{'x' if task.done else ' '}] {task.id} {task.text}" for task in own]
+    tasks = [f"[{'x' if task.done else ' '}] {task.id} {task.text}{_describe_optional(task)}" for task in own]
     described = ["", story.description.strip()] if story.description else []
     return "\n".join([f"Story {story.id}: {story.title}", "", "Tasks:", *tasks, *described])
+
+
+def _describe_optional(task: Task) -> str:
+    return " (optional)" if task.optional and "optional" not in task.text.lower() else ""
 
 
 def _describe_chunk(task: str | None) -> str:

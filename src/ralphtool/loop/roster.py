@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ralphtool.agents import Quota
+    from ralphtool.settings import Settings
 
 _FIRST_WAIT = 30.0  # seconds, then twice as long each time
 _LONGEST_WAIT = 900.0
@@ -88,3 +89,9 @@ class Roster:
 def _plausible_time(moment: float | None, now: float) -> float | None:
     """A time to wait for; None if it is over, or absurd."""
     return moment if moment is not None and now < moment <= now + _LATEST else None
+
+
+def find_quota_limit(settings: Settings, name: str) -> float | None:
+    """How much of its quota an agent may use up before another one takes over; None is all."""
+    agent = settings.agents.get(name)
+    return agent.stop_at if agent else None

@@ -7,24 +7,29 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import closing, nullcontext, suppress
-from typing import TYPE_CHECKING, Any
+from contextlib import closing, contextmanager, nullcontext, suppress
+from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs, to_builtins
 
-from ralphtool import agents, specs, workspace
 from ralphtool import settings as settings_module
-from ralphtool.core import files, gate_commands, layout, lifecycle, locks, secrets
-from ralphtool.errors import InvalidValue, RalphError, SpecError, shorten
+from ralphtool import specs, workspace
+from ralphtool.core import files, gate_commands, layout, lifecycle, locks
+from ralphtool.errors import ChangeNotFound, InvalidValue, RalphError, SpecError, shorten
 from ralphtool.history import History
-from ralphtool.loop import budget
+from ralphtool.loop import agent_notices, git_identity, publishing, workspace_choice
 from ralphtool.loop.notify import Notifier
+from ralphtool.loop.runners import check_runners, make_runners, register_secrets
+from ralphtool.loop.story_list import list_stories
+from ralphtool.loop.workspace_choice import Choice, Findings, Unsuitable
 from ralphtool.record import change_state, events
-from ralphtool.record.event_parts import RunGates, RunLimits, StoryBefore
+from ralphtool.record.event_parts import NextStep, RunGates, RunLimits
 from ralphtool.record.events import RunEnded
 from ralphtool.record.log import Log
-from ralphtool.specs import scaffold
-from ralphtool.workspace import in_place
+from ralphtool.specs import remaining, titles
+from ralphtool.workspace import branch
+from ralphtool.workspace.change_lock import hold_change
 from ralphtool.workspace.git import Repository
 from ralphtool.workspace.protected_state import ProtectedState
 
@@ -34,10 +39,11 @@ if TYPE_CHECKING:
 
     from ralphtool.agents import Runner
     from ralphtool.executors.local import LocalExecutor
-    from ralphtool.executors.process import Supervisor
+    from ralphtool.executors.process import Confine, Supervisor
+    from ralphtool.judging.gates import Baseline
     from ralphtool.loop.loop import Loop
     from ralphtool.settings import Settings
-    from ralphtool.specs import Spec, Story
+    from ralphtool.specs import Spec
     from ralphtool.workspace import Workspace
 
     Viewer = Callable[[str], AbstractContextManager[object]]
@@ -45,6 +51,7 @@ if TYPE_CHECKING:
 __all__ = ["RunResult", "StopRequest", "recover", "start"]
 
 _LONGEST_ID = 180  # it becomes a part of file names and refs
+_MOST_DENIED = 5  # hosts in the summary
 _NO_GATE = "there is no gate: stories will be done, not proven; set [verify]"
 
 
@@ -99,13 +106,29 @@ def start_recovered(
     notices: Sequence[str] = (),
 ) -> RunResult:
     """The same, for a caller that has called `recover` already. `notices` go into the record."""
-    spec = specs.open(root, change, ref)
-    scaffold.check_filled_in(spec)
-    if is_finished(root, spec):
-        return _build_empty_result(spec.change)
+    notices = [*notices, *publishing.prepare(root, change, ref, settings, lambda: stop.count > 0)]
+    with _open_spec(root, change, ref) as spec:
+        if is_finished(root, spec):
+            return _build_empty_result(spec.change)
     register_secrets(settings)
     checked = check_runners(runners or make_runners(settings))
-    return _start_run(root, spec, settings, checked, viewer, stop, notices)
+    return _start_run(root, spec, settings, checked, viewer, stop, notices, are_given=bool(runners))
+
+
+@contextmanager
+def _open_spec(root: str, change: str, ref: str | None) -> Iterator[Spec]:
+    """The change as its user has it; where that can't be read any more, as its branch has it."""
+    try:
+        spec = specs.open(root, change, ref)
+        remaining.check_can_run(root, spec)
+    except (ChangeNotFound, SpecError):
+        with branch.open_spec(root, change, ref or change_state.load(root, change).spec or None) as on_branch:
+            if on_branch is None:
+                raise
+            remaining.check_has_tasks(on_branch, on_branch.stories())
+            yield on_branch
+    else:
+        yield spec
 
 
 # --- before a run -----------------------------------------------------------------------------------
@@ -123,8 +146,12 @@ def recover(root: str | os.PathLike[str]) -> list[str]:
 def _find_killed(root: str) -> Iterator[tuple[str, str]]:
     """The changes whose run was killed, each with the session that held it."""
     repository = Repository.find(root)
-    if repository and (note := in_place.find_note(repository, root)) and locks.read_lock(root, note.change) is None:
-        yield note.change, note.run
+    if repository and os.path.lexists(layout.stash_note(repository.gitdir)):
+        from ralphtool.workspace import in_place  # which most runs have no use for
+
+        note = in_place.find_note(repository, root)
+        if note and locks.read_lock(root, note.change) is None:
+            yield note.change, note.run
     for change in locks.list_locked_changes(root):
         lock = locks.read_lock(root, change)
         if lock is not None and lock.has_dead_owner:
@@ -146,7 +173,8 @@ def _recover_from(root: str, change: str, session_id: str) -> Iterator[str]:
 
 def is_finished(root: str, spec: Spec) -> bool:
     """Whether all of it was done, and taken over, in an earlier run."""
-    if not all(story.done for story in spec.stories()) or (repository := Repository.find(root)) is None:
+    stories = spec.stories()
+    if not stories or not all(story.done for story in stories) or (repository := Repository.find(root)) is None:
         return False
     is_known = repository.resolve(layout.FINISHED + spec.change) is not None
     return is_known and repository.resolve(layout.BRANCHES + spec.change) is None
@@ -155,36 +183,6 @@ def is_finished(root: str, spec: Spec) -> bool:
 def _build_empty_result(change: str) -> RunResult:
     reason = f"{change} is done and finished: nothing is left to run"
     return RunResult(record=None, ended=RunEnded(result="done", reason=reason))
-
-
-def register_secrets(settings: Settings) -> None:
-    """Keeps what the agents get in their environment out of every record."""
-    for agent in settings.agents.values():
-        secrets.register(agent.env)
-
-
-def make_runners(settings: Settings) -> list[Runner]:
-    """The agents that the settings name, the first choice first."""
-    run = settings.run
-    names = [run.agent, *(name for name in run.agents if name != run.agent)] if run.agent else list(run.agents)
-    if not names:
-        raise InvalidValue(
-            'no agent is named: give one with --agent-command "…" or --agent NAME, or set agent = "…" under [run] '
-            "in .ralph/config.toml"
-        )
-    return [agents.make(name, _read_options(settings, name)) for name in names]
-
-
-def _read_options(settings: Settings, name: str) -> dict[str, Any]:
-    found = settings.agents.get(name)
-    return structs.asdict(found) if found else {}
-
-
-def check_runners(runners: Sequence[Runner]) -> Sequence[Runner]:
-    """The same agents, after each has checked that it can work."""
-    for runner in runners:
-        runner.check()
-    return runners
 
 
 # --- the run ----------------------------------------------------------------------------------------
@@ -198,15 +196,18 @@ def _start_run(
     viewer: Viewer,
     stop: StopRequest,
     notices: Sequence[str],
+    *,
+    are_given: bool,
 ) -> RunResult:
     """Locks the change, opens the record, and runs the loop."""
     history = History(root)
     history.check()
     change_state.load(root, spec.change)
-    id = _build_id(spec.change)
+    id = build_id(spec.change)
     lifecycle.begin(root, id, spec.change, spec.ref, locks.describe_process())
     try:
-        return _run_locked(root, spec, settings, runners, viewer, stop, notices, history, id)
+        with hold_change(Repository.find(root), root, spec.change, id):
+            return _run_locked(root, spec, settings, runners, viewer, stop, notices, history, id, are_given=are_given)
     except Exception:
         # A program that embeds us lives on after an error, and may start the next run: that takes over what is left.
         with suppress(RalphError, OSError):
@@ -224,14 +225,17 @@ def _run_locked(
     notices: Sequence[str],
     history: History,
     id: str,
+    *,
+    are_given: bool,
 ) -> RunResult:
-    folder = _make_folder(root, id)
+    folder = make_folder(root, id)
     with closing(Log(layout.events(root, id))) as log, viewer(log.path):
         run = _ActiveRun(
             root=root,
             spec=spec,
             settings=settings,
             runners=runners,
+            are_given=are_given,
             stop=stop,
             id=id,
             folder=folder,
@@ -242,11 +246,11 @@ def _run_locked(
         return RunResult(record=log.path, ended=run.execute(notices))
 
 
-def _build_id(change: str) -> str:
+def build_id(change: str) -> str:
     return f"{change[:90]}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.urandom(2).hex()}"
 
 
-def _make_folder(root: str, run: str) -> str:
+def make_folder(root: str, run: str) -> str:
     for parent in (layout.runs(root), layout.change_states(root)):
         files.ensure_folder(parent)
         ignore = os.path.join(parent, ".gitignore")
@@ -264,6 +268,7 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
     spec: Spec
     settings: Settings
     runners: Sequence[Runner]
+    are_given: bool  # by a program, and not named by the settings
     stop: StopRequest
     id: str
     folder: str  # where its records lie
@@ -293,35 +298,109 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
         self.log.add(end)
 
     def _work(self, notices: Sequence[str]) -> RunEnded:
-        place = workspace.make(self.root, self.spec.change, self.settings.run.workspace)
         commands = gate_commands.find_commands(self.root)
+        gates = [*commands.checks, *commands.tests]
+        repository = Repository.find(self.root)
+        found = Findings(repository, self.settings, gates, self.spec.change) if repository else None
+        for number, choice in enumerate(workspace_choice.list_choices(self.settings, repository, found)):
+            run = self
+            if choice.kind == "box" and not self.are_given:
+                run = structs.replace(self, runners=make_runners(self.settings, is_boxed=True))
+            try:
+                return run._work_in(choice, found, gates, notices, is_announced=number > 0)
+            except Unsuitable as error:
+                if refusal := workspace_choice.explain_refusal(self.settings, choice.kind, error.trouble):
+                    raise InvalidValue(refusal) from None
+                self.stop.is_closing = False
+        raise AssertionError("there is always a folder to work in")
+
+    def _work_in(
+        self,
+        choice: Choice,
+        found: Findings | None,
+        gates: Sequence[str],
+        notices: Sequence[str],
+        *,
+        is_announced: bool,
+    ) -> RunEnded:
+        own_branch = layout.branch(self.spec.change) if found else None
+        announce = partial(self._announce, own_branch, choice.kind, gates, notices)
+        if not is_announced and not branch.may_exist(self.root):
+            announce(self.spec)  # there is no other version of the plan yet, so this need not wait for the workspace
+            is_announced = True
+        place = workspace.make(self.root, self.spec.change, choice.kind, lambda: self.stop.count > 0)
         opened = place.open(self.id, specs.list_own_paths(self.root, self.spec))
         try:
-            result = self._run_loop(place, [*commands.checks, *commands.tests], [*notices, *opened])
+            if not is_announced:
+                announce(specs.open(place.root, self.spec.change, self.spec.ref))
+            result = self._run_loop(place, choice, found, gates, opened)
         except BaseException:
             place.keep_interrupted(self.id)
             raise
         finally:
             self.stop.is_closing = True
             place.close()
+        publishing.report(self.log, self.root, self.spec, self.settings, lambda: self.stop.count > 0, during_run=False)
         lifecycle.end(self.id, self.root, lambda state: None)
         return result
 
-    def _run_loop(self, place: Workspace, gates: Sequence[str], notices: Sequence[str]) -> RunEnded:
-        spec = specs.open(place.root, self.spec.change, self.spec.ref)
-        prd_ids = _list_prd_ids(spec)
-        ours = ProtectedState(self.root, self.spec.change, self.id)
-        self._announce(spec, place, gates, notices)
+    def _run_loop(
+        self, place: Workspace, choice: Choice, found: Findings | None, gates: Sequence[str], opened: Sequence[str]
+    ) -> RunEnded:
+        prd_ids = list_prd_ids(specs.open(place.root, self.spec.change, self.spec.ref))
+        ours = ProtectedState(self.root, self.spec.change, self.id, is_out_of_reach=choice.kind == "box")
         from ralphtool.executors.process import Supervisor  # slow to import, and not needed for the first event
+        from ralphtool.loop import confining
 
         try:
-            with Supervisor(layout.processes(self.root, self.id)) as supervisor:
-                return self._build_loop(place, gates, self._build_executor(place, supervisor, ours, prd_ids)).run()
+            with (
+                confining.confine(place, self.root, self.id, self.settings, self.runners, self.log) as confine,
+                Supervisor(layout.processes(self.root, self.id), self._name_user(confine, choice)) as supervisor,
+            ):
+                executor = self._build_executor(place, supervisor, ours, prd_ids)
+                notices = self._check_workspace(choice, executor, found, gates)
+                self._announce_place(choice, [*opened, *notices])
+                return self._add_denied(self._build_loop(place, gates, executor).run())
         except BaseException:
             ours.restore_interrupted()
             raise
         finally:
             ours.forget()
+
+    def _name_user(self, confine: Confine | None, choice: Choice) -> Confine | None:
+        repository = Repository.find(self.root) if choice.kind == "box" else None
+        if confine is None or repository is None:
+            return confine
+        return git_identity.add_identity(confine, repository, self.folder)
+
+    def _check_workspace(
+        self, choice: Choice, executor: LocalExecutor, known: Findings | None, gates: Sequence[str]
+    ) -> Sequence[str]:
+        """Before the first run with these gates: whether they can be believed there. Returns what is worth saying."""
+        if choice.kind == "here" or choice.is_settled or not gates or known is None or known.is_suitable(choice.kind):
+            return ()
+        directory = os.path.join(self.folder, f"check-{choice.kind}")
+        suggest = partial(workspace_choice.suggest, choice.kind, self.root, self.log.path)
+        found = executor.check_workspace(gates, directory, lambda: self.stop.count > 0, suggest)
+        if self.stop.count == 0:
+            known.remember(choice.kind, found.trouble)
+        if found.trouble:
+            raise Unsuitable(found.trouble)
+        if found.baseline:
+            self._keep_baseline(found.baseline)
+        return found.notices
+
+    def _add_denied(self, ended: RunEnded) -> RunEnded:
+        """What the box refused is among what a person can decide now."""
+        rows = {f"{event.host}:{event.port}": event.allow for event in workspace_choice.list_denied(self.log.path)}
+        steps = [NextStep(say=f"{name} was denied: allow it with {allow}") for name, allow in rows.items()]
+        return structs.replace(ended, next=(*ended.next, *steps[:_MOST_DENIED])) if steps else ended
+
+    def _keep_baseline(self, found: Baseline) -> None:
+        """The first story begins with what was found out."""
+        state = change_state.load(self.root, self.spec.change)
+        state.baseline = found
+        change_state.save(self.root, self.spec.change, state)
 
     def _build_executor(
         self, place: Workspace, supervisor: Supervisor, ours: ProtectedState, prd_ids: Sequence[str]
@@ -341,6 +420,7 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
                 ref=self.spec.ref,
                 prd_ids=prd_ids,
                 folder=self.folder,
+                user_root=self.root,
             )
         )
 
@@ -358,31 +438,52 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
                 agents=[runner.name for runner in self.runners],
                 log=self.log,
                 stop=lambda: self.stop.count > 0,
+                box=self._describe_box(place),
                 notify=self.notifier.tell,
             )
         )
 
-    def _announce(self, spec: Spec, place: Workspace, gates: Sequence[str], notices: Sequence[str]) -> None:
+    def _describe_box(self, place: Workspace) -> str:
+        from ralphtool.loop import box_words
+
+        is_boxed = box_words.is_boxed(place)
+        return box_words.describe_box(self.settings, self.runners, self.root) if is_boxed else ""
+
+    def _announce(
+        self, own_branch: str | None, kind: str, gates: Sequence[str], notices: Sequence[str], spec: Spec
+    ) -> None:
+        """The first event. Where work happens is said when that is decided."""
         run = self.settings.run
         self.log.add(
             events.RunStarted(
                 run=self.id,
                 change=spec.change,
+                title=titles.find_title(spec),
                 agent=self.runners[0].name,
                 adapter=spec.adapter,
-                workspace=run.workspace,
-                branch=place.branch,
+                workspace=kind,
+                branch=own_branch,
                 pid=os.getpid(),
-                stories=_describe_stories(self.root, spec),
+                stories=list_stories(self.root, spec),
                 limits=RunLimits(**{name: getattr(run, name) for name in settings_module.list_limits()}),
                 gates=RunGates(commands=tuple(gates)),
             )
         )
-        for text in [*notices, *([] if gates else [_NO_GATE]), *_list_agent_notices(self.runners, self.settings)]:
+        for text in [*notices, *remaining.read_warnings(spec), *([] if gates else [_NO_GATE])]:
+            self.log.note(events.Notice(text=text))
+
+    def _announce_place(self, choice: Choice, notices: Sequence[str]) -> None:
+        self.log.add(events.WorkspaceChosen(kind=choice.kind, why=choice.why, help=choice.help))
+        agents = agent_notices.list_agent_notices(self.runners, self.settings)
+        if choice.kind == "box":
+            from ralphtool.loop import cloud_login
+
+            agents += cloud_login.list_notices(self.settings, self.runners, self.root)
+        for text in [*choice.describe(), *notices, *agents]:
             self.log.note(events.Notice(text=text))
 
 
-def _list_prd_ids(spec: Spec) -> list[str]:
+def list_prd_ids(spec: Spec) -> list[str]:
     """What the history calls the stories. Two that share a name would share their attempts as well."""
     known: dict[str, str] = {}
     for story in spec.stories():
@@ -396,46 +497,3 @@ def _list_prd_ids(spec: Spec) -> list[str]:
                 "letters and digits only: rename one of them"
             )
     return list(known)
-
-
-# --- what the first event says -----------------------------------------------------------------------
-
-
-def _describe_stories(root: str, spec: Spec) -> tuple[StoryBefore, ...]:
-    """How each story stands when the run begins."""
-    stands = change_state.load(root, spec.change)
-    return tuple(
-        StoryBefore(
-            id=story.id,
-            title=story.title,
-            tasks_total=len(story.tasks),
-            tasks_done=story.tasks_done,
-            done=story.done,
-            state=_describe_state(story, stands.stories.get(story.id)),
-            optional=story.optional,
-            depends_on=tuple(story.depends_on),
-            proof=_find_proof(story, stands.stories.get(story.id)),
-        )
-        for story in spec.stories()
-    )
-
-
-def _describe_state(story: Story, state: change_state.StoryState | None) -> str:
-    if story.done:
-        return "done"
-    if state and state.question:
-        return "waiting"
-    return "skipped" if state and state.decision and state.decision.action == "skip" else "open"
-
-
-def _find_proof(story: Story, state: change_state.StoryState | None) -> str:
-    return state.proof.state if story.done and state and state.proof else ""
-
-
-def _list_agent_notices(runners: Sequence[Runner], settings: Settings) -> list[str]:
-    """What each of the agents may do, and limits that can't hold for it."""
-    notices = [text for runner in runners for text in runner.traits.notices]
-    unknown = [(runner.name, budget.explain_unknown_cost(runner, settings)) for runner in runners]
-    if settings.run.max_cost or settings.run.story_cost:
-        notices += [f"the limit of cost can't hold for {name}: {why}" for name, why in unknown if why]
-    return notices

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ralphtool import specs
+from ralphtool.core import layout
 from ralphtool.judging import proof_words
 from ralphtool.record import questions
 from ralphtool.record.event_parts import NextStep, StoryAfter, Totals
 from ralphtool.record.events import RunEnded
+from ralphtool.specs import remaining
+from ralphtool.workspace.git import Repository
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,7 +38,7 @@ def conclude(
     stories = change.stories()
     done = change.done(stories)
     rows = tuple(_build_row(change, budget, story, is_open=story.id not in done) for story in stories)
-    is_done = all(row.state == "done" or row.optional for row in rows)
+    is_done = bool(rows) and all(row.state == "done" or row.optional for row in rows)
     doubts = _list_doubts(rows, tip)
     is_doubtful = (tip is not None and not tip.ok) or (bool(doubts) and not accepts_unproven)
     unfinished = "interrupted" if is_stopped else "unfinished"
@@ -77,7 +81,7 @@ def _build_row(change: Change, budget: Budget, story: Story, *, is_open: bool) -
         optional=story.optional,
         state=_describe_state(state) if is_open else "done",
         attempts=state.attempts + (not is_open and state.status == "completed"),
-        why=state.decision.reason if state.decision and is_open else "",
+        why=_explain_open(story, state) if is_open else "",
         failure=state.guidance if is_open else "",
         entry=state.entry,
         question=questions.path_of(change.root, state.question.name) if state.question else None,
@@ -86,6 +90,12 @@ def _build_row(change: Change, budget: Budget, story: Story, *, is_open: bool) -
         proof_why=state.proof.why if state.proof and state.proof.state == proof else "",
         **budget.totals_of(story.id).as_dict(),
     )
+
+
+def _explain_open(story: Story, state: StoryState) -> str:
+    if not specs.can_be_handed_out(story):
+        return f"it {remaining.explain_held(story)}"
+    return state.decision.reason if state.decision else ""
 
 
 def _find_proof(change: Change, state: StoryState, story: Story, commit: str | None) -> str:
@@ -129,8 +139,21 @@ def _list_advice(change: Change, rows: Sequence[StoryAfter], *, is_done: bool) -
     if not is_done:
         yield NextStep(say="go on", run=f"ralphtool run {change.name}{change.spec_flag()}")
     elif branch:
-        yield NextStep(say="look at the work", run=f"git log -p HEAD..{branch}")
+        yield NextStep(say="look at the work", run=f"git log -p {_since_head(change)}{branch}")
         yield NextStep(say="take it into your working tree", run=f"ralphtool finish {change.name} --squash")
+        if _has_remote(change):
+            yield NextStep(say="or open a pull request", run=f"ralphtool finish {change.name} --pr")
+
+
+def _has_remote(change: Change) -> bool:
+    repository = Repository.find(change.root)
+    return repository is not None and bool(repository.text("remote", check=False))
+
+
+def _since_head(change: Change) -> str:
+    """Without a commit of the user's, all of the branch is new."""
+    repository = Repository.find(change.root)
+    return "" if repository and not repository.resolve(layout.BASE + change.name) else "HEAD.."
 
 
 def _advise_on_unproven(row: StoryAfter, named: str) -> Iterator[NextStep]:

@@ -66,7 +66,7 @@ def _is_current(mark: str, folder: str) -> bool:
     if not mark:
         return False
     seen = quickjson.loads(mark)
-    return _read_identity(os.path.join(folder, "progress.json")) == seen["identity"] and _is_last_line(
+    return _read_identity(layout.history(os.path.dirname(folder))) == seen["identity"] and _is_last_line(
         os.path.join(folder, "progress.journal"), seen["last"], seen["last_check"], seen["read_to"]
     )
 

@@ -63,10 +63,12 @@ class StoryState(Struct, kw_only=True):
     status: str | None = None
     question: Question | None = None  # that waits for a human
     guidance: str = ""  # for the next attempt
+    asked: str = ""  # what the agent of the last attempt wanted to know
     error: str = ""  # what the gates printed last that the last attempt left red
     answer: str = ""  # what a human answered; it holds for every attempt that follows
     told: list[str] = []  # what a human told unasked; it holds as long
     proof: Receipt | None = None  # what its "done" rests on
+    since: int = 0  # the first iteration in the history that is about this story, if it got its id later than others
     accused: list[str] = []  # tests as they were that failed on the code of the last attempt
 
 
@@ -77,6 +79,7 @@ class ChangeState(Struct, kw_only=True):
     baseline: Baseline | None = None
     paused: bool = False
     told: list[str] = []  # what a human told for all stories
+    plan: str = ""  # the commit of the plan as its user had it, when an edit of theirs was last taken up
     heeded: list[str] = []  # ids of what a human said and is carried out, until its file is gone
 
     def story(self, id: str) -> StoryState:
@@ -166,4 +169,4 @@ def finish_accepted(state: StoryState, entry: str, tasks: list[str], proof: Rece
 
 def reset_attempts(state: StoryState) -> None:
     """Fresh attempts at a story; what the last one taught is still known."""
-    state.question, state.attempts, state.in_chunks = None, 0, False
+    state.question, state.attempts, state.in_chunks, state.asked = None, 0, False, ""

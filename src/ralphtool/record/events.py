@@ -2,6 +2,8 @@
 
 The docstring under a class and under a field is its documentation. Nearly every field has a default, because a record
 may be of an earlier version, and numbers are bounded, because a record is not trusted.
+
+One file, over 500 lines: it is one list, most of which is documentation.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ __all__ = [
     "BlockerChecked",
     "Checkpoint",
     "Decision",
+    "Denied",
     "Event",
     "Gate",
     "GateStarted",
@@ -44,6 +47,7 @@ __all__ = [
     "IterationStarted",
     "Notice",
     "Paused",
+    "PlanEdited",
     "Proof",
     "Question",
     "Reopened",
@@ -52,8 +56,10 @@ __all__ = [
     "RunStarted",
     "Setup",
     "Steered",
+    "Ticked",
     "Verdict",
     "Waiting",
+    "WorkspaceChosen",
     "decode",
 ]
 
@@ -87,12 +93,16 @@ class RunStarted(_BaseEvent, frozen=True, kw_only=True, tag="run_started"):
     """the run's name, which is that of its folder"""
     change: str = ""
     """the change"""
+    title: str = ""
+    """what its author calls it; empty where its name says as much"""
+    purpose: str = ""
+    """`plan` where an agent drafts the change (`ralphtool plan`); empty for a run"""
     agent: str = ""
     """the agent that it begins with"""
     adapter: str = ""
     """the format of the spec"""
     workspace: str = ""
-    """`here` or `worktree`"""
+    """`box`, `worktree` or `here`: the first that is tried; the event `workspace` has the last word"""
     branch: str | None = None
     """where the checkpoints go; null without git"""
     pid: Whole | None = None
@@ -103,6 +113,17 @@ class RunStarted(_BaseEvent, frozen=True, kw_only=True, tag="run_started"):
     """the limits of the run; times in seconds, 0 is no limit"""
     gates: RunGates = RunGates()
     """the gates of the run"""
+
+
+class WorkspaceChosen(_BaseEvent, frozen=True, kw_only=True, tag="workspace"):
+    """It is decided where the run works. Before it, gates may have been tried elsewhere."""
+
+    kind: str = ""
+    """`box`, `worktree` or `here`"""
+    why: tuple[str, ...] = ()
+    """why no better one was taken"""
+    help: tuple[str, ...] = ()
+    """what would help"""
 
 
 class IterationStarted(_BaseEvent, frozen=True, kw_only=True, tag="iteration_started"):
@@ -156,7 +177,8 @@ class GateStarted(_BaseEvent, frozen=True, kw_only=True, tag="gate_started"):
 
     when: str = ""
     """`before` the agent's work, `after` it, `replay` (the tests as they were, on the new code), `own-tests` (the new
-    tests, without the work), `tip` (at the end of the run)"""
+    tests, without the work), `tip` (at the end of the run), `outside` (in the user's own folder), `blind` (on source
+    that was broken on purpose, to see whether the gate notices)"""
     command: str = ""
     """the command"""
     iteration: Count = 0
@@ -170,7 +192,8 @@ class Gate(_BaseEvent, frozen=True, kw_only=True, tag="gate"):
 
     when: str = ""
     """`before` the agent's work, `after` it, `replay` (the tests as they were, on the new code), `own-tests` (the new
-    tests, without the work), `tip` (at the end of the run)"""
+    tests, without the work), `tip` (at the end of the run), `outside` (in the user's own folder), `blind` (on source
+    that was broken on purpose, to see whether the gate notices)"""
     new: tuple[str, ...] = ()
     """those of the failed tests that did not fail before"""
     command: str = ""
@@ -203,6 +226,22 @@ class Agent(_BaseEvent, frozen=True, kw_only=True, tag="agent"):
     """the iteration that it belongs to"""
     story: str = ""
     """the story's id"""
+
+
+class Ticked(_BaseEvent, frozen=True, kw_only=True, tag="ticked"):
+    """An agent that is at work has ticked tasks of its story, or taken ticks back. What they are worth is told by the
+    verdict."""
+
+    story: str = ""
+    """the story's id"""
+    ticked: tuple[str, ...] = ()
+    """the ids of all tasks of the story that are ticked now"""
+    tasks_done: Count = 0
+    """how many they are"""
+    tasks_total: Count = 0
+    """how many tasks the story has"""
+    iteration: Count = 0
+    """the iteration that it belongs to"""
 
 
 class BlockerChecked(_BaseEvent, frozen=True, kw_only=True, tag="blocker_checked"):
@@ -328,6 +367,19 @@ class Reopened(_BaseEvent, frozen=True, kw_only=True, tag="reopened"):
     """the commit that takes the work back"""
 
 
+class PlanEdited(_BaseEvent, frozen=True, kw_only=True, tag="plan_edited"):
+    """The user edited the plan: it was merged with what is done."""
+
+    text: str = ""
+    """what was edited, in a sentence"""
+    stories: tuple[StoryBefore, ...] = ()
+    """what there is to do now"""
+    renumbered: tuple[tuple[str, str], ...] = ()
+    """the old and the new ids of stories that have another one now"""
+    commit: str | None = None
+    """the commit that has the edited plan"""
+
+
 class Question(_BaseEvent, frozen=True, kw_only=True, tag="question"):
     """A story needs a person's answer."""
 
@@ -348,6 +400,22 @@ class Notice(_BaseEvent, frozen=True, kw_only=True, tag="notice"):
 
     text: str = ""
     """what it is"""
+
+
+class Denied(_BaseEvent, frozen=True, kw_only=True, tag="denied"):
+    """A program in a box tried to reach what `[sandbox]` does not allow. Written once for each host and port of a
+    run."""
+
+    host: str = ""
+    """the name or the address that it asked for"""
+    port: Count = 0
+    """the port"""
+    allow: str = ""
+    """the line of configuration that would allow it"""
+    iteration: Count = 0
+    """the last iteration that had begun; 0 if there was none"""
+    story: str = ""
+    """the story's id"""
 
 
 class HandedOver(_BaseEvent, frozen=True, kw_only=True, tag="handed_over", rename={"from_": "from"}):
@@ -430,19 +498,23 @@ class RunEnded(_BaseEvent, frozen=True, kw_only=True, tag="run_ended"):
 
 Event = (
     RunStarted
+    | WorkspaceChosen
     | IterationStarted
     | Setup
     | GateStarted
     | Gate
     | Agent
+    | Ticked
     | BlockerChecked
     | Verdict
     | Decision
     | Checkpoint
     | Proof
     | Reopened
+    | PlanEdited
     | Question
     | Notice
+    | Denied
     | HandedOver
     | Waiting
     | Steered

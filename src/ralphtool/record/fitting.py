@@ -23,7 +23,7 @@ def fit(kind: Any, value: object) -> Any:
         if isinstance(value, dict):
             member = _find_struct(kind, value)
             return UNSET if member is None else _fit_fields(member, value)
-        if get_origin(kind) is tuple and isinstance(value, list):
+        if get_origin(kind) is tuple and get_args(kind)[1:] == (...,) and isinstance(value, list):
             item = get_args(kind)[0]
             return tuple(fitted for one in value if (fitted := fit(item, one)) is not UNSET)
         return UNSET
@@ -77,4 +77,4 @@ def _trim_value(value: Any) -> Any:
 def _trim_item(number: int, item: Any) -> Any:
     if isinstance(item, str):
         return item[: _ITEM if number < _SHOWN else _LATER_ITEM]
-    return trim(item)
+    return _trim_value(item)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from ralphtool.record import events
 from ralphtool.record.events import Agent, RunEnded, is_activity
 from ralphtool.record.lines import LONGEST, LineReader, is_prose, parse_fields
-from ralphtool.record.run_view import parse_time
+from ralphtool.record.view_parts import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

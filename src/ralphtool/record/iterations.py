@@ -19,7 +19,7 @@ from ralphtool.agents import Event, Failure, Job, Message, Output, Reader, Resul
 from ralphtool.core import files, layout
 from ralphtool.errors import InvalidValue, shorten
 from ralphtool.record import runs
-from ralphtool.record.events import Agent, IterationStarted, Proof, RunEnded, Verdict, decode
+from ralphtool.record.events import Agent, Denied, IterationStarted, Proof, RunEnded, Verdict, decode
 from ralphtool.record.lines import LineReader, is_usage
 from ralphtool.record.run_view import RunView
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ralphtool.record.events import Event as RunEvent
-    from ralphtool.record.run_view import AttemptView
+    from ralphtool.record.view_parts import AttemptView
 
 TRANSCRIPT = "transcript.log"
 ERRORS = f"{TRANSCRIPT}.err"
@@ -54,6 +54,10 @@ class IterationFiles:
         """What the run's record says about it by now; None if it is not in there."""
         self._record.read_new_lines()
         return self._record.attempt
+
+    def list_denied(self) -> list[Denied]:
+        """What its programs were not allowed to reach, as far as `read_attempt` has read."""
+        return self._record.denied
 
     def path(self, name: str = TRANSCRIPT) -> str:
         return os.path.join(self.folder, name)
@@ -143,6 +147,7 @@ class _AttemptReader:
         self._is_last = False  # of those that have begun: in old records, what follows is about it
         self._is_judged = False
         self.attempt: AttemptView | None = None
+        self.denied: list[Denied] = []
 
     def read_new_lines(self) -> None:
         """Reads what was added since the last time, up to the verdict, and the receipt of one that completed."""
@@ -161,6 +166,8 @@ class _AttemptReader:
             if self._is_last and self.attempt is None:
                 self._view.feed(event)
                 self.attempt = self._view.attempt
+        elif isinstance(event, Denied):
+            self.denied += [event] if event.iteration == self._number else []
         elif self.attempt is not None and self._is_about(event, self.attempt):
             self._view.feed(event)
         if (attempt := self.attempt) and attempt.verdict:

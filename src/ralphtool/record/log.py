@@ -7,6 +7,7 @@ Every event has `at` (when) and `type`; record/events.py has the types and their
 from __future__ import annotations
 
 import os
+import threading
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,10 +22,12 @@ _BLOCK = 1 << 20
 
 
 class Log:
-    """The events of one run, open for writing."""
+    """The events of one run, open for writing, by more than one thread."""
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self.iteration = events.IterationStarted()  # the last that has begun
+        self._lock = threading.Lock()
         self._secrets = secrets.list_values()
         self._fd = self._open()
         files.sync_folder(path)
@@ -42,11 +45,12 @@ class Log:
                 return False
         except FileNotFoundError:
             os.makedirs(os.path.dirname(self.path), exist_ok=True)
-        lost, self._fd = self._fd, self._open()
-        os.lseek(lost, 0, os.SEEK_SET)
-        while block := os.read(lost, _BLOCK):
-            files.write_fd(self._fd, block)
-        os.close(lost)
+        with self._lock:
+            lost, self._fd = self._fd, self._open()
+            os.lseek(lost, 0, os.SEEK_SET)
+            while block := os.read(lost, _BLOCK):
+                files.write_fd(self._fd, block)
+            os.close(lost)
         return True
 
     def add(self, event: Event) -> None:
@@ -56,7 +60,11 @@ class Log:
 
     def note(self, event: Event) -> None:
         """Adds an event that is only to be looked at: the next one that matters takes it to the disk."""
+        if isinstance(event, events.IterationStarted):
+            self.iteration = event
         fields = events.encode_fields(event, session.now())
         if self._secrets:
             fields = secrets.mask(msgspec.to_builtins(fields), self._secrets)
-        files.write_fd(self._fd, msgspec.json.encode(fields) + b"\n")
+        line = msgspec.json.encode(fields) + b"\n"
+        with self._lock:
+            files.write_fd(self._fd, line)

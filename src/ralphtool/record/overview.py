@@ -6,13 +6,14 @@ import os
 from typing import TYPE_CHECKING
 
 from ralphtool import specs
-from ralphtool.core import files, layout, locks, quickjson
+from ralphtool.core import files, layout, locks, quickjson, spelling
 from ralphtool.errors import ChangeNotFound, RalphError, UsageError, from_os_error
 from ralphtool.judging.proof_words import count_states
+from ralphtool.specs import titles
 from ralphtool.workspace import branch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from ralphtool.specs import ChangeLocation, Story
     from ralphtool.workspace.branch import Branches
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
 
 def list_names(root: str) -> list[str]:
     return sorted({place.change for place in specs.find_all(root)})
+
+
+def build_not_found_error(change: str, known: list[str]) -> ChangeNotFound:
+    near = spelling.suggest(change, known)
+    return ChangeNotFound(
+        f"there is no change {change[:100]} here: {near}{near and ' '}`ralphtool list` shows the changes"
+    )
 
 
 def find_only(root: str) -> str:
@@ -39,25 +47,35 @@ class Overview:
 
     def __init__(self, name: str, adapter: str, path: str, locked_by: str | None) -> None:
         self.name = name
+        self.title = ""
         self.adapter = adapter
         self.path = path
         self.locked_by = locked_by
+        self.has_died = False  # its run was killed, and nobody has resumed it yet
         self.stories_total: int | None = None
         self.stories_done: int | None = None
         self.tasks_total: int | None = None
         self.tasks_done: int | None = None
         self.proofs: dict[str, int] = {}  # how many of the stories that are done are proven, held and so on
         self.problem: str | None = None
+        self.warnings: list[str] = []
 
-    def count(self, stories: Sequence[Story]) -> None:
+    def describe(self) -> str:
+        """How people know it: its title, with the name that commands take."""
+        return f"{self.title} ({self.name})" if self.title else self.name
+
+    def count(self, stories: Sequence[Story], ticked: Collection[str] = ()) -> None:
+        """`ticked` are tasks that an agent at work has ticked: its story is not done by that."""
         self.stories_total = len(stories)
         self.stories_done = sum(story.done for story in stories)
         self.tasks_total = sum(len(story.tasks) for story in stories)
-        self.tasks_done = sum(story.tasks_done for story in stories)
+        self.tasks_done = sum(task.done or task.id in ticked for story in stories for task in story.tasks)
 
     def as_dict(self) -> dict[str, str | int | None]:
+        """A title is only there where it says more than the name."""
         return {
             "name": self.name,
+            **({"title": self.title} if self.title else {}),
             "adapter": self.adapter,
             "path": self.path,
             "stories_total": self.stories_total,
@@ -80,13 +98,18 @@ def build_overview(root: str, place: ChangeLocation, branches: Branches) -> Over
     try:
         if place.error:
             raise place.error
-        lock = locks.find_holder(root, place.change)
+        found = locks.read_lock(root, place.change)
+        lock = None if found is None or found.is_abandoned else found
         one.locked_by = lock.session_id if lock else None
+        one.has_died = found is not None and lock is None and found.has_dead_owner
         spec = specs.open(root, place.change, place.ref)
-        one.adapter, one.path = spec.adapter, spec.path
+        one.adapter, one.path, one.title = spec.adapter, spec.path, titles.find_title(spec)
+        completed = locks.list_completed_tasks(root, place.change)
         with branches.open_spec(place.change, place.ref) as on_branch:
-            stories = (on_branch or spec).stories(locks.list_completed_tasks(root, place.change))
-        one.count(stories)
+            read = on_branch or spec
+            stories = read.stories(completed)
+            one.warnings = specs.list_warnings(read)
+        one.count(stories, completed if lock else ())
         one.proofs = _count_proofs(root, place.change, stories)
     except RalphError as error:
         one.problem = str(error)
@@ -116,9 +139,7 @@ def find_running_change(root: str) -> str | None:
     git = branch.git_folder(root)
     if git is None:
         return None
-    from ralphtool.workspace import stash  # which costs more than the rest of a short list
-
     try:
-        return str(quickjson.loads(files.read(stash.note_path(git)).decode())["change"])
+        return str(quickjson.loads(files.read(layout.stash_note(git)).decode())["change"])
     except (OSError, ValueError, LookupError, TypeError):
         return None

@@ -1,15 +1,14 @@
 """What a run is after its events: the one projection of a record, which every view draws and every report is made of.
 
 Nothing is drawn here, and no text is made fit to be shown: the views do that. A record may be endless, so every list
-has a maximum, and what is left out is counted.
+has a maximum, and what is left out is counted. One file: all events change the same few values.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from ralphtool import agents
 from ralphtool.record.events import (
@@ -18,12 +17,14 @@ from ralphtool.record.events import (
     BlockerChecked,
     Checkpoint,
     Decision,
+    Denied,
     Gate,
     GateStarted,
     HandedOver,
     IterationStarted,
     Notice,
     Paused,
+    PlanEdited,
     Proof,
     Question,
     Reopened,
@@ -32,155 +33,35 @@ from ralphtool.record.events import (
     RunStarted,
     Setup,
     Steered,
+    Ticked,
     Verdict,
     Waiting,
+    WorkspaceChosen,
     is_activity,
 )
 from ralphtool.record.fitting import trim
+from ralphtool.record.view_parts import (
+    AttemptView,
+    GateView,
+    Occurrence,
+    ResourceUse,
+    StoryStateName,
+    StoryView,
+    Wait,
+    parse_state,
+    parse_time,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ralphtool.judging.receipt import Receipt
-    from ralphtool.record.event_parts import StoryAfter, StoryBefore
+    from ralphtool.record.event_parts import StoryAfter
     from ralphtool.record.events import Event
 
-StoryStateName = Literal["done", "waiting", "failed", "skipped", "open"]
-STORY_STATES: tuple[StoryStateName, ...] = ("done", "waiting", "failed", "skipped", "open")
 _STORIES, _ATTEMPTS, _GATES, _HAPPENINGS, _WAITS = 1000, 2000, 60, 300, 1000  # that are kept, at the most
 _LANES = 64  # iterations under way at once
 _ID = 200  # characters of an id
-_LAST, _LONGEST_WAIT = 7_000_000_000, 1e9  # seconds: since the epoch, to the year 2191; and of a wait
-
-
-def parse_time(at: str) -> float | None:
-    """A moment in RFC 3339 as seconds since the epoch; None for one in which no agent can have run."""
-    try:
-        found = datetime.fromisoformat(at[:40])
-        seconds = (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        return None
-    return seconds if 0 <= seconds < _LAST else None
-
-
-class ResourceUse(Struct, frozen=True):
-    """What a piece of work took."""
-
-    seconds: float = 0.0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost: float = 0.0
-
-    def __add__(self, other: ResourceUse) -> ResourceUse:
-        return ResourceUse(
-            self.seconds + other.seconds,
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cost + other.cost,
-        )
-
-    @property
-    def amount(self) -> float:
-        """How much it is, to be compared: tokens where they are known, else dollars."""
-        return self.input_tokens + self.output_tokens or self.cost
-
-
-class Wait(Struct, frozen=True):
-    """A time in which nothing was done."""
-
-    kind: Literal["wait", "pause"]
-    began: float
-    ended: float
-    why: str
-
-
-class Occurrence(Struct, frozen=True):
-    """Something besides the work that people should know: a notice, a hand-over, what a person said."""
-
-    at: float
-    event: Setup | Notice | HandedOver | BlockerChecked | Question | Answered | Steered
-
-
-class GateView(Struct, frozen=True):
-    """A gate that is running or has ended."""
-
-    event: GateStarted | Gate
-    began: float
-    ended: float
-
-    @property
-    def is_running(self) -> bool:
-        return isinstance(self.event, GateStarted)
-
-
-class AttemptView(Struct, kw_only=True):
-    """One iteration. Times are seconds since the epoch; 0 is unknown."""
-
-    start: IterationStarted
-    began: float = 0.0
-    ended: float = 0.0
-    status: str = ""  # how it was judged; empty while it is under way, `cut off` if it never was
-    gates: list[GateView] = []
-    last_event: Agent | None = None  # the last word of the agent
-    end: agents.End | None = None  # what the agent said of its own end
-    used: ResourceUse = ResourceUse()  # what the agent reported so far
-    last_used: ResourceUse = ResourceUse()  # the last of these reports
-    reported: float = 0.0  # the amount of all of them
-    work: ResourceUse = ResourceUse()  # what the agent's part took, once it is over
-    gate_seconds: float = 0.0
-    verdict: Verdict | None = None
-    decision: Decision | None = None
-    checkpoint: Checkpoint | None = None
-    receipt: Receipt | None = None
-
-    @property
-    def last_gates(self) -> list[GateView]:
-        """Those before the agent's work, or those after it: whichever ran last."""
-        number = len(self.gates)
-        while number and self.gates[number - 1].event.when == self.gates[-1].event.when:
-            number -= 1
-        return self.gates[number:]
-
-
-class StoryView(Struct, kw_only=True):
-    """A story, as far as the events describe it."""
-
-    id: str
-    title: str = ""
-    state: StoryStateName = "open"
-    optional: bool = False
-    was_done: bool = False  # before the run
-    tasks_done: int = 0
-    tasks_total: int = 0
-    depends_on: tuple[str, ...] = ()
-    why: str = ""
-    commit: str = ""
-    proof: str = ""  # what its "done" claims; empty in old records, and while it is not done
-    proof_why: str = ""
-    receipt: Receipt | None = None
-    attempts: list[AttemptView] = []
-    question: Question | None = None
-    answer: str = ""
-    is_asking: bool = False  # its question is still open
-    is_late: bool = False  # nothing but the end of the run names it
-    is_settled: bool = False  # a person decided about it since it was last worked on, whatever that work comes to
-
-    def begin(self, row: StoryBefore) -> None:
-        """As earlier runs have left it; records of older versions have no state."""
-        self.title, self.optional, self.depends_on = row.title, row.optional, row.depends_on
-        self.tasks_done, self.tasks_total = row.tasks_done, row.tasks_total
-        self.state = parse_state(row.state, "done" if row.done else "open")
-        self.was_done, self.proof = self.state == "done", row.proof
-
-    def set_state(self, state: StoryStateName, why: str = "") -> None:
-        if not self.is_settled:
-            self.state, self.why = state, why
-
-    def set_proof(self, proof: str, why: str = "", receipt: Receipt | None = None) -> None:
-        self.proof, self.proof_why, self.receipt = proof[:_ID], why, receipt
-
-    def settle(self, state: StoryStateName, why: str) -> None:
-        self.state, self.why, self.is_settled, self.is_asking = state, why, True, False
+_LONGEST_WAIT = 1e9  # seconds
 
 
 class RunView:
@@ -232,8 +113,7 @@ class RunView:
         at = parse_time(event.at)
         self.now = max(self.now, self.now if at is None else at)  # clocks may be put back
         self.began = at if self.began is None else self.began
-        if isinstance(event, _WORK):
-            self.waiting = None
+        self.waiting = None if isinstance(event, _WORK) else self.waiting
         if take := _APPLY_BY_TYPE.get(type(event)):
             take(self, event)
 
@@ -269,6 +149,9 @@ class RunView:
         for row in event.stories:
             self._find_story(row.id).begin(trim(row))
 
+    def _apply_workspace(self, event: WorkspaceChosen) -> None:
+        self.start = structs.replace(self.start, workspace=trim(event).kind)
+
     def _apply_iteration(self, event: IterationStarted) -> None:
         number, story = event.iteration or event.number, self._find_story(event.story)
         for key, one in list(self.current.items()):
@@ -277,7 +160,12 @@ class RunView:
         self._end_wait()
         self._add_spent(self._unassigned.used)
         story.title = story.title or trim(event).title
-        story.state, story.why, story.is_settled = "open", "", False  # whatever it was, it is tried again
+        story.state, story.why, story.is_settled, story.ticked = (
+            "open",
+            "",
+            False,
+            (),
+        )  # whatever it was, it is tried again
         story.set_proof("")
         self.paused = self.steered = None
         self.current[number] = self._add_attempt(story, event, self.now)
@@ -312,6 +200,10 @@ class RunView:
         if len(gates) > _GATES:
             del gates[0]
             self.left_out += 1
+
+    def _apply_ticks(self, event: Ticked) -> None:
+        story = self._find_story(event.story)
+        story.tasks_done, story.tasks_total, story.ticked = event.tasks_done, event.tasks_total, trim(event).ticked
 
     def _apply_verdict(self, event: Verdict) -> None:
         attempt = self._pop_current(event)
@@ -378,6 +270,16 @@ class RunView:
         story.commit, story.was_done, story.tasks_done = "", False, 0
         story.set_proof("")
         story.settle("open", f"you rejected it{why and f': {why}'}")
+
+    def _apply_plan(self, event: PlanEdited) -> None:
+        """Stories keep what is known of them under their new ids."""
+        names = {new: old for old, new in event.renumbered}
+        known, self.stories = self.stories, {}
+        for row in event.stories:
+            found = known.get(names.get(row.id, row.id), StoryView(id=row.id))
+            found.edit(trim(row))
+            self.stories[found.id] = found
+        self._add_occurrence(event)
 
     # --- people ---------------------------------------------------------------------------------
 
@@ -474,25 +376,23 @@ class RunView:
 _WORK = (RunStarted, IterationStarted, GateStarted, Gate, Verdict, Decision, Question, RunEnded)  # ends a wait
 _APPLY_BY_TYPE: dict[type, Callable[[RunView, Any], None]] = {
     RunStarted: RunView._apply_start,
+    WorkspaceChosen: RunView._apply_workspace,
     IterationStarted: RunView._apply_iteration,
     Setup: RunView._apply_setup,
-    GateStarted: RunView._apply_gate,
-    Gate: RunView._apply_gate,
+    **dict.fromkeys((GateStarted, Gate), RunView._apply_gate),
+    Ticked: RunView._apply_ticks,
     Verdict: RunView._apply_verdict,
     Decision: RunView._apply_decision,
     Checkpoint: RunView._apply_checkpoint,
     Proof: RunView._apply_proof,
     Reopened: RunView._apply_reopening,
+    PlanEdited: RunView._apply_plan,
     Question: RunView._apply_question,
     Answered: RunView._apply_answer,
     Steered: RunView._apply_steering,
-    **dict.fromkeys((Notice, HandedOver, BlockerChecked), RunView._add_occurrence),
+    **dict.fromkeys((Notice, Denied, HandedOver, BlockerChecked), RunView._add_occurrence),
     Waiting: RunView._apply_wait,
     Paused: RunView._apply_pause,
     Resumed: RunView._apply_resume,
     RunEnded: RunView._apply_end,
 }
-
-
-def parse_state(name: str, otherwise: StoryStateName) -> StoryStateName:
-    return next((one for one in STORY_STATES if one == name), otherwise)

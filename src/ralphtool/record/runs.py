@@ -10,7 +10,7 @@ import os
 import stat
 import time
 
-from ralphtool.core import files, layout, locks, project
+from ralphtool.core import files, layout, locks, project, spelling
 from ralphtool.errors import CorruptState, InvalidName, InvalidValue, UnsafePath
 from ralphtool.judging.proof_words import count_states
 from ralphtool.record.lines import is_usage, parse_fields, read_first_line, read_last_lines, read_type
@@ -35,7 +35,7 @@ class RunSummary:
 
     __slots__ = (
         *("id", "folder", "path", "root", "change", "agent", "branch", "pid", "began", "ended", "last"),
-        *("state", "reason", "start", "end", "stories_total", "stories_done", "proofs", "spent"),
+        *("state", "reason", "start", "end", "purpose", "stories_total", "stories_done", "proofs", "spent"),
     )
 
     def __init__(self, root: str, id: str) -> None:
@@ -47,6 +47,7 @@ class RunSummary:
         self.end: EventFields | None = None  # the `run_ended` event
         self.change = _check_name(parse_change(id))  # empty if nobody knows it
         self.agent = self.branch = self.began = self.reason = ""
+        self.purpose = ""  # `plan` for the draft of a change
         self.last = ""  # when it was last heard of
         self.ended: str | None = None
         self.pid: int | None = None
@@ -59,6 +60,7 @@ class RunSummary:
         self.start = event
         self.change = _check_name(get_text(event, "change")) if get_text(event, "change") else self.change
         self.agent, self.branch, self.began = (get_text(event, name) for name in ("agent", "branch", "at"))
+        self.purpose = get_text(event, "purpose")
         self.pid = event["pid"] if type(event.get("pid")) is int else None
         stories = get_rows(event, "stories")
         self.stories_total, self.stories_done = len(stories), sum(map(_was_done, stories))
@@ -138,7 +140,10 @@ def find(root: str, name: str | None) -> RunSummary:
     if len(matching) == 1:
         return read_summary(root, matching[0])
     if not matching:
-        raise InvalidValue(f"there is no run {name[:100]}: `ralphtool runs` lists them")
+        names = [*known, *map(parse_change, known)]
+        raise InvalidValue(
+            f"there is no run {name[:100]}: {spelling.suggest(name, names, '`ralphtool runs` lists them')}"
+        )
     more = f" and {len(matching) - _SHOWN} more" if len(matching) > _SHOWN else ""
     raise InvalidValue(f"{name[:100]} can be any of {', '.join(matching[:_SHOWN])}{more}: give more of its name")
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ralphtool.judging.recovery import RecoveryDecision
     from ralphtool.record import events
-    from ralphtool.record.run_view import AttemptView
+    from ralphtool.record.view_parts import AttemptView
 
 LIMITS = tuple(
     name for name in settings.list_limits() if name != "silence"

@@ -2,12 +2,13 @@
 
 Every setting is a field of a table below: its type says what it may be, the docstring under it what it does. The
 page `docs/settings.md` and the help of the flags are made from these. An error names its line.
+
+One file, over 500 lines: the tables are one list, most of which is documentation.
 """
 
 from __future__ import annotations
 
 import re
-import sys
 import typing
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
@@ -17,7 +18,9 @@ from msgspec import Struct, structs
 
 from ralphtool.core import config, files
 from ralphtool.errors import WrongSetting, shorten
+from ralphtool.settings.describing import read_docstrings, write_default
 from ralphtool.settings.positions import KeyPath, find_broken_line, find_lines, find_nearest, join_keys
+from ralphtool.settings.trackers import BeadsSettings, GithubSettings, SpecsSettings
 from ralphtool.settings.values import (
     LIMIT,
     Argument,
@@ -37,6 +40,7 @@ from ralphtool.settings.values import (
     describe_dollars,
     describe_list,
     describe_text,
+    describe_whole,
     find_kind,
     list_types,
     read_flag,
@@ -64,7 +68,10 @@ def parse_duration(text: str | int | float) -> float:
 GuardMode = Literal["off", "warn", "fail", "strict"]
 Accepted = Literal["held", "unproven"]
 Permissions = Literal["edit", "all"]
-WorkspaceMode = Literal["here", "worktree"]
+WorkspaceMode = Literal["auto", "box", "worktree", "here"]
+SandboxMode = Literal["auto", "require"]
+NetworkMode = Literal["allow", "on", "off"]
+PortNumber = Annotated[int, msgspec.Meta(ge=1, le=65535), describe_whole(1, "5432")]
 CommandList = Annotated[Texts, describe_list("commands", '["make test"]')]
 
 
@@ -88,7 +95,7 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     silence: Annotated[Seconds, LIMIT] = 900
     """How long an agent may put out nothing before it is ended; 0 is no limit."""
     patience: Seconds = 300
-    """How long an agent may try again by itself, against a limit or an outage, before it is ended; 0 is no limit."""
+    """How long an agent may show no work after a limit or an outage before it is ended; 0 is no limit."""
     check_blockers: Switch = False
     """Whether an agent in its read-only mode looks into a claimed blocker that we can't look up ourselves."""
     wait_for_answers: Seconds = 0
@@ -99,8 +106,8 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     """Commands that make a workspace ready to work in."""
     guard: GuardMode = "fail"
     """What comes of cheating: nothing, a warning, a failed attempt; "strict" also fails removed tests that pass."""
-    workspace: WorkspaceMode = "here"
-    """Where agents work: in your own tree, or in a worktree beside it (see `setup`)."""
+    workspace: WorkspaceMode = "auto"
+    """Where agents work: in a box, a worktree, or your own folder; "auto" is the first of these that can be had."""
     max_tokens: Annotated[Count, LIMIT] = 0
     """How many tokens a run may use; 0 is no limit."""
     max_cost: Annotated[Dollars, LIMIT] = 0
@@ -148,6 +155,25 @@ class BlockerSettings(Struct, frozen=True, kw_only=True):
     """Ports that have to answer, here or on a host: `5432`, `db.local:5432`."""
 
 
+class SandboxSettings(Struct, frozen=True, kw_only=True):
+    """`[sandbox]`: what agents and gates may reach from their box."""
+
+    mode: SandboxMode = "auto"
+    """With "require", a run without a box is refused."""
+    network: NetworkMode = "allow"
+    """"allow": the agent's own hosts and those in `hosts`; "on": everything; "off": nothing."""
+    hosts: Annotated[Texts, describe_list("host names", '["packages.example.org", "*.internal.example"]')] = ()
+    """Hosts that may be reached besides the agent's own; `*.example.org` is all below it."""
+    ports: Annotated[tuple[PortNumber, ...], describe_list("port numbers", "[5432]")] = ()
+    """Ports of this machine that may be reached, as those of a database."""
+    read: Annotated[Texts, describe_list("paths", '["~/.config/tool"]')] = ()
+    """Files and folders that are shown, read-only."""
+    write: Annotated[Texts, describe_list("paths", '["~/.cache/tool"]')] = ()
+    """Files and folders that are shown and may be changed."""
+    env: Annotated[Texts, describe_list("names of variables", '["NPM_TOKEN"]')] = ()
+    """Secret variables of your environment that agents and gates get: without this, a box has only the agent's own."""
+
+
 class NotifySettings(Struct, frozen=True, kw_only=True):
     """`[notify]`: who is told when a run ends, or a question waits."""
 
@@ -182,8 +208,8 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     """Arguments that are added to the command."""
     env: Environment = {}
     """Variables that are added to the environment."""
-    permissions: Permissions = "edit"
-    """What it may do unasked: edit files and use our own commands, or all that you can."""
+    permissions: Permissions | None = None
+    """What it may do unasked: "edit" files and use our own commands, or "all"; if not given, "all" in a box only."""
     stop_at: Share | None = None
     """How much of its quota may be used before it has to rest until the quota is reset, where it tells that."""
     mcp: Switch | None = None
@@ -212,8 +238,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     proof: ProofSettings = ProofSettings()
     memory: MemorySettings = MemorySettings()
     prompt: PromptSettings = PromptSettings()
+    sandbox: SandboxSettings = SandboxSettings()
     blockers: BlockerSettings = BlockerSettings()
     notify: NotifySettings = NotifySettings()
+    specs: SpecsSettings = SpecsSettings()
     agents: dict[str, AgentSettings] = {}
     prices: dict[str, PriceSettings] = {}
 
@@ -224,14 +252,20 @@ _TABLES: dict[str, type[Struct]] = {
     "proof": ProofSettings,
     "memory": MemorySettings,
     "prompt": PromptSettings,
+    "sandbox": SandboxSettings,
     "blockers": BlockerSettings,
     "notify": NotifySettings,
 }
-_NAMED_TABLES: dict[str, type[Struct]] = {
-    "agents": AgentSettings,
-    "prices": PriceSettings,
-}  # tables of tables, whose names anybody chooses
-_SECTIONS: dict[str, type[Struct]] = {**_TABLES, "agents.NAME": AgentSettings, "prices.MODEL": PriceSettings}
+# Tables of tables, whose names we know.
+_GROUPED_TABLES: dict[str, dict[str, type[Struct]]] = {"specs": {"github": GithubSettings, "beads": BeadsSettings}}
+# Tables of tables, whose names anybody chooses.
+_NAMED_TABLES: dict[str, type[Struct]] = {"agents": AgentSettings, "prices": PriceSettings}
+_SECTIONS: dict[str, type[Struct]] = {
+    **_TABLES,
+    **{f"{group}.{name}": table for group, tables in _GROUPED_TABLES.items() for name, table in tables.items()},
+    "agents.NAME": AgentSettings,
+    "prices.MODEL": PriceSettings,
+}
 _NO_FLAGS = ("spec", "agents", "setup")  # the first is a flag of most commands; lists are for the file
 
 _Table = TypeVar("_Table", bound=Struct)
@@ -312,6 +346,8 @@ def _read_settings(given: dict[str, Any]) -> tuple[Settings, list[_SettingProble
     for name, table in given.items():
         if name in _TABLES:
             read[name] = _read_table(_TABLES[name], table, (name,), problems)
+        elif name in _GROUPED_TABLES and isinstance(table, dict):
+            read[name] = _read_group(name, table, problems)
         elif name in _NAMED_TABLES and isinstance(table, dict):
             read[name] = {
                 key: _read_table(_NAMED_TABLES[name], one, (name, key), problems) for key, one in table.items()
@@ -319,6 +355,20 @@ def _read_settings(given: dict[str, Any]) -> tuple[Settings, list[_SettingProble
         else:
             problems.append(_SettingProblem((name,), _describe_bad_table(name, table)))
     return Settings(**read), problems
+
+
+def _read_group(name: str, given: dict[str, Any], problems: list[_SettingProblem]) -> SpecsSettings:
+    known = _GROUPED_TABLES[name]
+    read: dict[str, Any] = {}
+    for key, one in given.items():
+        if key in known:
+            read[key] = _read_table(known[key], one, (name, key), problems)
+        else:
+            there = ", ".join(f"[{name}.{one}]" for one in known)
+            problems.append(
+                _SettingProblem((name, key), f"there is no table [{join_keys((name, key))}]: there are {there}")
+            )
+    return SpecsSettings(**read)
 
 
 def _read_table(table: type[_Table], given: object, path: KeyPath, problems: list[_SettingProblem]) -> _Table:
@@ -374,12 +424,14 @@ def _describe_allowed(name: str, assigned: str, hint: Any, error: BadValue) -> s
 def _describe_bad_table(name: str, given: object) -> str:
     if name == "agents":
         return "agents must hold tables, as in [agents.claude]: did you mean run.agents?"
+    if name in _GROUPED_TABLES:
+        return f"{name} must hold tables, as in [{name}.{next(iter(_GROUPED_TABLES[name]))}]"
     if name == "prices":
         return "prices must hold tables, as in [prices.gpt-5]"
     if not isinstance(given, dict):
         advice = _suggest_table(name) or "settings stand in tables, as in [run]"
         return f"there is no setting {join_keys((name,))}: {advice}"
-    near = find_nearest(name, (*_TABLES, *_NAMED_TABLES))
+    near = find_nearest(name, (*_TABLES, *_GROUPED_TABLES, *_NAMED_TABLES))
     advice = f"did you mean [{near}]?" if near else f"there are {', '.join(_SECTIONS)}"
     return f"there is no table [{join_keys((name,))}]: {advice}"
 
@@ -436,44 +488,10 @@ def list_flags() -> list[tuple[str, bool]]:
 @cache
 def describe(section: str = "") -> tuple[SettingHelp, ...]:
     """Every setting, or those of one section, in the order of the file."""
-    docs = _read_docstrings()
+    docs = read_docstrings(__name__, BeadsSettings.__module__)
     return tuple(
-        SettingHelp(name, key, _write_default(table, key), docs.get((table.__name__, key), ""), find_kind(hint).words)
+        SettingHelp(name, key, write_default(table, key), docs.get((table.__name__, key), ""), find_kind(hint).words)
         for name, table in _SECTIONS.items()
         if section in ("", name)
         for key, hint in list_types(table).items()
     )
-
-
-def _write_default(table: type[Struct], key: str) -> str:
-    value = getattr(table(), key)
-    if value is None:
-        return ""
-    if find_kind(list_types(table)[key]) is find_kind(Seconds):
-        size, unit = next(((n, u) for n, u in ((3600, "h"), (60, "m")) if value and value % n == 0), (1, "s"))
-        return f'"{value / size:g}{unit}"' if value else '"0"'
-    return msgspec.json.encode(value).decode()  # TOML looks the same for all that is a default here
-
-
-def _read_docstrings() -> dict[tuple[str, str], str]:
-    """The docstring under each field. Python drops them, so they are read from the source, where there is one.
-
-    By its lines, so each field has to be on one: every run needs the help of its flags, and to parse the source would
-    take a quarter of its start.
-    """
-    import inspect
-
-    try:
-        source = inspect.getsource(sys.modules[__name__])
-    except OSError:
-        return {}
-    found: dict[tuple[str, str], str] = {}
-    table = field = ""
-    for line in source.splitlines():
-        if line.startswith("class "):
-            table = line[len("class ") :].partition("(")[0]
-        elif line.startswith('    """') and line.endswith('"""') and field:
-            found[table, field] = line.strip()[3:-3]
-        name = line[4:].partition(":")[0] if line.startswith("    ") else ""
-        field = name if name.isidentifier() else ""
-    return found

@@ -4,12 +4,13 @@ An adapter is the reader and writer of one format: a module, or any object, that
 `open` looks for the change; the commands and the loop know no format.
 
 On the agent's hot path: standard library only, and adapters are imported when they are needed.
+
+One file, over 500 lines: every further module would make each call of an agent slower.
 """
 
 import os
 import sys
 
-from ralphtool.core import files, layout
 from ralphtool.core import project as projects
 from ralphtool.errors import (
     ChangeNotFound,
@@ -30,12 +31,10 @@ else:
 
 __all__ = ["Adapter", "Scenario", "Spec", "Story", "Task", "open"]
 
-BUILT_IN = {name: module for name, (module, _) in projects.FORMATS.items()}
-ENTRY_POINTS = "ralphtool.specs"
-_INSTALLED = (".dist-info", ".egg-info")
+BUILT_IN = {name: module for name, (module, _, _) in projects.FORMATS.items()}
+TRACKERS = ("beads", "github")  # whose changes are begun in a program of their own
 DEFAULT = "checklist"  # what a change is begun in where no format is used yet
-# Files that can be named where a format is asked for: how the name ends says which format it is.
-_BY_ENDING = {".md": "checklist", ".markdown": "checklist"}
+_ENDINGS = (".md", ".markdown", ".json", ".jsonl", ".yml", ".yaml", ".txt", ".toml")  # of files, and of no module
 _NEEDED = ("name", "found_in", "changes", "open", "places")
 
 
@@ -43,20 +42,21 @@ _NEEDED = ("name", "found_in", "changes", "open", "places")
 
 
 class Task:
-    """One checkbox."""
+    """One checkbox. A story can be done without those of its tasks that are optional."""
 
-    __slots__ = ("done", "id", "text")
+    __slots__ = ("done", "id", "optional", "text")
 
-    def __init__(self, id: str, text: str, done: bool) -> None:
+    def __init__(self, id: str, text: str, done: bool, optional: bool = False) -> None:
         self.id = id
         self.text = text
         self.done = done
+        self.optional = optional
 
 
 class Story:
-    """What one iteration is given."""
+    """What one iteration is given. `put_aside` says why it is not handed out though open: "blocked" or "deferred"."""
 
-    __slots__ = ("depends_on", "description", "id", "optional", "tasks", "title")
+    __slots__ = ("depends_on", "description", "id", "optional", "put_aside", "tasks", "title")
 
     def __init__(
         self,
@@ -66,6 +66,7 @@ class Story:
         description: str | None = None,
         optional: bool = False,
         depends_on: "Sequence[str]" = (),
+        put_aside: str = "",
     ) -> None:
         self.id = id
         self.title = title
@@ -73,10 +74,17 @@ class Story:
         self.description = description
         self.optional = optional
         self.depends_on = tuple(depends_on)
+        self.put_aside = put_aside
+
+    @property
+    def required(self) -> "list[Task]":
+        """The tasks without which it is not done."""
+        return [task for task in self.tasks if not task.optional] or list(self.tasks)
 
     @property
     def done(self) -> bool:
-        return all(task.done for task in self.tasks)
+        """A story without tasks is not done: what it asks for was never written as a task."""
+        return bool(self.tasks) and all(task.done for task in self.required)
 
     @property
     def tasks_done(self) -> int:
@@ -149,6 +157,12 @@ class Spec(Protocol):
     #   untick(task_id: str) -> None        opens a box again, for a story that a person rejects; where a format has no
     #                                       box for each task, it takes the story's own mark away
     #   prd_id(story_id: str) -> str        what the history calls a story
+    #   title: str                          what the change is called by its author, for people
+    #   warnings: list[str]                 what was read so far though it is not as it should be: each
+    #                                       says what is wrong, what was made of it, and what to do
+    #   task_example: str                   how a task is written in this format, for a change that has none yet
+    #   is_marked(story_id: str) -> bool    whether a story itself is marked as done, in a format where a story has a
+    #                                       mark of its own beside those of its tasks
     #   is_untouched() -> bool              whether it is still what `scaffold` made of it
 
 
@@ -177,8 +191,14 @@ class Adapter(Protocol):
     # An adapter may also have:
     #   scaffold(project: str, text: str, name: str | None, file: str | None) -> Scaffold
     #                                       what `ralphtool new` writes: see ralphtool.specs.scaffold
+    #   locate(project: str) -> list[ChangeLocation]
+    #                                       the changes with their refs, instead of `changes`: where changes can
+    #                                       lie in several places, or one that can't be read must hide no other
+    #   name_in(project: str, file: str) -> str
+    #                                       what the change in a file is called that is given as `--spec FILE`
     #   takes_file: bool                    whether `ralphtool new --file` can name the file to make
     #   is_used(project: str) -> bool       whether the project uses the format, if it can without having changes
+    #   guide: str                          how the format is written, for an agent that drafts a change in it
 
 
 # --- finding adapters and changes -------------------------------------------------------------------
@@ -193,10 +213,11 @@ def adapter(name: str) -> Adapter:
         return _load(strangers[name])
     if "." in name:
         return _load(name)
-    raise InvalidValue(
-        f"there is no spec format {shorten(name)}: it is one of {', '.join([*BUILT_IN, *strangers])}, "
-        "the path of a Markdown file, or the dotted path of an adapter"
-    )
+    from ralphtool.core import spelling  # only where something is wrong
+
+    known = [*BUILT_IN, *strangers]
+    others = f"it is one of {', '.join(known)}, the path of a Markdown file, or the dotted path of an adapter"
+    raise InvalidValue(f"there is no spec format {shorten(name)}: {spelling.suggest(name, known, others)}")
 
 
 def _load(dotted: str) -> "Adapter":
@@ -221,29 +242,9 @@ def names() -> list[str]:
 
 
 def _entry_points() -> dict[str, str]:
-    """The formats that other packages bring. Asking Python costs more than the rest of a list, so we look first."""
-    if not any(_may_bring_formats(folder) for folder in sys.path):
-        return {}
-    from importlib.metadata import entry_points
+    from ralphtool.specs import plugins
 
-    return {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
-
-
-def _may_bring_formats(folder: str) -> bool:
-    """Whether a package that is installed there names our group; what can't be looked into, such as an archive, may."""
-    try:
-        names = os.listdir(folder or ".")
-    except OSError:
-        return os.path.isfile(folder)
-    marks = [os.path.join(folder, name, "entry_points.txt") for name in names if name.endswith(_INSTALLED)]
-    return any(_has_our_group(path) for path in marks)
-
-
-def _has_our_group(path: str) -> bool:
-    try:
-        return f"[{ENTRY_POINTS}]".encode() in files.read(path)
-    except OSError:
-        return False
+    return plugins.find_entry_points()
 
 
 def open(project: str, change: str, spec: str | None = None) -> Spec:
@@ -252,7 +253,8 @@ def open(project: str, change: str, spec: str | None = None) -> Spec:
     if spec:
         return _open_ref(project, change, spec)
     places = find_all(project)
-    found = [place for place in places if place.change == change and not place.error]
+    held = [place for place in places if place.change == change and not place.error]
+    found = [place for place in held if not place.nested] or held
     if not found:
         raise _not_found_error(project, change, places)
     return _open_ref(project, change, _choose_location(project, found).ref)
@@ -268,40 +270,64 @@ def _choose_location(project: str, found: "list[ChangeLocation]") -> "ChangeLoca
     if len(told) == 1:
         return told[0]
     held = ", ".join(place.ref for place in found)
-    raise SpecError(f"{found[0].change} is held by several formats ({held}): say which one with --spec")
+    raise SpecError(f"{found[0].change} is held by several specs ({held}): say which one with --spec")
 
 
 def parse_ref(project: str, text: str | None) -> str | None:
-    """What somebody gave as `--spec`, as a ref: a file that is named from where they stand is found all the same."""
-    file = file_of(text)
-    if text is None or file is None:
-        return text
-    here = os.path.abspath(file)
-    return _file_ref(os.path.relpath(here, project) if os.path.exists(here) else os.path.normpath(file))
+    """What somebody gave as `--spec`, as a ref."""
+    return text if text is None or not is_path(text) else _locate_path(project, text)[0].ref
+
+
+def find_named(project: str, text: str | None) -> str | None:
+    """The change that a path given as `--spec` names by itself, if it holds only one."""
+    found = {place.change for place in _locate_path(project, text)} if text and is_path(text) else set()
+    return found.pop() if len(found) == 1 else change_of(text)
+
+
+def _locate_path(project: str, path: str, known: "list[ChangeLocation] | None" = None) -> "list[ChangeLocation]":
+    """The changes that a path holds: those whose files it is among, else the one that is read from the file itself."""
+    from ralphtool.specs import refs
+
+    inside = refs.find_inside(project, path)
+    places = find_all(project) if known is None else known
+    found = [place for place in places if not place.error and _holds(project, place, os.path.join(project, inside))]
+    return found or [ChangeLocation(*refs.locate_file(project, inside, adapter))]
+
+
+def _holds(project: str, place: "ChangeLocation", full: str) -> bool:
+    try:
+        own = open(project, place.change, place.ref).path
+    except (RalphError, OSError):
+        return False  # what can't be opened holds nothing; whoever opens it is told why
+    return full == own or full.startswith(os.path.join(own, ""))
+
+
+def is_path(text: str) -> bool:
+    """Whether it can only be a path: a module has no slash in its name, and a ref has a format before its ':'."""
+    return text.partition(":")[0] not in BUILT_IN and ("/" in text or text.endswith(_ENDINGS))
 
 
 def file_of(ref: str | None) -> str | None:
-    """The file that a ref names, if it names one: `docs/plan.md`, with or without its format before it."""
-    name, colon, file = (ref or "").partition(":")
-    ending = os.path.splitext(ref or "")[1]
-    if colon and name == _BY_ENDING.get(ending):
-        return file
-    return ref if ending in _BY_ENDING else None
-
-
-def _file_ref(file: str) -> str:
-    return f"{_BY_ENDING[os.path.splitext(file)[1]]}:{file}"
+    """The path that a ref names, if it names one: `docs/plan.md`, with or without its format before it."""
+    name, _, where = (ref or "").partition(":")
+    if name in TRACKERS:
+        return None  # what follows is the number of an issue
+    if name in BUILT_IN:
+        return where or None
+    return ref if ref and is_path(ref) else None
 
 
 def change_of(ref: str | None) -> str | None:
-    """The change that a ref names by itself: a file's is called after it."""
-    file = file_of(ref)
-    return None if file is None else os.path.splitext(os.path.basename(file))[0]
+    """The change that a ref of an issue tracker names by itself: it is called after the issue."""
+    name, _, where = (ref or "").partition(":")
+    if name not in TRACKERS or not where:
+        return None
+    named: str = adapter(name).name_change(where)  # type: ignore[attr-defined]
+    return named
 
 
 def _open_ref(project: str, change: str, ref: str) -> Spec:
-    if file := file_of(ref):
-        ref = _file_ref(file)
+    ref = parse_ref(project, ref) or ref
     found, where = _resolve(ref)
     spec = found.open(project, change, where)
     if spec.ref.partition(":")[0] != ref.partition(":")[0]:
@@ -319,13 +345,19 @@ def _resolve(ref: str) -> tuple[Adapter, str | None]:
 
 def places(project: str, change: str, ref: str | None = None) -> list[str]:
     """The paths in a project that can belong to a change; without a ref, those of every format."""
-    file = file_of(ref)
-    if file or ref:
-        found, where = _resolve(_file_ref(file) if file else str(ref))
+    if ref:
+        found, where = _resolve(parse_ref(project, ref) or ref)
         return check_places(found, change, where)
-    known = [find_working(name) for name in [*names(), *list_configured(project)]]
+    located = [place.ref for place in find_all(project) if place.change == change and not place.error]
+    known = [find_working(name) for name in [*located, *names(), *list_configured(project)]]
     found_in = [check_places(found, change, where) for found, where in filter(None, known)]
     return list(dict.fromkeys(place for some in found_in for place in some))
+
+
+def check_places(adapter: "Adapter", change: str, where: str | None) -> list[str]:
+    from ralphtool.specs import refs
+
+    return refs.check_places(adapter.places(change, where), adapter.name, change)
 
 
 def find_working(ref: str) -> "tuple[Adapter, str | None] | None":
@@ -336,25 +368,6 @@ def find_working(ref: str) -> "tuple[Adapter, str | None] | None":
         return None
 
 
-def check_places(adapter: "Adapter", change: str, where: str | None) -> list[str]:
-    """What an adapter says belongs to a change: paths below the project's folder, as git can be asked for them."""
-    places = adapter.places(change, where)
-    wrong = [place for place in places if not _is_inside(place)] if isinstance(places, (list, tuple)) else [places]
-    if wrong:
-        raise SpecError(
-            f"the spec adapter {adapter.name} says that {shorten(str(wrong[0]))} belongs to {change}: places are a "
-            "list of paths inside the project, relative to its folder"
-        )
-    return list(places)
-
-
-def _is_inside(place: object) -> bool:
-    if not isinstance(place, str) or not place or "\0" in place or place.startswith((":", "/")):
-        return False
-    parts = place.split("/")
-    return ".." not in parts and parts[0] not in (layout.FOLDER, ".git")
-
-
 def list_own_paths(project: str, spec: Spec) -> list[str]:
     """The paths of a change that is there, in full."""
     found = [os.path.join(project, place) for place in places(project, spec.change, spec.ref)]
@@ -362,42 +375,62 @@ def list_own_paths(project: str, spec: Spec) -> list[str]:
 
 
 class ChangeLocation:
-    """Where a change was found. `error` says why its format could not be read, if so."""
+    """Where a change was found. `error` says why its format could not be read, if so.
 
-    __slots__ = ("change", "error", "ref")
+    One that is `nested` is of a project below this one: it gives way to a change of this project of the same name.
+    """
 
-    def __init__(self, change: str, ref: str, error: RalphError | None = None) -> None:
-        self.change = change
-        self.ref = ref
-        self.error = error
+    __slots__ = ("change", "error", "nested", "ref")
+
+    def __init__(self, change: str, ref: str, error: RalphError | None = None, nested: bool = False) -> None:
+        self.change, self.ref, self.error, self.nested = change, ref, error, nested
 
 
 def find_all(project: str) -> list[ChangeLocation]:
     """Every change of the project, of every format; what the configuration names comes along."""
-    places = [place for name in names() for place in _find_by_format(project, name)]
+    formats = [name for name in names() if may_be_used(project, name)]
+    places = [place for name in formats for place in _find_by_format(project, name)]
     return places + _find_in_config(project, places)
+
+
+def may_be_used(project: str, name: str) -> bool:
+    from ralphtool.core import config
+
+    traces = projects.FORMATS[name][2] if name in projects.FORMATS else ()
+    is_there = any(os.path.lexists(os.path.join(project, trace)) for trace in traces)
+    return not traces or is_there or config.mentions(project, name)
 
 
 def _find_by_format(project: str, ref: str) -> list[ChangeLocation]:
     try:
-        return [ChangeLocation(change, ref) for change in adapter(ref).changes(project)]
+        return _locate(project, ref)
     except RalphError as error:
         return [ChangeLocation(os.path.basename(project), ref, error)]
     except OSError as error:
         return [ChangeLocation(os.path.basename(project), ref, SpecError(str(from_os_error(error))))]
 
 
+def _locate(project: str, ref: str) -> list[ChangeLocation]:
+    found = adapter(ref)
+    own = getattr(found, "locate", None)
+    if own is None or "." in ref:
+        return [ChangeLocation(change, ref) for change in found.changes(project)]
+    located: list[ChangeLocation] = own(project)
+    for place in located:  # an adapter does not know by which entry point it is found
+        place.ref = ":".join([ref, *place.ref.split(":", 1)[1:]])
+    return located
+
+
 def _find_in_config(project: str, known: list[ChangeLocation]) -> list[ChangeLocation]:
-    found = []
-    for ref in list_configured(project):
-        file = file_of(ref)
-        if file is None:
-            found += _find_by_format(project, ref)
-        else:
-            change, name = os.path.splitext(os.path.basename(file))[0], ref.partition(":")[0]
-            usual = any(place.change == change and place.ref == name for place in known)
-            found += [] if usual and file == os.path.basename(file) else [ChangeLocation(change, ref)]
-    return found
+    from ralphtool.core import config
+
+    ref = config.read_spec(project)
+    if not ref or not is_path(path := file_of(ref) or ref):
+        return [place for one in list_configured(project) for place in _find_by_format(project, one)]
+    try:
+        return [place for place in _locate_path(project, os.path.join(project, path), known) if place not in known]
+    except RalphError as error:
+        return [ChangeLocation(projects.make_name(os.path.basename(path)), ref, error)]
 
 
 def list_configured(project: str) -> list[str]:
@@ -406,7 +439,9 @@ def list_configured(project: str) -> list[str]:
 
     ref = config.read_spec(project)
     if file := file_of(ref):
-        return [_file_ref(os.path.normpath(file))]
+        from ralphtool.specs import refs
+
+        return [built] if (built := refs.build_ref(file)) else []
     return [ref] if ref and "." in ref.partition(":")[0] and ref not in names() else []
 
 
@@ -415,8 +450,11 @@ def _not_found_error(project: str, change: str, places: list[ChangeLocation]) ->
         if place.error:  # the change may well be in what can't be read
             return place.error
     names = sorted({place.change for place in places})
+    from ralphtool.core import spelling  # only where something is wrong
+
     known = f"there are {', '.join(names[:20])}" if names else "there are no changes at all"
-    return ChangeNotFound(f"there is no change {change} in {project}: {known}; `ralphtool list` shows them")
+    advice = spelling.suggest(change, names, f"{known};")
+    return ChangeNotFound(f"there is no change {change} in {project}: {advice} `ralphtool list` shows them")
 
 
 # --- what follows from the stories ------------------------------------------------------------------
@@ -457,23 +495,38 @@ def find_cycle(depends_on: "Mapping[str, Sequence[str]]") -> list[str]:
 
 def find_story(stories: "Iterable[Story]", id: str) -> Story:
     known = list(stories)
-    for story in known:
-        if story.id == id:
-            return story
+    if found := [story for story in known if story.id == id]:
+        return found[0]
+    from ralphtool.core import spelling
+
+    ids = [story.id for story in known]
+    near = spelling.suggest(id, ids)
     raise StoryNotFound(
-        f"the change has no story {shorten(id)}: it has {', '.join(story.id for story in known) or 'none'}"
+        f"the change has no story {shorten(id)}: it has {', '.join(ids) or 'none'}{near and f'; {near}'}"
     )
+
+
+def can_be_handed_out(story: Story) -> bool:
+    return bool(story.tasks) and not story.put_aside
 
 
 def next_story(stories: "Sequence[Story]") -> Story | None:
     """The first story that is open and waits for none; optional ones come last."""
     done = {story.id for story in stories if story.done}
-    ready = [story for story in stories if not story.done and done.issuperset(story.depends_on)]
+    ready = [
+        one for one in stories if one.id not in done and can_be_handed_out(one) and done.issuperset(one.depends_on)
+    ]
     return next((story for story in ready if not story.optional), ready[0] if ready else None)
 
 
 def is_complete(stories: "Iterable[Story]") -> bool:
-    return all(story.done for story in stories if not story.optional)
+    """Whether all that has to be done is done; a change without any task never is."""
+    known = list(stories)
+    return any(story.tasks for story in known) and all(story.done for story in known if not story.optional)
+
+
+def list_warnings(spec: Spec) -> list[str]:
+    return list(getattr(spec, "warnings", ()))
 
 
 def prd_id(spec: Spec, story_id: str | None) -> str:

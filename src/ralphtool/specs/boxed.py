@@ -1,5 +1,7 @@
 """What the Markdown formats share: stories made of boxes, ticked one at a time, with notes beside them."""
 
+import os
+
 from ralphtool import specs
 from ralphtool.errors import TaskNotFound, shorten
 from ralphtool.specs import Story, Task, markdown
@@ -9,9 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from typing import Any
 
+    from ralphtool.specs.folders import Locate
     from ralphtool.specs.markdown import Box, Section
 
 __all__ = ["BoxedSpec", "Draft", "WithNotes"]
+
+_MOST_NAMED = 5
 
 
 class Draft:
@@ -21,6 +26,7 @@ class Draft:
         self.id = id
         self.title = title
         self.optional = markdown.is_optional(title, above)
+        self.put_aside = markdown.find_reason_aside(title, above)
         self.depends_on = markdown.parse_dependencies(title)
         self.tasks: list[tuple[str, str, Box]] = []
         self.prose: list[str] = []
@@ -37,10 +43,16 @@ class Draft:
             self.tasks.append((*parts, box))
 
     def story(self, known: "Collection[str]") -> Story:
-        tasks = [Task(id, text, box.done) for id, text, box in self.tasks]
+        tasks = [Task(id, text, box.done, _is_optional(text)) for id, text, box in self.tasks]
         # A number that is nobody's is a mistake, and told as one; a word that is nobody's is prose.
         depends_on = [id for id in self.depends_on if id in known or _is_id(id)]
-        return Story(self.id, self.title, tasks, markdown.join_prose(self.prose), self.optional, depends_on)
+        optional = self.optional or self.put_aside == "deferred" or (tasks and all(task.optional for task in tasks))
+        prose = markdown.join_prose(self.prose)
+        return Story(self.id, self.title, tasks, prose, bool(optional), depends_on, self.put_aside)
+
+
+def _is_optional(text: str) -> bool:
+    return "(optional)" in text.partition("\n")[0].lower()
 
 
 def _is_id(text: str) -> bool:
@@ -51,6 +63,14 @@ class WithNotes:
     """What writes a spec's notes into a Markdown file. Whatever its format, an adapter can inherit this."""
 
     notes_file: str
+
+    @property
+    def warnings(self) -> list[str]:
+        """What was read so far though it is not as it should be."""
+        return list(self.__dict__.get("_warnings", ()))
+
+    def warn(self, text: str) -> None:
+        self.__dict__.setdefault("_warnings", {})[text] = None  # which keeps their order, and each of them once
 
     def write_learnings(self, learnings: "Sequence[dict[str, Any]]") -> int:
         from ralphtool.specs import notes
@@ -78,11 +98,36 @@ class BoxedSpec(WithNotes):
         raise NotImplementedError
 
     def stories(self, completed: "Collection[str]" = ()) -> list[Story]:
-        drafts = self.drafts(markdown.load_required(self.tasks_file))
+        text = markdown.load(self.tasks_file)
+        drafts = [] if text is None else self._read_drafts(text)  # a tasks file that is not written yet has no tasks
         known = {draft.id for draft in drafts}
         stories = [draft.story(known) for draft in drafts]
         specs.check(stories, self.tasks_file)
+        self._warn_of_prose(stories)
         return stories
+
+    def _read_drafts(self, text: str) -> list[Draft]:
+        drafts = self.drafts(text)
+        self.rename_twins(drafts)
+        return drafts
+
+    def rename_twins(self, drafts: list[Draft]) -> None:
+        """Gives ids that are there twice a suffix, and says so."""
+        if twins := _rename_twins(drafts):
+            shown = f"{', '.join(twins[:_MOST_NAMED])}{' …' if len(twins) > _MOST_NAMED else ''}"
+            self.warn(
+                f"{self.tasks_file}: ids that are there twice got a suffix ({shown}): give each task an id of its own"
+            )
+
+    def _warn_of_prose(self, stories: list[Story]) -> None:
+        empty = [story.id for story in stories if not story.tasks]
+        if empty and len(empty) < len(stories):
+            what = "story" if len(empty) == 1 else "stories"
+            ids = f"{', '.join(empty[:_MOST_NAMED])}{' …' if len(empty) > _MOST_NAMED else ''}"
+            self.warn(
+                f"{self.tasks_file}: there are no boxes below the heading of {what} {ids}, "
+                "so nothing of it is handed out or counted as done: write its tasks as boxes (`- [ ] …`)"
+            )
 
     def tick(self, task_id: str, completed: "Collection[str]" = (), *, proven: bool = True) -> None:
         def change(text: str) -> str:
@@ -99,10 +144,38 @@ class BoxedSpec(WithNotes):
         markdown.edit(self.tasks_file, change)
 
     def _find_box(self, text: str, task_id: str) -> "Box":
-        boxes = [box for draft in self.drafts(text) for id, _, box in draft.tasks if id == task_id]
+        boxes = [box for draft in self._read_drafts(text) for id, _, box in draft.tasks if id == task_id]
         if not boxes:
             raise TaskNotFound(f"{self.tasks_file} has no task {shorten(task_id)}")
         return boxes[0]
+
+
+def _rename_twins(drafts: "Sequence[Draft]") -> list[str]:
+    """Gives tasks whose id was taken before them one of their own: the second 1.1 is `1.1-2`. Returns the new ids."""
+    taken = {id for draft in drafts for id, _, _ in draft.tasks}
+    seen: set[str] = set()
+    renamed = []
+    for draft in drafts:
+        for index, (id, text, box) in enumerate(draft.tasks):
+            if id in seen:
+                id = make_unique(id, taken)
+                taken.add(id)
+                renamed.append(id)
+                draft.tasks[index] = (id, text, box)
+            seen.add(id)
+    return renamed
+
+
+def find_folder(
+    project: str, parent: str, change: str, where: str | None, is_change: "Callable[[str], bool]", locate: "Locate"
+) -> str | None:
+    """The path in the project of a change that is a folder; None if it is not there."""
+    place = os.path.normpath(where or os.path.join(parent, change))
+    if os.path.basename(place) == change and is_change(os.path.join(project, place)):
+        return place
+    from ralphtool.specs import folders  # for one that is not where its name says
+
+    return folders.find(project, change, where, is_change, locate)
 
 
 def make_unique(name: str, taken: "Collection[str]") -> str:

@@ -39,6 +39,17 @@ def load(path: str) -> str | None:
         raise SpecError(f"{path} can't be read ({error.strerror}): fix that") from None
 
 
+def load_context(path: str, warn: "Callable[[str], None]") -> str | None:
+    """The text of a file that nothing is read from but context: bytes that are not UTF-8 are replaced, and told."""
+    try:
+        return load(path)
+    except SpecError as error:
+        if not os.path.isfile(path) or not os.access(path, os.R_OK):
+            raise
+        warn(f"{error}. Until then it is read with \ufffd in place of what can't be decoded")
+        return files.read(path).decode("utf-8", "replace").removeprefix(BOM)
+
+
 def load_required(path: str) -> str:
     text = load(path)
     if text is None:
@@ -247,8 +258,104 @@ def is_optional(title: str, above: "Sequence[str]" = ()) -> bool:
 
 
 def _is_for_later(title: str) -> bool:
-    words = " ".join("".join(c if c.isalpha() else " " for c in title.lower()).split())
-    return any(words.startswith(name) and words[len(name) :].strip() in _KINDS_OF_WORK for name in _LATER)
+    lower = title.lower()
+    return any(name.split(" ", 1)[0] in lower and _is_called(title, name, _KINDS_OF_WORK) for name in _LATER)
+
+
+def clean_words(title: str) -> str:
+    """The words of a heading in lower case, without numbers, emphasis and pictures."""
+    return " ".join("".join(c if c.isalpha() else " " for c in title.lower().replace("'", "")).split())
+
+
+def find_reason_aside(title: str, above: "Sequence[str]" = ()) -> str:
+    """Why what stands below a heading is not handed out: "blocked", "deferred", or nothing."""
+    for one in (title, *above):
+        lower = one.lower()
+        for name, reason in _ASIDE.items():
+            if name in lower and _is_called(one, name, _KINDS_OF_ASIDE):
+                return reason
+    return ""
+
+
+def _is_called(title: str, name: str, kinds: "Sequence[str]") -> bool:
+    words = clean_words(title)
+    return words.startswith(name) and words[len(name) :].strip() in kinds
+
+
+_ASIDE = {"blocked": "blocked", **dict.fromkeys(("deferred", "postponed", "on hold", "parked"), "deferred")}
+_KINDS_OF_ASIDE = (*_KINDS_OF_WORK, "by", "on", "waiting", "issues", "bugs", "for now", "later", "until later")
+
+
+def is_notes(title: str) -> bool:
+    """Whether a section without boxes is there to be read, and asks for no work of its own."""
+    name = (split_number(title) or ("", title))[1]
+    for mark in ("(", ":", "\uff1a", "&", "/", ",", " and "):
+        name = name.partition(mark)[0]
+    words = clean_words(name)
+    return words in _NOTES or words.startswith(_NOTES_WITHOUT_BLANKS) or words.endswith(_KINDS_OF_NOTES)
+
+
+# In the languages that specs are written in; the last rows have no blanks between words.
+_NOTES = (
+    *("note", "notes", "background", "references", "reference", "overview", "summary", "context", "introduction"),
+    *("success criteria", "acceptance criteria", "definition of done", "validation", "verification", "dependencies"),
+    *("dependency graph", "execution order", "out of scope", "scope", "goal", "goals", "non goals", "purpose"),
+    *("assumptions", "risks", "risks and mitigations", "open questions", "questions", "rollback", "rollback plan"),
+    *("timeline", "estimate", "estimates", "estimated effort", "effort", "legend", "glossary", "appendix", "status"),
+    *("parallelization", "parallel opportunities", "decisions", "related", "links", "resources", "changelog"),
+    *("notizen", "hinweise", "anmerkungen", "hintergrund", "überblick", "übersicht", "zusammenfassung", "kontext"),
+    *("referenzen", "erfolgskriterien", "akzeptanzkriterien", "validierung", "abhängigkeiten", "risiken"),
+    *("notas", "antecedentes", "contexto", "referencias", "resumen", "visión general", "criterios de éxito"),
+    *("criterios de aceptación", "validación", "dependencias", "riesgos", "referências", "resumo", "visão geral"),
+    *("critérios de sucesso", "critérios de aceitação", "validação", "dependências", "riscos", "observações"),
+    *("remarques", "contexte", "références", "aperçu", "résumé", "critères de succès", "critères dacceptation"),
+    *("dépendances", "risques", "note tecniche", "contesto", "riferimenti", "panoramica", "criteri di successo"),
+    *("dipendenze", "convalida", "примечания", "заметки", "контекст", "обзор", "ссылки", "критерии успеха"),
+    *("критерии приемки", "критерии приёмки", "проверка", "зависимости", "риски", "참고", "참고 사항", "배경", "개요"),
+    *("성공 기준", "검증", "의존성", "메모", "요약"),
+)
+_KINDS_OF_NOTES = (" notes", " references", " overview", " summary", " criteria", " dependencies", " questions")
+_NOTES_WITHOUT_BLANKS = (
+    *(
+        "备注",
+        "说明",
+        "背景",
+        "参考",
+        "概述",
+        "概览",
+        "总结",
+        "成功标准",
+        "验收标准",
+        "验证",
+        "依赖",
+        "注意事项",
+        "风险",
+    ),
+    *("備註", "說明", "參考", "概要", "驗收標準", "驗證", "依賴", "備考", "メモ", "成功基準", "受け入れ基準", "検証"),
+    *("依存関係", "注意事項", "まとめ"),
+)
+_PHASES = (
+    *("phase", "stage", "step", "part", "milestone", "sprint", "iteration", "epic", "week", "day", "story", "task"),
+    *("fase", "etapa", "étape", "schritt", "этап", "фаза", "шаг", "paso", "passo", "tappa", "faza", "단계"),
+)
+_PHASES_WITHOUT_BLANKS = ("阶段", "階段", "フェーズ", "ステージ", "步骤", "步驟", "단계")
+
+
+def parse_phase(title: str) -> tuple[str, str] | None:
+    """Parts "Phase 3: Title", "Stage 3.1 - Title" and "阶段 3: Title" into the number and the title."""
+    bare = title.strip("*_ ").replace("\uff1a", ":")
+    while bare and not bare[0].isalnum():  # a picture
+        bare = bare[1:]
+    word, _, after = bare.partition(" ")
+    if word.lower() not in _PHASES:
+        joined = next((name for name in _PHASES_WITHOUT_BLANKS if bare.startswith(name)), None)
+        if joined is None:
+            return None
+        after = bare[len(joined) :]
+    number, _, rest = after.strip().replace(":", " ", 1).partition(" ")
+    number = number.rstrip(".)")
+    counts = any(character.isdigit() for character in number) or (len(number) == 1 and number.isalnum())
+    return (number, rest.strip(" \t-\u2013\u2014*_") or title) if counts and number.isascii() else None
 
 
 def parse_dependencies(title: str) -> list[str]:

@@ -5,54 +5,93 @@ import os
 from ralphtool.core import project as projects
 from ralphtool.errors import ChangeNotFound
 from ralphtool.specs import Scenario, Story, markdown
-from ralphtool.specs.boxed import BoxedSpec, Draft, make_unique
+from ralphtool.specs.boxed import BoxedSpec, Draft, find_folder, make_unique
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ralphtool.specs import ChangeLocation
     from ralphtool.specs.markdown import Section
+    from ralphtool.specs.outline import Outline
     from ralphtool.specs.scaffold import Scaffold
 
 name = "openspec"
 found_in = "openspec/changes/<name>/"
+_CHANGES = os.path.join("openspec", "changes")
 
-
-def _changes_path(project: str) -> str:
-    return os.path.join(project, "openspec", "changes")
+# Where the projects of a monorepo are not looked for.
+_NO_PROJECTS = ("node_modules", "vendor", "venv", "dist", "build", "target", "out", "openspec", "site-packages")
+_DEEPEST = 3
+_MOST_FOLDERS = 1000  # are looked into: a list must not take longer the more other files there are
 
 
 def changes(project: str) -> list[str]:
+    return [place.change for place in locate(project)]
+
+
+def locate(project: str) -> "list[ChangeLocation]":
+    """The project's own changes, then those of the projects below it."""
+    nested = [pair for place in _find_nested(project) for pair in _locate_in(project, place)]
+    return [*_locate_in(project, ""), *nested]
+
+
+def _locate_in(project: str, place: str) -> "list[ChangeLocation]":
+    from ralphtool.specs import folders
+
+    return folders.locate(project, name, place + _CHANGES, _is_change, is_usual=not place, nested=bool(place))
+
+
+def _find_nested(project: str) -> list[str]:
+    """The folders below that have an `openspec` of their own, as in a monorepo; each ends in a slash."""
+    found: list[str] = []
+    level, seen = [""], 0
+    for _ in range(_DEEPEST):
+        level = [f"{place}{name}/" for place in level for name in _list_folders(os.path.join(project, place))]
+        level = level[: _MOST_FOLDERS - seen]
+        seen += len(level)
+        found += [place for place in level if os.path.isdir(os.path.join(project, place, _CHANGES))]
+    return sorted(found)
+
+
+def _list_folders(path: str) -> list[str]:
     try:
-        names = sorted(os.listdir(_changes_path(project)))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    return [name for name in names if _is_change(project, name)]
+        with os.scandir(path) as entries:
+            return sorted(
+                one.name for one in entries if _may_hold_projects(one.name) and one.is_dir(follow_symlinks=False)
+            )
+    except OSError:
+        return []  # which is not ours to read; what is in it is no change of this project
 
 
-def _is_change(project: str, change: str) -> bool:
-    return (
-        change != "archive" and projects.is_name(change) and os.path.isdir(os.path.join(_changes_path(project), change))
-    )
+def _may_hold_projects(name: str) -> bool:
+    return name[:1] != "." and name not in _NO_PROJECTS
+
+
+def _is_change(path: str) -> bool:
+    return os.path.basename(path) != "archive" and os.path.isdir(path)
 
 
 def open(project: str, change: str, where: str | None = None) -> "OpenSpec":
-    if not _is_change(project, change):
+    place = find_folder(project, _CHANGES, change, where, _is_change, locate)
+    if place is None:
         raise ChangeNotFound(
-            f"there is no {os.path.join(_changes_path(project), change)}: `ralphtool list` shows the changes"
+            f"there is no {os.path.join(project, where or os.path.join(_CHANGES, change))}: "
+            "`ralphtool list` shows the changes"
         )
-    return OpenSpec(project, change)
+    return OpenSpec(project, change, place)
 
 
 def places(change: str, where: str | None = None) -> list[str]:
-    return [f"openspec/changes/{change}"]
+    return [where or f"openspec/changes/{change}"]
 
 
 class OpenSpec(BoxedSpec):
     adapter = name
-    ref = name
+    task_example = "`- [ ] 1.1 What is to be done` below a heading `## 1. Title` in tasks.md"
 
-    def __init__(self, project: str, change: str) -> None:
+    def __init__(self, project: str, change: str, place: str) -> None:
         self.change = change
-        self.path = os.path.join(_changes_path(project), change)
+        self.ref = name if place == os.path.join(_CHANGES, change) else f"{name}:{place}"
+        self.path = os.path.join(project, place)
         self.tasks_file = os.path.join(self.path, "tasks.md")
         self.notes_file = os.path.join(self.path, "design.md")
 
@@ -60,19 +99,19 @@ class OpenSpec(BoxedSpec):
         return _sort_drafts(_parse_drafts(text, self.tasks_file))
 
     def proposal(self) -> str | None:
-        return markdown.load(os.path.join(self.path, "proposal.md"))
+        return markdown.load_context(os.path.join(self.path, "proposal.md"), self.warn)
 
     def design(self) -> str | None:
-        return markdown.load(self.notes_file)
+        return markdown.load_context(self.notes_file, self.warn)
 
     def scenarios(self, story: Story) -> list[Scenario]:
         found: list[Scenario] = []
         top = os.path.join(self.path, "specs")
-        for folder, folders, names in os.walk(top):
-            folders.sort()
+        for folder, below, names in os.walk(top):
+            below.sort()
             if "spec.md" in names:
-                text = markdown.load_required(os.path.join(folder, "spec.md"))
-                found += _parse_scenarios(text, os.path.relpath(folder, top))
+                text = markdown.load_context(os.path.join(folder, "spec.md"), self.warn)
+                found += _parse_scenarios(text or "", os.path.relpath(folder, top))
         return found
 
 
@@ -101,24 +140,36 @@ def _parse_drafts(text: str, path: str) -> list[Draft]:
     """A story for each `## N. Title`; boxes that stand elsewhere are work too, and get a story of their own."""
     drafts: dict[str, Draft] = {}
     current: Draft | None = None
-    for section in markdown.sections(text, path):
+    read = markdown.sections(text, path)
+    numbers = {parts[0] for section in read if section.level < 3 and (parts := markdown.split_number(section.title))}
+    for section in read:
         if section.level == 1 and not section.boxes:
             current = None
         elif section.level in (1, 2) or (current is None and section.boxes):
-            current = _find_or_add_draft(section, drafts)
+            current = _find_or_add_draft(section, drafts, numbers)
         elif current and section.level > 2:
             current.prose.append(f"{'#' * section.level} {section.title}")
         if current:
             current.add(section, split_task_number)
-    return [draft for draft in drafts.values() if draft.tasks or draft.id[0].isdigit()]
+    return [draft for draft in drafts.values() if draft.tasks or _asks_for_work(draft)]
 
 
-def _find_or_add_draft(section: "Section", drafts: dict[str, Draft]) -> Draft:
-    parts = markdown.split_number(section.title)
+def _asks_for_work(draft: Draft) -> bool:
+    """Whether a heading without boxes is a story that was written as prose."""
+    return draft.id[0].isdigit() and not markdown.is_notes(draft.title)
+
+
+def _find_or_add_draft(section: "Section", drafts: dict[str, Draft], numbers: set[str]) -> Draft:
+    if parts := markdown.split_number(section.title):
+        # A number that comes again goes on with its story.
+        return drafts.setdefault(parts[0], Draft(parts[0], parts[1] or section.title, section.above))
     title = section.title or "Tasks"
-    id, title = parts or (make_unique(_make_id(title), drafts), title)
-    # A number that comes again goes on with its story.
-    return drafts.setdefault(id, Draft(id, title or section.title, section.above))
+    phase = markdown.parse_phase(title)
+    if phase and markdown.is_number(phase[0]) and phase[0] not in numbers:
+        id, title = make_unique(phase[0], drafts), phase[1]
+    else:
+        id = make_unique(_make_id(title), drafts)
+    return drafts.setdefault(id, Draft(id, title, section.above))
 
 
 def _make_id(title: str) -> str:
@@ -130,7 +181,7 @@ def _sort_drafts(drafts: list[Draft]) -> list[Draft]:
     """By number, 10 after 2; a story without one stays behind the one that it follows."""
     keys: list[tuple[int, ...]] = []
     for draft in drafts:
-        number = tuple(int(part) for part in draft.id.split(".")) if draft.id[0].isdigit() else None
+        number = tuple(int(part) for part in draft.id.split(".")) if markdown.is_number(draft.id) else None
         keys.append(number or (keys[-1] if keys else (-1,)))
     order = sorted(range(len(drafts)), key=keys.__getitem__)
     return [drafts[index] for index in order]
@@ -230,7 +281,7 @@ def scaffold(project: str, text: str, name: str | None, file: str | None) -> "Sc
         f"specs/{projects.build_slug(change) or 'capability'}/spec.md": _SPEC.format(**fill),
         "tasks.md": _TASKS.format(**fill),
     }
-    return Scaffold(change, os.path.join(_changes_path(project), change), texts)
+    return Scaffold(change, os.path.join(project, _CHANGES, change), texts)
 
 
 _PROPOSAL = """\
@@ -290,3 +341,45 @@ _TASKS = """\
 - [ ] 2.1 One task for each thing that has to be true
 - [ ] 2.2 What has to stay as it is, if that is not plain
 """
+
+
+def compose(project: str, outline: "Outline", file: str | None) -> "Scaffold":
+    from ralphtool.specs.scaffold import Scaffold
+
+    texts = {"proposal.md": outline.proposal or f"## Why\n\n{outline.title}\n", "tasks.md": _compose_tasks(outline)}
+    if outline.design:
+        texts["design.md"] = outline.design
+    for capability in dict.fromkeys(one.capability for one in outline.find_scenarios()):
+        folder = projects.build_slug(capability or outline.name) or "capability"
+        texts[f"specs/{folder}/spec.md"] = _compose_scenarios(outline, capability)
+    return Scaffold(outline.name, os.path.join(project, _CHANGES, outline.name), texts)
+
+
+def _compose_tasks(outline: "Outline") -> str:
+    from ralphtool.specs.outline import build_box, build_title, escape
+
+    lines = ["# Tasks", ""]
+    for number, story in enumerate(outline.stories, 1):
+        lines += [f"## {number}. {build_title(outline, story)}", ""]
+        lines += [*escape(story.description), ""] if story.description else []
+        for position, task in enumerate(story.tasks, 1):
+            lines += build_box(task, f"{number}.{position} ")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _compose_scenarios(outline: "Outline", capability: str | None) -> str:
+    from ralphtool.specs.outline import join_words
+
+    lines, last = ["## ADDED Requirements"], ""
+    for one in outline.find_scenarios():
+        if one.capability != capability:
+            continue
+        requirement = join_words(one.requirement or outline.title)
+        if requirement != last:
+            lines += ["", f"### Requirement: {requirement}", "", f"The system SHALL do this: {requirement}."]
+            last = requirement
+        lines += ["", f"#### Scenario: {join_words(one.name)}", ""]
+        clauses = ("GIVEN", one.given), ("WHEN", one.when), ("THEN", one.then)
+        lines += [f"- **{word}** {join_words(text)}" for word, texts in clauses for text in texts]
+    return "\n".join([*lines, ""])

@@ -1,16 +1,12 @@
-"""prd.json in the shapes of snarktank/ralph and ralph-tui: acceptance criteria are tasks, `passes` is done.
-
-Only `passes` is ever written, by changing its characters in the text: keys that we don't know, their order
-and all spacing stay as they are.
-"""
+"""prd.json and feature_list.json: acceptance criteria are tasks, and a key such as `passes` says what is done."""
 
 import os
 
 from ralphtool import specs
+from ralphtool.core import layout
 from ralphtool.core import project as projects
-from ralphtool.core import quickjson
 from ralphtool.errors import ChangeNotFound, SpecError, TaskNotFound, shorten
-from ralphtool.specs import Scenario, Story, Task, markdown
+from ralphtool.specs import ChangeLocation, Scenario, Story, markdown, prd_shape
 from ralphtool.specs.boxed import WithNotes
 
 TYPE_CHECKING = False
@@ -18,42 +14,98 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import Any
 
+    from ralphtool.specs.outline import Outline
+    from ralphtool.specs.prd_shape import StoryFile
     from ralphtool.specs.scaffold import Scaffold
 
 name = "prd"
-found_in = "prd.json"
+found_in = "prd.json and feature_list.json (also in scripts/ralph, ralph, tasks, plans)"
 _FILE = "prd.json"
-_NAMES = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
+_FILES = (_FILE, "feature_list.json")
+_FOLDERS = ("", "scripts/ralph", "ralph", "tasks", layout.FOLDER, "plans")
 
 
 def changes(project: str) -> list[str]:
-    path = os.path.join(project, _FILE)
-    text = markdown.load(path)
-    return [] if text is None else [_find_change_name(_parse_document(text, path), project)]
+    found = locate(project)
+    for place in found:
+        if place.error:
+            raise place.error
+    return [place.change for place in found]
+
+
+def locate(project: str) -> list[ChangeLocation]:
+    """The change of each file that is there; one that can't be read hides no other."""
+    found = [os.path.join(folder, file) for folder in _FOLDERS for file in _FILES]
+    return [_locate_file(project, file) for file in found if os.path.lexists(os.path.join(project, file))]
+
+
+def _locate_file(project: str, file: str) -> ChangeLocation:
+    try:
+        own = _read_own_name(os.path.join(project, file))
+        return ChangeLocation(own or _name_without_own(project, file), _build_ref(file, own))
+    except SpecError as error:
+        return ChangeLocation(os.path.basename(project), _build_ref(file, name), error)
+
+
+def _build_ref(file: str, own: str) -> str:
+    """Only a name that the file itself has leads back to it from a copy in another folder."""
+    return name if file == _FILE and own else f"{name}:{file}"
 
 
 def open(project: str, change: str, where: str | None = None) -> "Prd":
-    path = os.path.join(project, _FILE)
-    text = markdown.load(path)
-    if text is None:
+    if where:
+        return _open_file(project, change, where)
+    found = locate(project)
+    for place in found:
+        if place.change == change and not place.error:
+            return _open_file(project, change, specs.file_of(place.ref) or _FILE)
+    for place in found:
+        if place.error:  # the change may well be in what can't be read
+            raise place.error
+    held = [f"{specs.file_of(place.ref) or _FILE} in {project} holds the change {place.change}" for place in found]
+    told = f"{', '.join(held)}, not {change}" if held else f"there is no {os.path.join(project, _FILE)}"
+    raise ChangeNotFound(f"{told}: `ralphtool list` shows the changes")
+
+
+def _open_file(project: str, change: str, file: str) -> "Prd":
+    path = os.path.join(project, file)
+    if not os.path.lexists(path):
         raise ChangeNotFound(f"there is no {path}: `ralphtool list` shows the changes")
-    if (found := _find_change_name(_parse_document(text, path), project)) != change:
-        raise ChangeNotFound(f"{path} holds the change {found}, not {change}")
-    return Prd(path, change)
+    own = _read_own_name(path)
+    # One that is called as its folder is may have been copied out of that.
+    holds = own or ("" if os.path.basename(file) == _FILE else _name_without_own(project, file))
+    if holds and holds != change:
+        raise ChangeNotFound(f"{path} holds the change {holds}, not {change}: `ralphtool list` shows the changes")
+    return Prd(path, change, _build_ref(file, own))
 
 
 def places(change: str, where: str | None = None) -> list[str]:
-    return [_FILE]
+    files = [where] if where else [os.path.join(folder, file) for folder in _FOLDERS for file in _FILES]
+    # A file outside of the project is on no branch, and neither is one of our own folder.
+    return [file for file in files if not os.path.isabs(file) and file.split(os.sep)[0] not in ("..", layout.FOLDER)]
 
 
-def _find_change_name(document: "dict[str, Any]", project: str) -> str:
-    """After `branchName` without its `ralph/`, else `project` or `name`, else the folder; made fit to be a name."""
-    wanted = [_text_or_empty(document.get(key)) for key in ("branchName", "project", "name")]
+def name_in(project: str, file: str) -> str:
+    return _read_own_name(os.path.join(project, file)) or _name_without_own(project, file)
+
+
+def _read_own_name(path: str) -> str:
+    """What the file says: `branchName` without its `ralph/`, else `project` or `name`; made fit to be a name."""
+    document = prd_shape.parse_document(markdown.load_required(path), path)
+    known = document if isinstance(document, dict) else {}
+    wanted = [_text_or_empty(known.get(key)) for key in ("branchName", "project", "name")]
     wanted[0] = wanted[0].removeprefix("ralph/")
-    for text in [*wanted, os.path.basename(project)]:
-        if fit := text if projects.is_name(text) else projects.build_slug(text)[:128]:
-            return fit
-    return "prd"
+    return next(filter(None, map(_make_fit, wanted)), "")
+
+
+def _name_without_own(project: str, file: str) -> str:
+    """A prd.json is called as the project's folder is, and another file as it is called itself."""
+    stem = os.path.splitext(os.path.basename(file))[0]
+    return _make_fit(os.path.basename(project) if stem == "prd" else stem) or "prd"
+
+
+def _make_fit(text: str) -> str:
+    return text if projects.is_name(text) else projects.build_slug(text)[:128]
 
 
 def _text_or_empty(value: object) -> str:
@@ -62,55 +114,73 @@ def _text_or_empty(value: object) -> str:
 
 class Prd(WithNotes):
     adapter = name
-    ref = name
-    done_key = "passes"
+    task_example = (
+        '`{"id": "US-001", "title": "…", "acceptanceCriteria": ["What is to be done"], "passes": false}` '
+        "in the list `userStories`"
+    )
 
-    def __init__(self, path: str, change: str) -> None:
+    def __init__(self, path: str, change: str, ref: str) -> None:
         self.change = change
+        self.ref = ref
         self.path = path
-        self.notes_file = os.path.join(os.path.dirname(path), f"{change}-learnings.md")
+        self.notes_file = os.path.join(os.path.dirname(self.path), f"{change}-learnings.md")
+
+    @property
+    def done_key(self) -> str:
+        return self._read_document().done_key
 
     def stories(self, completed: "Collection[str]" = ()) -> list[Story]:
-        document = self._read_document()
-        stories = [story for _, story in self._read_stories(document, completed)]
+        stories = self._read_document().read_stories(completed, self.warn)
         specs.check(stories, self.path)
         return stories
 
-    def _read_document(self) -> "dict[str, Any]":
-        return _parse_document(markdown.load_required(self.path), self.path)
-
-    def _read_stories(self, document: "dict[str, Any]", completed: "Collection[str]") -> "list[tuple[float, Story]]":
-        items = _find_stories(document, self.path)[1]
-        read = [_StoryReader(item, f"{self.path}: userStories[{index}]") for index, item in enumerate(items)]
-        known = [(one.priority(), one.story(index, completed)) for index, one in enumerate(read, 1)]
-        return sorted(known, key=lambda pair: pair[0])
+    def _read_document(self) -> "StoryFile":
+        return prd_shape.StoryFile(markdown.load_required(self.path), self.path)
 
     def tick(self, task_id: str, completed: "Collection[str]" = (), *, proven: bool = True) -> None:
-        """A criterion has no box of its own: the session keeps it. The last one of a story sets its `passes`."""
-        story = self._find_story_of(task_id)
-        known = {*completed, task_id}
-        if proven and not story.done and all(task.id in known for task in story.tasks):
-            markdown.edit(self.path, lambda text: _set_passes(text, story.id, self.path, "true"))
+        """A criterion with a mark of its own gets it; others are kept in the session, and the last one of a story
+        sets the story's mark."""
+        story, position = self._find_task(task_id)
+        known = {*completed, task_id, *(task.id for task in story.tasks if task.done)}
+        is_last = proven and all(task.id in known for task in story.tasks)
+
+        def change(text: str) -> str:
+            text = prd_shape.set_criterion(text, self.path, story.id, position, done=True)
+            document = prd_shape.StoryFile(text, self.path)
+            reader = document.readers[document.ids.index(story.id)]
+            if not is_last or reader.is_done() or prd_shape.has_own_marks(reader):
+                return text
+            return prd_shape.set_story(text, self.path, story.id, done=True)
+
+        markdown.edit(self.path, change)
 
     def untick(self, task_id: str) -> None:
-        story = self._find_story_of(task_id)
-        if story.done:
-            markdown.edit(self.path, lambda text: _set_passes(text, story.id, self.path, "false"))
+        story, position = self._find_task(task_id)
 
-    def _find_story_of(self, task_id: str) -> Story:
-        story = next((one for one in self.stories() if task_id in [task.id for task in one.tasks]), None)
-        if story is None:
-            raise TaskNotFound(f"{self.path} has no task {shorten(task_id)}")
-        return story
+        def change(text: str) -> str:
+            text = prd_shape.set_criterion(text, self.path, story.id, position, done=False)
+            document = prd_shape.StoryFile(text, self.path)
+            is_done = document.readers[document.ids.index(story.id)].is_done()
+            return prd_shape.set_story(text, self.path, story.id, done=False) if is_done else text
+
+        markdown.edit(self.path, change)
+
+    def _find_task(self, task_id: str) -> tuple[Story, int]:
+        """The story that a task belongs to, and the place of the task in it."""
+        for story in self.stories():
+            ids = [task.id for task in story.tasks]
+            if task_id in ids:
+                return story, ids.index(task_id)
+        raise TaskNotFound(f"{self.path} has no task {shorten(task_id)}")
 
     def prd_id(self, story_id: str) -> str:
         """A story that has an id of its own is known by that alone, whatever the change is called."""
-        items = _find_stories(self._read_document(), self.path)[1]
-        own = [str(item["id"]) for item in items if isinstance(item, dict) and item.get("id") not in (None, "")]
+        own = [reader.own_id() for reader in self._read_document().readers]
         return projects.build_slug(story_id) if story_id in own else ""
 
     def proposal(self) -> str | None:
-        return _text_or_empty(self._read_document().get("description")) or None
+        document = self._read_document().value
+        return _text_or_empty(document.get("description")) or None if isinstance(document, dict) else None
 
     def design(self) -> str | None:
         return None
@@ -119,133 +189,11 @@ class Prd(WithNotes):
         return []
 
 
-# --- reading ----------------------------------------------------------------------------------------
-
-
-def _parse_document(text: str, path: str) -> "dict[str, Any]":
-    try:
-        value = quickjson.loads(text)
-    except ValueError as error:
-        raise SpecError(f"{path} is not JSON ({error}); comments and trailing commas are not either: fix it") from None
-    if not isinstance(value, dict):
-        raise SpecError(f"{path} must hold an object, not {_NAMES.get(type(value), 'nothing')}")
-    return value
-
-
-def _find_stories(document: "dict[str, Any]", path: str) -> "tuple[str, list[Any]]":
-    key = "userStories" if "userStories" in document else "stories"
-    items = document.get(key)
-    if not isinstance(items, list):
-        raise SpecError(f"{path}: userStories must be a list, not {_NAMES.get(type(items), 'nothing')}")
-    return key, items
-
-
-class _StoryReader:
-    """One story's object, read with an error that names the field."""
-
-    def __init__(self, item: object, where: str) -> None:
-        if not isinstance(item, dict):
-            raise SpecError(f"{where} must be an object, not {_NAMES.get(type(item), 'nothing')}")
-        self.item: dict[str, Any] = item
-        self.where = where
-
-    def get(self, key: str, kinds: tuple[type, ...], default: "Any") -> "Any":
-        value = self.item.get(key)
-        if value is None:
-            return default
-        if type(value) not in kinds:
-            wanted = _NAMES[kinds[0]]
-            raise SpecError(f"{self.where}.{key} must be {wanted}, not {_NAMES.get(type(value), 'that')}")
-        return value
-
-    def texts(self, key: str, kinds: tuple[type, ...] = (str,)) -> list[str]:
-        values = self.get(key, (list,), [])
-        for index, value in enumerate(values):
-            if type(value) not in kinds:
-                raise SpecError(f"{self.where}.{key}[{index}] must be a text, not {_NAMES.get(type(value), 'nothing')}")
-        return [str(value) for value in values]
-
-    def priority(self) -> "float | int":
-        return self.get("priority", (int, float), float("inf"))  # type: ignore[no-any-return]
-
-    def id(self, position: int) -> str:
-        return str(self.get("id", (str, int), "")) or str(position)
-
-    def story(self, position: int, completed: "Collection[str]") -> Story:
-        id = self.id(position)
-        title = self.get("title", (str,), None) or self.get("name", (str,), None) or id
-        passes = self.get("passes", (bool,), False)
-        criteria = self.texts("acceptanceCriteria") or [title]
-        tasks = [
-            Task(f"{id}.{number}", text, passes or f"{id}.{number}" in completed)
-            for number, text in enumerate(criteria, 1)
-        ]
-        optional = self.get("optional", (bool,), False) or "optional" in [one.lower() for one in self.texts("labels")]
-        description = self.get("description", (str,), None)
-        depends_on = self.texts("dependsOn", (str, int))  # as an id can be a number
-        return Story(id, title, tasks, description, optional or markdown.is_optional(title), depends_on)
-
-
-# --- writing ----------------------------------------------------------------------------------------
-
-
-def _set_passes(text: str, story_id: str, path: str, value: str) -> str:
-    key, items = _find_stories(_parse_document(text, path), path)
-    ids = [_StoryReader(item, path).id(index) for index, item in enumerate(items, 1)]
-    start = _find_value(text, quickjson.skip_space(text, 0), key)
-    start = _find_element(text, start, ids.index(story_id))
-    try:
-        at = _find_value(text, start, "passes")
-    except KeyError:
-        return _add_passes(text, start) if value == "true" else text
-    return text[:at] + value + text[quickjson.scan_value(text, at)[1] :]
-
-
-def _find_members(text: str, start: int) -> "list[tuple[str, int, int]]":
-    """The key, and where the value begins and ends, of every member of the object that begins at `start`."""
-    members = []
-    index = quickjson.skip_space(text, start + 1)
-    while text[index] != "}":
-        key, index = quickjson.scan_value(text, index)
-        value = quickjson.skip_space(text, quickjson.skip_space(text, index) + 1)
-        end = quickjson.scan_value(text, value)[1]
-        members.append((key, value, end))
-        index = quickjson.skip_space(text, end)
-        if text[index] == ",":
-            index = quickjson.skip_space(text, index + 1)
-    return members
-
-
-def _find_value(text: str, start: int, key: str) -> int:
-    for name, value, _ in reversed(_find_members(text, start)):  # of a key that comes twice, the last one counts
-        if name == key:
-            return value
-    raise KeyError(key)
-
-
-def _find_element(text: str, start: int, position: int) -> int:
-    index = quickjson.skip_space(text, start + 1)
-    for _ in range(position):
-        end = quickjson.skip_space(text, quickjson.scan_value(text, index)[1])
-        index = quickjson.skip_space(text, end + 1)
-    return index
-
-
-def _add_passes(text: str, start: int) -> str:
-    """Adds the member that is missing, after the last one and spaced as that one is."""
-    members = _find_members(text, start)
-    if not members:
-        return f'{text[: start + 1]}"passes": true{text[start + 1 :]}'
-    first = text.index('"', start)
-    end = members[-1][2]
-    return f'{text[:end]},{text[start + 1 : first]}"passes": true{text[end:]}'
-
-
 # --- what `ralphtool new` writes --------------------------------------------------------------------
 
 
 def is_used(project: str) -> bool:
-    return os.path.lexists(os.path.join(project, _FILE))
+    return bool(locate(project))
 
 
 def scaffold(project: str, text: str, name: str | None, file: str | None) -> "Scaffold":
@@ -279,3 +227,33 @@ def _user_story(number: int, title: str, hint: str) -> "dict[str, Any]":
 
 
 _TAKEN = "it holds one change only, so add a story to it, or begin a checklist with --file docs/NAME.md"
+
+
+def compose(project: str, outline: "Outline", file: str | None) -> "Scaffold":
+    import json
+
+    from ralphtool.specs.scaffold import Scaffold
+
+    document = {
+        "project": outline.title,
+        "branchName": f"ralph/{outline.name}",
+        "description": outline.proposal or outline.title,
+        "userStories": [_compose_story(outline, number, story) for number, story in enumerate(outline.stories, 1)],
+    }
+    written = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return Scaffold(outline.name, os.path.join(project, _FILE), {"": written}, if_taken=_TAKEN)
+
+
+def _compose_story(outline: "Outline", number: int, story: Story) -> "dict[str, Any]":
+    from ralphtool.specs.outline import is_over, strip_title
+
+    return {
+        "id": f"US-{number:03}",
+        "title": strip_title(story),
+        "description": story.description or "",
+        "acceptanceCriteria": [task.text for task in story.tasks],
+        "priority": number,
+        "passes": is_over(story),
+        "dependsOn": [f"US-{one:03}" for one in outline.list_dependencies(story)],
+        **({"optional": True} if story.optional else {}),
+    }

@@ -9,9 +9,11 @@ import os
 from ralphtool import specs
 from ralphtool.core import config, files, project
 from ralphtool.errors import InvalidName, InvalidValue, shorten
+from ralphtool.specs import markdown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from ralphtool.specs import Adapter, Spec
@@ -40,12 +42,21 @@ class Scaffold:
     """What is to be made: the texts of its files, by their paths below `place`; `place` alone for a single file.
 
     `spec` is what `--spec` has to say so that the change is found, `if_taken` what to do if `place` is there already.
+    `extend` adds the change to the text of a file that holds several and is there already; it raises InvalidValue
+    where it can't. With `is_shared`, `place` is a folder that other changes have files in too.
     """
 
-    __slots__ = ("change", "format", "if_taken", "place", "spec", "texts")
+    __slots__ = ("change", "extend", "format", "if_taken", "is_shared", "place", "spec", "texts")
 
     def __init__(
-        self, change: str, place: str, texts: dict[str, str], spec: str | None = None, if_taken: str = ""
+        self,
+        change: str,
+        place: str,
+        texts: dict[str, str],
+        spec: str | None = None,
+        if_taken: str = "",
+        extend: "Callable[[str], str] | None" = None,
+        is_shared: bool = False,
     ) -> None:
         self.change = change
         self.format = ""  # its name, once it is known under which one the adapter was found
@@ -53,6 +64,8 @@ class Scaffold:
         self.texts = texts
         self.spec = spec
         self.if_taken = if_taken
+        self.extend = extend
+        self.is_shared = is_shared
 
     @property
     def paths(self) -> list[str]:
@@ -80,8 +93,11 @@ def plan(
     if file and not getattr(adapter, "takes_file", False):
         raise InvalidValue(f"--file names a {specs.DEFAULT}, and --format says {chosen}: give one of them")
     if _scaffold_of(adapter) is None:
-        raise InvalidValue(f"the format {chosen} has no example of a change: write one by hand, or give --format")
-    made: Scaffold = _scaffold_of(adapter)(root, told, name, file)
+        hint = getattr(adapter, "begun_by", "write one by hand, or give --format")
+        raise InvalidValue(f"the format {chosen} has no example of a change: {hint}")
+    if not (format or file) and _is_taken(_scaffold_of(adapter)(root, told, name, file)):
+        chosen, adapter = specs.DEFAULT, specs.adapter(specs.DEFAULT)  # a format of one file holds one change
+    made: Scaffold = _scaffold_of(adapter)(root, told, name or _find_free_name(root, adapter, told, file), file)
     made.format = chosen
     if made.spec is None and chosen not in specs.names():
         made.spec = chosen
@@ -89,10 +105,32 @@ def plan(
     return made
 
 
+def _is_taken(made: Scaffold) -> bool:
+    return bool(made.if_taken) and _exists_in_any_case(made.place)
+
+
+def _find_free_name(root: str, adapter: "Adapter", text: str, file: str | None) -> str | None:
+    """A number is added where there is a change of that name already; None where the first one is free."""
+    known = {place.change for place in specs.find_all(root)}
+    first: Scaffold = _scaffold_of(adapter)(root, text, None, file)
+    if file or (first.change not in known and not _is_taken(first)):
+        return None
+    number = 2
+    while f"{first.change}-{number}" in known:
+        number += 1
+    return f"{first.change}-{number}"
+
+
 def write(scaffold: Scaffold) -> None:
     """Writes it; FileExistsError, and nothing written, if somebody was quicker."""
     folder, name = os.path.split(scaffold.place)
     os.makedirs(folder, exist_ok=True)
+    if scaffold.extend and os.path.lexists(scaffold.place):
+        markdown.edit(scaffold.place, scaffold.extend)
+        return
+    if scaffold.is_shared and os.path.isdir(scaffold.place):
+        _add_files(scaffold)
+        return
     if list(scaffold.texts) == [""]:
         files.create(scaffold.place, scaffold.texts[""].encode(), 0o644)
         return
@@ -106,14 +144,39 @@ def write(scaffold: Scaffold) -> None:
     files.sync_folder(scaffold.place)
 
 
+def _add_files(scaffold: Scaffold) -> None:
+    """Adds files to a folder that is there: all are written aside before the first one appears."""
+    asides: list[tuple[str, str]] = []
+    with files.Undo() as undo:
+        try:
+            for path, text in zip(scaffold.paths, scaffold.texts.values(), strict=True):
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                asides.append((files.prepare(path, text.encode()), path))
+            for aside, path in asides:
+                os.chmod(aside, 0o644)
+                files.publish(aside, path)
+                undo.made([path])
+        finally:
+            for aside, _ in asides:
+                files.remove(aside)
+    for path in scaffold.paths:
+        files.sync_folder(path)
+
+
 def detect_format(root: str) -> str:
     """The format that the project uses: what its settings say, else the first one that lies there."""
     told = config.read_spec(root)
-    if told and specs.file_of(told):
-        return specs.DEFAULT
+    if told and specs.is_path(specs.file_of(told) or told):
+        return (specs.parse_ref(root, told) or told).partition(":")[0]
     if told and ("." in told or told.partition(":")[0] in specs.names()):
         return told if "." in told else told.partition(":")[0]
     return next((name for name in formats() if _is_used(specs.adapter(name), root)), specs.DEFAULT)
+
+
+def list_used(root: str) -> list[str]:
+    """The formats that lie in a project. A checklist counts only where there is no other: many have a TODO.md."""
+    used = [name for name in formats() if _is_used(specs.adapter(name), root)]
+    return [name for name in used if name != specs.DEFAULT] or used
 
 
 def _is_used(adapter: "Adapter", root: str) -> bool:
@@ -145,6 +208,8 @@ def name_for(text: str, name: str | None) -> str:
         return check_change(name)
     plain = unicodedata.normalize("NFKD", text[: 10 * _LONGEST_NAME]).casefold()
     slug = project.build_slug("".join(mark for mark in plain if not unicodedata.combining(mark)))
+    if not slug and any(mark.isalnum() for mark in text):
+        slug = "change"  # in letters that names don't have: the title says what it is about
     if not slug:
         raise InvalidName(f"{shorten(text)} has no letters to make a name of: give one, as in --name add-login")
     short = slug if len(slug) <= _LONGEST_NAME else slug[: _LONGEST_NAME + 1].rpartition("-")[0]
@@ -154,19 +219,32 @@ def name_for(text: str, name: str | None) -> str:
 def check_change(name: str) -> str:
     """Refuses what can't be a change's name, or means something else."""
     project.check_name(name, "a change's name")
-    if name.lower() in _NO_CHANGES or name.lower().endswith("-learnings"):
+    is_no_branch = name.endswith((".", ".lock")) or ".." in name  # git refuses it as part of a name
+    if name.lower() in _NO_CHANGES or name.lower().endswith("-learnings") or is_no_branch:
         raise InvalidName(f"a change can't be called {name}: give another name with --name")
     return name
 
 
 def _check_free(root: str, made: Scaffold) -> None:
     near = os.path.relpath(made.place, root)
-    if made.if_taken and _exists_in_any_case(made.place):
+    if (made.extend or made.is_shared) and os.path.lexists(made.place):
+        check_addition(made)
+    elif made.if_taken and _exists_in_any_case(made.place):
         raise InvalidValue(f"{near} is there already: {made.if_taken}")
     known = {place.change: place.ref for place in specs.find_all(root) if not place.error}
-    if os.path.lexists(made.place) or made.change in known:
-        where = near if os.path.lexists(made.place) else known[made.change]
+    is_taken = os.path.lexists(made.place) and not (made.extend or made.is_shared)
+    if is_taken or made.change in known:
+        where = near if is_taken else known[made.change]
         raise InvalidValue(f"there is a change {made.change} already ({where}): give another name with --name")
+
+
+def check_addition(made: Scaffold) -> None:
+    """Refuses to add a change to what is there where that can't be done without writing over something."""
+    if made.extend:
+        made.extend(markdown.load_required(made.place))
+    for path in made.paths if made.is_shared else []:
+        if os.path.lexists(path):
+            raise InvalidValue(f"{path} is there already: move it away, or give another name with --name")
 
 
 def _exists_in_any_case(path: str) -> bool:

@@ -4,69 +4,88 @@ import os
 
 from ralphtool import specs
 from ralphtool.core import project as projects
-from ralphtool.errors import ChangeNotFound, SpecError
+from ralphtool.errors import ChangeNotFound, SpecError, shorten
 from ralphtool.specs import Scenario, Story, markdown
-from ralphtool.specs.boxed import BoxedSpec, Draft, make_unique
+from ralphtool.specs.boxed import BoxedSpec, Draft, find_folder, make_unique
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ralphtool.specs import ChangeLocation
     from ralphtool.specs.markdown import Section
+    from ralphtool.specs.outline import Outline
     from ralphtool.specs.scaffold import Scaffold
 
 name = "speckit"
-found_in = "specs/<feature>/tasks.md"
+found_in = "specs/<feature>/tasks.md (also in .specify)"
 
+_FEATURES = "specs"
+_ELSEWHERE = os.path.join(".specify", "specs")
 # Phases of these names come before all others, which wait for them.
 _GROUNDWORK = ("setup", "foundational", "foundation")
 
 
 def changes(project: str) -> list[str]:
-    try:
-        names = sorted(os.listdir(os.path.join(project, "specs")))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    return [name for name in names if _is_change(project, name)]
+    return [place.change for place in locate(project)]
 
 
-def _is_change(project: str, change: str) -> bool:
-    return projects.is_name(change) and os.path.lexists(os.path.join(project, "specs", change, "tasks.md"))
+def locate(project: str) -> "list[ChangeLocation]":
+    from ralphtool.specs import folders
+
+    return [
+        *folders.locate(project, name, _FEATURES, _is_change),
+        *folders.locate(project, name, _ELSEWHERE, _is_change, is_usual=False),
+    ]
+
+
+def _is_change(path: str) -> bool:
+    """A feature, also one that was specified and has no tasks yet: then it has the number that Spec Kit gives it."""
+    if os.path.lexists(os.path.join(path, "tasks.md")):
+        return True
+    number = os.path.basename(path).partition("-")[0]
+    return len(number) >= 3 and number.isdigit() and os.path.isfile(os.path.join(path, "spec.md"))
 
 
 def open(project: str, change: str, where: str | None = None) -> "SpecKit":
-    if not _is_change(project, change):
-        raise ChangeNotFound(f"there is no specs/{change}/tasks.md in {project}: `ralphtool list` shows the changes")
-    return SpecKit(project, change)
+    place = find_folder(project, _FEATURES, change, where, _is_change, locate)
+    if place is None:
+        missing = os.path.join(where or os.path.join(_FEATURES, change), "tasks.md")
+        raise ChangeNotFound(f"there is no {missing} in {project}: `ralphtool list` shows the changes")
+    return SpecKit(project, change, place)
 
 
 def places(change: str, where: str | None = None) -> list[str]:
-    return [f"specs/{change}"]
+    return [where] if where else [f"{_FEATURES}/{change}"]
 
 
 class SpecKit(BoxedSpec):
     adapter = name
-    ref = name
+    task_example = "`- [ ] T001 What is to be done` below a heading `## Phase 1: Title` in tasks.md"
 
-    def __init__(self, project: str, change: str) -> None:
+    def __init__(self, project: str, change: str, place: str) -> None:
         self.change = change
-        self.path = os.path.join(project, "specs", change)
+        self.ref = name if place == os.path.join(_FEATURES, change) else f"{name}:{place}"
+        self.path = os.path.join(project, place)
         self.tasks_file = os.path.join(self.path, "tasks.md")
         self.notes_file = os.path.join(self.path, f"{change}-learnings.md")
 
     def drafts(self, text: str) -> list[Draft]:
-        drafts = _parse_drafts(text, self.tasks_file)
+        drafts = _Phases(self.warn, self.tasks_file).read(text)
+        self.rename_twins(drafts)
         _add_dependencies(drafts)
-        groundwork = [draft for draft in drafts if _is_groundwork(draft)]
+        groundwork = _find_groundwork(drafts)
         return groundwork + [draft for draft in drafts if draft not in groundwork]
 
     def proposal(self) -> str | None:
-        return markdown.load(os.path.join(self.path, "spec.md"))
+        return markdown.load_context(os.path.join(self.path, "spec.md"), self.warn)
 
     def design(self) -> str | None:
-        return markdown.load(os.path.join(self.path, "plan.md"))
+        return markdown.load_context(os.path.join(self.path, "plan.md"), self.warn)
 
     def scenarios(self, story: Story) -> list[Scenario]:
         """The acceptance scenarios of the user story that a phase is about; of all of them for other phases."""
-        found = _parse_scenarios(markdown.load(os.path.join(self.path, "spec.md")) or "", self.change)
+        found = _parse_scenarios(self.proposal() or "", self.change)
         about = _parse_user_story(story.title)
         return [one for one in found if about is None or _parse_user_story(one.requirement or "") == about]
 
@@ -74,36 +93,56 @@ class SpecKit(BoxedSpec):
 # --- stories ----------------------------------------------------------------------------------------
 
 
-def _parse_drafts(text: str, path: str) -> list[Draft]:
-    drafts: dict[str, Draft] = {}
-    current: Draft | None = None
-    # The template explains its marks in a list: `- [P] tasks can run in parallel` is no box.
-    for section in markdown.sections(text, path, is_mark=lambda mark: not mark.isalnum()):
-        phase = _parse_phase(section.title)
-        if phase:
-            current = drafts.setdefault(phase[0], Draft(phase[0], phase[1], section.above))
-        elif section.level <= 2 or (current is None and section.boxes):
-            current = _add_draft_outside_phases(section, drafts)
-        if current:
-            current.add(section, _split_task_id)
-    return list(drafts.values())
+class _Phases:
+    """Reads the phases of a tasks file. What stands below the heading of a phase, in deeper ones too, belongs to it."""
+
+    def __init__(self, warn: "Callable[[str], None]", path: str) -> None:
+        self._warn = warn
+        self._path = path
+        self._drafts: dict[str, Draft] = {}
+        self._current: Draft | None = None
+        self._level = 0
+        self._is_phase = False
+
+    def read(self, text: str) -> list[Draft]:
+        # The template explains its marks in a list: `- [P] tasks can run in parallel` is no box.
+        for section in markdown.sections(text, self._path, is_mark=lambda mark: not mark.isalnum()):
+            if self._current is None or self._is_outside(section):
+                self._begin(section)
+            if self._current:
+                self._current.add(section, _split_task_id)
+        return list(self._drafts.values())
+
+    def _is_outside(self, section: "Section") -> bool:
+        """Whether a heading ends what is being read; work outside of any phase ends with the next big heading."""
+        most = self._level if self._is_phase else max(self._level, 2)
+        return section.level <= most or (not self._is_phase and markdown.parse_phase(section.title) is not None)
+
+    def _begin(self, section: "Section") -> None:
+        """Finds what a heading begins: a phase, work outside of any phase, or nothing."""
+        self._level, self._current, self._is_phase = section.level, None, False
+        if phase := markdown.parse_phase(section.title):
+            self._is_phase = True
+            self._current = self._drafts.setdefault(phase[0], Draft(phase[0], phase[1], section.above))
+        elif section.boxes and self._is_work(section):
+            id = projects.build_slug(section.title) or ("tasks" if not section.title else str(len(self._drafts) + 1))
+            id = make_unique(id, self._drafts)
+            self._current = self._drafts.setdefault(id, Draft(id, section.title or "Tasks", section.above))
+        elif section.boxes:
+            self._warn(
+                f"{self._path}: the boxes below {shorten(section.title)} have no task ids, so they are taken for a "
+                "checklist: give them ids (T001) to have them worked on"
+            )
+
+    def _is_work(self, section: "Section") -> bool:
+        """Whether boxes outside of any phase are work. After tasks with ids, those without are a list to check."""
+        if any(_split_task_id(box.text) for box in section.boxes):
+            return True
+        return not any(_is_task_id(id) for id in _list_task_ids(list(self._drafts.values())))
 
 
-def _parse_phase(title: str) -> tuple[str, str] | None:
-    """Parts "Phase 3: Title" and "Phase 3.1 - Title" into the number and the title."""
-    if title[:6].lower() != "phase ":
-        return None
-    number, _, rest = title[6:].strip().replace(":", " ", 1).partition(" ")
-    counts = any(character.isdigit() for character in number) or len(number) == 1
-    return (number, rest.strip(" \t-–—") or title) if counts else None
-
-
-def _add_draft_outside_phases(section: "Section", drafts: dict[str, Draft]) -> Draft | None:
-    """Boxes outside of any phase are work too."""
-    if not section.boxes:
-        return None
-    id = make_unique(projects.build_slug(section.title) or "tasks", drafts)
-    return drafts.setdefault(id, Draft(id, section.title or "Tasks", section.above))
+def _list_task_ids(drafts: list[Draft]) -> list[str]:
+    return [id for draft in drafts for id, _, _ in draft.tasks]
 
 
 def _split_task_id(text: str) -> tuple[str, str] | None:
@@ -117,8 +156,12 @@ def _is_task_id(word: str) -> bool:
     return word[:1] == "T" and number[:1].isdigit() and number.isascii() and number.isalnum()
 
 
-def _is_groundwork(draft: Draft) -> bool:
-    return draft.title.lower().startswith(_GROUNDWORK)
+def _find_groundwork(drafts: list[Draft]) -> list[Draft]:
+    """The phases before all others: by their names, else, in another language, those before the first user story."""
+    if named := [draft for draft in drafts if draft.tasks and draft.title.lower().startswith(_GROUNDWORK)]:
+        return named
+    about = [index for index, draft in enumerate(drafts) if any("[US" in text for _, text, _ in draft.tasks)]
+    return drafts[: about[0]] if about else []
 
 
 def _add_dependencies(drafts: list[Draft]) -> None:
@@ -149,7 +192,7 @@ def _check_task_cycles(drafts: list[Draft]) -> None:
 
 def _list_declared_dependencies(draft: Draft, drafts: list[Draft]) -> list[str]:
     owner = _map_tasks_to_phases(drafts)
-    ground = [one.id for one in drafts if _is_groundwork(one)]
+    ground = [one.id for one in _find_groundwork(drafts)]
     before = ground[: ground.index(draft.id)] if draft.id in ground else ground
     return [*[owner.get(id, id) for id in draft.depends_on], *before]
 
@@ -218,11 +261,11 @@ def scaffold(project: str, text: str, name: str | None, file: str | None) -> "Sc
     change = name_for(text, name) if name else f"{_next_number(project):03}-{name_for(text, None)}"
     fill = {"title": title_of(text), "text": text, "stories": STORIES}
     texts = {"spec.md": _FEATURE.format(**fill), "tasks.md": _PHASES.format(**fill)}
-    return Scaffold(change, os.path.join(project, "specs", change), texts)
+    return Scaffold(change, os.path.join(project, _FEATURES, change), texts)
 
 
 def _next_number(project: str) -> int:
-    folder = os.path.join(project, "specs")
+    folder = os.path.join(project, _FEATURES)
     names = os.listdir(folder) if os.path.isdir(folder) else []
     heads = [name.partition("-")[0] for name in names]
     return 1 + max((int(head) for head in heads if head.isascii() and head.isdigit() and len(head) <= 6), default=0)
@@ -271,3 +314,43 @@ _PHASES = """\
 - [ ] T003 [US2] One task for each thing that has to be true (depends on T001)
 - [ ] T004 [US2] What has to stay as it is, if that is not plain
 """
+
+
+def compose(project: str, outline: "Outline", file: str | None) -> "Scaffold":
+    from ralphtool.specs.scaffold import Scaffold
+
+    texts = {"spec.md": _compose_feature(outline), "tasks.md": _compose_phases(outline)}
+    if outline.design:
+        texts["plan.md"] = outline.design
+    return Scaffold(outline.name, os.path.join(project, "specs", outline.name), texts)
+
+
+def _compose_feature(outline: "Outline") -> str:
+    from ralphtool.specs.outline import join_words, strip_title
+
+    lines = [f"# Feature Specification: {outline.title}", "", (outline.proposal or outline.title).strip(), ""]
+    lines += ["## User Scenarios & Testing", ""]
+    for number, story in enumerate(outline.stories, 1):
+        lines += [f"### User Story {number} - {strip_title(story)} (Priority: P{min(number, 3)})", ""]
+        for position, one in enumerate(outline.scenarios.get(story.id, ()), 1):
+            given = one.given or ["the system as it is"]
+            clauses = ("Given", given), ("When", one.when), ("Then", one.then)
+            parts = [f"**{word}** {join_words(text)}" for word, texts in clauses for text in texts]
+            lines.append(f"{position}. {', '.join(parts)}")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _compose_phases(outline: "Outline") -> str:
+    from ralphtool.specs.outline import build_box, build_title, escape
+
+    lines, count = [f"# Tasks: {outline.title}", ""], 0
+    for number, story in enumerate(outline.stories, 1):
+        # As user stories: a phase that begins with "Setup" would come before all others.
+        lines += [f"## Phase {number}: User Story {number} - {build_title(outline, story)}", ""]
+        lines += [*escape(story.description), ""] if story.description else []
+        for task in story.tasks:
+            count += 1
+            lines += build_box(task, f"T{count:03} [US{number}] ")
+        lines.append("")
+    return "\n".join(lines)

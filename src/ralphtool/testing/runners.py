@@ -91,10 +91,13 @@ def _check_start(runner: Runner, job: Job) -> None:
 
 def _check_modes(runner: Runner, folder: str) -> None:
     """What its traits promise, it does."""
-    usual = _check_started(runner, _build_job(folder))
+    usual = looking = _check_started(runner, _build_job(folder))
     if runner.traits.read_only:
         looking = _check_started(runner, _build_job(folder, read_only=True))
         _require(looking != usual, "an agent that shall change nothing is started in another way")
+    if runner.traits.drafts:
+        drafting = _check_started(runner, _build_job(folder, read_only=True, draft=os.path.join(folder, "records")))
+        _require(drafting not in (usual, looking), "an agent that shall write a draft is started in another way")
     if runner.traits.mcp:
         server = McpServer(("/usr/bin/ralphtool", "mcp"), {"RALPH_SESSION": "a-session"})
         _require(_check_started(runner, _build_job(folder, mcp=server)) != usual, "our MCP server is passed on")

@@ -14,13 +14,28 @@ if TYPE_CHECKING:
     from ralphtool.judging.guard.model import FileChange
     from ralphtool.specs import Spec
     from ralphtool.workspace.revert import RevertedTree
-    from ralphtool.workspace.tree import ProtectedWork, WorkspaceSnapshot
+    from ralphtool.workspace.snapshots import ProtectedWork, WorkspaceSnapshot
+    from ralphtool.workspace.user_plan import MergedPlan
+
+
+RISK = "what you change in this folder until the run ends is taken for the agent's work"
+_TEXTS = {
+    "box": "work happens in a box: your own files are not touched",
+    "worktree": "work happens in a worktree, without a sandbox: your own files are not touched",
+    "here": f"work happens in your own folder, without a sandbox: {RISK}",
+}
+
+
+def describe(kind: str) -> str:
+    """Where a run works, as a line for people; empty for what no run works in."""
+    return _TEXTS.get(kind, "")
 
 
 class Workspace(Protocol):
     """What the loop asks of the place where an iteration works."""
 
     root: str  # the project's folder in there
+    shown_root: str  # the same, as programs see it
     branch: str | None
 
     @property
@@ -34,7 +49,26 @@ class Workspace(Protocol):
         ...
 
     def write_spec_at_start(self, folder: str, ref: str) -> bool:
-        """Writes the spec as it was when work began into a folder; False where nobody knows."""
+        """Writes the spec as its user had it, when a run last looked, into a folder; False where nobody knows."""
+        ...
+
+    def has_edited_plan(self, ref: str) -> bool:
+        """Whether the user may have edited the plan since it was merged last; cheap."""
+        ...
+
+    def merge_users_plan(self, ref: str) -> MergedPlan | None:
+        """The plan as the user has it now with what the branch has done; None where nothing was edited.
+
+        Raises UnusablePlan where the user's plan can't be used as it is now.
+        """
+        ...
+
+    def publish_plan(self, merged: MergedPlan, message: str, seen: str) -> str:
+        """Makes it the last checkpoint, and notes the user's own version with the message `seen`; tells that commit."""
+        ...
+
+    def read_plan_message(self) -> tuple[str, str]:
+        """The commit of the user's version that was merged last, and its message."""
         ...
 
     @property
@@ -81,6 +115,10 @@ class Workspace(Protocol):
 
     def compare(self, tree: str) -> tuple[FileChange, ...]:
         """How a tree differs from the last checkpoint."""
+        ...
+
+    def list_files(self) -> list[str]:
+        """The files of the last checkpoint that are below `root`, as seen from there."""
         ...
 
     def read_checkpoint(self, paths: Sequence[str]) -> Mapping[str, bytes]:
@@ -159,8 +197,12 @@ class Workspace(Protocol):
         """The stories that have one, and its commit."""
         ...
 
+    def follow_branch(self) -> str:
+        """Between two stories: takes in what the user committed to the branch. Returns what to tell them."""
+        ...
+
     def follows(self, commit: str) -> bool:
-        """Whether a commit is the last checkpoint, or was made upon it."""
+        """Whether a commit was made upon the last checkpoint, or is in it."""
         ...
 
     def merge_attempt(self, entry: str, ref: str) -> str:
@@ -193,7 +235,8 @@ class Workspace(Protocol):
         ...
 
 
-def make(project: str, change: str, kind: str) -> Workspace:
+def make(project: str, change: str, kind: str, must_end: Callable[[], bool] = lambda: False) -> Workspace:
+    """`must_end` says whether somebody wants the run to end: nothing waits long for a git command then."""
     # Imported here: those who only look at a branch load none of this, and a run only what it works with.
     from ralphtool.workspace.git import Repository
 
@@ -202,10 +245,14 @@ def make(project: str, change: str, kind: str) -> Workspace:
         from ralphtool.workspace.folder import Folder
 
         return Folder(project)
+    if kind == "box":
+        from ralphtool.workspace.box import Box
+
+        return Box(repository, project, change, must_end)
     if kind == "worktree":
         from ralphtool.workspace.worktree import Worktree
 
-        return Worktree(repository, project, change)
+        return Worktree(repository, project, change, must_end)
     from ralphtool.workspace.in_place import InPlace
 
     return InPlace(repository, project, change)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ralphtool import specs
 from ralphtool.core import files, layout, project
-from ralphtool.errors import ChangeNotFound
+from ralphtool.errors import ChangeNotFound, SpecError
+from ralphtool.workspace import spec_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,17 +18,31 @@ if TYPE_CHECKING:
     from ralphtool.specs import Spec
     from ralphtool.workspace.git import Repository
 
-_HELD_IN = (layout.BRANCHES, "packed-refs")  # where a repository's folder has branches of ours, if it has any
+_HELD_IN = (layout.BRANCHES, "reftable")  # where a repository's folder has branches of ours, if not in its packed refs
+
+
+def may_exist(root: str) -> bool:
+    """Whether there can be branches of changes, found without asking git."""
+    git = _dot_git(root)
+    if git is None:
+        return False
+    if not os.path.isdir(git):
+        return True  # in a linked working tree it is a file, and the branches are elsewhere
+    return any(os.path.exists(os.path.join(git, name)) for name in _HELD_IN) or _is_packed(git)
+
+
+def _is_packed(git: str) -> bool:
+    try:
+        return os.fsencode(f" {layout.BRANCHES}") in files.read(os.path.join(git, "packed-refs"))
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True  # git will say what is wrong with it
 
 
 def _find_repository(root: str) -> Repository | None:
     """Git is only asked where it can have such branches: most lists of changes need none."""
-    git = _dot_git(root)
-    if git is None:
-        return None
-    # In a linked working tree it is a file, and the branches are elsewhere.
-    may_have = not os.path.isdir(git) or any(os.path.exists(os.path.join(git, name)) for name in _HELD_IN)
-    return _open_repository(root) if may_have else None
+    return _open_repository(root) if may_exist(root) else None
 
 
 def _dot_git(root: str) -> str | None:
@@ -76,11 +91,13 @@ class Branches:
         if repository is None:
             yield None
             return
-        import tempfile
+        with spec_files.copy_spec_files(repository, self._root, change, layout.BRANCHES + change, ref) as folder:
+            spec = _open_copy(self._root, folder, change, ref)
+            if spec and _has_other_words(self._root, spec):
+                from ralphtool.workspace import revert, user_plan
 
-        with tempfile.TemporaryDirectory(prefix="ralph-") as folder:
-            write_spec_files(repository, self._root, change, layout.BRANCHES + change, folder, ref)
-            yield _open_copy(self._root, folder, change, ref)
+                user_plan.preview(revert.SpecPlace(repository, self._root, change, spec.ref), folder)
+            yield spec
 
 
 def open_spec(root: str, change: str, ref: str | None) -> AbstractContextManager[Spec | None]:
@@ -90,7 +107,7 @@ def open_spec(root: str, change: str, ref: str | None) -> AbstractContextManager
 
 def _open_copy(root: str, folder: str, change: str, ref: str | None) -> Spec | None:
     # What the project's configuration names is not found by looking at what was written out.
-    for one in [ref] if ref else [None, *specs.list_configured(root)]:
+    for one in [ref] if ref else [*_find_own_ref(root, change), None, *specs.list_configured(root)]:
         try:
             spec = specs.open(folder, change, one)
         except ChangeNotFound:
@@ -98,6 +115,25 @@ def _open_copy(root: str, folder: str, change: str, ref: str | None) -> Spec | N
         shown: Any = _BranchSpec(spec, os.path.join(root, os.path.relpath(spec.path, folder)))
         return shown  # type: ignore[no-any-return]
     return None
+
+
+def _find_own_ref(root: str, change: str) -> list[str]:
+    """Where the user's tree has it. The copy is in a folder of another name, and some files are named after theirs."""
+    found = [place.ref for place in specs.find_all(root) if place.change == change and not place.error]
+    return found if len(found) == 1 else []
+
+
+def _has_other_words(root: str, spec: Spec) -> bool:
+    """Whether the user has edited the plan since a run last looked; found without git, since most have not."""
+    from ralphtool.workspace.plan_merge import spell
+
+    try:
+        theirs = specs.open(root, spec.change, spec.ref).stories()
+        if not any(one.tasks for one in theirs):
+            return False  # no run can use that, and the next one says so
+        return [(one.id, spell(one)) for one in theirs] != [(one.id, spell(one)) for one in spec.stories()]
+    except (ChangeNotFound, SpecError):
+        return False  # the next run says so
 
 
 class _BranchSpec:
@@ -109,15 +145,3 @@ class _BranchSpec:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._spec, name)
-
-
-def write_spec_files(repository: Repository, root: str, change: str, commit: str, folder: str, ref: str | None) -> None:
-    """Writes out the files of a commit that belong to the change; without a ref, those of every format."""
-    prefix = os.path.relpath(os.path.realpath(root), os.path.realpath(repository.top))
-    places = specs.places(root, change, ref)
-    paths = [os.path.normpath(os.path.join(prefix, place)) for place in places]
-    for name, data in (repository.files_at(commit, *paths) if paths else {}).items():
-        target = os.path.join(folder, os.path.relpath(name, prefix))
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        with open(target, "wb") as file:
-            file.write(data)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ralphtool.errors import GitError
-from ralphtool.workspace.tree import ProtectedWork, WorkspaceSnapshot
+from ralphtool.workspace.snapshots import ProtectedWork, WorkspaceSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ralphtool.judging.guard.model import FileChange
     from ralphtool.specs import Spec
     from ralphtool.workspace.revert import RevertedTree
+    from ralphtool.workspace.user_plan import MergedPlan
 
 
 class Folder:
@@ -25,10 +26,22 @@ class Folder:
     tree: str | None = None
 
     def __init__(self, root: str) -> None:
-        self.root = root
+        self.root = self.shown_root = root
 
     def write_spec_at_start(self, folder: str, ref: str) -> bool:
         return False
+
+    def has_edited_plan(self, ref: str) -> bool:
+        return False  # there is one version of it
+
+    def merge_users_plan(self, ref: str) -> MergedPlan | None:
+        return None
+
+    def publish_plan(self, merged: MergedPlan, message: str, seen: str) -> str:
+        raise GitError("without git there is one version of a plan")
+
+    def read_plan_message(self) -> tuple[str, str]:
+        return "", ""
 
     def mark_dirty(self) -> None:
         pass
@@ -54,6 +67,9 @@ class Folder:
 
     def compare(self, tree: str) -> tuple[FileChange, ...]:
         return ()
+
+    def list_files(self) -> list[str]:
+        return []
 
     def read_checkpoint(self, paths: Sequence[str]) -> Mapping[str, bytes]:
         return {}
@@ -114,6 +130,9 @@ class Folder:
 
     def checkpoints(self) -> dict[str, str]:
         return {}
+
+    def follow_branch(self) -> str:
+        return ""
 
     def follows(self, commit: str) -> bool:
         return True

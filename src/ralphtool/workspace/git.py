@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import signal
 import subprocess
+import time
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,10 +19,13 @@ from msgspec import Struct
 
 from ralphtool.core import files, layout
 from ralphtool.errors import GitError
+from ralphtool.sandbox import beneath
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+_TICK = 0.5  # seconds between two looks at whether a command has to end
+_SHORT, _LONGEST = 10.0, 1800.0  # seconds for a command when its run is to end, and for any
 NULL_ID = "0" * 40
 _QUIET = (
     "core.hooksPath=/dev/null",
@@ -55,6 +61,39 @@ class TreeChanges(NamedTuple):
     ignored: list[str]
 
 
+_UNUSUAL = (b"worktree", b"include", b"bare = true", b"extensions")
+
+
+def _find_plain(folder: str) -> Repository | None:
+    """The usual repository, found without git: a `.git` of our own user around the folder, and nothing that would
+    have git look elsewhere. A run asks many times."""
+    here = os.path.realpath(folder)
+    try:
+        device = os.stat(here).st_dev
+        while not os.path.lexists(os.path.join(here, ".git")):
+            above = os.path.dirname(here)
+            if above == here or os.stat(above).st_dev != device or _is_bare(here):
+                return None
+            here = above
+        return Repository(here, git, git) if _is_plain(git := os.path.join(here, ".git")) else None
+    except OSError:
+        return None
+
+
+def _is_bare(folder: str) -> bool:
+    return all(os.path.exists(os.path.join(folder, name)) for name in ("HEAD", "objects", "refs"))
+
+
+def _is_plain(git: str) -> bool:
+    """Whether git itself would say the same: the folder is whole, its owner is trusted, its settings are the usual."""
+    owners = {os.stat(path).st_uid for path in (git, os.path.dirname(git))}
+    if owners != {os.geteuid()} or not _is_bare(git) or shutil.which("git") is None:
+        return False
+    config = files.read(os.path.join(git, "config")).lower()
+    is_usual = b"repositoryformatversion = 0" in config and not any(word in config for word in _UNUSUAL)
+    return is_usual and files.read(os.path.join(git, "HEAD")).startswith(b"ref: refs/heads/")
+
+
 class Repository:
     """A repository and its working tree. `index` is the file of our own that all tree work goes through."""
 
@@ -65,10 +104,16 @@ class Repository:
         self.index = index or os.path.join(layout.in_git(gitdir), "index")
         self._env = _build_environment()
         self.held: tuple[int, ...] = ()  # locks that a git command of ours holds on to when we are killed
+        # Whether the run is to end; None: a command takes as long as it takes. Set where agents can leave anything.
+        self.must_end: Callable[[], bool] | None = None
 
     @staticmethod
     def find(folder: str) -> Repository | None:
         """The repository around a folder; None if there is none, or no git."""
+        return _find_plain(folder) or Repository._ask(folder)
+
+    @staticmethod
+    def _ask(folder: str) -> Repository | None:
         command = ["git", "rev-parse", "--show-toplevel", "--absolute-git-dir", "--git-common-dir"]
         try:
             done = subprocess.run(
@@ -92,22 +137,42 @@ class Repository:
 
     def run(self, *arguments: str, input: bytes | None = None, own_index: bool = True, check: bool = True) -> bytes:
         env = self._env | ({"GIT_INDEX_FILE": self.index} if own_index else {})
-        done = subprocess.run(
+        process = subprocess.Popen(
             ["git", *_OPTIONS, *arguments],
             cwd=self.top,
             env=env,
-            input=input,
-            stdin=subprocess.DEVNULL if input is None else None,
+            stdin=subprocess.DEVNULL if input is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if check else subprocess.DEVNULL,  # a second pipe costs half as much as the start
-            check=False,
             pass_fds=self.held,
             process_group=0,  # a Ctrl-C of the terminal is for us to answer: git finishes what it does
         )
-        if done.returncode and check:
-            said = done.stderr.decode("utf-8", "replace").strip() or f"exit status {done.returncode}"
+        with process:
+            output, errors = self._follow(process, arguments[0], input)
+        if process.returncode and check:
+            said = errors.decode("utf-8", "replace").strip() or f"exit status {process.returncode}"
             raise GitError(f"git {arguments[0]}: {said}")
-        return done.stdout
+        return output
+
+    def _follow(self, process: subprocess.Popen[bytes], name: str, input: bytes | None = None) -> tuple[bytes, bytes]:
+        """What a command printed. It is ended where its time is up, and soon where the run is to end.
+
+        One that gets an input works with that, and not with files that could keep it waiting.
+        """
+        began, tick = time.monotonic(), None if self.must_end is None or input is not None else _TICK
+        while True:
+            try:
+                output, errors = process.communicate(input, timeout=tick)
+                return output or b"", errors or b""
+            except subprocess.TimeoutExpired:
+                took = time.monotonic() - began
+                if took > _LONGEST or (took > _SHORT and self.must_end and self.must_end()):
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.communicate()
+                    raise GitError(f"git {name} was ended after {took:.0f} seconds") from None
+            except BaseException:
+                process.kill()
+                raise
 
     def text(self, *arguments: str, check: bool = True) -> str:
         return os.fsdecode(self.run(*arguments, check=check)).strip()
@@ -118,6 +183,25 @@ class Repository:
         has = {line.partition(b" ")[0].lower() for line in known if line.partition(b" ")[2].strip()}
         if not {b"user.name", b"user.email"} <= has and not all(self._env.get(name) for name in _OURS):
             self._env |= {name: "ralphtool" if name.endswith("NAME") else "ralphtool@localhost" for name in _OURS}
+
+    def ignore_drivers(self) -> None:
+        """Runs no filter and no merge program of the user's from here on, but for LFS.
+
+        They may lie in the tree, or take modules from it: whoever changes files would run programs of their own.
+        """
+        listed = self.text(
+            "config", "--get-regexp", r"^(filter|merge)\..*\.(clean|smudge|process|driver)$", check=False
+        )
+        rows = [line.partition(" ")[::2] for line in listed.split("\n") if line]
+        keys = [key for key, command in rows if not command.startswith("git-lfs ")]
+        off = {key: "false" if key.startswith("merge.") else "" for key in keys}
+        off |= {f"{key.rpartition('.')[0]}.required": "false" for key in keys if key.startswith("filter.")}
+        settings = {
+            f"GIT_CONFIG_{name}_{number}": text
+            for number, pair in enumerate(off.items())
+            for name, text in zip(("KEY", "VALUE"), pair, strict=True)
+        }
+        self._env |= {"GIT_CONFIG_COUNT": str(len(off)), **settings}
 
     # --- refs -----------------------------------------------------------------------------------
 
@@ -145,6 +229,14 @@ class Repository:
         return {name: value for line in lines if line for name, value in [line.rsplit(" ", 1)]}
 
     # --- trees and commits ----------------------------------------------------------------------
+
+    def is_ancestor(self, commit: str, other: str) -> bool:
+        """Whether another commit is this one, or was made upon it."""
+        try:
+            self.run("merge-base", "--is-ancestor", commit, other)
+        except GitError:
+            return False
+        return True
 
     def tree_of(self, commit: str) -> str:
         return self.text("rev-parse", "--verify", f"{commit}^{{tree}}")
@@ -196,7 +288,8 @@ class Repository:
     def _remove_tracked(self, spared: Paths) -> None:
         for path in self.list_items("ls-files", "-z", "--full-name", ":/"):
             full = os.path.join(self.top, path)
-            if not spared.cover(path) and (os.path.islink(full) or os.path.isfile(full)):
+            is_file = os.path.islink(full) or os.path.isfile(full)
+            if is_file and not spared.cover(path) and beneath.is_reached(self.top, path):
                 os.unlink(full)
                 files.remove_empty_above(full, self.top)
         self.run("read-tree", "--empty")
@@ -205,9 +298,12 @@ class Repository:
         """How the working tree differs from our index; the paths of folders end with `/`. Two commands at once."""
         files = ("ls-files", "-z", "--full-name", "--exclude-standard", "--others")
         with self._begin(*files, "--ignored", "--directory") as ignored, self._begin(*files, "-t", "-m", "-d") as other:
-            rows = self._end(other)
-            changed = dict.fromkeys(row[2:] for row in rows if row[0] in "CR")
-            return TreeChanges(list(changed), [row[2:] for row in rows if row[0] == "?"], self._end(ignored))
+            try:
+                rows = self._end(other)
+                changed = dict.fromkeys(row[2:] for row in rows if row[0] in "CR")
+                return TreeChanges(list(changed), [row[2:] for row in rows if row[0] == "?"], self._end(ignored))
+            finally:
+                ignored.kill()  # where the other one failed; else it is gone
 
     def _begin(self, *arguments: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -222,7 +318,7 @@ class Repository:
         )
 
     def _end(self, process: subprocess.Popen[bytes]) -> list[str]:
-        output, errors = process.communicate()
+        output, errors = self._follow(process, "ls-files")
         if process.returncode:
             raise GitError(f"git ls-files: {errors.decode('utf-8', 'replace').strip()}")
         return [one for one in os.fsdecode(output).split("\0") if one]
@@ -233,6 +329,11 @@ class Repository:
     def list_unknown_files(self) -> list[str]:
         """Files that are neither in our index nor ignored."""
         return self.list_items("ls-files", "-z", "--others", "--exclude-standard", "--full-name", "--", ":/")
+
+    def list_uncommitted(self) -> list[str]:
+        """What differs from the user's last commit in their own tree; unknown folders end with `/`."""
+        command = ("--no-optional-locks", "status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal")
+        return [line[3:] for line in self.list_items(*command, "--ignore-submodules=all", own_index=False)]
 
     def list_items(self, *arguments: str, own_index: bool = True) -> list[str]:
         """What git prints with a NUL behind each."""
@@ -370,6 +471,12 @@ class Paths:
                 return True
             path = os.path.dirname(path)
         return False
+
+
+def join_first(paths: Sequence[str]) -> str:
+    """The first of many paths, for a line of text."""
+    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+    return f"{', '.join(printable(path) for path in paths[:3])}{more}"
 
 
 def printable(path: str) -> str:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from ralphtool.core import files, layout
 from ralphtool.errors import ChangeNotFound, GitError
-from ralphtool.workspace import branch
+from ralphtool.workspace import spec_files
 from ralphtool.workspace.git import Repository
+from ralphtool.workspace.shared_branch import list_checked_out, move_files
 from ralphtool.workspace.tree import Tree
 
 if TYPE_CHECKING:
@@ -46,19 +47,19 @@ class Idle(Tree):
     def begin(self, kept: str | None, cut_off: str | None = None) -> str | None:
         files.clear(self.root)
         os.makedirs(self.root, exist_ok=True)
-        branch.write_spec_files(self.repository, self.project, self.change, self.tip, self.root, self._spec_ref)
+        spec_files.write_spec_files(self.repository, self.project, self.change, self.tip, self.root, self._spec_ref)
         return None
 
     # --- moving the branch ----------------------------------------------------------------------
 
     def check_publish(self, tree: str) -> None:
-        for place in [] if self._is_lent else self._list_checked_out():
+        for place in [] if self._is_lent else list_checked_out(self.repository, self.ref):
             if self._find_index_tree(place, tree) == self._tip_tree:
-                _move_files(place, self._tip_tree, tree, "--dry-run")
+                move_files(place, self._tip_tree, tree, "--dry-run")
 
     def publish(self, attempt: str, commit: str | None, *, tree: str | None = None, story: str = "") -> None:
         old, refs = self.tip, {f"{layout.ATTEMPTS}{attempt}": str(commit)} if attempt else {}
-        if tree:
+        if tree and not self._has_commit(str(commit)):
             self._move_checked_out(tree)
             self._move_own_tree(tree)
             self._advance(str(commit), tree)
@@ -71,9 +72,9 @@ class Idle(Tree):
 
     def _move_checked_out(self, tree: str) -> None:
         """The files come before the branch: after a kill they have what the branch gets when it is said again."""
-        for place in self._list_checked_out():
+        for place in list_checked_out(self.repository, self.ref):
             if self._find_index_tree(place, tree) == self._tip_tree != tree:
-                _move_files(place, self._tip_tree, tree)
+                move_files(place, self._tip_tree, tree)
 
     def _move_own_tree(self, tree: str) -> None:
         """A working tree of ours would seem to hold work that was cut off, if it stayed behind its branch."""
@@ -97,21 +98,3 @@ class Idle(Tree):
                 "or `git switch` to another branch; then say it again"
             )
         return tree
-
-    def _list_checked_out(self) -> list[Repository]:
-        """The user's working trees that are on the branch."""
-        listed = self.repository.text("worktree", "list", "--porcelain").split("\n\n")
-        rows = [dict(line.partition(" ")[::2] for line in one.split("\n")) for one in listed]
-        ours = os.path.join(os.path.realpath(layout.in_git(self.repository.common)), "")
-        tops = [row["worktree"] for row in rows if row.get("branch") == self.ref]
-        found = [Repository.find(top) for top in tops if os.path.isdir(top) and not top.startswith(ours)]
-        return [one for one in found if one]
-
-
-def _move_files(place: Repository, old: str, new: str, *options: str) -> None:
-    try:
-        place.run("read-tree", "-m", "-u", *options, old, new, own_index=False)
-    except GitError as error:
-        raise GitError(
-            f"files of yours in {place.top} are in the way: move them, then say it again ({error})"
-        ) from None

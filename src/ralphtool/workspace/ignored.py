@@ -10,14 +10,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ralphtool.core import files, layout
+from ralphtool.sandbox import beneath
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ralphtool.workspace.git import Paths, Repository
 
@@ -41,14 +40,28 @@ _ENVIRONMENTS = frozenset((".venv", "venv", "env", "node_modules", "vendor", ".b
 class IgnoredFiles:
     """The files of a working tree that git ignores."""
 
-    def __init__(self, repository: Repository, ours: Paths) -> None:
+    def __init__(self, repository: Repository, ours: Paths, elsewhere: Mapping[str, str] | None = None) -> None:
+        """`elsewhere` has folders whose changed files lie in another place: what a box wrote below `.venv`."""
         self._repository = repository
+        self._elsewhere = elsewhere or {}
         self._ours = ours
         folder = layout.in_git(repository.gitdir)
         self._aside = os.path.join(folder, "ignored")
         self._folders = os.path.join(folder, "environments")
         self._list = os.path.join(folder, "ignored.json")
         self._since = 0
+
+    def _locate(self, path: str) -> tuple[str, str]:
+        """The folder below which a file is that git calls so, and its path from there. No link leads further."""
+        for folder, place in self._elsewhere.items():
+            if path == folder or path.startswith(f"{folder}/"):
+                above, name = os.path.split(place)
+                return above, name + path[len(folder) :]
+        return self._repository.top, path
+
+    def _find_place(self, path: str) -> str:
+        """Where a file is that git calls so."""
+        return os.path.join(*self._locate(path))
 
     def mark(self) -> None:
         """An attempt begins: what changes from here on is its own. By the clock of the disk, which stamps the files."""
@@ -68,27 +81,27 @@ class IgnoredFiles:
         `listed` is what git ignores, if that is known already. What was compiled from them is removed: it is made anew
         when it is needed.
         """
-        found = sorted(self._find_changed(self._list_ignored() if listed is None else listed))
+        found = sorted(self._find_changed(self.list_ignored() if listed is None else listed))
         compiled = [path for path in found if _is_compiled(path)]
         for path in compiled:
-            with suppress(FileNotFoundError):
-                os.unlink(os.path.join(self._repository.top, path))
+            beneath.unlink(*self._locate(path))
         return [path for path in found if path not in set(compiled)]
 
-    def _list_ignored(self) -> list[str]:
+    def list_ignored(self) -> list[str]:
         options = ("--others", "--ignored", "--exclude-standard", "--directory", "--full-name")
         return self._repository.list_items("ls-files", "-z", *options, "--", ":/")
 
     def _find_changed(self, listed: Sequence[str]) -> Iterator[str]:
         known = self._read_list()
-        for top in (path.rstrip("/") for path in listed if not self._ours.cover(path)):
+        tops = [path.rstrip("/") for path in listed if not self._ours.cover(path)]
+        for top in dict.fromkeys([*tops, *self._elsewhere]):
             for path in self._walk(top, is_built=bool(_BUILT & set(top.split("/")))):
                 changed = self._read_time(path)
                 if changed >= self._since > 0 or (changed and known.get(path) == changed):
                     yield path
 
     def _walk(self, path: str, *, is_built: bool) -> Iterator[str]:
-        full, name = os.path.join(self._repository.top, path), os.path.basename(path)
+        full, name = self._find_place(path), os.path.basename(path)
         if os.path.isdir(full) and not os.path.islink(full):
             if name not in _CACHES:
                 for below in _list_folder(full):
@@ -98,38 +111,37 @@ class IgnoredFiles:
 
     def _read_time(self, path: str) -> int:
         try:
-            return os.lstat(os.path.join(self._repository.top, path)).st_ctime_ns
+            return os.lstat(self._find_place(path)).st_ctime_ns
         except OSError:
             return 0
 
     # --- aside, and back ------------------------------------------------------------------------
 
     def move_aside(self, paths: Sequence[str]) -> None:
+        os.makedirs(self._aside, exist_ok=True)
         for path in paths:
-            kept, place = os.path.join(self._aside, path), os.path.join(self._repository.top, path)
-            os.makedirs(os.path.dirname(kept), exist_ok=True)
-            if os.path.lexists(kept):
-                files.clear(place)  # the gates made it anew: what the attempt made stays
-            else:
-                shutil.move(place, kept)
+            if _is_taken(self._aside, path):
+                beneath.clear(*self._locate(path))  # the gates made it anew: what the attempt made stays
+            elif beneath.is_reached(*self._locate(path)):
+                beneath.move(*self._locate(path), self._aside, path)
 
     def move_folders_aside(self, paths: Sequence[str]) -> None:
+        os.makedirs(self._folders, exist_ok=True)
         for path in paths:
-            kept = os.path.join(self._folders, path)
-            os.makedirs(os.path.dirname(kept), exist_ok=True)
-            shutil.move(os.path.join(self._repository.top, path), kept + _WHOLE)
+            beneath.move(*self._locate(path), self._folders, path + _WHOLE)
+            if path in self._elsewhere:
+                os.makedirs(self._elsewhere[path])
 
     def put_folders_back(self, *, keep_new: bool) -> None:
         """Puts whole folders back in place of what was made there meanwhile, or removes them: that is as good, then."""
         for folder, names, _ in os.walk(self._folders):
             for name in [name for name in names if name.endswith(_WHOLE)]:
                 names.remove(name)
-                kept = os.path.join(folder, name)
-                place = os.path.join(self._repository.top, os.path.relpath(kept, self._folders)).removesuffix(_WHOLE)
-                if not (keep_new and os.path.isdir(place)):
-                    shutil.rmtree(place, ignore_errors=True)
-                    shutil.move(kept, place)
-        shutil.rmtree(self._folders, ignore_errors=True)
+                kept = os.path.relpath(os.path.join(folder, name), self._folders)
+                place = self._locate(kept.removesuffix(_WHOLE))
+                if not (keep_new and beneath.is_reached(*place) and os.path.isdir(os.path.join(*place))):
+                    beneath.move(self._folders, kept, *place)
+        files.clear(self._folders)
 
     def put_back(self) -> None:
         """Twice is as good as once. What the gates made anew in the same place gives way."""
@@ -138,16 +150,12 @@ class IgnoredFiles:
         for folder, folders, names in os.walk(self._aside):
             links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
             for name in [*names, *links]:
-                kept = os.path.join(folder, name)
-                path = os.path.relpath(kept, self._aside)
-                place = os.path.join(self._repository.top, path)
-                os.makedirs(os.path.dirname(place), exist_ok=True)
-                files.clear(place)
-                shutil.move(kept, place)
+                path = os.path.relpath(os.path.join(folder, name), self._aside)
+                beneath.move(self._aside, path, *self._locate(path))
                 returned.append(path)
         if returned:
             self._remember(returned)
-        shutil.rmtree(self._aside, ignore_errors=True)
+        files.clear(self._aside)
 
     def _remember(self, paths: Sequence[str]) -> None:
         times = self._read_list() | {path: self._read_time(path) for path in paths}
@@ -162,6 +170,15 @@ class IgnoredFiles:
         except (OSError, ValueError):
             return {}
         return read if isinstance(read, dict) else {}
+
+
+def _is_taken(top: str, path: str) -> bool:
+    """Whether something is at a path already, or a file where one of its folders would be."""
+    if os.path.lexists(os.path.join(top, path)):
+        return True
+    while (path := os.path.dirname(path)) and not os.path.lexists(os.path.join(top, path)):
+        pass
+    return bool(path) and not os.path.isdir(os.path.join(top, path))
 
 
 def _is_compiled(path: str) -> bool:

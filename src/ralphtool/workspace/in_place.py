@@ -9,12 +9,13 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
-from ralphtool.core import files, layout, locks
+from ralphtool.core import layout, locks
 from ralphtool.errors import TreeBusy
-from ralphtool.workspace.git import Paths, Repository, printable
-from ralphtool.workspace.protected_git import ProtectedGit
+from ralphtool.workspace.git import Paths, Repository, join_first
+from ralphtool.workspace.protected_git import ProtectedGit, remove_index_lock
 from ralphtool.workspace.stash import Stash
-from ralphtool.workspace.tree import Tree, remove_index_lock
+from ralphtool.workspace.tree import Tree
+from ralphtool.workspace.user_plan import is_left_behind, take_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,6 +33,7 @@ class InPlace(Tree):
         self.protected_git = ProtectedGit(repository, self.ref, shared=False)
         self.stash = Stash(repository, self.ours)
         self._lock = -1
+        self._plan_at_start: str | None = None  # as the user had it, before it was set aside
 
     def open(self, run: str, own_files: Sequence[str]) -> list[str]:
         self._lock_tree()
@@ -43,7 +45,7 @@ class InPlace(Tree):
         self.repository.ensure_identity()
         own = [self.relative(path) for path in own_files]
         known = self.repository.resolve(self.ref)
-        as_begun = None if known is None else self._find_unchanged_files(own)
+        self._plan_at_start = self._take_plan(own) if known else None
         told += self.start_branch(own, known, self.repository.resolve("HEAD"))
         try:
             note = self.stash.set_aside(self.change, run, self._tip_tree)
@@ -51,26 +53,24 @@ class InPlace(Tree):
         except BaseException:
             self.close()
             raise
-        return told + self._build_notices(note, own, as_begun)
+        return told + self._build_notices(note)
 
-    def _find_unchanged_files(self, own: Sequence[str]) -> set[str]:
-        """The files of the change that are still as they were when its branch began."""
-        start = self.repository.resolve(layout.START + self.change)
-        begun = self.repository.files_at(start, *own) if start else {}
-        return {name for name, data in begun.items() if _read_or_none(os.path.join(self.repository.top, name)) == data}
+    def _take_plan(self, paths: Sequence[str]) -> str | None:
+        tree = take_files(self.repository, paths)
+        theirs = self.repository.files_at(tree, *paths)
+        return None if is_left_behind(self.repository, self.change, paths, theirs) else tree
 
-    def _build_notices(self, note: StashNote, own: Sequence[str], as_begun: set[str] | None) -> list[str]:
-        """What the user should know; `as_begun` is None where the branch is new."""
-        told, mine = [], Paths(own)
-        aside = [] if as_begun is None else [path for path in note.list_absent() if path not in as_begun]
-        if edited := [path for path in aside if mine.cover(path)]:
-            told.append(
-                f"the branch has its own version of the change: what you changed in {_join_first(edited)} is not used; "
-                f"commit it to {self.branch} if it should be"
-            )
-        if note.list_absent():
-            told.append(f"your uncommitted files are set aside until the run ends: {_join_first(note.list_absent())}")
-        return told
+    def has_edited_plan(self, ref: str) -> bool:
+        """Only when the run begins: from then on, what is in the folder is the agent's."""
+        return self._plan_at_start is not None
+
+    def _take_users_plan(self, ref: str, known: str) -> str | None:
+        taken, self._plan_at_start = self._plan_at_start, None
+        return taken
+
+    def _build_notices(self, note: StashNote) -> list[str]:
+        aside = note.list_absent()
+        return [f"your uncommitted files are set aside until the run ends: {join_first(aside)}"] if aside else []
 
     def _prepare_index(self) -> None:
         os.makedirs(os.path.dirname(self.repository.index), exist_ok=True)
@@ -221,13 +221,6 @@ def _recover_locked(repository: Repository, project: str) -> str:
     return InPlace(repository, project, note.change).recover() if note else ""
 
 
-def _read_or_none(path: str) -> bytes | None:
-    try:
-        return files.read(path)
-    except OSError:
-        return None
-
-
 def _try_lock(fd: int) -> bool:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -236,8 +229,3 @@ def _try_lock(fd: int) -> bool:
             raise
         return False
     return True
-
-
-def _join_first(paths: Sequence[str]) -> str:
-    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-    return f"{', '.join(printable(path) for path in paths[:3])}{more}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from typing import TYPE_CHECKING
 
@@ -50,8 +51,12 @@ class ProtectedGit:
         self._files: dict[str, _SavedFile | None] = {}
         self._refs: dict[str, str] | None = None
         self.tip = ""  # what the branch was on
+        self.is_out_of_reach = False  # an agent can't touch it: what changes is its user's doing
 
     def remember(self, tip: str) -> None:
+        if self.is_out_of_reach:
+            self.tip = tip
+            return
         known = self._files, self._refs, self.tip
         self._files, self.tip = self._read_files(), tip
         if self._refs is None and not self.shared:
@@ -91,15 +96,20 @@ class ProtectedGit:
     def restore_changed(self) -> list[GuardFinding]:
         """What differs now; it is put back as it was."""
         self.unlock()
+        if self.is_out_of_reach:
+            return []
         found = [*self._restore_files(), *self._restore_refs()]
         if found:
             self._refs = None
         return found
 
     def unlock(self) -> None:
-        """A git command that was killed leaves its lock behind, and nobody is at work now who could hold it."""
-        for name in ("index.lock", "HEAD.lock", "config.lock", "packed-refs.lock", f"{self.branch}.lock"):
-            for place in {self.repository.gitdir, self.repository.common}:
+        """A git command that was killed leaves its lock behind, and nobody is at work now who could hold it.
+
+        What others work with has locks of theirs."""
+        own = self.repository.gitdir
+        for place in {own} if self.shared and own != self.repository.common else {own, self.repository.common}:
+            for name in ("index.lock", "HEAD.lock", "config.lock", "packed-refs.lock", f"{self.branch}.lock"):
                 files.clear(os.path.join(place, name))
 
     # --- files ----------------------------------------------------------------------------------
@@ -117,12 +127,21 @@ class ProtectedGit:
         now = self._read_files()
         changed = [path for path in {*now, *self._files} if now.get(path) != self._files.get(path)]
         for path in changed:
+            self._keep_copy(path)
             _restore_file(path, self._files.get(path))
         named = [path for path in sorted(changed) if not _is_harmless(path, self._files.get(path), now.get(path))]
         return [
             GuardFinding("git-touched", self._display_name(path), "changed by the agent, and put back")
             for path in named
         ]
+
+    def _keep_copy(self, path: str) -> None:
+        """Of what stood there: it may have been its user after all. Git's own files change with every switch."""
+        inside = os.path.relpath(path, self.repository.common)
+        if os.path.isfile(path) and os.path.basename(path) != "HEAD":
+            folder = os.path.join(layout.in_git(self.repository.common), "touched")
+            os.makedirs(folder, exist_ok=True)
+            shutil.copy2(path, os.path.join(folder, f"{inside.replace('/', '-')}-{os.lstat(path).st_mtime_ns}"))
 
     def _display_name(self, path: str) -> str:
         return os.path.join(".git", os.path.relpath(path, self.repository.common))
@@ -182,3 +201,8 @@ def _is_harmless(path: str, before: _SavedFile | None, after: _SavedFile | None)
     known = before.data.split(b"\n")
     added = [line.strip().lower() for line in after.data.split(b"\n") if line not in known]
     return all(not line or line in _HUSKY or line.startswith(b"[") for line in added)
+
+
+def remove_index_lock(index: str) -> None:
+    """Only a killed run of ours can have left it: nobody else uses this index."""
+    files.clear(f"{index}.lock")

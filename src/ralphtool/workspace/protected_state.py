@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from ralphtool.core import files, layout, locks, session
 from ralphtool.errors import CorruptState, RalphError, SessionNotFound
-from ralphtool.history import History
+from ralphtool.history import History, neighbour
 from ralphtool.judging.guard.model import GuardFinding
 
 if TYPE_CHECKING:
@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from ralphtool.core.session import SessionState
     from ralphtool.history.records import Progress
 
-_HISTORY = ("progress.json", "progress.journal")
+_HISTORY = (layout.HISTORY, layout.HISTORY_APART, "progress.journal")
 
 
 class _SavedCopy(Struct, frozen=True):
     version: tuple[int, ...]
     mode: int
+    is_foreign: bool = False  # another program's, which may write it at any time: there is no copy
 
 
 class _StateRecord(Struct, frozen=True):
@@ -45,8 +46,10 @@ class ProtectedState:
     The copies lie in a private folder, so that a run that is killed can be put right by the next one.
     """
 
-    def __init__(self, root: str, change: str, session_id: str) -> None:
+    def __init__(self, root: str, change: str, session_id: str, *, is_out_of_reach: bool = False) -> None:
+        """`is_out_of_reach`: no agent can write there, so what changes is the user's doing."""
         self.folder = layout.folder(root)
+        self._is_out_of_reach = is_out_of_reach
         self.names = ("config.toml", *_HISTORY, f"standing/{change}.json", f"locks/{change}.lock")
         self.change = change
         self.session_id = session_id
@@ -67,6 +70,8 @@ class ProtectedState:
                 file.write(msgspec.json.encode(_StateRecord(self._known)))
 
     def _list_files(self) -> list[str]:
+        if self._is_out_of_reach:
+            return []
         prompts = os.path.join(self.folder, "prompts")
         own = sorted(os.listdir(prompts)) if os.path.isdir(prompts) else []
         return [*self.names, *(f"prompts/{name}" for name in own)]
@@ -76,12 +81,24 @@ class ProtectedState:
         version, known = _file_version(path), self._known.get(name)
         if version is None:
             self._known[name] = None
+        elif self._is_foreign(name):
+            self._known[name] = _SavedCopy((), 0, is_foreign=True)
         elif known is None or known.version != version:
             files.make_private_folders(self._copies)
             # In one step: half a copy would be put back by the run after a kill.
             shutil.copyfile(path, f"{self._copy_path(name)}.new")
             os.replace(f"{self._copy_path(name)}.new", self._copy_path(name))
             self._known[name] = _SavedCopy(version, os.stat(path).st_mode & 0o777)
+
+    def _is_foreign(self, name: str) -> bool:
+        """Whether another program keeps its own file under that name."""
+        known = self._known.get(name)
+        if name != layout.HISTORY or (known is not None and not known.is_foreign):
+            return False
+        try:
+            return neighbour.is_foreign_file(os.path.join(self.folder, name))
+        except (RalphError, OSError):
+            return False  # a link or a folder is none of theirs
 
     def _copy_path(self, name: str) -> str:
         return os.path.join(os.path.dirname(self._copies), f"copy-of-{name.replace('/', '-')}")
@@ -100,6 +117,8 @@ class ProtectedState:
 
     def _is_whole(self, name: str, known: _SavedCopy) -> bool:
         """Whether there is a copy of the version that is written down. No agent had begun when it was not made yet."""
+        if known.is_foreign:
+            return True
         try:
             return os.path.getsize(self._copy_path(name)) == known.version[1]
         except (OSError, IndexError):
@@ -109,6 +128,8 @@ class ProtectedState:
 
     def restore_changed(self, keep_in: str, prd_ids: Collection[str], *, is_over: bool = False) -> list[GuardFinding]:
         """What an agent changed. It is put back, and what stood there is kept in a folder."""
+        if self._is_out_of_reach:
+            return [] if is_over else self._repair_session()
         for name in ("", "standing", "questions", "steering", "runs", "locks"):
             ensure_real_folder(os.path.join(self.folder, name).rstrip("/"))
         for name in ("questions/answered", f"steering/{self.change}"):
@@ -134,7 +155,7 @@ class ProtectedState:
     def _differs(self, name: str) -> bool:
         known = self._known.get(name)
         now = _file_version(os.path.join(self.folder, name))
-        if (known.version if known else None) == now:
+        if (known.version if known else None) == now or (known is not None and known.is_foreign):
             return False
         if known is None or now is None:
             return True
@@ -158,11 +179,16 @@ class ProtectedState:
         """Whether somebody else only added to the history, and nothing about this change's stories."""
         import tempfile
 
+        if self._known.get(layout.HISTORY) is None and self._is_foreign(layout.HISTORY):
+            return False  # a document that is none of ours now hides what will be ours
         with tempfile.TemporaryDirectory(prefix="ralph-") as folder:
             place = layout.folder(folder)
             os.mkdir(place)
             for name in _HISTORY:
-                if self._known.get(name):
+                known = self._known.get(name)
+                if known and known.is_foreign:
+                    files.create(os.path.join(place, name), b"[]", 0o600)  # whatever it held: ours is beside it
+                elif known:
                     shutil.copyfile(self._copy_path(name), os.path.join(place, name))
             try:
                 before, now = History(folder).load(), History(os.path.dirname(self.folder)).load()

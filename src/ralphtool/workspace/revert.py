@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from ralphtool import specs
 from ralphtool.errors import GitError
-from ralphtool.workspace import branch
+from ralphtool.workspace import spec_files
 from ralphtool.workspace.git import Paths, Repository, printable
 
 if TYPE_CHECKING:
@@ -47,15 +47,20 @@ class SpecPlace(Struct, frozen=True):
         prefix = os.path.relpath(os.path.realpath(self.root), os.path.realpath(self.repository.top))
         return [os.path.normpath(os.path.join(prefix, one)) for one in specs.places(self.root, self.change, self.ref)]
 
+    @contextmanager
+    def open(self, tree: str) -> Iterator[Spec]:
+        """The spec as a tree has it, while the block runs; changes of it go nowhere."""
+        with spec_files.copy_spec_files(self.repository, self.root, self.change, tree, self.ref) as folder:
+            yield specs.open(folder, self.change, self.ref)
+
     def edit(self, tree: str, edit: Callable[[Spec], None]) -> str:
         """The tree with its spec edited."""
-        with tempfile.TemporaryDirectory(prefix="ralph-") as folder:
-            branch.write_spec_files(self.repository, self.root, self.change, tree, folder, self.ref)
+        with spec_files.copy_spec_files(self.repository, self.root, self.change, tree, self.ref) as folder:
             before = _read_files(folder)
             edit(specs.open(folder, self.change, self.ref))
             changed = {path: data for path, data in _read_files(folder).items() if before.get(path) != data}
         prefix = os.path.relpath(os.path.realpath(self.root), os.path.realpath(self.repository.top))
-        return _write_blobs(
+        return write_blobs(
             self.repository,
             tree,
             {os.path.normpath(os.path.join(prefix, path)): data for path, data in changed.items()},
@@ -63,14 +68,14 @@ class SpecPlace(Struct, frozen=True):
 
     def take_from(self, tree: str, source: str) -> str:
         """The tree with the spec of another one."""
-        with _own_index(self.repository) as own:
+        with open_own_index(self.repository) as own:
             own.run("read-tree", tree)
             own.set_entries(source, self.list_paths())
             return own.write_tree()
 
 
 @contextmanager
-def _own_index(repository: Repository) -> Iterator[Repository]:
+def open_own_index(repository: Repository) -> Iterator[Repository]:
     with tempfile.TemporaryDirectory(prefix="ralph-") as folder:
         yield Repository(repository.top, repository.gitdir, repository.common, os.path.join(folder, "index"))
 
@@ -85,13 +90,17 @@ def _read_files(folder: str) -> dict[str, bytes]:
     return found
 
 
-def _write_blobs(repository: Repository, tree: str, changed: Mapping[str, bytes]) -> str:
+def write_blobs(repository: Repository, tree: str, changed: Mapping[str, bytes | None]) -> str:
+    """The tree with other contents of some files; None for one that goes."""
     if not changed:
         return tree
-    with _own_index(repository) as own:
+    with open_own_index(repository) as own:
         own.run("read-tree", tree)
         lines = []
         for path, data in changed.items():
+            if data is None:
+                lines.append(f"0 {'0' * len(tree)}\t{path}\0")
+                continue
             mode = own.text("ls-tree", "--full-tree", "--format=%(objectmode)", tree, "--", path) or "100644"
             blob = os.fsdecode(own.run("hash-object", "-w", "--stdin", input=data)).strip()
             lines.append(f"{mode} {blob}\t{path}\0")

@@ -39,6 +39,11 @@ _UNDER_WAY = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "
 _ENVIRONMENT = ("pyvenv.cfg", ".git")
 
 
+def find_under_way(repository: Repository) -> str | None:
+    """What git is in the middle of in the user's tree, by the file that says so."""
+    return next((name for name in _UNDER_WAY if os.path.lexists(os.path.join(repository.gitdir, name))), None)
+
+
 class StashNote(Struct, frozen=True, kw_only=True):
     """What has to be given back. Paths are bytes: a name need not be text."""
 
@@ -61,11 +66,6 @@ class StashNote(Struct, frozen=True, kw_only=True):
         return [os.fsdecode(path) for path in self.left]
 
 
-def note_path(gitdir: str) -> str:
-    """Where the note of a working tree is, by the folder that git keeps for that tree."""
-    return os.path.join(layout.in_git(gitdir), "away.json")
-
-
 class Stash:
     """The place in git's own folder where a user's work waits."""
 
@@ -73,7 +73,7 @@ class Stash:
         self.repository = repository
         self.ours = Paths([ours])  # never moved
         self._place = layout.in_git(repository.gitdir)
-        self._note = note_path(repository.gitdir)
+        self._note = layout.stash_note(repository.gitdir)
         self._files = os.path.join(self._place, "away", "files")
         self._copies = os.path.join(self._place, "away", "copies")
         self._index = os.path.join(self._place, "away", "index")
@@ -101,12 +101,11 @@ class Stash:
     # --- leaving --------------------------------------------------------------------------------
 
     def check_not_busy(self) -> None:
-        for name in _UNDER_WAY:
-            if os.path.lexists(os.path.join(self.repository.gitdir, name)):
-                raise TreeBusy(
-                    f"a merge, rebase or the like is under way in {self.repository.top} ({name}): finish or abort it, "
-                    'or set workspace = "worktree"'
-                )
+        if name := find_under_way(self.repository):
+            raise TreeBusy(
+                f"a merge, rebase or the like is under way in {self.repository.top} ({name}): finish or abort it, "
+                'or set workspace = "worktree"'
+            )
 
     def set_aside(self, change: str, run: str, target: str) -> StashNote:
         """Moves the user's uncommitted work aside, to make way for a tree; tells what there was."""

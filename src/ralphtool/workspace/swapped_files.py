@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ralphtool.core import files
-from ralphtool.errors import UnsafePath
+from ralphtool.sandbox import beneath
 from ralphtool.workspace.git import printable
 
 if TYPE_CHECKING:
@@ -99,18 +99,18 @@ class SwappedFiles:
 
 def _write_all(top: str, states: Mapping[str, FileState], moment: int) -> None:
     """First those go that are not just written anew: a file can take the place of a folder. Their time is `moment`."""
-    _refuse_links(top, states)
-    places = {os.path.join(top, path): state for path, state in states.items()}
-    in_the_way = [full for full, state in places.items() if not _is_rewritable(full, state)]
-    for full in in_the_way:
-        if os.path.islink(full) or os.path.isfile(full):
+    for path, state in states.items():
+        full = os.path.join(top, path)
+        if not beneath.is_reached(top, path) or _is_rewritable(full, state):
+            continue
+        if os.path.lexists(full) and (os.path.islink(full) or not os.path.isdir(full)):
             os.unlink(full)
             files.remove_empty_above(full, top)
-    if in_the_way:
-        _refuse_links(top, states)
-    for full, state in places.items():
+    for path, state in states.items():
         if state.mode:
-            _write(full, state, moment)
+            # A gate may have put a link in the place of a folder: it could lead anywhere, and goes.
+            beneath.make_folder(top, os.path.dirname(path))
+            _write(os.path.join(top, path), state, moment)
 
 
 def _is_rewritable(full: str, state: FileState) -> bool:
@@ -122,16 +122,7 @@ def _is_rewritable(full: str, state: FileState) -> bool:
     return stat.S_ISREG(mode) and state.mode not in ("", _LINK) and bool(mode & 0o100) == (state.mode == _PROGRAM)
 
 
-def _refuse_links(top: str, paths: Iterable[str]) -> None:
-    """Refuses to go through a link: it could lead anywhere."""
-    real = os.path.realpath(top)
-    for folder in {os.path.dirname(path) for path in paths}:
-        if os.path.realpath(os.path.join(top, folder)) != (os.path.join(real, folder) if folder else real):
-            raise UnsafePath(f"{os.path.join(top, folder)} leads out of its folder: remove the link")
-
-
 def _write(path: str, state: FileState, moment: int) -> None:
-    os.makedirs(os.path.dirname(path), exist_ok=True)
     if state.mode == _LINK:
         os.symlink(state.data, os.fsencode(path))
         return
@@ -143,6 +134,7 @@ def _write(path: str, state: FileState, moment: int) -> None:
         os.utime(fd, (moment, moment))
 
 
-def set_time(path: str, moment: int) -> None:
-    if os.path.isfile(path) and not os.path.islink(path):
-        os.utime(path, (moment, moment))
+def set_time(top: str, path: str, moment: int) -> None:
+    full = os.path.join(top, path)
+    if beneath.is_reached(top, path) and os.path.isfile(full) and not os.path.islink(full):
+        os.utime(full, (moment, moment))

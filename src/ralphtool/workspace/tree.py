@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from itertools import count
 from typing import TYPE_CHECKING
-
-from msgspec import Struct
 
 from ralphtool.core import files, layout
 from ralphtool.errors import (
@@ -20,12 +17,15 @@ from ralphtool.errors import (
     TaskNotFound,
     from_os_error,
 )
-from ralphtool.judging.guard.model import FileChange, GuardFinding
-from ralphtool.workspace import branch, revert, submodules
+from ralphtool.judging.guard.model import FileChange
+from ralphtool.workspace import revert, spec_files, submodules, user_plan
+from ralphtool.workspace.checkpoints import read_checkpoints
 from ralphtool.workspace.git import Paths, Repository, printable
 from ralphtool.workspace.ignored import IgnoredFiles
+from ralphtool.workspace.lent_index import LentIndex
 from ralphtool.workspace.mixed_tree import build_mixed_tree
 from ralphtool.workspace.revert import SpecPlace
+from ralphtool.workspace.snapshots import ProtectedWork, WorkspaceSnapshot, build_changes
 from ralphtool.workspace.swapped_files import SwappedFiles, is_written_as_it_is, list_states, set_time
 
 if TYPE_CHECKING:
@@ -35,26 +35,10 @@ if TYPE_CHECKING:
     from ralphtool.workspace.git import ChangedFile
     from ralphtool.workspace.protected_git import ProtectedGit
     from ralphtool.workspace.revert import RevertedTree
+    from ralphtool.workspace.user_plan import MergedPlan
 
 
 _MOST_READ = 1_000_000  # bytes of a file that are read for a proof
-
-
-class WorkspaceSnapshot(Struct, frozen=True):
-    """What a workspace held when an agent had ended. `trouble` says why it could not be taken down, if so."""
-
-    tree: str | None
-    paths: tuple[str, ...] = ()
-    findings: tuple[GuardFinding, ...] = ()
-    trouble: str = ""
-
-
-class ProtectedWork(Struct, frozen=True):
-    """The work of an iteration that was killed while it was proven."""
-
-    story: str
-    entry: str
-    ref: str
 
 
 class Tree:
@@ -65,7 +49,7 @@ class Tree:
         self.change = change
         self.branch: str | None = layout.branch(change)
         self.ref = f"refs/heads/{self.branch}"
-        self.root = project
+        self.root = self.shown_root = project
         inside = os.path.relpath(os.path.realpath(project), os.path.realpath(repository.top))
         self.prefix = "" if inside == "." else f"{inside}/"
         self.ours = f"{self.prefix}{layout.FOLDER}"
@@ -76,13 +60,14 @@ class Tree:
         self._left = Paths([self.ours])  # never removed
         self._files: str | None = None  # the tree that the files are known to be; None: anything may be there
         self._began_with = ""  # the tree that this iteration began with
-        self._index_state: tuple[int, ...] = ()
+        self._lent_index = LentIndex()
         self.ignored = IgnoredFiles(repository, Paths([self.ours]))
         self._has_protected = False
         self._shown = ""  # the tree that was shown, or taken, last
         self._last_stamp = 0
         self._swap: SwappedFiles | None = None
         self._proven: dict[str, str] | None = None
+        self._users_tree = ""  # the plan as its user has it, taken last
 
     # --- beginning a run ------------------------------------------------------------------------
 
@@ -93,16 +78,19 @@ class Tree:
             return []
         tree = self.repository.tree_of(start) if start else self.repository.empty_tree
         self.repository.run("read-tree", tree)
+        if not start:
+            self.repository.add_all([self.ours])  # an empty tree would have nothing to work on, and all gates green
         self._stage_own(own_files)
         grown = self.repository.write_tree()
         first = start
         if grown != tree or not start:
-            message = f"ralphtool: the change {self.change}\n\nRalph-Change: {self.change}\n"
+            what = f"the change {self.change}" if start else f"the files as they are, and the change {self.change}"
+            message = f"ralphtool: {what}\n\nRalph-Change: {self.change}\n"
             first = self.repository.commit(grown, [start] if start else [], message)
         base = {layout.BASE + self.change: start} if start else {}
         self.repository.set_refs({self.ref: first, layout.START + self.change: first, **base})
         self._advance(str(first), grown)
-        return [f"work happens on the branch {self.branch}"]
+        return [f"finished work is committed to the branch {self.branch}"]
 
     def _stage_own(self, own_files: Sequence[str]) -> None:
         there = [path for path in own_files if os.path.lexists(os.path.join(self.repository.top, path))]
@@ -142,14 +130,20 @@ class Tree:
     def _switch_to(self, tree: str) -> None:
         if self._files == tree:
             return
+        self._prepare_look()
         try:
             self.repository.check_out(tree, self._spared)
         except GitError:  # the disk may be full, or our index the thing that is broken: it can be made anew
             self._free_space()
             self.repository.run("read-tree", self._tip_tree or tree)
             self.repository.check_out(tree, self._spared)
+        # Settings that are committed are in no checkout of ours: left out of the index, they would seem to be deleted.
+        self.repository.set_entries(tree, [self.ours])
         self._remove_unknown()
         self._files = tree
+
+    def _prepare_look(self) -> None:
+        """Before git looks at files that programs have left there."""
 
     def _free_space(self) -> None:
         try:
@@ -162,30 +156,19 @@ class Tree:
         """What an agent or a command left, and git does not ignore. What was there before us is never touched."""
         for path in self.repository.list_unknown_files():
             if not self._left.cover(path):
-                full = os.path.join(self.repository.top, path.rstrip("/"))
-                files.clear(full)
-                files.remove_empty_above(full, self.repository.top)
+                self._remove(path)
+
+    def _remove(self, path: str) -> None:
+        full = os.path.join(self.repository.top, path.rstrip("/"))
+        files.clear(full)
+        files.remove_empty_above(full, self.repository.top)
 
     def _lend_index(self) -> None:
-        """The index that people and agents see becomes ours, unless it is already."""
-        theirs = os.path.join(self.repository.gitdir, "index")
-        if self._index_state and self._index_state == self._index_signature(theirs):
-            return
-        shutil.copyfile(self.repository.index, f"{theirs}.ralph-aside")
-        os.replace(f"{theirs}.ralph-aside", theirs)
-        self._index_state = self._index_signature(theirs)
-
-    def _index_signature(self, theirs: str) -> tuple[int, ...]:
-        try:
-            found = [os.stat(path) for path in (theirs, self.repository.index)]
-        except OSError:
-            return ()
-        return tuple(number for info in found for number in (info.st_ino, info.st_size, info.st_mtime_ns))
+        self._lent_index.renew(self.repository)
 
     def take(self) -> WorkspaceSnapshot:
         findings = self.protected_git.restore_changed()
-        if self._read_branch() != self.tip:
-            self.repository.set_refs({self.ref: self.tip})  # an agent's own commits prove nothing
+        self._undo_branch_moves()
         self._files = None
         try:
             tree, changed = self._snapshot(self._began_with)
@@ -194,7 +177,12 @@ class Tree:
         except OSError as error:
             return WorkspaceSnapshot(None, findings=tuple(findings), trouble=str(from_os_error(error)))
         paths = dict.fromkeys(printable(path) for one in changed for path in (one.old_path, one.path))
-        return WorkspaceSnapshot(tree, tuple(paths), tuple(findings + self._find_embedded(changed)))
+        return WorkspaceSnapshot(tree, tuple(paths), (*findings, *submodules.find_embedded(self.repository, changed)))
+
+    def _undo_branch_moves(self) -> None:
+        """An agent's own commits prove nothing."""
+        if self._read_branch() != self.tip:
+            self.repository.set_refs({self.ref: self.tip})
 
     def _read_branch(self) -> str | None:
         """Where the branch is; read without git where it can be, since this is asked in every iteration."""
@@ -205,6 +193,7 @@ class Tree:
 
     def _snapshot(self, before: str) -> tuple[str, list[ChangedFile]]:
         """The tree of all that is there, and what differs. What was there before us, unknown to git, is not in it."""
+        self._prepare_look()
         self.repository.add_all(self._spared)
         tree = self.repository.write_tree()
         changed = self.repository.changed(before, tree) if tree != before else []
@@ -214,13 +203,6 @@ class Tree:
             changed = self.repository.changed(before, tree)
         self._files = self._shown = tree
         return tree, changed
-
-    def _find_embedded(self, changed: Sequence[ChangedFile]) -> list[GuardFinding]:
-        return [
-            GuardFinding("git-touched", one.path, "a repository inside the repository: its files can't be committed")
-            for one in changed
-            if one.is_submodule and one.status == "A" and one.path not in submodules.list_registered(self.repository)
-        ]
 
     # --- proving --------------------------------------------------------------------------------
 
@@ -234,13 +216,18 @@ class Tree:
         ids = [blob for one in read for blob in (one.old_blob, one.new_blob) if blob]
         blobs = self.repository.small_blobs(ids, _MOST_READ)
         self._swap = self._build_swap(changed, blobs)
-        return _build_changes(changed, blobs)
+        return build_changes(changed, blobs)
 
     def _build_swap(self, changed: Sequence[ChangedFile], blobs: Mapping[str, bytes]) -> SwappedFiles | None:
         """None where only git can write the files."""
         states = list_states(changed, blobs)
         top, common = self.repository.top, self.repository.common
         return SwappedFiles(top, states) if states is not None and is_written_as_it_is(top, common, states) else None
+
+    def list_files(self) -> list[str]:
+        scope = [self.prefix] if self.prefix else []
+        listed = self.repository.list_items("ls-tree", "-r", "-z", "--full-tree", "--name-only", self._tip_tree, *scope)
+        return [path.removeprefix(self.prefix) for path in listed]
 
     def read_checkpoint(self, paths: Sequence[str]) -> Mapping[str, bytes]:
         return self.repository.read_files(self._tip_tree, paths, _MOST_READ)
@@ -274,7 +261,7 @@ class Tree:
         self._shown = tree
         moment = self._next_stamp()
         for one in self.repository.changed(before, tree):
-            set_time(os.path.join(self.repository.top, one.path), moment)
+            set_time(self.repository.top, one.path, moment)
 
     def _next_stamp(self) -> int:
         """A time for files that are written now, a second apart: by that, and by size, Python knows its bytecode."""
@@ -283,6 +270,7 @@ class Tree:
 
     def clean_up(self) -> list[str]:
         """Removes what the gates have left, but for what git ignores; returns what of that is new."""
+        self._prepare_look()
         if self._swap is None:
             return self.find_ignored_changes()  # what else there is goes when the next tree is checked out
         left = self.repository.list_changes()
@@ -291,9 +279,7 @@ class Tree:
             self.repository.restore_from_index(broken)
         for path in left.unknown:
             if not self._swap.has_swapped(path) and not self._left.cover(path):
-                full = os.path.join(self.repository.top, path.rstrip("/"))
-                files.clear(full)
-                files.remove_empty_above(full, self.repository.top)
+                self._remove(path)
         return self.ignored.find_changed(left.ignored)
 
     def protect(self, tree: str, story: str, entry: str) -> None:
@@ -327,6 +313,7 @@ class Tree:
         return submodules.find_dirty(self.repository)
 
     def find_ignored_changes(self) -> list[str]:
+        self._prepare_look()
         return self.ignored.find_changed()
 
     def set_ignored_aside(self, paths: Sequence[str]) -> None:
@@ -353,8 +340,40 @@ class Tree:
             layout.BASE + self.change
         )
         if commit:
-            branch.write_spec_files(self.repository, self.spec_root, self.change, commit, folder, ref)
+            spec_files.write_spec_files(self.repository, self.spec_root, self.change, commit, folder, ref)
         return commit is not None
+
+    # --- the plan, which its user may edit ---------------------------------------------------------
+
+    def has_edited_plan(self, ref: str) -> bool:
+        return False
+
+    def _take_users_plan(self, ref: str, known: str) -> str | None:
+        """A tree with the plan as its user has it; None where there is nothing new."""
+        raise NotImplementedError
+
+    def merge_users_plan(self, ref: str) -> MergedPlan | None:
+        known = self.repository.resolve(layout.START + self.change)
+        if known is None or not self.has_edited_plan(ref):
+            return None
+        taken = self._take_users_plan(ref, known)
+        if taken is None:
+            return None
+        self._users_tree = taken
+        return user_plan.merge(self._spec_place(ref), known, self._tip_tree, taken)
+
+    def publish_plan(self, merged: MergedPlan, message: str, seen: str) -> str:
+        commit = self.repository.commit(merged.tree, [self.tip], message)
+        start = self.repository.commit(self._users_tree, [], seen)
+        self._advance(commit, merged.tree)
+        self.protected_git.expect(self.tip)
+        self.repository.set_refs({self.ref: commit, layout.START + self.change: start})
+        self._proven = None
+        return start
+
+    def read_plan_message(self) -> tuple[str, str]:
+        start = self.repository.resolve(layout.START + self.change)
+        return (start, self.repository.text("log", "-1", "--format=%B", start)) if start else ("", "")
 
     @property
     def needs_setup(self) -> bool:
@@ -375,13 +394,24 @@ class Tree:
 
     def publish(self, attempt: str, commit: str | None, *, tree: str | None = None, story: str = "") -> None:
         refs = {f"{layout.ATTEMPTS}{attempt}": str(commit)} if attempt else {}
-        if tree:
+        old = self.tip
+        if tree and not self._has_commit(str(commit)):
             self._advance(str(commit), tree)
-            self.protected_git.expect(
-                self.tip
-            )  # before it is there: after a kill the branch is put to what is expected
-        self.repository.set_refs({**refs, self.ref: self.tip})
+            # Before it is there: after a kill the branch is put to what is expected.
+            self.protected_git.expect(self.tip)
+        self._move_branch(refs, old)
         self._note_checkpoint(story, commit)
+
+    def _move_branch(self, refs: dict[str, str], old: str) -> None:
+        """From an old commit to the last checkpoint; other refs are set as well."""
+        self.repository.set_refs({**refs, self.ref: self.tip})
+
+    def _has_commit(self, commit: str) -> bool:
+        """Whether the last checkpoint is a commit, or was made upon it."""
+        return commit == self.tip or self.repository.is_ancestor(commit, self.tip)
+
+    def follow_branch(self) -> str:
+        return ""
 
     def _note_checkpoint(self, story: str, commit: str | None) -> None:
         if story and self._proven is not None:
@@ -393,24 +423,8 @@ class Tree:
 
     def checkpoints(self) -> dict[str, str]:
         if self._proven is None:
-            self._proven = self._read_checkpoints()
+            self._proven = read_checkpoints(self.repository, self.change)
         return self._proven
-
-    def _read_checkpoints(self) -> dict[str, str]:
-        base = self.repository.resolve(layout.BASE + self.change)
-        scope = f"{base}..{self.ref}" if base else self.ref
-        one_line = "valueonly,separator=%x2C)"
-        keys = f"%(trailers:key=Ralph-Change,{one_line}%x00%(trailers:key=Ralph-Story,{one_line}"
-        form = f"%H%x00{keys}%x00%(trailers:key=Ralph-Rejected,valueonly,separator=%x1F)"
-        told = self.repository.text("log", "--reverse", f"--format={form}", scope, "--")
-        rows = [line.split("\0") for line in told.split("\n") if line.count("\0") == 3]
-        found: dict[str, str] = {}
-        for commit, change, story, rejected in rows:
-            if change == self.change:
-                for one in (story, *rejected.split("\x1f")):
-                    found.pop(one, None)
-                found |= {story: commit} if story else {}
-        return found
 
     # --- what a person decides ------------------------------------------------------------------
 
@@ -454,7 +468,7 @@ class Tree:
 
     def follows(self, commit: str) -> bool:
         parent = self.repository.text("rev-parse", "--verify", "--quiet", f"{commit}^", check=False)
-        return self.tip in (commit, parent)
+        return parent == self.tip or self._has_commit(commit)
 
     def keep_interrupted(self, run: str, known: str | None = None) -> str | None:
         """What an iteration that was cut off had done is no attempt, but it is somebody's work: a ref keeps it."""
@@ -466,27 +480,13 @@ class Tree:
             return known
         if tree in (self._tip_tree, self._began_with):
             return None
-        commit = self.repository.commit(tree, [self.tip], f"ralphtool: {self.change}, interrupted\n")
+        return self._keep_commit(
+            run, self.repository.commit(tree, [self.tip], f"ralphtool: {self.change}, interrupted\n")
+        )
+
+    def _keep_commit(self, run: str, commit: str) -> str:
+        """Makes a ref for work that nothing else keeps, and returns it."""
         taken = self.repository.refs(layout.INTERRUPTED)
         number = next(number for number in count(1) if f"{layout.INTERRUPTED}{run}-{number}" not in taken)
         self.repository.set_refs({f"{layout.INTERRUPTED}{run}-{number}": commit})
         return f"{layout.INTERRUPTED}{run}-{number}"
-
-
-def _build_changes(changed: Sequence[ChangedFile], blobs: Mapping[str, bytes]) -> tuple[FileChange, ...]:
-    """Contents that were not read are empty."""
-
-    def read(blob: str | None) -> bytes | None:
-        return None if blob is None else blobs.get(blob, b"")
-
-    def find_old_path(one: ChangedFile) -> str | None:
-        return printable(one.old_path) if one.status == "R" else None
-
-    return tuple(
-        FileChange(printable(one.path), read(one.old_blob), read(one.new_blob), find_old_path(one)) for one in changed
-    )
-
-
-def remove_index_lock(index: str) -> None:
-    """Only a killed run of ours can have left it: nobody else uses this index."""
-    files.clear(f"{index}.lock")

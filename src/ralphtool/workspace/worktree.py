@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING
 
 from ralphtool.core import files, layout
 from ralphtool.errors import GitError
-from ralphtool.workspace.git import Paths, Repository
+from ralphtool.sandbox import beneath
+from ralphtool.workspace.git import Paths, Repository, join_first
 from ralphtool.workspace.ignored import IgnoredFiles
-from ralphtool.workspace.protected_git import ProtectedGit
+from ralphtool.workspace.protected_git import ProtectedGit, remove_index_lock
+from ralphtool.workspace.revert import SpecPlace
 from ralphtool.workspace.stash import Stash
-from ralphtool.workspace.tree import Tree, remove_index_lock
+from ralphtool.workspace.tree import Tree
+from ralphtool.workspace.user_plan import UserPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 class Worktree(Tree):
@@ -23,14 +26,20 @@ class Worktree(Tree):
 
     is_new = False
 
-    def __init__(self, repository: Repository, project: str, change: str) -> None:
+    def __init__(
+        self, repository: Repository, project: str, change: str, must_end: Callable[[], bool] = lambda: False
+    ) -> None:
         super().__init__(repository, project, change)
+        self._must_end = must_end
         self.home = repository
         self.place = os.path.join(layout.in_git(repository.common), "worktrees", change)
         self.root = os.path.join(self.place, self.prefix.rstrip("/")) if self.prefix else self.place
+        self.shown_root = self.root
+        self._project = project
+        self._user_plan: UserPlan | None = None
 
     def open(self, run: str, own_files: Sequence[str]) -> list[str]:
-        told = self._start_from_user_tree(own_files)
+        told = self._start_from_user_tree(own_files) + self._describe_unseen(own_files)
         self._use(self._ensure_worktree())
         self.protected_git.recover()
         self.protected_git.unlock()
@@ -40,9 +49,11 @@ class Worktree(Tree):
             self.repository.run("read-tree", "--empty")
         elif not self.is_new:
             self.keep_interrupted(self.change)
+        # Our own folder is never looked at here: the branch keeps what the user has committed of it.
+        self.repository.set_entries(self._tip_tree, [self.ours])
         self._switch_to(self._tip_tree)
         self.repository.set_head(self.ref)
-        return [*told, f"work happens in {self.place}"]
+        return [*told, f"the worktree is {self.place}"]
 
     def _start_from_user_tree(self, own_files: Sequence[str]) -> list[str]:
         """The change's own files may not be committed yet, and are only in the user's tree."""
@@ -58,6 +69,37 @@ class Worktree(Tree):
         finally:
             files.remove(index)
 
+    def _describe_unseen(self, own_files: Sequence[str]) -> list[str]:
+        """What an agent would look for in vain: it starts from the user's last commit."""
+        if self.home.resolve("HEAD") is None or Stash(self.home, self.ours).note():
+            return []  # without a commit all files are taken; in a tree that is lent they are set aside
+        own = [self.relative(path) for path in own_files]
+        unseen = [path for path in self.home.list_uncommitted() if not _is_known(path, [self.ours, *own])]
+        return [f"the run does not see what you have not committed: {join_first(unseen)}"] if unseen else []
+
+    def _find_user_plan(self, ref: str) -> UserPlan:
+        if self._user_plan is None:
+            self._user_plan = UserPlan(self.home, SpecPlace(self.home, self._project, self.change, ref))
+        return self._user_plan
+
+    def has_edited_plan(self, ref: str) -> bool:
+        return self._find_user_plan(ref).has_changed()
+
+    def _take_users_plan(self, ref: str, known: str) -> str | None:
+        return self._find_user_plan(ref).take(known)
+
+    def commit_user_files(self) -> str | None:
+        """A commit of the user's own tree as it is now, upon the last checkpoint; None if that has the same files."""
+        index = os.path.join(layout.in_git(self.home.common), f"look-{self.change}.index")
+        theirs = Repository(self.home.top, self.home.gitdir, self.home.common, index)
+        try:
+            theirs.run("read-tree", self._tip_tree)
+            theirs.add_all([self.ours])
+            tree = theirs.write_tree()
+        finally:
+            files.remove(index)
+        return None if tree == self._tip_tree else self.repository.commit(tree, [self.tip], "ralphtool: a look\n")
+
     def _ensure_worktree(self) -> Repository:
         """The working tree, made if it is not there, or not whole."""
         found = Repository.find(self.place) if os.path.exists(os.path.join(self.place, ".git")) else None
@@ -65,8 +107,10 @@ class Worktree(Tree):
             return found
         shutil.rmtree(self.place, ignore_errors=True)
         self.is_new = True
-        self.home.run("worktree", "prune")
-        self.home.run("worktree", "add", "--quiet", "--detach", "--no-checkout", "--force", self.place, self.tip)
+        with files.FileLock(os.path.join(layout.in_git(self.home.common), "worktrees.lock"), make=True):
+            # Git itself has no lock for this: what one run is making, another would prune.
+            self.home.run("worktree", "prune")
+            self.home.run("worktree", "add", "--quiet", "--detach", "--no-checkout", "--force", self.place, self.tip)
         made = Repository.find(self.place)
         if made is None:
             raise GitError(f"git worktree add made no working tree at {self.place}")
@@ -74,10 +118,18 @@ class Worktree(Tree):
 
     def _use(self, repository: Repository) -> None:
         self.repository = repository
+        self.repository.must_end = self._must_end
         self.repository.ensure_identity()
         self.protected_git = ProtectedGit(repository, self.ref, shared=True)
-        self.ignored = IgnoredFiles(repository, Paths([self.ours]))
+        self.ignored = self._find_ignored()
         self.ignored.put_back()
+
+    def _find_ignored(self) -> IgnoredFiles:
+        return IgnoredFiles(self.repository, Paths([self.ours]))
+
+    def _prepare_look(self) -> None:
+        """Pipes and the like go: a git that opens one, as `.gitignore`, would wait for ever."""
+        beneath.sweep(self.place)
 
     @property
     def needs_setup(self) -> bool:
@@ -95,3 +147,9 @@ class Worktree(Tree):
     def close(self) -> None:
         """The tree stays for the next run: it is filled, and set up."""
         self.protected_git.forget()
+
+
+def _is_known(path: str, own: Sequence[str]) -> bool:
+    """Whether a run needs no file of that path, or has it: `ralphtool init` adds lines to .gitignore."""
+    holds_own = path.endswith("/") and any(one.startswith(path) for one in own)
+    return holds_own or os.path.basename(path) == ".gitignore" or Paths(own).cover(path)

@@ -82,7 +82,7 @@ def provoke_invalid_value(project: Ralph) -> dict[str, Any]:
 
 
 def provoke_spec_error(project: Ralph) -> dict[str, Any]:
-    project.tasks_file.unlink()
+    project.tasks_file.write_bytes(b"## 1. A\n\n- [ ] 1.1 caf\xe9\n")
     return refuse(project, "session", "init", "--change", "add-login")
 
 

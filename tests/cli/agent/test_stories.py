@@ -167,9 +167,14 @@ class TestNextStory:
         )
         assert self.order(ralph) == ["3", "2", "1"]
 
-    def test_a_story_without_tasks_is_done(self, ralph: Ralph) -> None:
-        ralph.openspec("## 1. Nothing\n\n## 2. Two\n- [ ] 2.1 b\n")
-        assert self.order(ralph) == ["2"]
+    def test_a_story_without_tasks_is_not_handed_out_nor_done(self, ralph: Ralph) -> None:
+        ralph.openspec("## 1. Nothing\n\n## 2. Two\n- [ ] 2.1 b\n").begin()
+        assert ok(ralph, "status")["story"]["id"] == "2"
+        ok(ralph, "task", "done", "2.1")
+        assert ok(ralph, "status")["change_complete"] is False
+        refused = ralph.agent("session", "next-story")
+        assert refused.code == "SPEC_ERROR"
+        assert "story 1 has no tasks" in refused.error["error"]
 
     def test_the_open_one_is_given_again(self, project: Ralph) -> None:
         init(project)
@@ -192,10 +197,10 @@ class TestNextStory:
         }
         assert ok(ralph, "session", "next-story")["story_id"] == "2", "optional, but still to be had"
 
-    def test_an_empty_change_is_complete(self, ralph: Ralph) -> None:
+    def test_an_empty_change_is_never_complete(self, ralph: Ralph) -> None:
         ralph.openspec("")
         assert init(ralph)["stories"] == []
-        assert ok(ralph, "session", "next-story") == {"complete": True}
+        assert ralph.agent("session", "next-story").code == "SPEC_ERROR"
 
 
 class TestPrd:

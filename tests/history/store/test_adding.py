@@ -49,7 +49,7 @@ def test_who_only_asks_makes_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("text", ["{}", "[]", '{"version": "9.0"}'])
+@pytest.mark.parametrize("text", ['{"version": "1.0"}', '{"entries": 1}', '{"version": "9.0"}'])
 def test_a_history_that_can_not_be_added_to_is_refused_by_a_check(tmp_path: Path, text: str) -> None:
     (tmp_path / ".ralph").mkdir()
     (tmp_path / ".ralph/progress.json").write_text(text)

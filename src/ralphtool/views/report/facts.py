@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ralphtool.record.run_view import ResourceUse
+from ralphtool.record.view_parts import ResourceUse
 from ralphtool.views.terminal.phrases import is_expected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ralphtool.record.run_view import StoryStateName, Wait
+    from ralphtool.record.view_parts import StoryStateName, Wait
 
 ENDINGS = ("completed", "partial", "failed", "blocked")  # of attempts that count
 PUT_OFF = ("transient", "interrupted")  # which were no attempts: nothing was wrong with the work
@@ -209,10 +209,12 @@ class ReportStep(Struct, frozen=True):
 class Facts(Struct, frozen=True, kw_only=True):
     run: str
     change: str
+    title: str  # of the change; its name, if it has no other
     agent: str
     adapter: str
     branch: str
     workspace: str
+    is_plan: bool  # a change was drafted, and nothing done yet
     state: str  # running, paused, done, unproven, unfinished, interrupted, died
     reason: str
     verdict: str  # how it ended, in one sentence

@@ -18,13 +18,24 @@ from ralphtool.errors import RalphError
 from ralphtool.judging.proof_words import WORDS
 from ralphtool.judging.receipt import MOST_NAMES
 from ralphtool.record import events, questions
-from ralphtool.record.events import Answered, BlockerChecked, HandedOver, Notice, RunEnded, Setup, Steered
+from ralphtool.record.events import (
+    Answered,
+    BlockerChecked,
+    Denied,
+    HandedOver,
+    Notice,
+    PlanEdited,
+    RunEnded,
+    Setup,
+    Steered,
+)
 from ralphtool.record.events import Gate as GateEvent
 from ralphtool.record.events import Question as QuestionEvent
 from ralphtool.record.lines import LineReader
-from ralphtool.record.run_view import RunView, parse_time
+from ralphtool.record.run_view import RunView
+from ralphtool.record.view_parts import parse_time
 from ralphtool.views import receipts
-from ralphtool.views.report import formatting
+from ralphtool.views.report import formatting, wording
 from ralphtool.views.report.facts import (
     Facts,
     ReportAttempt,
@@ -39,15 +50,15 @@ from ralphtool.views.report.facts import (
     RunKnowledge,
 )
 from ralphtool.views.terminal.event_lines import list_gate_results
-from ralphtool.views.terminal.phrases import LONGEST_WHY, describe_end, describe_red_gates
+from ralphtool.views.terminal.phrases import LONGEST_WHY, describe_denial, describe_end, describe_red_gates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ralphtool.judging.receipt import Receipt
     from ralphtool.record.event_parts import RecordedFinding, RunLimits
-    from ralphtool.record.run_view import AttemptView, GateView, Occurrence, StoryView
     from ralphtool.record.runs import RunSummary
+    from ralphtool.record.view_parts import AttemptView, GateView, Occurrence, StoryView
 
 _ID, _TITLE = 60, 160  # characters
 _TEXTS = 20  # of a list
@@ -85,10 +96,12 @@ def _build_facts(run: RunSummary, view: RunView, knowledge: RunKnowledge) -> Fac
     return Facts(
         run=formatting.clean_line(run.id, 200),
         change=formatting.clean_line(run.change, 200) or "unknown",
+        title=formatting.clean_line(start.title or run.change, 200) or "unknown",
         agent=formatting.clean_line(start.agent, _ID),
         adapter=formatting.clean_line(start.adapter, _ID),
         branch=formatting.clean_line(start.branch or "", 200),
         workspace=formatting.clean_line(start.workspace, _ID),
+        is_plan=start.purpose == "plan",
         state=run.state,
         reason=formatting.clean_line(run.reason, 1000),
         verdict=_describe_state(run.state, stories, tip),
@@ -100,7 +113,7 @@ def _build_facts(run: RunSummary, view: RunView, knowledge: RunKnowledge) -> Fac
         limits=tuple(_list_limits(start.limits)),
         gates=_clean_lines(start.gates.commands),
         knowledge=knowledge,
-        next=tuple(_list_next_steps(run, view.end)),
+        next=tuple(_list_next_steps(run, view.end, stories)),
         tip=tip,
         left_out=view.left_out,
     )
@@ -230,14 +243,16 @@ def _build_occurrence(one: Occurrence) -> ReportOccurrence:
 
 
 def _describe(
-    event: Setup | Notice | HandedOver | BlockerChecked | QuestionEvent | Answered | Steered,
+    event: Setup | Notice | Denied | PlanEdited | HandedOver | BlockerChecked | QuestionEvent | Answered | Steered,
 ) -> tuple[str, str]:
     line = formatting.clean_line
     match event:
         case Setup():
             return "setup", f"a setup command failed: {line(event.command)}"
-        case Notice():
+        case Notice() | PlanEdited():
             return "notice", line(event.text, 1000)
+        case Denied():
+            return "notice", describe_denial(line(event.host, _ID), event.port, line(event.allow))
         case HandedOver():
             return "hand-over", f"{line(event.from_, _ID)} hands over to {line(event.to, _ID)}: {line(event.why)}"
         case BlockerChecked():
@@ -264,9 +279,11 @@ def _describe_state(state: str, stories: tuple[ReportStory, ...], tip: ReportChe
     return _BEGINNINGS.get(state, "") + ending
 
 
-def _list_next_steps(run: RunSummary, end: RunEnded | None) -> Iterator[ReportStep]:
+def _list_next_steps(run: RunSummary, end: RunEnded | None, stories: tuple[ReportStory, ...]) -> Iterator[ReportStep]:
     steps = end.next[:_TEXTS] if end else ()
-    yield from (ReportStep(formatting.clean_line(one.say), _clean_command(one.run or "")) for one in steps)
+    yield from _list_answers(stories)
+    told = [one for one in steps if not (one.run or "").startswith("ralphtool answer ")]
+    yield from (ReportStep(formatting.clean_line(one.say), _clean_command(one.run or "")) for one in told)
     change = f" {run.change}" if run.change else ""
     if run.state == "running":
         yield ReportStep("watch it", f"ralphtool watch {shlex.quote(formatting.clean_line(run.id, 200))}")
@@ -274,6 +291,14 @@ def _list_next_steps(run: RunSummary, end: RunEnded | None) -> Iterator[ReportSt
         yield ReportStep("let it go on", f"ralphtool resume{change}")
     elif run.state == "died" or (not steps and run.state not in ("done", "unproven")):
         yield ReportStep("go on where it was", f"ralphtool run{change}")
+
+
+def _list_answers(stories: tuple[ReportStory, ...]) -> Iterator[ReportStep]:
+    """What the run advised is of the past: people have answered since, and earlier runs may have asked."""
+    for story in stories:
+        asked = story.question
+        if story.state == "waiting" and asked and asked.is_open and not asked.answer:
+            yield ReportStep(f"answer the question of story {story.id}", wording.build_answer_command(story))
 
 
 # --- what waits -------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from ralphtool.core import files, project
 from ralphtool.errors import RalphError
 from ralphtool.history import History
 from ralphtool.memory import usefulness
-from ralphtool.record.run_view import parse_time
+from ralphtool.record.view_parts import parse_time
 from ralphtool.views.report import formatting
 from ralphtool.views.report.facts import NewLearning, RunKnowledge, ShownLearning
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ralphtool.core.text import fence_visible
 from ralphtool.judging.proof_words import WORDS
-from ralphtool.record.run_view import ResourceUse
+from ralphtool.record.view_parts import ResourceUse
 from ralphtool.views.report import formatting, wording
 from ralphtool.views.report.facts import sum_use
 from ralphtool.views.terminal.phrases import format_tokens
@@ -85,7 +85,7 @@ def _build_table(columns: Sequence[str], rows: Sequence[Sequence[str]], width: i
 
 
 def _build_head(facts: Facts) -> Iterator[str]:
-    yield f"# {escape_text(facts.change)}: {escape_text(facts.verdict)}"
+    yield f"# {escape_text(facts.title)}: {escape_text(facts.verdict)}"
     yield ""
     yield f"It {'ran' if facts.is_over else 'has been running for'} {wording.describe_time(facts)}."
     spent = ", ".join(filter(None, [wording.describe_tokens(facts.used), formatting.format_cost(facts.used.cost)]))
@@ -116,6 +116,7 @@ def _build_question(story: ReportStory) -> Iterator[str]:
         return
     if asked and asked.answer:
         yield from ("You have answered already; the next run takes it up:", "", fence_visible(asked.answer), "")
+        return
     yield from (f"Answer: {quote_code(wording.build_answer_command(story))}", "")
     if asked and asked.path:
         yield from (f"Or write into {quote_code(asked.path)}.", "")

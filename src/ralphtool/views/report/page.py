@@ -9,7 +9,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralphtool.judging import proof_words
-from ralphtool.record.run_view import STORY_STATES
+from ralphtool.record.view_parts import STORY_STATES
 from ralphtool.views.report import formatting, timeline, wording
 from ralphtool.views.report.elements import Css, render_html, tag
 from ralphtool.views.report.facts import sum_use
@@ -18,7 +18,7 @@ from ralphtool.views.terminal.phrases import describe_gate_time, format_tokens, 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ralphtool.record.run_view import ResourceUse
+    from ralphtool.record.view_parts import ResourceUse
     from ralphtool.views.report.elements import Element
     from ralphtool.views.report.facts import Diff, Facts, ReportAttempt, ReportGate, ReportOccurrence, ReportStory
 
@@ -54,7 +54,7 @@ def _build_document_head(facts: Facts) -> Element:
         tag("meta", name="color-scheme", content="light dark"),
         tag("meta", name="referrer", content="no-referrer"),
         tag("meta", name="generator", content="ralphtool"),
-        tag("title", f"{facts.change}: {facts.verdict}"),
+        tag("title", f"{facts.title}: {facts.verdict}"),
         tag("style", Css(style)),
     )
 
@@ -78,7 +78,7 @@ def _build_head(facts: Facts) -> Element:
     since = wording.describe_all_runs(facts)
     return tag(
         "header",
-        tag("p", "Report of ", tag("strong", facts.change), class_="eyebrow"),
+        tag("p", "Report of ", tag("strong", facts.title), class_="eyebrow"),
         tag("h1", _split_clauses(facts.verdict), class_=f"verdict is-{_choose_tone(facts)}"),
         tag("p", _describe_run(facts), class_="lead"),
         _build_progress(facts),
@@ -179,10 +179,9 @@ _QUESTION_CLOSED = "This question does not wait any more: it was answered, or pu
 
 def _build_answer(story: ReportStory) -> list[Element]:
     asked = story.question
-    parts = []
     if asked and asked.answer:
-        parts += [tag("p", "You have answered already; the next run takes it up:"), tag("blockquote", asked.answer)]
-    parts += [tag("p", "Answer it so:"), _build_command(wording.build_answer_command(story))]
+        return [tag("p", "You have answered already; the next run takes it up:"), tag("blockquote", asked.answer)]
+    parts = [tag("p", "Answer it so:"), _build_command(wording.build_answer_command(story))]
     if asked and asked.path:
         parts.append(tag("p", "Or write below the question in ", tag("code", asked.path), ".", class_="soft"))
     return parts

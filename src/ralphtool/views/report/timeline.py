@@ -16,7 +16,7 @@ from ralphtool.views.terminal.phrases import describe_gate_time
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ralphtool.record.run_view import Wait
+    from ralphtool.record.view_parts import Wait
     from ralphtool.views.report.elements import Element
     from ralphtool.views.report.facts import Facts, ReportAttempt, ReportGate, ReportOccurrence, ReportStory
 

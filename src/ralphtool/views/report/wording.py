@@ -12,7 +12,7 @@ from ralphtool.views.terminal.phrases import format_tokens, pluralize
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ralphtool.record.run_view import ResourceUse
+    from ralphtool.record.view_parts import ResourceUse
     from ralphtool.views.report.facts import Facts, ReportAttempt, ReportStory, RunKnowledge
 
 TITLES = {
@@ -49,10 +49,8 @@ def build_accept_commands(facts: Facts, story: ReportStory) -> tuple[str, str]:
 
 def describe_ending(facts: Facts) -> str:
     """Why it ended, as a sentence; nothing if it did not tell, or if the stories tell it."""
-    if facts.state in ("done", "unproven"):
+    if facts.state in ("done", "unproven") or facts.reason == "interrupted":
         return ""
-    if facts.reason == "interrupted":
-        return "It was stopped."
     return f"It ended because: {facts.reason.rstrip('.')}." if facts.reason else ""
 
 
@@ -149,6 +147,7 @@ def summarize_learnings(knowledge: RunKnowledge) -> str:
 def list_settings(facts: Facts) -> list[tuple[str, str]]:
     """The run's own settings, as far as it told them."""
     rows = [("run", facts.run), ("change", facts.change), ("format", facts.adapter), ("agent", facts.agent)]
-    rows += [("branch", facts.branch or "none: there is no git"), ("workspace", facts.workspace)]
+    without = "" if facts.is_plan else "none: there is no git"
+    rows += [("branch", facts.branch or without), ("workspace", facts.workspace)]
     rows += [(f"limit: {name}", value) for name, value in facts.limits]
     return [(name, value) for name, value in rows if value]

@@ -25,6 +25,8 @@ from ralphtool.record import runs
 from ralphtool.views.launch import Launch
 from ralphtool.views.screen.base import LEAST, MessageDialog, Navigate, Page
 from ralphtool.views.screen.change import ChangePage
+from ralphtool.views.screen.chosen import ChosenPage
+from ralphtool.views.screen.diff import DiffPage
 from ralphtool.views.screen.home import ChangesPage
 from ralphtool.views.screen.result import ResultPage
 from ralphtool.views.screen.watch import WatchPage
@@ -81,6 +83,7 @@ _PLAIN |= zip(map(ord, _PRETTY), "|||---++++++++-_.*x", strict=True)
 _SOON = 0.1  # seconds between two looks whether a run has begun
 _ENDS = (signal.SIGTERM, signal.SIGHUP)
 _PAGES: dict[str, Callable[[str, Any], Page]] = {"change": ChangePage, "watch": WatchPage, "result": ResultPage}
+_PAGES["diff"] = DiffPage
 
 
 class AsciiFilter(LineFilter):
@@ -136,8 +139,8 @@ class RalphApp(App[None]):
 
     def on_navigate(self, message: Navigate) -> None:
         page = _PAGES[message.to](self.root, message.what)
-        if isinstance(page, ChangePage):
-            page.is_starting = any(one.change == page.change.name and not one.is_reported for one in self._launches)
+        if isinstance(page, ChosenPage):
+            page.starting = {one.change for one in self._launches if not one.is_reported}
         if any(page.is_like(below) for below in self.screen_stack[-2:-1]):
             self.pop_screen()  # somebody goes to and fro between two pages
         else:
@@ -169,7 +172,7 @@ class RalphApp(App[None]):
 
     def _report_start(self, page: Page, begun: Launch) -> None:
         self._clear_starting(begun.change)
-        if isinstance(page, ChangePage) and page.change.name == begun.change:
+        if isinstance(page, ChosenPage) and page.chosen and page.chosen.name == begun.change:
             page.try_action(lambda: page.post_message(Navigate("watch", runs.read_summary(self.root, begun.id or ""))))
         else:
             page.show_message(f"the run of {begun.change} has begun")
@@ -180,8 +183,8 @@ class RalphApp(App[None]):
 
     def _clear_starting(self, change: str) -> None:
         for page in self.screen_stack:
-            if isinstance(page, ChangePage) and page.change.name == change:
-                page.set_starting(False)
+            if isinstance(page, ChosenPage):
+                page.set_starting(change, False)
 
 
 def _is_light(colours: str) -> bool:

@@ -66,7 +66,7 @@ def build_row(left: Text, right: Text) -> Table:
 class Navigate(Message):
     """Where somebody wants to go from a page. Pages don't know each other: the app leads the way."""
 
-    def __init__(self, to: Literal["change", "watch", "result"], what: object) -> None:
+    def __init__(self, to: Literal["change", "watch", "result", "diff"], what: object) -> None:
         super().__init__()
         self.to = to
         self.what = what
@@ -155,7 +155,7 @@ class Page(Screen[None]):
 
     def action_keys(self) -> None:
         """All keys of the page, also those that have nothing to do at the moment."""
-        keys = [one for one in self.BINDINGS if isinstance(one, Binding) and one.show and one.tooltip]
+        keys = [one for one in self.BINDINGS if isinstance(one, Binding) and one.tooltip]
         known = [(one.key_display or one.key.replace("escape", "esc"), one.tooltip) for one in keys]
         lines = [Text.assemble((f"{key:>6}", "bold yellow"), f"  {told}") for key, told in (*known, *_MOVING)]
         self.app.push_screen(MessageDialog("Keys", Text("\n").join(lines)))

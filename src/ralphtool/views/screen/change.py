@@ -13,9 +13,10 @@ from textual.widgets import OptionList, Static
 
 from ralphtool.errors import RalphError
 from ralphtool.views.screen import data
-from ralphtool.views.screen.base import ChoiceDialog, Navigate, Page, RowList, StartRun, build_row
+from ralphtool.views.screen.base import Navigate, Page, RowList, build_row
+from ralphtool.views.screen.chosen import ChosenPage
 from ralphtool.views.screen.record import render_receipt, split_lines
-from ralphtool.views.terminal.phrases import choose_mark, flatten, render_mark
+from ralphtool.views.terminal.phrases import flatten, render_mark
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -27,12 +28,12 @@ if TYPE_CHECKING:
 _OFTEN = 1.0  # seconds between two looks at whether anything has happened
 
 
-class ChangePage(Page, inherit_bindings=False):
+class ChangePage(ChosenPage, inherit_bindings=False):
     """The stories at the left; what the chosen one says at the right."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "run", "Run it", tooltip="begin a run, which goes on by itself"),
-        Binding("w", "watch", "Watch it", tooltip="watch the run that goes on"),
+        *ChosenPage.BINDINGS,
+        Binding("w", "watch", "Watch", tooltip="watch the run that goes on"),
         Binding("a", "answer", "Answer", tooltip="answer the chosen story's question, or the first"),
         Binding("a", "no_answer", show=False),
         Binding("o", "result", "Last result", tooltip="what the last run came to"),
@@ -42,7 +43,6 @@ class ChangePage(Page, inherit_bindings=False):
     def __init__(self, root: str, change: data.ChangeItem) -> None:
         super().__init__(root)
         self.change = change
-        self.is_starting = False
         self._details: data.ChangeDetails | None = None
         self._pulse: tuple[int, ...] = ()
         self._is_reading = False
@@ -51,6 +51,10 @@ class ChangePage(Page, inherit_bindings=False):
     @property
     def subject(self) -> str:
         return self.change.name
+
+    @property
+    def chosen(self) -> data.ChangeItem:
+        return self.change
 
     def compose_body(self) -> ComposeResult:
         with Horizontal(classes="halves"):
@@ -93,8 +97,10 @@ class ChangePage(Page, inherit_bindings=False):
         self.refresh_bindings()
 
     def _show_head(self) -> None:
-        told = [self.change.overview.adapter, "starting" if self.is_starting else self.change.status]
-        self.show_title(self.change.name, "  ".join(filter(None, told)))
+        one = self.change
+        state = "starting" if one.name in self.starting else one.status
+        told = [one.name if one.title != one.name else "", one.overview.adapter, state]
+        self.show_title(one.title, "  ".join(filter(None, told)))
 
     def _show_stories(self, book: data.ChangeDetails) -> None:
         rows: list[RenderableType] = [Text.assemble("  ", ("About this change", "italic"))]
@@ -121,13 +127,13 @@ class ChangePage(Page, inherit_bindings=False):
     # --- running
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action == "run":
-            return not self.change.is_alive and not self.is_starting
         if action == "watch":
             return self.change.is_alive
         if action in ("answer", "no_answer"):
             return (self.change.questions > 0) == (action == "answer")
-        return self.change.run is not None and not self.change.is_alive if action == "result" else True
+        if action == "result":
+            return self.change.run is not None and not self.change.is_alive
+        return super().check_action(action, parameters)
 
     def action_watch(self) -> None:
         if self.change.run:
@@ -145,27 +151,8 @@ class ChangePage(Page, inherit_bindings=False):
 
     action_no_answer = action_answer  # which says so
 
-    def action_run(self) -> None:
-        self.try_action(self._ask_to_run)
-
-    def _ask_to_run(self) -> None:
-        agent, name = flatten(data.find_agent(self.root), 60), self.change.name
-        text = f"The run goes on by itself: closing this screen does not end it.\n`ralphtool stop {name}` does."
-        self.open_dialog(
-            ChoiceDialog(f"Run {name} with {agent}?", text, [("y", "Run it", "yes"), ("n", "Not now", None)]),
-            self._start,
-        )
-
-    def _start(self, _: str) -> None:
-        self.set_starting(True)
-        self.post_message(StartRun(self.change.name, self.change.ref))
-
-    def set_starting(self, is_starting: bool) -> None:
-        """Whether a run of this change is about to begin."""
-        self.is_starting = is_starting
-        if self.is_mounted:
-            self._show_head()
-            self.refresh_bindings()
+    def show_starting(self) -> None:
+        self._show_head()
 
 
 # --- words ------------------------------------------------------------------------------------------
@@ -173,10 +160,7 @@ class ChangePage(Page, inherit_bindings=False):
 
 def _build_story_row(chapter: data.StoryDetails, book: data.ChangeDetails) -> RenderableType:
     story = chapter.story
-    receipt = book.receipts.get(story.id)
-    done = choose_mark("done", receipt.state if receipt else "")
-    state = "waiting" if story.id in book.waiting else done if story.done else "open"
-    name = Text.assemble(render_mark(state), " ", flatten(f"{story.id}. {story.title}", 150))
+    name = Text.assemble(render_mark(book.choose_state(story)), " ", flatten(f"{story.id}. {story.title}", 150))
     return build_row(name, Text(f"{story.tasks_done}/{len(story.tasks)}", style="dim"))
 
 

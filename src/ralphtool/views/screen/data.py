@@ -13,18 +13,19 @@ from ralphtool.errors import InvalidValue, RalphError
 from ralphtool.history import History
 from ralphtool.record import overview as changes_module
 from ralphtool.record import questions, receipts, runs
-from ralphtool.record.run_view import parse_time
-from ralphtool.views.terminal.phrases import pluralize
+from ralphtool.record.view_parts import parse_time
+from ralphtool.specs import scaffold
+from ralphtool.views.terminal.phrases import choose_mark, pluralize
 from ralphtool.workspace import branch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ralphtool.history.records import Learning
     from ralphtool.judging.receipt import Receipt
     from ralphtool.record.overview import Overview
     from ralphtool.record.runs import RunSummary
-    from ralphtool.specs import ChangeLocation, Scenario, Spec, Story
+    from ralphtool.specs import ChangeLocation, Scenario, Spec, Story, Task
     from ralphtool.workspace.branch import Branches
 
 RECENT = 20  # runs that are listed
@@ -48,6 +49,11 @@ class ChangeItem(NamedTuple):
     overview: Overview
     run: RunSummary | None  # the newest
     questions: int
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return self.overview.title or self.name
 
     @property
     def is_alive(self) -> bool:
@@ -94,8 +100,20 @@ class ChangeDetails(NamedTuple):
     proposal: str
     design: str
     chapters: list[StoryDetails]
-    waiting: set[str]  # the stories that wait for a human
+    asked: list[questions.OpenQuestion]  # that nobody has answered yet
     receipts: dict[str, Receipt]  # what the stories that are done rest on
+
+    @property
+    def waiting(self) -> set[str]:
+        """The stories that need an answer."""
+        return {one.story for one in self.asked}
+
+    def choose_state(self, story: Story) -> str:
+        """One of the states that have a mark everywhere."""
+        if story.id in self.waiting:
+            return "waiting"
+        receipt = self.receipts.get(story.id)
+        return choose_mark("done", receipt.state if receipt else "") if story.done else "open"
 
 
 def list_changes(root: str) -> list[ChangeItem]:
@@ -140,7 +158,7 @@ def _build_change(root: str, place: ChangeLocation, known: dict[str, list[str]],
 
 
 @contextmanager
-def _open_spec(root: str, place: ChangeLocation) -> Iterator[Spec]:
+def open_spec(root: str, place: ChangeLocation) -> Iterator[Spec]:
     """The spec as its branch has it; as the user's tree has it where there is no branch."""
     with branch.open_spec(root, place.change, place.ref or None) as on_branch:
         yield on_branch or specs.open(root, place.change, place.ref or None)
@@ -149,19 +167,43 @@ def _open_spec(root: str, place: ChangeLocation) -> Iterator[Spec]:
 def read_details(root: str, change: str, ref: str) -> ChangeDetails:
     """All that there is to read of a change."""
     place = specs.ChangeLocation(change, ref)
-    with _open_spec(root, place) as spec:
+    with open_spec(root, place) as spec:
         stories = spec.stories(locks.list_completed_tasks(root, change))
         chapters = [StoryDetails(story, spec.scenarios(story)) for story in stories]
         told = (spec.proposal() or "", spec.design() or "")
     now = _build_change(root, place, _group_ids(root), branch.Branches(root))
     done = {story.id for story in stories if story.done}
     found = {story: one for story, one in receipts.read_receipts(root, change).items() if story in done}
-    return ChangeDetails(now, *told, chapters, {one.story for one in list_unanswered(root, change)}, found)
+    return ChangeDetails(now, *told, chapters, list_unanswered(root, change), found)
+
+
+def find_change(root: str, name: str) -> ChangeItem:
+    """One change of the list."""
+    place = next((one for one in specs.find_all(root) if one.change == name), None)
+    if place is None:
+        raise changes_module.build_not_found_error(name, changes_module.list_names(root))
+    return _build_change(root, place, _group_ids(root), branch.Branches(root))
+
+
+def begin_change(root: str, text: str) -> str:
+    """Makes a change with examples to replace, as `ralphtool new` does; tells its name."""
+    made = scaffold.plan(root, text)
+    try:
+        scaffold.write(made)
+    except FileExistsError:
+        raise InvalidValue(f"{made.place} is there already: give the change another title") from None
+    return made.change
+
+
+def read_tasks(root: str, change: str) -> dict[str, Sequence[Task]]:
+    """The tasks of every story."""
+    with open_spec(root, specs.ChangeLocation(change, "")) as spec:
+        return {story.id: story.tasks for story in spec.stories(locks.list_completed_tasks(root, change))}
 
 
 def is_done(root: str, change: str, story: str) -> bool:
     """Whether a story is done by now, whatever an older record says."""
-    with _open_spec(root, specs.ChangeLocation(change, "")) as spec:
+    with open_spec(root, specs.ChangeLocation(change, "")) as spec:
         stories = spec.stories(locks.list_completed_tasks(root, change))
     return any(one.id == story and one.done for one in stories)
 
@@ -182,7 +224,7 @@ def find_agent(root: str) -> str:
 
 def list_learnings(root: str, run: RunSummary) -> list[Learning]:
     """What was learnt about a run's change while it went on."""
-    with _open_spec(root, specs.ChangeLocation(run.change, "")) as spec:
+    with open_spec(root, specs.ChangeLocation(run.change, "")) as spec:
         ids = {specs.prd_id(spec, story.id) for story in spec.stories()} | {specs.prd_id(spec, None)}
     return [one for one in History(root).learnings() if one.source_prd_id in ids and _is_within(one.created_at, run)]
 

@@ -1,21 +1,25 @@
-"""The first page: which changes there are, how far each is, what goes on with it; and the last runs."""
+"""The first page: the changes and the last runs, and a preview of the change that is chosen."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.console import Group
 from rich.text import Text
 from textual.binding import Binding
-from textual.widgets import OptionList, Static
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.widgets import Input, OptionList, Static
 
 from ralphtool.errors import RalphError
-from ralphtool.record import runs
 from ralphtool.views.screen import data
-from ralphtool.views.screen.base import Navigate, Page, RowList, build_row
-from ralphtool.views.screen.record import split_lines
+from ralphtool.views.screen.base import Navigate, Page, RowList, TextDialog, build_row
+from ralphtool.views.screen.chosen import ChosenPage
+from ralphtool.views.screen.preview import describe_run, render_preview
+from ralphtool.views.screen.record import FollowedRun, split_lines
 from ralphtool.views.terminal.changes import describe_locations
-from ralphtool.views.terminal.phrases import flatten, format_cost, format_duration, pluralize, render_mark
-from ralphtool.views.terminal.tables import format_day, render_bar
+from ralphtool.views.terminal.phrases import flatten, pluralize, render_mark
+from ralphtool.views.terminal.tables import render_bar
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -33,15 +37,28 @@ _STATES = {
     "died": "failed",
     "unfinished": "open",
 }
-_NOTHING = 'There are no changes here: `ralphtool new "…"` begins one.'
+_NOTHING = 'There are no changes here: `n`, or `ralphtool new "…"`, begins one.'
 
 
-class ChangesPage(Page, inherit_bindings=False):
+class _FilterInput(Input):
+    """Enter goes back to the list, Escape shows all again."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter,down", "screen.leave_filter", "To the list", key_display="enter"),
+        Binding("escape", "screen.clear_filter", "Show all"),
+    ]
+
+
+class ChangesPage(ChosenPage, inherit_bindings=False):
     """Enter opens a change, or one of the last runs."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n", "new", "New", tooltip="begin a change: a spec to fill in"),
+        *ChosenPage.BINDINGS,
+        Binding("slash", "filter", "Filter", key_display="/", tooltip="show only what has these words"),
         Binding("w", "watch", "Watch", tooltip="watch what runs now"),
         Binding("u", "look", "Refresh", tooltip="look again at what there is"),
+        Binding("escape", "clear_filter", "Show all"),
         *Page.BINDINGS,
     ]
 
@@ -49,13 +66,23 @@ class ChangesPage(Page, inherit_bindings=False):
         super().__init__(root)
         self._changes: list[data.ChangeItem] = []
         self._runs: list[RunSummary] = []
+        self._words = ""  # of the filter
         self._pulse: tuple[int, ...] = ()
         self._is_looking = False
+        self._previewed: tuple[data.ChangeItem, data.ChangeDetails | RalphError] | None = None
+        self._is_previewing = False
+        self._following: FollowedRun | None = None  # the run of the chosen change, while it goes on
+        self._ticks: object = None  # as they are shown
 
     def compose_body(self) -> ComposeResult:
-        yield Static(id="nothing", markup=False)
-        yield RowList(id="changes", markup=False)
-        yield RowList(id="runs", markup=False)
+        with Horizontal(id="home"):
+            with Vertical(id="lists"):
+                yield Static(id="nothing", markup=False)
+                yield RowList(id="changes", markup=False)
+                yield RowList(id="runs", markup=False)
+            with VerticalScroll(id="text"):
+                yield Static(id="words", markup=False)
+        yield _FilterInput(id="filter", classes="-empty", placeholder="show only what has these words", compact=True)
 
     def on_mount(self) -> None:
         self.show_title("ralphtool", self.root)
@@ -68,8 +95,12 @@ class ChangesPage(Page, inherit_bindings=False):
         self.action_look()
 
     def _poll(self) -> None:
-        if self.is_current and data.read_fingerprint(self.root) != self._pulse:
+        if not self.is_current:
+            return
+        if data.read_fingerprint(self.root) != self._pulse:
             self.action_look()
+        elif self._following:
+            self._show_preview()
 
     def action_look(self) -> None:
         """One look at a time: those who come meanwhile see what it finds."""
@@ -86,9 +117,13 @@ class ChangesPage(Page, inherit_bindings=False):
             self._is_looking = False
         self._changes = [] if isinstance(changes, RalphError) else changes
         self._runs = [] if isinstance(recent, RalphError) else recent
-        self._show_rows("changes", [_build_change_row(one) for one in self._changes])
-        self._show_rows("runs", [_build_run_row(one) for one in self._runs])
+        self._show_lists()
         self._show_empty(next((one for one in (changes, recent) if isinstance(one, RalphError)), None))
+
+    def _show_lists(self) -> None:
+        self._show_rows("changes", [_build_change_row(one) for one in self._listed_changes])
+        self._show_rows("runs", [_build_run_row(one) for one in self._listed_runs])
+        self._show_preview()
         self.refresh_bindings()
 
     def _show_empty(self, error: RalphError | None) -> None:
@@ -106,41 +141,181 @@ class ChangesPage(Page, inherit_bindings=False):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "watch":
             return bool(self._alive)
-        return action != "back"  # there is nothing behind the first page
+        if action == "clear_filter":
+            return self._is_filtering
+        if action == "filter":
+            return bool(self._changes or self._runs) and not self.query_one("#filter").has_focus
+        if action == "back":
+            return False  # there is nothing behind the first page
+        return super().check_action(action, parameters)
 
     @property
     def _alive(self) -> list[RunSummary]:
         return [one for one in self._runs if one.state in ("running", "paused")]
 
+    # --- the chosen change
+
+    @property
+    def chosen(self) -> data.ChangeItem | None:
+        """The marked change, or that of the marked run: of whichever list has the focus."""
+        changes, recent = self.query_one("#changes", RowList), self.query_one("#runs", RowList)
+        if recent.has_focus and recent.highlighted is not None:
+            name = self._listed_runs[recent.highlighted].change
+            return next((one for one in self._changes if one.name == name), None)
+        listed, place = self._listed_changes, changes.highlighted
+        return listed[place] if place is not None and place < len(listed) else None
+
+    def on_option_list_option_highlighted(self) -> None:
+        self._show_preview()
+        self.refresh_bindings()
+
+    def on_descendant_focus(self) -> None:
+        self._show_preview()
+        self.refresh_bindings()
+
+    def _show_preview(self) -> None:
+        one = self.chosen
+        self.query_one("#text").display = one is not None
+        if one is None:
+            return
+        if self._previewed is None or self._previewed[0] is not one:
+            self._start_preview()
+            return
+        self._follow(one)
+        found, ticks = self._previewed[1], self._list_ticks()
+        if self._ticks == (one, ticks):
+            return
+        self._ticks = (one, ticks)
+        self.query_one("#text").border_title = Text(flatten(one.title, 100))
+        self.query_one("#words", Static).update(self._render_found(found))
+
+    def _render_found(self, found: data.ChangeDetails | RalphError) -> RenderableType:
+        if isinstance(found, RalphError):
+            return Text("\n".join(split_lines(str(found).replace(f"{self.root}/", ""))), style="red")
+        return render_preview(found, self._following.view if self._following else None)
+
+    def _start_preview(self) -> None:
+        if not self._is_previewing:
+            self._is_previewing = True
+            self.run_worker(self._load_preview())
+
+    async def _load_preview(self) -> None:
+        """Reads what is chosen by now: who moves on quickly is not kept waiting for what they have passed."""
+        try:
+            while (one := self.chosen) and (self._previewed is None or self._previewed[0] is not one):
+                read = partial(data.read_details, self.root, one.name, one.ref)
+                found = await self.run_in_thread(read)
+                self._previewed = (one, found)
+        finally:
+            self._is_previewing = False
+        self._show_preview()
+
+    def _follow(self, one: data.ChangeItem) -> None:
+        """Ticks of an agent at work are in the record of its run alone."""
+        wanted = one.run if one.is_alive else None
+        if wanted is None:
+            self._following = None
+        elif self._following is None or self._following.run.id != wanted.id:
+            self._following = FollowedRun(wanted)
+        else:
+            self._following.read()
+
+    def _list_ticks(self) -> list[tuple[str, bool, tuple[str, ...], int]]:
+        if self._following is None:
+            return []
+        view = self._following.view
+        known = [(view.run.stories[one.id], one.is_current) for one in view.stories]
+        return [(story.id, is_current, story.ticked, story.tasks_done) for story, is_current in known]
+
+    # --- the filter
+
+    @property
+    def _listed_changes(self) -> list[data.ChangeItem]:
+        return [
+            one
+            for one in self._changes
+            if self._is_wanted(f"{one.name} {one.title} {one.status} {one.overview.adapter}")
+        ]
+
+    @property
+    def _listed_runs(self) -> list[RunSummary]:
+        return [one for one in self._runs if self._is_wanted(f"{one.id} {one.change} {one.state}")]
+
+    @property
+    def _is_filtering(self) -> bool:
+        return not self.query_one("#filter").has_class("-empty")
+
+    def _is_wanted(self, text: str) -> bool:
+        return all(word in text.lower() for word in self._words.lower().split())
+
+    def action_filter(self) -> None:
+        shown = self.query_one("#filter", Input)
+        shown.set_class(False, "-empty")
+        shown.focus()
+        self.refresh_bindings()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self._words = event.value
+        self._show_lists()
+        told = f"nothing has the words {flatten(self._words, 40)}: esc shows all"
+        nothing = self._words.strip() and not self._listed_changes and not self._listed_runs
+        self.show_status(Text(told if nothing else "", style="yellow"))
+
+    def action_leave_filter(self) -> None:
+        """The filter stays; without words there is none."""
+        if not self._words.strip():
+            self.action_clear_filter()
+        elif self._listed_changes or self._listed_runs:
+            self.query_one("#changes" if self._listed_changes else "#runs").focus()
+
+    def action_clear_filter(self) -> None:
+        shown = self.query_one("#filter", Input)
+        shown.value = self._words = ""
+        shown.set_class(True, "-empty")
+        self._show_lists()
+        self.query_one("#changes" if self._changes else "#runs").focus()
+
     # --- opening
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         if event.option_list.id == "changes":
-            self.post_message(Navigate("change", self._changes[event.option_index]))
+            self.post_message(Navigate("change", self._listed_changes[event.option_index]))
         else:
-            self._open_run(self._runs[event.option_index])
+            self._open_run(self._listed_runs[event.option_index])
 
     def _open_run(self, run: RunSummary) -> None:
         self.post_message(Navigate("watch" if run.state in ("running", "paused") else "result", run))
 
     def action_watch(self) -> None:
         """Goes straight to what runs now."""
-        self.post_message(Navigate("watch", self._alive[0]))
+        one = self.chosen
+        self.post_message(Navigate("watch", one.run if one and one.is_alive else self._alive[0]))
+
+    def action_new(self) -> None:
+        dialog = TextDialog("What is the new change about?", "A spec with examples is made: replace them.", "Add login")
+        self.open_dialog(dialog, self._begin_change)
+
+    def _begin_change(self, text: str) -> None:
+        name = data.begin_change(self.root, text)
+        self.post_message(Navigate("change", data.find_change(self.root, name)))
 
 
 def _build_change_row(one: data.ChangeItem) -> RenderableType:
     style = {"current": "cyan", "waiting": "yellow"}.get(one.state, "dim")
-    name = Text.assemble(render_mark(one.state), " ", (flatten(one.name, 100), "bold"))
-    table = build_row(name, Text(one.status, style=style))
-    adapter = flatten(one.overview.adapter, 40) if one.overview.problem is None else ""
-    table.add_row(Text.assemble("  ", _render_progress(one)), Text(adapter, style="dim"))
-    return table
+    name = Text.assemble(render_mark(one.state), " ", (flatten(one.title, 100), "bold"))
+    first = build_row(name, Text(one.status, style=style))
+    about = [one.name if one.title != one.name else "", one.overview.adapter if one.overview.problem is None else ""]
+    shown = "  ".join(flatten(part, 40) for part in about if part)
+    second = build_row(Text.assemble("  ", _render_progress(one)), Text(shown, style="dim"))
+    return Group(first, second)  # not one table: a long status would take room from the progress
 
 
 def _render_progress(one: data.ChangeItem) -> Text:
     view = one.overview
     if view.problem is not None or view.tasks_total is None or view.tasks_done is None:
         return Text(flatten(view.problem or "can't be read"), style="red")
+    if not view.tasks_total:
+        return Text("no tasks yet", style="dim")
     told = f"{view.tasks_done} of {pluralize(view.tasks_total, 'task', 'tasks')}"
     told += f", {view.stories_done} of {pluralize(view.stories_total or 0, 'story', 'stories')}"
     if doubtful := view.proofs.get("unproven"):
@@ -150,7 +325,4 @@ def _render_progress(one: data.ChangeItem) -> Text:
 
 def _build_run_row(run: RunSummary) -> RenderableType:
     name = Text.assemble(render_mark(_STATES.get(run.state, "open")), " ", flatten(run.change, 100))
-    spent = [f"{run.stories_done}/{run.stories_total}", format_cost(float(run.spent.get("cost") or 0)), run.state]
-    seconds = runs.measure_duration(run)
-    told = [format_day(flatten(run.began, 40)), format_duration(seconds) if seconds else "", *spent]
-    return build_row(name, Text("  ".join(filter(None, told)), style="dim"))
+    return build_row(name, Text(describe_run(run), style="dim"))

@@ -15,7 +15,7 @@ from rich.text import Text
 from ralphtool import agents
 from ralphtool.record.events import Agent, Gate, IterationStarted
 from ralphtool.record.follow import Follower
-from ralphtool.record.run_view import parse_time
+from ralphtool.record.view_parts import parse_time
 from ralphtool.views import receipts
 from ralphtool.views.terminal.drawing import truncate
 from ralphtool.views.terminal.event_lines import describe_event, format_gate_result, render_agent_event
@@ -31,13 +31,17 @@ from ralphtool.views.terminal.phrases import (
 from ralphtool.views.terminal.picture import RunDisplay
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ralphtool.judging.receipt import Receipt
     from ralphtool.record.events import AgentEvent, Event
     from ralphtool.record.runs import RunSummary
+    from ralphtool.specs import Task
 
 MAX_ACTIVITIES = 400  # things that agents did and that can still be scrolled back to
 _SLICE = 0.03  # seconds of reading, after which there is time for other things
 _NEAR = 512 << 10  # bytes at the end of a record in which everything is looked at
+_TASKS = 8  # of the story that is worked on
 _FOLDED, _UNFOLDED = 3, 60  # lines of what a tool gave back
 
 
@@ -96,6 +100,12 @@ def render_receipt(receipt: Receipt) -> list[Text]:
     style = "yellow" if receipt.state == "unproven" else "green"
     rows = [Text.assemble("  ", (f"{row.label:<9} ", "dim"), row.text) for row in receipts.list_rows(receipt)]
     return [Text(receipts.describe_receipt(receipt), style=style), *rows]
+
+
+def render_task(task: Task, is_done: bool) -> Text:
+    """A task in one line, below its story."""
+    mark, text = render_mark("done" if is_done else "open"), flatten(task.text, 300)
+    return _disable_wrap(Text.assemble("  ", mark, f" {flatten(task.id, 40)} ", (text, "dim" if is_done else "")))
 
 
 def split_lines(text: str, longest: int = 20_000) -> list[str]:
@@ -157,6 +167,25 @@ class WatchedRun(RunDisplay):
         )
         left.pad_right(width - len(right) - left.cell_len)
         return truncate(left.append(right), width)
+
+    def is_ticked(self, story: str, task: Task) -> bool:
+        """Whether a task is ticked by now: of a story that is worked on, the agent's ticks count."""
+        one = self.run.stories.get(story)
+        if one is None or self.find_attempt(story) is None:
+            return task.done
+        is_known = one.ticked or not one.tasks_done  # else they are from before, and not told one by one
+        return task.id in one.ticked if is_known else task.done
+
+    def render_tasks(self, story: str, tasks: Sequence[Task], width: int) -> list[Text]:
+        """The tasks of a story that is worked on, each in a line; of many, those around the first open one."""
+        if self.find_attempt(story) is None:
+            return []
+        marked = [(task, self.is_ticked(story, task)) for task in tasks]
+        first = next((number for number, (_, is_done) in enumerate(marked) if not is_done), len(marked))
+        start = max(0, min(first - 2, len(marked) - _TASKS))
+        lines = [truncate(render_task(task, is_done), width) for task, is_done in marked[start : start + _TASKS]]
+        hidden = len(marked) - len(lines)
+        return [*lines, *([truncate(Text(f"  and {hidden} more", style="dim"), width)] if hidden else [])]
 
     @property
     def now(self) -> str:

@@ -14,6 +14,7 @@ from ralphtool.judging.proof_words import describe_proof
 from ralphtool.record import runs
 from ralphtool.views.screen import data
 from ralphtool.views.screen.base import Navigate, Page
+from ralphtool.views.screen.diff import DiffTarget
 from ralphtool.views.screen.record import FollowedRun, render_receipt
 from ralphtool.views.terminal.phrases import (
     MARK_BY_STATUS,
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
     from ralphtool.history.records import Learning
     from ralphtool.record.event_parts import StoryAfter
     from ralphtool.record.events import Verdict
-    from ralphtool.record.run_view import StoryView
     from ralphtool.record.runs import RunSummary
+    from ralphtool.record.view_parts import StoryView
     from ralphtool.views.screen.record import WatchedRun
 
 _SOON = 0.05  # seconds between two slices of a long record
@@ -53,6 +54,7 @@ class ResultPage(Page, inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("a", "answer", "Answer", tooltip="answer the first question that waits for you"),
         Binding("a", "no_answer", show=False),
+        Binding("d", "diff", "Diff", tooltip="what each attempt did"),
         Binding("l", "look_back", "Look back", tooltip="the run as it was to be seen while it went on"),
         *Page.BINDINGS,
     ]
@@ -95,6 +97,8 @@ class ResultPage(Page, inherit_bindings=False):
         self.refresh_bindings()
 
     def _show_result(self) -> None:
+        if not self.query("#words"):
+            return  # the page is not drawn yet, or is closed already
         run, view = self.following.run, self.following.view
         self.show_title(run.change, f"the result of {run.id}")
         parts = [*_render_ending(run, view), *_render_stories(view), *_render_learnings(self._learnt)]
@@ -107,6 +111,9 @@ class ResultPage(Page, inherit_bindings=False):
         self.ask_for_answer(self.following.run.change, None)
 
     action_no_answer = action_answer  # which says so
+
+    def action_diff(self) -> None:
+        self.post_message(Navigate("diff", DiffTarget(self.following.run.change)))
 
     def action_look_back(self) -> None:
         """The record of the run, as it was to be seen while it went on."""

@@ -15,17 +15,21 @@ from ralphtool.errors import InvalidValue, RalphError
 from ralphtool.record import runs, steering
 from ralphtool.views.screen import data
 from ralphtool.views.screen.base import ChoiceDialog, Navigate, Page, TextDialog
+from ralphtool.views.screen.diff import DiffTarget
 from ralphtool.views.screen.record import FollowedRun
 from ralphtool.views.terminal.phrases import flatten, pluralize, render_mark
 from ralphtool.views.terminal.summary import describe_run_end_shortly
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from textual import events
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
     from ralphtool.record.runs import RunSummary
     from ralphtool.record.steering import Action
+    from ralphtool.specs import Task
     from ralphtool.views.screen.record import WatchedRun
 
 _OFTEN = 0.25  # seconds between two looks at the record
@@ -48,7 +52,8 @@ class WatchPage(Page, inherit_bindings=False):
         Binding("x", "stop", "Stop", tooltip="stop the run, now or after this iteration"),
         Binding("t", "retry", "Retry", tooltip="give the chosen story fresh attempts"),
         Binding("k", "skip", "Skip", tooltip="leave the chosen story out"),
-        Binding("f", "fold", "Fold", tooltip="show more or less of what tools gave back"),
+        Binding("d", "diff", "Diff", tooltip="what the attempts at the chosen story did"),
+        Binding("f", "fold", "Fold", tooltip="show more or less of what tools gave back", show=False),
         *Page.BINDINGS,
     ]
 
@@ -69,6 +74,7 @@ class WatchPage(Page, inherit_bindings=False):
         self._pulse: tuple[int, ...] = ()
         self._asked: set[str] = set()  # the stories whose questions nobody has answered
         self._height = 0  # of the log
+        self._tasks: dict[str, Sequence[Task]] = {}  # by story
 
     @property
     def change(self) -> str:
@@ -136,10 +142,16 @@ class WatchPage(Page, inherit_bindings=False):
         if pulse == self._pulse:
             return
         self._pulse = pulse
+        self.run_worker(self._load_tasks(), exclusive=True)
         try:
             self._asked = {one.story for one in data.list_unanswered(self.root, self.change)}
         except (RalphError, OSError):
             self._asked = set()  # who wants to answer is told why that can't be
+
+    async def _load_tasks(self) -> None:
+        """A record counts tasks, and does not have their words."""
+        found = await self.run_in_thread(lambda: data.read_tasks(self.root, self.change))
+        self._tasks = {} if isinstance(found, RalphError) else found  # the log says why, if the run has trouble with it
 
     def _show_head(self) -> None:
         view = self.following.view
@@ -176,7 +188,7 @@ class WatchPage(Page, inherit_bindings=False):
     def _show_stories(self) -> None:
         view, shown = self.following.view, self.query_one("#stories", OptionList)
         width = max(10, shown.scrollable_content_region.width)
-        rows = [view.render_row(one.id, width) for one in view.stories]
+        rows = [self._render_row(view, one.id, width) for one in view.stories]
         if len(rows) != len(self._rows):
             place = shown.highlighted
             shown.set_options(Option(row) for row in rows)
@@ -187,6 +199,11 @@ class WatchPage(Page, inherit_bindings=False):
                     shown.replace_option_prompt_at_index(number, row)
         self._rows = rows
         self._follow_current(shown)
+
+    def _render_row(self, view: WatchedRun, story: str, width: int) -> Text:
+        """A story; below the one that is worked on, its tasks with their ticks."""
+        tasks = self._tasks.get(story, ()) if self._is_alive else ()
+        return Text("\n").join([view.render_row(story, width), *view.render_tasks(story, tasks, width)])
 
     def _follow_current(self, shown: OptionList) -> None:
         """The mark goes along with the run, unless somebody has put it elsewhere."""
@@ -231,7 +248,8 @@ class WatchPage(Page, inherit_bindings=False):
 
     def _show_keys(self) -> None:
         ended = self.following.view.run.end is not None
-        keys = (self._is_alive, self._is_paused, bool(self._waiting), ended, self._is_at_work(self._find_selected()))
+        is_at_work, is_judged = self._is_at_work(self._find_selected()), self.check_action("diff", ()) is True
+        keys = (self._is_alive, self._is_paused, bool(self._waiting), ended, is_at_work, is_judged)
         if keys != self._keys:
             self._keys = keys
             self.refresh_bindings()
@@ -260,6 +278,8 @@ class WatchPage(Page, inherit_bindings=False):
             return self._is_alive and action != ("pause" if self._is_paused else "resume")
         if action == "result":
             return not self._is_alive
+        if action == "diff":
+            return any(one.verdict for one in self.following.view.run.attempts)
         if action == "retry":
             return not self._is_at_work(self._find_selected())
         return action not in ("answer", "no_answer") or bool(self._waiting) == (action == "answer")
@@ -275,6 +295,9 @@ class WatchPage(Page, inherit_bindings=False):
         self.try_action(
             lambda: self.post_message(Navigate("result", runs.read_summary(self.root, self.following.run.id)))
         )
+
+    def action_diff(self) -> None:
+        self.post_message(Navigate("diff", DiffTarget(self.change, story=self._find_selected())))
 
     def action_fold(self) -> None:
         self._unfolded = not self._unfolded

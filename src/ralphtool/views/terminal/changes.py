@@ -6,7 +6,7 @@ Specs and agents write what is shown here, so control characters never reach the
 from __future__ import annotations
 
 import os
-import sys
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import click
@@ -14,9 +14,12 @@ import click
 from ralphtool import specs
 from ralphtool.core.text import can_write_unicode, make_printable
 from ralphtool.judging import proof_words
+from ralphtool.specs import remaining, titles
+from ralphtool.views.terminal.wrapping import echo, find_width, glue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from typing import Any
 
     from ralphtool.judging.receipt import Receipt
     from ralphtool.record.overview import Overview
@@ -35,21 +38,40 @@ def print_changes(overviews: Sequence[Overview]) -> None:
     if not overviews:
         import textwrap
 
-        click.echo(textwrap.fill(f"There are no changes here. {describe_locations()}", 88, break_long_words=False))
+        width = min(find_width() or 88, 88)
+        text = f"There are no changes here. {describe_locations()}"
+        click.echo(textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False))
         return
     widths = [max(len(make_printable(getattr(one, key))) for one in overviews) for key in ("name", "adapter")]
+    twins = _find_twins(overviews)
     for one in overviews:
         name = click.style(make_printable(one.name).ljust(widths[0]), bold=True)
         adapter = make_printable(one.adapter).ljust(widths[1])
         line = f"{name}  {adapter}  {_format_progress(one)}"
-        click.echo(f"{line}{_format_claims(one, line, widths[0] + 2)}{_format_holder(one.locked_by)}")
+        twin = _format_place(one.path) if (one.name, one.adapter) in twins else ""
+        more = f"{_format_holder(one.locked_by)}{_format_warnings(one)}{twin}"
+        echo(f"{line}{_format_claims(one, line, widths[0] + 2)}{more}", widths[0] + 2)
+        for text, style in _list_remarks(one):
+            echo(f"{' ' * (widths[0] + 2)}{click.style(text, **style)}", 2)
+
+
+def _list_remarks(one: Overview) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What stands below the line of a change."""
+    if one.title:
+        yield make_printable(one.title), {"dim": True}
+    if one.has_died:
+        told = f"its last run died: `ralphtool run {make_printable(one.name)}` resumes where it stopped"
+        yield told, {"fg": "yellow"}
 
 
 def _format_progress(one: Overview) -> str:
     if one.problem is not None or one.tasks_total is None or one.tasks_done is None:
         return click.style(make_printable(one.problem or "can't be read"), fg="yellow")
+    if not one.tasks_total:
+        return click.style("no tasks yet", dim=True)
     bar = _render_bar(one.tasks_done, one.tasks_total)
-    return f"{bar}  tasks {one.tasks_done}/{one.tasks_total}  stories {one.stories_done}/{one.stories_total}"
+    tasks, stories = f"tasks {one.tasks_done}/{one.tasks_total}", f"stories {one.stories_done}/{one.stories_total}"
+    return f"{bar}  {glue(tasks)}  {glue(stories)}"
 
 
 def _format_claims(one: Overview, line: str, indent: int) -> str:
@@ -57,15 +79,26 @@ def _format_claims(one: Overview, line: str, indent: int) -> str:
     claims = proof_words.describe_short_counts(one.proofs) if one.problem is None else ""
     if not claims:
         return ""
-    is_narrow = sys.stdout.isatty() and len(click.unstyle(line)) + len(claims) + 2 > _find_width()
+    width = find_width()
+    is_narrow = width is not None and len(click.unstyle(line)) + len(claims) + 2 > width
     return f"\n{' ' * indent}{claims}" if is_narrow else f": {claims}"
 
 
-def _find_width() -> int:
-    try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns or 80
-    except (OSError, ValueError):  # it is gone, or is no file
-        return 80
+def _format_warnings(one: Overview) -> str:
+    if not one.warnings:
+        return ""
+    count = "a warning" if len(one.warnings) == 1 else f"{len(one.warnings)} warnings"
+    return "  " + click.style(glue(f"{count} in `ralphtool show {make_printable(one.name)}`"), fg="yellow")
+
+
+def _find_twins(overviews: Sequence[Overview]) -> set[tuple[str, str]]:
+    """The names that several changes of one format have: only where these are tells them apart."""
+    known = Counter((one.name, one.adapter) for one in overviews)
+    return {key for key, count in known.items() if count > 1}
+
+
+def _format_place(path: str) -> str:
+    return click.style(f"  {_shorten_path(path)}", dim=True)
 
 
 def _render_bar(done: int, total: int) -> str:
@@ -75,7 +108,7 @@ def _render_bar(done: int, total: int) -> str:
 
 
 def _format_holder(locked_by: str | None) -> str:
-    return click.style(f"  locked by {make_printable(locked_by)}", fg="cyan") if locked_by else ""
+    return "  " + click.style(glue(f"locked by {make_printable(locked_by)}"), fg="cyan") if locked_by else ""
 
 
 def print_change(
@@ -84,28 +117,45 @@ def print_change(
     scenarios: Iterable[Scenario],
     holder: str | None,
     receipts: Mapping[str, Receipt],
+    ticked: Collection[str] = (),
 ) -> None:
-    click.echo(f"{click.style(make_printable(spec.change), bold=True)}  ({spec.adapter}, {_shorten_path(spec.path)})")
+    """`ticked` are tasks that an agent at work has ticked."""
+    title = titles.find_title(spec)
+    name = f"{title} ({spec.change})" if title else spec.change
+    echo(f"{click.style(make_printable(name), bold=True)}  ({spec.adapter}, {_shorten_path(spec.path)})")
     click.echo(f"locked by {make_printable(holder)}" if holder else "not locked")
+    if not any(story.tasks for story in stories):
+        echo(f"\nNo tasks yet: write them as {remaining.describe_task(spec)}.")
+    done = {story.id for story in stories if story.done}
     for story in stories:
-        _print_story(story)
+        _print_story(story, ticked, done)
         if story.id in receipts:
             for line in render_receipt(receipts[story.id]):
-                click.echo(f"    {line}")
+                echo(f"    {line}", 12)
     _print_scenarios(list(scenarios))
+    for text in remaining.read_warnings(spec):
+        click.echo()
+        echo(click.style(f"Warning: {make_printable(text)}", fg="yellow"))
 
 
-def _print_story(story: Story) -> None:
+def _print_story(story: Story, ticked: Collection[str], done_stories: Collection[str]) -> None:
+    tasks = [(task, task.done or task.id in ticked) for task in story.tasks]
     notes = ["optional"] if story.optional and "optional" not in story.title.lower() else []
-    if story.depends_on:
-        notes.append(f"waits for {', '.join(make_printable(id) for id in story.depends_on)}")
+    if story.put_aside:
+        notes.append(story.put_aside)
+    if not story.tasks:
+        notes.append("no tasks")
+    if awaited := [make_printable(id) for id in story.depends_on if id not in done_stories and not story.done]:
+        notes.append(f"waits for {', '.join(awaited)}")
     note = f"  ({'; '.join(notes)})" if notes else ""
-    count = click.style(f"{story.tasks_done}/{len(story.tasks)}", dim=True)
+    count = click.style(f"{sum(done for _, done in tasks)}/{len(tasks)}", dim=True)
     title = click.style(f"{make_printable(story.id)}. {make_printable(story.title)}", bold=True)
-    click.echo(f"\n{_render_mark(story.done)} {title} {count}{note}")
-    for task in story.tasks:
+    echo(f"\n{_render_mark(story.done)} {title} {count}{note}", 4)
+    for task, is_done in tasks:
         first, *_ = task.text.split("\n")
-        click.echo(f"    {_render_mark(task.done)} {make_printable(task.id)}  {make_printable(first)}")
+        note = "  (optional)" if task.optional and "optional" not in first.lower() else ""
+        id = make_printable(task.id)
+        echo(f"    {_render_mark(is_done)} {id}  {make_printable(first)}{note}", len(id) + 6)
 
 
 def render_receipt(receipt: Receipt) -> list[str]:
@@ -129,12 +179,12 @@ def _print_scenarios(scenarios: Sequence[Scenario]) -> None:
     for scenario in scenarios:
         if (scenario.capability, scenario.requirement) != above:
             above = (scenario.capability, scenario.requirement)
-            click.echo(f"  {make_printable(' / '.join(part for part in above if part))}")
-        click.echo(f"    {make_printable(scenario.name)}")
+            echo(f"  {make_printable(' / '.join(part for part in above if part))}")
+        echo(f"    {make_printable(scenario.name)}")
         for word, clauses in (("given", scenario.given), ("when", scenario.when), ("then", scenario.then)):
             for clause in clauses:
                 first, *_ = clause.split("\n")
-                click.echo(f"      {click.style(word.rjust(5), dim=True)} {make_printable(first)}")
+                echo(f"      {click.style(word.rjust(5), dim=True)} {make_printable(first)}", 6)
 
 
 def _shorten_path(path: str) -> str:

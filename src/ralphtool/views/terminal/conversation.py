@@ -13,7 +13,7 @@ import click
 from ralphtool.agents import Failure, Message, Output, Result, Tool, Usage
 from ralphtool.core.text import can_write_unicode
 from ralphtool.record.event_parts import Durations
-from ralphtool.record.run_view import ResourceUse
+from ralphtool.record.view_parts import ResourceUse
 from ralphtool.views.receipts import describe_receipt
 from ralphtool.views.terminal import phrases
 from ralphtool.views.terminal.phrases import flatten, pluralize

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ralphtool import agents
+from ralphtool import agents, workspace
 from ralphtool.record.events import (
     Agent,
     Answered,
     BlockerChecked,
     Checkpoint,
     Decision,
+    Denied,
     Gate,
     HandedOver,
     IterationStarted,
     Notice,
     Paused,
+    PlanEdited,
     Proof,
     Question,
     Reopened,
@@ -26,11 +28,13 @@ from ralphtool.record.events import (
     Steered,
     Verdict,
     Waiting,
+    WorkspaceChosen,
 )
 from ralphtool.views.receipts import count_removed, describe_receipt
 from ralphtool.views.terminal.phrases import (
     MARK_BY_STATUS,
     choose_mark,
+    describe_denial,
     describe_gate_time,
     flatten,
     flatten_first,
@@ -97,11 +101,24 @@ def list_gate_results(gate: Gate, tally: str) -> Iterator[str]:
         yield f"exit code {'?' if gate.exit_code is None else gate.exit_code}"
 
 
+def name_change(event: RunStarted, longest: int = 100) -> str:
+    """The change as people know it: its title, with the name that commands take."""
+    title, name = flatten(event.title, longest), flatten(event.change, longest)
+    return f"{title} ({name})" if title else name
+
+
 def _describe_start(event: RunStarted, name: str) -> StyledLine:
     done = sum(one.done for one in event.stories)
+    if event.purpose == "plan":
+        return assemble((f"{flatten(event.change, 100)}: drafted by {flatten(event.agent, 60)}", "bold"))
     parts = [f"{pluralize(len(event.stories), 'story', 'stories')}, {done} done", flatten(event.agent, 60)]
     parts += [f"branch {branch}"] if (branch := flatten(event.branch or "", 100)) else []
-    return assemble((f"{flatten(event.change, 100)}: {', '.join(filter(None, parts))}", "bold"))
+    return assemble((f"{name_change(event)}: {', '.join(filter(None, parts))}", "bold"))
+
+
+def _describe_workspace(event: WorkspaceChosen, name: str) -> StyledLine | None:
+    told = workspace.describe(event.kind)
+    return assemble((told, "yellow" if event.kind == "here" else "dim")) if told else None
 
 
 def _describe_iteration(event: IterationStarted, name: str) -> StyledLine:
@@ -135,7 +152,9 @@ def _describe_agent(event: Agent, name: str) -> StyledLine | None:
     return assemble("agent: ", render_agent_event(event.event)) if isinstance(event.event, agents.Failure) else None
 
 
-def _describe_verdict(event: Verdict, name: str) -> StyledLine:
+def _describe_verdict(event: Verdict, name: str) -> StyledLine | None:
+    if event.status == "interrupted":
+        return None  # the end of the run says so, or what a person said
     about = [f"attempt {event.attempt}"] if event.attempt else []
     if event.tasks_total:
         about.append(f"{event.tasks_done}/{event.tasks_total} tasks")
@@ -148,8 +167,8 @@ def _describe_verdict(event: Verdict, name: str) -> StyledLine:
 
 
 def _describe_decision(event: Decision, name: str) -> StyledLine | None:
-    if event.action == "next":
-        return None  # what comes next is told when it begins
+    if event.action in ("next", "stop"):
+        return None  # what comes next is told when it begins, and an end by the end
     action = _ACTIONS.get(event.action, flatten(event.action, 20))
     return assemble(f"{name}: {action}{_format_reason(event.reason)}")
 
@@ -175,6 +194,10 @@ def _describe_reopening(event: Reopened, name: str) -> StyledLine:
     return assemble((f"{name} is open again, its work is reverted{_format_reason(event.why)}", "yellow"))
 
 
+def _describe_plan_edit(event: PlanEdited, name: str) -> StyledLine:
+    return assemble((flatten(event.text), "yellow"))
+
+
 def _describe_question(event: Question, name: str) -> StyledLine:
     missing = flatten(event.missing)
     told = f"{name} waits for you: {make_copyable(event.path)}{f' ({missing})' if missing else ''}"
@@ -183,6 +206,10 @@ def _describe_question(event: Question, name: str) -> StyledLine:
 
 def _describe_notice(event: Notice, name: str) -> StyledLine:
     return assemble((flatten(event.text), "yellow"))
+
+
+def _describe_denied(event: Denied, name: str) -> StyledLine:
+    return assemble((describe_denial(flatten(event.host, 100), event.port, flatten(event.allow)), "yellow"))
 
 
 def _describe_wait(event: Waiting, name: str) -> StyledLine:
@@ -240,6 +267,7 @@ def describe_event(event: Event, name: str) -> StyledLine | None:
 
 _DESCRIBE_BY_TYPE: dict[type, Callable[[Any, str], StyledLine | None]] = {
     RunStarted: _describe_start,
+    WorkspaceChosen: _describe_workspace,
     IterationStarted: _describe_iteration,
     Setup: _describe_setup,
     Gate: _describe_gate,
@@ -249,8 +277,10 @@ _DESCRIBE_BY_TYPE: dict[type, Callable[[Any, str], StyledLine | None]] = {
     Checkpoint: _describe_checkpoint,
     Proof: _describe_proof,
     Reopened: _describe_reopening,
+    PlanEdited: _describe_plan_edit,
     Question: _describe_question,
     Notice: _describe_notice,
+    Denied: _describe_denied,
     HandedOver: _describe_hand_over,
     BlockerChecked: _describe_blocker_check,
     Waiting: _describe_wait,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ralphtool.record.events import RunEnded
 from ralphtool.record.follow import Follower, Replay
-from ralphtool.record.run_view import parse_time
+from ralphtool.record.view_parts import parse_time
 from ralphtool.views.terminal import raw
 from ralphtool.views.terminal.run_lines import RunLines, keep_recent
 

@@ -18,20 +18,23 @@ from ralphtool.record.events import (
     Answered,
     Checkpoint,
     Decision,
+    Denied,
     GateStarted,
     Notice,
     Paused,
+    PlanEdited,
     Proof,
     Question,
     Reopened,
     Resumed,
     Steered,
     Verdict,
+    WorkspaceChosen,
 )
 from ralphtool.record.follow import Follower
-from ralphtool.record.run_view import parse_time
+from ralphtool.record.view_parts import parse_time
 from ralphtool.views.terminal.drawing import build_console, truncate
-from ralphtool.views.terminal.event_lines import format_gate_result, render_agent_event
+from ralphtool.views.terminal.event_lines import format_gate_result, name_change, render_agent_event
 from ralphtool.views.terminal.phrases import (
     choose_gate_mark,
     choose_mark,
@@ -56,14 +59,24 @@ if TYPE_CHECKING:
 
     from ralphtool.record.events import Event, Waiting
     from ralphtool.record.follow import Replay, StopSignal
-    from ralphtool.record.run_view import AttemptView, GateView, StoryView
+    from ralphtool.record.view_parts import AttemptView, GateView, StoryView
     from ralphtool.views.terminal.styled import StyledLine
 
 _TALLEST = 15  # lines of the picture
 _NARROW = 60
 _QUIET = 30  # seconds without a word from the agent that are worth a remark
 # What stays on the screen above the picture; the rest can be seen in the picture itself.
-_LASTING = (Verdict, Decision, Checkpoint, Proof, Reopened, Question, Notice, Steered, Paused, Resumed, Answered)
+_SHORT_TIMES = {  # of gates, where there is little room
+    "replay": "old tests",
+    "own-tests": "without the work",
+    "tip": "at the end",
+    "outside": "your folder",
+    "blind": "source broken on purpose",
+}
+_LASTING = (
+    *(Verdict, Decision, Checkpoint, Proof, Reopened, PlanEdited, Question, Notice, Denied, WorkspaceChosen),
+    *(Steered, Paused, Resumed, Answered),
+)
 
 
 class RunDisplay(RunLines):
@@ -93,7 +106,7 @@ class RunDisplay(RunLines):
     def _render_head(self, width: int) -> Text:
         start = self.run.start
         about = "  ".join(filter(None, (flatten(start.agent, 60), flatten(start.branch or "", 60))))
-        left = Text.assemble((flatten(start.change, 60) or "starting", "bold"), "  ", (about, "dim"))
+        left = Text.assemble((name_change(start, 60) or "starting", "bold"), "  ", (about, "dim"))
         clock = "" if self.run.began is None else self._format_since(self.run.began)
         return _align_ends(left, Text(clock, style="bold"), width, "─" if can_write_unicode() else "-")
 
@@ -172,7 +185,7 @@ class RunDisplay(RunLines):
         return Text.assemble("  ", (sign, style), " ", command, (format_gate_result(event), "dim" if is_fine else ""))
 
     def _render_gate_time(self, gate: GateView) -> Text:
-        when = flatten(gate.event.when, 10)
+        when = _SHORT_TIMES.get(gate.event.when) or flatten(gate.event.when, 10)
         took = (
             self._format_since(gate.began)
             if isinstance(gate.event, GateStarted)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, TypeVar
 
-from ralphtool.record.run_view import RunView, parse_time
+from ralphtool.record.run_view import RunView
+from ralphtool.record.view_parts import parse_time
 from ralphtool.views.terminal.event_lines import describe_event
 from ralphtool.views.terminal.phrases import format_clock, format_story
 

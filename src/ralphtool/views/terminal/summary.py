@@ -87,7 +87,8 @@ def _build_lines(event: RunEnd | RunEnded, change: str) -> Iterator[_SummaryLine
     is_clear = done and all(_find_section(one) != "unproven" for one in event.stories)
     yield _SummaryLine(assemble((describe_run_end(event), "bold green" if is_clear else "bold yellow")))
     # Which stories are not proven, and why, stands with each of them below.
-    if event.result not in ("done", "unproven") and (reason := flatten(event.reason)):
+    is_told = event.result in ("done", "unproven") or event.reason == "interrupted"
+    if not is_told and (reason := flatten(event.reason)):
         yield _SummaryLine(assemble(reason))
     for state, title in _SECTIONS:
         yield from _build_section(state, title, [one for one in event.stories if _find_section(one) == state])

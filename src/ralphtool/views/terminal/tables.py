@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 from rich.cells import cell_len
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -25,7 +26,7 @@ _MARKS = {"completed": "█", "partial": "▄", "failed": "▁", "blocked": "▒
 _PLAIN_MARKS = {"completed": "#", "partial": "+", "failed": "-", "blocked": "!"}
 _RECENT = 60  # as many endings fit into a line
 _GAP = 2
-_NARROWEST = 6
+_INDENT = 4
 _ROOM = 30  # for what people want to read
 _LONGEST = 600  # characters of one text, on a screen
 
@@ -49,23 +50,28 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], no
 
 def _print_fitted(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
     console = _build_console()
-    widths = _fit_widths(columns, rows, console.width)
-    cut: Literal["ellipsis", "crop"] = "ellipsis" if can_write_unicode() else "crop"
+    widths = [max(len(name), *(row[index].cell_len for row in rows)) for index, name in enumerate(columns[:-1])]
+    last = max(len(columns[-1]), *(row[-1].cell_len for row in rows))
+    if sum(widths) + _GAP * len(widths) > console.width - min(last, _ROOM):
+        _print_stacked(console, columns, rows)
+        return
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
     for column, width in zip(columns, widths, strict=False):
-        table.add_column(column, no_wrap=True, overflow=cut, width=width)
+        table.add_column(column, no_wrap=True, width=width)
     table.add_column(columns[-1], overflow="fold")
     for row in rows:
         table.add_row(*row[:-1], _shorten(row[-1]))
     console.print(table)
 
 
-def _fit_widths(columns: Sequence[str], rows: Sequence[Sequence[Text]], total: int) -> list[int]:
-    """Of all columns but the last, which is the one that people read: where it gets narrow, the widest give way."""
-    widths = [max(len(name), *(row[index].cell_len for row in rows)) for index, name in enumerate(columns[:-1])]
-    while sum(widths) + _GAP * len(widths) > total - _ROOM and max(widths) > _NARROWEST:
-        widths[widths.index(max(widths))] -= 1
-    return widths
+def _print_stacked(console: Console, columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
+    """Where there is no room for columns: what people read goes below the rest, and no word is cut."""
+    console.print(Text("  ".join(columns), style="bold"))
+    gap = Text(" " * _GAP)
+    for row in rows:
+        console.print(gap.join(cell for cell in row[:-1] if cell.plain))
+        if row[-1].plain:
+            console.print(Padding(_shorten(row[-1]), (0, 0, 0, _INDENT)))
 
 
 def _shorten(text: Text) -> Text:

@@ -1,0 +1,54 @@
+"""A group of commands whose help fits into the terminal, and that knows what somebody meant who mistyped one."""
+
+from __future__ import annotations
+
+import click
+
+from ralphtool.cli.help_text import FittingContext
+from ralphtool.core import spelling
+
+# What other tools call it. Only words that no command of ours has.
+_SYNONYMS = {
+    **dict.fromkeys(("start", "loop", "go"), "run"),
+    **dict.fromkeys(("status", "ls", "changes"), "list"),
+    **dict.fromkeys(("cancel", "abort", "kill", "halt"), "stop"),
+    **dict.fromkeys(("continue", "unpause"), "resume"),
+    **dict.fromkeys(("add", "create"), "new"),
+    **dict.fromkeys(("check", "verify"), "doctor"),
+    **dict.fromkeys(("setup", "config", "configure"), "init"),
+    **dict.fromkeys(("merge", "squash", "done"), "finish"),
+    **dict.fromkeys(("history",), "progress"),
+    **dict.fromkeys(("summary",), "report"),
+    **dict.fromkeys(("view", "cat"), "show"),
+    **dict.fromkeys(("tail", "follow", "attach"), "watch"),
+}
+
+
+class SuggestingGroup(click.Group):
+    """Suggests the nearest command, also of those that are imported only when they are called."""
+
+    context_class = FittingContext
+    group_class = type  # groups in it are of this kind too
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        found = super().get_command(context, name)
+        if found:
+            found.context_class = FittingContext
+        return found
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """What each does, whole: click would cut it off in the middle of a sentence."""
+        found = [(name, self.get_command(context, name)) for name in self.list_commands(context)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, one.get_short_help_str(200)) for name, one in found if one and not one.hidden])
+
+    def resolve_command(
+        self, context: click.Context, arguments: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = arguments[0] if arguments else ""
+        known = self.list_commands(context)
+        if name and name not in known and not name.startswith("-") and self.get_command(context, name) is None:
+            near = _SYNONYMS.get(name) if _SYNONYMS.get(name) in known else spelling.find_nearest(name, known)
+            advice = f" Did you mean '{context.command_path} {near}'?" if near else ""
+            context.fail(f"No such command '{name[:100]}'.{advice}")
+        return super().resolve_command(context, arguments)

@@ -1,0 +1,66 @@
+"""Help that fits into the terminal: examples too, which click would leave as wide as they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_HYPHEN = "\u2011"  # at which no line is broken
+_DEEPER = 4  # so much further to the right is what did not fit
+
+
+class _FittingFormatter(click.HelpFormatter):
+    """Breaks lines at spaces only: `--dry-run` stays a word."""
+
+    def write_text(self, text: str) -> None:
+        start = len(self.buffer)
+        super().write_text(text.replace("-", _HYPHEN))
+        lines = "".join(self.buffer[start:]).replace(_HYPHEN, "-").split("\n")
+        self.buffer[start:] = ["\n".join(part for line in lines for part in fit_example(line, self.width))]
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        start = len(self.buffer)
+        super().write_dl([(first, second.replace("-", _HYPHEN)) for first, second in rows], col_max, col_spacing)
+        self.buffer[start:] = [part.replace(_HYPHEN, "-") for part in self.buffer[start:]]
+
+
+class FittingContext(click.Context):
+    formatter_class = _FittingFormatter
+
+
+def fit_example(line: str, width: int) -> list[str]:
+    """An example in lines that fit, and that a shell still understands: what it does goes below it."""
+    if len(line) <= width:
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip()))
+    command, _, about = line.strip().partition("  ")
+    if about:
+        import textwrap  # whose patterns cost more than most commands
+
+        below = textwrap.wrap(
+            about.strip(), width - len(indent) - _DEEPER, break_long_words=False, break_on_hyphens=False
+        )
+        return [*fit_example(indent + command, width), *(f"{indent}{' ' * _DEEPER}{part}" for part in below)]
+    first, end = _split_command(command, width - len(indent))
+    rest = command[len(first) :].lstrip("| ") if end == " |" else command[len(first) :].lstrip()
+    return [line] if not end else [f"{indent}{first}{end}", *fit_example(f"{indent}  {rest}", width)]
+
+
+def _split_command(command: str, width: int) -> tuple[str, str]:
+    """Where a command can be broken: behind a pipe, else at the last space outside of quotes that is near enough."""
+    quote, spaces = "", []
+    for index, letter in enumerate(command):
+        if letter == quote:
+            quote = ""
+        elif letter in "\"'" and not quote:
+            quote = letter
+        elif letter == " " and not quote and index <= width - 2:
+            spaces.append(index)
+    pipes = [index for index in spaces if command.startswith(" | ", index)]
+    if pipes:
+        return command[: pipes[-1]], " |"
+    return (command[: spaces[-1]], " \\") if spaces and spaces[-1] > width // 3 else (command, "")

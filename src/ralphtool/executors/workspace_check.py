@@ -1,0 +1,160 @@
+"""Whether gates can be believed in a workspace, found out before the first story: by running them.
+
+A worktree in which the gates import the code of another folder would prove the wrong files. So the gates have to show
+there what they show with the same files in the user's own tree, and they have to notice code that is broken there.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, structs
+
+from ralphtool.executors.gate_trouble import Trouble, describe_difference, read_output
+from ralphtool.judging import gates
+from ralphtool.judging.guard.test_files import find_language
+from ralphtool.judging.roles import find_role
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ralphtool.executors.gate_series import GateSeries
+    from ralphtool.judging.gates import Baseline, GateResult
+    from ralphtool.workspace.worktree import Worktree
+
+    Suggest = Callable[[str], str]
+
+_BROKEN = b")]} ralphtool broke this file to see whether the gates notice {[(\n"
+_MOST_FILES = 5000
+
+
+class CheckResult(Struct, frozen=True, kw_only=True):
+    """What a look at the gates came to: what is wrong with the workspace, if anything, and how the gates stand."""
+
+    trouble: Trouble | None = None
+    baseline: Baseline | None = None
+    notices: tuple[str, ...] = ()
+    results: tuple[GateResult, ...] = ()  # of the gates there, with the code as it is
+    blind: frozenset[str] | None = None  # commands that stay green with broken code; None: there was no code to break
+
+
+def check_workspace(
+    workspace: Worktree, inside: GateSeries, outside: GateSeries, commands: Sequence[str], suggest: Suggest
+) -> CheckResult:
+    """`inside` runs gates in the workspace, `outside` in the user's own tree. `suggest` names the setting that helps
+    against what an output says."""
+    return _WorkspaceCheck(workspace, inside, outside, suggest).run(commands)
+
+
+class _WorkspaceCheck:
+    """One look at the gates of a workspace."""
+
+    def __init__(self, workspace: Worktree, inside: GateSeries, outside: GateSeries, suggest: Suggest) -> None:
+        self._workspace = workspace
+        self._inside = inside
+        self._outside = outside
+        self._suggest = suggest
+        self._notices: list[str] = []
+        self._blind: frozenset[str] | None = None
+
+    def run(self, commands: Sequence[str]) -> CheckResult:
+        self._workspace.begin(None)
+        before = self._inside.run("before", commands)
+        self._workspace.mark_dirty()
+        found = gates.build_baseline(gates.build_key(self._workspace.checkpoint_tree, commands), before)
+        if self._inside.stop():
+            return CheckResult()
+        trouble = self._compare(before) or self._find_blind(before)
+        if self._inside.stop():
+            return CheckResult()
+        return CheckResult(
+            trouble=trouble,
+            baseline=None if trouble else found,
+            notices=tuple(self._notices),
+            results=tuple(before),
+            blind=self._blind,
+        )
+
+    # --- the same as in the user's tree -----------------------------------------------------------
+
+    def _compare(self, before: Sequence[GateResult]) -> Trouble | None:
+        """Red gates are no trouble if they are as red in the user's own tree."""
+        for one in before:
+            if one.ok and (one.tests is None or _count_passed(one)):
+                continue
+            [other] = self._outside.run("outside", [one.command]) or [one]
+            if _shows_more(other, one) and (trouble := self._compare_same_files(one, other)):
+                return trouble
+        return None
+
+    def _compare_same_files(self, one: GateResult, other: GateResult) -> Trouble | None:
+        """The user's tree may have more than the last checkpoint: with the same files, the gate may show the same."""
+        theirs = self._workspace.commit_user_files()
+        if theirs:
+            self._workspace.begin(theirs)
+            [one] = self._inside.run("same-files", [one.command]) or [one]
+            self._workspace.mark_dirty()
+            self._workspace.begin(None)
+            if not _shows_more(other, one):
+                self._notices.append(f"`{one.command}` needs files that are not committed: it fails without them")
+                return None
+        trouble = describe_difference(one, other)
+        return structs.replace(trouble, help=self._suggest(read_output(one)))
+
+    # --- what broken code does ----------------------------------------------------------------------
+
+    def _find_blind(self, before: Sequence[GateResult]) -> Trouble | None:
+        """Breaks every source file, and looks which gates stay green."""
+        green = [one for one in before if one.ok]
+        sources = _list_sources(self._workspace, [one.command for one in before])
+        if not green or not sources:
+            return None
+        for path in sources:
+            break_file(os.path.join(self._workspace.root, path))
+        still = self._inside.run("blind", [one.command for one in green])
+        self._workspace.mark_dirty()
+        self._workspace.begin(None)
+        self._blind = frozenset(one.command for one in still if one.ok)
+        return self._judge_blind(green, self._blind)
+
+    def _judge_blind(self, green: Sequence[GateResult], blind: frozenset[str]) -> Trouble | None:
+        """A gate that reads no code does no harm beside one that does; but tests have to be among those that do."""
+        tests = [one.command for one in green if _count_passed(one)]
+        asked = tests or [one.command for one in green]
+        if not all(command in blind for command in asked):
+            return None
+        what = f"`{asked[0]}` stays green there when the code is broken"
+        if not tests and self._workspace.shown_root == self._outside.root:
+            # At the project's own path a command sees what it would see in the user's folder: no other place is better.
+            self._notices.append(f"{what}: it proves nothing; name a command that runs your code under [verify]")
+            return None
+        return Trouble(what=what, help="make the tests use the code of the folder that they are started in")
+
+
+def _shows_more(outside: GateResult, inside: GateResult) -> bool:
+    return _count_passed(outside) > _count_passed(inside) or (outside.ok and not inside.ok)
+
+
+def _count_passed(result: GateResult) -> int:
+    return result.tests.counts.passed if result.tests else 0
+
+
+def _list_sources(workspace: Worktree, commands: Sequence[str]) -> list[str]:
+    """But for the files that a gate names itself: a script that is broken fails, whichever code it would have run."""
+    named = {os.path.normpath(word.strip("'\"")) for command in commands for word in command.split()}
+    paths = [path for path in workspace.list_files()[:_MOST_FILES] if find_language(path) and path not in named]
+    return [path for path in paths if find_role(path) == "source" and _is_plain(os.path.join(workspace.root, path))]
+
+
+def break_file(path: str) -> None:
+    with open(path, "wb") as file:
+        file.write(_BROKEN)
+    # Some programs know by whole seconds whether a file was changed, and the gates may have run in this one.
+    moment = int(time.time()) + 2
+    os.utime(path, (moment, moment))
+
+
+def _is_plain(path: str) -> bool:
+    return os.path.isfile(path) and not os.path.islink(path)

@@ -1,0 +1,123 @@
+"""Whether a drafted change can be run: its stories are small, have boxes, and can be proven. Values in, values out."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ralphtool.specs import Story
+
+MOST_TASKS = 8  # of a story that one iteration can do
+MOST_STORIES = 20
+_MOST_WORDS = 500  # of a story with its tasks
+_MOST_PLACES = 5  # folders or files that one task may name before it is more than one task
+# What can show that a task is done. Words of other languages are often the same, and code in backticks is one anywhere.
+_PROOF = re.compile(
+    r"`[^`]+`|\btest|\b(assert|reject|accept|return|print|fail|exit|verif|refus|respond|show)\w*|"
+    r"\b(checks?|checked|pass(es)?|prov(e|es|en|ed)|proofs?|answers?|given|when|then|scenarios?|benchmarks?)\b",
+    re.IGNORECASE,
+)
+# What nobody can say of whether it is done.
+_VAGUE = re.compile(
+    r"\b(etc\.?|and so on|as needed|as necessary|if (needed|necessary)|where appropriate|tbd|to be decided|"
+    r"properly|nicely|user[- ]friendly|clean ?up|improve|polish|various|misc\w*|some tests|more tests)(?=\W|$)",
+    re.IGNORECASE,
+)
+_CODE = re.compile(r"`[^`]+`")
+
+
+class DraftProblem(Struct, frozen=True, kw_only=True):
+    """Something in a draft that would cost attempts; `story` is empty where it is about the whole change."""
+
+    rule: str
+    text: str  # what is wrong, and what to do
+    story: str = ""
+
+
+def find_problems(stories: Sequence[Story], scenarios: int | None) -> list[DraftProblem]:
+    """What is wrong with the stories of a draft. `scenarios` is how many it has; None for a format without any."""
+    return [*_check_change(stories, scenarios), *(problem for story in stories for problem in _check_story(story))]
+
+
+def _check_change(stories: Sequence[Story], scenarios: int | None) -> Iterator[DraftProblem]:
+    if not stories:
+        yield DraftProblem(
+            rule="no-stories", text="there is no story with a box: write one heading with boxes for each"
+        )
+        return
+    if len(stories) > MOST_STORIES:
+        told = f"{len(stories)} stories are more than one change: keep the {MOST_STORIES} that belong together"
+        yield DraftProblem(rule="too-many", text=told)
+    if all(story.optional for story in stories):
+        told = "every story is optional, so nothing would have to be done: mark only what can be left out"
+        yield DraftProblem(rule="all-optional", text=told)
+    if scenarios == 0:
+        told = "no scenario says how the finished change behaves: write at least one, with given, when and then"
+        yield DraftProblem(rule="no-scenarios", text=told)
+    yield from _check_titles(stories)
+    yield from _check_needed(stories)
+
+
+def _check_titles(stories: Sequence[Story]) -> Iterator[DraftProblem]:
+    seen: dict[str, str] = {}
+    for story in stories:
+        other = seen.setdefault(" ".join(story.title.casefold().split()), story.id)
+        if other != story.id:
+            told = f"it has the title of story {other}: give each story a title of its own"
+            yield DraftProblem(rule="same-title", story=story.id, text=told)
+
+
+def _check_needed(stories: Sequence[Story]) -> Iterator[DraftProblem]:
+    optional = {story.id for story in stories if story.optional}
+    for story in stories:
+        if not story.optional and (needs := [id for id in story.depends_on if id in optional]):
+            told = f"it depends on {', '.join(needs)}, which is optional: one of the two is marked wrongly"
+            yield DraftProblem(rule="needs-optional", story=story.id, text=told)
+
+
+def _check_story(story: Story) -> Iterator[DraftProblem]:
+    if not story.tasks:
+        yield DraftProblem(rule="no-boxes", story=story.id, text="it has no box: give it the tasks that prove it done")
+        return
+    if ticked := [task.id for task in story.tasks if task.done]:
+        told = f"{', '.join(ticked)} is ticked already, and nothing is done yet: leave every box open"
+        yield DraftProblem(rule="ticked", story=story.id, text=told)
+    yield from _check_size(story)
+    yield from _check_proof(story)
+
+
+def _check_size(story: Story) -> Iterator[DraftProblem]:
+    words = sum(len(text.split()) for text in (story.title, story.description or "", *_list_texts(story)))
+    if len(story.tasks) > MOST_TASKS:
+        told = f"{len(story.tasks)} tasks are too many for one iteration: split it into stories of {MOST_TASKS} at most"
+        yield DraftProblem(rule="too-big", story=story.id, text=told)
+    elif words > _MOST_WORDS:
+        told = f"{words} words are too many for one iteration: split it into stories of {_MOST_WORDS} at most"
+        yield DraftProblem(rule="too-big", story=story.id, text=told)
+    for task in story.tasks:
+        if len(set(_CODE.findall(task.text))) > _MOST_PLACES:
+            told = f"the task {task.id} names {len(set(_CODE.findall(task.text)))} things: make a task of each"
+            yield DraftProblem(rule="too-big", story=story.id, text=told)
+
+
+def _check_proof(story: Story) -> Iterator[DraftProblem]:
+    if not any(_PROOF.search(text) for text in (*_list_texts(story), story.description or "")):
+        told = "nothing in it can be proven: name the test, or the command, that fails before it and passes afterwards"
+        yield DraftProblem(rule="no-proof", story=story.id, text=told)
+    for task in story.tasks:
+        vague = _VAGUE.search(task.text)
+        if not task.text.strip():
+            told = f"the task {task.id} is empty: say what is true when it is done"
+            yield DraftProblem(rule="no-proof", story=story.id, text=told)
+        elif vague and not _CODE.search(task.text):
+            told = f'the task {task.id} says "{vague[0]}", which no test can show: say what exactly is true afterwards'
+            yield DraftProblem(rule="no-proof", story=story.id, text=told)
+
+
+def _list_texts(story: Story) -> list[str]:
+    return [task.text for task in story.tasks]

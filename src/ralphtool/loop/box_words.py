@@ -1,0 +1,68 @@
+"""What agents are told about their box, and what a blocker means there: a setting may be all that it needs."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ralphtool.judging.blockers import BlockerCheck
+from ralphtool.loop import way_out
+from ralphtool.loop.workspace_choice import list_denied
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ralphtool.agents import Runner
+    from ralphtool.settings import Settings
+    from ralphtool.workspace import Workspace
+
+_MOST_HOSTS = 8
+
+
+def is_boxed(place: Workspace) -> bool:
+    """Whether programs see the workspace elsewhere than it is."""
+    return place.shown_root != place.root
+
+
+def describe_box(settings: Settings, runners: Sequence[Runner], root: str) -> str:
+    """Three lines for a prompt."""
+    return (
+        f"You are in a sandbox. {_describe_network(settings, runners, root)}\n"
+        "Your home and /tmp are your own and start empty; other files of this machine are hidden or read-only.\n"
+        "Commits go nowhere: don't push. If you need a hidden file or another host, report a blocker that names it.\n"
+    )
+
+
+def _describe_network(settings: Settings, runners: Sequence[Runner], root: str) -> str:
+    mode = settings.sandbox.network
+    if mode != "allow":
+        return "Network: all of it." if mode == "on" else "Network: none."
+    rules = way_out.build_rules(settings, runners, root)
+    hosts = [
+        *rules.hosts[:_MOST_HOSTS],
+        *([f"{len(rules.hosts) - _MOST_HOSTS} more"] if rules.hosts[_MOST_HOSTS:] else []),
+    ]
+    ports = [f"port {port} of this machine" for port in rules.ports[:_MOST_HOSTS]]
+    names = ", ".join((*hosts, *ports))
+    return f"Network, through HTTPS_PROXY only: {names}." if names else "Network: none."
+
+
+def check_hidden(place: Workspace, settings: Settings, record: str, claim: str) -> BlockerCheck | None:
+    """Whether what a blocker names is there on the user's machine, and only the box hides it or does not let it
+    through: then a person decides at once, with the line that helps."""
+    if not is_boxed(place):
+        return None
+    from ralphtool.sandbox.advice import suggest
+
+    home = os.path.realpath(os.path.expanduser("~"))
+    shown = [_expand(path, place.shown_root, home) for path in (*settings.sandbox.read, *settings.sandbox.write)]
+    denied = [event.allow for event in list_denied(record) if event.host and event.host.lower() in claim.lower()]
+    line = suggest(claim, place.shown_root, home, denied, shown=shown, is_claim=True)
+    if not line:
+        return None
+    found = f"the box does not show it or let it through: put {line} into .ralph/config.toml if agents may have it"
+    return BlockerCheck(True, found)
+
+
+def _expand(path: str, root: str, home: str) -> str:
+    return os.path.normpath(os.path.join(root, home + path[1:] if path.startswith("~") else path))

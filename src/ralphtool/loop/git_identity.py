@@ -1,0 +1,52 @@
+"""The user's name for git in a box, whose home has no `.gitconfig`: tests that commit would fail without it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ralphtool.core import files
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ralphtool.executors.process import Confine
+    from ralphtool.workspace.git import Repository
+
+_FILE = "gitconfig"
+_SYSTEM = "/etc/gitconfig"
+
+
+def add_identity(confine: Confine, repository: Repository, folder: str) -> Confine:
+    """The same way to start programs, with the user's name and address for git where nothing else names them.
+
+    As the system's configuration, which gives way to every other: tests may set names of their own. `folder` is one
+    that the box shows read-only.
+    """
+    text = _build_config(repository)
+    if not text:
+        return confine
+    path = os.path.join(folder, _FILE)
+    files.replace(path, text.encode("utf-8", "surrogateescape"))
+
+    def start(
+        argv: Sequence[str], cwd: str, env: Mapping[str, str], writable: Sequence[str], purpose: str = "agent"
+    ) -> tuple[list[str], str, dict[str, str]]:
+        words, place, inside = confine(argv, cwd, {"GIT_CONFIG_SYSTEM": path, **env}, writable, purpose)
+        return list(words), place, dict(inside)
+
+    return start
+
+
+def _build_config(repository: Repository) -> str:
+    known = {name: repository.text("config", "--get", f"user.{name}", check=False) for name in ("name", "email")}
+    lines = [f"\t{name} = {_quote(value)}\n" for name, value in known.items() if value]
+    if not lines:
+        return ""
+    include = f"[include]\n\tpath = {_SYSTEM}\n" if os.path.exists(_SYSTEM) else ""
+    return "".join([include, "[user]\n", *lines])
+
+
+def _quote(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,82 @@
+"""Takes up what a user edited in the plan while a run, or the time between two runs, went on.
+
+The branch and the note of what was seen change in one step. What is known of the stories follows: a kill between the
+two is made up for by the next run, which finds the edit in that note.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ralphtool.loop.story_list import list_stories
+from ralphtool.record import change_state
+from ralphtool.record.change_state import StoryState
+from ralphtool.record.events import PlanEdited
+from ralphtool.workspace.checkpoints import build_trailers
+from ralphtool.workspace.plan_merge import PlanEdit
+from ralphtool.workspace.user_plan import UnusablePlan
+
+if TYPE_CHECKING:
+    from ralphtool.loop.change import Change
+
+_MARK = "Ralph-Edit: "
+
+
+def take_up(change: Change) -> bool:
+    """Whether the plan is another one now. What people should know goes to the change's notices and events."""
+    try:
+        merged = change.workspace.merge_users_plan(change.ref)
+    except UnusablePlan as error:
+        change.notices.append(f"your plan of {change.name} can't be used as it is now, so the last one stays: {error}")
+        return False
+    if merged is None:
+        return False
+    message, note = build_message(change.name, merged.edit), build_note(change.name, merged.edit)
+    start = change.workspace.publish_plan(merged, message, note)
+    _apply(change, merged.edit, start)
+    change.workspace.begin(None)
+    if text := merged.edit.describe(change.name):
+        rows = list_stories(change.root, change.spec)
+        change.events.append(
+            PlanEdited(text=text, stories=rows, renumbered=merged.edit.renamed, commit=change.workspace.tip)
+        )
+    return True
+
+
+def finish_killed(change: Change) -> None:
+    """An edit that was taken up when a run was killed."""
+    start, message = change.workspace.read_plan_message()
+    line = next((line for line in message.split("\n") if line.startswith(_MARK)), "")
+    if line and start != change.change_state.plan:
+        _apply(change, msgspec.json.decode(line.removeprefix(_MARK), type=PlanEdit), start)
+
+
+def build_message(change: str, edit: PlanEdit) -> str:
+    """Of the commit on the branch."""
+    subject = f"ralphtool: the plan of {change}, as its user edited it"
+    return f"{subject}\n\nRalph-Change: {change}\n{build_trailers(edit.removed, edit.renamed)}"
+
+
+def build_note(change: str, edit: PlanEdit) -> str:
+    """Of the commit that keeps the user's own version."""
+    return f"ralphtool: the plan of {change} as its user has it\n\n{_MARK}{msgspec.json.encode(edit).decode()}\n"
+
+
+def _apply(change: Change, edit: PlanEdit, start: str) -> None:
+    """What is known of the stories follows their new ids; one in other words gets fresh attempts."""
+    state, names = change.change_state, dict(edit.renamed)
+    for id in (*edit.removed, *edit.reworded):
+        old = next((before for before, after in edit.renamed if after == id), id)
+        if known := state.stories.get(old):
+            change.close_question(known)
+    kept = {id: one for id, one in state.stories.items() if id not in edit.removed}
+    state.stories = {names.get(id, id): one for id, one in kept.items()}
+    for id in (*edit.reworded, *edit.reopened):
+        change_state.reset_attempts(state.story(id))
+    for id in (*edit.added, *names.values()):  # what the history has under this name is about another story
+        state.stories.setdefault(id, StoryState()).since = change.history.next_iteration(change.prd_id(id))
+    state.plan = start
+    change.forget_ticked_at_start()
+    change.save()

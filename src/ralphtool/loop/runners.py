@@ -1,0 +1,49 @@
+"""The agents of a run, as the settings name them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+
+from ralphtool import agents
+from ralphtool.core import secrets
+from ralphtool.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ralphtool.agents import Runner
+    from ralphtool.settings import Settings
+
+
+def register_secrets(settings: Settings) -> None:
+    """Keeps what the agents get in their environment out of every record."""
+    for agent in settings.agents.values():
+        secrets.register(agent.env)
+
+
+def make_runners(settings: Settings, *, is_boxed: bool = False) -> list[Runner]:
+    """The agents that the settings name, the first choice first. In a box they may do all, unless the user says not."""
+    run = settings.run
+    names = [run.agent, *(name for name in run.agents if name != run.agent)] if run.agent else list(run.agents)
+    if not names:
+        raise InvalidValue(
+            'no agent is named: give one with --agent-command "…" or --agent NAME, or set agent = "…" under [run] '
+            "in .ralph/config.toml"
+        )
+    return [agents.make(name, _read_options(settings, name, is_boxed=is_boxed), settings.agents) for name in names]
+
+
+def _read_options(settings: Settings, name: str, *, is_boxed: bool) -> dict[str, Any]:
+    found = settings.agents.get(name)
+    options = structs.asdict(found) if found else {}
+    may_do_all = is_boxed and not options.get("permissions")
+    return options | {"is_boxed": is_boxed} | ({"permissions": "all"} if may_do_all else {})
+
+
+def check_runners(runners: Sequence[Runner]) -> Sequence[Runner]:
+    """The same agents, after each has checked that it can work."""
+    for runner in runners:
+        runner.check()
+    return runners

@@ -1,0 +1,43 @@
+"""The stories of a change as the record lists them: when a run begins, and when its plan was edited."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ralphtool.record import change_state
+from ralphtool.record.event_parts import StoryBefore
+
+if TYPE_CHECKING:
+    from ralphtool.record.change_state import StoryState
+    from ralphtool.specs import Spec, Story
+
+
+def list_stories(root: str, spec: Spec) -> tuple[StoryBefore, ...]:
+    """How each story stands."""
+    stands = change_state.load(root, spec.change)
+    return tuple(
+        StoryBefore(
+            id=story.id,
+            title=story.title,
+            tasks_total=len(story.tasks),
+            tasks_done=story.tasks_done,
+            done=story.done,
+            state=_describe_state(story, stands.stories.get(story.id)),
+            optional=story.optional,
+            depends_on=tuple(story.depends_on),
+            proof=_find_proof(story, stands.stories.get(story.id)),
+        )
+        for story in spec.stories()
+    )
+
+
+def _describe_state(story: Story, state: StoryState | None) -> str:
+    if story.done:
+        return "done"
+    if state and state.question:
+        return "waiting"
+    return "skipped" if state and state.decision and state.decision.action == "skip" else "open"
+
+
+def _find_proof(story: Story, state: StoryState | None) -> str:
+    return state.proof.state if story.done and state and state.proof else ""

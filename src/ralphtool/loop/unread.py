@@ -1,0 +1,73 @@
+"""What a person told an agent and no agent has read: said in time, so that nothing is lost silently."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ralphtool.record.steering import SteeringCommand
+
+StoryOutlook = Literal["done", "waiting", "skipped", "open"]
+
+
+class UnreadGuidance:
+    """The guidance of this run that has been in no prompt yet."""
+
+    def __init__(self) -> None:
+        self._commands: list[SteeringCommand] = []
+
+    def add(self, said: Sequence[SteeringCommand]) -> None:
+        for one in said:
+            if one.action == "forget":
+                self._commands = [each for each in self._commands if one.story not in (None, each.story)]
+            elif one.action == "guide":
+                self._commands.append(one)
+
+    def mark_read(self, story: str) -> None:
+        """A prompt for this story has been written."""
+        self._commands = [one for one in self._commands if one.story not in (None, story)]
+
+    @property
+    def stories(self) -> list[str]:
+        """The stories that it is for."""
+        return list(dict.fromkeys(one.story for one in self._commands if one.story is not None))
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._commands
+
+    def drain(self, outlooks: Mapping[str, StoryOutlook], *, is_over: bool) -> list[str]:
+        """What is to be said now; each piece of guidance is mentioned once."""
+        told: list[str] = []
+        for story in dict.fromkeys(one.story for one in self._commands):
+            if text := explain_unread(story, outlooks, is_over=is_over):
+                told.append(text)
+                self._commands = [one for one in self._commands if one.story != story]
+        return told
+
+
+def explain_unread(story: str | None, outlooks: Mapping[str, StoryOutlook], *, is_over: bool) -> str:
+    """Why no attempt gets what was told, and what to do; empty while one may still come."""
+    if story is None:
+        return _explain_unread_by_all(outlooks) if is_over else ""
+    unread = f"no attempt has read what you told story {story} last"
+    match outlooks.get(story):
+        case "done":
+            again = f'`ralphtool reject {story} --why "…"` has it done again'
+            return f"{unread}: it is done; if that matters, {again}"
+        case "waiting":
+            ways = f'answer its question (`ralphtool answer {story} "…"`) or run `ralphtool retry {story}`'
+            return f"{unread}, and none will until you {ways}: it is kept for that"
+        case "skipped":
+            return f"{unread}, and none will while it is skipped: `ralphtool retry {story}` starts one that does"
+        case "open" if is_over:
+            return f"{unread}: it is kept for the next run"
+    return ""
+
+
+def _explain_unread_by_all(outlooks: Mapping[str, StoryOutlook]) -> str:
+    if all(one == "done" for one in outlooks.values()):
+        return "every story is done, and no attempt has read what you told all stories last"
+    return "no attempt has read what you told all stories last: it is kept for the next one"

@@ -1,0 +1,194 @@
+"""Where a run works: in a box, else in a worktree, else in the user's own folder. Tried, remembered, and said.
+
+What was found out about the gates in a workspace is kept beside the repository's own files, so that only the first run
+with these gates and settings pays for it. Trouble is kept for the files that it was found with, and for no others.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from ralphtool import __version__, workspace
+from ralphtool.core import files, layout
+from ralphtool.errors import InvalidValue
+from ralphtool.executors.gate_trouble import Trouble
+from ralphtool.record import events
+from ralphtool.sandbox.trial import NoBox, Tools, try_box
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ralphtool.settings import Settings
+    from ralphtool.workspace.git import Repository
+
+AGAIN = "`ralphtool doctor --fix` makes the next run try a box again"
+_FILE = "workspaces.json"
+
+
+class Choice(Struct, frozen=True, kw_only=True):
+    """A workspace to try, and why the better ones were not taken."""
+
+    kind: str
+    why: tuple[str, ...] = ()
+    help: tuple[str, ...] = ()
+    is_settled: bool = False  # it is known what the gates show there: they are not tried before the first story
+
+    def describe(self) -> list[str]:
+        """Lines for people: why it is no better one, and what helps."""
+        return [*(f"why: {one}" for one in self.why), *(f"what helps: {one}" for one in self.help)]
+
+
+class Unsuitable(Exception):
+    """The gates can't be believed in a workspace."""
+
+    def __init__(self, trouble: Trouble) -> None:
+        super().__init__(trouble.what)
+        self.trouble = trouble
+
+
+class Findings:
+    """What is known of the gates of a project in each kind of workspace."""
+
+    def __init__(self, repository: Repository, settings: Settings, commands: Sequence[str], change: str = "") -> None:
+        self._path = os.path.join(layout.in_git(repository.common), _FILE)
+        sandbox = msgspec.json.encode(settings.sandbox).decode()
+        self._about = [__version__, str(os.geteuid()), sandbox, *settings.run.setup, "", *commands]
+        self._find_tree = partial(_find_base_tree, repository, change)
+
+    def is_suitable(self, kind: str) -> bool:
+        return self._read().get(self._build_key(kind)) == Trouble()
+
+    def read_trouble(self, kind: str) -> Trouble | None:
+        """What was wrong there with the files that the change begins with."""
+        known = self._read()
+        return known.get(self._build_key(kind, self._find_tree())) if known else None
+
+    def remember(self, kind: str, trouble: Trouble | None) -> None:
+        key = self._build_key(kind, self._find_tree()) if trouble else self._build_key(kind)
+        os.makedirs(os.path.dirname(self._path), exist_ok=True)
+        files.replace(self._path, msgspec.json.encode({**self._read(), key: trouble or Trouble()}))
+
+    def forget(self) -> None:
+        """What was found out may be different now: somebody asks again."""
+        files.remove(self._path)
+
+    def _read(self) -> dict[str, Trouble]:
+        try:
+            return msgspec.json.decode(files.read(self._path), type=dict[str, Trouble])
+        except (OSError, msgspec.DecodeError, msgspec.ValidationError):
+            return {}  # then it is found out once more
+
+    def _build_key(self, kind: str, tree: str = "") -> str:
+        return "\n".join([kind, tree, *self._about])
+
+
+def _find_base_tree(repository: Repository, change: str) -> str:
+    found = (repository.resolve(layout.BASE + change) if change else None) or repository.resolve("HEAD")
+    return repository.tree_of(found) if found else "no commit"
+
+
+def list_choices(settings: Settings, repository: Repository | None, found: Findings | None) -> Iterator[Choice]:
+    """The workspaces that may be tried, the best first. Each is looked at only when the ones before did not do."""
+    wanted = settings.run.workspace
+    if repository is None or found is None or wanted not in ("auto", "box"):
+        _check_not_required(settings, repository)
+        yield Choice(kind="here" if repository is None else wanted)
+        return
+    tools, is_needed = try_box(), needs_box(settings)
+    if isinstance(tools, NoBox):
+        if is_needed:
+            raise InvalidValue(f"a box can't be had here: {tools.why}. What helps: {tools.help}")
+        yield from _list_without_box(found, Choice(kind="worktree", why=(tools.why,), help=(tools.help,)))
+        return
+    if is_needed or found.read_trouble("box") is None:
+        yield Choice(kind="box")
+    if not is_needed and (trouble := found.read_trouble("box")):
+        yield from _list_after_box(found, trouble)
+
+
+def _list_after_box(found: Findings, trouble: Trouble) -> Iterator[Choice]:
+    why, helps = ("; ".join((trouble.what, *trouble.causes)),), (trouble.help or AGAIN,)
+    for choice in _list_without_box(found, Choice(kind="worktree", why=why, help=helps)):
+        if choice.kind == "here" and trouble.is_partial:
+            # Better a box in which some tests fail before as after than no sandbox, and the user's own files.
+            yield Choice(kind="box", why=why, help=helps, is_settled=True)
+        else:
+            yield choice
+
+
+def _list_without_box(found: Findings, worktree: Choice) -> Iterator[Choice]:
+    if found.read_trouble("worktree") is None:
+        yield worktree
+    other = found.read_trouble("worktree")
+    why = (*worktree.why, *([f"in a worktree: {other.what}"] if other else []))
+    yield Choice(kind="here", why=why, help=worktree.help)
+
+
+def find_next(tools: Tools | NoBox, found: Findings, settings: Settings) -> Choice:
+    """What a run would begin with, and stay with as far as is known, where a box is wanted or may be."""
+    if isinstance(tools, NoBox):
+        return next(_list_without_box(found, Choice(kind="worktree", why=(tools.why,), help=(tools.help,))))
+    trouble = None if needs_box(settings) else found.read_trouble("box")
+    return next(_list_after_box(found, trouble)) if trouble else Choice(kind="box")
+
+
+def preview(settings: Settings, repository: Repository | None, commands: Sequence[str], change: str = "") -> list[str]:
+    """Where the next run would work, as far as that is known before its gates were tried, in lines for people."""
+    wanted = settings.run.workspace
+    if repository is None or wanted in ("here", "worktree"):
+        return [workspace.describe("here" if repository is None else wanted)]
+    found = Findings(repository, settings, commands, change)
+    choice = find_next(try_box(), found, settings)
+    is_tried = not commands or choice.is_settled or choice.kind == "here" or found.is_suitable(choice.kind)
+    doubt = [] if is_tried else ["the first run tries your gates there, and says so if they can't be used"]
+    return [workspace.describe(choice.kind), *doubt, *choice.describe()]
+
+
+def needs_box(settings: Settings) -> bool:
+    return settings.run.workspace == "box" or settings.sandbox.mode == "require"
+
+
+def _check_not_required(settings: Settings, repository: Repository | None) -> None:
+    if settings.sandbox.mode != "require":
+        return
+    if repository is None:
+        why, helps = "there is no git repository", "`git init`, and commit your files"
+    else:
+        why = f'workspace = "{settings.run.workspace}"'
+        helps = 'set workspace = "auto" under [run], or take mode = "require" out of [sandbox]'
+    raise InvalidValue(f'[sandbox] mode = "require" needs a box, and {why}: {helps}')
+
+
+def explain_refusal(settings: Settings, kind: str, trouble: Trouble) -> str:
+    """Why no other workspace is tried after one that is unsuitable; empty if others may be."""
+    if settings.run.workspace == "auto" and settings.sandbox.mode != "require":
+        return ""
+    asked = 'mode = "require" under [sandbox]' if needs_box(settings) else f'workspace = "{kind}" under [run]'
+    asked = f'workspace = "{kind}" under [run]' if settings.run.workspace == kind else asked
+    said = "; ".join((trouble.what, *trouble.causes))
+    helps = trouble.help or "make the gates pass there"
+    return f"work in a {kind} would prove nothing: {said}. What helps: {helps}; or take out {asked}"
+
+
+def suggest(kind: str, root: str, record: str, said: str) -> str:
+    """The setting that helps against what a gate said in a workspace. `record` has what the network's rules denied."""
+    from ralphtool.sandbox.advice import suggest as suggest_for_box
+
+    if kind != "box":
+        return 'name the commands that make a worktree ready in `setup` under [run], as ["npm ci"]'
+    home = os.path.realpath(os.path.expanduser("~"))
+    return suggest_for_box(said, root, home, [event.allow for event in list_denied(record)])
+
+
+def list_denied(record: str) -> list[events.Denied]:
+    try:
+        lines = files.read(record).splitlines()
+    except OSError:
+        return []
+    found = (events.decode(line) for line in lines if b'"type":"denied"' in line)
+    return [event for event in found if isinstance(event, events.Denied)]

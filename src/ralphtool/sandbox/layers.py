@@ -1,0 +1,204 @@
+"""The folders of the user's tree that git ignores, as a box has them: `.venv`, `node_modules`, `target`.
+
+A new worktree has none of them, and no gate would run without. A box sees the user's own, and what it changes goes into
+a folder beside: theirs stays as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
+
+from ralphtool.sandbox import beneath
+from ralphtool.sandbox.bubblewrap import BoxPlan, Layer, build_overlay_command
+from ralphtool.sandbox.shown import SECRET_FOLDERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+_CACHES = frozenset(("__pycache__", ".pytest_cache", ".hypothesis", ".git", ".DS_Store", ".idea"))
+_ENVIRONMENTS = frozenset((".venv", "venv", "env", "node_modules", "vendor", ".bundle", ".tox", ".nox", "target"))
+_MOST_LAYERS = 40
+_PATIENCE = 20.0  # seconds
+_MOST_FILES, _LARGEST = 200, 10 << 20  # files that are copied, and bytes of one
+
+
+class IgnoredPlaces(NamedTuple):
+    """What git ignores in the user's tree, by its paths there."""
+
+    folders: list[str]
+    files: list[str]
+
+
+def find_ignored(listed: Iterable[str], is_ours: Callable[[str], bool], *, is_home: bool = False) -> IgnoredPlaces:
+    """Those that a box shows, of what git lists; folders end with `/` there. In a repository that is somebody's home,
+    what git ignores is their private life: only environments are taken from there."""
+    known = [path for path in listed if not is_ours(path.rstrip("/")) and not is_cache(path) and not _is_secret(path)]
+    if is_home:
+        known = [path for path in known if path.endswith("/") and os.path.basename(path[:-1]) in _ENVIRONMENTS]
+    folders = [path.rstrip("/") for path in known if path.endswith("/")]
+    return IgnoredPlaces(folders[:_MOST_LAYERS], [path for path in known if not path.endswith("/")][:_MOST_FILES])
+
+
+def _is_secret(path: str) -> bool:
+    return bool(SECRET_FOLDERS & set(path.rstrip("/").split("/")))
+
+
+def is_cache(path: str) -> bool:
+    return bool(_CACHES & set(path.rstrip("/").split("/"))) or path.endswith((".pyc", ".log", ".swp"))
+
+
+class BoxFolder(Struct, frozen=True, kw_only=True):
+    """A folder that git ignores, in a box. Attempts write over what the set-up and the gates of a checkpoint wrote
+    there: what one attempt leaves, or breaks, is not there for the next."""
+
+    path: str  # in the tree
+    source: str  # the user's own, or an empty one
+    place: str  # where it is shown
+    store: str  # for what is written; empty: it can't be written to
+
+    @property
+    def base(self) -> str:
+        return os.path.join(self.store, "base")
+
+    @property
+    def upper(self) -> str:
+        return os.path.join(self.store, "upper") if self.store else ""
+
+    def build_layer(self, *, is_attempt: bool) -> Layer:
+        if not self.store:
+            return Layer(source=self.source, place=self.place)
+        work, merged = (os.path.join(self.store, name) for name in ("work", "merged"))
+        above = (self.base,) if is_attempt else ()
+        upper = self.upper if is_attempt else self.base
+        return Layer(source=self.source, place=self.place, above=above, upper=upper, work=work, merged=merged)
+
+    def prepare(self) -> None:
+        for name in ("base", "upper", "work", "merged") if self.store else ():
+            make_usable(os.path.join(self.store, name))
+
+    def begin_attempt(self) -> None:
+        folders = [os.path.join(self.store, name) for name in ("upper", "work")] if self.store else []
+        # An overlay always leaves something in its folder for work: what was in use is not taken for empty.
+        for folder in folders if not all(map(_is_empty, folders)) else ():
+            make_empty(folder)
+
+
+def build_folder(top: str, path: str, store: str, *, source: str = "", with_overlay: bool = True) -> BoxFolder:
+    place = os.path.join(top, path)
+    own = os.path.join(store, quote(path)) if with_overlay else ""
+    return BoxFolder(path=path, source=source or place, place=place, store=own)
+
+
+def build_layers(top: str, folders: Iterable[str], store: str) -> list[Layer]:
+    """A layer for each folder, whose changes are kept below `store`."""
+    return [build_folder(top, path, store).build_layer(is_attempt=False) for path in folders]
+
+
+def make_usable(folder: str) -> None:
+    """There, and open to its owner."""
+    os.makedirs(folder, exist_ok=True)
+    if stat.S_IMODE(os.stat(folder).st_mode) & 0o700 != 0o700:
+        os.chmod(folder, 0o700)
+
+
+def _is_empty(folder: str) -> bool:
+    try:
+        return not os.listdir(folder)
+    except OSError:
+        return False  # it is missing, or closed
+
+
+def make_empty(folder: str) -> None:
+    remove_folder(folder)
+    os.makedirs(folder)
+
+
+def quote(path: str) -> str:
+    """A path as one name."""
+    return path.replace("%", "%25").replace("/", "%2F")
+
+
+def unquote(name: str) -> str:
+    return name.replace("%2F", "/").replace("%25", "%")
+
+
+def can_overlay(store: str) -> bool:
+    """Whether an overlay can be mounted over a folder of this file system: tried, since containers often refuse it."""
+    trial = os.path.join(store, "trial")
+    [layer] = build_layers(trial, ["lower"], trial)
+    os.makedirs(layer.source, exist_ok=True)
+    prepare([layer])
+    as_user = None if os.geteuid() == 0 else (os.geteuid(), os.getegid())
+    plan = BoxPlan(top=trial, slot=trial, home=trial, layers=(layer,), as_user=as_user)
+    try:
+        command = build_overlay_command(plan, ["/bin/true"])
+        return subprocess.run(command, capture_output=True, check=False, timeout=_PATIENCE).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    finally:
+        remove_folder(trial)
+
+
+def hide(folder: str, name: str) -> None:
+    """Takes a file out of what is below a layer, as an overlay notes a file that was removed."""
+    path = os.path.join(folder, name)
+    if not os.path.lexists(path):
+        os.mknod(path, stat.S_IFCHR, os.makedev(0, 0))
+
+
+def list_written(upper: str) -> list[str]:
+    """The files and links that a layer has of its own."""
+    beneath.open_folders(upper)
+    found = []
+    for parent, folders, names in os.walk(upper):
+        links = [name for name in folders if os.path.islink(os.path.join(parent, name))]
+        paths = [os.path.join(parent, name) for name in (*names, *links)]
+        found += [os.path.relpath(path, upper) for path in paths if os.path.islink(path) or os.path.isfile(path)]
+    return found
+
+
+def prepare(layers: Iterable[Layer]) -> None:
+    for layer in layers:
+        if layer.upper:
+            for folder in (layer.upper, layer.work, layer.merged):
+                os.makedirs(folder, exist_ok=True)
+
+
+def reset(layer: Layer) -> None:
+    """What was changed in it goes."""
+    for folder in (layer.upper, layer.work):
+        make_empty(folder)
+
+
+def remove_folder(folder: str) -> None:
+    """Also what an overlay leaves there, or an agent: folders without any permission."""
+    if os.path.isdir(folder) and not os.path.islink(folder):
+        os.chmod(folder, 0o700)
+    for parent, folders, _ in os.walk(folder):
+        for name in folders:
+            path = os.path.join(parent, name)
+            if not os.path.islink(path):
+                os.chmod(path, 0o700)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def copy_files(top: str, slot: str, paths: Iterable[str]) -> None:
+    """Single files, such as `.env`, that the user has and git ignores. Some may be another user's."""
+    for path in paths:
+        source = os.path.join(top, path)
+        is_plain = os.path.isfile(source) and not os.path.islink(source)
+        if is_plain and os.access(source, os.R_OK) and os.path.getsize(source) <= _LARGEST:
+            beneath.copy_file(source, slot, path)
+
+
+def list_unreadable(top: str, known: IgnoredPlaces) -> list[str]:
+    """Those that nothing can be shown of."""
+    folders = [path for path in known.folders if not os.access(os.path.join(top, path), os.R_OK | os.X_OK)]
+    paths = [path for path in known.files if os.path.isfile(os.path.join(top, path))]
+    return [*folders, *(path for path in paths if not os.access(os.path.join(top, path), os.R_OK))]

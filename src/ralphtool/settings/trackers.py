@@ -1,0 +1,39 @@
+"""The settings of formats that live in an issue tracker: `[specs.NAME]`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Struct
+
+from ralphtool.settings.values import Switch, Text, Texts, describe_list, describe_text
+
+BeadsProgram = Literal["bd", "br"]
+Listed = Annotated[Texts, describe_list("issues, milestones and labels", '["12", "milestone:v1", "label:ralph"]')]
+
+
+class GithubSettings(Struct, frozen=True, kw_only=True):
+    """`[specs.github]`: the issues of GitHub as changes."""
+
+    write: Switch = False
+    """Whether a run ticks boxes, comments and closes issues on GitHub, once a story is proven."""
+    changes: Listed = ()
+    """What `ralphtool list` shows: the numbers of issues, `milestone:NAME` and `label:NAME`."""
+    repository: Annotated[Text, describe_text("owner/name")] | None = None
+    """The repository of the issues; if not given, the one that `gh` finds by the remotes of the project."""
+
+
+class BeadsSettings(Struct, frozen=True, kw_only=True):
+    """`[specs.beads]`: the epics of beads as changes."""
+
+    write: Switch = True
+    """Whether a run closes issues, once a story is proven."""
+    program: BeadsProgram | None = None
+    """The program to call; if not given, the one that is installed and fits the project's database."""
+
+
+class SpecsSettings(Struct, frozen=True, kw_only=True):
+    """`[specs.NAME]`: formats that live in an issue tracker."""
+
+    github: GithubSettings = GithubSettings()
+    beads: BeadsSettings = BeadsSettings()

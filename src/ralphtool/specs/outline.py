@@ -1,0 +1,142 @@
+"""A change without its format: what an adapter writes a change of another format from.
+
+Texts of one format can mean something in another one: a line that would begin a story or a task there is escaped.
+"""
+
+from ralphtool.specs import Scenario, Story, Task, markdown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ralphtool.specs import Spec
+
+__all__ = ["Outline", "build_example", "read_outline"]
+
+
+class Outline:
+    """A change: its stories in order, and what else it says. `scenarios` are by the id of their story."""
+
+    __slots__ = ("design", "name", "proposal", "scenarios", "stories", "title")
+
+    def __init__(
+        self,
+        name: str,
+        title: str,
+        stories: "Sequence[Story]",
+        proposal: str | None = None,
+        design: str | None = None,
+        scenarios: "Mapping[str, Sequence[Scenario]] | None" = None,
+    ) -> None:
+        self.name = name
+        self.title = title
+        self.stories = list(stories)
+        self.proposal = proposal
+        self.design = design
+        self.scenarios = dict(scenarios or {})
+
+    def number_stories(self) -> dict[str, int]:
+        """What each story is called in a format that counts them."""
+        return {story.id: number for number, story in enumerate(self.stories, 1)}
+
+    def list_dependencies(self, story: Story) -> list[int]:
+        numbers = self.number_stories()
+        return [numbers[id] for id in story.depends_on]
+
+    def find_scenarios(self) -> list[Scenario]:
+        """Every scenario once, in order: in some formats all stories share them."""
+        found = {describe(one): one for story in self.stories for one in self.scenarios.get(story.id, ())}
+        return list(found.values())
+
+
+def read_outline(spec: "Spec", name: str | None = None) -> Outline:
+    stories = spec.stories()
+    scenarios = {story.id: spec.scenarios(story) for story in stories}
+    change = name or spec.change
+    proposal = spec.proposal()
+    return Outline(change, _find_title(proposal) or change, stories, proposal, spec.design(), scenarios)
+
+
+def _find_title(text: str | None) -> str:
+    """The heading that a text begins with, if that is one of its own."""
+    first = next((line for line in (text or "").split("\n") if line.strip()), "")
+    head = markdown.parse_heading(first)
+    return head.title.rpartition(": ")[2] if head and head.level == 1 and ": " in head.title else ""
+
+
+def build_example(text: str, name: str, title: str) -> Outline:
+    """The two stories of `ralphtool new`."""
+    from ralphtool.specs.scaffold import EXAMPLES
+
+    first, second = EXAMPLES[:2], EXAMPLES[2:]
+    stories = [
+        Story("1", "The first thing that can be seen to work", _build_tasks("1", first), "Small: an hour's work."),
+        Story("2", "The next thing, which builds on it", _build_tasks("2", second), depends_on=["1"]),
+    ]
+    return Outline(name, title, stories, text)
+
+
+def _build_tasks(story: str, texts: "Sequence[str]") -> list[Task]:
+    return [Task(f"{story}.{number}", text, False) for number, text in enumerate(texts, 1)]
+
+
+def describe(scenario: Scenario) -> tuple[str, ...]:
+    """What tells one scenario from others."""
+    clauses = ["\n".join(texts) for texts in (scenario.given, scenario.when, scenario.then)]
+    return (scenario.capability or "", scenario.requirement or "", scenario.name, *clauses)
+
+
+# --- pieces that formats share ----------------------------------------------------------------------
+
+
+def join_words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def strip_title(story: Story) -> str:
+    """The title in one line, without what it says about dependencies and whether it is optional."""
+    title = join_words(story.title)
+    for mark in ("(depends on", "(optional"):
+        while (at := title.lower().find(mark)) >= 0 and ")" in title[at:]:
+            title = join_words(title[:at] + title[at:].partition(")")[2])
+    return title or story.id
+
+
+def build_title(outline: Outline, story: Story) -> str:
+    """The title with both, as Markdown headings have it."""
+    waits = ", ".join(map(str, outline.list_dependencies(story)))
+    title = strip_title(story) + (" (optional)" if story.optional else "")
+    return f"{title} (depends on {waits})" if waits else title
+
+
+def is_own_task(story: Story) -> bool:
+    """Whether a story has one task only, which says no more than its title."""
+    return len(story.tasks) == 1 and join_words(story.tasks[0].text) == join_words(story.title)
+
+
+def is_over(story: Story) -> bool:
+    """Whether nothing of a story is open: where one mark says it all, an optional task that is open counts too."""
+    return bool(story.tasks) and all(task.done for task in story.tasks)
+
+
+def build_box(task: Task, head: str = "", indent: str = "") -> list[str]:
+    """A task as a box, with the lines that belong to it indented below."""
+    first, *more = escape(task.text) or [""]
+    mark = "x" if task.done else " "
+    return [f"{indent}- [{mark}] {head}{first.lstrip()}", *[f"{indent}  {line}" for line in more if line.strip()]]
+
+
+def escape(text: str) -> list[str]:
+    """Lines of Markdown in which there is no heading, no box and no open fence."""
+    fences, lines = markdown.Fences(), []
+    for line in text.replace("\r", "").strip("\n").split("\n"):
+        inside = fences.inside(line)
+        lines.append(line.rstrip() if inside else _escape_line(line.rstrip()))
+    return [*lines, *([fences.mark] if fences.mark else [])]
+
+
+def _escape_line(line: str) -> str:
+    bare = line.lstrip()
+    if bare.startswith("#") and markdown.parse_heading(bare):
+        return f"{line[: len(line) - len(bare)]}\\{bare}"
+    return line.replace("[", "\\[", 1) if markdown.parse_box(line) else line

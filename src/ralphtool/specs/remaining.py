@@ -1,0 +1,74 @@
+"""What people have to know of a change that is not as it should be: no tasks yet, stories that can't be handed out."""
+
+import os
+
+from ralphtool import specs
+from ralphtool.core import layout
+from ralphtool.errors import InvalidValue, SpecError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ralphtool.specs import Spec, Story
+
+_MOST_NAMED = 5
+
+
+def check_has_tasks(spec: "Spec", stories: "Iterable[Story]") -> None:
+    """Refuses a change without any task: there is nothing to hand out, and it is not complete either."""
+    if not any(story.tasks for story in stories):
+        raise SpecError(f"{spec.path} has no tasks yet: write them as {describe_task(spec)}")
+
+
+def check_can_run(root: str, spec: "Spec") -> None:
+    """Refuses a change that a run could only fail at."""
+    from ralphtool.specs import scaffold
+
+    check_has_tasks(spec, spec.stories())
+    scaffold.check_filled_in(spec)
+    inside = os.path.relpath(spec.path, root)
+    if is_in_our_folder(root, spec.path) or inside.split(os.sep)[0] == os.pardir:
+        raise InvalidValue(
+            f"{inside} can't be run: a run commits the ticks of its change, and files in {layout.FOLDER} or outside of "
+            f"the project are in none of its commits. Move it: `mv {inside} {os.path.basename(inside)}`"
+        )
+
+
+def is_in_our_folder(root: str, path: str) -> bool:
+    return os.path.relpath(path, root).split(os.sep)[0] == layout.FOLDER
+
+
+def describe_task(spec: "Spec") -> str:
+    """How a task is written in the format of a spec."""
+    return getattr(spec, "task_example", "") or "`- [ ] What is to be done`"
+
+
+def read_warnings(spec: "Spec") -> list[str]:
+    """What is not as it should be in any file of a change, those included that are only context."""
+    for story in spec.stories():
+        spec.scenarios(story)
+    spec.proposal()
+    spec.design()
+    return specs.list_warnings(spec)
+
+
+def check_complete(spec: "Spec", stories: "Sequence[Story]") -> None:
+    """Refuses to call a change complete of which nothing more can be handed out, but something is open."""
+    check_has_tasks(spec, stories)
+    if reason := explain_rest(stories):
+        raise SpecError(f"{spec.path}: nothing more can be handed out, and the change is not complete: {reason}")
+
+
+def explain_rest(stories: "Iterable[Story]") -> str:
+    """Why stories that are open, and have to be done, are not handed out; empty if there are none of them."""
+    left = [story for story in stories if not (story.optional or story.done or specs.can_be_handed_out(story))]
+    named = [f"story {story.id} {explain_held(story)}" for story in left[:_MOST_NAMED]]
+    return "; ".join([*named, *([f"{len(left) - len(named)} more"] if len(left) > len(named) else [])])
+
+
+def explain_held(story: "Story") -> str:
+    """Why a story is not handed out, and what to do."""
+    if not story.tasks:
+        return "has no tasks: write its tasks as boxes (`- [ ] …`) below its heading"
+    return f"is {story.put_aside}: move it out of that section, or change its status, to have it worked on"

@@ -1,0 +1,59 @@
+"""Lines that fit into a terminal, broken between words only. Elsewhere they stay as long as they are."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+
+import click
+
+_GLUE = "\x1f"  # a blank at which no line is broken
+
+
+def glue(text: str) -> str:
+    """The text as one word, for `echo`."""
+    return text.replace(" ", _GLUE)
+
+
+def find_width(*, err: bool = False) -> int | None:
+    """How many columns the terminal has; None where the output, or that of errors, is no terminal."""
+    stream = sys.stderr if err else sys.stdout
+    if not stream.isatty():
+        return None
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError):  # it is gone, or is no file
+        return 80
+
+
+def echo(text: str = "", hang: int = 2, *, err: bool = False) -> None:
+    """Prints lines; what does not fit goes on below, `hang` columns further to the right than its line began."""
+    width = find_width(err=err)
+    for line in text.split("\n"):
+        click.echo((line if width is None else wrap(line, width, hang)).replace(_GLUE, " "), err=err)
+
+
+def wrap(line: str, width: int, hang: int = 2) -> str:
+    """The line in as many lines as it takes. A word that is too long for any line stays whole."""
+    if _measure(line) <= width:
+        return line
+    deeper = min(len(line) - len(line.lstrip(" ")) + hang, width // 2)
+    done, now = [], ""
+    for word in re.findall(r" *[^ ]+", line):
+        if now.strip() and _measure(now + word) > width:
+            done.append(now)
+            now = " " * deeper + word.lstrip(" ")
+        else:
+            now += word
+    return "\n".join([*done, now])
+
+
+def _measure(text: str) -> int:
+    """The columns that a text takes, without its colours."""
+    plain = click.unstyle(text)
+    if plain.isascii():
+        return len(plain)
+    from rich.cells import cell_len  # which costs more than a short list of changes
+
+    return cell_len(plain)

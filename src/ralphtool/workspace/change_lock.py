@@ -1,0 +1,44 @@
+"""One run for each change of a repository: linked worktrees share its branches and refs, and each has a `.ralph`."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ralphtool.core import layout
+from ralphtool.errors import ChangeLocked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ralphtool.workspace.git import Repository
+
+
+@contextmanager
+def hold_change(repository: Repository | None, root: str, change: str, run: str) -> Iterator[None]:
+    """Holds a change against runs in other working trees of the repository. The system lets go of it when we die."""
+    if repository is None:
+        yield
+        return
+    folder = os.path.join(layout.in_git(repository.common), "changes")
+    os.makedirs(folder, exist_ok=True)
+    lock = os.open(os.path.join(folder, f"{change}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        _lock(lock, change)
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, os.fsencode(f"{run} in {root}"), 0)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _lock(lock: int, change: str) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(lock, 5000, 0).decode("utf-8", "replace")
+        raise ChangeLocked(
+            f"{change} is locked by the run {holder}, which has the same repository: wait for its end, or stop it there"
+        ) from None

@@ -1,0 +1,37 @@
+"""The index that people and agents see in a working tree: a copy of ours, which we never let them write to."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+from ralphtool.core import files
+
+if TYPE_CHECKING:
+    from ralphtool.workspace.git import Repository
+
+
+class LentIndex:
+    """Knows whether the copy is still what was lent last."""
+
+    def __init__(self) -> None:
+        self._state: tuple[int, ...] = ()
+
+    def renew(self, repository: Repository) -> None:
+        """The copy becomes what our index is, unless it is that already."""
+        theirs = os.path.join(repository.gitdir, "index")
+        if self._state and self._state == _read_state(theirs, repository.index):
+            return
+        files.clear(f"{theirs}.ralph-aside")  # which may be a link
+        shutil.copyfile(repository.index, f"{theirs}.ralph-aside")
+        os.replace(f"{theirs}.ralph-aside", theirs)
+        self._state = _read_state(theirs, repository.index)
+
+
+def _read_state(*paths: str) -> tuple[int, ...]:
+    try:
+        found = [os.stat(path) for path in paths]
+    except OSError:
+        return ()
+    return tuple(number for info in found for number in (info.st_ino, info.st_size, info.st_mtime_ns))

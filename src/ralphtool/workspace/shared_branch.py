@@ -1,0 +1,105 @@
+"""The branch of a change that its user may commit to while a run does: nothing of either is overwritten.
+
+The branch moves only from where it was looked at. What its user committed meanwhile is merged with the work of the run;
+where that can't be, the branch stays as the user has it, and the work is kept.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from ralphtool.core import layout
+from ralphtool.errors import GitError
+from ralphtool.workspace.git import Repository, printable
+from ralphtool.workspace.revert import merge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_TRIES = 10
+_PATIENCE = 60.0  # seconds for a git command of the user's, which may wait for a message to be written
+_TICK = 0.1
+
+
+class BranchConflict(Exception):
+    """The branch is not what the work was done upon, and the work does not fit on top of it."""
+
+
+class SharedBranch:
+    """The branch, as a run in a box uses it."""
+
+    def __init__(self, repository: Repository, ref: str, change: str, must_end: Callable[[], bool]) -> None:
+        self._repository = repository
+        self._ref = ref
+        self._name = ref.removeprefix("refs/heads/")
+        self._change = change
+        self._must_end = must_end
+
+    def find_newer(self, tip: str) -> str | None:
+        """What its user committed upon our last checkpoint; None if there is nothing."""
+        found = self._repository.resolve(self._ref)
+        if found in (None, tip):
+            return None
+        self._check_built_upon(str(found), tip)
+        return found
+
+    def move(self, old: str, new: str) -> str:
+        """Moves it from one commit to the next, or to a merge with what its user committed. Returns where it is."""
+        for _ in range(_TRIES):
+            found = self._repository.resolve(self._ref)
+            goal = new if found in (None, old) else self._merge(str(found), old, new)
+            self._move_checked_out(found or old, goal)
+            try:
+                self._repository.run("update-ref", self._ref, goal, found or "")
+            except GitError:
+                if self._repository.resolve(self._ref) == found:
+                    raise
+            else:
+                return goal
+        raise GitError(f"{self._name} moves all the time: another program commits there; stop it, and run again")
+
+    def _merge(self, theirs: str, old: str, ours: str) -> str:
+        self._check_built_upon(theirs, old)
+        merged = merge(self._repository, *(self._repository.tree_of(one) for one in (old, theirs, ours)))
+        if merged.conflicts:
+            paths = ", ".join(printable(path) for path in merged.conflicts[:3])
+            raise BranchConflict(f"your commit {theirs[:10]} on {self._name} and the run's work both change {paths}")
+        message = f"Merge what was committed to {self._name} during the run\n\nRalph-Change: {self._change}\n"
+        return self._repository.commit(merged.tree, [theirs, ours], message)
+
+    def _check_built_upon(self, found: str, tip: str) -> None:
+        if not self._repository.is_ancestor(tip, found):
+            raise BranchConflict(f"{self._name} was moved to {found[:10]}, which lacks the run's checkpoint {tip[:10]}")
+
+    def _move_checked_out(self, old: str, new: str) -> None:
+        """Where the user is on the branch, a commit of theirs would take our work back if their files stayed behind.
+
+        The files come before the branch: after a kill they have what the branch gets next."""
+        for place in list_checked_out(self._repository, self._ref):
+            self._wait_for_index(place)
+            move_files(place, old, new)
+
+    def _wait_for_index(self, place: Repository) -> None:
+        end, lock = time.monotonic() + _PATIENCE, os.path.join(place.gitdir, "index.lock")
+        while os.path.exists(lock) and time.monotonic() < end and not self._must_end():
+            time.sleep(_TICK)
+
+
+def list_checked_out(repository: Repository, ref: str) -> list[Repository]:
+    """The user's working trees that are on a branch."""
+    listed = repository.text("worktree", "list", "--porcelain").split("\n\n")
+    rows = [dict(line.partition(" ")[::2] for line in one.split("\n")) for one in listed]
+    ours = os.path.join(os.path.realpath(layout.in_git(repository.common)), "")
+    tops = [row["worktree"] for row in rows if row.get("branch") == ref]
+    found = [Repository.find(top) for top in tops if os.path.isdir(top) and not top.startswith(ours)]
+    return [one for one in found if one]
+
+
+def move_files(place: Repository, old: str, new: str, *options: str) -> None:
+    """From one tree to another, with what was changed in other files; refused where that would lose anything."""
+    try:
+        place.run("read-tree", "-m", "-u", *options, old, new, own_index=False)
+    except GitError as error:
+        raise GitError(f"files of yours in {place.top} are in the way: move them, then try again ({error})") from None

@@ -1,0 +1,46 @@
+"""What a workspace is taken down as."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ralphtool.judging.guard.model import FileChange, GuardFinding
+from ralphtool.workspace.git import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ralphtool.workspace.git import ChangedFile
+
+
+class WorkspaceSnapshot(Struct, frozen=True):
+    """What a workspace held when an agent had ended. `trouble` says why it could not be taken down, if so."""
+
+    tree: str | None
+    paths: tuple[str, ...] = ()
+    findings: tuple[GuardFinding, ...] = ()
+    trouble: str = ""
+
+
+class ProtectedWork(Struct, frozen=True):
+    """The work of an iteration that was killed while it was proven."""
+
+    story: str
+    entry: str
+    ref: str
+
+
+def build_changes(changed: Sequence[ChangedFile], blobs: Mapping[str, bytes]) -> tuple[FileChange, ...]:
+    """How files differ, with what was read of them; contents that were not read are empty."""
+
+    def read(blob: str | None) -> bytes | None:
+        return None if blob is None else blobs.get(blob, b"")
+
+    def find_old_path(one: ChangedFile) -> str | None:
+        return printable(one.old_path) if one.status == "R" else None
+
+    return tuple(
+        FileChange(printable(one.path), read(one.old_blob), read(one.new_blob), find_old_path(one)) for one in changed
+    )

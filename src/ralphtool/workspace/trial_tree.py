@@ -1,0 +1,64 @@
+"""A working tree to try something in, as a run has one: it belongs to no change, and nothing of it is left."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ralphtool.core import files, layout
+from ralphtool.core.locks import read_start_time
+from ralphtool.errors import GitError
+from ralphtool.sandbox import layers
+from ralphtool.workspace.box import Box
+from ralphtool.workspace.worktree import Worktree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ralphtool.workspace.git import Repository
+
+_NAME = "_trial-"  # no change can be called so
+
+
+@contextmanager
+def open_trial(repository: Repository, project: str, kind: str) -> Iterator[Worktree]:
+    """A box or a worktree with the files of the user's last commit. Its ref is no branch: nobody gets to see it."""
+    remove_left(repository)
+    name = f"{_NAME}{os.getpid()}"
+    place = (Box if kind == "box" else Worktree)(repository, project, name)
+    place.branch, place.ref = None, layout.TRIALS + name
+    is_new = not os.path.lexists(layout.folder(project))  # a box makes our folder, to show it
+    try:
+        place.open(name, ())
+        try:
+            yield place
+        finally:
+            place.close()
+    finally:
+        _remove(repository, name)
+        if is_new:
+            files.remove_empty_above(os.path.join(layout.folder(project), "nothing"), project)
+
+
+def remove_left(repository: Repository) -> None:
+    """Those of commands that were killed."""
+    folders = [os.path.join(layout.in_git(repository.common), name) for name in ("worktrees", "boxes")]
+    names = {name for folder in folders if os.path.isdir(folder) for name in os.listdir(folder)}
+    for name in names:
+        number = name.removeprefix(_NAME)
+        if name.startswith(_NAME) and number.isdecimal() and not read_start_time(int(number)):
+            _remove(repository, name)
+
+
+def _remove(repository: Repository, name: str) -> None:
+    ours = layout.in_git(repository.common)
+    for folder in ("worktrees", "boxes"):
+        layers.remove_folder(os.path.join(ours, folder, name))
+    with files.FileLock(os.path.join(ours, "worktrees.lock"), make=True):
+        repository.run("worktree", "prune")
+    refs = [prefix + name for prefix in (layout.TRIALS, layout.START, layout.BASE)]
+    try:
+        repository.set_refs({ref: None for ref in refs if repository.resolve(ref)})
+    except GitError:
+        pass  # another command has removed them at this very moment

@@ -1,0 +1,252 @@
+"""The plan as its user has it, which may be edited at any time, beside the one that a run works on.
+
+Three versions meet: what the user had when a run last looked (kept by a ref), what the user has now, and what the
+branch has. A run adds ticks and learnings, and nothing else; so the user's words win, and both are added to them.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import tempfile
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ralphtool import specs
+from ralphtool.core import files, layout
+from ralphtool.errors import ChangeNotFound, SpecError
+from ralphtool.workspace import plan_merge
+from ralphtool.workspace.git import Repository
+from ralphtool.workspace.revert import SpecPlace, open_own_index, write_blobs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ralphtool.specs import Spec, Story
+    from ralphtool.workspace.plan_merge import PlanEdit
+
+    Files = Mapping[str, bytes]
+
+# In the git folder of a working tree while git itself is at work in it: the files may be anything then.
+_GIT_AT_WORK = (
+    *("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG", "rebase-merge", "rebase-apply", "index.lock"),
+)
+_CONFLICT = (b"<<<<<<< ", b"\n=======\n", b"\n>>>>>>> ")
+
+
+class MergedPlan(Struct, frozen=True, kw_only=True):
+    """The user's plan with the ticks of a run."""
+
+    tree: str  # of the branch, with it
+    edit: PlanEdit
+
+
+class UnusablePlan(Exception):
+    """The user's plan can't be used as it is now. The text says why."""
+
+
+# --- the user's version -----------------------------------------------------------------------------
+
+
+class UserPlan:
+    """Where the user's own version of a change is read: their working tree."""
+
+    def __init__(self, home: Repository, place: SpecPlace) -> None:
+        """`place` says which files belong to the change, seen from the user's own tree."""
+        self._home = home
+        self._place = place
+        self._branch = home.head()
+        self._seen: tuple[object, ...] | None = None
+
+    def has_changed(self) -> bool:
+        """Whether something may be different since it was taken last; cheap, since it is asked before each story."""
+        return tuple(self._list_states()) != self._seen
+
+    def _list_states(self) -> list[tuple[object, ...]]:
+        paths = [os.path.join(self._home.top, path) for path in self._place.list_paths()]
+        found = [entry for path in paths for entry in _list_files(path)]
+        return [(path, info.st_ino, info.st_size, info.st_mtime_ns) for path, info in found]
+
+    def take(self, known: str | None) -> str | None:
+        """A tree with the files of the change as the user has them now. None: this is no time to ask, for the user is
+        on another branch, or an older one, git is at work, or a stash holds what was `known`."""
+        if self._home.head() != self._branch or self._is_git_at_work():
+            return None
+        seen, tree = tuple(self._list_states()), take_files(self._home, self._place.list_paths())
+        if known and (self._is_stashed(tree, known) or self._is_left_behind(tree)):
+            return None
+        self._seen = seen
+        return tree
+
+    def _is_git_at_work(self) -> bool:
+        return any(os.path.lexists(os.path.join(self._home.gitdir, name)) for name in _GIT_AT_WORK)
+
+    def _is_left_behind(self, tree: str) -> bool:
+        paths = self._place.list_paths()
+        return is_left_behind(self._home, self._place.change, paths, self._home.files_at(tree, *paths))
+
+    def _is_stashed(self, tree: str, known: str) -> bool:
+        stash = self._home.resolve("refs/stash")
+        if stash is None:
+            return False
+        paths = self._place.list_paths()
+        before = self._home.files_at(known, *paths)
+        return before != self._home.files_at(tree, *paths) and before == self._home.files_at(stash, *paths)
+
+
+def is_left_behind(home: Repository, change: str, paths: Sequence[str], theirs: Files) -> bool:
+    """Whether the user's plan is one of a time before the run, and no edit: that of an older branch they are on now."""
+    base, head = home.resolve(layout.BASE + change), home.resolve("HEAD")
+    if base is None or head is None:
+        return False
+    fork = home.text("merge-base", base, head, check=False)
+    return bool(fork) and fork != base and home.files_at(fork, *paths) == theirs
+
+
+def take_files(home: Repository, paths: Sequence[str]) -> str:
+    """A tree with nothing but these files and folders, as far as they are there."""
+    there = [path for path in paths if os.path.lexists(os.path.join(home.top, path))]
+    with open_own_index(home) as own:
+        own.run("read-tree", "--empty")
+        if there:
+            own.run("add", "--all", "--force", "--", *[f":(top,literal){path}" for path in there])
+        return own.write_tree()
+
+
+def _list_files(path: str) -> list[tuple[str, os.stat_result]]:
+    """A file, or all that are below a folder; what goes away meanwhile is left out."""
+    paths = [path] if not os.path.isdir(path) or os.path.islink(path) else _list_below(path)
+    found = []
+    for one in paths:
+        try:
+            found.append((one, os.lstat(one)))
+        except OSError:
+            continue
+    return sorted(found, key=lambda entry: entry[0])
+
+
+def _list_below(folder: str) -> list[str]:
+    return [os.path.join(parent, name) for parent, _, names in os.walk(folder) for name in names]
+
+
+# --- merging ----------------------------------------------------------------------------------------
+
+
+def merge(place: SpecPlace, base: str, tip: str, theirs: str) -> MergedPlan | None:
+    """The tree of `tip` with the plan that the user made of `base`; None where nothing was edited."""
+    repository, paths = place.repository, place.list_paths()
+    versions = [repository.files_at(tree, *paths) for tree in (base, tip, theirs)]
+    if versions[0] == versions[2]:
+        return None
+    if not versions[2]:
+        raise UnusablePlan("it is not there any more")
+    if not any(story.tasks for story in _read_stories(place, theirs)):
+        raise UnusablePlan("it has no tasks any more")
+    changed = merge_files(*versions)
+    if not changed:
+        return None
+    tree = write_blobs(repository, tip, changed)
+    before, ours, edited = (_read_stories(place, one) for one in (base, tip, tree))
+    edit = plan_merge.compare(before, ours, edited)
+    return MergedPlan(tree=place.edit(tree, lambda spec: _set_ticks(spec, edit)), edit=edit)
+
+
+def take_as_it_is(place: SpecPlace, base: str, tip: str, theirs: str) -> MergedPlan | None:
+    """The same for a plan that can't be read: the user's files, without the ticks of a run."""
+    paths = place.list_paths()
+    known, now = (place.repository.files_at(tree, *paths) for tree in (base, theirs))
+    changed = {path: data for path, data in now.items() if known.get(path) != data}
+    if not changed:
+        return None
+    return MergedPlan(tree=write_blobs(place.repository, tip, changed), edit=plan_merge.PlanEdit())
+
+
+def preview(place: SpecPlace, folder: str) -> None:
+    """Makes the copy of a branch's plan in a folder what the next run would make of it. Nothing else changes."""
+    repository = place.repository
+    base, tip = (repository.resolve(one + place.change) for one in (layout.START, layout.BRANCHES))
+    if base is None or tip is None:
+        return
+    paths = place.list_paths()
+    theirs = {path: files.read(os.path.join(repository.top, path)) for path in _name_files(repository.top, paths)}
+    if is_left_behind(repository, place.change, paths, theirs):
+        return
+    changed = merge_files(repository.files_at(base, *paths), repository.files_at(tip, *paths), theirs)
+    before, ours = (_read_stories(place, one) for one in (base, tip))
+    _write_below(folder, place, changed)
+    spec = specs.open(folder, place.change, place.ref)
+    _set_ticks(spec, plan_merge.compare(before, ours, spec.stories()))
+
+
+def _name_files(top: str, paths: Sequence[str]) -> list[str]:
+    found = [entry for path in paths for entry in _list_files(os.path.join(top, path))]
+    return [os.path.relpath(path, top) for path, info in found if stat.S_ISREG(info.st_mode)]
+
+
+def _write_below(folder: str, place: SpecPlace, changed: Mapping[str, bytes | None]) -> None:
+    prefix = os.path.relpath(os.path.realpath(place.root), os.path.realpath(place.repository.top))
+    for path, data in changed.items():
+        target = os.path.join(folder, os.path.relpath(path, prefix))
+        files.clear(target)
+        if data is not None:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            with open(target, "wb") as file:
+                file.write(data)
+
+
+def merge_files(base: Files, ours: Files, theirs: Files) -> dict[str, bytes | None]:
+    """What is to be different from `ours`; None for a file that goes."""
+    changed: dict[str, bytes | None] = {}
+    for path in {**base, **theirs}:
+        then, mine, now = base.get(path), ours.get(path), theirs.get(path)
+        if now in (then, mine):
+            continue
+        if now and all(mark in now for mark in _CONFLICT):
+            raise UnusablePlan(f"{path} has the marks of a merge conflict in it")
+        if mine == then or mine is None:
+            changed[path] = now
+        elif now is not None:
+            changed[path] = _merge_text(then or b"", mine, now)
+    return changed
+
+
+def _merge_text(base: bytes, ours: bytes, theirs: bytes) -> bytes:
+    """Where a run has only added lines, such as learnings, they stay; else it has ticked boxes: those come later."""
+    old, new = base.splitlines(), ours.splitlines()
+    from difflib import SequenceMatcher  # slow to import, and most plans are not edited
+
+    steps = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    return _merge_lines(base, ours, theirs) if all(kind in ("equal", "insert") for kind, *_ in steps) else theirs
+
+
+def _merge_lines(base: bytes, ours: bytes, theirs: bytes) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="ralph-") as folder:
+        paths = [os.path.join(folder, name) for name in ("theirs", "base", "ours")]
+        for path, data in zip(paths, (theirs, base, ours), strict=True):
+            with open(path, "wb") as file:
+                file.write(data)
+        command = ["git", "merge-file", "-p", "--quiet", "--union", *paths]
+        return subprocess.run(command, check=True, capture_output=True).stdout
+
+
+def _read_stories(place: SpecPlace, tree: str) -> list[Story]:
+    try:
+        with place.open(tree) as spec:
+            stories = spec.stories()
+            specs.check(stories, spec.path)
+            return stories
+    except (ChangeNotFound, SpecError) as error:
+        raise UnusablePlan(str(error)) from None
+
+
+def _set_ticks(spec: Spec, edit: PlanEdit) -> None:
+    untick = getattr(spec, "untick", None)
+    for story in spec.stories():
+        done = [task.id for task in story.tasks if task.id in edit.done_tasks]
+        for task in story.tasks:
+            if task.id in done and not task.done:
+                spec.tick(task.id, done, proven=True)
+            elif untick and task.done and task.id not in done:
+                untick(task.id)

@@ -1,0 +1,64 @@
+"""The help of every command: no line is wider than a narrow terminal, and no word is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from ralphtool.cli import agent
+from ralphtool.cli.help_text import fit_example
+from ralphtool.cli.main import cli
+
+NARROW = 80
+
+
+def list_commands(
+    command: click.Command, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from list_commands(found, (*path, name))
+
+
+def render(command: click.Command, path: tuple[str, ...], width: int) -> str:
+    name = " ".join(("ralphtool", *path))
+    context = command.context_class(command, info_name=name, terminal_width=width, max_content_width=width)
+    return command.get_help(context)
+
+
+EVERY = {" ".join(path) or "ralphtool": (path, command) for path, command in list_commands(cli)}
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_help_fits_and_breaks_no_word(name: str) -> None:
+    path, command = EVERY[name]
+    shown, wide = render(command, path, NARROW - 2), render(command, path, 400)  # click keeps two columns free
+    assert [line for line in shown.splitlines() if len(line) > NARROW] == []
+    added = set(shown.split()) - set(wide.split())
+    assert added <= {"|", "\\"}, "a word that is only there because another one was broken"
+    assert not any(line.endswith("...") for line in shown.splitlines() if not line.startswith("Usage"))
+
+
+def test_the_agent_s_own_help_fits() -> None:
+    assert [line for line in agent.HELP.splitlines() if len(line) > NARROW] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("  ralphtool x   what it does for you all", ["  ralphtool x", "      what it does for you", "      all"]),
+        ("  ralphtool x --json | jq '.a | .b'", ["  ralphtool x --json |", "    jq '.a | .b'"]),
+        ("  ralphtool x --long-option value", ["  ralphtool x \\", "    --long-option value"]),
+        ("  ralphtool x 'a quoted text that is long'", ["  ralphtool x \\", "    'a quoted text that is long'"]),
+        ("  averyveryveryverylongwordindeed", ["  averyveryveryverylongwordindeed"]),
+        ("  short", ["  short"]),
+    ],
+)
+def test_an_example_that_is_too_wide(line: str, wanted: list[str]) -> None:
+    assert fit_example(line, 26) == wanted

@@ -1,0 +1,136 @@
+"""Several changes in one project: which one is meant, and all of them in order."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+
+import pytest
+from lab import DONE, Lab
+from project import COMMAND
+
+PLAN = "# {title}\n\n## Part\n\n- [ ] Write it\n"
+
+
+@pytest.fixture
+def two(lab: Lab) -> Lab:
+    """Two checklists that are open, and one that is done."""
+    lab.repository()
+    lab.git("rm", "-rq", "openspec")
+    for name, title in (("colours", "Nicer colours"), ("sounds", "Better sounds")):
+        lab.write(f"plans/{name}.md", PLAN.format(title=title))
+    lab.write("plans/old.md", PLAN.format(title="Long ago").replace("[ ]", "[x]"))
+    lab.git("add", "plans")
+    lab.git("commit", "--quiet", "--message=plans")
+    lab.play(default=DONE)
+    return lab
+
+
+def test_without_a_terminal_run_names_the_open_ones(two: Lab) -> None:
+    told = two.run("run")
+    assert told.exit_code == 2
+    assert "several changes are open, so name one, or say --all: colours, sounds" in told.stderr
+    assert two.events() == []
+
+
+def test_in_a_terminal_run_asks_which(two: Lab) -> None:
+    mine, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [COMMAND, "run"], cwd=two.root, env=two.env | {"TERM": "xterm"}, stdin=theirs, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    os.write(mine, b"2\n")
+    shown = read_all(mine)
+    assert process.wait(timeout=120) == 0, shown
+    assert "1  Nicer colours (colours): 1 of 1 stories open" in shown
+    assert two.git("log", "-1", "--format=%s", "ralph/sounds")
+    assert two.git("branch", "--list", "ralph/colours") == ""
+
+
+@pytest.mark.parametrize(("answer", "moved"), [(b"\n", True), (b"n\n", False)])
+def test_in_a_terminal_run_offers_to_move_a_plan_out_of_our_folder(lab: Lab, answer: bytes, moved: bool) -> None:
+    """Where another loop keeps its plan, no commit has it."""
+    lab.repository().play(default=DONE)
+    lab.git("rm", "-rq", "openspec")
+    plan = lab.write(".ralph/fix_plan.md", PLAN.format(title="Repairs"))
+    lab.git("add", "--force", ".ralph/fix_plan.md")
+    lab.git("commit", "--quiet", "--message=another loop's plan")
+    assert "mv .ralph/fix_plan.md fix_plan.md" in lab.run("run").stderr
+    mine, theirs = pty.openpty()
+    env = lab.env | {"TERM": "xterm"}
+    process = subprocess.Popen([COMMAND, "run"], cwd=lab.root, env=env, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    os.write(mine, answer)
+    shown = read_all(mine)
+    assert "Move it to fix_plan.md [Y/n]" in shown
+    assert (process.wait(timeout=120) == 0) == moved, shown
+    assert (plan.exists(), (lab.root / "fix_plan.md").exists()) == (not moved, moved)
+    if moved:
+        assert "- [x] Write it" in lab.git("show", "ralph/fix_plan:fix_plan.md")
+        finished = lab.run("finish", "fix_plan", "--merge")
+        assert finished.exit_code == 0, finished.stderr
+        assert "- [x] Write it" in lab.read("fix_plan.md")
+        assert not plan.exists(), "what was moved stays moved"
+
+
+def read_all(terminal: int) -> str:
+    parts: list[bytes] = []
+    while True:
+        try:
+            part = os.read(terminal, 4096)
+        except OSError:  # how Linux says that nobody is at the other end
+            part = b""
+        if not part:
+            os.close(terminal)
+            return b"".join(parts).decode(errors="replace")
+        parts.append(part)
+
+
+def test_all_of_them_run_in_order(two: Lab) -> None:
+    told = two.run("run", "--all")
+    assert told.exit_code == 0, told.stderr
+    started = [event["change"] for event in two.events() if event["type"] == "run_started"]
+    assert started == ["colours", "sounds"]
+    again = two.run("run", "--all")
+    assert (again.exit_code, "no change has anything left to do" in again.stderr) == (1, True)
+
+
+def test_one_that_fails_does_not_hold_up_the_next(two: Lab) -> None:
+    two.play({"told": "colours", "attempt": 1, "steps": [{"say": "I could not."}]}, default=DONE)
+    told = two.run("run", "--all", "--attempts", "1")
+    assert told.exit_code == 1
+    assert two.git("branch", "--list", "ralph/sounds") != ""
+
+
+def test_all_and_a_name_are_too_much(two: Lab) -> None:
+    told = two.run("run", "--all", "colours")
+    assert (told.exit_code, "name none" in told.stderr) == (2, True)
+
+
+def test_what_is_done_can_still_be_named(two: Lab) -> None:
+    assert two.run("run", "--all").exit_code == 0
+    told = two.run("run")
+    assert told.exit_code == 2
+    assert "no change that can be read has anything left to do; name one" in told.stderr
+
+
+def test_new_always_works_and_names_the_change_after_its_title(two: Lab) -> None:
+    first, second = two.run("new", "Second thing"), two.run("new", "Second thing")
+    assert (first.exit_code, second.exit_code) == (0, 0), second.stderr
+    names = [one["name"] for one in two.run("list", "--json").json["changes"]]
+    assert {"second-thing", "second-thing-2"} <= set(names)
+    assert (two.root / "plans/second-thing-2.md").read_text().startswith("# Second thing\n")
+
+
+def test_a_title_in_other_letters_makes_a_change_too(two: Lab) -> None:
+    made = two.run("new", "日本語", "--json").json
+    assert made["change"] == "change"
+    assert (two.root / "plans/change.md").read_text().startswith("# 日本語\n")
+    assert "日本語" in two.run("list").stdout
+
+
+@pytest.mark.parametrize("name", ["x.lock", "x.", "a..b"])
+def test_a_name_that_can_be_no_branch_is_refused(two: Lab, name: str) -> None:
+    told = two.run("new", "Locks", "--name", name)
+    assert (told.exit_code, "can't be called" in told.stderr) == (1, True), told.stderr

@@ -1,0 +1,265 @@
+"""The plan is its user's to edit at any time: what they write during a run, or between two, is what is done."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import DONE, Lab, wait_until
+from sandbox.boxes import needs_box
+
+PLAN = "## 1. First\n\n- [ ] 1.1 Make one\n\n## 2. Second\n\n- [ ] 2.1 Make two\n"
+THIRD = "\n## 3. Third\n\n- [ ] 3.1 Make three\n"
+TASKS = "openspec/changes/add-login/tasks.md"
+MOVED = "## 1. New\n\n- [ ] 1.1 None\n\n## 2. First\n\n- [ ] 2.1 Make one\n\n## 3. Second\n\n- [ ] 3.1 Make two\n"
+WORK = [{"run": "date +%N > made-$$.txt"}, *DONE]  # something else each time
+WORKSPACES = [pytest.param("box", marks=needs_box), "worktree", "here"]
+
+
+def edited(lab: Lab) -> list[dict[str, Any]]:
+    return [event for event in lab.events() if event["type"] == "plan_edited"]
+
+
+def notices(lab: Lab) -> str:
+    return "\n".join(event["text"] for event in lab.events() if event["type"] == "notice")
+
+
+def on_branch(lab: Lab, path: str = TASKS) -> str:
+    return lab.git("show", f"ralph/add-login:{path}")
+
+
+def begin(lab: Lab, workspace: str = "worktree", plan: str = PLAN, iterations: int = 1) -> None:
+    """The first story is done, and the user is asked for nothing."""
+    lab.repository(plan, workspace=workspace).play(default=WORK)
+    lab.loop("--max-iterations", str(iterations))
+    assert lab.checkpoints() == ["1"]
+
+
+@pytest.mark.parametrize("workspace", WORKSPACES)
+def test_a_story_that_is_added_between_two_runs_is_done(lab: Lab, workspace: str) -> None:
+    begin(lab, workspace)
+    lab.write(TASKS, PLAN + THIRD)
+    result = lab.loop()
+    assert result.exit_code == 0, lab.events()[-1]
+    assert lab.checkpoints() == ["1", "2", "3"]
+    assert on_branch(lab) == (PLAN + THIRD).replace("[ ]", "[x]").rstrip()
+    [edit] = edited(lab)
+    assert edit["text"] == "you edited the plan of add-login: new: story 3"
+    assert [row["id"] for row in edit["stories"]] == ["1", "2", "3"]
+    types = [event["type"] for event in lab.events()]
+    second = types[len(types) - types[::-1].index("run_started") :]
+    assert second.index("plan_edited") < second.index("iteration_started"), "an edit is reported before its story"
+    assert (lab.root / TASKS).read_text() == PLAN + THIRD
+
+
+def test_an_edit_that_was_committed_counts_too(lab: Lab) -> None:
+    begin(lab)
+    lab.write(TASKS, PLAN + THIRD)
+    lab.git("commit", "--all", "--quiet", "--message=third")
+    assert lab.loop().exit_code == 0
+    assert lab.checkpoints() == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("workspace", WORKSPACES[:2])
+def test_a_story_that_is_added_during_a_run_is_done_in_the_same_run(lab: Lab, workspace: str) -> None:
+    lab.repository(PLAN, workspace=workspace)
+    go, ready = lab.root / ".ralph/go", lab.root / ".git/ralph/worktrees/add-login/ready"
+    wait = f"touch ready; while test ! -e {go}; do sleep 0.02; done; rm ready"
+    lab.play({"story": "2", "steps": [{"run": wait}, *DONE]}, default=DONE)
+    run = lab.start()
+    assert wait_until(lambda: ready.exists() or run.poll() is not None)
+    lab.write(TASKS, PLAN + THIRD)
+    go.touch()
+    told = run.communicate(timeout=120)
+    assert run.returncode == 0, told
+    assert lab.checkpoints() == ["1", "2", "3"]
+    assert (lab.root / TASKS).read_text() == PLAN + THIRD
+
+
+def test_a_reworded_story_is_run_as_reworded_and_with_fresh_attempts(lab: Lab) -> None:
+    lab.repository(PLAN, workspace="worktree", attempts=1)
+    lab.play({"story": "1", "steps": DONE}, default=[{"say": "I don't know"}])
+    assert lab.loop().exit_code == 1
+    assert lab.question("add-login-2").exists()
+    lab.write(TASKS, PLAN.replace("Make two", "Make two, in blue"))
+    lab.play(default=DONE)
+    assert lab.loop().exit_code == 0, lab.events()[-1]
+    assert "- [x] 2.1 Make two, in blue" in on_branch(lab)
+    assert not lab.question("add-login-2").exists()
+    prompts = sorted(lab.root.glob(".ralph/runs/*/*-2-*/prompt.md"), key=lambda path: path.stat().st_mtime_ns)
+    assert "Make two, in blue" in prompts[-1].read_text()
+
+
+def test_a_removed_story_is_not_run(lab: Lab) -> None:
+    begin(lab, plan=PLAN + THIRD)
+    lab.write(TASKS, PLAN)
+    assert lab.loop().exit_code == 0
+    assert lab.checkpoints() == ["1", "2"]
+
+
+def test_a_story_that_is_inserted_moves_the_others_and_nothing_is_done_twice(lab: Lab) -> None:
+    begin(lab)
+    before = lab.git("rev-parse", "ralph/add-login")
+    lab.write(TASKS, MOVED)
+    assert lab.loop().exit_code == 0
+    assert on_branch(lab) == MOVED.replace("[ ]", "[x]").rstrip()
+    later = lab.git(
+        "log", "--reverse", "--format=%(trailers:key=Ralph-Story,valueonly,separator=)", f"{before}..ralph/add-login"
+    )
+    assert later.split() == ["1", "3"]
+    [edit] = edited(lab)
+    assert edit["renumbered"] == [["1", "2"], ["2", "3"]]
+    assert "renumbered: stories 1 → 2, 2 → 3" in " ".join(lab.run("report").stdout.split())
+    # The work of the story that is the second now can still be taken back by its new number.
+    assert lab.run("reject", "2").exit_code == 0
+    assert "- [ ] 2.1 Make one" in on_branch(lab)
+
+
+def test_a_done_story_in_other_words_stays_done_and_the_user_is_asked(lab: Lab) -> None:
+    begin(lab)
+    lab.write(TASKS, PLAN.replace("Make one", "Make one, in blue"))
+    assert lab.loop().exit_code == 0
+    [edit] = edited(lab)
+    assert "done before you reworded it: story 1 (`ralphtool reject 1` reopens it)" in edit["text"]
+    assert "- [x] 1.1 Make one, in blue" in on_branch(lab)
+    assert lab.checkpoints() == ["1", "2"]
+
+
+def test_a_box_that_is_added_to_a_done_story_is_done(lab: Lab) -> None:
+    begin(lab)
+    lab.write(TASKS, PLAN.replace("Make one\n", "Make one\n- [ ] 1.2 Make more\n"))
+    assert lab.loop().exit_code == 0
+    assert lab.checkpoints() == ["1", "1", "2"]
+
+
+def test_a_box_that_the_user_ticks_counts(lab: Lab) -> None:
+    begin(lab)
+    lab.write(TASKS, PLAN.replace("- [ ] 2.1", "- [x] 2.1"))
+    assert lab.loop().exit_code == 0
+    assert lab.checkpoints() == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("plan", "why"),
+    [
+        ("no story at all\n", "it has no tasks any more"),
+        ("<<<<<<< HEAD\n" + PLAN + "=======\n" + THIRD + "\n>>>>>>> other\n", "the marks of a merge conflict"),
+        (PLAN + "caf\xe9\n", "UTF-8"),
+    ],
+)
+def test_a_plan_that_can_not_be_used_is_told_and_the_last_one_stays(lab: Lab, plan: str, why: str) -> None:
+    begin(lab)
+    (lab.root / TASKS).write_bytes(plan.encode("latin-1"))
+    result = lab.loop()
+    assert result.exit_code == 0, result.stderr
+    assert lab.checkpoints() == ["1", "2"]
+    assert why in notices(lab)
+
+
+def test_a_plan_that_is_deleted_during_a_run_changes_nothing(lab: Lab) -> None:
+    lab.repository(PLAN, workspace="worktree")
+    folder = lab.root / "openspec"
+    lab.play({"story": "1", "steps": [{"run": f"rm -r {folder}"}, *DONE]}, default=DONE)
+    lab.loop()
+    assert lab.checkpoints() == ["1", "2"]
+    assert "can't be used as it is now, so the last one stays" in notices(lab)
+
+
+def test_a_plan_that_is_deleted_between_runs_is_told_and_the_last_one_stays(lab: Lab) -> None:
+    begin(lab)
+    shutil.rmtree(lab.root / "openspec")
+    assert lab.loop("add-login").exit_code == 0
+    assert lab.checkpoints() == ["1", "2"]
+    assert "it is not there any more" in notices(lab)
+
+
+def test_people_see_the_plan_that_the_next_run_works_on(lab: Lab) -> None:
+    begin(lab)
+    lab.write(TASKS, MOVED)
+    shown = lab.run("show", "add-login", "--json").json
+    assert [(row["title"], row["done"]) for row in shown["stories"]][:2] == [("New", False), ("First", True)]
+    assert "plan" in lab.run("run", "--dry-run").stdout.lower()
+
+
+def test_a_stash_and_another_branch_are_no_edits(lab: Lab) -> None:
+    lab.repository(PLAN, workspace="worktree")
+    lab.write(TASKS, PLAN + THIRD)
+    steps = ("git -C {0} stash --quiet", "git -C {0} stash pop --quiet", "git -C {0} switch --quiet --create other")
+    turns = [
+        {"story": str(number), "steps": [{"run": step.format(lab.root), "must": True}, *DONE]}
+        for number, step in enumerate(steps, 1)
+    ]
+    lab.play(*turns, default=DONE)
+    assert lab.loop().exit_code == 0, lab.events()[-1]
+    assert lab.checkpoints() == ["1", "2", "3"]
+    assert edited(lab) == []
+
+
+def test_what_both_wrote_into_the_design_stays(lab: Lab) -> None:
+    design = "openspec/changes/add-login/design.md"
+    lab.repository(PLAN, workspace="worktree")
+    lab.write(design, "# Design\n\nPlain.\n")
+    lab.play(default=[{"run": "ralphtool agent learn 'Tea is hot'", "must": True}, *DONE])
+    lab.loop("--max-iterations", "1")
+    assert "Tea is hot" in on_branch(lab, design)
+    lab.write(design, "# Design\n\nPlain.\n\nAnd blue.\n")
+    assert lab.loop().exit_code == 0
+    assert "And blue." in on_branch(lab, design)
+    assert "Tea is hot" in on_branch(lab, design)
+
+
+def test_an_agent_that_edits_the_spec_still_cheats(lab: Lab) -> None:
+    lab.repository(PLAN, workspace="worktree", attempts=1)
+    lab.play(default=[{"run": f"sed -i 's/Make one/Make nothing/' {TASKS}"}, *DONE])
+    lab.loop("--max-iterations", "1")
+    assert lab.checkpoints() == []
+    assert edited(lab) == []
+
+
+@pytest.mark.parametrize("workspace", ["worktree", "here"])
+def test_a_checklist_and_prd_json_are_merged_as_well(lab: Lab, workspace: str) -> None:
+    lab.git("init", "--quiet", "--initial-branch=main")
+    lab.configure(workspace=workspace)
+    lab.write("prd.json", _build_prd("one", "two"))
+    lab.git("add", "prd.json")
+    lab.git("-c", "user.name=n", "-c", "user.email=e@x", "commit", "--quiet", "--message=first")
+    lab.play(default=DONE)
+    lab.loop("--max-iterations", "1")
+    lab.write("prd.json", _build_prd("one", "two", "three"))
+    assert lab.loop().exit_code == 0, lab.events()[-1]
+    [branch] = lab.git("for-each-ref", "--format=%(refname)", "refs/heads/ralph/").split()
+    assert lab.git("show", f"{branch}:prd.json").count('"passes": true') == 3
+
+
+def _build_prd(*titles: str) -> str:
+    rows = [
+        f'{{"id": "US-{number}", "title": "{title}", "acceptanceCriteria": ["{title} is there"], "passes": false}}'
+        for number, title in enumerate(titles, 1)
+    ]
+    return '{"userStories": [\n  ' + ",\n  ".join(rows) + "\n]}\n"
+
+
+def test_the_second_look_finds_nothing_new(lab: Lab, tmp_path: Path) -> None:
+    begin(lab)
+    lab.write(TASKS, PLAN + THIRD)
+    lab.loop("--max-iterations", "1")
+    lab.loop("--max-iterations", "1")
+    assert len(edited(lab)) == 1
+    shutil.rmtree(tmp_path, ignore_errors=True)
+
+
+@pytest.mark.parametrize("workspace", ["worktree", "here"])
+def test_the_older_plan_of_an_older_branch_is_no_edit(lab: Lab, workspace: str) -> None:
+    lab.repository(PLAN, workspace=workspace).play(default=WORK)
+    lab.git("branch", "older")
+    lab.write(TASKS, PLAN + THIRD)
+    lab.git("commit", "--quiet", "--all", "--message=a third one")
+    assert lab.loop("--max-iterations", "2").exit_code == 1
+    lab.git("switch", "--quiet", "older")
+    assert "stories 2/3" in lab.run("list").stdout
+    assert lab.loop().exit_code == 0
+    assert lab.checkpoints() == ["1", "2", "3"]
+    assert lab.run("finish", "add-login", "--merge").exit_code == 0
+    assert "- [x] 3.1 Make three" in lab.git("show", f"HEAD:{TASKS}")

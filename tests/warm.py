@@ -1,0 +1,241 @@
+"""Calls of `ralphtool` in a process that is forked off one with its modules loaded: most of a short call is imports.
+
+It is a process of its own with the same arguments, folder, environment and streams, and what it starts, it starts
+as ever. `starts_warm` says which calls are left to the command itself. Run as a program, this is what forks.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+COMMAND = str(Path(sys.executable).with_name("ralphtool"))
+LOCALE = "C.UTF-8"
+MOST_INPUT = 1 << 15  # bytes that fit into a pipe before anybody reads
+# Who sent these is looked up by its command line, which is the one that a process was started with.
+# An agent's commands hardly import anything; a server of tools waits for its client.
+COLD = {"accept", "reject", "agent", "mcp"}
+
+
+# --- in a test --------------------------------------------------------------------------------------
+
+
+def starts_warm(arguments: Sequence[str], stdin: bytes, cwd: Path, env: Mapping[str, str]) -> bool:
+    """Whether a call may be forked off: it has nothing that Python, or others, look at from the start on."""
+    locale = env.get("LC_ALL") or env.get("LC_CTYPE") or env.get("LANG") or LOCALE
+    return (
+        hasattr(os, "pidfd_open")
+        and locale == LOCALE
+        and len(stdin) <= MOST_INPUT
+        and not COLD.intersection(arguments)
+        and not any("\0" in word for word in (*arguments, *env, *env.values()))
+        and not any(name.startswith(("PYTHON", "LD_")) for name in env)
+        and os.access(cwd, os.X_OK)
+    )
+
+
+class Warm:
+    """The process that has the modules loaded."""
+
+    def __init__(self) -> None:
+        self._owner = os.getpid()
+        self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, str(theirs.fileno())],
+                env={"PATH": os.environ["PATH"], "LC_ALL": LOCALE},
+                cwd="/",
+                pass_fds=[theirs.fileno()],
+                # Pipes, as those of a call are: Python looks at its streams when it starts.
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+        self._process.wait()  # what it leaves behind is no child of ours: some tests count those
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        if os.getpid() == self._owner:
+            self._line.close()  # it ends when nobody can ask for more
+            self._process.communicate()
+
+    def run(
+        self, arguments: Sequence[str], stdin: bytes, cwd: Path, env: Mapping[str, str], timeout: float
+    ) -> subprocess.CompletedProcess[bytes]:
+        """As `subprocess.run` with `capture_output` does it."""
+        call = {"argv": [COMMAND, *arguments], "cwd": os.fspath(cwd), "env": dict(env)}
+        with ExitStack() as stack:
+            line, outputs = self._ask(stack, json.dumps(call).encode(), stdin)
+            pid = _receive_number(line)
+            until = time.monotonic() + timeout
+            try:
+                said = _read_all(outputs, until)
+                line.settimeout(max(0.01, until - time.monotonic()))
+                status = _receive_number(line)
+            except TimeoutError:
+                os.kill(pid, signal.SIGKILL)
+                raise subprocess.TimeoutExpired([COMMAND, *arguments], timeout) from None
+        return subprocess.CompletedProcess([COMMAND, *arguments], status, said[0], said[1])
+
+    def _ask(self, stack: ExitStack, call: bytes, stdin: bytes) -> tuple[socket.socket, list[int]]:
+        """Sends a call with its streams; tells where its end is told, and the streams that are ours to read."""
+        line, theirs = socket.socketpair()
+        stack.enter_context(line)
+        pipes = [os.pipe() for _ in range(3)]
+        outputs = [pipes[1][0], pipes[2][0]]
+        for number in outputs:
+            stack.callback(os.close, number)
+        passed = [pipes[0][0], pipes[1][1], pipes[2][1]]
+        os.write(pipes[0][1], stdin)
+        os.close(pipes[0][1])
+        with theirs:
+            try:
+                socket.send_fds(self._line, [b"call"], [theirs.fileno(), *passed])
+            finally:
+                for number in passed:
+                    os.close(number)
+        line.sendall(len(call).to_bytes(8, "big") + call)
+        return line, outputs
+
+
+def _receive(line: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        block = line.recv(size - len(data))
+        if not block:
+            raise ConnectionError("the process that calls are forked off is gone")
+        data += block
+    return data
+
+
+def _receive_number(line: socket.socket) -> int:
+    return int.from_bytes(_receive(line, 8), "big", signed=True)
+
+
+def _read_all(outputs: list[int], until: float) -> list[bytes]:
+    """What a call prints, until no process has its streams any more."""
+    blocks: dict[int, list[bytes]] = {number: [] for number in outputs}
+    with selectors.DefaultSelector() as selector:
+        for number in outputs:
+            selector.register(number, selectors.EVENT_READ)
+        while selector.get_map():
+            ready = selector.select(until - time.monotonic())
+            if not ready and time.monotonic() >= until:
+                raise TimeoutError
+            for key, _ in ready:
+                block = os.read(key.fd, 1 << 16)
+                if block:
+                    blocks[key.fd].append(block)
+                else:
+                    selector.unregister(key.fd)
+    return [b"".join(blocks[number]) for number in outputs]
+
+
+# --- in the process that forks ----------------------------------------------------------------------
+
+NOT_LOADED = ("ralphtool.cli.mcp", "ralphtool.memory.minilm", "ralphtool.views.screen")  # large, and for few calls
+
+
+def load() -> None:
+    """Imports what most calls would import, sooner or later."""
+    import ralphtool
+
+    for module in pkgutil.walk_packages(ralphtool.__path__, "ralphtool."):
+        if module.name not in NOT_LOADED:
+            importlib.import_module(module.name)
+    gc.freeze()  # or the first collection of a call would copy the memory of all of them
+
+
+def serve(channel: socket.socket) -> dict[str, Any] | None:
+    """Forks for every call that comes; comes back with the call in the new process, and with nothing at the end."""
+    running: dict[int, tuple[int, socket.socket]] = {}  # by the file that tells of its end
+    selector = selectors.DefaultSelector()
+    selector.register(channel, selectors.EVENT_READ)
+    while True:
+        for key, _ in selector.select():
+            if key.fileobj is not channel:
+                selector.unregister(key.fd)
+                report_end(key.fd, *running.pop(key.fd))
+                continue
+            data, passed, _, _ = socket.recv_fds(channel, 16, 4)
+            if not data:
+                return None
+            call, pid, line = begin_call(passed)
+            if pid == 0:
+                selector.close()
+                channel.close()
+                for number, (_, other) in running.items():
+                    os.close(number)
+                    other.close()
+                return call
+            told = os.pidfd_open(pid)
+            running[told] = pid, line
+            selector.register(told, selectors.EVENT_READ)
+
+
+def begin_call(passed: list[int]) -> tuple[dict[str, Any], int, socket.socket]:
+    line = socket.socket(fileno=passed[0])
+    call = json.loads(_receive(line, _receive_number(line)))
+    pid = os.fork()
+    if pid == 0:
+        line.close()
+        for stream, number in enumerate(passed[1:]):
+            os.dup2(number, stream)
+    else:
+        line.sendall(pid.to_bytes(8, "big", signed=True))
+    for number in passed[1:]:
+        os.close(number)
+    return call, pid, line
+
+
+def report_end(told: int, pid: int, line: socket.socket) -> None:
+    _, status = os.waitpid(pid, 0)
+    os.close(told)
+    with line:
+        try:
+            line.sendall(os.waitstatus_to_exitcode(status).to_bytes(8, "big", signed=True))
+        except OSError:
+            pass  # it took too long, and nobody waits any more
+
+
+def become(call: dict[str, Any]) -> None:
+    """All that the command would have from its start."""
+    os.environ.clear()
+    os.environ.update(call["env"])
+    if not any(os.environ.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG")):
+        os.environ["LC_CTYPE"] = LOCALE  # as Python does it
+    time.tzset()
+    os.chdir(call["cwd"])
+    sys.argv = call["argv"]
+    sys.path[0] = os.path.dirname(COMMAND)
+
+
+def main() -> int:
+    if os.fork():
+        os._exit(0)
+    load()
+    call = serve(socket.socket(fileno=int(sys.argv[1])))
+    if call is None:
+        return 0
+    become(call)
+    from ralphtool.__main__ import main as run
+
+    return run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
