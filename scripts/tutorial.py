@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PAGES = (ROOT / "docs/tutorial.md", ROOT / "docs/second-day.md")
 HOME = "/home/me/shop"
-_LONGEST = 120  # seconds that a command may take
+_LONGEST = 900  # seconds that a command may take
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"\A# (\S+\.\w+)\n")
 _VOLATILE = (

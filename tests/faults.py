@@ -19,6 +19,7 @@ from pathlib import Path
 from threading import Lock
 
 import pytest
+from patience import PATIENCE
 from project import COMMAND, Ralph, Result
 
 WORKERS = min(4, os.cpu_count() or 1)
@@ -203,7 +204,7 @@ class Command:
         )
 
 
-def ended(process: subprocess.Popen[bytes], timeout: float = 120) -> Result:
+def ended(process: subprocess.Popen[bytes], timeout: float = PATIENCE) -> Result:
     """How a process ended. One that hangs is a failure like any other, and is not left behind."""
     try:
         stdout, stderr = process.communicate(timeout=timeout)
@@ -466,4 +467,4 @@ class Race:
         """How each ended, in the order in which they were added."""
         self.go()
         with ThreadPoolExecutor(max(1, len(self._running))) as pool:
-            return list(pool.map(lambda process: ended(process, timeout=600), self._running))
+            return list(pool.map(lambda process: ended(process, timeout=PATIENCE), self._running))

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from patience import PATIENCE
 from project import COMMAND, Ralph, Result
 
 STORIES = """\
@@ -175,7 +176,7 @@ def processes_with(marker: str) -> list[str]:
     return found
 
 
-def wait_until(holds: Any, seconds: float = 120.0) -> bool:
+def wait_until(holds: Any, seconds: float = PATIENCE) -> bool:
     """Waits for something to hold, for so long at the most: on a busy machine everything comes late."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -189,7 +190,7 @@ def kill(process: subprocess.Popen[bytes], number: int = signal.SIGKILL) -> None
     """Ends a process that a test has started, and reads what it printed."""
     if process.poll() is None:
         process.send_signal(number)
-    process.communicate(timeout=120)
+    process.communicate(timeout=PATIENCE)
 
 
 PYTHON = sys.executable

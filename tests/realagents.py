@@ -78,7 +78,7 @@ class RealLab(Lab):
             self.env |= model.environment(name, str(self.root.parent / "home"))
         self.repository(tasks)
         gate = run.pop("gate", "true")
-        settings = {"agents": names, "max_iterations": 4, "timeout": "100s", **run}
+        settings = {"agents": names, "max_iterations": 4, "timeout": "15m", **run}
         lines = ["[run]", *(f"{key} = {json.dumps(value)}" for key, value in settings.items())]
         lines += ["[verify]", "checks = []", f"tests = {json.dumps([gate])}"]
         for name in names:

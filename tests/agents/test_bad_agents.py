@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from lab import ACCEPT, PYTHON, Lab, processes_with, wait_until
+from patience import PATIENCE
 from project import COMMAND, Result
 
 from ralphtool.agents import make, program
@@ -247,20 +248,22 @@ def test_control_characters_of_an_agent_do_nothing_to_a_real_terminal(lab: BadLa
     raw, ended, go_on = tmp_path / "raw", tmp_path / "ended", tmp_path / "go-on"
     tmux = ["tmux", "-S", str(tmp_path / "tmux")]
     first = f"echo before; until [ -e {shlex.quote(str(go_on))} ]; do sleep 0.05; done"
-    run = f"{first}; {shlex.quote(COMMAND)} run; echo $? > {shlex.quote(str(ended))}; sleep 600"
+    run = f"{first}; {shlex.quote(COMMAND)} run; echo $? > {shlex.quote(str(ended))}; sleep 3600"
     subprocess.run([*tmux, "-f", "/dev/null", "-u", "new-session", "-d", "-x", "90", "-y", "100", "-c", str(lab.root),
-                    run], env=lab.env, check=True, timeout=120)  # fmt: skip
+                    run], env=lab.env, check=True, timeout=PATIENCE)  # fmt: skip
     try:
-        subprocess.run([*tmux, "pipe-pane", f"cat > {shlex.quote(str(raw))}"], env=lab.env, check=True, timeout=120)
+        subprocess.run(
+            [*tmux, "pipe-pane", f"cat > {shlex.quote(str(raw))}"], env=lab.env, check=True, timeout=PATIENCE
+        )
         go_on.touch()
         assert wait_until(ended.exists)
         told = [*tmux, "display-message", "-p", "#{pane_title}"]
-        title = subprocess.run(told, env=lab.env, check=True, capture_output=True, timeout=120).stdout
+        title = subprocess.run(told, env=lab.env, check=True, capture_output=True, timeout=PATIENCE).stdout
         seen = subprocess.run(
-            [*tmux, "capture-pane", "-p"], env=lab.env, check=True, capture_output=True, timeout=120
+            [*tmux, "capture-pane", "-p"], env=lab.env, check=True, capture_output=True, timeout=PATIENCE
         ).stdout.decode()
     finally:
-        subprocess.run([*tmux, "kill-server"], env=lab.env, check=False, timeout=120)
+        subprocess.run([*tmux, "kill-server"], env=lab.env, check=False, timeout=PATIENCE)
     assert ended.read_text() == "1\n"
     assert b"pwned" not in title
     assert seen.startswith("before\n")
@@ -348,14 +351,14 @@ def test_success_of_somebody_else_and_then_a_violent_death(lab: BadLab, kind: st
 @every_kind
 def test_success_and_then_no_end_is_ended_and_judged_by_its_work(lab: BadLab, kind: str) -> None:
     """The clock of silence is quicker here than the time that is left for a farewell."""
-    lab.agent_is(kind, "tell(*began())\nwork()\ntell(*well(PROMISE))\ntime.sleep(300)", silence="8s")
+    lab.agent_is(kind, "tell(*began())\nwork()\ntell(*well(PROMISE))\ntime.sleep(3600)", silence="8s")
     assert lab.loop().exit_code == 0, lab.verdict()
     assert lab.verdict()[0] == "completed"
     assert len(lab.checkpoints()) == 1
 
 
 def test_success_without_work_and_then_no_end_is_judged_by_its_work_too(lab: BadLab) -> None:
-    lab.agent_is("claude", "tell(*began(), *well(PROMISE))\ntime.sleep(300)", silence="8s")
+    lab.agent_is("claude", "tell(*began(), *well(PROMISE))\ntime.sleep(3600)", silence="8s")
     assert lab.loop().exit_code == 1
     status, summary = lab.verdict()
     assert status == "failed"
@@ -364,7 +367,7 @@ def test_success_without_work_and_then_no_end_is_judged_by_its_work_too(lab: Bad
 
 
 def test_work_without_a_last_word_and_then_silence_is_none_that_is_done(lab: BadLab) -> None:
-    lab.agent_is("claude", "tell(*began())\nwork()\ntell(said(PROMISE))\ntime.sleep(300)", silence="8s")
+    lab.agent_is("claude", "tell(*began())\nwork()\ntell(said(PROMISE))\ntime.sleep(3600)", silence="8s")
     assert lab.loop().exit_code == 1
     status, summary = lab.verdict()
     assert status == "partial"
@@ -441,7 +444,7 @@ def test_a_program_that_is_there_for_its_version_only(lab: BadLab, workspace: st
 
 def test_a_program_that_hangs_when_it_is_asked_for_its_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "claude"
-    path.write_text("#!/bin/sh\nexec sleep 600\n")
+    path.write_text("#!/bin/sh\nexec sleep 3600\n")
     path.chmod(0o755)
     monkeypatch.setattr(program.Program, "patience", 0.5)
     with pytest.raises(InvalidValue, match=r"tells no version .*no answer within 0\.5 seconds.* with `npm"):

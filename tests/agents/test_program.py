@@ -28,11 +28,11 @@ def claude(**options: Any) -> Program:
 
 
 HANGS = [
-    "exec sleep 300",
-    "echo 9.9.9\nsleep 300",
-    "sleep 300 &\nexec sleep 300",
-    "trap '' TERM HUP INT\nsleep 300\nsleep 300",
-    "(sleep 300; sleep 300) &\necho 9.9.9",  # it answers, but its child keeps the pipe open
+    "exec sleep 3600",
+    "echo 9.9.9\nsleep 3600",
+    "sleep 3600 &\nexec sleep 3600",
+    "trap '' TERM HUP INT\nsleep 3600\nsleep 3600",
+    "(sleep 3600; sleep 3600) &\necho 9.9.9",  # it answers, but its child keeps the pipe open
 ]
 
 

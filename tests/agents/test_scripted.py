@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lab import Lab
+from patience import PATIENCE
 from project import COMMAND, REPOSITORY, Ralph
 
 from ralphtool import agents
@@ -29,7 +30,6 @@ from ralphtool.errors import InvalidValue
 
 PROMPT = "# Story 1\n\ntoken: quoted\n\nWrite the promise with this token:\n\n  token: t0k3n\n"
 DOCS = (REPOSITORY / "docs/scripted-agent.md").read_text()
-LAST_WAIT = 120  # seconds after which a test that hangs gives up
 
 
 class Played:
@@ -82,7 +82,7 @@ class Stage:
     def play_file(self, script: str, attempt: int = 1, **env: str) -> Played:
         with self.start(script, attempt, **env) as process:
             try:
-                stdout, stderr = process.communicate(timeout=LAST_WAIT)
+                stdout, stderr = process.communicate(timeout=PATIENCE)
             finally:
                 process.kill()
         return Played(stdout, stderr, process.returncode)
@@ -217,7 +217,7 @@ def test_a_command_that_must_succeed_fails_the_turn(stage: Stage) -> None:
 
 
 def test_a_command_in_the_background_outlives_the_turn_in_a_session_of_its_own(stage: Stage) -> None:
-    command = "echo $$ > daemon; exec sleep 600 >/dev/null 2>&1"
+    command = "echo $$ > daemon; exec sleep 3600 >/dev/null 2>&1"
     waits = "while [ ! -s daemon ]; do sleep 0.01; done"
     played = stage.play({"run": command, "background": True}, {"run": waits}, {"complete": True})
     assert played.end.ok
@@ -361,7 +361,7 @@ def test_usage_and_errors_are_told(stage: Stage) -> None:
     assert overload == Failure("overload", "busy")
     assert isinstance(limit, Failure)
     assert limit.reset_at is not None
-    assert before + 500 <= limit.reset_at < before + 500 + LAST_WAIT
+    assert before + 500 <= limit.reset_at < before + 500 + PATIENCE
     assert played.end.ok
 
 
@@ -414,7 +414,7 @@ def test_a_hang_lasts_until_it_is_ended(stage: Stage) -> None:
     with stage.start(script) as process:
         assert b"now" in first_line(process)
         process.terminate()
-        assert process.wait(LAST_WAIT) == -signal.SIGTERM
+        assert process.wait(PATIENCE) == -signal.SIGTERM
         assert process.stdout
         assert process.stdout.read() == b""
 
@@ -423,14 +423,14 @@ def test_a_hang_can_ignore_that_it_is_asked_to_end(stage: Stage) -> None:
     script = stage.script({"turn": [{"steps": [{"say": "now"}, {"hang": True, "ignore_term": True}]}]})
     with stage.start(script) as process:
         first_line(process)
-        deadline = time.monotonic() + LAST_WAIT
+        deadline = time.monotonic() + PATIENCE
         while not ignores_term(process.pid) and time.monotonic() < deadline:
             time.sleep(0.01)
         process.terminate()
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.3)
         process.kill()
-        assert process.wait(LAST_WAIT) == -signal.SIGKILL
+        assert process.wait(PATIENCE) == -signal.SIGKILL
 
 
 def ignores_term(pid: int) -> bool:
@@ -448,7 +448,7 @@ def test_an_interrupted_player_dies_without_a_traceback(stage: Stage) -> None:
     with stage.start(stage.script({"turn": [{"steps": [{"say": "now"}, {"hang": True}]}]})) as process:
         first_line(process)
         process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=LAST_WAIT)
+        _, stderr = process.communicate(timeout=PATIENCE)
         assert process.returncode == -signal.SIGINT
         assert stderr == b""
 

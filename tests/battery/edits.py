@@ -8,6 +8,8 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from patience import PATIENCE
+
 Edit = Mapping[str, str]
 
 
@@ -22,7 +24,9 @@ def apply_edits(root: Path, edits: Sequence[Edit], env: Mapping[str, str] | None
         if name not in EDITS:
             raise WrongEdit(f"no edit is called {name}")
         if name == "run":
-            subprocess.run(["sh", "-c", edit["run"]], cwd=root, env=env, check=True, capture_output=True, timeout=120)
+            subprocess.run(
+                ["sh", "-c", edit["run"]], cwd=root, env=env, check=True, capture_output=True, timeout=PATIENCE
+            )
         else:
             EDITS[name](find_inside(root, edit[name]), edit)
 

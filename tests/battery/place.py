@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from battery.cases import Setup, TruthCase
+from patience import PATIENCE
 from project import REPOSITORY
 
 TOOLS = REPOSITORY / ".tools/truth"
-LONGEST = 240.0  # seconds that a test program may take before something must be stuck
 LONG_AGO = 1_600_000_000  # when the files of the project were written: nobody's project is a second old
 
 
@@ -102,7 +102,7 @@ def run(command: list[str], root: Path, env: Mapping[str, str]) -> subprocess.Co
         start_new_session=True,
     )
     try:
-        output, errors = process.communicate(timeout=LONGEST)
+        output, errors = process.communicate(timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()

@@ -411,7 +411,7 @@ def test_an_agent_can_not_decide(finished: Lab, command: str) -> None:
 def test_a_killed_run_gives_the_files_back_first(lab: Lab) -> None:
     lab.repository(THREE)
     began = lab.tmp / "began"
-    lab.play({"story": "2", "steps": [{"run": f"touch {began}; sleep 60"}]}, default=DONE)
+    lab.play({"story": "2", "steps": [{"run": f"touch {began}; sleep 3600"}]}, default=DONE)
     process = lab.start()
     assert wait_until(began.exists, 60)
     kill(process)

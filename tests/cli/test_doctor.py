@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from lab import DONE, Lab, kill, wait_until
+from patience import PATIENCE
 from project import COMMAND, Result, bound_by_permissions
 from realagents import PROGRAMS
 from sandbox.boxes import needs_box
@@ -96,7 +97,7 @@ def test_gates(well: Lab) -> None:
     assert "is red already (exit status 3)" in red
     assert "the last words" in red
     assert troubles(examined(well), "gates") == [missing], "they are only run when that is asked for"
-    well.configure(tests=["sleep 600"])
+    well.configure(tests=["sleep 3600"])
     well.write(".ralph/config.toml", well.read(".ralph/config.toml") + 'timeout = "1s"\n')
     assert "took longer than 1 s" in troubles(examined(well, "--gates"), "gates")[0]
 
@@ -133,7 +134,7 @@ def test_a_project_that_may_only_be_read(well: Lab) -> None:
     command = [*bound_by_permissions(), COMMAND, "doctor", "--json"]
     well.root.chmod(0o555)
     try:
-        done = subprocess.run(command, cwd=well.root, env=well.env, capture_output=True, timeout=120)
+        done = subprocess.run(command, cwd=well.root, env=well.env, capture_output=True, timeout=PATIENCE)
     finally:
         well.root.chmod(0o755)
     assert done.returncode == 1
@@ -245,7 +246,7 @@ def test_a_run_that_was_killed_and_one_that_goes_on(well: Lab, tmp_path: Path) -
     marks = tmp_path / "marks"
     marks.mkdir()
     well.configure(tests=[GREEN], workspace="here")
-    well.play(default=[{"run": f"touch {marks}/begun; sleep 600"}])
+    well.play(default=[{"run": f"touch {marks}/begun; sleep 3600"}])
     process = well.start()
     try:
         assert wait_until((marks / "begun").exists)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from lab import Lab
+from patience import PATIENCE
 from project import COMMAND
 
 from ralphtool import settings
@@ -282,7 +283,9 @@ def test_a_folder_that_may_only_be_read(bare: Bare) -> None:
         bound = ["setpriv", "--bounding-set=-all"]
     bare.root.chmod(0o555)
     try:
-        done = subprocess.run([*bound, COMMAND, "init"], cwd=bare.root, env=bare.env, capture_output=True, timeout=60)
+        done = subprocess.run(
+            [*bound, COMMAND, "init"], cwd=bare.root, env=bare.env, capture_output=True, timeout=PATIENCE
+        )
     finally:
         bare.root.chmod(0o755)
     assert done.returncode == 1
@@ -299,7 +302,7 @@ def on_a_terminal(bare: Bare, *answers: str) -> tuple[int, str]:
     if pid == 0:
         os.chdir(bare.root)
         os.execve(COMMAND, [COMMAND, "init"], {**bare.env, "TERM": "dumb"})
-    shown, waiting, end = b"", list(answers), time.monotonic() + 60
+    shown, waiting, end = b"", list(answers), time.monotonic() + PATIENCE
     while time.monotonic() < end:
         if not select.select([fd], [], [], 1)[0]:
             continue

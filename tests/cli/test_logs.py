@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from lab import Lab, kill, wait_until
 from msgspec import to_builtins
+from patience import PATIENCE
 from project import COMMAND, Ralph
 
 from ralphtool.agents import Message, Output, Quota, Result, Tool
@@ -423,7 +424,7 @@ def in_a_terminal(command: list[str], ralph: Ralph) -> bytes:
             told += piece
     except OSError:  # nobody has it open any more
         pass
-    process.wait(timeout=120)
+    process.wait(timeout=PATIENCE)
     os.close(ours)
     return told
 
@@ -481,7 +482,7 @@ def test_whoever_reads_only_the_beginning_gets_it_at_once(records: Records) -> N
     records.add(CLAUDE + (claude(bash("cat huge")) + heard("some words\n" * 90_000)) * 60)
     command = f"{COMMAND} logs --full | head -3"
     done = subprocess.run(
-        ["bash", "-c", command], cwd=records.ralph.root, env=records.ralph.env, capture_output=True, timeout=60
+        ["bash", "-c", command], cwd=records.ralph.root, env=records.ralph.env, capture_output=True, timeout=PATIENCE
     )
     assert done.stdout.splitlines()[2] == b"I count"
     assert done.stderr == b""
@@ -513,9 +514,9 @@ def test_one_that_goes_on_can_be_followed(running: tuple[Lab, subprocess.Popen[b
     assert first[0].endswith("1. First, attempt 1 of 3, by scripted\n")
     assert first[2] == "I begin.\n"
     (lab.tmp / "go").touch()
-    rest = following.communicate(timeout=60)[0].decode()
+    rest = following.communicate(timeout=PATIENCE)[0].decode()
     assert "echo a > a" in rest
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=PATIENCE) == 0
     told = lab.run("logs", "add-login-1-1").stdout
     assert "\ncompleted: every task is ticked" in told
     assert told.count("I begin.") == 1

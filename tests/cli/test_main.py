@@ -7,6 +7,7 @@ import pty
 import subprocess
 
 import pytest
+from patience import PATIENCE
 from project import COMMAND, Ralph
 
 from ralphtool import __version__
@@ -208,7 +209,7 @@ def in_a_terminal(project: Ralph, **env: str) -> str:
     """What `ralphtool list` prints when its output is a terminal."""
     ours, theirs = pty.openpty()
     environment = {**project.env, "TERM": "xterm", **env}
-    subprocess.run([COMMAND, "list"], cwd=project.root, env=environment, stdout=theirs, check=True, timeout=60)
+    subprocess.run([COMMAND, "list"], cwd=project.root, env=environment, stdout=theirs, check=True, timeout=PATIENCE)
     os.close(theirs)
     shown = b""
     try:
@@ -232,7 +233,12 @@ def test_ascii_bars_where_the_terminal_has_no_unicode(project: Ralph) -> None:
 def test_output_into_a_closed_pipe_is_no_crash(every_format: Ralph) -> None:
     script = f"{COMMAND} show add-login | true; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(
-        ["bash", "-c", script], cwd=every_format.root, env=every_format.env, capture_output=True, text=True, timeout=60
+        ["bash", "-c", script],
+        cwd=every_format.root,
+        env=every_format.env,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
     assert done.stderr == ""
     assert done.stdout.strip() in ("0", "1")

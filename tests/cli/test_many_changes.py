@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 from lab import DONE, Lab
+from patience import PATIENCE
 from project import COMMAND
 
 PLAN = "# {title}\n\n## Part\n\n- [ ] Write it\n"
@@ -42,7 +43,7 @@ def test_in_a_terminal_run_asks_which(two: Lab) -> None:
     os.close(theirs)
     os.write(mine, b"2\n")
     shown = read_all(mine)
-    assert process.wait(timeout=120) == 0, shown
+    assert process.wait(timeout=PATIENCE) == 0, shown
     assert "1  Nicer colours (colours): 1 of 1 stories open" in shown
     assert two.git("log", "-1", "--format=%s", "ralph/sounds")
     assert two.git("branch", "--list", "ralph/colours") == ""
@@ -64,7 +65,7 @@ def test_in_a_terminal_run_offers_to_move_a_plan_out_of_our_folder(lab: Lab, ans
     os.write(mine, answer)
     shown = read_all(mine)
     assert "Move it to fix_plan.md [Y/n]" in shown
-    assert (process.wait(timeout=120) == 0) == moved, shown
+    assert (process.wait(timeout=PATIENCE) == 0) == moved, shown
     assert (plan.exists(), (lab.root / "fix_plan.md").exists()) == (not moved, moved)
     if moved:
         assert "- [x] Write it" in lab.git("show", "ralph/fix_plan:fix_plan.md")

@@ -15,6 +15,7 @@ import anyio
 import anyio.to_thread
 import jsonschema
 import pytest
+from patience import PATIENCE
 from project import COMMAND, Ralph
 
 from ralphtool import __version__
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     Talk = Callable[[Client], Awaitable[None]]
 
-PATIENCE = 60  # seconds; only what hangs needs them
 COMMANDS = {
     "context": "context",
     "status": "status",

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE
 from project import COMMAND, Ralph
 
 MOMENT = "2026-01-31T09:30:00Z"
@@ -156,7 +157,7 @@ def _on_a_terminal(ralph: Ralph, *arguments: str) -> str:
     except OSError:
         pass  # the other end is closed: all has been said
     os.close(ours)
-    assert process.wait(timeout=120) == 0
+    assert process.wait(timeout=PATIENCE) == 0
     return told.decode()
 
 
@@ -256,7 +257,7 @@ def test_any_text_is_searched_for(shop: Ralph, text: str) -> None:
 
 def test_a_text_that_is_not_utf8_is_refused(shop: Ralph) -> None:
     done = subprocess.run(
-        [COMMAND, "memory", "search", b"\xff\xfe"], cwd=shop.root, env=shop.env, capture_output=True, timeout=60
+        [COMMAND, "memory", "search", b"\xff\xfe"], cwd=shop.root, env=shop.env, capture_output=True, timeout=PATIENCE
     )
     assert done.returncode == 2
     assert b"it must be UTF-8" in done.stderr
@@ -356,7 +357,7 @@ def test_merging_into_nothing_forgets_nothing(ralph: Ralph) -> None:
 def test_an_id_that_is_not_utf8_is_refused(three: Ralph, command: list[str]) -> None:
     before = history(three)
     done = subprocess.run(
-        [COMMAND, "memory", *command, b"\xff"], cwd=three.root, env=three.env, capture_output=True, timeout=60
+        [COMMAND, "memory", *command, b"\xff"], cwd=three.root, env=three.env, capture_output=True, timeout=PATIENCE
     )
     assert done.returncode in (1, 2), done.stderr
     assert history(three) == before
@@ -392,7 +393,7 @@ def test_install_without_numpy_says_what_is_missing(ralph: Ralph) -> None:
             env={**ralph.env, "PIP_NO_INDEX": "1"},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
         )
         assert (done.returncode, done.stdout) == (1, "")
         assert "ralphtool[semantic]" in done.stderr
@@ -587,7 +588,7 @@ def test_a_project_that_may_only_be_read(known: Ralph, is_indexed: bool) -> None
                 env={**known.env, "RALPH_SESSION": "s1"},
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=PATIENCE,
             )
             assert (done.returncode, done.stderr) == (0, "")
             assert APPLES in done.stdout
@@ -618,7 +619,7 @@ def test_many_recalls_at_once_are_all_answered(known: Ralph) -> None:
         for _ in range(6)
     ]
     for process in running:
-        stdout, stderr = process.communicate(timeout=60)
+        stdout, stderr = process.communicate(timeout=PATIENCE)
         assert (process.returncode, stderr) == (0, b"")
         assert [one["text"] for one in json.loads(stdout)["learnings"]] == [APPLES]
     assert known.session()["recalled"] == ["learning-0001"] * 6

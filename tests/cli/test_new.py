@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 from lab import Lab
+from patience import PATIENCE
 from project import REPOSITORY, Ralph
 
 from ralphtool import specs
@@ -67,7 +68,7 @@ def test_the_real_openspec_finds_it_valid(ralph: Ralph) -> None:
         assert ralph.run("new", text, "--name", name, "--format", "openspec").exit_code == 0
     env = {**ralph.env, "OPENSPEC_TELEMETRY": "0", "DO_NOT_TRACK": "1"}
     command = [str(OPENSPEC), "validate", "--changes", "--strict", "--json"]
-    done = subprocess.run(command, cwd=ralph.root, env=env, capture_output=True, timeout=120)
+    done = subprocess.run(command, cwd=ralph.root, env=env, capture_output=True, timeout=PATIENCE)
     items = json.loads(done.stdout)["items"]
     assert {item["id"]: item["valid"] for item in items} == {"add-login": True, "hostile": True, "long": True}, items
 

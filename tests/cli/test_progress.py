@@ -18,6 +18,7 @@ from typing import Any
 import click
 import pytest
 from faults import Race
+from patience import PATIENCE
 from project import COMMAND, Ralph, Result
 
 from ralphtool.cli.progress import migrate_command, progress
@@ -315,7 +316,7 @@ def in_a_terminal(ralph: Ralph, *arguments: str, columns: int = 80, **env: str) 
     except OSError:  # the other side is closed: all has been read
         pass
     os.close(ours)
-    told = process.communicate(timeout=60)[1].decode()
+    told = process.communicate(timeout=PATIENCE)[1].decode()
     assert (process.returncode, told) == (0, "")
     return shown.decode().replace("\r\n", "\n")
 
@@ -566,7 +567,7 @@ def test_an_export_into_a_closed_pipe_is_no_crash(ralph: Ralph) -> None:
     for command in ("export", "entries", "show --json"):
         script = f"{COMMAND} progress {command} | true; echo ${{PIPESTATUS[0]}}"
         done = subprocess.run(
-            ["bash", "-c", script], cwd=ralph.root, env=ralph.env, capture_output=True, text=True, timeout=60
+            ["bash", "-c", script], cwd=ralph.root, env=ralph.env, capture_output=True, text=True, timeout=PATIENCE
         )
         assert done.stderr == ""
         assert done.stdout.strip() in ("0", "1")

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from faults import CHANGING, Call, Command, Race, Scene, Stopped, Trial, ended, need_strace
+from patience import PATIENCE
 from project import Ralph, Result
 
 INIT = "ralphtool agent session init --change add-login"
@@ -196,7 +197,7 @@ def learn_until_refused(ralph: Ralph, session: str, count: int, then: Callable[[
 
 
 def wait_for_learnings(ralph: Ralph, session: str, count: int) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE
     while len(texts_of(ralph, session)) < count:
         assert time.monotonic() < deadline, "nobody learns anything"
         time.sleep(0.01)

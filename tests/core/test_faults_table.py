@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from faults import CHANGING, OPERATIONS, Call, calls_in, injected, list_names, need_strace
+from patience import PATIENCE
 
 # As strace writes them on aarch64, where there is neither `unlink` nor `rename` nor `open`.
 AARCH64 = r"""
@@ -69,7 +70,7 @@ def trace(folder: Path, how: str, *options: str) -> tuple[int, list[Call]]:
     (folder / "a").write_text("")
     log = folder / "calls.log"
     command = ["strace", "-f", "-qq", "-y", "-o", str(log), *options, sys.executable, "-I", "-c", WORK, how]
-    done = subprocess.run(command, cwd=folder, stderr=subprocess.DEVNULL, timeout=60)
+    done = subprocess.run(command, cwd=folder, stderr=subprocess.DEVNULL, timeout=PATIENCE)
     return done.returncode, calls_in(log)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from faults import SMALL, asides, raw_files
+from patience import PATIENCE
 from project import COMMAND, Ralph, Result
 
 FULL = "No space left on device"
@@ -210,7 +211,7 @@ def answered_into(ralph: Ralph, place: str, *arguments: str, session: str = "s1"
         env={**ralph.env, "RALPH_SESSION": session},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 
 from ralphtool.executors import asked_reports, gate_run
 from ralphtool.executors.asked_reports import AskedReports
@@ -32,7 +33,7 @@ def need(program: str) -> pytest.MarkDecorator:
 def gate(tmp_path: Path) -> Run:
     """Writes files, and runs a command among them; its log lies elsewhere."""
 
-    def run(command: str, files: dict[str, str], timeout: float = 120, **env: str) -> GateResult:
+    def run(command: str, files: dict[str, str], timeout: float = PATIENCE, **env: str) -> GateResult:
         root = tmp_path / "project"
         for name, text in files.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -215,7 +216,7 @@ def test_a_run_that_ends_in_the_middle_has_no_result(gate: Run) -> None:
 
 
 def test_a_gate_that_hangs_is_red(gate: Run) -> None:
-    done = gate(f"{PYTEST} -q -s", {"test_a.py": "import time\ndef test_a():\n    time.sleep(60)\n"}, timeout=3)
+    done = gate(f"{PYTEST} -q -s", {"test_a.py": "import time\ndef test_a():\n    time.sleep(3600)\n"}, timeout=3)
     assert (done.ok, done.why, done.failed, done.tests) == (False, "wall-clock", None, None)
 
 
@@ -394,7 +395,9 @@ def test_other_programs_print_the_same(gate: Run, tmp_path: Path, command: str) 
     }
     done = gate(command, files)
     assert (done.ok, done.tests) == (True, None), read_log(tmp_path)
-    plain = subprocess.run(command, shell=True, cwd=tmp_path / "project", capture_output=True, text=True, timeout=60)
+    plain = subprocess.run(
+        command, shell=True, cwd=tmp_path / "project", capture_output=True, text=True, timeout=PATIENCE
+    )
     assert read_log(tmp_path) == plain.stdout
 
 

@@ -22,6 +22,7 @@ import pytest
 from faults import SMALL
 from hypothesis import given
 from hypothesis import strategies as st
+from patience import PATIENCE
 
 from ralphtool.core.locks import read_start_time
 from ralphtool.errors import UnsafePath
@@ -41,7 +42,7 @@ if os.fork() == 0:
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
         open(ready, "w").close()
-        time.sleep(600)
+        time.sleep(3600)
     os._exit(0)
 os.wait()
 while not os.path.exists(ready):
@@ -91,7 +92,7 @@ def is_dead(each: psutil.Process) -> bool:
     return not each.is_running() or each.status() == psutil.STATUS_ZOMBIE
 
 
-def eventually(holds: Callable[[], bool], seconds: float = 120) -> bool:
+def eventually(holds: Callable[[], bool], seconds: float = PATIENCE) -> bool:
     until = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > until:
@@ -244,7 +245,7 @@ def test_hundreds_of_runs_leave_nothing(bench: Bench) -> None:
 
 
 def test_one_program_at_a_time(bench: Bench) -> None:
-    running = bench.start("sh", "-c", "echo on; sleep 600")
+    running = bench.start("sh", "-c", "echo on; sleep 3600")
     next(running)
     with pytest.raises(RuntimeError):
         bench.run("true", into=str(bench.folder / "other"))
@@ -256,14 +257,14 @@ def test_one_program_at_a_time(bench: Bench) -> None:
 
 
 def test_the_wall_clock(bench: Bench) -> None:
-    ended, said = bench.run("sh", "-c", "echo on; sleep 600", wall=4)
+    ended, said = bench.run("sh", "-c", "echo on; sleep 3600", wall=4)
     assert (ended.exit_code, ended.why, ended.left, said) == (-signal.SIGTERM, "wall-clock", (), b"on\n")
     assert ended.seconds < 120
 
 
 @pytest.mark.parametrize("first", ["echo on", "echo on >&2", "true"])
 def test_the_silence_clock(bench: Bench, first: str) -> None:
-    ended, _ = bench.run("sh", "-c", f"{first}; sleep 600", silence=0.3)
+    ended, _ = bench.run("sh", "-c", f"{first}; sleep 3600", silence=0.3)
     assert (ended.exit_code, ended.why) == (-signal.SIGTERM, "silence")
 
 
@@ -323,7 +324,9 @@ print(total, peak)
 
 
 def test_a_flood_needs_no_memory(bench: Bench) -> None:
-    done = subprocess.run([sys.executable, "-c", FLOOD, str(bench.into)], capture_output=True, timeout=240, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", FLOOD, str(bench.into)], capture_output=True, timeout=PATIENCE, check=True
+    )
     total, kilobytes = map(int, done.stdout.split())
     assert total == bench.into.stat().st_size == 200_000_000
     assert kilobytes < 60_000 * (1 if supervisor.LINUX else 1024)
@@ -345,7 +348,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)
 
 
-@pytest.mark.parametrize("more", ["; sleep 600", ""], ids=["lives on", "ends"])
+@pytest.mark.parametrize("more", ["; sleep 3600", ""], ids=["lives on", "ends"])
 def test_a_full_disk_ends_the_program(bench: Bench, small_disk: Path, more: str) -> None:
     into = str(small_disk / "transcript")
     ended, said = bench.run("sh", "-c", f"head -c 1000000 /dev/zero{more}", into=into)
@@ -418,9 +421,9 @@ def test_secrets_stay_out_of_everything_that_is_kept(bench: Bench) -> None:
     [
         ("sys.exit(3)", {}, "exit"),
         ("os.kill(os.getpid(), 9)", {}, "exit"),
-        ("time.sleep(600)", {"wall": 6}, "wall-clock"),
-        ("time.sleep(600)", {"silence": 6}, "silence"),
-        ("print('on', flush=True); time.sleep(600)", {"limit": 0}, "too-much"),
+        ("time.sleep(3600)", {"wall": 6}, "wall-clock"),
+        ("time.sleep(3600)", {"silence": 6}, "silence"),
+        ("print('on', flush=True); time.sleep(3600)", {"limit": 0}, "too-much"),
     ],
     ids=["exit", "signal", "wall clock", "silence", "too much"],
 )
@@ -434,14 +437,14 @@ def test_a_daemon_is_ended_with_its_program(bench: Bench, then: str, options: An
 
 def test_a_daemon_is_ended_when_its_program_is_stopped(bench: Bench) -> None:
     on = bench.folder / "on"
-    ended, _ = bench.run(*bench.daemon(f"open({str(on)!r}, 'w'); time.sleep(600)"), stop=on.exists, grace=0.2)
+    ended, _ = bench.run(*bench.daemon(f"open({str(on)!r}, 'w'); time.sleep(3600)"), stop=on.exists, grace=0.2)
     assert ended.why == "stopped"
     assert bench.alive() == []
 
 
 @pytest.mark.parametrize("ending", ["close", "throw", "forget"])
 def test_a_daemon_is_ended_when_nobody_reads_on(bench: Bench, ending: str) -> None:
-    running = bench.start(*bench.daemon("print('on', flush=True); time.sleep(600)"))
+    running = bench.start(*bench.daemon("print('on', flush=True); time.sleep(3600)"))
     assert next(running) == b"on\n"
     assert len(bench.alive()) == 2
     if ending == "close":
@@ -459,7 +462,7 @@ def test_an_error_while_writing_ends_the_program(bench: Bench) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        bench.run(*bench.daemon("time.sleep(600)"), stop=interrupt)
+        bench.run(*bench.daemon("time.sleep(3600)"), stop=interrupt)
     assert bench.alive() == []
 
 
@@ -485,11 +488,11 @@ def loop(bench: Bench, *argv: str) -> subprocess.Popen[bytes]:
 
 def kill(started: subprocess.Popen[bytes]) -> None:
     started.kill()
-    started.communicate(timeout=120)
+    started.communicate(timeout=PATIENCE)
 
 
 def test_a_daemon_is_ended_when_we_are_killed(bench: Bench) -> None:
-    killed = loop(bench, *bench.daemon("print('on', flush=True); time.sleep(600)"))
+    killed = loop(bench, *bench.daemon("print('on', flush=True); time.sleep(3600)"))
     assert len(bench.alive()) == 2
     kill(killed)
     assert bench.gone()
@@ -503,7 +506,7 @@ def test_we_are_killed_while_a_program_is_being_ended(bench: Bench) -> None:
 
 
 @LINUX_ONLY
-@pytest.mark.parametrize("then", ["time.sleep(600)", "sys.exit(0)"], ids=["lives on", "ends"])
+@pytest.mark.parametrize("then", ["time.sleep(3600)", "sys.exit(0)"], ids=["lives on", "ends"])
 def test_a_program_that_kills_its_supervisor(bench: Bench, then: str) -> None:
     ended, _ = bench.run(*bench.daemon(f"os.kill(os.getppid(), 9); {then}"))
     assert ended.why == "supervisor-lost"
@@ -524,7 +527,7 @@ def test_a_supervisor_that_died_between_two_programs(bench: Bench) -> None:
 
 @LINUX_ONLY
 def test_a_program_that_stops_its_supervisor(bench: Bench) -> None:
-    ended, _ = bench.run(*bench.daemon("os.kill(os.getppid(), signal.SIGSTOP); time.sleep(600)"), wall=6, grace=0.1)
+    ended, _ = bench.run(*bench.daemon("os.kill(os.getppid(), signal.SIGSTOP); time.sleep(3600)"), wall=6, grace=0.1)
     assert (ended.why, ended.exit_code) == ("wall-clock", -signal.SIGKILL)
     assert bench.alive() == []
     assert psutil.Process().children() == []
@@ -542,7 +545,7 @@ def test_a_lost_supervisor_costs_nobody_else_his_life(bench: Bench, tmp_path: Pa
     runs.start()
     try:
         assert eventually(lambda: len(other.alive()) >= 1)
-        assert bench.run(*bench.daemon("os.kill(os.getppid(), 9); time.sleep(600)"))[0].why == "supervisor-lost"
+        assert bench.run(*bench.daemon("os.kill(os.getppid(), 9); time.sleep(3600)"))[0].why == "supervisor-lost"
         assert (ours.poll(), session.poll()) == (None, None)
     finally:
         (other.folder / "go-on").touch()
@@ -558,7 +561,7 @@ def test_a_lost_supervisor_costs_nobody_else_his_life(bench: Bench, tmp_path: Pa
 def test_we_take_orphans_only_while_a_program_runs(bench: Bench) -> None:
     assert bench.run("true")[0].why == "exit"
     assert supervisor.adopt_orphans(False) is False
-    running = bench.start("sh", "-c", "echo on; sleep 600")
+    running = bench.start("sh", "-c", "echo on; sleep 3600")
     next(running)
     assert supervisor.adopt_orphans(True) is True
     running.close()
@@ -572,7 +575,7 @@ for number in range(200):
     if os.fork() == 0:
         if number % 2:
             os.setsid()
-        time.sleep(600)
+        time.sleep(3600)
         os._exit(0)
 print("on", flush=True)
 """
@@ -590,7 +593,7 @@ import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if os.fork():
     os._exit(0)
-until = time.monotonic() + 60
+until = time.monotonic() + 900
 for number in range(20000):
     if time.monotonic() > until:
         break
@@ -611,7 +614,7 @@ def test_one_that_runs_from_child_to_child_is_caught(bench: Bench) -> None:
 
 HEADLESS = """
 import ctypes, sys, threading, time
-threading.Thread(target=lambda: (print("on", flush=True), open(sys.argv[1], "w").close(), time.sleep(600))).start()
+threading.Thread(target=lambda: (print("on", flush=True), open(sys.argv[1], "w").close(), time.sleep(3600))).start()
 ctypes.CDLL(None).syscall(%d, 0)
 """
 STARTS_HEADLESS = """
@@ -647,13 +650,13 @@ def test_a_child_that_ends_by_itself_was_not_left(bench: Bench) -> None:
 def test_a_program_that_closes_its_outputs_is_waited_for(bench: Bench) -> None:
     ended, said = bench.run("sh", "-c", "echo on; exec >&- 2>&-; sleep 0.4; exit 4")
     assert (ended.exit_code, ended.why, said) == (4, "exit", b"on\n")
-    ended, _ = bench.run("sh", "-c", "exec >&- 2>&-; sleep 600", wall=0.3)
+    ended, _ = bench.run("sh", "-c", "exec >&- 2>&-; sleep 3600", wall=0.3)
     assert ended.why == "wall-clock"
 
 
 def test_a_daemon_that_holds_the_output_is_not_waited_for(bench: Bench) -> None:
     on = str(bench.folder / "on")
-    code = f"import sys,time\nprint('daemon', flush=True)\nopen({on!r}, 'w').close()\ntime.sleep(600)"
+    code = f"import sys,time\nprint('daemon', flush=True)\nopen({on!r}, 'w').close()\ntime.sleep(3600)"
     then = f"subprocess.Popen([sys.executable, '-c', {code!r}], start_new_session=True)\n"
     then += f"while not os.path.exists({on!r}): time.sleep(0.01)\nprint('main')"
     ended, said = bench.run(*bench.daemon(then))
@@ -689,7 +692,7 @@ def kill_with_its_supervisor(started: subprocess.Popen[bytes]) -> None:
 
 
 def test_orphans_are_known_by_their_environment(bench: Bench) -> None:
-    kill_with_its_supervisor(loop(bench, *bench.daemon("print('on', flush=True); time.sleep(600)")))
+    kill_with_its_supervisor(loop(bench, *bench.daemon("print('on', flush=True); time.sleep(3600)")))
     (bench.folder / "processes").unlink()
     assert len(bench.alive()) == 2
     assert end_orphans(str(bench.folder / "processes"), "another session") == []
@@ -704,7 +707,7 @@ def test_orphans_are_known_by_the_record(bench: Bench) -> None:
     """Nothing in their environment names the session, and one of them has nobody above it who does."""
     del bench.env["RALPH_SESSION"]
     record = bench.folder / "processes"
-    noted = loop(bench, *bench.daemon("print('on', flush=True); time.sleep(600)"))
+    noted = loop(bench, *bench.daemon("print('on', flush=True); time.sleep(3600)"))
     assert eventually(lambda: len(record.read_text().splitlines()) == 3)
     kill_with_its_supervisor(noted)
     assert len(bench.alive()) == 2
@@ -735,7 +738,7 @@ def test_descendants_are_noted_while_a_program_runs(bench: Bench) -> None:
 
 
 def test_descendants_of_orphans_are_ended_too(tmp_path: Path) -> None:
-    parent = subprocess.Popen(["sh", "-c", "sleep 600; true"], start_new_session=True)
+    parent = subprocess.Popen(["sh", "-c", "sleep 3600; true"], start_new_session=True)
     assert eventually(lambda: [one.name() for one in psutil.Process(parent.pid).children()] == ["sleep"])
     child = psutil.Process(parent.pid).children()[0]
     record = tmp_path / "processes"
@@ -793,7 +796,7 @@ def test_nobody_ends_himself_or_his_ancestors(tmp_path: Path) -> None:
         SELF,
         str(tmp_path / "processes"),
     ]
-    done = subprocess.run(argv, capture_output=True, timeout=60, env={**os.environ, "RALPH_SESSION": "mine"})
+    done = subprocess.run(argv, capture_output=True, timeout=PATIENCE, env={**os.environ, "RALPH_SESSION": "mine"})
     assert (done.stdout, done.stderr) == (b"[]\nstill here\n", b"")
 
 

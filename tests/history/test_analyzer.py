@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from msgspec import UNSET, structs
+from patience import PATIENCE
 
 from ralphtool.history import History
 from ralphtool.history.analyzer import EntryLearnings, draw_learnings, look_back, record
@@ -316,7 +317,7 @@ History(sys.argv[1]).add([made])
 
 def taken_elsewhere(folder: Path, content: str) -> None:
     """Another process adds a learning."""
-    subprocess.run([sys.executable, "-c", TAKE, str(folder), content, NOW], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", TAKE, str(folder), content, NOW], check=True, timeout=PATIENCE)
 
 
 def links(history: History, entry_id: str) -> dict[str, str]:

@@ -99,7 +99,7 @@ def learn(name, times):
         )
 
 def until(stop, work, pause):
-    looks, deadline = 0, time.monotonic() + 300
+    looks, deadline = 0, time.monotonic() + PATIENCE
     while not os.path.exists(stop) or not looks:
         work()
         looks += 1

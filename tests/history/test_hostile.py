@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from patience import PATIENCE
 from project import TESTS, Ralph
 
 from ralphtool.core import files, secrets
@@ -95,7 +96,7 @@ def test_processes_that_ask_from_inside_of_an_append(tmp_path: Path) -> None:
     history = written(tmp_path)
     command = [sys.executable, "-c", WORKER, str(tmp_path)]
     workers = [subprocess.Popen([*command, str(number)], stdout=subprocess.PIPE, text=True) for number in range(4)]
-    acknowledged = [line for worker in workers for line in worker.communicate(timeout=120)[0].splitlines()]
+    acknowledged = [line for worker in workers for line in worker.communicate(timeout=PATIENCE)[0].splitlines()]
     there = [one for number in range(3) for one in history.entries(prd_id=f"x{number}")]
     assert len(acknowledged) == 240
     assert sorted(str(one.summary) for one in there) == sorted(acknowledged)

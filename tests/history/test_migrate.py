@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from faults import Race, list_names, need_strace
+from patience import PATIENCE
 from project import COMMAND, Ralph, Result
 
 from ralphtool.history import progresstxt
@@ -278,7 +279,7 @@ def test_another_process_may_put_it_away_just_before_it_is_read(ralph: Ralph) ->
     fault = ["strace", "-f", "-qq", "-o", os.devnull, "-P", place]
     fault += ["-e", f"inject={list_names(['open'])}:error=ENOENT:when=1"]
     command = [*fault, COMMAND, "progress", "show"]
-    done = Result(subprocess.run(command, cwd=ralph.root, env=ralph.env, capture_output=True, timeout=60))
+    done = Result(subprocess.run(command, cwd=ralph.root, env=ralph.env, capture_output=True, timeout=PATIENCE))
     assert (done.exit_code, done.stderr) == (0, "")
 
 
@@ -288,7 +289,7 @@ def run_bound(ralph: Ralph, *arguments: str) -> Result:
     if before and not shutil.which("setpriv"):
         pytest.skip("root may write everywhere, and there is no setpriv to give that up")
     command = [*before, COMMAND, *arguments]
-    return Result(subprocess.run(command, cwd=ralph.root, env=ralph.env, capture_output=True, timeout=60))
+    return Result(subprocess.run(command, cwd=ralph.root, env=ralph.env, capture_output=True, timeout=PATIENCE))
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -472,7 +473,7 @@ def test_one_long_text_does_not_make_a_table_slow(ralph: Ralph) -> None:
     ralph.write("progress.txt", f"### Learnings\n{learnings}\n{'prose ' * 20_000}\n")
     assert ralph.run("migrate").exit_code == 0
     command = [COMMAND, "progress", "learnings"]
-    done = subprocess.run(command, cwd=ralph.root, env=ralph.env, capture_output=True, timeout=60)
+    done = subprocess.run(command, cwd=ralph.root, env=ralph.env, capture_output=True, timeout=PATIENCE)
     assert done.returncode == 0
     assert len(done.stdout) < 10_000_000
 

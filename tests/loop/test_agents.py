@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from lab import DONE, PYTHON, Lab, processes_with, wait_until
+from patience import PATIENCE
 
 ONE = "## 1. First\n\n- [ ] 1.1 Make it\n- [ ] 1.2 Prove it\n\n## 2. Second\n\n- [x] 2.1 Done before\n"
 Steps = list[dict[str, Any]]
@@ -59,7 +60,7 @@ def sh(command: str, *, claims: bool = True) -> Steps:
 
 CHEAP = (("silence", "5s"),)
 DEAF = "import os,signal,time; signal.signal(15, signal.SIG_IGN)"
-DAEMON = f"{PYTHON} -c '{DEAF}; os.fork() and os._exit(0); os.setsid(); time.sleep(300)'"
+DAEMON = f"{PYTHON} -c '{DEAF}; os.fork() and os._exit(0); os.setsid(); time.sleep(3600)'"
 TASKS = "openspec/changes/add-login/tasks.md"
 # The supervisor is the parent of the one that leads our session; the loop is the supervisor's.
 KEEPER = "read -r _ _ _ p _ < /proc/$(ps -o sid= -p $$ | tr -d ' ')/stat; "
@@ -149,9 +150,11 @@ CASES: dict[str, Case] = {
     # --- processes
     "leaves a daemon": Case(sh(DAEMON), "every task is ticked", "completed"),
     "kills its parent": Case(sh("kill -9 $PPID"), "did not end well", "partial"),
-    "kills the supervisor": Case(sh(f"{KEEPER} kill -9 $p; sleep 300"), "watches over the agent was killed", "partial"),
+    "kills the supervisor": Case(
+        sh(f"{KEEPER} kill -9 $p; sleep 3600"), "watches over the agent was killed", "partial"
+    ),
     "stops the supervisor": Case(
-        sh(f"{KEEPER} kill -STOP $p; sleep 300"), "", "partial", settings=(("silence", "8s"),)
+        sh(f"{KEEPER} kill -STOP $p; sleep 3600"), "", "partial", settings=(("silence", "8s"),)
     ),
 }
 
@@ -310,11 +313,11 @@ def test_an_agent_that_makes_files_unreadable(lab: Lab) -> None:
 def test_an_agent_that_kills_the_loop(lab: Lab) -> None:
     lab.repository(tasks=ONE)
     change_of_mine(lab)
-    above = f"{KEEPER} read -r _ _ _ loop _ < /proc/$p/stat; kill -9 $loop; sleep 600"
+    above = f"{KEEPER} read -r _ _ _ loop _ < /proc/$p/stat; kill -9 $loop; sleep 3600"
     lab.play(default=sh(above))
     before = lab.users_state()
     process = lab.start()
-    process.communicate(timeout=120)
+    process.communicate(timeout=PATIENCE)
     assert process.returncode == -signal.SIGKILL
     assert wait_until(lambda: not processes_with(str(lab.home)))
     assert lab.run("back").exit_code == 0
@@ -332,7 +335,7 @@ def test_an_agent_that_kills_loop_and_supervisor_is_ended_before_the_files_come_
     lab.play(default=[{"run": f"{both}; {write}"}])
     before = lab.users_state()
     process = lab.start()
-    process.communicate(timeout=120)
+    process.communicate(timeout=PATIENCE)
     assert process.returncode == -signal.SIGKILL
     assert lab.run("back").exit_code == 0
     assert not processes_with(str(lab.home))

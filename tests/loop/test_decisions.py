@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from lab import DONE, PYTHON, Lab, kill, wait_until
+from patience import PATIENCE
 from properties import THOROUGH, sample
 
 from ralphtool.core import locks, sender
@@ -37,7 +38,7 @@ def on_branch(lab: Lab, path: str) -> str:
 
 def finish(lab: Lab, process: subprocess.Popen[bytes]) -> int:
     (lab.tmp / "go").touch()
-    process.communicate(timeout=90)
+    process.communicate(timeout=PATIENCE)
     return process.returncode
 
 
@@ -161,7 +162,7 @@ def test_a_decision_without_a_command_behind_it_is_dropped_by_the_next_run(lab: 
 
 
 def test_only_a_process_that_is_alive_called_so_and_not_ours_is_believed() -> None:
-    waiting = [PYTHON, "-c", "import time; time.sleep(60)", "accept"]
+    waiting = [PYTHON, "-c", "import time; time.sleep(3600)", "accept"]
     with subprocess.Popen(waiting) as below:
         described = {"pid": below.pid, "start_time": locks.read_start_time(below.pid)}
         program = (

@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 from faults import CHANGING, Call, calls_in, in_memory, injected, list_names, need_strace
 from lab import DONE, Lab, ignores_term, kill, processes_with, wait_until
+from patience import PATIENCE
 from project import COMMAND
 from properties import THOROUGH
 
@@ -247,7 +248,7 @@ def kill_when(lab: Lab, pattern: str, word: str, delay: float) -> bool:
     """Kills the loop when something changes; tells whether it did, before the loop was done."""
     process = lab.start()
     known = _size(lab, pattern, word)
-    end = time.monotonic() + 120
+    end = time.monotonic() + PATIENCE
     while process.poll() is None and time.monotonic() < end:
         if _size(lab, pattern, word) > known:
             time.sleep(delay)
@@ -296,7 +297,7 @@ def under_strace(lab: Lab, *options: str) -> int:
     process = subprocess.Popen(
         command, cwd=lab.root, env=lab.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    process.communicate(timeout=240)
+    process.communicate(timeout=PATIENCE)
     return process.returncode
 
 
@@ -498,7 +499,7 @@ def test_a_signal_ends_the_agent_and_gives_the_tree_back(lab: Lab, number: int) 
     process, before = hanging(lab)
     asked = time.time()
     process.send_signal(number)
-    _, stderr = process.communicate(timeout=120)
+    _, stderr = process.communicate(timeout=PATIENCE)
     assert (process.returncode, stderr) == (130, b"")
     assert lived_on(lab, asked) < 10
     check_goes_on(lab, before)
@@ -511,7 +512,7 @@ def test_a_second_interrupt_ends_it_at_once(lab: Lab) -> None:
     assert wait_until(Path(f"{lab.env['NOTED']}.asked").exists)
     asked = time.time()
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=120)
+    process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert lived_on(lab, asked) < 4, "the agent has longer than that when it is asked once"
     lab.run("back")
@@ -547,7 +548,7 @@ def test_another_change_in_the_same_tree_has_to_wait(lab: Lab) -> None:
     assert second.exit_code == 1
     assert re.search(r"is in use by the run add-login-\S+ of add-login", second.stderr)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=120)
+    process.communicate(timeout=PATIENCE)
     lab.play(default=DONE)
     assert lab.loop("other").exit_code == 0
     assert lab.checkpoints("other") == ["1"]
@@ -564,7 +565,7 @@ def test_another_change_in_a_worktree_goes_on_at_the_same_time(lab: Lab) -> None
     assert lab.checkpoints("other") == ["1"]
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=120)
+    process.communicate(timeout=PATIENCE)
     assert lab.loop("add-login").exit_code == 0
     assert sorted(lab.endings()) == [("add-login-1-1", "completed"), ("other-1-1", "completed")]
     assert lab.users_state() == before
@@ -578,7 +579,7 @@ def test_a_clock_that_jumps_ends_no_agent(lab: Lab) -> None:
         pytest.skip("faketime is not installed: nothing can make the clock jump for one program alone")
     lab.repository(tasks=ONE, timeout="60s", silence="60s").play(default=[{"sleep": 1}, *DONE])
     command = ["faketime", "-f", "+0 x600", COMMAND, "run", "--json"]
-    done = subprocess.run(command, cwd=lab.root, env=lab.env, capture_output=True, check=False, timeout=240)
+    done = subprocess.run(command, cwd=lab.root, env=lab.env, capture_output=True, check=False, timeout=PATIENCE)
     assert done.returncode == 0
     assert lab.endings() == [("add-login-1-1", "completed")]
 

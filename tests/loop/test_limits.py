@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from lab import DONE, Lab, processes_with, wait_until
+from patience import PATIENCE
 from rich.console import Console
 
 from ralphtool.record import events
@@ -102,7 +103,7 @@ def stopped_while_waiting(lab: Lab) -> int:
     try:
         assert wait_until(lambda: told(lab, "waiting", "why"))
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=120)
+        process.communicate(timeout=PATIENCE)
     finally:
         process.kill()
         process.wait(120)
@@ -234,7 +235,7 @@ def test_a_clock_that_runs_out_over_a_limit_is_nobodys_fault(
 @pytest.mark.parametrize("budget", [{"story_tokens": 100_000}, {"story_cost": 0.5}], ids=["in tokens", "in dollars"])
 def test_a_storys_budget_ends_its_iteration_and_nothing_else(lab: Lab, budget: dict[str, Any]) -> None:
     lab.repository(TWO, **budget)
-    lab.play(turn("1", [{"run": "sleep 600", "background": True}, {"write": "half", "text": ""}, SPENDS, HANG]),
+    lab.play(turn("1", [{"run": "sleep 3600", "background": True}, {"write": "half", "text": ""}, SPENDS, HANG]),
              turn("2", [{"usage": {"input_tokens": 1000, "cost": 0.01}}, *DONE]))  # fmt: skip
     result = lab.run("run")
     assert result.exit_code == 1

@@ -19,6 +19,7 @@ import psutil
 import pytest
 from faults import CHANGING, calls_in, in_memory, injected, list_names, need_strace
 from lab import Lab, kill, processes_with, wait_until
+from patience import PATIENCE
 from project import COMMAND, Result
 
 # Writes what drafts.json says into its draft: the first list entry, or the second one when it was sent back. Then it
@@ -46,7 +47,7 @@ for path in told.get("tries", []):
     except OSError:
         pass
 if told.get("hangs"):
-    time.sleep(600)
+    time.sleep(3600)
 print("I could write", json.dumps(done))
 sys.exit(told.get("exit", 0))
 """
@@ -477,7 +478,7 @@ def test_a_change_that_appears_meanwhile_is_left_alone(lab: PlanLab) -> None:
     assert wait_until(lambda: list(lab.root.glob(f".ralph/runs/*/draft/{OPENSPEC}/proposal.md")))
     mine.parent.mkdir(parents=True)
     mine.write_text("mine\n")
-    out, err = running.communicate(timeout=60)
+    out, err = running.communicate(timeout=PATIENCE)
     assert running.returncode == 1, out
     assert b"is there already, and is left as it is" in err
     assert lab.kept() == {f"{OPENSPEC}/tasks.md": "mine\n"}
@@ -577,7 +578,7 @@ class Terminal:
         lab.started.append(self.process)
 
     def wait_for(self, text: str, times: int = 1) -> Terminal:
-        end = time.monotonic() + 120
+        end = time.monotonic() + PATIENCE
         while self.seen.count(text) < times and time.monotonic() < end:
             if select.select([self.fd], [], [], 0.1)[0]:
                 try:
@@ -592,7 +593,7 @@ class Terminal:
         return self
 
     def end(self) -> int:
-        end = time.monotonic() + 120
+        end = time.monotonic() + PATIENCE
         while self.process.poll() is None and time.monotonic() < end:
             if select.select([self.fd], [], [], 0.1)[0]:
                 try:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from lab import DONE, Lab, wait_until
+from patience import PATIENCE
 from sandbox.boxes import needs_box
 
 PLAN = "## 1. First\n\n- [ ] 1.1 Make one\n\n## 2. Second\n\n- [ ] 2.1 Make two\n"
@@ -72,7 +73,7 @@ def test_a_story_that_is_added_during_a_run_is_done_in_the_same_run(lab: Lab, wo
     assert wait_until(lambda: ready.exists() or run.poll() is not None)
     lab.write(TASKS, PLAN + THIRD)
     go.touch()
-    told = run.communicate(timeout=120)
+    told = run.communicate(timeout=PATIENCE)
     assert run.returncode == 0, told
     assert lab.checkpoints() == ["1", "2", "3"]
     assert (lab.root / TASKS).read_text() == PLAN + THIRD

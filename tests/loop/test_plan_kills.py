@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from lab import DONE, Lab, processes_with, wait_until
+from patience import PATIENCE
 
 PLAN = "## 1. First\n\n- [ ] 1.1 Make one\n\n## 2. Second\n\n- [ ] 2.1 Make two\n"
 EDITED = "## 1. First\n\n- [ ] 1.1 Make one\n\n## 2. Reworded\n\n- [ ] 2.1 Make 2\n\n## 3. Third\n\n- [ ] 3.1 Make 3\n"
@@ -52,7 +53,7 @@ def test_a_kill_while_the_plan_is_taken_up_loses_nothing(
     usual = lab.env["PATH"]
     put_deadly_git(lab, tmp_path / "deadly", number, when)
     killed = lab.start()
-    killed.communicate(timeout=120)
+    killed.communicate(timeout=PATIENCE)
     assert killed.returncode == -9, (tmp_path / "deadly/calls").read_text()
     assert wait_until(lambda: not processes_with(f"CALLS={tmp_path}{os.sep}"))
     lab.env["PATH"] = usual

@@ -243,7 +243,7 @@ def test_a_story_with_tests_costs_two_more(shop: Lab) -> None:
 def hang_at(lab: Lab, number: int) -> str:
     """A gate that hangs in its nth run, while a file says so."""
     count = f"echo x >> {lab.tmp}/runs; [ $(wc -l < {lab.tmp}/runs) -ne {number} ] || [ ! -e {lab.tmp}/hang ]"
-    return f"{{ {count}; }} || {{ touch {lab.tmp}/hangs; sleep 600; }}; {GATE}"
+    return f"{{ {count}; }} || {{ touch {lab.tmp}/hangs; sleep 3600; }}; {GATE}"
 
 
 @pytest.mark.parametrize("number", [2, 3, 4], ids=["gates", "replay", "own tests"])

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from lab import DONE, Lab, kill, processes_with, wait_until
+from patience import PATIENCE
 
 from ralphtool import settings, specs
 from ralphtool.agents import End
@@ -238,7 +239,7 @@ def tried(lab: Lab, request: pytest.FixtureRequest) -> Lab:
     finally:
         if request.param == "interrupted":
             process.send_signal(signal.SIGINT)
-        process.communicate(timeout=120)
+        process.communicate(timeout=PATIENCE)
     assert "[x] 1.1" in lab.tasks_file.read_text()
     assert lab.entries() == []
     return lab

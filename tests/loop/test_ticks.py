@@ -27,7 +27,7 @@ def ticks(lab: Lab) -> list[dict[str, Any]]:
 def test_a_tick_is_told_while_the_agent_works(lab: Lab, kind: str, way: str) -> None:
     lab.repository(SPEC, workspace=kind)
     before = (lab.root / TASKS).read_text()
-    lab.play(default=[*WAYS[way], {"run": "sleep 600"}])
+    lab.play(default=[*WAYS[way], {"run": "sleep 3600"}])
     process = lab.start()
     try:
         assert wait_until(lambda: ticks(lab) and ticks(lab)[-1]["tasks_done"] == 2, 90), "no tick was told"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from lab import DONE, Lab, wait_until
+from patience import PATIENCE
 
 from ralphtool.loop.unread import StoryOutlook, UnreadGuidance, explain_unread
 from ralphtool.record.steering import SteeringCommand
@@ -86,7 +87,7 @@ def told_during(lab: Lab, steps: list[dict[str, Any]], *words: str, **config: An
     assert wait_until(lambda: (lab.tmp / "began").exists(), 60)
     assert lab.run("guide", *words).exit_code == 0
     (lab.tmp / "go").touch()
-    process.communicate(timeout=90)
+    process.communicate(timeout=PATIENCE)
     return [event["text"] for event in lab.events() if event["type"] == "notice" and "has read" in event["text"]]
 
 

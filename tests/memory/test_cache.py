@@ -38,6 +38,7 @@ from faults import (
     raw_files,
     traced,
 )
+from patience import PATIENCE
 from project import Ralph, Result, bound_by_permissions
 
 import ralphtool
@@ -122,7 +123,11 @@ def command(name: str, *arguments: str | Path) -> list[str]:
 def said(name: str, *arguments: str | Path, before: tuple[str, ...] = ()) -> Any:
     """What one of the functions above said, in a process of its own."""
     done = subprocess.run(
-        [*before, *command(name, *arguments)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
+        [*before, *command(name, *arguments)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout) if done.stdout else None
@@ -632,7 +637,7 @@ def run_together(*commands: list[str]) -> list[str]:
         process.stdin.write("\n")
         process.stdin.flush()
     with ThreadPoolExecutor(len(started)) as pool:
-        ends = list(pool.map(lambda process: process.communicate(timeout=120), started))
+        ends = list(pool.map(lambda process: process.communicate(timeout=PATIENCE), started))
     assert [process.returncode for process in started] == [0] * len(started), [error for _, error in ends]
     return [out for out, _ in ends]
 

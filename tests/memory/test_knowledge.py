@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from patience import PATIENCE
 
 from ralphtool.core import secrets, session
 from ralphtool.history import History, state, store
@@ -360,7 +361,7 @@ def test_processes_that_keep_up_at_once(root: str) -> None:
         subprocess.Popen([sys.executable, "-c", ADDER, root, name], stderr=subprocess.PIPE) for name in ("red", "blue")
     ]
     for process in running:
-        assert process.communicate(timeout=60)[1] == b""
+        assert process.communicate(timeout=PATIENCE)[1] == b""
         assert process.returncode == 0
     filled(root, APPLES)
     assert len(synced(root).memory) == 31
@@ -832,7 +833,7 @@ def test_appends_at_once_lose_nothing(root: str) -> None:
     knowledge = synced(root)
     for _ in range(50):
         knowledge.sync()
-    assert [process.wait(timeout=60) for process in running] == [0, 0, 0]
+    assert [process.wait(timeout=PATIENCE) for process in running] == [0, 0, 0]
     knowledge.sync()
     assert knowledge.uses.of(["d"]) == {"d": UseCounts(60, 60)}
     assert len(Path(usefulness.path_of(root)).read_bytes().splitlines()) == 60

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from lab import Lab
+from patience import PATIENCE
 from project import COMMAND, Ralph
 
 Event = dict[str, Any]
@@ -77,7 +78,7 @@ class Terminal:
         os.close(theirs)
         self.seen = ""
 
-    def shows(self, *words: str, seconds: float = 120.0) -> str:
+    def shows(self, *words: str, seconds: float = PATIENCE) -> str:
         """What was written, once these words were."""
         end = time.monotonic() + seconds
         while not all(word in self.seen for word in words):
@@ -85,7 +86,7 @@ class Terminal:
             self._read(end)
         return self.seen
 
-    def rest(self, seconds: float = 120.0) -> tuple[str, int]:
+    def rest(self, seconds: float = PATIENCE) -> tuple[str, int]:
         """All that was written until the end, and the exit code."""
         end = time.monotonic() + seconds
         while self._read(end):

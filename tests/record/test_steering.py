@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from faults import CHANGING, KILLED, Call, Command, Scene, Trial, injected, need_strace, traced
 from lab import DONE, PYTHON, Lab, kill, processes_with, wait_until
+from patience import PATIENCE
 from project import COMMAND, Ralph
 
 from ralphtool.record import questions, steering
@@ -45,7 +46,7 @@ def prompts(lab: Lab) -> list[str]:
 
 
 def ended(process: subprocess.Popen[bytes]) -> int:
-    process.communicate(timeout=90)
+    process.communicate(timeout=PATIENCE)
     return process.returncode
 
 

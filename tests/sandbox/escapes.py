@@ -342,8 +342,8 @@ _ATTEMPTS_ON_THE_MACHINE = (
     Attempt("variables", "env; echo tried", hides(*(f"\n{name}=" for name in WAYS_OUT))),
     Attempt(
         "outlive-setsid",
-        'setsid bash -c "exec -a outlive-$TOKEN sleep 300" >/dev/null 2>&1 & nohup bash -c "exec -a outlive-$TOKEN '
-        'sleep 300" '
+        'setsid bash -c "exec -a outlive-$TOKEN sleep 3600" >/dev/null 2>&1 & nohup bash -c "exec -a outlive-$TOKEN '
+        'sleep 3600" '
         ">/dev/null 2>&1 & sleep 0.1",
         ends("outlive-{token}"),
     ),

@@ -15,6 +15,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from patience import PATIENCE
 from project import COMMAND, REPOSITORY
 
 if TYPE_CHECKING:
@@ -211,7 +212,12 @@ class Stage:
             f"{_find_python()} {self.agent}/agent.py {self.agent}/place.json",
         ]
         done = subprocess.run(
-            command, cwd=self.project, check=False, capture_output=True, timeout=120, **self._as_user(is_wrapped=True)
+            command,
+            cwd=self.project,
+            check=False,
+            capture_output=True,
+            timeout=PATIENCE,
+            **self._as_user(is_wrapped=True),
         )
         for path in sorted(self.project.glob(".ralph/runs/*/**/transcript.log")):
             for line in path.read_text(errors="replace").splitlines():

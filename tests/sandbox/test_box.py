@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from lab import DONE, Lab, kill, processes_with, wait_until
+from patience import PATIENCE
 from project import COMMAND
 from sandbox.boxes import needs_box, needs_root
 
@@ -63,7 +64,7 @@ def test_a_folder_that_the_user_removes_meanwhile_is_gone_and_the_run_goes_on(la
     assert wait_until(lambda: (lab.root / SLOT / "ready").exists() or run.poll() is not None)
     shutil.rmtree(lab.root / "node_modules")
     (lab.root / ".ralph/go").touch()
-    told = run.communicate(timeout=120)
+    told = run.communicate(timeout=PATIENCE)
     assert run.returncode == 0, told
     assert lab.checkpoints() == ["1", "2"]
 
@@ -106,7 +107,7 @@ def test_what_an_agent_changes_in_a_submodule_is_not_committed_and_not_there_for
 def test_a_kill_leaves_nothing_behind(lab: Lab, victim: str) -> None:
     put_environment(lab)
     lab.repository(TASKS, workspace="box")
-    wait = f"if test ! -e {lab.root}/.ralph/go; then echo half > half.txt; touch ready; sleep 600; fi"
+    wait = f"if test ! -e {lab.root}/.ralph/go; then echo half > half.txt; touch ready; sleep 3611; fi"
     lab.play(default=[{"run": wait}, *DONE])
     run = lab.start()
     assert wait_until(lambda: (lab.root / SLOT / "ready").exists() or run.poll() is not None)
@@ -116,8 +117,8 @@ def test_a_kill_leaves_nothing_behind(lab: Lab, victim: str) -> None:
         kill(run, signal.SIGKILL)
     else:
         kill_program(run.pid, victim)
-        run.communicate(timeout=120)
-    assert wait_until(lambda: not processes_with("sleep 600") and not processes_with(f"{lab.root}/.git/ralph"))
+        run.communicate(timeout=PATIENCE)
+    assert wait_until(lambda: not processes_with("sleep 3611") and not processes_with(f"{lab.root}/.git/ralph"))
     assert str(lab.root) not in Path("/proc/self/mounts").read_text()
     assert lab.own_files() == before
     if victim == "loop":
@@ -155,9 +156,9 @@ def test_a_full_disk_beneath_the_overlay_loses_nothing(lab: Lab) -> None:
 def test_a_box_that_does_not_end_by_itself_is_ended(lab: Lab) -> None:
     """Everything in it ignores the signals that ask politely, and holds its output open."""
     lab.repository(TASKS, workspace="box", attempts=1, timeout="2s")
-    lab.play(default=[{"run": "trap '' TERM INT HUP; setsid sh -c 'trap \"\" TERM; sleep 600' & sleep 600"}])
+    lab.play(default=[{"run": "trap '' TERM INT HUP; setsid sh -c 'trap \"\" TERM; sleep 3612' & sleep 3612"}])
     assert lab.loop().exit_code == 1
-    assert wait_until(lambda: not processes_with("sleep 600"))
+    assert wait_until(lambda: not processes_with("sleep 3612"))
     [end] = [event for event in lab.events() if event["type"] == "verdict"]
     assert end["status"] == "failed"
     assert "time" in end["reasons"][0], end
@@ -170,7 +171,7 @@ def test_two_changes_run_at_once(lab: Lab) -> None:
     lab.git("commit", "--quiet", "--message=second")
     lab.play(default=DONE)
     runs = [lab.start("add-login"), lab.start("second")]
-    assert [(run.communicate(timeout=120), run.returncode)[1] for run in runs] == [0, 0]
+    assert [(run.communicate(timeout=PATIENCE), run.returncode)[1] for run in runs] == [0, 0]
     assert (lab.checkpoints(), lab.checkpoints("second")) == (["1"], ["1"])
 
 

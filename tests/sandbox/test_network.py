@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 
 from ralphtool import agents
 from ralphtool.agents.endpoints import list_configured, list_endpoints
@@ -369,7 +370,7 @@ def test_there_is_a_limit_of_connections(monkeypatch: pytest.MonkeyPatch) -> Non
         with connect(made) as third:
             assert receive_all(third).startswith(b"HTTP/1.1 503 ")
         first.close()
-        until = time.monotonic() + 10
+        until = time.monotonic() + PATIENCE
         answer = b"HTTP/1.1 503 "
         while answer.startswith(b"HTTP/1.1 503 ") and time.monotonic() < until:
             with connect(made) as fourth:

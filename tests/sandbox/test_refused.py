@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from lab import Lab
 from loop.shop import CART, DISCOUNT, OWN_TEST, attempt, make_shop
+from patience import PATIENCE
 from project import COMMAND
 from sandbox.boxes import needs_box, needs_root
 
@@ -57,7 +58,9 @@ def replace(folder: Path, program: str, text: str) -> list[str]:
 
 def run(lab: Lab, before: list[str]) -> subprocess.CompletedProcess[str]:
     command = [*before, COMMAND, "run", "--json"]
-    return subprocess.run(command, cwd=lab.root, env=lab.env, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(
+        command, cwd=lab.root, env=lab.env, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
 
 
 def list_events(lab: Lab, type: str, field: str) -> list[Any]:

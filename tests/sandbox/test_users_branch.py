@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from lab import DONE, Lab, wait_until
+from patience import PATIENCE
 from sandbox.boxes import needs_box
 
 from ralphtool import workspace
@@ -47,7 +48,7 @@ def begin(lab: Lab, *after: dict[str, Any]) -> subprocess.Popen[bytes]:
 
 def end(lab: Lab, run: subprocess.Popen[bytes]) -> int:
     (lab.root / ".ralph/go").touch()
-    run.communicate(timeout=120)
+    run.communicate(timeout=PATIENCE)
     return run.returncode
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from lab import DONE, Lab, kill, wait_until
+from patience import PATIENCE
 from sandbox.boxes import needs_box
 
 SLOT = ".git/ralph/worktrees/add-login"
@@ -128,7 +129,7 @@ def test_what_the_user_does_meanwhile(lab: Lab, kind: str, doing: str) -> None:
     (DOINGS | IN_A_BOX)[doing](lab)
     before = lab.users_state(), read_shared(lab)
     (lab.root / ".ralph/go").touch()
-    told = run.communicate(timeout=120)
+    told = run.communicate(timeout=PATIENCE)
     assert run.returncode == 0, told
     assert (lab.users_state(), read_shared(lab)) == before
     listed = lab.git("ls-tree", "-r", "--name-only", "ralph/add-login").split("\n")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from lab import DONE, Lab
+from patience import PATIENCE
 from sandbox.boxes import needs_box
 
 from ralphtool.sandbox import layers
@@ -212,7 +213,7 @@ def test_a_pipe_does_not_keep_us_waiting(lab: Lab, kind: str, name: str) -> None
     lab.repository(TASKS, workspace=kind, tests=gates, attempts=1, check_blockers=False)
     lab.play(default=[{"run": f"mkdir -p src; mkfifo {name}", "must": True}, *DONE])
     run = lab.start()
-    told = run.communicate(timeout=90)
+    told = run.communicate(timeout=PATIENCE)
     assert run.returncode == 0, told
     assert lab.checkpoints() == ["1"]
 

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 from project import Ralph
 from specs.formats import BACKLOG, done_ids, make_backlog, open_spec, outline
 
@@ -379,7 +380,13 @@ def test_the_real_program_and_we_read_and_write_the_same(ralph: Ralph) -> None:
     def run(*arguments: str) -> str:
         env = {**ralph.env, "NO_COLOR": "1"}
         done = subprocess.run(
-            [str(PROGRAM), *arguments], cwd=ralph.root, env=env, capture_output=True, text=True, timeout=120, check=True
+            [str(PROGRAM), *arguments],
+            cwd=ralph.root,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=True,
         )
         return done.stdout
 

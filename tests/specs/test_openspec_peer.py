@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from faults import raw_files
 from hypothesis import given, settings
+from patience import PATIENCE
 from project import REPOSITORY, SPEC, Ralph
 from properties import OURS
 from specs.documents import BOX, Document, documents, dotted, is_done
@@ -33,7 +34,7 @@ def program() -> Path:
         PLACE.mkdir(parents=True, exist_ok=True)
         quietly = ["--no-save", "--no-package-lock", "--no-audit", "--no-fund"]
         command = ["npm", "install", *quietly, "--prefix", str(PLACE), f"@fission-ai/openspec@{VERSION}"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode == 0, done.stderr
     package = json.loads((PLACE / "node_modules/@fission-ai/openspec/package.json").read_text())
     assert package["version"] == VERSION, f"remove {PLACE} to install that version"
@@ -55,7 +56,7 @@ class Peer:
     def run(self, *arguments: str) -> str:
         env = {"PATH": os.environ["PATH"], "HOME": str(self.ralph.home), "OPENSPEC_TELEMETRY": "0", "DO_NOT_TRACK": "1"}
         command = [str(self.program), *arguments]
-        done = subprocess.run(command, cwd=self.ralph.root, env=env, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, cwd=self.ralph.root, env=env, capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
         return done.stdout
 

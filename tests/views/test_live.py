@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from patience import PATIENCE
 from project import REPOSITORY
 from properties import examples
 from rich.cells import cell_len
@@ -447,7 +448,7 @@ def watch(how: str, path: Path, *more: str, shell: str = "", **env: str) -> subp
     """Looks on in a process of its own; `shell` is what comes after it in a command line."""
     command = ["sh", "-c", f'"$@" {shell}', "sh", sys.executable, "-c", WATCH, how, str(path), *more]
     environment = {**BASE, **env}
-    return subprocess.run(command, env=environment, capture_output=True, encoding="utf-8", timeout=60)
+    return subprocess.run(command, env=environment, capture_output=True, encoding="utf-8", timeout=PATIENCE)
 
 
 def test_plain_lines(log: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from lab import DONE, Lab, kill, wait_until
+from patience import PATIENCE
 from project import COMMAND
 
 TWO = "## 1. First\n\n- [ ] 1.1 Make a\n\n## 2. Second\n\n- [ ] 2.1 Make b\n"
@@ -18,7 +19,7 @@ ASKS: list[dict[str, Any]] = [{"blocked": "STRIPE_API_KEY is not set"}]
 
 def begin(lab: Lab, workspace: str = "here") -> subprocess.Popen[bytes]:
     """A run in plain lines whose agent is at work."""
-    lab.repository(TWO, workspace=workspace).play(default=[{"run": f"touch {lab.tmp}/began; sleep 600"}])
+    lab.repository(TWO, workspace=workspace).play(default=[{"run": f"touch {lab.tmp}/began; sleep 3600"}])
     process = subprocess.Popen(
         [COMMAND, "run"], cwd=lab.root, env=lab.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -46,7 +47,7 @@ def test_after_a_kill_the_command_that_helps_is_named(lab: Lab, workspace: str) 
 def test_an_interrupted_run_says_it_once(lab: Lab) -> None:
     process = begin(lab)
     process.send_signal(signal.SIGINT)
-    out, errors = process.communicate(timeout=90)
+    out, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     told = (out + errors).decode().lower()
     assert told.count("interrupted") == 1, told
@@ -71,7 +72,7 @@ def test_the_next_steps_of_a_report_agree_with_its_questions(lab: Lab) -> None:
 
 
 def test_a_report_of_a_run_that_was_killed_names_the_questions_of_earlier_runs(lab: Lab) -> None:
-    lab.repository(TWO).play({"story": "1", "steps": ASKS}, default=[{"run": f"touch {lab.tmp}/began; sleep 600"}])
+    lab.repository(TWO).play({"story": "1", "steps": ASKS}, default=[{"run": f"touch {lab.tmp}/began; sleep 3600"}])
     process = lab.start()
     assert wait_until(lambda: (lab.tmp / "began").exists(), 60)
     kill(process)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE
 from project import Ralph
 from record.run_records import Terminal
 from textual.pilot import Pilot
@@ -383,7 +384,7 @@ def test_facts_of_a_run_that_goes_on_know_what_is_done(other: Ralph) -> None:
 
 async def seen(pilot: Pilot[None], *wanted: str) -> None:
     """Waits until all of it is on the screen."""
-    end = time.monotonic() + 100
+    end = time.monotonic() + PATIENCE
     while True:
         shown = "\n".join(strip.text.rstrip() for strip in pilot.app.screen._compositor.render_strips())
         if all(one in shown for one in wanted):

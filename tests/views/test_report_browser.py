@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE
 from project import COMMAND
 from views.night import HOSTILE, a_night
 
 CHROMIUM = shutil.which("chromium")
 PHONE, DESK = 375, 1200
-PATIENCE = 120.0  # seconds after which something must be stuck
 QUIET = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
@@ -127,7 +127,7 @@ class Browser:
         os.close(self._out)
         os.close(self._in)
         os.killpg(self._process.pid, signal.SIGKILL)  # the group that we have made for it
-        self._process.wait(timeout=120)
+        self._process.wait(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from lab import DONE, Lab
+from patience import PATIENCE
 from rich.style import Style
 from textual.pilot import Pilot
 from textual.widgets import OptionList, RichLog
@@ -30,7 +31,6 @@ from ralphtool.views.screen.watch import WatchPage
 
 Event = dict[str, Any]
 Drive = Callable[[Pilot[None]], Awaitable[None]]
-PATIENCE = 240.0  # seconds after which something must be stuck
 EVIL = "[bold red]x[/] \x1b[31mred\x1b]0;t\x07 \u202eback [@click=app.quit]q[/] [/oops]"
 
 

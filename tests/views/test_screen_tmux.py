@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from lab import DONE, Lab, wait_until
+from patience import PATIENCE
 from project import COMMAND
 
 pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not installed")
@@ -29,12 +30,14 @@ class Terminal:
     def __call__(self, *arguments: str) -> str:
         command = [*self._command, *arguments]
         done = subprocess.run(
-            command, env=self._env, cwd=self._cwd, check=True, capture_output=True, text=True, timeout=120
+            command, env=self._env, cwd=self._cwd, check=True, capture_output=True, text=True, timeout=PATIENCE
         )
         return done.stdout
 
     def close(self) -> None:
-        subprocess.run([*self._command, "kill-server"], env=self._env, check=False, capture_output=True, timeout=120)
+        subprocess.run(
+            [*self._command, "kill-server"], env=self._env, check=False, capture_output=True, timeout=PATIENCE
+        )
 
     def press(self, *keys: str) -> None:
         self("send-keys", *keys)

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from lab import DONE, Lab, kill, wait_until
+from patience import PATIENCE
 from project import COMMAND, Ralph
 from record.run_records import ID, NOON, Event, Terminal, ended, line, moment, put, records, started, verdict
 from views.run_events import all_typed, drawn, told, typed
@@ -371,7 +372,7 @@ def test_a_reader_that_goes_away_does_not_hurt(finished: Lab, arguments: tuple[s
         env=finished.env,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert (done.stderr, done.stdout.count("\n")) == ("", 1)
     assert done.returncode in (0, 1)  # it may or may not have written all of it by then

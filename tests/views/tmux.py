@@ -7,6 +7,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from patience import PATIENCE
 from project import TESTS
 
 # Without what would change how Python writes or how wide a terminal is thought to be.
@@ -24,7 +25,9 @@ class Terminal:
 
     def __call__(self, *arguments: str) -> str:
         command = ["tmux", "-S", self._socket, *arguments]
-        return subprocess.run(command, env=self._env, check=True, capture_output=True, text=True, timeout=120).stdout
+        return subprocess.run(
+            command, env=self._env, check=True, capture_output=True, text=True, timeout=PATIENCE
+        ).stdout
 
     def type(self, text: str) -> None:
         self("send-keys", "-l", text)

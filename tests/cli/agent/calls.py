@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from patience import PATIENCE
 from project import COMMAND, Ralph
 
 # Holds a change as `ralphtool run` does, until its stdin is closed.
@@ -48,7 +49,7 @@ def start_owner(ralph: Ralph, change: str, session: str) -> subprocess.Popen[byt
 
 def finish(owner: subprocess.Popen[bytes]) -> None:
     owner.kill()
-    owner.communicate(timeout=120)
+    owner.communicate(timeout=PATIENCE)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.agent.calls import finish, held_by_a_run, init, ok, record_one_of_each, refuse, start_agent, start_owner
+from patience import PATIENCE
 from project import Ralph, Result
 
 # Runs a command while, just before it makes a folder, somebody else makes the same one.
@@ -66,7 +67,7 @@ class TestLock:
     def test_of_many_inits_at_once_exactly_one_wins(self, project: Ralph) -> None:
         arguments = ("session", "init", "--change", "add-login")
         running = [start_agent(project, f"s{number}", *arguments) for number in range(12)]
-        errors = [process.communicate(timeout=60)[1] for process in running]
+        errors = [process.communicate(timeout=PATIENCE)[1] for process in running]
         assert sorted(process.returncode for process in running) == [0] + [1] * 11
         assert {json.loads(error)["code"] for error in errors if error} == {"CHANGE_LOCKED"}
         [winner] = [number for number, process in enumerate(running) if process.returncode == 0]
@@ -80,7 +81,7 @@ class TestLock:
             env={**project.env, "RALPH_SESSION": "s1"},
             cwd=project.root,
             capture_output=True,
-            timeout=60,
+            timeout=PATIENCE,
         )
         assert Result(done).json["session_id"] == "s1"
 

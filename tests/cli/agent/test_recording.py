@@ -6,6 +6,7 @@ import json
 
 import pytest
 from cli.agent.calls import init, ok, record_one_of_each, refuse, start_agent
+from patience import PATIENCE
 from project import Ralph
 
 
@@ -162,7 +163,7 @@ class TestSessionFile:
         running = [
             start_agent(project, session, "learn", f"of {session[-1]}") for _ in range(15) for session in sessions
         ]
-        results = [process.communicate(timeout=60) for process in running]
+        results = [process.communicate(timeout=PATIENCE) for process in running]
         assert [process.returncode for process in running] == [0] * 30, results
         for session in sessions:
             texts = [one["description"] for one in project.session(session)["learnings"]]

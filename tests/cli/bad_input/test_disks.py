@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 from cli.bad_input.calls import INIT, RECORDING, ok, refused
+from patience import PATIENCE
 from project import COMMAND, Ralph, Result, bound_by_permissions
 
 
@@ -19,7 +20,7 @@ def run_bound(ralph: Ralph, *arguments: str, caller: str = "s1") -> Result:
         cwd=ralph.root,
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     return Result(done)
 
@@ -123,7 +124,7 @@ def run_without_room(ralph: Ralph, room: int, *arguments: str) -> Result:
         cwd=ralph.root,
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=60,
+        timeout=PATIENCE,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),
     )
     return Result(done)

@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 from cli.bad_input.calls import INIT, WITH_SPEC, ok, refused
+from patience import PATIENCE
 from project import COMMAND, TASKS, Ralph, Result
 
 
@@ -81,7 +82,7 @@ class TestBrokenTasks:
             cwd=project.root,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=120,
+            timeout=PATIENCE,
         )
         result = Result(done)
         if command == ("context",) or file == "design.md":

@@ -13,6 +13,7 @@ import pytest
 from history.store.histories import with_big
 from history.store.plain import answers, on_disk
 from history.store.samples import PRD, entry, learning
+from patience import PATIENCE
 
 from ralphtool.errors import CorruptState, UnsafePath
 from ralphtool.history import History
@@ -43,7 +44,7 @@ def read_as_nobody_special(root: str) -> list[str]:
     probe = [*drop, "sh", "-c", f"! touch '{root}/.ralph/probe'"]
     if (drop and not shutil.which("setpriv")) or subprocess.run(probe, capture_output=True).returncode:
         pytest.skip("root can't give up its rights here")
-    done = subprocess.run([*drop, sys.executable, "-c", READER, root], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*drop, sys.executable, "-c", READER, root], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.splitlines()
 

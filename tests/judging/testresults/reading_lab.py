@@ -6,6 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
+from patience import PATIENCE
+
 from ralphtool.judging.testresults import find_failed_in_junit, find_failed_tests, read_outcomes
 from ralphtool.judging.testresults.model import Counts
 
@@ -35,7 +37,7 @@ def run(folder: Path, *command: str) -> bytes:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert done.returncode != 0, done.stdout.decode()
     return done.stdout

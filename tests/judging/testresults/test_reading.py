@@ -22,6 +22,7 @@ from judging.testresults.recordings import (
     MOCHA_IDS,
     RECORDED,
 )
+from patience import PATIENCE
 
 from ralphtool.judging.testresults import LIMIT, find_junit_paths
 from ralphtool.judging.testresults.model import Counts
@@ -40,7 +41,9 @@ print(len(compiled) > 0)
 
 def test_importing_compiles_no_pattern() -> None:
     """Every run imports it at its start."""
-    done = subprocess.run([sys.executable, "-I", "-c", COUNT_PATTERNS], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", COUNT_PATTERNS], capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.stdout == "0 ['ralphtool.judging.testresults']\nTrue\n", done.stderr
 
 

@@ -9,11 +9,11 @@ from http.client import HTTPConnection, IncompleteRead
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from patience import PATIENCE
+
 from ralphtool.testing import (
     ModelServer,
 )
-
-PATIENCE = 120.0  # seconds; only a hang takes that long
 
 
 class Talk(NamedTuple):

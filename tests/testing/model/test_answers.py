@@ -8,7 +8,8 @@ from http.client import RemoteDisconnected
 from pathlib import Path
 
 import pytest
-from testing.model.apis import ANTHROPIC, CHAT, PATIENCE, RESPONSES, Api, Heard, Talk, ask, hear, named_events, send
+from patience import PATIENCE
+from testing.model.apis import ANTHROPIC, CHAT, RESPONSES, Api, Heard, Talk, ask, hear, named_events, send
 
 from ralphtool.testing import (
     All,

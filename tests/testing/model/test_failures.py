@@ -13,12 +13,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from patience import PATIENCE
 from testing.model.apis import (
     ANTHROPIC,
     APIS,
     CHAT,
     GEMINI,
-    PATIENCE,
     RESPONSES,
     Api,
     Heard,

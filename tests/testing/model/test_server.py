@@ -12,12 +12,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from patience import PATIENCE
 from testing.model.apis import (
     ANTHROPIC,
     APIS,
     CHAT,
     GEMINI,
-    PATIENCE,
     Api,
     Talk,
     ask,
