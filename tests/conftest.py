@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import Counter
 from pathlib import Path
@@ -53,6 +54,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if SLOW[name] == 0 or seen[name] % SLOW[name]:
                 item.add_marker("slow")
             seen[name] += 1
+
+
+def pytest_collection_finish() -> None:
+    """The tests themselves stay until the end: the collector need not look at them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

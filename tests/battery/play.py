@@ -12,7 +12,8 @@ from typing import Any
 
 from battery.cases import HERE, TruthCase
 from battery.place import build_environment, lay_out, run
-from project import COMMAND
+from patience import PATIENCE
+from project import call
 
 PLAYED = "all edits are made"  # what the agent says then
 CHANGE = "change-cart"
@@ -40,7 +41,7 @@ def play_case(case: TruthCase, top: Path) -> Ending:
         run(["git", *name, *command.split()], root, env).check_returncode()
     start = time.monotonic()
     try:
-        done = run([COMMAND, "run", CHANGE, "--json", "--agent-command", write_plan(top, case)], root, env)
+        done = call(["run", CHANGE, "--json", "--agent-command", write_plan(top, case)], b"", root, env, PATIENCE)
     except subprocess.TimeoutExpired:
         return Ending("stuck", "the run does not end", "", time.monotonic() - start)
     state, said = read_ending(case, done)
