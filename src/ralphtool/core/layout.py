@@ -92,9 +92,9 @@ def events(root: str, id: str) -> str:
     return os.path.join(root, FOLDER, "runs", id, EVENTS)
 
 
-def processes(root: str, id: str) -> str:
-    """The processes of a run, one a line; touched every second while a program runs."""
-    return os.path.join(root, FOLDER, "runs", id, "processes")
+def processes(root: str, id: str, slot: int = 0) -> str:
+    """The processes of a run, one a line; touched every second while a program runs. Every slot has a file."""
+    return os.path.join(root, FOLDER, "runs", id, f"processes-{slot}" if slot else "processes")
 
 
 # --- git --------------------------------------------------------------------------------------------
@@ -103,6 +103,21 @@ def processes(root: str, id: str) -> str:
 def branch(change: str) -> str:
     """The branch on which work on a change happens."""
     return BRANCH + change
+
+
+def slot_name(change: str, slot: int) -> str:
+    """What a working tree of a change is called; no change has such a name as those beside the first."""
+    return f"{change}@{slot}" if slot else change
+
+
+def has_slots(git_folder: str, change: str) -> bool:
+    """Whether there are working trees of a change beside the first."""
+    try:
+        return any(
+            name.rpartition("@")[0] == change for name in os.listdir(os.path.join(in_git(git_folder), "worktrees"))
+        )
+    except FileNotFoundError:
+        return False
 
 
 def in_git(git_folder: str) -> str:

@@ -54,6 +54,7 @@ class Report(Struct, frozen=True, kw_only=True):
     quotas: tuple[Quota, ...] = ()
     ticked_before: frozenset[str] = frozenset()
     ticked: frozenset[str] = frozenset()
+    required: frozenset[str] = frozenset()  # the tasks without which the story is not whole
     tree: str | None = None
     paths: tuple[str, ...] = ()
     findings: tuple[GuardFinding, ...] = ()

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from ralphtool.judging.gates import Baseline, GateResult
     from ralphtool.record.log import Log
     from ralphtool.settings import Settings
-    from ralphtool.specs import Story
     from ralphtool.workspace import Workspace
     from ralphtool.workspace.protected_state import ProtectedState
     from ralphtool.workspace.snapshots import WorkspaceSnapshot
@@ -65,6 +64,7 @@ class ExecutorContext(Struct, frozen=True, kw_only=True):
     prd_ids: Sequence[str]
     folder: str  # where the run's records lie
     user_root: str  # the project's folder in the user's own tree
+    slot: int = 0  # of those that work side by side
 
 
 class LocalExecutor:
@@ -77,6 +77,18 @@ class LocalExecutor:
         self._rates: dict[str, float] = {}  # dollars for a token, as each agent told them last
 
     def execute(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
+        self._make_ready(assignment, stop)
+        baseline, seconds = self.find_baseline(assignment, stop)
+        report = structs.replace(self._work(assignment, stop), baseline=baseline, gate_seconds=seconds)
+        return self.prove(report, assignment, stop) if self.must_prove(report, assignment) else report
+
+    def work(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
+        """An iteration whose work is proven later, together with what others have done meanwhile."""
+        self._make_ready(assignment, stop)
+        return self._work(assignment, stop)
+
+    def _make_ready(self, assignment: Assignment, stop: Callable[[], bool]) -> None:
+        """Puts the workspace into the state that the iteration begins with."""
         self.context.supervisor.prepare(self.context.session_id)
         self._ensure_folders(assignment)
         if trouble := self.context.workspace.begin(assignment.kept):
@@ -87,13 +99,15 @@ class LocalExecutor:
             self._set_up(self._build_series(assignment, stop))
             if assignment.kept:
                 self.context.workspace.begin(assignment.kept)
-        baseline, before_seconds = self._find_baseline(assignment, stop)
+
+    def _work(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
+        """Lets the agent work, and looks at what it left."""
         before = self._spec.read(assignment.story)
         self.context.workspace.mark_attempt()
         if assignment.cut_off and (trouble := self.context.workspace.begin(assignment.kept, assignment.cut_off)):
             self.context.log.note(events.Notice(text=trouble))
         if stop():
-            return Report(ending="stopped", end=End(False), baseline=baseline)
+            return Report(ending="stopped", end=End(False))
         self.context.protected_state.remember(session.load(self.context.session_id))
         loading = _prepare_judging()
         watch = self._watch_ticks(assignment, before)
@@ -101,9 +115,7 @@ class LocalExecutor:
         watch.look(at_once=True)  # the gates may take their time
         if loading.ident:  # else no agent could be started
             loading.join()
-        return self._inspect_work(
-            structs.replace(report, baseline=baseline, gate_seconds=before_seconds), assignment, before, stop
-        )
+        return self._inspect_work(report, assignment, before)
 
     def examine(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
         runner = self.context.runners[assignment.agent]
@@ -192,7 +204,7 @@ class LocalExecutor:
             self.context.workspace.mark_set_up()
             self._mark_dirty()
 
-    def _find_baseline(self, assignment: Assignment, stop: Callable[[], bool]) -> tuple[Baseline | None, float]:
+    def find_baseline(self, assignment: Assignment, stop: Callable[[], bool]) -> tuple[Baseline | None, float]:
         """What is red, and which tests pass, at the last checkpoint, unless that is known already."""
         if not assignment.gates:
             return None, 0.0
@@ -343,7 +355,8 @@ class LocalExecutor:
             "RALPH_WORKSPACE": self.context.workspace.shown_root,
             "PATH": build_path(self.context.folder),
         }
-        return own | ({"RALPH_TASK": assignment.task} if assignment.task else {})
+        slot = {"RALPH_SLOT": str(self.context.slot)} if self.context.slot else {}
+        return own | slot | ({"RALPH_TASK": assignment.task} if assignment.task else {})
 
     def _follow_agent(
         self, assignment: Assignment, running: Generator[bytes, None, ProcessResult], reader: Reader, meter: Meter
@@ -396,10 +409,8 @@ class LocalExecutor:
 
     # --- after the agent ------------------------------------------------------------------------
 
-    def _inspect_work(
-        self, report: Report, assignment: Assignment, before: SpecSnapshot, stop: Callable[[], bool]
-    ) -> Report:
-        """What the agent left: its diff, its ticks, and whether the gates are green."""
+    def _inspect_work(self, report: Report, assignment: Assignment, before: SpecSnapshot) -> Report:
+        """What the agent left: its diff, and its ticks."""
         self._ensure_folders(assignment)
         touched = self.context.protected_state.restore_changed(
             os.path.join(assignment.directory, "touched"), self.context.prd_ids
@@ -409,7 +420,7 @@ class LocalExecutor:
         if edited and self.context.workspace.branch is None:
             before.restore()
         findings = [*touched, *taken.findings, *edited, *self._find_agent_config(taken, assignment)]
-        report = structs.replace(
+        return structs.replace(
             report,
             ticked_before=before.ticked,
             ticked=ticked,
@@ -417,9 +428,8 @@ class LocalExecutor:
             paths=taken.paths,
             findings=tuple(findings) if self.context.settings.run.guard != "off" else (),
             trouble=taken.trouble,
+            required=frozenset(task.id for task in specs.find_story(before.stories, assignment.story).required),
         )
-        story = specs.find_story(before.stories, assignment.story)
-        return self._prove(report, assignment, story, stop) if self._should_prove(report, assignment) else report
 
     def _find_agent_config(self, taken: WorkspaceSnapshot, assignment: Assignment) -> list[GuardFinding]:
         """What agents are told in the project's own files holds from their next start on, commands to run included."""
@@ -429,7 +439,7 @@ class LocalExecutor:
         known = [*self.context.runners, *agents.list_runners()]
         return [GuardFinding("agent-config", path, told) for path in taken.paths if agents.is_agent_config(path, known)]
 
-    def _should_prove(self, report: Report, assignment: Assignment) -> bool:
+    def must_prove(self, report: Report, assignment: Assignment) -> bool:
         if report.ending == "stopped" or report.trouble or verdict.is_transient(report):
             return False
         if report.findings and self.context.settings.run.guard in ("fail", "strict"):
@@ -437,13 +447,13 @@ class LocalExecutor:
         claimed = verdict.parse_claim(report.end.message, assignment.token).complete
         return claimed or bool(report.ticked - report.ticked_before)
 
-    def _prove(self, report: Report, assignment: Assignment, story: Story, stop: Callable[[], bool]) -> Report:
+    def prove(self, report: Report, assignment: Assignment, stop: Callable[[], bool]) -> Report:
+        """Runs the gates on work that is in its place, and gathers what shows that a story is done."""
         series = self._build_series(assignment, stop, report.baseline)
         own = os.path.relpath(self._spec.find_path(), self.context.workspace.root)
         prover = Prover(self.context.workspace, series, assignment, self.context.settings, own)
-        wanted = {task.id for task in story.required}
-        is_whole = wanted <= report.ticked and verdict.parse_claim(report.end.message, assignment.token).complete
-        report = prover.prove(report, is_whole=is_whole)
+        has_claimed = verdict.parse_claim(report.end.message, assignment.token).complete
+        report = prover.prove(report, is_whole=has_claimed and report.required <= report.ticked)
         return structs.replace(report, ending="stopped") if stop() else report
 
 

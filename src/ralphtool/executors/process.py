@@ -96,13 +96,14 @@ class _ProcessRecord:
             os.close(self._fd)
 
 
-def end_orphans(path: str, session_id: str) -> list[str]:
+def end_orphans(path: str, session_id: str, *beside: str) -> list[str]:
     """Ends what a run that was killed together with its supervisor left behind; returns the names.
 
-    A process counts when its number and its start stand in the file, or when its environment names the session;
+    A process counts when its number and its start stand in one of the files, or when its environment names the session;
     and all its descendants with it.
     """
-    noted = _read_record(path)
+    records = {one: _read_record(one) for one in (path, *beside)}
+    noted = {pid: start for record in records.values() for pid, start in record.items()}
     spared = _own_processes()
 
     def find() -> dict[int, str]:
@@ -114,8 +115,9 @@ def end_orphans(path: str, session_id: str) -> list[str]:
         return found
 
     ended = _kill_until_none(find, patience=5.0)
-    if noted:
-        _truncate(path)
+    for one, record in records.items():
+        if record:
+            _truncate(one)
     return sorted(ended.values())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import shlex
 import tempfile
@@ -45,6 +46,7 @@ class Change:
         self.history = history
         self.change_state: ChangeState = change_state.load(root, name)
         self.change_state.spec = ref
+        self._is_beside = False  # others work on other stories at the same time
         self._completed: list[str] = []
         self._observed = 0
         self._recalled = 0
@@ -101,33 +103,50 @@ class Change:
             self._observed = len(held.state["observations"])
             self._recalled = len(_read_recalled(held.state))
 
-    def list_observations(self) -> list[SessionState]:
+    def list_observations(self, story: str) -> list[SessionState]:
         """What the agent of this iteration observed."""
         found: list[SessionState] = self.state()["observations"][self._observed :]
-        return found
+        return [one for one in found if not self._is_beside or one.get("story_id") in (story, None)]
+
+    def seen_from(self, workspace: Workspace) -> Change:
+        """The same change, as somebody sees it who works elsewhere, beside others."""
+        beside = copy.copy(self)
+        beside.workspace = workspace
+        beside._is_beside = True
+        return beside
 
     def list_recalled(self) -> list[str]:
         """The ids of what the agent of this iteration asked the memory for, and was told."""
         return _read_recalled(self.state())[self._recalled :]
 
-    def take_up_killed_proof(self) -> str:
-        """The work of an attempt that was being proven when the last run was killed: the story goes on from it."""
-        found, made = self.workspace.take_protected(self.run), self.change_state.outcome
-        if found is None or (made and made.entry.id == found.entry):
-            return ""
-        self.change_state.story(found.story).cut_off = found.ref
-        self.save()
-        return f"{found.entry} was being proven when the last run was cut off: its work is taken up again"
+    def take_up_killed_proofs(self) -> list[str]:
+        """The work of attempts that were being proven when the last run was killed: their stories go on from it."""
+        made = self.change_state.outcome
+        found = [one for one in self.workspace.take_protected(self.run) if not (made and made.entry.id == one.entry)]
+        for one in found:
+            self.change_state.story(one.story).cut_off = one.ref
+            self.save()
+        text = "was being proven when the last run was cut off: its work is taken up again"
+        return [f"{one.entry} {text}" for one in found]
 
-    def undo_ticks(self) -> None:
+    def undo_ticks(self, story: Story) -> None:
         """The work of this iteration is not kept, so what it ticked is open again."""
-        self._set_completed(self._completed)
+        self._set_completed([*self._completed, *self._list_ticked_beside(story)])
 
-    def restore_ticks(self) -> None:
+    def restore_ticks(self, story: Story | None = None) -> None:
         """Formats without boxes keep ticks in the session: those count whose work was kept."""
-        self._set_completed([task for story in self.change_state.stories.values() for task in story.completed])
+        kept = [task for one in self.change_state.stories.values() for task in one.completed]
+        self._set_completed([*kept, *(self._list_ticked_beside(story) if story else ())])
 
-    def _set_completed(self, completed: list[str]) -> None:
+    def _list_ticked_beside(self, story: Story) -> list[str]:
+        """What others have ticked since this iteration began."""
+        if not self._is_beside:
+            return []
+        own = {*self._completed, *(task.id for task in story.tasks)}
+        return [task for task in self.state()["completed_tasks"] if task not in own]
+
+    def _set_completed(self, completed: Sequence[str]) -> None:
+        completed = list(dict.fromkeys(completed))
         with session.LockedSession(self.run) as held:
             if held.state["completed_tasks"] != completed:
                 held.state["completed_tasks"] = completed

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     from ralphtool.executors import Executor
     from ralphtool.history.analyzer import AttemptContext
-    from ralphtool.history.records import Observation
     from ralphtool.judging.gates import GateResult
     from ralphtool.judging.recovery import RecoveryContext
     from ralphtool.judging.verdict import Verdict
@@ -78,7 +77,19 @@ class Parts(Struct, frozen=True, kw_only=True):
     notify: Callable[..., str] = _notify_nobody  # tells somebody who is not there; returns what went wrong with that
 
 
+class Started(Struct, frozen=True, kw_only=True):
+    """An iteration that has begun. Its change is seen from the workspace that it works in."""
+
+    change: Change
+    story: Story
+    before: AttemptContext
+    dependencies: list[str]
+    assignment: Assignment
+
+
 class Loop:
+    """Works on one story after the other."""
+
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
         self.change = parts.change
@@ -101,30 +112,28 @@ class Loop:
     def run(self) -> RunEnded:
         """Iterations until nothing is left to do, or a limit is reached."""
         self._resume()
+        self._work_through()
+        return self._conclude()
+
+    def _work_through(self) -> None:
         while (story := self._next_story()) is not None:
-            before = self.change.look_back(story.id)
-            dependencies = [self.change.prd_id(id) for id in story.depends_on]
-            assignment = self._build_assignment(story, before)
-            report = self._execute(assignment)
-            assignment = self._add_recalled(assignment)
-            observations = tuple(outcome.build_observation(one) for one in self.change.list_observations())
-            verdict = self._judge(story, assignment, report, observations)
-            past, check = self._build_past(story, assignment, report, verdict, before)
-            decision = recovery.decide(verdict, past, self.policy)
-            iteration = Iteration(
-                story=story,
-                assignment=assignment,
-                before=before,
-                report=report,
-                verdict=verdict,
-                past=past,
-                decision=decision,
-                observations=observations,
-                check=check,
-                dependencies=dependencies,
-            )
-            self._log_iteration(iteration)
-            self._act(iteration)
+            started = self._start(self.change, story)
+            report = self._execute(started.assignment)
+            self._finish(started, report)
+
+    def _start(self, change: Change, story: Story) -> Started:
+        before = change.look_back(story.id)
+        dependencies = [change.prd_id(id) for id in story.depends_on]
+        assignment = self._build_assignment(change, story, before)
+        return Started(change=change, story=story, before=before, dependencies=dependencies, assignment=assignment)
+
+    def _finish(self, started: Started, report: Report) -> None:
+        """Judges an iteration, decides what comes of it, and does that."""
+        iteration = self._judge(started, report)
+        self._log_iteration(iteration)
+        self._act(started.change, iteration)
+
+    def _conclude(self) -> RunEnded:
         self.change.follow_branch()
         self.listener.apply(is_over=True)
         self.change.workspace.begin(None)
@@ -146,10 +155,10 @@ class Loop:
         """Goes on where the last run was: an outcome that was written down is carried out, if it was not yet."""
         made = self.change.change_state.outcome
         if made and outcome.is_pending(self.change):
-            self._carry_out(made)
+            self._carry_out(self.change, made)
             text = f"{made.entry.id} had been judged when the last run was cut off: it counts"
             self.log.note(events.Notice(text=text))
-        if told := self.change.take_up_killed_proof():
+        for told in self.change.take_up_killed_proofs():
             self.log.note(events.Notice(text=told))
         plan_edits.finish_killed(self.change)
         self.change.restore_ticks()
@@ -242,16 +251,16 @@ class Loop:
         while (left := until - time.time()) > 0 and not (self._is_over() or self.listener.has_pending):
             time.sleep(min(_TICK, left))
 
-    def _build_assignment(self, story: Story, before: AttemptContext) -> Assignment:
+    def _build_assignment(self, change: Change, story: Story, before: AttemptContext) -> Assignment:
         self.budget.iterations += 1
         number, left = self.budget.iterations, self.budget.remaining_for(story.id)
-        situation = self._build_situation(story, before)
+        situation = self._build_situation(change, story, before)
         state, task = situation.state, situation.task
         entry, token = f"{before.prd_id}-{before.iteration}", os.urandom(16).hex()
         self._sync_knowledge()
         known = self.knowledge.select_for_story(briefing.build_query(situation, self.history))
         built = briefing.build(situation, known, token)
-        self.change.begin(story.id)
+        change.begin(story.id)
         self.listener.mark_read(story.id)
         assignment = Assignment(
             number=number,
@@ -276,12 +285,12 @@ class Loop:
         self._announce(story, assignment, built)
         return assignment
 
-    def _build_situation(self, story: Story, before: AttemptContext) -> Situation:
+    def _build_situation(self, change: Change, story: Story, before: AttemptContext) -> Situation:
         return Situation(
-            root=self.change.root,
-            spec=self.change.spec,
+            root=change.root,
+            spec=change.spec,
             story=story,
-            change_state=self.change.change_state,
+            change_state=change.change_state,
             before=before,
             settings=self.settings,
             gates=self.parts.gates,
@@ -299,16 +308,20 @@ class Loop:
         """The iteration. One that ended because the run's own budget is used up is the run's end, not the story's."""
         self.is_abandoned = False
         report = self.parts.executor.execute(assignment, partial(self._must_end_agent, assignment.story))
+        return self._count(assignment, report)
+
+    def _count(self, assignment: Assignment, report: Report) -> Report:
+        """Adds up what an iteration has used."""
         self.budget.add(assignment.story, report)
-        self._warn_unknown_cost(report)
+        self._warn_unknown_cost(assignment, report)
         is_cut_off = report.ending == "budget" or (report.ending == "exit" and not report.end.ok)
         if is_cut_off and not is_transient(report) and self.budget.is_exhausted:
             return structs.replace(report, ending="stopped")
         return report
 
-    def _add_recalled(self, assignment: Assignment) -> Assignment:
+    def _add_recalled(self, change: Change, assignment: Assignment) -> Assignment:
         """What an agent asked for and was told counts as shown, like what its prompt had."""
-        recalled = self.change.list_recalled()
+        recalled = change.list_recalled()
         if not recalled:
             return assignment
         told = self.knowledge.memory.get(recalled)
@@ -317,18 +330,33 @@ class Loop:
 
     # --- judging and deciding -------------------------------------------------------------------
 
-    def _judge(
-        self, story: Story, assignment: Assignment, report: Report, observations: Sequence[Observation]
-    ) -> Verdict:
-        accused = self.change.change_state.story(story.id).accused
-        return judgement.judge_iteration(story, assignment, report, observations, self.settings, bool(accused))
+    def _judge(self, started: Started, report: Report) -> Iteration:
+        change, story = started.change, started.story
+        assignment = self._add_recalled(change, started.assignment)
+        observations = tuple(outcome.build_observation(one) for one in change.list_observations(story.id))
+        accused = bool(change.change_state.story(story.id).accused)
+        verdict = judgement.judge_iteration(story, assignment, report, observations, self.settings, accused)
+        past, check = self._build_past(started, assignment, report, verdict)
+        return Iteration(
+            story=story,
+            assignment=assignment,
+            before=started.before,
+            report=report,
+            verdict=verdict,
+            past=past,
+            decision=recovery.decide(verdict, past, self.policy),
+            observations=observations,
+            check=check,
+            dependencies=started.dependencies,
+        )
 
     def _build_past(
-        self, story: Story, assignment: Assignment, report: Report, verdict: Verdict, before: AttemptContext
+        self, started: Started, assignment: Assignment, report: Report, verdict: Verdict
     ) -> tuple[RecoveryContext, blockers.BlockerCheck]:
         """What a decision needs to know besides the verdict, and what came of looking into a claimed blocker."""
+        story, before = started.story, started.before
         state = self.change.change_state.story(story.id)
-        check = self._check_blocker(story, assignment, verdict)
+        check = self._check_blocker(started.change, story, assignment, verdict)
         is_done_chunk = verdict.status == "partial" and assignment.task in verdict.ticked
         counts = verdict.status in ("failed", "blocked", "partial") and not is_done_chunk
         known = self._find_workaround(verdict, report) if counts and not verdict.is_dishonest else None
@@ -347,11 +375,13 @@ class Loop:
         )
         return past, check
 
-    def _check_blocker(self, story: Story, assignment: Assignment, verdict: Verdict) -> blockers.BlockerCheck:
+    def _check_blocker(
+        self, change: Change, story: Story, assignment: Assignment, verdict: Verdict
+    ) -> blockers.BlockerCheck:
         """Looks into a claimed blocker: ourselves, and then, where that is wanted, by an agent that changes nothing."""
         if verdict.status != "blocked":
             return blockers.BlockerCheck(None, "")
-        claim, place = verdict.blocker or "", self.change.workspace
+        claim, place = verdict.blocker or "", change.workspace
         check = box_words.check_hidden(place, self.settings, self.log.path, claim) or blockers.check_claim(
             claim, place.root, os.environ, self.settings.blockers
         )
@@ -388,9 +418,9 @@ class Loop:
         self.log.note(iteration_events.build_verdict(iteration, self.settings.run.guard))
         self.log.add(iteration_events.build_decision(iteration, self.policy))
 
-    def _warn_unknown_cost(self, report: Report) -> None:
+    def _warn_unknown_cost(self, assignment: Assignment, report: Report) -> None:
         """A limit that can't hold is worse than none, if nobody says so; once for each agent is enough."""
-        run, usage, name = self.settings.run, report.usage, self.roster.name(self.agent)
+        run, usage, name = self.settings.run, report.usage, self.roster.name(assignment.agent)
         is_unknown = usage.input_tokens + usage.output_tokens > 0 and usage.cost is None
         if (run.max_cost or run.story_cost) and is_unknown and name not in self.agents_without_price:
             self.agents_without_price.add(name)
@@ -400,33 +430,33 @@ class Loop:
 
     # --- acting ---------------------------------------------------------------------------------
 
-    def _act(self, iteration: Iteration) -> None:
+    def _act(self, change: Change, iteration: Iteration) -> None:
         if iteration.verdict.status in ("interrupted", "transient"):
-            self._postpone(iteration)
+            self._postpone(change, iteration)
             return
         self.change.change_state.story(iteration.story.id).cut_off = None  # it was taken up, for good or ill
-        self.roster.mark_available(self.agent, iteration.report.quotas)
-        made = outcome.settle(self.change, iteration)
+        self.roster.mark_available(iteration.assignment.agent, iteration.report.quotas)
+        made = outcome.settle(change, iteration)
         if made.tree:
             self.proven_tree, self.last_results = made.tree, iteration.report.results
-        self._carry_out(made, iteration.story.title, iteration.assignment.number)
+        self._carry_out(change, made, iteration.story.title, iteration.assignment.number)
 
-    def _postpone(self, iteration: Iteration) -> None:
+    def _postpone(self, change: Change, iteration: Iteration) -> None:
         """Nothing is wrong with the work: it is kept, and taken up when an agent can go on."""
         report, verdict = iteration.report, iteration.verdict
         state = self.change.change_state.story(iteration.story.id)
-        self.change.undo_ticks()
-        ref = self.change.workspace.keep_interrupted(self.change.run, state.cut_off)
+        change.undo_ticks(iteration.story)
+        ref = change.workspace.keep_interrupted(self.change.run, state.cut_off)
         # What was red before the work is known only now, where there is no git to go back to that.
         self.change.change_state.baseline = report.baseline or self.change.change_state.baseline
         if verdict.status == "transient" and not report.findings and not report.trouble:
             state.cut_off = ref
         self.change.save()
         if verdict.status == "transient" or not (self._is_over() or self.is_abandoned):
-            self.roster.mark_unavailable(self.agent, verdict.summary, verdict.retry_at)
+            self.roster.mark_unavailable(iteration.assignment.agent, verdict.summary, verdict.retry_at)
 
-    def _carry_out(self, made: Outcome, title: str = "", iteration: int = 0) -> None:
-        if trouble := outcome.carry_out(self.change, made):
+    def _carry_out(self, change: Change, made: Outcome, title: str = "", iteration: int = 0) -> None:
+        if trouble := outcome.carry_out(change, made):
             self.log.note(events.Notice(text=trouble))
         if made.tree:
             state = made.proof.state if made.proof else ""

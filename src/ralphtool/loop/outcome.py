@@ -64,7 +64,7 @@ class Iteration(Struct, frozen=True, kw_only=True):
 def settle(change: Change, iteration: Iteration) -> Outcome:
     """Writes down what an iteration came to, in one step. From here on it counts, and only has to be carried out."""
     if not iteration.is_kept:
-        change.undo_ticks()
+        change.undo_ticks(iteration.story)
     tree = _mark_done(change, iteration)
     commit = _commit(change, iteration, tree)
     drawn = _draw_learnings(change, _build_entry(change, iteration, commit))
@@ -253,7 +253,7 @@ def _update_story_state(change: Change, iteration: Iteration, made: Outcome) -> 
         state.answer, state.told = "", []
     if decision.action == "fix-state":
         state.kept, state.completed = None, []
-        change.restore_ticks()
+        change.restore_ticks(iteration.story)
 
 
 def _keep_progress(change: Change, iteration: Iteration, state: StoryState, made: Outcome) -> None:

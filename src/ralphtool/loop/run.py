@@ -18,8 +18,9 @@ from ralphtool import specs, workspace
 from ralphtool.core import files, gate_commands, layout, lifecycle, locks
 from ralphtool.errors import ChangeNotFound, InvalidValue, RalphError, SpecError, shorten
 from ralphtool.history import History
-from ralphtool.loop import agent_notices, git_identity, publishing, workspace_choice
+from ralphtool.loop import agent_notices, publishing, workspace_choice
 from ralphtool.loop.notify import Notifier
+from ralphtool.loop.run_place import RunPlace
 from ralphtool.loop.runners import check_runners, make_runners, register_secrets
 from ralphtool.loop.story_list import list_stories
 from ralphtool.loop.workspace_choice import Choice, Findings, Unsuitable
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
     from ralphtool.agents import Runner
     from ralphtool.executors.local import LocalExecutor
-    from ralphtool.executors.process import Confine, Supervisor
     from ralphtool.judging.gates import Baseline
     from ralphtool.loop.loop import Loop
     from ralphtool.settings import Settings
@@ -50,8 +50,10 @@ if TYPE_CHECKING:
 
 __all__ = ["RunResult", "StopRequest", "recover", "start"]
 
+_MOST_SLOTS = 9  # of one run
 _LONGEST_ID = 180  # it becomes a part of file names and refs
 _MOST_DENIED = 5  # hosts in the summary
+_NO_LANES = "stories are worked on one after the other: side by side, each of them needs a box of its own"
 _NO_GATE = "there is no gate: stories will be done, not proven; set [verify]"
 
 
@@ -163,9 +165,9 @@ def _recover_from(root: str, change: str, session_id: str) -> Iterator[str]:
     from ralphtool.executors.environment import check_session_id
 
     ours = ProtectedState(root, change, session_id)  # which looks for its last sign of life, before we change that
-    record = layout.processes(root, session_id)
+    record, *beside = (layout.processes(root, session_id, slot) for slot in range(_MOST_SLOTS))
     check = check_session_id(session_id)
-    for name in [*process.end_orphans(record, session_id), *process.end_orphans(record, check)]:
+    for name in [*process.end_orphans(record, session_id, *beside), *process.end_orphans(record, check)]:
         yield f"A process that the last run left was ended: {name}"
     for found in ours.recover():
         yield f"The agent of the last run had changed {found.path}: it is put back"
@@ -329,7 +331,7 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
             announce(self.spec)  # there is no other version of the plan yet, so this need not wait for the workspace
             is_announced = True
         place = workspace.make(self.root, self.spec.change, choice.kind, lambda: self.stop.count > 0)
-        opened = place.open(self.id, specs.list_own_paths(self.root, self.spec))
+        opened = place.open(self.id, specs.list_own_paths(self.root, self.spec)) + self._take_up_slots()
         try:
             if not is_announced:
                 announce(specs.open(place.root, self.spec.change, self.spec.ref))
@@ -344,34 +346,37 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
         lifecycle.end(self.id, self.root, lambda state: None)
         return result
 
+    def _take_up_slots(self) -> list[str]:
+        """What a killed run with several lanes has left."""
+        repository = Repository.find(self.root)
+        if repository is None or not layout.has_slots(repository.common, self.spec.change):
+            return []
+        from ralphtool.workspace import slots
+
+        return slots.take_up_left(repository, self.root, self.spec.change)
+
     def _run_loop(
         self, place: Workspace, choice: Choice, found: Findings | None, gates: Sequence[str], opened: Sequence[str]
     ) -> RunEnded:
-        prd_ids = list_prd_ids(specs.open(place.root, self.spec.change, self.spec.ref))
-        ours = ProtectedState(self.root, self.spec.change, self.id, is_out_of_reach=choice.kind == "box")
-        from ralphtool.executors.process import Supervisor  # slow to import, and not needed for the first event
-        from ralphtool.loop import confining
+        first = self._build_place(place, choice)
+        with first.open() as executor:
+            notices = self._check_workspace(choice, executor, found, gates)
+            self._announce_place(choice, [*opened, *notices])
+            return self._add_denied(self._build_loop(first, gates, executor).run())
 
-        try:
-            with (
-                confining.confine(place, self.root, self.id, self.settings, self.runners, self.log) as confine,
-                Supervisor(layout.processes(self.root, self.id), self._name_user(confine, choice)) as supervisor,
-            ):
-                executor = self._build_executor(place, supervisor, ours, prd_ids)
-                notices = self._check_workspace(choice, executor, found, gates)
-                self._announce_place(choice, [*opened, *notices])
-                return self._add_denied(self._build_loop(place, gates, executor).run())
-        except BaseException:
-            ours.restore_interrupted()
-            raise
-        finally:
-            ours.forget()
-
-    def _name_user(self, confine: Confine | None, choice: Choice) -> Confine | None:
-        repository = Repository.find(self.root) if choice.kind == "box" else None
-        if confine is None or repository is None:
-            return confine
-        return git_identity.add_identity(confine, repository, self.folder)
+    def _build_place(self, place: Workspace, choice: Choice) -> RunPlace:
+        return RunPlace(
+            root=self.root,
+            run=self.id,
+            spec=self.spec,
+            prd_ids=list_prd_ids(specs.open(place.root, self.spec.change, self.spec.ref)),
+            settings=self.settings,
+            runners=self.runners,
+            folder=self.folder,
+            log=self.log,
+            workspace=place,
+            is_boxed=choice.kind == "box",
+        )
 
     def _check_workspace(
         self, choice: Choice, executor: LocalExecutor, known: Findings | None, gates: Sequence[str]
@@ -402,46 +407,30 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
         state.baseline = found
         change_state.save(self.root, self.spec.change, state)
 
-    def _build_executor(
-        self, place: Workspace, supervisor: Supervisor, ours: ProtectedState, prd_ids: Sequence[str]
-    ) -> LocalExecutor:
-        from ralphtool.executors.local import ExecutorContext, LocalExecutor
-
-        return LocalExecutor(
-            ExecutorContext(
-                workspace=place,
-                supervisor=supervisor,
-                runners=self.runners,
-                log=self.log,
-                protected_state=ours,
-                settings=self.settings,
-                session_id=self.id,
-                change=self.spec.change,
-                ref=self.spec.ref,
-                prd_ids=prd_ids,
-                folder=self.folder,
-                user_root=self.root,
-            )
-        )
-
-    def _build_loop(self, place: Workspace, gates: Sequence[str], executor: LocalExecutor) -> Loop:
+    def _build_loop(self, place: RunPlace, gates: Sequence[str], executor: LocalExecutor) -> Loop:
         from ralphtool.loop.change import Change
         from ralphtool.loop.loop import Loop, Parts
 
-        return Loop(
-            Parts(
-                change=Change(self.root, self.id, self.spec.change, self.spec.ref, place, self.history),
-                folder=self.folder,
-                settings=self.settings,
-                gates=gates,
-                executor=executor,
-                agents=[runner.name for runner in self.runners],
-                log=self.log,
-                stop=lambda: self.stop.count > 0,
-                box=self._describe_box(place),
-                notify=self.notifier.tell,
-            )
+        parts = Parts(
+            change=Change(self.root, self.id, self.spec.change, self.spec.ref, place.workspace, self.history),
+            folder=self.folder,
+            settings=self.settings,
+            gates=gates,
+            executor=executor,
+            agents=[runner.name for runner in self.runners],
+            log=self.log,
+            stop=lambda: self.stop.count > 0,
+            box=self._describe_box(place.workspace),
+            notify=self.notifier.tell,
         )
+        if self.settings.run.side_by_side == 1:
+            return Loop(parts)
+        if not place.is_boxed:
+            self.log.note(events.Notice(text=_NO_LANES))
+            return Loop(parts)
+        from ralphtool.loop.side_by_side import SideBySide
+
+        return SideBySide(parts, place, executor)
 
     def _describe_box(self, place: Workspace) -> str:
         from ralphtool.loop import box_words

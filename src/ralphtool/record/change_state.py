@@ -69,6 +69,8 @@ class StoryState(Struct, kw_only=True):
     told: list[str] = []  # what a human told unasked; it holds as long
     proof: Receipt | None = None  # what its "done" rests on
     since: int = 0  # the first iteration in the history that is about this story, if it got its id later than others
+    sent_back: str = ""  # what its agent has to know about the work of others that its own work met
+    returns: int = 0  # how often it was sent back for that
     accused: list[str] = []  # tests as they were that failed on the code of the last attempt
 
 

@@ -45,15 +45,19 @@ __all__ = [
     "GateStarted",
     "HandedOver",
     "IterationStarted",
+    "Merged",
+    "Merging",
     "Notice",
     "Paused",
     "PlanEdited",
     "Proof",
     "Question",
+    "Queued",
     "Reopened",
     "Resumed",
     "RunEnded",
     "RunStarted",
+    "SentBack",
     "Setup",
     "Steered",
     "Ticked",
@@ -341,6 +345,58 @@ class Checkpoint(_BaseEvent, frozen=True, kw_only=True, tag="checkpoint"):
     """the iteration that it belongs to; 0 if that was one of an earlier run, which was cut off"""
 
 
+class Queued(_BaseEvent, frozen=True, kw_only=True, tag="queued"):
+    """Stories are worked on side by side, and the work of one waits to be merged and proven."""
+
+    story: str = ""
+    """the story's id"""
+    iteration: Count = 0
+    """the iteration that it belongs to"""
+    waiting: Count = 0
+    """how many are before it"""
+
+
+class Merging(_BaseEvent, frozen=True, kw_only=True, tag="merging"):
+    """The work of a story, upon what others have done since it began, is being proven."""
+
+    story: str = ""
+    """the story's id"""
+    iteration: Count = 0
+    """the iteration that it belongs to"""
+    upon: str = ""
+    """the commit that it is merged with"""
+    others: tuple[str, ...] = ()
+    """the stories that were done since it began"""
+
+
+class Merged(_BaseEvent, frozen=True, kw_only=True, tag="merged"):
+    """The work of a story was merged with that of others: the tree that was proven is the tree of its commit."""
+
+    story: str = ""
+    """the story's id"""
+    iteration: Count = 0
+    """the iteration that it belongs to"""
+    commit: str | None = None
+    """the commit"""
+
+
+class SentBack(_BaseEvent, frozen=True, kw_only=True, tag="sent_back"):
+    """The work of a story does not go together with what others have done: its own agent is given it again."""
+
+    story: str = ""
+    """the story's id"""
+    iteration: Count = 0
+    """the iteration that it belongs to"""
+    why: str = ""
+    """`conflict` or `red-together`"""
+    others: tuple[str, ...] = ()
+    """the stories that it does not go together with"""
+    files: tuple[str, ...] = ()
+    """the files in conflict"""
+    tests: tuple[str, ...] = ()
+    """the gates and tests that are red"""
+
+
 class Proof(_BaseEvent, frozen=True, kw_only=True, tag="proof"):
     """What a story that is done rests on."""
 
@@ -509,6 +565,10 @@ Event = (
     | Verdict
     | Decision
     | Checkpoint
+    | Queued
+    | Merging
+    | Merged
+    | SentBack
     | Proof
     | Reopened
     | PlanEdited

@@ -68,3 +68,30 @@ class Log:
         line = msgspec.json.encode(fields) + b"\n"
         with self._lock:
             files.write_fd(self._fd, line)
+
+
+class LaneLog(Log):
+    """The same record, for one of those who write to it side by side: the last iteration that has begun is its own."""
+
+    def __init__(self, log: Log) -> None:
+        self.path = log.path
+        self.iteration = events.IterationStarted()
+        self._log = log
+
+    def close(self) -> None:
+        """It is the run's."""
+
+    def restore(self) -> bool:
+        return self._log.restore()
+
+    def add(self, event: Event) -> None:
+        self._keep(event)
+        self._log.add(event)
+
+    def note(self, event: Event) -> None:
+        self._keep(event)
+        self._log.note(event)
+
+    def _keep(self, event: Event) -> None:
+        if isinstance(event, events.IterationStarted):
+            self.iteration = event

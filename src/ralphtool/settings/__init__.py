@@ -30,6 +30,7 @@ from ralphtool.settings.values import (
     Count,
     Dollars,
     Environment,
+    Lanes,
     Port,
     Seconds,
     Share,
@@ -102,6 +103,8 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     """How long a run with nothing else to do waits for your answers before it ends; 0 is not at all."""
     strict_order: Switch = False
     """Whether every story waits for all before it."""
+    side_by_side: Lanes = 1
+    """How many stories are worked on at once, each in a box of its own; at most 8."""
     setup: Annotated[Texts, describe_list("commands", '["npm ci"]')] = ()
     """Commands that make a workspace ready to work in."""
     guard: GuardMode = "fail"

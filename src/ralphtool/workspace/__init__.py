@@ -150,8 +150,8 @@ class Workspace(Protocol):
         """Keeps the tree of an iteration by a ref while others are shown, until the next one begins."""
         ...
 
-    def take_protected(self, run: str) -> ProtectedWork | None:
-        """The work of an iteration that was killed meanwhile; a ref of `run` keeps it from here on."""
+    def take_protected(self, run: str) -> list[ProtectedWork]:
+        """The work of iterations that were killed meanwhile; refs of `run` keep it from here on."""
         ...
 
     def mark_attempt(self) -> None:

@@ -35,9 +35,14 @@ class Box(Worktree):
     """A working tree of its own, with the user's installed environments, for a sandbox to show in place of theirs."""
 
     def __init__(
-        self, repository: Repository, project: str, change: str, must_end: Callable[[], bool] = lambda: False
+        self,
+        repository: Repository,
+        project: str,
+        change: str,
+        must_end: Callable[[], bool] = lambda: False,
+        slot: int = 0,
     ) -> None:
-        super().__init__(repository, project, change, must_end)
+        super().__init__(repository, project, change, must_end, slot)
         self.shown_root = project  # where programs see `root`
         self.top = repository.top
         self._folders: list[BoxFolder] = []
@@ -48,7 +53,7 @@ class Box(Worktree):
         self._unreadable: list[str] = []
         self._agent_home: AgentHome | None = None
         self._merged = ""  # what to tell the user about commits of theirs
-        self._store = os.path.join(layout.in_git(repository.common), "boxes", change)
+        self._store = os.path.join(layout.in_git(repository.common), "boxes", self.slot_name)
         self._is_attempt = True  # what programs write is an attempt's; else that of a checkpoint, which is proven
         self._has_run = True  # a program, since what git ignores was looked at; or one of a run that was killed
 
@@ -212,6 +217,11 @@ class Box(Worktree):
     def _lend_index(self) -> None:
         self._private_git.renew(self.tip)
 
+    def show_upon(self, tip: str, tree: str) -> None:
+        super().show_upon(tip, tree)
+        self._detach()
+        self._make_mount_points()
+
     def take(self) -> WorkspaceSnapshot:
         taken = super().take()
         self._private_git.renew(self.tip)  # what the agent did to it is not there for the gates
@@ -256,7 +266,7 @@ class Box(Worktree):
             self._merged = f"you committed to {self.branch}: your commit and the run's work are merged as {moved[:10]}"
 
     def _refuse(self, work: str, why: BranchConflict) -> GitError:
-        kept = self._keep_commit(self.change, work)
+        kept = self.keep_commit(self.change, work)
         return GitError(
             f"{why}. The branch is as you left it, and the work of the run is kept as {kept}: `git merge {kept}` on "
             f"{self.branch} takes it over; `ralphtool run {self.change}` goes on from the branch"

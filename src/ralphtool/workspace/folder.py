@@ -92,8 +92,8 @@ class Folder:
     def protect(self, tree: str, story: str, entry: str) -> None:
         pass
 
-    def take_protected(self, run: str) -> ProtectedWork | None:
-        return None
+    def take_protected(self, run: str) -> list[ProtectedWork]:
+        return []
 
     def mark_attempt(self) -> None:
         pass

@@ -44,9 +44,10 @@ _MOST_READ = 1_000_000  # bytes of a file that are read for a proof
 class Tree:
     """What both kinds of working trees share."""
 
-    def __init__(self, repository: Repository, project: str, change: str) -> None:
+    def __init__(self, repository: Repository, project: str, change: str, slot: int = 0) -> None:
         self.repository = repository
         self.change = change
+        self.slot_name = layout.slot_name(change, slot)
         self.branch: str | None = layout.branch(change)
         self.ref = f"refs/heads/{self.branch}"
         self.root = self.shown_root = project
@@ -107,7 +108,7 @@ class Tree:
     # --- an iteration ---------------------------------------------------------------------------
 
     def begin(self, kept: str | None, cut_off: str | None = None) -> str | None:
-        self._release()  # what was proven is settled by now
+        self.release()  # what was proven is settled by now
         tree, trouble = self._merge_kept(kept) if kept else (self._tip_tree, None)
         self._began_with = tree  # also for what was cut off: nobody has looked at that yet
         if cut_off:
@@ -287,21 +288,24 @@ class Tree:
         self.repository.set_refs({self._proof_ref: self.repository.commit(tree, [self.tip], message)})
         self._has_protected = True
 
-    def take_protected(self, run: str) -> ProtectedWork | None:
-        commit = self.repository.resolve(self._proof_ref)
-        if commit is None:
-            return None
+    def take_protected(self, run: str) -> list[ProtectedWork]:
+        own = f"{layout.PROVING}{self.change}"
+        found = enumerate(self.repository.refs(own, f"{own}@*").items(), 1)
+        return [self._take_protected(ref, commit, f"{run}-proof-{number}") for number, (ref, commit) in found]
+
+    def _take_protected(self, ref: str, commit: str, name: str) -> ProtectedWork:
         lines = self.repository.text("log", "-1", "--format=%(trailers:only,unfold)", commit).split("\n")
         told = dict(line.partition(": ")[::2] for line in lines)
-        kept = f"{layout.INTERRUPTED}{run}-proof"
-        self.repository.set_refs({kept: commit, self._proof_ref: None})
+        kept = layout.INTERRUPTED + name
+        self.repository.set_refs({kept: commit, ref: None})
         return ProtectedWork(told.get("Ralph-Story", ""), told.get("Ralph-Entry", ""), kept)
 
     @property
     def _proof_ref(self) -> str:
-        return f"{layout.PROVING}{self.change}"
+        return f"{layout.PROVING}{self.slot_name}"
 
-    def _release(self) -> None:
+    def release(self) -> None:
+        """What was protected is kept otherwise by now."""
         if self._has_protected:
             self.repository.set_refs({self._proof_ref: None})
             self._has_protected = False
@@ -480,11 +484,11 @@ class Tree:
             return known
         if tree in (self._tip_tree, self._began_with):
             return None
-        return self._keep_commit(
+        return self.keep_commit(
             run, self.repository.commit(tree, [self.tip], f"ralphtool: {self.change}, interrupted\n")
         )
 
-    def _keep_commit(self, run: str, commit: str) -> str:
+    def keep_commit(self, run: str, commit: str) -> str:
         """Makes a ref for work that nothing else keeps, and returns it."""
         taken = self.repository.refs(layout.INTERRUPTED)
         number = next(number for number in count(1) if f"{layout.INTERRUPTED}{run}-{number}" not in taken)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from ralphtool.core import files, layout
 from ralphtool.core.locks import read_start_time
 from ralphtool.errors import GitError
-from ralphtool.sandbox import layers
 from ralphtool.workspace.box import Box
+from ralphtool.workspace.slots import remove_slot
 from ralphtool.workspace.worktree import Worktree
 
 if TYPE_CHECKING:
@@ -52,11 +52,7 @@ def remove_left(repository: Repository) -> None:
 
 
 def _remove(repository: Repository, name: str) -> None:
-    ours = layout.in_git(repository.common)
-    for folder in ("worktrees", "boxes"):
-        layers.remove_folder(os.path.join(ours, folder, name))
-    with files.FileLock(os.path.join(ours, "worktrees.lock"), make=True):
-        repository.run("worktree", "prune")
+    remove_slot(repository, name)
     refs = [prefix + name for prefix in (layout.TRIALS, layout.START, layout.BASE)]
     try:
         repository.set_refs({ref: None for ref in refs if repository.resolve(ref)})

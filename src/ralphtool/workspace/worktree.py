@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ralphtool.core import files, layout
 from ralphtool.errors import GitError
 from ralphtool.sandbox import beneath
+from ralphtool.workspace import revert
 from ralphtool.workspace.git import Paths, Repository, join_first
 from ralphtool.workspace.ignored import IgnoredFiles
 from ralphtool.workspace.protected_git import ProtectedGit, remove_index_lock
@@ -20,6 +21,8 @@ from ralphtool.workspace.user_plan import UserPlan
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ralphtool.workspace.revert import MergedTree
+
 
 class Worktree(Tree):
     """A working tree of its own, beside the user's, which stays untouched. A new one has to be set up first."""
@@ -27,12 +30,18 @@ class Worktree(Tree):
     is_new = False
 
     def __init__(
-        self, repository: Repository, project: str, change: str, must_end: Callable[[], bool] = lambda: False
+        self,
+        repository: Repository,
+        project: str,
+        change: str,
+        must_end: Callable[[], bool] = lambda: False,
+        slot: int = 0,
     ) -> None:
-        super().__init__(repository, project, change)
+        """`slot` counts the working trees of a change beside its first one."""
+        super().__init__(repository, project, change, slot)
         self._must_end = must_end
         self.home = repository
-        self.place = os.path.join(layout.in_git(repository.common), "worktrees", change)
+        self.place = os.path.join(layout.in_git(repository.common), "worktrees", self.slot_name)
         self.root = os.path.join(self.place, self.prefix.rstrip("/")) if self.prefix else self.place
         self.shown_root = self.root
         self._project = project
@@ -143,6 +152,32 @@ class Worktree(Tree):
     @property
     def _mark_path(self) -> str:
         return os.path.join(self.repository.gitdir, "ralph-is-set-up")
+
+    # --- beside other working trees of the same change ---------------------------------------------
+
+    def catch_up(self, tip: str) -> None:
+        """Others have moved the branch: what begins from here on begins there."""
+        if tip != self.tip:
+            self._advance(tip, self.repository.tree_of(tip))
+            self._proven = None
+
+    def merge_work(self, tree: str, tip: str, ref: str) -> MergedTree:
+        """Work upon the last checkpoint that is known here, upon a newer one, whose spec it gets."""
+        place, now = self._spec_place(ref), self.repository.tree_of(tip)
+        before, after = (place.take_from(one, now) for one in (self._tip_tree, tree))
+        return revert.merge(self.repository, before, now, after)
+
+    def read_diff(self, commit: str, most: int) -> str:
+        """What a commit changed, as text; the beginning of it where that is long."""
+        told = self.repository.text("show", "--format=", "--no-ext-diff", "--no-textconv", commit)
+        return told if len(told) <= most else f"{told[:most]}\n(and more)"
+
+    def show_upon(self, tip: str, tree: str) -> None:
+        """Puts a tree in place, as work upon another checkpoint; what git ignores stays as the attempt left it."""
+        self.catch_up(tip)
+        self._switch_to(tree)
+        self._shown = tree
+        self._lend_index()
 
     def close(self) -> None:
         """The tree stays for the next run: it is filled, and set up."""

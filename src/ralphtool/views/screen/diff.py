@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from rich.text import Text
+from textual import work
 from textual.containers import Horizontal
 from textual.widgets import OptionList, RichLog
 
@@ -103,8 +104,9 @@ class DiffPage(Page, inherit_bindings=False):
         if one.entry.id in self._diffs:
             self._write(self._diffs[one.entry.id])
         else:
-            self.run_worker(self._load_diff(one), group="diff", exclusive=True)
+            self._load_diff(one)
 
+    @work(exclusive=True, group="diff")
     async def _load_diff(self, one: KeptAttempt) -> None:
         found = await self.run_in_thread(lambda: read_diff(self.root, one.commit))
         lines = [Text(str(found), style="red")] if isinstance(found, RalphError) else render_diff(found)

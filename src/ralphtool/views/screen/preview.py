@@ -29,7 +29,7 @@ _REASON = 300  # characters of why a question is asked
 
 def render_preview(book: ChangeDetails, view: WatchedRun | None) -> RenderableType:
     """What somebody wants to know before they open a change. `view` is its run, while that goes on."""
-    parts = [*_render_questions(book), *_render_last_run(book.change.run), *_render_stories(book, view)]
+    parts = [*_render_questions(book), *_render_last_run(book), *_render_stories(book, view)]
     parts += _render_why(book)
     return Group(*parts[:_LINES], *([Text("and more: enter opens it", style="dim")] if len(parts) > _LINES else []))
 
@@ -42,8 +42,10 @@ def _render_questions(book: ChangeDetails) -> Iterator[RenderableType]:
         yield Text()
 
 
-def _render_last_run(run: RunSummary | None) -> Iterator[RenderableType]:
-    yield Text.assemble(("Last run  ", "bold"), describe_run(run) if run else ("none yet: r runs it", "dim"))
+def _render_last_run(book: ChangeDetails) -> Iterator[RenderableType]:
+    run = book.change.run
+    none = "none yet: r runs it" if book.chapters else "none yet"  # nothing can be run before there is a story
+    yield Text.assemble(("Last run  ", "bold"), describe_run(run) if run else (none, "dim"))
     reason = flatten(run.reason, _REASON) if run and run.state not in ("done", "unproven") else ""
     if reason:
         yield Text(reason, style="dim")

@@ -1,0 +1,327 @@
+"""Several stories at once: each in a box of its own, merged and proven one after the other.
+
+Everything is decided here, on one thread. Lanes only run programs, and hand back what came of it.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, structs
+
+from ralphtool import specs
+from ralphtool.judging import gates
+from ralphtool.loop import sending_back
+from ralphtool.loop.lane import Lane
+from ralphtool.loop.loop import Loop
+from ralphtool.loop.queue import MergeTrial, decide
+from ralphtool.record import events
+from ralphtool.record.log import LaneLog
+from ralphtool.workspace import slots
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from queue import SimpleQueue
+
+    from ralphtool.executors import Report
+    from ralphtool.executors.local import LocalExecutor
+    from ralphtool.judging.gates import Baseline
+    from ralphtool.loop.lane import LaneEnd
+    from ralphtool.loop.loop import Parts, Started
+    from ralphtool.loop.run_place import RunPlace
+    from ralphtool.specs import Spec, Story
+    from ralphtool.workspace import Workspace
+
+_TICK = 0.2  # seconds between two looks at what a person says
+_LOOK = 5.0  # seconds between two looks for stories that nobody has pointed to
+
+
+class _Job(Struct, kw_only=True):
+    """A story in a lane, from its start until it is settled."""
+
+    lane: Lane
+    started: Started
+    base: str  # the checkpoint that it began with
+    report: Report | None = None  # its work, once that is done
+    tip: str = ""  # the checkpoint that it is being proven upon
+    is_alone: bool = False  # that is the one that it began with, though there are newer ones
+    has_passed_alone: bool = False
+
+
+class SideBySide(Loop):
+    """The loop with lanes. Its own workspace is at the last checkpoint, and no agent works there."""
+
+    def __init__(self, parts: Parts, place: RunPlace, executor: LocalExecutor) -> None:
+        super().__init__(parts)
+        self._place = place
+        self._main = executor
+        self._lanes: list[Lane] = []
+        self._ends: SimpleQueue[LaneEnd] = queue.SimpleQueue()
+        self._jobs: dict[int, _Job] = {}  # by lane
+        self._waiting: list[_Job] = []  # to be merged, the first of them next
+        self._proving: _Job | None = None
+        self._abandoned: set[str] = set()  # stories that a person does not want worked on
+        self._next_look = 0.0
+
+    def _work_through(self) -> None:
+        with ExitStack() as self._stack:
+            self._stack.callback(self._join_all)
+            while self._step():
+                pass
+
+    def _join_all(self) -> None:
+        """Before boxes are closed, nothing runs in them any more."""
+        self.is_abandoned = True
+        for lane in self._lanes:
+            lane.join()
+
+    def _step(self) -> bool:
+        """One look at everything; tells whether there is more to do."""
+        self._listen()
+        if not self._jobs:
+            story = self._next_story()
+            if story is None:
+                return False
+            self._begin(story)
+        self._start_ready()
+        self._prove_first()
+        self._take_end()
+        return True
+
+    # --- what a person says ---------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        self.listener.listen()
+        self._abandoned |= {job.started.story.id for job in self._jobs.values() if self._is_unwanted(job)}
+        if self.listener.has_pending:
+            self._next_look = 0.0
+
+    def _is_unwanted(self, job: _Job) -> bool:
+        return self.listener.is_skipped(job.started.story.id)
+
+    def _must_end(self, story: str) -> bool:
+        """Asked by lanes, on their threads: it looks at nothing that could be half written."""
+        return self._is_stopped() or self.is_abandoned or story in self._abandoned
+
+    # --- starting -------------------------------------------------------------------------------
+
+    def _start_ready(self) -> None:
+        """Fills the lanes that are free."""
+        while len(self._jobs) < self.settings.run.side_by_side and (story := self._find_ready()):
+            self._begin(story)
+
+    def _find_ready(self) -> Story | None:
+        """The next story, if one can begin at once; nothing is waited for while others work."""
+        if time.monotonic() < self._next_look or self._is_over():
+            return None
+        self._follow_branch()
+        self.listener.apply()
+        story = None
+        if not self.change.change_state.paused and self.roster.next().seconds <= 0:
+            story = self.change.next_story(strict_order=self.settings.run.strict_order, is_spent=self._is_taken)
+            self.listener.report()
+        if story is None:
+            self._next_look = time.monotonic() + _LOOK
+        return story
+
+    def _is_taken(self, story: str) -> bool:
+        is_at_work = any(job.started.story.id == story for job in self._jobs.values())
+        return is_at_work or self.budget.is_story_exhausted(story)
+
+    def _follow_branch(self) -> None:
+        self.change.follow_branch()
+
+    def _begin(self, story: Story) -> None:
+        self.agent = self.roster.next().agent
+        self._abandoned.discard(story.id)
+        lane = self._find_lane()
+        tip, state = self._find_tip(), self.change.change_state.story(story.id)
+        lane.workspace.catch_up(tip)
+        lane.workspace.begin(state.kept, state.cut_off)
+        started = self._start(self.change.seen_from(lane.workspace), story)
+        self._jobs[lane.number] = _Job(lane=lane, started=started, base=tip)
+        lane.start(partial(lane.executor.work, started.assignment, partial(self._must_end, story.id)))
+
+    def _find_tip(self) -> str:
+        return str(self.change.workspace.tip)
+
+    def _find_lane(self) -> Lane:
+        free = next((one for one in self._lanes if one.number not in self._jobs), None)
+        return free or self._open_lane(len(self._lanes) + 1)
+
+    def _open_lane(self, number: int) -> Lane:
+        root, change, stop = self.change.root, self.change.name, self.parts.stop
+        place = slots.make_slot(root, change, number, stop)
+        self._stack.callback(slots.remove_slot, place.home, place.slot_name)
+        place.open(self.change.run, specs.list_own_paths(self.change.workspace.root, self.change.spec))
+        self._stack.callback(place.close)
+        opened = structs.replace(self._place, workspace=place, slot=number, log=LaneLog(self.log))
+        lane = Lane(number, place, self._stack.enter_context(opened.open()), self._ends)
+        self._stack.callback(self._join_all)
+        self._lanes.append(lane)
+        return lane
+
+    # --- the queue ------------------------------------------------------------------------------
+
+    def _take_end(self) -> None:
+        """Waits a moment for a lane, and takes up what it came to."""
+        try:
+            end = self._ends.get(timeout=_TICK)
+        except queue.Empty:
+            return
+        if end.error is not None or end.report is None:
+            raise end.error or AssertionError("a job that ends has a report")
+        self._next_look = 0.0
+        job = self._jobs[end.lane.number]
+        if job is self._proving:
+            self._take_proof(job, end.report)
+        else:
+            self._take_work(job, end.report)
+
+    def _take_work(self, job: _Job, report: Report) -> None:
+        job.report = self._count(job.started.assignment, report)
+        if job.lane.executor.must_prove(job.report, job.started.assignment):
+            self._waiting.append(job)
+            self.log.note(events.Queued(**self._about(job), waiting=len(self._waiting) - 1))
+        else:
+            self._settle(job, job.report)
+
+    def _prove_first(self) -> None:
+        """One at a time: the next one is merged with what comes of this one."""
+        if self._proving or not self._waiting:
+            return
+        job = self._waiting.pop(0)
+        if self._must_end(job.started.story.id):
+            self._settle(job, structs.replace(_get_report(job), ending="stopped"))
+            return
+        self._follow_branch()
+        self._prove_upon(job, self._find_tip())
+
+    def _prove_upon(self, job: _Job, tip: str) -> None:
+        report, lane = _get_report(job), job.lane
+        if tip != job.base:
+            merged = self._merge(job, tip)
+            if merged is None:
+                return
+            report = structs.replace(report, tree=merged)
+        self._show(job, tip, str(report.tree))
+        self.log.note(events.Merging(**self._about(job), upon=tip, others=self._list_others(job)))
+        assignment = job.started.assignment
+        baseline, seconds = self._find_baseline(job)
+        report = structs.replace(report, baseline=baseline, gate_seconds=seconds)
+        self._proving, job.tip = job, tip
+        lane.start(partial(lane.executor.prove, report, assignment, partial(self._must_end, job.started.story.id)))
+
+    def _show(self, job: _Job, tip: str, tree: str) -> None:
+        if job.lane.workspace.tip != tip or tree != _get_report(job).tree:
+            job.lane.workspace.show_upon(tip, tree)
+
+    def _merge(self, job: _Job, tip: str) -> str | None:
+        """The tree of both, with the boxes of the story ticked; None where they are in conflict."""
+        place, report = job.lane.workspace, _get_report(job)
+        place.catch_up(job.base)
+        merged = place.merge_work(str(report.tree), tip, self.change.ref)
+        if merged.conflicts:
+            self._send_back(job, tip, merged.tree, files=merged.conflicts)
+            return None
+        place.catch_up(tip)
+        return place.edit_spec(merged.tree, self.change.ref, partial(_tick, report, job.started.story))
+
+    def _find_baseline(self, job: _Job) -> tuple[Baseline | None, float]:
+        """What is red at the last checkpoint: known after each story, and found out before the first one."""
+        commands = job.started.assignment.gates
+        known = self.change.change_state.baseline
+        key = gates.build_key(job.lane.workspace.checkpoint_tree, commands)
+        if not commands or (known and known.key == key):
+            return known, 0.0
+        self.change.workspace.begin(None)
+        looking = structs.replace(job.started.assignment, kept=None, baseline=None)
+        found, seconds = self._main.find_baseline(looking, partial(self._must_end, job.started.story.id))
+        self.change.change_state.baseline = found or known
+        return found, seconds
+
+    def _take_proof(self, job: _Job, report: Report) -> None:
+        self._proving = None
+        step = decide(
+            MergeTrial(
+                is_red=bool(report.red),
+                is_moved=job.tip != job.base,
+                is_alone=job.is_alone,
+                has_passed_alone=job.has_passed_alone,
+            )
+        )
+        if step == "settle" or report.ending == "stopped":
+            self._settle(job, report)
+        elif step == "send-back":
+            red = tuple(f"{gate.command}: {', '.join(gate.tests) or gate.why}" for gate in report.red)
+            self._send_back(job, job.tip, str(report.tree), tests=red)
+        else:
+            job.is_alone, job.has_passed_alone = step == "alone", step == "again"
+            self._prove_upon(job, job.base if job.is_alone else self._find_tip())
+
+    # --- the end of an iteration ----------------------------------------------------------------
+
+    def _settle(self, job: _Job, report: Report) -> None:
+        """Judged like any other; from here on the lane is free."""
+        change, story = job.started.change, job.started.story
+        self.is_abandoned = story.id in self._abandoned
+        was_moved = job.lane.workspace.tip != job.base
+        iteration = self._judge(job.started, report)
+        self._log_iteration(iteration)
+        self._act(change, iteration)
+        self.is_abandoned = False
+        if iteration.is_done:
+            self.change.change_state.story(story.id).sent_back = ""
+            self.change.change_state.story(story.id).returns = 0
+            if was_moved:
+                commit = self.change.change_state.outcome.commit if self.change.change_state.outcome else None
+                self.log.note(events.Merged(**self._about(job), commit=commit))
+            _follow(self.change.workspace, str(job.lane.workspace.tip))
+        self._free(job)
+
+    def _free(self, job: _Job) -> None:
+        job.lane.workspace.release()
+        del self._jobs[job.lane.number]
+        self._next_look = 0.0
+
+    def _send_back(
+        self, job: _Job, tip: str, tree: str, files: tuple[str, ...] = (), tests: tuple[str, ...] = ()
+    ) -> None:
+        """Its own agent gets it again, with what others have done; no attempt is charged."""
+        others = self._list_others(job)
+        why = "conflict" if files else "red-together"
+        self.log.add(events.SentBack(**self._about(job), why=why, others=others, files=files, tests=tests))
+        job.lane.workspace.catch_up(tip)
+        sending_back.send_back(job.started, job.lane.workspace, tree, others, files, tests)
+        self._free(job)
+
+    def _list_others(self, job: _Job) -> tuple[str, ...]:
+        """The stories that were done since it began."""
+        place = job.lane.workspace
+        known = self.change.workspace.checkpoints()
+        return tuple(id for id, commit in known.items() if not place.repository.is_ancestor(commit, job.base))
+
+    def _about(self, job: _Job) -> dict[str, Any]:
+        return {"story": job.started.story.id, "iteration": job.started.assignment.number}
+
+
+def _get_report(job: _Job) -> Report:
+    if job.report is None:
+        raise AssertionError("what waits to be merged has been worked on")
+    return job.report
+
+
+def _follow(place: Workspace, tip: str) -> None:
+    follow: Callable[[str], None] = place.catch_up  # type: ignore[attr-defined]
+    follow(tip)
+
+
+def _tick(report: Report, story: Story, spec: Spec) -> None:
+    """What the attempt ticked of its own story; the spec is that of the newest work."""
+    own = [task.id for task in story.tasks if task.id in report.ticked]
+    for id in own:
+        spec.tick(id, own, proven=False)

@@ -1,0 +1,196 @@
+"""Stories side by side: what is done at once, what is merged, what goes back, and that every commit is green."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import Lab, kill, wait_until
+from patience import PATIENCE
+
+pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+
+FOUR = "\n".join(f"## {number}. Story {number}\n\n- [ ] {number}.1 Write it\n" for number in range(1, 5))
+GATE = "python3 gate.py"
+# Every folder of a story holds something, and no two of them say `no` together.
+CODE = """\
+import pathlib, sys
+texts = [path.read_text() for path in pathlib.Path("parts").glob("*.txt")]
+print(len(texts), "parts")
+sys.exit(not all(text.strip() for text in texts) or sum("alone" in text for text in texts) > 1)
+"""
+
+
+def part(text: str = "fine", name: str = "{story}") -> dict[str, Any]:
+    return {"run": f"mkdir -p parts && echo '{text}' > parts/{name}.txt"}
+
+
+END: list[dict[str, Any]] = [{"tick": "all"}, {"complete": True}]
+WRITES = [part(), *END]
+
+
+def make(lab: Lab, tasks: str = FOUR, **config: Any) -> Lab:
+    """With a folder that agents in different boxes share."""
+    (lab.root.parent / "meet").mkdir()
+    lab.write("gate.py", CODE)
+    lab.repository(tasks, workspace="box", tests=[GATE], **{"side_by_side": 4, **config})
+    lab.write(".ralph/config.toml", lab.read(".ralph/config.toml") + f'[sandbox]\nwrite = ["{meet(lab)}"]\n')
+    return lab
+
+
+def meet(lab: Lab) -> Path:
+    return lab.root.parent / "meet"
+
+
+def wait_for_all(lab: Lab, count: int) -> dict[str, Any]:
+    """Each waits until all have begun."""
+    place = meet(lab)
+    return {
+        "run": f"touch {place}/begun-{{story}}; while [ $(ls {place} | grep -c begun-) -lt {count} ]; do sleep 0.05; done"
+    }
+
+
+def check_commits(lab: Lab) -> None:
+    """Each commit of the branch is green by itself."""
+    for commit in lab.git("rev-list", "main..ralph/add-login").splitlines():
+        folder = lab.root.parent / "commits" / commit
+        folder.mkdir(parents=True)
+        archive = subprocess.run(["git", "archive", commit], cwd=lab.root, capture_output=True, check=True).stdout
+        subprocess.run(["tar", "-x"], cwd=folder, input=archive, check=True)
+        done = subprocess.run(GATE, shell=True, cwd=folder, capture_output=True, check=False)
+        assert done.returncode == 0, (commit, done.stdout)
+
+
+def check_left(lab: Lab) -> None:
+    """Nothing of the lanes is left."""
+    assert len(lab.git("worktree", "list").splitlines()) == 2  # the user's, and the one that the next run begins with
+    assert sorted(path.name for path in (lab.root / ".git/ralph/worktrees").iterdir()) == ["add-login"]
+    assert sorted(path.name for path in (lab.root / ".git/ralph/boxes").iterdir()) == ["add-login"]
+    assert lab.git("for-each-ref", "refs/ralph/proving") == ""
+
+
+def list_stories(lab: Lab) -> list[str]:
+    """Those with a commit, the oldest first."""
+    told = lab.git("log", "--reverse", "--format=%(trailers:key=Ralph-Story,valueonly,separator=)", "ralph/add-login")
+    return [line for line in told.splitlines() if line]
+
+
+def of_kind(found: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [one for one in found if one["type"] == kind]
+
+
+def test_stories_are_worked_on_at_once_and_all_of_them_are_done(lab: Lab) -> None:
+    make(lab).play(default=[wait_for_all(lab, 4), *WRITES])
+    done = lab.loop()
+    assert done.exit_code == 0, done.stderr
+    assert sorted(list_stories(lab)) == ["1", "2", "3", "4"]
+    ended = lab.events(done)[-1]
+    assert {one["state"] for one in ended["stories"]} == {"done"}
+    assert "- [ ]" not in lab.git("show", "ralph/add-login:openspec/changes/add-login/tasks.md")
+    assert {lab.git("show", f"ralph/add-login:parts/{number}.txt") for number in range(1, 5)} == {"fine"}
+    check_commits(lab)
+    check_left(lab)
+
+
+def test_no_more_gates_are_run_than_one_by_one(lab: Lab) -> None:
+    make(lab).play(default=WRITES)
+    gates = of_kind(lab.events(lab.loop()), "gate")
+    assert [one["when"] for one in gates].count("after") == 4
+    assert [one["when"] for one in gates].count("before") == 1
+
+
+def test_what_depends_on_another_waits_for_it(lab: Lab) -> None:
+    tasks = "## 1. First\n\n- [ ] 1.1 Write it\n\n## 2. Second (depends on 1)\n\n- [ ] 2.1 Write it\n"
+    needs = {"run": "test {story} = 1 || test -s parts/1.txt"}
+    make(lab, tasks).play(default=[needs, *WRITES])
+    done = lab.loop()
+    assert done.exit_code == 0, done.stderr
+    assert list_stories(lab) == ["1", "2"]
+    assert len(of_kind(lab.events(done), "iteration_started")) == 2
+
+
+def test_a_conflict_goes_back_to_the_agent_of_its_story(lab: Lab) -> None:
+    """Both write the same file; the second is shown both, and may put them together."""
+    tasks = "\n".join(f"## {number}. Story {number}\n\n- [ ] {number}.1 Write it\n" for number in (1, 2))
+    solve = "if grep -q '<<<<' parts/same.txt 2>/dev/null; then printf 'both\\n' > parts/same.txt; else mkdir -p parts; echo {story} > parts/same.txt; fi"
+    make(lab, tasks, side_by_side=2).play(default=[wait_for_all(lab, 2), {"run": solve}, *END])
+    done = lab.loop()
+    assert done.exit_code == 0, done.stderr
+    [back] = of_kind(lab.events(done), "sent_back")
+    assert (back["why"], back["files"]) == ("conflict", ["parts/same.txt"])
+    assert sorted(list_stories(lab)) == ["1", "2"]
+    assert lab.git("show", "ralph/add-login:parts/same.txt") == "both"
+    prompts = sorted(lab.root.glob(".ralph/runs/*/003-*/prompt.md"))
+    assert "conflict markers" in prompts[0].read_text()
+    assert [entry["status"] for entry in lab.entries()] == ["completed", "completed"]  # no attempt was charged
+    check_commits(lab)
+
+
+def test_two_that_pass_alone_and_fail_together(lab: Lab) -> None:
+    tasks = "\n".join(f"## {number}. Story {number}\n\n- [ ] {number}.1 Write it\n" for number in (1, 2))
+    look = "mkdir -p parts; if grep -qs alone parts/*.txt; then echo fine > parts/{story}.txt; else echo alone > parts/{story}.txt; fi"
+    make(lab, tasks, side_by_side=2).play(default=[wait_for_all(lab, 2), {"run": look}, *END])
+    done = lab.loop()
+    assert done.exit_code == 0, done.stderr
+    [back] = of_kind(lab.events(done), "sent_back")
+    assert back["why"] == "red-together"
+    assert sorted(list_stories(lab)) == ["1", "2"]
+    check_commits(lab)
+
+
+def test_who_is_red_by_his_own_fault_has_failed(lab: Lab) -> None:
+    tasks = "\n".join(f"## {number}. Story {number}\n\n- [ ] {number}.1 Write it\n" for number in (1, 2))
+    bad = {
+        "story": "2",
+        "attempt": 1,
+        "steps": [part(""), {"run": f"while [ ! -e {meet(lab)}/one ]; do sleep 0.05; done"}, *END],
+    }
+    last = {"run": f"touch {meet(lab)}/one"}
+    make(lab, tasks, side_by_side=2).play(bad, default=[part(), last, *END])
+    done = lab.loop()
+    assert done.exit_code == 0, done.stderr
+    assert of_kind(lab.events(done), "sent_back") == []
+    assert sorted((one["prd_id"], one["status"]) for one in lab.entries()) == [
+        ("add-login-1", "completed"),
+        ("add-login-2", "completed"),
+        ("add-login-2", "failed"),
+    ]
+    check_commits(lab)
+
+
+def test_ctrl_c_ends_every_agent(lab: Lab) -> None:
+    make(lab).play(default=[{"run": f"touch {meet(lab)}/begun-{{story}}; sleep 3613"}])
+    run = lab.start()
+    assert wait_until(lambda: len(list(meet(lab).glob("begun-*"))) == 4)
+    run.send_signal(signal.SIGINT)
+    run.communicate(timeout=PATIENCE)
+    assert run.returncode == 130
+    assert wait_until(
+        lambda: subprocess.run(["pgrep", "-f", "sleep 3613"], check=False, capture_output=True).stdout == b""
+    )
+    check_left(lab)
+
+
+def test_a_kill_loses_nothing(lab: Lab) -> None:
+    make(lab).play(
+        {"story": "1", "steps": WRITES},
+        default=[
+            part(),
+            {"run": f"test -e {meet(lab)}/go || {{ touch {meet(lab)}/begun-{{story}}; sleep 3614; }}"},
+            *END,
+        ],
+    )
+    run = lab.start()
+    assert wait_until(lambda: len(list(meet(lab).glob("begun-*"))) == 3)
+    assert wait_until(lambda: list_stories(lab) == ["1"])
+    kill(run)
+    (meet(lab) / "go").touch()
+    done = lab.loop()
+    assert done.exit_code == 0, done.stderr
+    assert sorted(list_stories(lab)) == ["1", "2", "3", "4"]
+    check_commits(lab)
+    check_left(lab)
