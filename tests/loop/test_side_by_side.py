@@ -14,7 +14,8 @@ from patience import PATIENCE
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 
-FOUR = "\n".join(f"## {number}. Story {number}\n\n- [ ] {number}.1 Write it\n" for number in range(1, 5))
+ONE, SECOND, THIRD, FOURTH = (f"## {number}. Story {number}\n\n- [ ] {number}.1 Write it\n" for number in range(1, 5))
+TWO, FOUR = f"{ONE}\n{SECOND}", f"{ONE}\n{SECOND}\n{THIRD}\n{FOURTH}"
 GATE = "python3 gate.py"
 # Every folder of a story holds something, and no two of them say `no` together.
 CODE = """\
@@ -49,9 +50,8 @@ def meet(lab: Lab) -> Path:
 def wait_for_all(lab: Lab, count: int) -> dict[str, Any]:
     """Each waits until all have begun."""
     place = meet(lab)
-    return {
-        "run": f"touch {place}/begun-{{story}}; while [ $(ls {place} | grep -c begun-) -lt {count} ]; do sleep 0.05; done"
-    }
+    wait = f"while [ $(ls {place} | grep -c begun-) -lt {count} ]; do sleep 0.05; done"
+    return {"run": f"touch {place}/begun-{{story}}; {wait}"}
 
 
 def check_commits(lab: Lab) -> None:
@@ -115,9 +115,10 @@ def test_what_depends_on_another_waits_for_it(lab: Lab) -> None:
 
 def test_a_conflict_goes_back_to_the_agent_of_its_story(lab: Lab) -> None:
     """Both write the same file; the second is shown both, and may put them together."""
-    tasks = "\n".join(f"## {number}. Story {number}\n\n- [ ] {number}.1 Write it\n" for number in (1, 2))
-    solve = "if grep -q '<<<<' parts/same.txt 2>/dev/null; then printf 'both\\n' > parts/same.txt; else mkdir -p parts; echo {story} > parts/same.txt; fi"
-    make(lab, tasks, side_by_side=2).play(default=[wait_for_all(lab, 2), {"run": solve}, *END])
+    solve = """\
+mkdir -p parts
+if grep -qs '<<<<' parts/same.txt; then echo both > parts/same.txt; else echo {story} > parts/same.txt; fi"""
+    make(lab, TWO, side_by_side=2).play(default=[wait_for_all(lab, 2), {"run": solve}, *END])
     done = lab.loop()
     assert done.exit_code == 0, done.stderr
     [back] = of_kind(lab.events(done), "sent_back")
@@ -131,9 +132,10 @@ def test_a_conflict_goes_back_to_the_agent_of_its_story(lab: Lab) -> None:
 
 
 def test_two_that_pass_alone_and_fail_together(lab: Lab) -> None:
-    tasks = "\n".join(f"## {number}. Story {number}\n\n- [ ] {number}.1 Write it\n" for number in (1, 2))
-    look = "mkdir -p parts; if grep -qs alone parts/*.txt; then echo fine > parts/{story}.txt; else echo alone > parts/{story}.txt; fi"
-    make(lab, tasks, side_by_side=2).play(default=[wait_for_all(lab, 2), {"run": look}, *END])
+    look = """\
+mkdir -p parts
+if grep -qs alone parts/*.txt; then echo fine > parts/{story}.txt; else echo alone > parts/{story}.txt; fi"""
+    make(lab, TWO, side_by_side=2).play(default=[wait_for_all(lab, 2), {"run": look}, *END])
     done = lab.loop()
     assert done.exit_code == 0, done.stderr
     [back] = of_kind(lab.events(done), "sent_back")
@@ -143,14 +145,13 @@ def test_two_that_pass_alone_and_fail_together(lab: Lab) -> None:
 
 
 def test_who_is_red_by_his_own_fault_has_failed(lab: Lab) -> None:
-    tasks = "\n".join(f"## {number}. Story {number}\n\n- [ ] {number}.1 Write it\n" for number in (1, 2))
     bad = {
         "story": "2",
         "attempt": 1,
         "steps": [part(""), {"run": f"while [ ! -e {meet(lab)}/one ]; do sleep 0.05; done"}, *END],
     }
     last = {"run": f"touch {meet(lab)}/one"}
-    make(lab, tasks, side_by_side=2).play(bad, default=[part(), last, *END])
+    make(lab, TWO, side_by_side=2).play(bad, default=[part(), last, *END])
     done = lab.loop()
     assert done.exit_code == 0, done.stderr
     assert of_kind(lab.events(done), "sent_back") == []

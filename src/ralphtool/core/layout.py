@@ -113,11 +113,10 @@ def slot_name(change: str, slot: int) -> str:
 def has_slots(git_folder: str, change: str) -> bool:
     """Whether there are working trees of a change beside the first."""
     try:
-        return any(
-            name.rpartition("@")[0] == change for name in os.listdir(os.path.join(in_git(git_folder), "worktrees"))
-        )
+        names = os.listdir(os.path.join(in_git(git_folder), "worktrees"))
     except FileNotFoundError:
         return False
+    return any(name.rpartition("@")[0] == change for name in names)
 
 
 def in_git(git_folder: str) -> str:

@@ -50,6 +50,9 @@ class RemainingBudget(Struct, frozen=True):
     cost: float
 
 
+NOTHING = RemainingBudget(0.0, 0.0, 0.0)
+
+
 class Budget:
     """The limits of a run, and what is used up of them."""
 
@@ -108,18 +111,20 @@ class Budget:
             limits.story_cost and used.cost >= limits.story_cost
         )
 
-    def remaining_for(self, story: str) -> RemainingBudget:
+    def remaining_for(self, story: str, held: RemainingBudget = NOTHING, sharers: int = 1) -> RemainingBudget:
+        """`held` is what others may still use at the same time; what is left is for so many."""
         limits, used, total = self._limits, self.totals_of(story), self.total
+        tokens, cost = total.tokens + held.tokens, total.cost + held.cost
         return RemainingBudget(
             _smallest_remaining((limits.max_time, self.seconds)),
-            _smallest_remaining((limits.max_tokens, total.tokens), (limits.story_tokens, used.tokens)),
-            _smallest_remaining((limits.max_cost, total.cost), (limits.story_cost, used.cost)),
+            _smallest_remaining((limits.max_tokens, tokens, sharers), (limits.story_tokens, used.tokens)),
+            _smallest_remaining((limits.max_cost, cost, sharers), (limits.story_cost, used.cost)),
         )
 
 
-def _smallest_remaining(*pairs: tuple[float, float]) -> float:
+def _smallest_remaining(*limits: tuple[float, float] | tuple[float, float, int]) -> float:
     """What is left of the limit that comes first; of one that is used up, as good as nothing."""
-    left = [max(limit - used, 1e-9) for limit, used in pairs if limit]
+    left = [max((limit - used) / (sharers[0] if sharers else 1), 1e-9) for limit, used, *sharers in limits if limit]
     return min(left) if left else 0.0
 
 

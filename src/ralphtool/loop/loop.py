@@ -15,6 +15,7 @@ from ralphtool.executors import Assignment, Report
 from ralphtool.judging import blockers, recovery
 from ralphtool.judging.verdict import is_transient
 from ralphtool.loop import (
+    blocker_look,
     box_words,
     briefing,
     iteration_events,
@@ -29,7 +30,7 @@ from ralphtool.loop import (
     workarounds,
 )
 from ralphtool.loop.briefing import Situation
-from ralphtool.loop.budget import Budget
+from ralphtool.loop.budget import Budget, RemainingBudget
 from ralphtool.loop.listener import Listener
 from ralphtool.loop.outcome import Iteration
 from ralphtool.loop.roster import Roster, find_quota_limit
@@ -253,7 +254,7 @@ class Loop:
 
     def _build_assignment(self, change: Change, story: Story, before: AttemptContext) -> Assignment:
         self.budget.iterations += 1
-        number, left = self.budget.iterations, self.budget.remaining_for(story.id)
+        number, left = self.budget.iterations, self._share_budget(story.id)
         situation = self._build_situation(change, story, before)
         state, task = situation.state, situation.task
         entry, token = f"{before.prd_id}-{before.iteration}", os.urandom(16).hex()
@@ -284,6 +285,9 @@ class Loop:
         )
         self._announce(story, assignment, built)
         return assignment
+
+    def _share_budget(self, story: str) -> RemainingBudget:
+        return self.budget.remaining_for(story)
 
     def _build_situation(self, change: Change, story: Story, before: AttemptContext) -> Situation:
         return Situation(
@@ -387,28 +391,17 @@ class Loop:
         )
         if check.is_real is not None or not self.settings.run.check_blockers:
             return check
-        token = os.urandom(16).hex()
-        text = prompt.build_blocker(story, verdict.blocker or "", token, briefing.templates_path(self.change.root))
         left = self.budget.remaining_for(story.id)
-        looking = structs.replace(
-            assignment, prompt=text, token=token, seconds=left.seconds, tokens=left.tokens, cost=left.cost
-        )
+        asked = blocker_look.Claim(story=story, claim=claim, root=self.change.root, known=check.found)
+        check = blocker_look.ask_agent(asked, assignment, left, partial(self._examine, story))
+        about: dict[str, Any] = {"entry": assignment.entry, "story": story.id, "iteration": assignment.number}
+        self.log.note(events.BlockerChecked(**about, real=check.is_real, found=check.found))
+        return check
+
+    def _examine(self, story: Story, looking: Assignment) -> Report:
         report = self.parts.executor.examine(looking, partial(self._must_end_agent, story.id))
         self.budget.add(story.id, report)
-        found = blockers.parse_answer(report.end.message, token) if report.end.ok else None
-        check = found or blockers.BlockerCheck(
-            None, f"{check.found}, and an agent could not tell: {_explain_no_answer(report)}"
-        )
-        self.log.note(
-            events.BlockerChecked(
-                entry=assignment.entry,
-                story=story.id,
-                real=check.is_real,
-                found=check.found,
-                iteration=assignment.number,
-            )
-        )
-        return check
+        return report
 
     def _find_workaround(self, verdict: Verdict, report: Report) -> recovery.Workaround | None:
         self._sync_knowledge()
@@ -434,7 +427,8 @@ class Loop:
         if iteration.verdict.status in ("interrupted", "transient"):
             self._postpone(change, iteration)
             return
-        self.change.change_state.story(iteration.story.id).cut_off = None  # it was taken up, for good or ill
+        state = self.change.change_state.story(iteration.story.id)
+        state.cut_off, state.sent_back = None, ""  # it was taken up, for good or ill
         self.roster.mark_available(iteration.assignment.agent, iteration.report.quotas)
         made = outcome.settle(change, iteration)
         if made.tree:
@@ -499,9 +493,3 @@ def _spell(moment: float) -> str:
 
 def _id_in_history(id: str) -> str | None:
     return None if id.startswith(NOTE) else id
-
-
-def _explain_no_answer(report: Report) -> str:
-    if report.end.ok:
-        return "it ended without an answer"
-    return report.failure.text if report.failure else report.end.reason or report.ending

@@ -250,7 +250,7 @@ def _update_story_state(change: Change, iteration: Iteration, made: Outcome) -> 
     if iteration.is_kept:
         _keep_progress(change, iteration, state, made)
     if iteration.is_done:
-        state.answer, state.told = "", []
+        state.answer, state.told, state.returns = "", [], 0
     if decision.action == "fix-state":
         state.kept, state.completed = None, []
         change.restore_ticks(iteration.story)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ralphtool.core.text import fence_visible
-from ralphtool.loop.queue import MOST_RETURNS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,16 +27,21 @@ stay as they are."""
 def send_back(
     started: Started, place: Box, tree: str, others: Sequence[str], files: Sequence[str], tests: Sequence[str]
 ) -> None:
-    """The next attempt begins with both in one tree, and knows why. After a few times it is an attempt like others."""
+    """The next attempt begins with both in one tree, and knows why."""
     change, story = started.change, started.story
     state = change.change_state.story(story.id)
     change.undo_ticks(story)
     commit = place.commit(tree, f"ralphtool: {change.name}, story {story.id} met other work\n")
     state.cut_off = place.keep_commit(change.run, str(commit))
     state.returns += 1
-    state.attempts += state.returns > MOST_RETURNS
     state.sent_back = _describe(started, place, others, files, tests)
     change.save()
+
+
+def explain(others: Sequence[str], files: Sequence[str], tests: Sequence[str]) -> str:
+    """Why work does not go together with that of others, in a line for people."""
+    what = f"both change {', '.join(files)}" if files else f"together this is red: {'; '.join(tests[:_MOST_TESTS])}"
+    return f"it does not go together with story {', '.join(others)}: {what}"
 
 
 def _describe(started: Started, place: Box, others: Sequence[str], files: Sequence[str], tests: Sequence[str]) -> str:

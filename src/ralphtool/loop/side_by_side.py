@@ -15,10 +15,13 @@ from msgspec import Struct, structs
 
 from ralphtool import specs
 from ralphtool.judging import gates
+from ralphtool.judging.recovery import RecoveryDecision
 from ralphtool.loop import sending_back
+from ralphtool.loop.budget import RemainingBudget
 from ralphtool.loop.lane import Lane
+from ralphtool.loop.lane_limit import LaneLimit
 from ralphtool.loop.loop import Loop
-from ralphtool.loop.queue import MergeTrial, decide
+from ralphtool.loop.queue import MOST_RETURNS, MergeTrial, decide
 from ralphtool.record import events
 from ralphtool.record.log import LaneLog
 from ralphtool.workspace import slots
@@ -30,8 +33,10 @@ if TYPE_CHECKING:
     from ralphtool.executors import Report
     from ralphtool.executors.local import LocalExecutor
     from ralphtool.judging.gates import Baseline
+    from ralphtool.loop.change import Change
     from ralphtool.loop.lane import LaneEnd
     from ralphtool.loop.loop import Parts, Started
+    from ralphtool.loop.outcome import Iteration
     from ralphtool.loop.run_place import RunPlace
     from ralphtool.specs import Spec, Story
     from ralphtool.workspace import Workspace
@@ -66,6 +71,7 @@ class SideBySide(Loop):
         self._proving: _Job | None = None
         self._abandoned: set[str] = set()  # stories that a person does not want worked on
         self._next_look = 0.0
+        self._limit = LaneLimit(parts.settings.run.side_by_side)
 
     def _work_through(self) -> None:
         with ExitStack() as self._stack:
@@ -111,7 +117,7 @@ class SideBySide(Loop):
 
     def _start_ready(self) -> None:
         """Fills the lanes that are free."""
-        while len(self._jobs) < self.settings.run.side_by_side and (story := self._find_ready()):
+        while len(self._jobs) < self._limit.count() and (story := self._find_ready()):
             self._begin(story)
 
     def _find_ready(self) -> Story | None:
@@ -145,6 +151,17 @@ class SideBySide(Loop):
         started = self._start(self.change.seen_from(lane.workspace), story)
         self._jobs[lane.number] = _Job(lane=lane, started=started, base=tip)
         lane.start(partial(lane.executor.work, started.assignment, partial(self._must_end, story.id)))
+
+    def _share_budget(self, story: str) -> RemainingBudget:
+        """What others may still use is not there for this one, and what is left is for all lanes that are free."""
+        working = [job.started.assignment for job in self._jobs.values() if job.report is None]
+        held = RemainingBudget(0.0, sum(one.tokens for one in working), sum(one.cost for one in working))
+        return self.budget.remaining_for(story, held, max(1, self._limit.count() - len(self._jobs)))
+
+    def _postpone(self, change: Change, iteration: Iteration) -> None:
+        super()._postpone(change, iteration)
+        if iteration.verdict.status == "transient":
+            self._limit.shrink()
 
     def _find_tip(self) -> str:
         return str(self.change.workspace.tip)
@@ -267,20 +284,18 @@ class SideBySide(Loop):
 
     def _settle(self, job: _Job, report: Report) -> None:
         """Judged like any other; from here on the lane is free."""
-        change, story = job.started.change, job.started.story
-        self.is_abandoned = story.id in self._abandoned
-        was_moved = job.lane.workspace.tip != job.base
-        iteration = self._judge(job.started, report)
+        self._conclude_job(job, self._judge(job.started, report))
+
+    def _conclude_job(self, job: _Job, iteration: Iteration) -> None:
+        self.is_abandoned = job.started.story.id in self._abandoned
         self._log_iteration(iteration)
-        self._act(change, iteration)
+        self._act(job.started.change, iteration)
         self.is_abandoned = False
         if iteration.is_done:
-            self.change.change_state.story(story.id).sent_back = ""
-            self.change.change_state.story(story.id).returns = 0
-            if was_moved:
-                commit = self.change.change_state.outcome.commit if self.change.change_state.outcome else None
-                self.log.note(events.Merged(**self._about(job), commit=commit))
-            _follow(self.change.workspace, str(job.lane.workspace.tip))
+            tip = str(job.lane.workspace.tip)
+            if job.tip != job.base:
+                self.log.note(events.Merged(**self._about(job), commit=tip))
+            _follow(self.change.workspace, tip)
         self._free(job)
 
     def _free(self, job: _Job) -> None:
@@ -295,9 +310,20 @@ class SideBySide(Loop):
         others = self._list_others(job)
         why = "conflict" if files else "red-together"
         self.log.add(events.SentBack(**self._about(job), why=why, others=others, files=files, tests=tests))
+        if self.change.change_state.story(job.started.story.id).returns >= MOST_RETURNS:
+            self._give_up(job, sending_back.explain(others, files, tests))
+            return
         job.lane.workspace.catch_up(tip)
         sending_back.send_back(job.started, job.lane.workspace, tree, others, files, tests)
         self._free(job)
+
+    def _give_up(self, job: _Job, why: str) -> None:
+        """A person is asked: its agent has had it often enough."""
+        job.lane.workspace.catch_up(job.base)
+        iteration = self._judge(job.started, structs.replace(_get_report(job), trouble=why))
+        reason = f"it was sent back {MOST_RETURNS} times: {why}"
+        asked = RecoveryDecision("manual", "", reason)
+        self._conclude_job(job, structs.replace(iteration, decision=asked))
 
     def _list_others(self, job: _Job) -> tuple[str, ...]:
         """The stories that were done since it began."""
