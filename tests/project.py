@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE
 from warm import COMMAND as COMMAND
 from warm import Warm, starts_warm
 
@@ -98,7 +99,7 @@ class Result:
 class Ralph:
     """A project folder, and the real command run in it. Each has its own HOME and TMPDIR."""
 
-    longest = 240.0  # seconds that a command may take before something must be stuck
+    longest = PATIENCE
 
     def __init__(self, top: Path) -> None:
         self.root = top / "project"

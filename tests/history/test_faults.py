@@ -99,7 +99,7 @@ def learn(name, times):
         )
 
 def until(stop, work, pause):
-    looks, deadline = 0, time.monotonic() + PATIENCE
+    looks, deadline = 0, time.monotonic() + 900
     while not os.path.exists(stop) or not looks:
         work()
         looks += 1
