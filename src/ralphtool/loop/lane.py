@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 
 
 class LaneEnd(Struct, frozen=True):
-    """What came of a job; `error` is one that nobody expected."""
+    """A job that has ended: it has a report, or raises the error that nobody expected."""
 
     lane: Lane
-    report: Report | None = None
-    error: BaseException | None = None
+    job: Future[Report]
 
 
 class Lane:
@@ -32,20 +31,14 @@ class Lane:
         self.workspace = workspace
         self.executor = executor
         self._ends = ends
-        self._thread: threading.Thread | None = None
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix=f"lane-{number}")
+        self._running: Future[Report] | None = None
 
     def start(self, job: Callable[[], Report]) -> None:
-        self._thread = threading.Thread(target=self._run, args=(job,), name=f"lane {self.number}", daemon=True)
-        self._thread.start()
-
-    def _run(self, job: Callable[[], Report]) -> None:
-        try:
-            end = LaneEnd(self, report=job())
-        except BaseException as error:
-            end = LaneEnd(self, error=error)
-        self._ends.put(end)
+        self._running = self._pool.submit(job)
+        self._running.add_done_callback(lambda done: self._ends.put(LaneEnd(self, done)))
 
     def join(self) -> None:
         """Waits for the end of its job, if there is one."""
-        if self._thread is not None:
-            self._thread.join()
+        if self._running is not None:
+            wait([self._running])

@@ -190,14 +190,13 @@ class SideBySide(Loop):
             end = self._ends.get(timeout=_TICK)
         except queue.Empty:
             return
-        if end.error is not None or end.report is None:
-            raise end.error or AssertionError("a job that ends has a report")
+        report = end.job.result()
         self._next_look = 0.0
         job = self._jobs[end.lane.number]
         if job is self._proving:
-            self._take_proof(job, end.report)
+            self._take_proof(job, report)
         else:
-            self._take_work(job, end.report)
+            self._take_work(job, report)
 
     def _take_work(self, job: _Job, report: Report) -> None:
         job.report = self._count(job.started.assignment, report)

@@ -22,15 +22,18 @@ from ralphtool.record.events import (
     GateStarted,
     HandedOver,
     IterationStarted,
+    Merging,
     Notice,
     Paused,
     PlanEdited,
     Proof,
     Question,
+    Queued,
     Reopened,
     Resumed,
     RunEnded,
     RunStarted,
+    SentBack,
     Setup,
     Steered,
     Ticked,
@@ -200,6 +203,14 @@ class RunView:
         if len(gates) > _GATES:
             del gates[0]
             self.left_out += 1
+
+    def _apply_queue(self, event: Queued | Merging) -> None:
+        self._find_attempt(event.iteration).phase = "waiting" if isinstance(event, Queued) else "merging"
+
+    def _apply_return(self, event: SentBack) -> None:
+        if event.iteration in self.current:
+            self._cut_off(event.iteration, "sent back")
+        self._add_occurrence(event)
 
     def _apply_ticks(self, event: Ticked) -> None:
         story = self._find_story(event.story)
@@ -381,6 +392,8 @@ _APPLY_BY_TYPE: dict[type, Callable[[RunView, Any], None]] = {
     Setup: RunView._apply_setup,
     **dict.fromkeys((GateStarted, Gate), RunView._apply_gate),
     Ticked: RunView._apply_ticks,
+    **dict.fromkeys((Queued, Merging), RunView._apply_queue),
+    SentBack: RunView._apply_return,
     Verdict: RunView._apply_verdict,
     Decision: RunView._apply_decision,
     Checkpoint: RunView._apply_checkpoint,

@@ -22,6 +22,7 @@ from ralphtool.record.events import (
     Notice,
     PlanEdited,
     Question,
+    SentBack,
     Setup,
     Steered,
     Verdict,
@@ -78,11 +79,16 @@ class Wait(Struct, frozen=True):
     why: str
 
 
+OccurredEvent = (
+    Setup | Notice | Denied | PlanEdited | HandedOver | BlockerChecked | Question | Answered | Steered | SentBack
+)
+
+
 class Occurrence(Struct, frozen=True):
     """Something besides the work that people should know: a notice, a hand-over, what a person said."""
 
     at: float
-    event: Setup | Notice | Denied | PlanEdited | HandedOver | BlockerChecked | Question | Answered | Steered
+    event: OccurredEvent
 
 
 class GateView(Struct, frozen=True):
@@ -104,6 +110,7 @@ class AttemptView(Struct, kw_only=True):
     began: float = 0.0
     ended: float = 0.0
     status: str = ""  # how it was judged; empty while it is under way, `cut off` if it never was
+    phase: Literal["", "waiting", "merging"] = ""  # where others work beside it: of being merged with their work
     gates: list[GateView] = []
     last_event: Agent | None = None  # the last word of the agent
     end: agents.End | None = None  # what the agent said of its own end

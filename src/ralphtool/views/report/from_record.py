@@ -26,6 +26,7 @@ from ralphtool.record.events import (
     Notice,
     PlanEdited,
     RunEnded,
+    SentBack,
     Setup,
     Steered,
 )
@@ -50,7 +51,13 @@ from ralphtool.views.report.facts import (
     RunKnowledge,
 )
 from ralphtool.views.terminal.event_lines import list_gate_results
-from ralphtool.views.terminal.phrases import LONGEST_WHY, describe_denial, describe_end, describe_red_gates
+from ralphtool.views.terminal.phrases import (
+    LONGEST_WHY,
+    describe_denial,
+    describe_end,
+    describe_red_gates,
+    describe_return,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -243,7 +250,18 @@ def _build_occurrence(one: Occurrence) -> ReportOccurrence:
 
 
 def _describe(
-    event: Setup | Notice | Denied | PlanEdited | HandedOver | BlockerChecked | QuestionEvent | Answered | Steered,
+    event: (
+        Setup
+        | Notice
+        | Denied
+        | PlanEdited
+        | HandedOver
+        | BlockerChecked
+        | QuestionEvent
+        | Answered
+        | Steered
+        | SentBack
+    ),
 ) -> tuple[str, str]:
     line = formatting.clean_line
     match event:
@@ -253,6 +271,8 @@ def _describe(
             return "notice", line(event.text, 1000)
         case Denied():
             return "notice", describe_denial(line(event.host, _ID), event.port, line(event.allow))
+        case SentBack():
+            return "sent-back", f"sent back to its agent: {describe_return(event, line)}"
         case HandedOver():
             return "hand-over", f"{line(event.from_, _ID)} hands over to {line(event.to, _ID)}: {line(event.why)}"
         case BlockerChecked():

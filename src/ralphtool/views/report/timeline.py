@@ -34,6 +34,7 @@ _MARKS = {
     "answer": ("✎", "your answer"),
     "you": ("»", "you said something"),
     "hand-over": ("→", "another agent goes on"),
+    "sent-back": ("↩", "sent back: it does not go together with other work"),
 }
 _LEGEND = (
     ("completed", "completed"),

@@ -15,15 +15,18 @@ from ralphtool.record.events import (
     Gate,
     HandedOver,
     IterationStarted,
+    Merging,
     Notice,
     Paused,
     PlanEdited,
     Proof,
     Question,
+    Queued,
     Reopened,
     Resumed,
     RunEnded,
     RunStarted,
+    SentBack,
     Setup,
     Steered,
     Verdict,
@@ -36,6 +39,7 @@ from ralphtool.views.terminal.phrases import (
     choose_mark,
     describe_denial,
     describe_gate_time,
+    describe_return,
     flatten,
     flatten_first,
     format_attempt,
@@ -183,6 +187,19 @@ def _describe_checkpoint(event: Checkpoint, name: str) -> StyledLine:
     return assemble(("checkpoint ", "dim"), flatten(event.commit or "", 100)[:10], " ", flatten(event.subject))
 
 
+def _describe_queued(event: Queued, name: str) -> StyledLine | None:
+    return assemble((f"{name} waits to be merged", "dim")) if event.waiting else None
+
+
+def _describe_merging(event: Merging, name: str) -> StyledLine | None:
+    others = flatten(", ".join(event.others))
+    return assemble((f"{name} is proven together with story {others}", "dim")) if others else None
+
+
+def _describe_return(event: SentBack, name: str) -> StyledLine:
+    return assemble((f"{name} is sent back to its agent: {describe_return(event)}", "yellow"))
+
+
 def _describe_proof(event: Proof, name: str) -> StyledLine:
     sign = render_mark(choose_mark("done", event.receipt.state))
     style = "yellow" if event.receipt.state == "unproven" else "green"
@@ -275,6 +292,9 @@ _DESCRIBE_BY_TYPE: dict[type, Callable[[Any, str], StyledLine | None]] = {
     Verdict: _describe_verdict,
     Decision: _describe_decision,
     Checkpoint: _describe_checkpoint,
+    Queued: _describe_queued,
+    Merging: _describe_merging,
+    SentBack: _describe_return,
     Proof: _describe_proof,
     Reopened: _describe_reopening,
     PlanEdited: _describe_plan_edit,

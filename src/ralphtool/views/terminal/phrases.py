@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ralphtool.record.event_parts import LastCheck
+    from ralphtool.record.events import SentBack
     from ralphtool.record.run_end import LastCheckEnd
     from ralphtool.views.terminal.styled import Piece
 
@@ -175,6 +176,13 @@ def describe_red_gates(tip: LastCheck | LastCheckEnd | None, clean: Callable[[st
 def describe_gate_time(when: str, clean: Callable[[str, int], str] = flatten) -> str:
     """As in `after the work`: what a gate was run on."""
     return _GATE_TIMES.get(when) or clean(when, 20)
+
+
+def describe_return(event: SentBack, clean: Callable[[str, int], str] = flatten) -> str:
+    """Why the work of a story was sent back to its agent."""
+    files, tests = ", ".join(event.files), "; ".join(event.tests)
+    what = f"both change {files}" if files else f"together this is red: {tests}"
+    return clean(f"it does not go together with story {', '.join(event.others)}: {what}", 500)
 
 
 def describe_denial(host: str, port: int, allow: str) -> str:

@@ -27,6 +27,7 @@ from ralphtool.record.events import (
     Question,
     Reopened,
     Resumed,
+    SentBack,
     Steered,
     Verdict,
     WorkspaceChosen,
@@ -73,8 +74,9 @@ _SHORT_TIMES = {  # of gates, where there is little room
     "outside": "your folder",
     "blind": "source broken on purpose",
 }
+_PHASES = {"waiting": "waits to be merged", "merging": "is being proven"}
 _LASTING = (
-    *(Verdict, Decision, Checkpoint, Proof, Reopened, PlanEdited, Question, Notice, Denied, WorkspaceChosen),
+    *(Verdict, Decision, Checkpoint, SentBack, Proof, Reopened, PlanEdited, Question, Notice, Denied, WorkspaceChosen),
     *(Steered, Paused, Resumed, Answered),
 )
 
@@ -153,7 +155,7 @@ class RunDisplay(RunLines):
             return self._render_resting_story(story, name, tasks, width)
         task = flatten(now.start.task or "", 20)
         left = Text.assemble(render_mark("current"), " ", (name, "bold"), f" (task {task})" if task else "")
-        number = format_attempt(now.start.attempt, now.start.attempts)
+        number = _PHASES.get(now.phase) or format_attempt(now.start.attempt, now.start.attempts)
         right = [*([tasks] if width >= _NARROW else []), number, self._format_since(now.began)]
         return _align_ends(left, Text("  ".join(filter(None, right))), width)
 
@@ -220,6 +222,8 @@ class RunDisplay(RunLines):
         """What goes on now, in a line."""
         if self.run.waiting:
             return [self._render_wait(self.run.waiting)]
+        if len(self.run.current) > 1:
+            return [self._render_lane(one) for one in self.run.current.values() if one.last_event and not one.phase]
         now, gate = self.run.attempt, self.run.gates[-1] if self.run.gates else None
         if now is None or (gate and (gate.is_running or gate.event.when != "before")):
             return []
@@ -232,6 +236,11 @@ class RunDisplay(RunLines):
                 Text.assemble("  ", *render_agent_event(now.last_event.event)), Text(remark, style="yellow"), width
             )
         ]
+
+    def _render_lane(self, attempt: AttemptView) -> Text:
+        """What one of several agents does now."""
+        said = render_agent_event(attempt.last_event.event) if attempt.last_event else ()
+        return Text.assemble("  ", (f"{flatten(attempt.start.story, 20)} ", "dim"), *said)
 
     def _render_wait(self, event: Waiting) -> Text:
         until = event.until if isinstance(event.until, float) else parse_time(event.until)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, TypeVar
 
+from ralphtool.record.events import Gate
 from ralphtool.record.run_view import RunView
 from ralphtool.record.view_parts import parse_time
 from ralphtool.views.terminal.event_lines import describe_event
 from ralphtool.views.terminal.phrases import format_clock, format_story
+from ralphtool.views.terminal.styled import assemble
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +38,10 @@ class RunLines:
 
     def describe(self, event: Event) -> StyledLine | None:
         """The event as one line; None if nobody needs to be told."""
-        return describe_event(event, self.format_name(getattr(event, "story", None)))
+        name = self.format_name(getattr(event, "story", None))
+        line = describe_event(event, name)
+        is_beside = isinstance(event, Gate) and len(self.run.current) > 1  # whose gate that was is not plain then
+        return assemble(f"{name}: ", *line) if line and is_beside else line
 
     def format_name(self, story: str | None) -> str:
         known = self.run.stories.get(story or "")
