@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import random
 import shutil
 import signal
 import subprocess
@@ -131,6 +133,31 @@ if grep -qs '<<<<' parts/same.txt; then echo both > parts/same.txt; else echo {s
     check_commits(lab)
 
 
+def test_markers_that_are_left_fail_the_attempt(lab: Lab) -> None:
+    careless = "mkdir -p parts; grep -qs '<<<<' parts/same.txt || echo {story} > parts/same.txt"
+    make(lab, TWO, side_by_side=2).play(default=[wait_for_all(lab, 2), {"run": careless}, *END])
+    done = lab.loop()
+    assert done.exit_code == 0, done.stderr
+    found = [one for verdict in of_kind(lab.events(done), "verdict") for one in verdict["findings"]]
+    assert [(one["kind"], one["path"]) for one in found] == [("conflict-marker", "parts/same.txt")]
+    assert sorted(entry["status"] for entry in lab.entries()) == ["completed", "completed", "failed"]
+    assert "<<<<" not in lab.git("log", "-p", "ralph/add-login")
+    check_commits(lab)
+
+
+def test_who_undoes_the_work_of_others_while_resolving_has_failed(lab: Lab) -> None:
+    solve = """\
+mkdir -p parts
+if grep -qs '<<<<' parts/same.txt
+then echo both > parts/same.txt; test $RALPH_ATTEMPT != 1 || rm -f parts/of-*.txt
+else echo {story} > parts/same.txt; echo x > parts/of-{story}.txt
+fi"""
+    make(lab, TWO, side_by_side=2).play(default=[wait_for_all(lab, 2), {"run": solve}, *END])
+    found = [one for verdict in of_kind(lab.events(lab.loop()), "verdict") for one in verdict["findings"]]
+    assert [one["kind"] for one in found] == ["merge-clobber"]
+    assert found[0]["path"].startswith("parts/of-")
+
+
 def test_two_that_pass_alone_and_fail_together(lab: Lab) -> None:
     look = """\
 mkdir -p parts
@@ -195,3 +222,100 @@ def test_a_kill_loses_nothing(lab: Lab) -> None:
     assert sorted(list_stories(lab)) == ["1", "2", "3", "4"]
     check_commits(lab)
     check_left(lab)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_killed_at_random_moments_until_it_is_done(lab: Lab, seed: int) -> None:
+    """With a pair in conflict, and one that fails together with another."""
+    dice = random.Random(seed)
+    look = """\
+mkdir -p parts
+case {story} in
+1|2) if grep -qs '<<<<' parts/same.txt; then echo both > parts/same.txt; else echo {story} >> parts/same.txt; fi;;
+*) if grep -qs alone parts/*.txt; then echo fine > parts/{story}.txt; else echo alone > parts/{story}.txt; fi;;
+esac"""
+    make(lab).play(default=[{"run": look}, *END])
+    for _ in range(5):
+        run = lab.start()
+        try:
+            run.communicate(timeout=dice.uniform(0.5, 4))
+        except subprocess.TimeoutExpired:
+            kill(run)
+    done = lab.loop()
+    assert done.exit_code == 0, done.stderr
+    assert sorted(list_stories(lab)) == ["1", "2", "3", "4"]
+    assert "- [ ]" not in lab.git("show", "ralph/add-login:openspec/changes/add-login/tasks.md")
+    check_commits(lab)
+    check_left(lab)
+
+
+def test_what_one_learns_is_in_the_next_prompt_of_another(lab: Lab) -> None:
+    tells = [{"run": "ralphtool agent learn 'The walrus lives in the harbour'"}, *WRITES]
+    wait = {"run": f"while [ ! -e {meet(lab)}/go ]; do sleep 0.05; done"}
+    make(lab, f"{TWO}\n{THIRD}", side_by_side=2).play(
+        {"story": "1", "steps": tells},
+        {"story": "2", "steps": [wait, *WRITES]},
+        default=[{"run": f"touch {meet(lab)}/go"}, *WRITES],
+    )
+    assert lab.loop().exit_code == 0
+    [prompt] = lab.root.glob(".ralph/runs/*/003-add-login-3-1/prompt.md")
+    assert "walrus" in prompt.read_text()
+
+
+def test_a_question_holds_nobody_else_up(lab: Lab) -> None:
+    asks = [{"blocked": "I need the key to the cellar"}]
+    make(lab, attempts=1).play({"story": "2", "steps": asks}, default=WRITES)
+    done = lab.loop()
+    assert done.exit_code == 1
+    assert sorted(list_stories(lab)) == ["1", "3", "4"]
+    assert lab.run("questions", "--json").json["questions"][0]["story"] == "2"
+
+
+def test_a_story_that_is_skipped_ends_its_agent_alone(lab: Lab) -> None:
+    waits = [{"run": f"touch {meet(lab)}/two; sleep 3615"}]
+    make(lab).play(
+        {"story": "2", "steps": waits},
+        default=[{"run": f"while [ ! -e {meet(lab)}/two ]; do sleep 0.05; done"}, *WRITES],
+    )
+    run = lab.start()
+    assert wait_until(lambda: (meet(lab) / "two").exists())
+    assert lab.run("skip", "2").exit_code == 0
+    out, _ = run.communicate(timeout=PATIENCE)
+    assert sorted(list_stories(lab)) == ["1", "3", "4"]
+    ended = json.loads(out.splitlines()[-1])
+    assert {one["id"]: one["state"] for one in ended["stories"]}["2"] == "skipped"
+
+
+def test_what_the_user_commits_to_the_branch_meanwhile_is_kept(lab: Lab) -> None:
+    wait = {"run": f"touch {meet(lab)}/begun-{{story}}; while [ ! -e {meet(lab)}/go ]; do sleep 0.05; done"}
+    make(lab).play(default=[wait, *WRITES])
+    run = lab.start()
+    assert wait_until(lambda: len(list(meet(lab).glob("begun-*"))) == 4)
+    place = lab.root.parent / "theirs"
+    lab.git("worktree", "add", "--quiet", str(place), "ralph/add-login")
+    (place / "mine.txt").write_text("mine\n")
+    for command in (["add", "mine.txt"], ["commit", "--quiet", "--message=mine"]):
+        subprocess.run(["git", *command], cwd=place, env=lab.env, check=True)
+    (meet(lab) / "go").touch()
+    run.communicate(timeout=PATIENCE)
+    assert run.returncode == 0
+    assert lab.git("show", "ralph/add-login:mine.txt") == "mine"
+    assert sorted(list_stories(lab)) == ["1", "2", "3", "4"]
+    assert (place / "parts/1.txt").exists()
+
+
+def test_in_strict_order_they_are_worked_on_one_by_one(lab: Lab) -> None:
+    make(lab, strict_order=True).play(
+        default=[{"run": "mkdir -p parts; test $(ls parts | wc -l) = $(({story} - 1))"}, *WRITES]
+    )
+    done = lab.loop()
+    assert done.exit_code == 0, done.stderr
+    assert list_stories(lab) == ["1", "2", "3", "4"]
+    assert len(of_kind(lab.events(done), "iteration_started")) == 4
+
+
+def test_without_a_box_they_are_worked_on_one_by_one(lab: Lab) -> None:
+    lab.repository(TWO, workspace="worktree", side_by_side=4).play(default=WRITES)
+    done = lab.loop()
+    assert done.exit_code == 0, done.stderr
+    assert any("needs a box" in one["text"] for one in of_kind(lab.events(done), "notice"))

@@ -9,7 +9,7 @@ import click
 from ralphtool.core.text import make_lines_printable, make_printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ralphtool.loop.dryrun import Plan, PlannedStory
 
@@ -28,6 +28,8 @@ def print_plan(plan: Plan, agents: Sequence[str], troubles: Sequence[str]) -> No
     _print_part(
         "Stories, in the order in which they would be begun", [_format_story(one, plan.first) for one in plan.steps]
     )
+    if plan.rounds and (plan.side_by_side > 1 or len(plan.rounds[0]) > 1):
+        _print_part("Side by side", list(_describe_rounds(plan)))
     _print_part("Where", plan.workspace)
     _print_part("Gates", list(plan.gates) or ["none: stories will be done, not proven"])
     _print_part("Agents", agents or ["none"])
@@ -49,6 +51,18 @@ def _print_part(title: str, lines: Sequence[str]) -> None:
     click.echo(f"\n{_bold(title)}")
     for line in lines:
         click.echo(f"  {make_printable(line)}")
+
+
+def _describe_rounds(plan: Plan) -> Iterator[str]:
+    """Which stories could be worked on at once; what it would take where that is not asked for."""
+    for number, ids in enumerate(plan.rounds):
+        yield f"{'then ' if number else ''}{', '.join(ids)}{' at once' if len(ids) > 1 else ''}"
+    chain = len(plan.rounds)
+    longest = f"the longest chain has {chain} {'story' if chain == 1 else 'stories'}"
+    if plan.side_by_side > 1:
+        yield f"at most {plan.side_by_side} at a time; {longest}"
+    else:
+        yield f"one at a time, as it is set; {longest}: --side-by-side 4 works on four at once"
 
 
 def _format_story(step: PlannedStory, first: str | None) -> str:

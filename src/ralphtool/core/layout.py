@@ -110,13 +110,15 @@ def slot_name(change: str, slot: int) -> str:
     return f"{change}@{slot}" if slot else change
 
 
-def has_slots(git_folder: str, change: str) -> bool:
-    """Whether there are working trees of a change beside the first."""
-    try:
-        names = os.listdir(os.path.join(in_git(git_folder), "worktrees"))
-    except FileNotFoundError:
-        return False
-    return any(name.rpartition("@")[0] == change for name in names)
+def list_slots(git_folder: str, change: str) -> list[str]:
+    """The names of working trees of a change beside the first, also of those that are half removed."""
+    found: set[str] = set()
+    for folder in ("worktrees", "boxes"):
+        try:
+            found.update(os.listdir(os.path.join(in_git(git_folder), folder)))
+        except FileNotFoundError:
+            pass
+    return sorted(name for name in found if name.rpartition("@")[0] == change)
 
 
 def in_git(git_folder: str) -> str:

@@ -102,4 +102,11 @@ def _join_guidance(current: ChangeState, state: StoryState) -> str:
     """A person's words come first: should there be no room for all, they stay."""
     answer = state.answer and f"A human answered: {state.answer}"
     told = [f"A human says: {text}" for text in (*current.told, *state.told)]
-    return "\n\n".join(filter(None, [answer, *told, state.guidance, state.sent_back or (state.cut_off and _CUT_OFF)]))
+    return "\n\n".join(filter(None, [answer, *told, state.guidance, _describe_tree(state)]))
+
+
+def _describe_tree(state: StoryState) -> str:
+    """What the tree holds besides the last checkpoint, and why."""
+    if state.sent_back:
+        return state.sent_back.text
+    return _CUT_OFF if state.cut_off else ""

@@ -16,6 +16,7 @@ from ralphtool.history import History, analyzer
 from ralphtool.loop import briefing, workspace_choice
 from ralphtool.loop.briefing import Situation
 from ralphtool.loop.change import waits_for
+from ralphtool.loop.story_order import find_rounds
 from ralphtool.memory.knowledge import KnowledgeBase
 from ralphtool.memory.labels import INDEX
 from ralphtool.record import change_state, questions, steering
@@ -59,6 +60,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     first: str | None  # the story that would be begun with
     prompt: str | None
     cut: list[str]  # what was shortened in it
+    side_by_side: int = 1  # how many stories would be worked on at once, at most
+    rounds: list[list[str]] = []  # stories that could be: those of a round wait for the rounds before it
 
 
 def plan(root: str, spec: Spec, settings: Settings, gates: Sequence[str]) -> Plan:
@@ -81,6 +84,8 @@ def plan(root: str, spec: Spec, settings: Settings, gates: Sequence[str]) -> Pla
         first=first.id if first else None,
         prompt=built.text if built else None,
         cut=list(built.cut) if built else [],
+        side_by_side=settings.run.side_by_side,
+        rounds=find_rounds({one.id: one.waits_for for one in steps if one.state in ("ready", "later")}),
     )
 
 

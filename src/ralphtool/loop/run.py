@@ -349,7 +349,7 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
     def _take_up_slots(self) -> list[str]:
         """What a killed run with several lanes has left."""
         repository = Repository.find(self.root)
-        if repository is None or not layout.has_slots(repository.common, self.spec.change):
+        if repository is None or not layout.list_slots(repository.common, self.spec.change):
             return []
         from ralphtool.workspace import slots
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from ralphtool.core.text import fence_visible
+from ralphtool.judging.guard import merges
+from ralphtool.record.change_state import ReturnedWork
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ralphtool.judging.guard.model import GuardFinding
     from ralphtool.loop.loop import Started
     from ralphtool.workspace.box import Box
 
@@ -17,40 +22,70 @@ _MOST_TESTS = 20
 _CONFLICT = """\
 While you worked on this story, others were done, and both of you changed the same lines of these files: {files}.
 The tree has your work upon theirs, with conflict markers (<<<<<<<, =======, >>>>>>>) in those files. Resolve every one,
-so that both do what they should, leave no marker, and prove it as before. What is not in conflict is merged already."""
+so that both do what they should, leave no marker, and prove it as before. What is not in conflict is merged already:
+leave what is theirs as it is."""
 _RED = """\
 While you worked on this story, others were done. Your work is green by itself, and so is theirs, but together this is
 red: {tests}. The tree has your work upon theirs. Find out why they don't go together, and fix it; their tests have to
 stay as they are."""
 
 
-def send_back(
-    started: Started, place: Box, tree: str, others: Sequence[str], files: Sequence[str], tests: Sequence[str]
-) -> None:
+class Meeting(Struct, frozen=True, kw_only=True):
+    """How the work of a story met that of others."""
+
+    tree: str  # both together, with markers where they are in conflict
+    others: Sequence[str]  # stories
+    files: Sequence[str] = ()  # in conflict
+    tests: Sequence[str] = ()  # that are red
+    own_paths: Sequence[str] = ()  # files that the story has changed
+    their_paths: Sequence[str] = ()
+
+    def explain(self) -> str:
+        """Why both don't go together, in a line for people."""
+        red = "; ".join(self.tests[:_MOST_TESTS])
+        what = f"both change {', '.join(self.files)}" if self.files else f"together this is red: {red}"
+        return f"it does not go together with story {', '.join(self.others)}: {what}"
+
+
+def send_back(started: Started, place: Box, meeting: Meeting) -> None:
     """The next attempt begins with both in one tree, and knows why."""
     change, story = started.change, started.story
     state = change.change_state.story(story.id)
     change.undo_ticks(story)
-    commit = place.commit(tree, f"ralphtool: {change.name}, story {story.id} met other work\n")
-    state.cut_off = place.keep_commit(change.run, str(commit))
+    message = f"ralphtool: {change.name}, story {story.id} met other work\n"
+    commit = str(place.commit(meeting.tree, message))
+    state.cut_off = place.keep_commit(change.run, commit)
     state.returns += 1
-    state.sent_back = _describe(started, place, others, files, tests)
+    state.sent_back = ReturnedWork(
+        text=_describe(place, meeting),
+        commit=commit,
+        base=str(place.tip),
+        in_conflict=list(meeting.files),
+        own=list(meeting.own_paths),
+        others=list(meeting.their_paths),
+    )
     change.save()
 
 
-def explain(others: Sequence[str], files: Sequence[str], tests: Sequence[str]) -> str:
-    """Why work does not go together with that of others, in a line for people."""
-    what = f"both change {', '.join(files)}" if files else f"together this is red: {'; '.join(tests[:_MOST_TESTS])}"
-    return f"it does not go together with story {', '.join(others)}: {what}"
+def inspect(place: Box, returned: ReturnedWork, tree: str, base: str) -> list[GuardFinding]:
+    """What an agent made of work that it was given back because of a conflict. `base` is what it began with."""
+    if not returned.in_conflict:
+        return []
+    markers = merges.find_markers(place.read_tree(tree, returned.in_conflict))
+    if base != returned.base:
+        return markers  # still others were done before it was begun: what differs may be theirs
+    changed = place.list_between(returned.commit, tree)
+    return [*markers, *merges.find_clobbered(changed, returned.in_conflict, returned.own, returned.others)]
 
 
-def _describe(started: Started, place: Box, others: Sequence[str], files: Sequence[str], tests: Sequence[str]) -> str:
+def _describe(place: Box, meeting: Meeting) -> str:
     text = (
-        _CONFLICT.format(files=", ".join(files))
-        if files
-        else _RED.format(tests="; ".join(tests[:_MOST_TESTS]) or "the gates")
+        _CONFLICT.format(files=", ".join(meeting.files))
+        if meeting.files
+        else _RED.format(tests="; ".join(meeting.tests[:_MOST_TESTS]) or "the gates")
     )
     commits = place.checkpoints()
-    diffs = [place.read_diff(commits[id], _MOST_DIFF // max(1, len(others))) for id in others if id in commits]
+    most = _MOST_DIFF // max(1, len(meeting.others))
+    diffs = [place.read_diff(commits[id], most) for id in meeting.others if id in commits]
     done = fence_visible("\n".join(diffs))
-    return f"{text}\n\nWhat was done meanwhile (story {', '.join(others)}):\n\n{done}" if diffs else text
+    return f"{text}\n\nWhat was done meanwhile (story {', '.join(meeting.others)}):\n\n{done}" if diffs else text

@@ -22,6 +22,7 @@ from ralphtool.loop.lane import Lane
 from ralphtool.loop.lane_limit import LaneLimit
 from ralphtool.loop.loop import Loop
 from ralphtool.loop.queue import MOST_RETURNS, MergeTrial, decide
+from ralphtool.loop.sending_back import Meeting
 from ralphtool.record import events
 from ralphtool.record.log import LaneLog
 from ralphtool.workspace import slots
@@ -199,12 +200,20 @@ class SideBySide(Loop):
             self._take_work(job, report)
 
     def _take_work(self, job: _Job, report: Report) -> None:
-        job.report = self._count(job.started.assignment, report)
+        job.report = self._inspect(job, self._count(job.started.assignment, report))
         if job.lane.executor.must_prove(job.report, job.started.assignment):
             self._waiting.append(job)
             self.log.note(events.Queued(**self._about(job), waiting=len(self._waiting) - 1))
         else:
             self._settle(job, job.report)
+
+    def _inspect(self, job: _Job, report: Report) -> Report:
+        """Whether work that was sent back was resolved, and nothing else undone."""
+        returned = self.change.change_state.story(job.started.story.id).sent_back
+        if returned is None or report.tree is None:
+            return report
+        found = sending_back.inspect(job.lane.workspace, returned, report.tree, job.base)
+        return structs.replace(report, findings=(*report.findings, *found))
 
     def _prove_first(self) -> None:
         """One at a time: the next one is merged with what comes of this one."""
@@ -306,14 +315,22 @@ class SideBySide(Loop):
         self, job: _Job, tip: str, tree: str, files: tuple[str, ...] = (), tests: tuple[str, ...] = ()
     ) -> None:
         """Its own agent gets it again, with what others have done; no attempt is charged."""
-        others = self._list_others(job)
+        place, others = job.lane.workspace, self._list_others(job)
+        meeting = Meeting(
+            tree=tree,
+            others=others,
+            files=files,
+            tests=tests,
+            own_paths=place.list_between(job.base, str(_get_report(job).tree)),
+            their_paths=place.list_between(job.base, tip),
+        )
         why = "conflict" if files else "red-together"
         self.log.add(events.SentBack(**self._about(job), why=why, others=others, files=files, tests=tests))
         if self.change.change_state.story(job.started.story.id).returns >= MOST_RETURNS:
-            self._give_up(job, sending_back.explain(others, files, tests))
+            self._give_up(job, meeting.explain())
             return
-        job.lane.workspace.catch_up(tip)
-        sending_back.send_back(job.started, job.lane.workspace, tree, others, files, tests)
+        place.catch_up(tip)
+        sending_back.send_back(job.started, place, meeting)
         self._free(job)
 
     def _give_up(self, job: _Job, why: str) -> None:

@@ -49,6 +49,17 @@ class Outcome(Struct, frozen=True, kw_only=True):
     proof: Receipt | None = None
 
 
+class ReturnedWork(Struct, kw_only=True):
+    """Work that does not go together with what others have done meanwhile."""
+
+    text: str  # what its agent has to know
+    commit: str  # both in one tree
+    base: str  # the checkpoint that this is upon
+    in_conflict: list[str] = []  # files with markers
+    own: list[str] = []  # files that the story had changed
+    others: list[str] = []  # files that the others have changed
+
+
 class StoryState(Struct, kw_only=True):
     """Where a story stands after its last iteration."""
 
@@ -69,7 +80,7 @@ class StoryState(Struct, kw_only=True):
     told: list[str] = []  # what a human told unasked; it holds as long
     proof: Receipt | None = None  # what its "done" rests on
     since: int = 0  # the first iteration in the history that is about this story, if it got its id later than others
-    sent_back: str = ""  # what its agent has to know about the work of others that its own work met
+    sent_back: ReturnedWork | None = None  # for its next attempt
     returns: int = 0  # how often it was sent back for that
     accused: list[str] = []  # tests as they were that failed on the code of the last attempt
 

@@ -24,25 +24,29 @@ def make_slot(project: str, change: str, slot: int, must_end: Callable[[], bool]
 
 def take_up_left(repository: Repository, project: str, change: str) -> list[str]:
     """Keeps the work that a killed run has left in its slots, and removes them; returns what is worth telling."""
-    folder = os.path.join(layout.in_git(repository.common), "worktrees")
-    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-    found = [name for name in names if name.rpartition("@")[0] == change]
-    for name in found:
+    before = repository.refs(layout.INTERRUPTED)
+    for name in layout.list_slots(repository.common, change):
         place = Box(repository, project, change, slot=int(name.rpartition("@")[2]))
-        try:
-            place.open(change, ())
-            place.close()
-        except (GitError, OSError):
-            pass  # whatever is left of it can't be read any more
+        if os.path.isdir(place.place):
+            _keep_work(place)
         remove_slot(repository, name)
-    text = f"work that the last run had begun in {len(found)} boxes is kept: `git for-each-ref {layout.INTERRUPTED}`"
-    return [text] if found else []
+    kept = [ref for ref in repository.refs(layout.INTERRUPTED) if ref not in before]
+    return [f"work that the last run had begun is kept: {', '.join(kept)}"] if kept else []
+
+
+def _keep_work(place: Box) -> None:
+    try:
+        place.open(place.change, ())  # which keeps what was cut off
+        place.close()
+    except (GitError, OSError):
+        pass  # whatever is left of it can't be read any more
 
 
 def remove_slot(repository: Repository, name: str) -> None:
-    """A working tree of ours, with all that belongs to it."""
+    """A working tree of ours, with all that belongs to it. Its box goes last: by that a run which is killed meanwhile
+    is known to the next one."""
     ours = layout.in_git(repository.common)
-    for folder in ("worktrees", "boxes"):
-        layers.remove_folder(os.path.join(ours, folder, name))
+    layers.remove_folder(os.path.join(ours, "worktrees", name))
     with files.FileLock(os.path.join(ours, "worktrees.lock"), make=True):
         repository.run("worktree", "prune")
+    layers.remove_folder(os.path.join(ours, "boxes", name))

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from ralphtool.workspace.revert import MergedTree
 
 
+_MOST_READ = 10_000_000  # bytes of a file in which conflict markers are looked for
+
+
 class Worktree(Tree):
     """A working tree of its own, beside the user's, which stays untouched. A new one has to be set up first."""
 
@@ -171,6 +174,13 @@ class Worktree(Tree):
         """What a commit changed, as text; the beginning of it where that is long."""
         told = self.repository.text("show", "--format=", "--no-ext-diff", "--no-textconv", commit)
         return told if len(told) <= most else f"{told[:most]}\n(and more)"
+
+    def list_between(self, old: str, new: str) -> list[str]:
+        """The files in which two trees differ, but for our own."""
+        return [one.path for one in self.repository.changed(old, new) if not Paths([self.ours]).cover(one.path)]
+
+    def read_tree(self, tree: str, paths: Sequence[str]) -> dict[str, bytes]:
+        return self.repository.read_files(tree, paths, _MOST_READ)
 
     def show_upon(self, tip: str, tree: str) -> None:
         """Puts a tree in place, as work upon another checkpoint; what git ignores stays as the attempt left it."""

@@ -25,6 +25,8 @@ FindingKind = Literal[
     "unticked",
     "ralph-touched",
     "git-touched",
+    "conflict-marker",
+    "merge-clobber",
     "lint-config",
 ]
 DECISIVE: frozenset[FindingKind] = frozenset(
@@ -36,6 +38,8 @@ DECISIVE: frozenset[FindingKind] = frozenset(
         "unticked",
         "ralph-touched",
         "git-touched",
+        "conflict-marker",
+        "merge-clobber",
     )
 )
 """Only reading can show these: an attempt with one of them fails."""

@@ -1,0 +1,29 @@
+"""What an agent did with work that was in conflict with that of others: markers that it left, work that it undid."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ralphtool.judging.guard.model import GuardFinding
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+_MARKERS = re.compile(rb"^<{7}(?: .*)?\n(?:.*\n)*?={7}\r?\n(?:.*\n)*?>{7}(?: .*)?$", re.MULTILINE)
+
+
+def find_markers(files: Mapping[str, bytes]) -> list[GuardFinding]:
+    """Files in which a conflict was not resolved."""
+    told = "it has conflict markers"
+    return [GuardFinding("conflict-marker", path, told) for path, data in files.items() if _MARKERS.search(data)]
+
+
+def find_clobbered(
+    changed: Collection[str], in_conflict: Collection[str], own: Collection[str], others: Collection[str]
+) -> list[GuardFinding]:
+    """Files that an agent changed while it resolved a conflict elsewhere. `own` are those that its story had changed
+    before, `others` those of the others: what only they had changed was merged already, and is theirs."""
+    told = "others had changed it, it was in no conflict, and it is not as they left it"
+    theirs = {*others}.difference(own, in_conflict)
+    return [GuardFinding("merge-clobber", path, told) for path in changed if path in theirs]
