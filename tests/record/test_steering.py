@@ -42,7 +42,9 @@ def seen(lab: Lab, type: str) -> list[dict[str, Any]]:
 
 
 def prompts(lab: Lab) -> list[str]:
-    return [path.read_text() for path in sorted(lab.root.glob(".ralph/runs/*/*/prompt.md"))]
+    """In the order in which they were written: the names of runs tell that to the second only."""
+    found = sorted(lab.root.glob(".ralph/runs/*/*/prompt.md"), key=lambda path: path.stat().st_mtime_ns)
+    return [path.read_text() for path in found]
 
 
 def ended(process: subprocess.Popen[bytes]) -> int:
