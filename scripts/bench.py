@@ -31,6 +31,7 @@ import bench_list
 import bench_loop
 import bench_memory
 import bench_proof
+import bench_side
 import bench_start
 import bench_watch
 
@@ -324,6 +325,7 @@ def main() -> int:
         results += bench_agents.measure(Path(top), chosen.rounds, chosen.only)
         results += bench_memory.measure(Path(top), chosen.rounds, chosen.only)
         results += bench_box.measure(Path(top), chosen.rounds, chosen.only)
+        results += bench_side.measure(Path(top), chosen.rounds, chosen.only)
         results += bench_start.measure(Path(top), chosen.rounds, chosen.only)
         results += bench_list.measure(Path(top), chosen.rounds, chosen.only)
         results += bench_watch.measure(Path(top), chosen.rounds, chosen.only)

@@ -725,7 +725,7 @@ def test_the_examples_can_be_read_as_a_run(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(example(name)) + "\n" for name in SECTIONS))
     found = list(filter(None, map(parse_fields, LineReader(str(path)).new())))
     assert [event["type"] for event in found] == list(SECTIONS)
-    assert len(told(*found)) == len(SECTIONS) - len(["gate_started", "agent", "ticked"])
+    assert len(told(*found)) == len(SECTIONS) - len(["gate_started", "agent", "ticked", "merged"])
 
 
 def test_the_events_of_agents_are_those_that_there_are() -> None:

@@ -89,6 +89,7 @@ def run(
       ralphtool run --all                            every open change, one after the other
       ralphtool run add-login --dry-run              what it would do, and the first prompt
       ralphtool run add-login --max-time 8h --max-iterations 40
+      ralphtool run add-login --side-by-side 4       four stories at once, each in a box of its own
       ralphtool run add-login --json | jq -r 'select(.type == "verdict") | .summary'
     """
     root = project.find()

@@ -234,16 +234,19 @@ class Loop:
     def _wait_for_agent(self) -> bool:
         """Waits for an agent, if all of them have to rest. Tells whether there is still something to be done then."""
         turn = self.roster.next()
-        if turn.agent != self.agent:
-            before, why = self.roster.name(self.agent), self.roster.explain_unavailable(self.agent) or "it can go on"
-            self.log.note(events.HandedOver(from_=before, to=self.roster.name(turn.agent), why=why))
-        self.agent = turn.agent
+        self._hand_over(turn)
         if turn.seconds > 0 and self.budget.has_time_for(turn.seconds):
             self._wait(turn)
         elif turn.seconds > 0:
             self.reason = f"{turn.why}: that would be over only after the limit of time (--max-time)"
             return False
         return not self._is_over()
+
+    def _hand_over(self, turn: NextAgent) -> None:
+        if turn.agent != self.agent:
+            before, why = self.roster.name(self.agent), self.roster.explain_unavailable(self.agent) or "it can go on"
+            self.log.note(events.HandedOver(from_=before, to=self.roster.name(turn.agent), why=why))
+        self.agent = turn.agent
 
     def _wait(self, turn: NextAgent) -> None:
         """By the clock on the wall, which goes on while a machine sleeps."""

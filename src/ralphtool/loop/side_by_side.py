@@ -9,7 +9,7 @@ import queue
 import time
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct, structs
 
@@ -28,7 +28,6 @@ from ralphtool.record.log import LaneLog
 from ralphtool.workspace import slots
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from queue import SimpleQueue
 
     from ralphtool.executors import Report
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from ralphtool.loop.outcome import Iteration
     from ralphtool.loop.run_place import RunPlace
     from ralphtool.specs import Spec, Story
-    from ralphtool.workspace import Workspace
+    from ralphtool.workspace.box import Box
 
 _TICK = 0.2  # seconds between two looks at what a person says
 _LOOK = 5.0  # seconds between two looks for stories that nobody has pointed to
@@ -64,6 +63,7 @@ class SideBySide(Loop):
     def __init__(self, parts: Parts, place: RunPlace, executor: LocalExecutor) -> None:
         super().__init__(parts)
         self._place = place
+        self._home = cast("Box", place.workspace)
         self._main = executor
         self._lanes: list[Lane] = []
         self._ends: SimpleQueue[LaneEnd] = queue.SimpleQueue()
@@ -71,20 +71,25 @@ class SideBySide(Loop):
         self._waiting: list[_Job] = []  # to be merged, the first of them next
         self._proving: _Job | None = None
         self._abandoned: set[str] = set()  # stories that a person does not want worked on
+        self._is_broken = False  # a lane has failed in a way that ends the run
         self._next_look = 0.0
         self._limit = LaneLimit(parts.settings.run.side_by_side)
 
     def _work_through(self) -> None:
         with ExitStack() as self._stack:
-            self._stack.callback(self._join_all)
-            while self._step():
-                pass
+            try:
+                while self._step():
+                    pass
+            except BaseException:
+                self._keep_all()
+                raise
 
-    def _join_all(self) -> None:
-        """Before boxes are closed, nothing runs in them any more."""
-        self.is_abandoned = True
-        for lane in self._lanes:
-            lane.join()
+    def _keep_all(self) -> None:
+        """Something has gone wrong: what the others had done by now is kept by refs."""
+        self._is_broken = True
+        for job in self._jobs.values():
+            job.lane.join()
+            job.lane.workspace.keep_interrupted(self.change.run)
 
     def _step(self) -> bool:
         """One look at everything; tells whether there is more to do."""
@@ -108,11 +113,15 @@ class SideBySide(Loop):
             self._next_look = 0.0
 
     def _is_unwanted(self, job: _Job) -> bool:
-        return self.listener.is_skipped(job.started.story.id)
+        """Whether a person has decided about its story meanwhile."""
+        id = job.started.story.id
+        decision = self.change.change_state.story(id).decision
+        is_skipped = decision is not None and decision.action == "skip"
+        return is_skipped or self.listener.is_skipped(id) or id in self.change.workspace.checkpoints()
 
     def _must_end(self, story: str) -> bool:
         """Asked by lanes, on their threads: it looks at nothing that could be half written."""
-        return self._is_stopped() or self.is_abandoned or story in self._abandoned
+        return self._is_stopped() or self._is_broken or story in self._abandoned
 
     # --- starting -------------------------------------------------------------------------------
 
@@ -125,25 +134,27 @@ class SideBySide(Loop):
         """The next story, if one can begin at once; nothing is waited for while others work."""
         if time.monotonic() < self._next_look or self._is_over():
             return None
-        self._follow_branch()
+        self.change.follow_branch()
         self.listener.apply()
         story = None
-        if not self.change.change_state.paused and self.roster.next().seconds <= 0:
+        if self._can_begin():
             story = self.change.next_story(strict_order=self.settings.run.strict_order, is_spent=self._is_taken)
             self.listener.report()
         if story is None:
             self._next_look = time.monotonic() + _LOOK
         return story
 
+    def _can_begin(self) -> bool:
+        """A plan that was edited is taken up when nobody is at work on the one before."""
+        is_edited = self.change.workspace.has_edited_plan(self.change.ref)
+        return not (is_edited or self.change.change_state.paused or self.roster.next().seconds > 0)
+
     def _is_taken(self, story: str) -> bool:
         is_at_work = any(job.started.story.id == story for job in self._jobs.values())
         return is_at_work or self.budget.is_story_exhausted(story)
 
-    def _follow_branch(self) -> None:
-        self.change.follow_branch()
-
     def _begin(self, story: Story) -> None:
-        self.agent = self.roster.next().agent
+        self._hand_over(self.roster.next())
         self._abandoned.discard(story.id)
         lane = self._find_lane()
         tip, state = self._find_tip(), self.change.change_state.story(story.id)
@@ -179,7 +190,6 @@ class SideBySide(Loop):
         self._stack.callback(place.close)
         opened = structs.replace(self._place, workspace=place, slot=number, log=LaneLog(self.log))
         lane = Lane(number, place, self._stack.enter_context(opened.open()), self._ends)
-        self._stack.callback(self._join_all)
         self._lanes.append(lane)
         return lane
 
@@ -202,10 +212,16 @@ class SideBySide(Loop):
     def _take_work(self, job: _Job, report: Report) -> None:
         job.report = self._inspect(job, self._count(job.started.assignment, report))
         if job.lane.executor.must_prove(job.report, job.started.assignment):
+            self._protect(job, job.report)
             self._waiting.append(job)
             self.log.note(events.Queued(**self._about(job), waiting=len(self._waiting) - 1))
         else:
             self._settle(job, job.report)
+
+    def _protect(self, job: _Job, report: Report) -> None:
+        """After a kill its story goes on from there."""
+        if report.tree:
+            job.lane.workspace.protect(report.tree, job.started.story.id, job.started.assignment.entry)
 
     def _inspect(self, job: _Job, report: Report) -> Report:
         """Whether work that was sent back was resolved, and nothing else undone."""
@@ -223,7 +239,7 @@ class SideBySide(Loop):
         if self._must_end(job.started.story.id):
             self._settle(job, structs.replace(_get_report(job), ending="stopped"))
             return
-        self._follow_branch()
+        self.change.follow_branch()
         self._prove_upon(job, self._find_tip())
 
     def _prove_upon(self, job: _Job, tip: str) -> None:
@@ -303,7 +319,7 @@ class SideBySide(Loop):
             tip = str(job.lane.workspace.tip)
             if job.tip != job.base:
                 self.log.note(events.Merged(**self._about(job), commit=tip))
-            _follow(self.change.workspace, tip)
+            self._home.catch_up(tip)
         self._free(job)
 
     def _free(self, job: _Job) -> None:
@@ -355,11 +371,6 @@ def _get_report(job: _Job) -> Report:
     if job.report is None:
         raise AssertionError("what waits to be merged has been worked on")
     return job.report
-
-
-def _follow(place: Workspace, tip: str) -> None:
-    follow: Callable[[str], None] = place.catch_up  # type: ignore[attr-defined]
-    follow(tip)
 
 
 def _tick(report: Report, story: Story, spec: Spec) -> None:
