@@ -1,4 +1,4 @@
-"""What working side by side brings and costs, a part of `scripts/bench`: the same change with one lane and with more."""
+"""What working side by side brings and costs, a part of `scripts/bench`: one change with one lane and with more."""
 
 from __future__ import annotations
 
