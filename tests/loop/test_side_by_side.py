@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import shutil
@@ -319,3 +320,74 @@ def test_without_a_box_they_are_worked_on_one_by_one(lab: Lab) -> None:
     done = lab.loop()
     assert done.exit_code == 0, done.stderr
     assert any("needs a box" in one["text"] for one in of_kind(lab.events(done), "notice"))
+
+
+def test_a_box_that_somebody_removes_is_made_anew(lab: Lab) -> None:
+    """While an agent works in it, and while nobody does."""
+    place = meet(lab)
+    wait = f"touch {place}/begun-{{story}}; while [ ! -e {place}/go ]; do sleep 0.05; done"
+    make(lab, side_by_side=2).play(default=[{"run": wait}, *WRITES])
+    run = lab.start()
+    assert wait_until(lambda: len(list(meet(lab).glob("begun-*"))) == 2)
+    shutil.rmtree(lab.root / ".git/ralph/worktrees/add-login@1", ignore_errors=True)
+    (meet(lab) / "go").touch()
+    _, errors = run.communicate(timeout=PATIENCE)
+    assert sorted(list_stories(lab)) == ["1", "2", "3", "4"], errors.decode()
+    check_commits(lab)
+    check_left(lab)
+
+
+def test_an_agent_that_is_killed_has_failed_and_the_others_go_on(lab: Lab) -> None:
+    dies = {"story": "2", "attempt": 1, "steps": [{"run": "kill -9 $PPID"}]}
+    make(lab).play(dies, default=WRITES)
+    done = lab.loop()
+    assert done.exit_code == 0, done.stderr
+    assert len(of_kind(lab.events(done), "iteration_started")) == 5
+    assert sorted(list_stories(lab)) == ["1", "2", "3", "4"]
+    check_left(lab)
+
+
+def test_a_rate_limit_begins_nothing_new_until_it_is_over(lab: Lab) -> None:
+    """All lanes meet it at once; from then on fewer of them work."""
+    limit = {"error": "rate-limit", "text": "too many requests", "reset_in": 5}
+    make(lab).play(default=[wait_for_all(lab, 4), limit])
+    run = lab.start()
+    assert wait_until(lambda: len(of_kind(lab.events(), "verdict")) == 4)
+    lab.play(default=WRITES)
+    run.communicate(timeout=PATIENCE)
+    assert run.returncode == 0
+    assert sorted(list_stories(lab)) == ["1", "2", "3", "4"]
+    found = [one["type"] for one in lab.events() if one["type"] in ("iteration_started", "verdict", "waiting")]
+    assert sorted(found[:8]) == ["iteration_started"] * 4 + ["verdict"] * 4
+    assert found[8:11] == ["waiting", "iteration_started", "iteration_started"]
+    steps = [1 if one == "iteration_started" else -1 for one in found[9:]]
+    under_way = list(itertools.accumulate(steps))
+    assert max(under_way) == 2
+    assert {entry["status"] for entry in lab.entries()} == {"completed"}
+
+
+def test_an_edited_plan_is_taken_up_when_nobody_is_at_work(lab: Lab) -> None:
+    wait = {"run": f"touch {meet(lab)}/begun-{{story}}; while [ ! -e {meet(lab)}/go ]; do sleep 0.05; done"}
+    make(lab, TWO).play(default=[wait, *WRITES])
+    run = lab.start()
+    assert wait_until(lambda: len(list(meet(lab).glob("begun-*"))) == 2)
+    tasks = "openspec/changes/add-login/tasks.md"
+    lab.write(tasks, lab.read(tasks) + f"\n{THIRD}")
+    (meet(lab) / "go").touch()
+    run.communicate(timeout=PATIENCE)
+    assert run.returncode == 0
+    assert sorted(list_stories(lab)) == ["1", "2", "3"]
+
+
+def test_a_pause_lets_those_at_work_end(lab: Lab) -> None:
+    wait = {"run": f"touch {meet(lab)}/begun-{{story}}; while [ ! -e {meet(lab)}/go ]; do sleep 0.05; done"}
+    make(lab, side_by_side=2).play(default=[wait, *WRITES])
+    run = lab.start()
+    assert wait_until(lambda: len(list(meet(lab).glob("begun-*"))) == 2)
+    assert lab.run("pause").exit_code == 0
+    (meet(lab) / "go").touch()
+    assert wait_until(lambda: any(one["type"] == "paused" for one in lab.events()))
+    assert sorted(list_stories(lab)) == ["1", "2"]
+    assert lab.run("resume").exit_code == 0
+    run.communicate(timeout=PATIENCE)
+    assert sorted(list_stories(lab)) == ["1", "2", "3", "4"]

@@ -26,10 +26,18 @@ class LaneEnd(Struct, frozen=True):
 class Lane:
     """A box, and what runs in it. Whoever starts a job leaves the box alone until its end is told."""
 
-    def __init__(self, number: int, workspace: Box, executor: LocalExecutor, ends: SimpleQueue[LaneEnd]) -> None:
+    def __init__(
+        self,
+        number: int,
+        workspace: Box,
+        executor: LocalExecutor,
+        ends: SimpleQueue[LaneEnd],
+        close: Callable[[], None],
+    ) -> None:
         self.number = number
         self.workspace = workspace
         self.executor = executor
+        self.close = close
         self._ends = ends
         self._pool = ThreadPoolExecutor(1, thread_name_prefix=f"lane-{number}")
         self._running: Future[Report] | None = None

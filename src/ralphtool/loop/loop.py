@@ -119,8 +119,7 @@ class Loop:
     def _work_through(self) -> None:
         while (story := self._next_story()) is not None:
             started = self._start(self.change, story)
-            report = self._execute(started.assignment)
-            self._finish(started, report)
+            self._finish(started, self._execute(started.assignment))
 
     def _start(self, change: Change, story: Story) -> Started:
         before = change.look_back(story.id)
@@ -450,7 +449,10 @@ class Loop:
             state.cut_off = ref
         self.change.save()
         if verdict.status == "transient" or not (self._is_over() or self.is_abandoned):
-            self.roster.mark_unavailable(iteration.assignment.agent, verdict.summary, verdict.retry_at)
+            self._rest_agent(iteration.assignment.agent, verdict)
+
+    def _rest_agent(self, agent: int, verdict: Verdict) -> None:
+        self.roster.mark_unavailable(agent, verdict.summary, verdict.retry_at)
 
     def _carry_out(self, change: Change, made: Outcome, title: str = "", iteration: int = 0) -> None:
         if trouble := outcome.carry_out(change, made):

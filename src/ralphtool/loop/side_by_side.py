@@ -9,11 +9,13 @@ import queue
 import time
 from contextlib import ExitStack
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct, structs
 
 from ralphtool import specs
+from ralphtool.errors import GitError
 from ralphtool.judging import gates
 from ralphtool.judging.recovery import RecoveryDecision
 from ralphtool.loop import sending_back
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from ralphtool.executors import Report
     from ralphtool.executors.local import LocalExecutor
     from ralphtool.judging.gates import Baseline
-    from ralphtool.loop.change import Change
+    from ralphtool.judging.verdict import Verdict
     from ralphtool.loop.lane import LaneEnd
     from ralphtool.loop.loop import Parts, Started
     from ralphtool.loop.outcome import Iteration
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from ralphtool.workspace.box import Box
 
 _TICK = 0.2  # seconds between two looks at what a person says
+_MOST_LOSSES = 3
 _LOOK = 5.0  # seconds between two looks for stories that nobody has pointed to
 
 
@@ -51,6 +54,7 @@ class _Job(Struct, kw_only=True):
     lane: Lane
     started: Started
     base: str  # the checkpoint that it began with
+    began: float
     report: Report | None = None  # its work, once that is done
     tip: str = ""  # the checkpoint that it is being proven upon
     is_alone: bool = False  # that is the one that it began with, though there are newer ones
@@ -71,6 +75,9 @@ class SideBySide(Loop):
         self._waiting: list[_Job] = []  # to be merged, the first of them next
         self._proving: _Job | None = None
         self._abandoned: set[str] = set()  # stories that a person does not want worked on
+        self._losses = 0  # of boxes
+        self._limited: dict[int, float] = {}  # when each agent last met a limit
+        self._is_known_limit = False  # the one that is being told
         self._is_broken = False  # a lane has failed in a way that ends the run
         self._next_look = 0.0
         self._limit = LaneLimit(parts.settings.run.side_by_side)
@@ -161,7 +168,7 @@ class SideBySide(Loop):
         lane.workspace.catch_up(tip)
         lane.workspace.begin(state.kept, state.cut_off)
         started = self._start(self.change.seen_from(lane.workspace), story)
-        self._jobs[lane.number] = _Job(lane=lane, started=started, base=tip)
+        self._jobs[lane.number] = _Job(lane=lane, started=started, base=tip, began=time.monotonic())
         lane.start(partial(lane.executor.work, started.assignment, partial(self._must_end, story.id)))
 
     def _share_budget(self, story: str) -> RemainingBudget:
@@ -171,27 +178,55 @@ class SideBySide(Loop):
         return self.budget.remaining_for(story, held, max(1, self._limit.count() - len(self._jobs)))
 
     def _postpone(self, change: Change, iteration: Iteration) -> None:
+        """A limit that several lanes meet at once is one limit: who began before it was known tells nothing new."""
+        job = next(job for job in self._jobs.values() if job.started.change is change)
+        self._is_known_limit = job.began <= self._limited.get(iteration.assignment.agent, -1.0)
         super()._postpone(change, iteration)
-        if iteration.verdict.status == "transient":
+
+    def _rest_agent(self, agent: int, verdict: Verdict) -> None:
+        if not self._is_known_limit:
+            super()._rest_agent(agent, verdict)
+            self._limited[agent] = time.monotonic()
             self._limit.shrink()
 
     def _find_tip(self) -> str:
         return str(self.change.workspace.tip)
 
     def _find_lane(self) -> Lane:
-        free = next((one for one in self._lanes if one.number not in self._jobs), None)
-        return free or self._open_lane(len(self._lanes) + 1)
+        """One that is free, or a new one. Somebody may have removed its folder meanwhile."""
+        for lane in [one for one in self._lanes if one.number not in self._jobs]:
+            if lane.workspace.is_there:
+                return lane
+            self._close_lane(lane)
+        taken = {one.number for one in self._lanes}
+        return self._open_lane(next(number for number in count(1) if number not in taken))
 
     def _open_lane(self, number: int) -> Lane:
         root, change, stop = self.change.root, self.change.name, self.parts.stop
-        place = slots.make_slot(root, change, number, stop)
-        self._stack.callback(slots.remove_slot, place.home, place.slot_name)
+        stack, place = self._stack.enter_context(ExitStack()), slots.make_slot(root, change, number, stop)
+        stack.callback(slots.remove_slot, place.home, place.slot_name)
         place.open(self.change.run, specs.list_own_paths(self.change.workspace.root, self.change.spec))
-        self._stack.callback(place.close)
+        stack.callback(place.close)
         opened = structs.replace(self._place, workspace=place, slot=number, log=LaneLog(self.log))
-        lane = Lane(number, place, self._stack.enter_context(opened.open()), self._ends)
+        lane = Lane(number, place, stack.enter_context(opened.open()), self._ends, stack.close)
         self._lanes.append(lane)
         return lane
+
+    def _close_lane(self, lane: Lane) -> None:
+        self._lanes.remove(lane)
+        lane.close()
+
+    def _lose_lane(self, job: _Job, error: Exception) -> None:
+        """Its box can't be used any more, for whatever reason: the story is begun again in a new one, a few times."""
+        self._losses += 1
+        if self._losses > _MOST_LOSSES:
+            raise error
+        text = f"the box in which story {job.started.story.id} was worked on can't be used any more: {error}"
+        self.log.note(events.Notice(text=text))
+        job.started.change.undo_ticks(job.started.story)
+        self._proving = None if job is self._proving else self._proving
+        self._free(job)
+        self._close_lane(job.lane)
 
     # --- the queue ------------------------------------------------------------------------------
 
@@ -201,9 +236,14 @@ class SideBySide(Loop):
             end = self._ends.get(timeout=_TICK)
         except queue.Empty:
             return
-        report = end.job.result()
-        self._next_look = 0.0
         job = self._jobs[end.lane.number]
+        try:
+            report = end.job.result()
+            job.lane.workspace.check_there()
+        except (GitError, OSError) as error:
+            self._lose_lane(job, error)
+            return
+        self._next_look = 0.0
         if job is self._proving:
             self._take_proof(job, report)
         else:

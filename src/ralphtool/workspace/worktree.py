@@ -164,6 +164,20 @@ class Worktree(Tree):
             self._advance(tip, self.repository.tree_of(tip))
             self._proven = None
 
+    @property
+    def is_there(self) -> bool:
+        """Whether nobody has removed it."""
+        return os.path.exists(os.path.join(self.place, ".git"))
+
+    def check_there(self) -> None:
+        if not self.is_there:
+            raise GitError(f"somebody has removed {self.place}")
+
+    def release(self) -> None:
+        if self._has_protected:
+            self.home.set_refs({self._proof_ref: None})  # by the user's own tree: this one may be gone
+            self._has_protected = False
+
     def merge_work(self, tree: str, tip: str, ref: str) -> MergedTree:
         """Work upon the last checkpoint that is known here, upon a newer one, whose spec it gets."""
         place, now = self._spec_place(ref), self.repository.tree_of(tip)
