@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ralphtool.executors.local import LocalExecutor
     from ralphtool.judging.gates import Baseline
     from ralphtool.judging.verdict import Verdict
+    from ralphtool.loop.change import Change
     from ralphtool.loop.lane import LaneEnd
     from ralphtool.loop.loop import Parts, Started
     from ralphtool.loop.outcome import Iteration
