@@ -225,6 +225,11 @@ def test_a_kill_loses_nothing(lab: Lab) -> None:
     check_left(lab)
 
 
+def end(run: subprocess.Popen[bytes], how: int) -> None:
+    run.send_signal(how)
+    run.communicate(timeout=PATIENCE)
+
+
 @pytest.mark.parametrize("seed", range(16))
 def test_killed_at_random_moments_until_it_is_done(lab: Lab, seed: int) -> None:
     """With a pair in conflict, and one that fails together with another."""
@@ -241,7 +246,7 @@ esac"""
         try:
             run.communicate(timeout=dice.uniform(0.5, 4))
         except subprocess.TimeoutExpired:
-            kill(run)
+            end(run, dice.choice([signal.SIGKILL, signal.SIGINT]))
     done = lab.loop()
     assert done.exit_code == 0, done.stderr
     assert sorted(list_stories(lab)) == ["1", "2", "3", "4"]
@@ -391,3 +396,36 @@ def test_a_pause_lets_those_at_work_end(lab: Lab) -> None:
     assert lab.run("resume").exit_code == 0
     run.communicate(timeout=PATIENCE)
     assert sorted(list_stories(lab)) == ["1", "2", "3", "4"]
+
+
+def test_what_a_person_accepts_meanwhile_is_committed_once(lab: Lab) -> None:
+    """Its agent is ended, and what it had done does not count."""
+    make(lab, TWO, attempts=3).play(
+        {"story": "1", "attempt": 1, "steps": [part("half"), {"say": "I can not go on"}]},
+        {"story": "1", "attempt": 2, "steps": [{"run": f"touch {meet(lab)}/second; sleep 3616"}]},
+        default=WRITES,
+    )
+    run = lab.start()
+    assert wait_until(lambda: (meet(lab) / "second").exists())
+    assert lab.run("accept", "add-login-1-1").exit_code == 0
+    run.communicate(timeout=PATIENCE)
+    assert sorted(list_stories(lab)) == ["1", "2"]
+    assert lab.git("show", "ralph/add-login:parts/1.txt") == "half"
+
+
+def test_a_finished_story_that_waits_is_not_done_again_after_a_stop(lab: Lab) -> None:
+    """The gate of the first one hangs; the second is finished, and waits."""
+    make(lab, TWO, side_by_side=2).play(
+        {"story": "1", "steps": [part("slow"), *END]},
+        default=[{"run": f"while [ ! -e {meet(lab)}/first ]; do sleep 0.05; done"}, *WRITES],
+    )
+    hang = f"grep -qs slow parts/1.txt && [ ! -e {meet(lab)}/go ] && {{ touch {meet(lab)}/first; sleep 3617; }}; {GATE}"
+    lab.write(".ralph/config.toml", lab.read(".ralph/config.toml").replace(json.dumps([GATE]), json.dumps([hang])))
+    run = lab.start()
+    assert wait_until(lambda: any(one["type"] == "queued" and one["story"] == "2" for one in lab.events()))
+    end(run, signal.SIGINT)
+    (meet(lab) / "go").touch()
+    lab.play(default=[{"run": "test -s parts/{story}.txt", "must": True}, *END])
+    done = lab.loop()
+    assert done.exit_code == 0, done.stderr
+    assert sorted(list_stories(lab)) == ["1", "2"]

@@ -87,6 +87,11 @@ class LocalExecutor:
         self._make_ready(assignment, stop)
         return self._work(assignment, stop)
 
+    def measure(self, assignment: Assignment, stop: Callable[[], bool]) -> tuple[Baseline | None, float]:
+        """What is red at the last checkpoint, found out where nobody works on it."""
+        self._make_ready(assignment, stop)
+        return self.find_baseline(assignment, stop)
+
     def _make_ready(self, assignment: Assignment, stop: Callable[[], bool]) -> None:
         """Puts the workspace into the state that the iteration begins with."""
         self.context.supervisor.prepare(self.context.session_id)
@@ -160,7 +165,10 @@ class LocalExecutor:
 
     def check_tip(self, gates: Sequence[str], directory: str, stop: Callable[[], bool]) -> tuple[GateResult, ...]:
         os.makedirs(directory, exist_ok=True)
-        results = self._build_gates(directory, stop).run("tip", gates)
+        series = self._build_gates(directory, stop)
+        if self.context.workspace.needs_setup:
+            self._set_up(series)
+        results = series.run("tip", gates)
         self._mark_dirty()
         return () if is_cut_off(results, gates) else tuple(results)
 

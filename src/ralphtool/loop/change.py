@@ -46,6 +46,7 @@ class Change:
         self.history = history
         self.change_state: ChangeState = change_state.load(root, name)
         self.change_state.spec = ref
+        self.takes_edits = True  # of the plan, by its user; not while others work on the stories of the last one
         self._is_beside = False  # others work on other stories at the same time
         self._completed: list[str] = []
         self._observed = 0
@@ -124,7 +125,8 @@ class Change:
         made = self.change_state.outcome
         found = [one for one in self.workspace.take_protected(self.run) if not (made and made.entry.id == one.entry)]
         for one in found:
-            self.change_state.story(one.story).cut_off = one.ref
+            state = self.change_state.story(one.story)
+            state.cut_off, state.sent_back = one.ref, None
             self.save()
         text = "was being proven when the last run was cut off: its work is taken up again"
         return [f"{one.entry} {text}" for one in found]
@@ -206,7 +208,8 @@ class Change:
     def next_story(self, *, strict_order: bool, is_spent: Callable[[str], bool]) -> Story | None:
         """The first that can be worked on, as the tree has it that its next attempt begins with."""
         self.workspace.begin(None)  # what the last attempt did to the spec is not the spec
-        plan_edits.take_up(self)
+        if self.takes_edits:
+            plan_edits.take_up(self)
         story = self._find_first_ready(strict_order=strict_order, is_spent=is_spent)
         state = self.change_state.story(story.id) if story else None
         if story is None or state is None or not (state.kept or state.cut_off):

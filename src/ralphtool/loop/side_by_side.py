@@ -30,6 +30,7 @@ from ralphtool.record.log import LaneLog
 from ralphtool.workspace import slots
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from queue import SimpleQueue
 
     from ralphtool.executors import Report
@@ -56,7 +57,9 @@ class _Job(Struct, kw_only=True):
     started: Started
     base: str  # the checkpoint that it began with
     began: float
+    checkpoint: str | None  # that its story had before, if it was done once and is open again
     report: Report | None = None  # its work, once that is done
+    is_queued: bool = False  # and is to be merged
     tip: str = ""  # the checkpoint that it is being proven upon
     is_alone: bool = False  # that is the one that it began with, though there are newer ones
     has_passed_alone: bool = False
@@ -76,6 +79,7 @@ class SideBySide(Loop):
         self._waiting: list[_Job] = []  # to be merged, the first of them next
         self._proving: _Job | None = None
         self._abandoned: set[str] = set()  # stories that a person does not want worked on
+        self._baselines: dict[str, Baseline] = {}  # by their keys
         self._losses = 0  # of boxes
         self._limited: dict[int, float] = {}  # when each agent last met a limit
         self._is_known_limit = False  # the one that is being told
@@ -125,11 +129,17 @@ class SideBySide(Loop):
         id = job.started.story.id
         decision = self.change.change_state.story(id).decision
         is_skipped = decision is not None and decision.action == "skip"
-        return is_skipped or self.listener.is_skipped(id) or id in self.change.workspace.checkpoints()
+        is_decided = self.change.workspace.checkpoints().get(id) != job.checkpoint
+        return is_skipped or is_decided or self.listener.is_skipped(id)
 
     def _must_end(self, story: str) -> bool:
         """Asked by lanes, on their threads: it looks at nothing that could be half written."""
         return self._is_stopped() or self._is_broken or story in self._abandoned
+
+    def _must_end_now(self, story: str) -> bool:
+        """The same, for this thread, which listens meanwhile."""
+        self._listen()
+        return self._must_end(story)
 
     # --- starting -------------------------------------------------------------------------------
 
@@ -146,7 +156,9 @@ class SideBySide(Loop):
         self.listener.apply()
         story = None
         if self._can_begin():
+            self.change.takes_edits = False
             story = self.change.next_story(strict_order=self.settings.run.strict_order, is_spent=self._is_taken)
+            self.change.takes_edits = True
             self.listener.report()
         if story is None:
             self._next_look = time.monotonic() + _LOOK
@@ -167,9 +179,12 @@ class SideBySide(Loop):
         lane = self._find_lane()
         tip, state = self._find_tip(), self.change.change_state.story(story.id)
         lane.workspace.catch_up(tip)
-        lane.workspace.begin(state.kept, state.cut_off)
+        if trouble := lane.workspace.begin(state.kept, state.cut_off):
+            self.log.note(events.Notice(text=trouble))
+            state.kept = state.cut_off = state.sent_back = None
         started = self._start(self.change.seen_from(lane.workspace), story)
-        self._jobs[lane.number] = _Job(lane=lane, started=started, base=tip, began=time.monotonic())
+        before = self.change.workspace.checkpoints().get(story.id)
+        self._jobs[lane.number] = _Job(lane=lane, started=started, base=tip, began=time.monotonic(), checkpoint=before)
         lane.start(partial(lane.executor.work, started.assignment, partial(self._must_end, story.id)))
 
     def _share_budget(self, story: str) -> RemainingBudget:
@@ -226,8 +241,27 @@ class SideBySide(Loop):
         self.log.note(events.Notice(text=text))
         job.started.change.undo_ticks(job.started.story)
         self._proving = None if job is self._proving else self._proving
+        self._keep_for_next(job)
         self._free(job)
         self._close_lane(job.lane)
+
+    def _keep_for_next(self, job: _Job) -> None:
+        """Work that is finished, and not settled: the next attempt at its story goes on from it."""
+        if job.report is None or not job.is_queued or job.started.story.id in self._abandoned:
+            return
+        message = f"ralphtool: {self.change.name}, story {job.started.story.id}, to be merged\n"
+        commit = self._home.repository.commit(str(job.report.tree), [job.base], message)
+        self.change.change_state.story(job.started.story.id).cut_off = self._home.keep_commit(self.change.run, commit)
+        self.change.save()
+
+    def _guard(self, job: _Job, act: Callable[[], None]) -> None:
+        """Does something with the box of a job; somebody may have removed it meanwhile."""
+        try:
+            act()
+        except (GitError, OSError) as error:
+            if job.lane.workspace.is_there or job.lane.number not in self._jobs:
+                raise
+            self._lose_lane(job, error)
 
     # --- the queue ------------------------------------------------------------------------------
 
@@ -245,15 +279,16 @@ class SideBySide(Loop):
             self._lose_lane(job, error)
             return
         self._next_look = 0.0
-        if job is self._proving:
-            self._take_proof(job, report)
-        else:
-            self._take_work(job, report)
+        if self._is_unwanted(job):
+            self._abandoned.add(job.started.story.id)
+            report = structs.replace(report, ending="stopped")
+        self._guard(job, partial(self._take_proof if job is self._proving else self._take_work, job, report))
 
     def _take_work(self, job: _Job, report: Report) -> None:
         job.report = self._inspect(job, self._count(job.started.assignment, report))
         if job.lane.executor.must_prove(job.report, job.started.assignment):
             self._protect(job, job.report)
+            job.is_queued = job.report.tree is not None
             self._waiting.append(job)
             self.log.note(events.Queued(**self._about(job), waiting=len(self._waiting) - 1))
         else:
@@ -281,7 +316,7 @@ class SideBySide(Loop):
             self._settle(job, structs.replace(_get_report(job), ending="stopped"))
             return
         self.change.follow_branch()
-        self._prove_upon(job, self._find_tip())
+        self._guard(job, partial(self._prove_upon, job, self._find_tip()))
 
     def _prove_upon(self, job: _Job, tip: str) -> None:
         report, lane = _get_report(job), job.lane
@@ -315,19 +350,34 @@ class SideBySide(Loop):
 
     def _find_baseline(self, job: _Job) -> tuple[Baseline | None, float]:
         """What is red at the last checkpoint: known after each story, and found out before the first one."""
-        commands = job.started.assignment.gates
-        known = self.change.change_state.baseline
-        key = gates.build_key(job.lane.workspace.checkpoint_tree, commands)
-        if not commands or (known and known.key == key):
-            return known, 0.0
-        self.change.workspace.begin(None)
-        looking = structs.replace(job.started.assignment, kept=None, baseline=None)
-        found, seconds = self._main.find_baseline(looking, partial(self._must_end, job.started.story.id))
-        self.change.change_state.baseline = found or known
+        key = self._build_key(job, str(job.lane.workspace.checkpoint_tree))
+        self._remember_baseline()
+        if not job.started.assignment.gates or key in self._baselines:
+            return self._baselines.get(key), 0.0
+        looking = structs.replace(job.started.assignment, kept=None, cut_off=None, baseline=None)
+        found, seconds = self._main.measure(looking, partial(self._must_end_now, job.started.story.id))
+        self.change.change_state.baseline = found or self.change.change_state.baseline
+        self._remember_baseline()
         return found, seconds
+
+    def _build_key(self, job: _Job, tree: str) -> str:
+        return gates.build_key(tree, job.started.assignment.gates)
+
+    def _remember_baseline(self) -> None:
+        """Also of earlier checkpoints: work may have to be proven upon the one that it began with."""
+        if known := self.change.change_state.baseline:
+            self._baselines[known.key] = known
+
+    def _is_base_known(self, job: _Job) -> bool:
+        tree = self._home.repository.tree_of(job.base)
+        return not job.started.assignment.gates or self._build_key(job, tree) in self._baselines
 
     def _take_proof(self, job: _Job, report: Report) -> None:
         self._proving = None
+        self.change.follow_branch()
+        if not (report.red or job.is_alone or report.ending == "stopped") and job.tip != self._find_tip():
+            self._prove_upon(job, self._find_tip())  # a person has committed, accepted or rejected something meanwhile
+            return
         step = decide(
             MergeTrial(
                 is_red=bool(report.red),
@@ -336,6 +386,8 @@ class SideBySide(Loop):
                 has_passed_alone=job.has_passed_alone,
             )
         )
+        if step == "alone" and not self._is_base_known(job):
+            step = "again"
         if step == "settle" or report.ending == "stopped":
             self._settle(job, report)
         elif step == "send-back":
@@ -361,6 +413,8 @@ class SideBySide(Loop):
             if job.tip != job.base:
                 self.log.note(events.Merged(**self._about(job), commit=tip))
             self._home.catch_up(tip)
+        elif iteration.verdict.status == "interrupted":
+            self._keep_for_next(job)
         self._free(job)
 
     def _free(self, job: _Job) -> None:

@@ -40,12 +40,12 @@ class Log:
 
     def restore(self) -> bool:
         """Puts the file back if somebody took it away; tells whether that was so. What we hold open is still whole."""
-        try:
-            if os.path.samestat(os.stat(self.path), os.fstat(self._fd)):
-                return False
-        except FileNotFoundError:
-            os.makedirs(os.path.dirname(self.path), exist_ok=True)
         with self._lock:
+            try:
+                if os.path.samestat(os.stat(self.path), os.fstat(self._fd)):
+                    return False
+            except FileNotFoundError:
+                os.makedirs(os.path.dirname(self.path), exist_ok=True)
             lost, self._fd = self._fd, self._open()
             os.lseek(lost, 0, os.SEEK_SET)
             while block := os.read(lost, _BLOCK):

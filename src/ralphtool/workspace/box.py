@@ -220,6 +220,7 @@ class Box(Worktree):
     def show_upon(self, tip: str, tree: str) -> None:
         super().show_upon(tip, tree)
         self._detach()
+        self._dropped = self._find_unignored()  # others may have files where this one had ignored ones
         self._make_mount_points()
 
     def take(self) -> WorkspaceSnapshot:

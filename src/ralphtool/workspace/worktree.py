@@ -60,12 +60,20 @@ class Worktree(Tree):
             os.makedirs(os.path.dirname(self.repository.index), exist_ok=True)
             self.repository.run("read-tree", "--empty")
         elif not self.is_new:
-            self.keep_interrupted(self.change)
+            self._keep_left()
         # Our own folder is never looked at here: the branch keeps what the user has committed of it.
         self.repository.set_entries(self._tip_tree, [self.ours])
         self._switch_to(self._tip_tree)
         self.repository.set_head(self.ref)
         return [*told, f"the worktree is {self.place}"]
+
+    def _keep_left(self) -> None:
+        """What a run that was killed had done here; beside other working trees, upon what it had begun with."""
+        newest = self.tip
+        if self.slot_name != self.change and (base := self.repository.resolve("HEAD")):
+            self.catch_up(base)
+        self.keep_interrupted(self.change)
+        self.catch_up(newest)
 
     def _start_from_user_tree(self, own_files: Sequence[str]) -> list[str]:
         """The change's own files may not be committed yet, and are only in the user's tree."""
