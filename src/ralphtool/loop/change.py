@@ -46,7 +46,6 @@ class Change:
         self.history = history
         self.change_state: ChangeState = change_state.load(root, name)
         self.change_state.spec = ref
-        self.takes_edits = True  # of the plan, by its user; not while others work on the stories of the last one
         self._is_beside = False  # others work on other stories at the same time
         self._completed: list[str] = []
         self._observed = 0
@@ -205,10 +204,15 @@ class Change:
         last = self.history.last_entry(self.prd_id(story.id)) if story.tasks else None
         return last.status if last else None
 
-    def next_story(self, *, strict_order: bool, is_spent: Callable[[str], bool]) -> Story | None:
-        """The first that can be worked on, as the tree has it that its next attempt begins with."""
+    def next_story(
+        self, *, strict_order: bool, is_spent: Callable[[str], bool], takes_edits: bool = True
+    ) -> Story | None:
+        """The first that can be worked on, as the tree has it that its next attempt begins with.
+
+        Without `takes_edits` the plan stays as it is: others work on its stories at this time.
+        """
         self.workspace.begin(None)  # what the last attempt did to the spec is not the spec
-        if self.takes_edits:
+        if takes_edits:
             plan_edits.take_up(self)
         story = self._find_first_ready(strict_order=strict_order, is_spent=is_spent)
         state = self.change_state.story(story.id) if story else None

@@ -439,8 +439,7 @@ class Loop:
 
     def _postpone(self, change: Change, iteration: Iteration) -> None:
         """Nothing is wrong with the work: it is kept, and taken up when an agent can go on."""
-        report, verdict = iteration.report, iteration.verdict
-        state = self.change.change_state.story(iteration.story.id)
+        report, verdict, state = iteration.report, iteration.verdict, self.change.change_state.story(iteration.story.id)
         change.undo_ticks(iteration.story)
         ref = change.workspace.keep_interrupted(self.change.run, state.cut_off)
         # What was red before the work is known only now, where there is no git to go back to that.
@@ -449,10 +448,11 @@ class Loop:
             state.cut_off = ref
         self.change.save()
         if verdict.status == "transient" or not (self._is_over() or self.is_abandoned):
-            self._rest_agent(iteration.assignment.agent, verdict)
+            self._rest_agent(iteration)
 
-    def _rest_agent(self, agent: int, verdict: Verdict) -> None:
-        self.roster.mark_unavailable(agent, verdict.summary, verdict.retry_at)
+    def _rest_agent(self, iteration: Iteration) -> None:
+        told = iteration.verdict
+        self.roster.mark_unavailable(iteration.assignment.agent, told.summary, told.retry_at)
 
     def _carry_out(self, change: Change, made: Outcome, title: str = "", iteration: int = 0) -> None:
         if trouble := outcome.carry_out(change, made):

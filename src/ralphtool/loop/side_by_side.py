@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct, structs
 
 from ralphtool import specs
+from ralphtool.agents import Usage
 from ralphtool.errors import GitError
 from ralphtool.judging import gates
 from ralphtool.judging.recovery import RecoveryDecision
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from ralphtool.executors import Report
     from ralphtool.executors.local import LocalExecutor
     from ralphtool.judging.gates import Baseline
-    from ralphtool.judging.verdict import Verdict
-    from ralphtool.loop.change import Change
     from ralphtool.loop.lane import LaneEnd
     from ralphtool.loop.loop import Parts, Started
     from ralphtool.loop.outcome import Iteration
@@ -82,7 +81,6 @@ class SideBySide(Loop):
         self._baselines: dict[str, Baseline] = {}  # by their keys
         self._losses = 0  # of boxes
         self._limited: dict[int, float] = {}  # when each agent last met a limit
-        self._is_known_limit = False  # the one that is being told
         self._is_broken = False  # a lane has failed in a way that ends the run
         self._next_look = 0.0
         self._limit = LaneLimit(parts.settings.run.side_by_side)
@@ -156,9 +154,8 @@ class SideBySide(Loop):
         self.listener.apply()
         story = None
         if self._can_begin():
-            self.change.takes_edits = False
-            story = self.change.next_story(strict_order=self.settings.run.strict_order, is_spent=self._is_taken)
-            self.change.takes_edits = True
+            strict_order = self.settings.run.strict_order
+            story = self.change.next_story(strict_order=strict_order, is_spent=self._is_taken, takes_edits=False)
             self.listener.report()
         if story is None:
             self._next_look = time.monotonic() + _LOOK
@@ -193,15 +190,12 @@ class SideBySide(Loop):
         held = RemainingBudget(0.0, sum(one.tokens for one in working), sum(one.cost for one in working))
         return self.budget.remaining_for(story, held, max(1, self._limit.count() - len(self._jobs)))
 
-    def _postpone(self, change: Change, iteration: Iteration) -> None:
+    def _rest_agent(self, iteration: Iteration) -> None:
         """A limit that several lanes meet at once is one limit: who began before it was known tells nothing new."""
-        job = next(job for job in self._jobs.values() if job.started.change is change)
-        self._is_known_limit = job.began <= self._limited.get(iteration.assignment.agent, -1.0)
-        super()._postpone(change, iteration)
-
-    def _rest_agent(self, agent: int, verdict: Verdict) -> None:
-        if not self._is_known_limit:
-            super()._rest_agent(agent, verdict)
+        number, agent = iteration.assignment.number, iteration.assignment.agent
+        [began] = [job.began for job in self._jobs.values() if job.started.assignment.number == number]
+        if began > self._limited.get(agent, 0.0):
+            super()._rest_agent(iteration)
             self._limited[agent] = time.monotonic()
             self._limit.shrink()
 
@@ -374,6 +368,8 @@ class SideBySide(Loop):
 
     def _take_proof(self, job: _Job, report: Report) -> None:
         self._proving = None
+        # The agent's part was counted when it ended.
+        self.budget.add(job.started.story.id, structs.replace(report, agent_seconds=0.0, usage=Usage()))
         self.change.follow_branch()
         if not (report.red or job.is_alone or report.ending == "stopped") and job.tip != self._find_tip():
             self._prove_upon(job, self._find_tip())  # a person has committed, accepted or rejected something meanwhile

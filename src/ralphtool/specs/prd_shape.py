@@ -22,7 +22,6 @@ _DONE = ("passes", "passed", "completed", "complete", "done", "tested", "status"
 _TEXTS = ("description", "text", "criterion", "title", "name", "requirement", "condition", "step")
 _TITLES = ("title", "name", "description", "summary")
 _DEPENDS_ON = ("dependsOn", "depends_on", "blockedBy", "blocked_by")
-_NAMES = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
 
 # What a status says, in lower case and without '-', '_' and blanks.
 _DONE_WORDS = (
@@ -43,7 +42,9 @@ _PRIORITIES = {
 
 
 def name_kind(value: object) -> str:
-    return _NAMES.get(type(value), "nothing")
+    from ralphtool.specs import jsontext  # which most calls have no use for
+
+    return jsontext.NAMES.get(type(value), "nothing")
 
 
 def parse_document(text: str, path: str) -> "dict[str, Any] | list[Any]":
@@ -69,6 +70,10 @@ class StoryFile:
         for one in self.readers:
             one.done_key = next(iter(one.marks), self.done_key)
         self.ids = _list_ids(self.readers)
+
+    def way(self, index: int) -> "list[str | int]":
+        """The keys and positions that lead to a story."""
+        return [index] if self.key is None else [self.key, index]
 
     def read_stories(self, completed: "Collection[str]", warn: "Callable[[str], None]") -> list[Story]:
         """By priority, then in the order of the file."""
@@ -171,8 +176,8 @@ class StoryReader:
         if value is None:
             return default
         if type(value) not in kinds:
-            wanted = _NAMES[kinds[0]]
-            raise SpecError(f"{self.where}.{key} must be {wanted}, not {_NAMES.get(type(value), 'that')}")
+            wanted = name_kind(kinds[0]())
+            raise SpecError(f"{self.where}.{key} must be {wanted}, not {name_kind(value)}")
         return value
 
     def texts(self, key: str, kinds: tuple[type, ...] = (str,)) -> list[str]:
@@ -256,7 +261,7 @@ def set_story(text: str, path: str, story_id: str, *, done: bool) -> str:
     document = StoryFile(text, path)
     index = document.ids.index(story_id)
     reader = document.readers[index]
-    return _set_mark(text, _find_item(text, document.key, index), reader.item, reader.done_key, document, done=done)
+    return _set_mark(text, document.way(index), reader.item, reader.done_key, document, done=done)
 
 
 def set_criterion(text: str, path: str, story_id: str, position: int, *, done: bool) -> str:
@@ -269,8 +274,8 @@ def set_criterion(text: str, path: str, story_id: str, position: int, *, done: b
     marks = find_marks(own) if own is not None else []
     if own is None or not marks or is_marked(own, marks[0]) == done:
         return text
-    start = _find_value(text, _find_item(text, document.key, index), str(reader.criteria_key()))
-    return _set_mark(text, _find_element(text, start, position), own, marks[0], document, done=done)
+    way = [*document.way(index), str(reader.criteria_key()), position]
+    return _set_mark(text, way, own, marks[0], document, done=done)
 
 
 def has_own_marks(reader: StoryReader) -> bool:
@@ -279,57 +284,16 @@ def has_own_marks(reader: StoryReader) -> bool:
     return bool(criteria) and not reader.marks and all(own is not None and find_marks(own) for _, own in criteria)
 
 
-def _set_mark(text: str, start: int, item: "dict[str, Any]", key: str, document: StoryFile, *, done: bool) -> str:
-    if key not in item:
-        return _add_member(text, start, key, _write_mark(key, document, done=done)) if done else text
-    at = _find_value(text, start, key)
-    return text[:at] + _write_mark(key, document, done=done) + text[quickjson.scan_value(text, at)[1] :]
+def _set_mark(
+    text: str, way: "list[str | int]", item: "dict[str, Any]", key: str, document: StoryFile, *, done: bool
+) -> str:
+    from ralphtool.specs import jsontext
+
+    mark = _write_mark(key, document, done=done)
+    if key in item:
+        return jsontext.replace(text, jsontext.find(text, *way, key), mark)
+    return jsontext.add_member(text, jsontext.find(text, *way), f'"{key}": {mark}') if done else text
 
 
 def _write_mark(key: str, document: StoryFile, *, done: bool) -> str:
     return quickjson.dumps(document.find_word(done=done)) if key == "status" else "true" if done else "false"
-
-
-def _find_item(text: str, key: str | None, index: int) -> int:
-    start = quickjson.skip_space(text, 0)
-    return _find_element(text, start if key is None else _find_value(text, start, key), index)
-
-
-def _find_members(text: str, start: int) -> "list[tuple[str, int, int]]":
-    """The key, and where the value begins and ends, of every member of the object that begins at `start`."""
-    members = []
-    index = quickjson.skip_space(text, start + 1)
-    while text[index] != "}":
-        key, index = quickjson.scan_value(text, index)
-        value = quickjson.skip_space(text, quickjson.skip_space(text, index) + 1)
-        end = quickjson.scan_value(text, value)[1]
-        members.append((key, value, end))
-        index = quickjson.skip_space(text, end)
-        if text[index] == ",":
-            index = quickjson.skip_space(text, index + 1)
-    return members
-
-
-def _find_value(text: str, start: int, key: str) -> int:
-    for name, value, _ in reversed(_find_members(text, start)):  # of a key that comes twice, the last one counts
-        if name == key:
-            return value
-    raise KeyError(key)
-
-
-def _find_element(text: str, start: int, position: int) -> int:
-    index = quickjson.skip_space(text, start + 1)
-    for _ in range(position):
-        end = quickjson.skip_space(text, quickjson.scan_value(text, index)[1])
-        index = quickjson.skip_space(text, end + 1)
-    return index
-
-
-def _add_member(text: str, start: int, key: str, value: str) -> str:
-    """Adds the member that is missing, after the last one and spaced as that one is."""
-    members = _find_members(text, start)
-    if not members:
-        return f'{text[: start + 1]}"{key}": {value}{text[start + 1 :]}'
-    first = text.index('"', start)
-    end = members[-1][2]
-    return f'{text[:end]},{text[start + 1 : first]}"{key}": {value}{text[end:]}'
