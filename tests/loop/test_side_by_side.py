@@ -413,6 +413,27 @@ def test_what_a_person_accepts_meanwhile_is_committed_once(lab: Lab) -> None:
     assert lab.git("show", "ralph/add-login:parts/1.txt") == "half"
 
 
+def test_what_the_user_commits_while_a_story_is_proven_is_proven_with_it(lab: Lab) -> None:
+    """No merge that nobody has tested: the story's commit is upon the user's, and has both."""
+    make(lab, ONE, side_by_side=2).play(default=WRITES)
+    wait = f"test -e parts/1.txt && touch {meet(lab)}/proving && while [ ! -e {meet(lab)}/go ]; do sleep 0.05; done"
+    hang = f"{{ {wait}; }}; {GATE}"
+    lab.write(".ralph/config.toml", lab.read(".ralph/config.toml").replace(json.dumps([GATE]), json.dumps([hang])))
+    run = lab.start()
+    assert wait_until(lambda: (meet(lab) / "proving").exists())
+    tree = lab.git("rev-parse", "ralph/add-login^{tree}")
+    mine = lab.git("commit-tree", tree, "-p", "ralph/add-login", "-m", "mine")
+    lab.git("update-ref", "refs/heads/ralph/add-login", mine)
+    (meet(lab) / "go").touch()
+    run.communicate(timeout=PATIENCE)
+    assert run.returncode == 0
+    assert lab.git("rev-list", "--merges", "ralph/add-login") == ""
+    assert lab.git("rev-parse", "ralph/add-login^") == mine
+    ended = lab.events()[-1]
+    assert ended["spent"]["gate_seconds"] > 0
+    assert len(of_kind(lab.events(), "merging")) == 2
+
+
 def test_a_finished_story_that_waits_is_not_done_again_after_a_stop(lab: Lab) -> None:
     """The gate of the first one hangs; the second is finished, and waits."""
     make(lab, TWO, side_by_side=2).play(
