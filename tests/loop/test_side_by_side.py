@@ -221,6 +221,10 @@ def test_a_kill_loses_nothing(lab: Lab) -> None:
     done = lab.loop()
     assert done.exit_code == 0, done.stderr
     assert sorted(list_stories(lab)) == ["1", "2", "3", "4"]
+    kept = lab.git("for-each-ref", "--format=%(refname)", "refs/ralph/interrupted").splitlines()
+    told = [lab.git("diff", "--name-status", f"{ref}^", ref) for ref in kept]
+    assert {f"A\tparts/{number}.txt" for number in (2, 3, 4)} <= {*told}
+    assert not any("D\t" in one for one in told), "each is upon what it had begun with, and takes nobody's work back"
     check_commits(lab)
     check_left(lab)
 
@@ -450,3 +454,21 @@ def test_a_finished_story_that_waits_is_not_done_again_after_a_stop(lab: Lab) ->
     done = lab.loop()
     assert done.exit_code == 0, done.stderr
     assert sorted(list_stories(lab)) == ["1", "2"]
+
+
+def test_files_that_another_story_has_stopped_to_ignore_are_there_for_the_gates(lab: Lab) -> None:
+    """A box shows an ignored folder of the user's as a layer, which must not cover what is committed there now."""
+    for path in (".gitignore", "build/old.txt"):
+        lab.write(path, "build/\n")
+    stops = [{"run": "echo > .gitignore; echo new > build/new.txt"}, *WRITES]
+    wait = {"run": f"touch {meet(lab)}/begun; while [ ! -e {meet(lab)}/go ]; do sleep 0.05; done"}
+    make(lab, TWO, side_by_side=2).play({"story": "1", "steps": stops}, default=[wait, *WRITES])
+    gate = f"{{ grep -q build .gitignore || test -s build/new.txt; }} && {GATE}"
+    lab.write(".ralph/config.toml", lab.read(".ralph/config.toml").replace(json.dumps([GATE]), json.dumps([gate])))
+    run = lab.start()
+    assert wait_until(lambda: (meet(lab) / "begun").exists() and list_stories(lab) == ["1"])
+    (meet(lab) / "go").touch()
+    run.communicate(timeout=PATIENCE)
+    assert run.returncode == 0
+    assert list_stories(lab) == ["1", "2"]
+    assert of_kind(lab.events(), "sent_back") == []

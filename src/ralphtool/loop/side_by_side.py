@@ -409,6 +409,7 @@ class SideBySide(Loop):
             if job.tip != job.base:
                 self.log.note(events.Merged(**self._about(job), commit=tip))
             self._home.catch_up(tip)
+            job.lane.workspace.begin(None)  # after a kill, what is there would be taken for unfinished work
         elif iteration.verdict.status == "interrupted":
             self._keep_for_next(job)
         self._free(job)

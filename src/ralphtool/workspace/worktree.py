@@ -68,9 +68,9 @@ class Worktree(Tree):
         return [*told, f"the worktree is {self.place}"]
 
     def _keep_left(self) -> None:
-        """What a run that was killed had done here; beside other working trees, upon what it had begun with."""
-        newest = self.tip
-        if self.slot_name != self.change and (base := self.repository.resolve("HEAD")):
+        """What a run that was killed had done here, upon what it had begun with: the branch may have moved since."""
+        newest, self._began_with = self.tip, self._tip_tree  # what is committed by now was not cut off
+        if base := self.repository.resolve("HEAD"):
             self.catch_up(base)
         self.keep_interrupted(self.change)
         self.catch_up(newest)
