@@ -146,9 +146,13 @@ def check_everything(lab: Lab, before: dict[str, Any]) -> None:
     check_entries(lab)
     check_learnings(lab)
     assert lab.git("fsck", "--no-dangling", "--no-progress") == ""
-    assert not list(lab.root.glob(".ralph/locks/*.lock"))
-    assert not list((lab.tmp / "ralph/sessions").glob("*.json"))
+    assert list_left(lab) == []
     assert not (lab.root / ".git/ralph/away.json").exists()
+
+
+def list_left(lab: Lab) -> list[Path]:
+    """What sessions have left."""
+    return [*lab.root.glob(".ralph/locks/*.lock"), *lab.tmp.glob("ralph/sessions/*"), *lab.tmp.glob("ralph/projects/*")]
 
 
 def check_entries(lab: Lab) -> None:
@@ -310,8 +314,15 @@ def one_story(top: Path) -> tuple[Lab, dict[str, Any]]:
 
 
 def _turning_points(calls: list[Call]) -> set[int]:
-    """Right after an outcome was written down: it counts from then on, and nothing of it has been carried out."""
-    return {place + 1 for place, call in enumerate(calls) if call.operation == "rename" and "/standing/" in call.text}
+    """Right after an outcome was written down: it counts from then on, and nothing of it has been carried out.
+    And around the end of the session, which is three files."""
+    noted = {place + 1 for place, call in enumerate(calls) if call.operation == "rename" and "/standing/" in call.text}
+    ending = [place for place, call in enumerate(calls) if call.operation == "unlink" and _ENDS.search(call.text)]
+    assert len(ending) >= 3, ending
+    return noted | set(ending[-3:])
+
+
+_ENDS = re.compile(r"/(sessions|projects|locks)/")
 
 
 def recorded(lab: Lab) -> tuple[list[tuple[str, str]], list[str]]:
@@ -332,6 +343,7 @@ def check_killed_at(call: Call, top: Path) -> None:
     assert lab.checkpoints() == ["1"], str(call)
     assert lab.users_state() == before, str(call)
     assert wait_until(lambda: not processes_with(str(lab.home))), str(call)
+    assert list_left(lab) == [], str(call)
     shutil.rmtree(lab.root.parent)
 
 

@@ -239,7 +239,7 @@ class _SessionStart:
 
 
 def end(session_id: str, root: str, write: "Callable[[SessionState], Result]") -> "list[Result]":
-    """Writes out what the session buffered, releases the change, and removes the session, in that order.
+    """Writes out what the session buffered, then releases the change and removes the session.
 
     What is written is no longer buffered, so an interrupted end has nothing to write again. Emptying the buffers
     replaces the file that we hold; whoever records something then is written out by the next round.
@@ -277,13 +277,21 @@ def _flush_or_end(
             held.state.update({name: [] for name in session.NOTES})
             held.save()
             return False
-        change = held.state["change_name"]
-        lock = locks.read_lock(root, change)
-        if lock is not None and lock.belongs_to(held.state):
-            files.remove(locks.lock_path(root, change))
-        files.remove(locks.note_path(held.state))
-        held.remove()
+        _release_and_remove(root, held)
         return True
+
+
+def _release_and_remove(root: str, held: LockedSession) -> None:
+    """An agent's flush that is killed is run again, and finds its session. Nobody ends a run again: there the lock
+    goes last, so that the next run takes it over, and the files that it names."""
+    lock = locks.read_lock(root, held.state["change_name"])
+    own = lock if lock is not None and lock.belongs_to(held.state) else None
+    if own and not own.owner:
+        files.remove(locks.lock_path(root, held.state["change_name"]))
+    files.remove(locks.note_path(held.state))
+    held.remove()
+    if own and own.owner:
+        files.remove(locks.lock_path(root, held.state["change_name"]))
 
 
 def unlock(root: str, change: str, *, force: bool = False) -> str | None:

@@ -11,12 +11,13 @@ from ralphtool.testing.scenario import All, Call, Mcp, Request, Run, Say, Turn, 
 
 # The names of the arguments for the path and the content.
 _WRITERS = {"Write": ("file_path", "content"), "write_file": ("file_path", "content"), "write": ("filePath", "content")}
-# The name of the argument for the command, and what else is asked for.
+# The name of the argument for the command, and what else is asked for: as much time as the agent allows, in
+# milliseconds. By itself codex goes on after 10 seconds, the others after 2 minutes, with the command half done.
 _SHELLS: dict[str, tuple[str, dict[str, Any]]] = {
-    "Bash": ("command", {"description": "a command of the script"}),
-    "exec_command": ("cmd", {}),
+    "Bash": ("command", {"description": "a command of the script", "timeout": 600_000}),
+    "exec_command": ("cmd", {"yield_time_ms": 30_000}),
     "run_shell_command": ("command", {"description": "a command of the script"}),
-    "bash": ("command", {"description": "a command of the script"}),
+    "bash": ("command", {"description": "a command of the script", "timeout": 600_000}),
 }
 
 
