@@ -28,8 +28,8 @@ from ralphtool.judging.test_side import (
     find_test_data,
     find_tested_files,
 )
-from ralphtool.workspace.git import printable
 from ralphtool.workspace.ignored import find_environment, is_startup_file
+from ralphtool.workspace.paths import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

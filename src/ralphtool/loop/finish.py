@@ -13,8 +13,9 @@ from ralphtool.errors import ChangeNotFound, GitError
 from ralphtool.loop import plan_edits
 from ralphtool.record import change_state, questions, steering
 from ralphtool.workspace import revert, user_plan
-from ralphtool.workspace.git import Paths, Repository, printable
+from ralphtool.workspace.git import Repository
 from ralphtool.workspace.mixed_tree import build_mixed_tree
+from ralphtool.workspace.paths import Paths, printable
 from ralphtool.workspace.revert import SpecPlace
 from ralphtool.workspace.stash import find_under_way
 from ralphtool.workspace.user_plan import UnusablePlan

@@ -340,7 +340,7 @@ class SideBySide(Loop):
             self._send_back(job, tip, merged.tree, files=merged.conflicts)
             return None
         place.catch_up(tip)
-        return place.edit_spec(merged.tree, self.change.ref, partial(_tick, report, job.started.story))
+        return place.edit_newest_spec(merged.tree, self.change.ref, partial(_tick, report, job.started.story))
 
     def _find_baseline(self, job: _Job) -> tuple[Baseline | None, float]:
         """What is red at the last checkpoint: known after each story, and found out before the first one."""
@@ -409,7 +409,7 @@ class SideBySide(Loop):
             if job.tip != job.base:
                 self.log.note(events.Merged(**self._about(job), commit=tip))
             self._home.catch_up(tip)
-            job.lane.workspace.begin(None)  # after a kill, what is there would be taken for unfinished work
+            job.lane.workspace.rest()
         elif iteration.verdict.status == "interrupted":
             self._keep_for_next(job)
         self._free(job)
@@ -451,9 +451,8 @@ class SideBySide(Loop):
 
     def _list_others(self, job: _Job) -> tuple[str, ...]:
         """The stories that were done since it began."""
-        place = job.lane.workspace
-        known = self.change.workspace.checkpoints()
-        return tuple(id for id, commit in known.items() if not place.repository.is_ancestor(commit, job.base))
+        newer = self._home.repository.list_newer(job.base, self._find_tip())
+        return tuple(id for id, commit in self.change.workspace.checkpoints().items() if commit in newer)
 
     def _about(self, job: _Job) -> dict[str, Any]:
         return {"story": job.started.story.id, "iteration": job.started.assignment.number}

@@ -14,8 +14,9 @@ from ralphtool.sandbox import beneath, layers
 from ralphtool.sandbox.agent_home import AgentHome
 from ralphtool.sandbox.confinement import find_home
 from ralphtool.workspace import submodules
-from ralphtool.workspace.git import SUBMODULE, Paths, printable
+from ralphtool.workspace.git import SUBMODULE
 from ralphtool.workspace.ignored import IgnoredFiles
+from ralphtool.workspace.paths import Paths, printable
 from ralphtool.workspace.private_git import PrivateGit, replace_changed
 from ralphtool.workspace.shared_branch import BranchConflict, SharedBranch
 from ralphtool.workspace.worktree import Worktree
@@ -222,6 +223,13 @@ class Box(Worktree):
         self._detach()
         self._dropped = self._find_unignored()  # others may have files where this one had ignored ones
         self._make_mount_points()
+
+    def rest(self) -> None:
+        """What is here is committed: after a kill, what differs from HEAD would be taken for unfinished work."""
+        if self._shown == self._tip_tree:
+            self._detach()
+        else:
+            self.begin(None)
 
     def take(self) -> WorkspaceSnapshot:
         taken = super().take()

@@ -20,9 +20,10 @@ from msgspec import Struct
 from ralphtool.core import files, layout
 from ralphtool.errors import GitError
 from ralphtool.sandbox import beneath
+from ralphtool.workspace.paths import Paths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _TICK = 0.5  # seconds between two looks at whether a command has to end
 _SHORT, _LONGEST = 10.0, 1800.0  # seconds for a command when its run is to end, and for any
@@ -36,6 +37,8 @@ _QUIET = (
     "core.fsync=loose-object,reference",
 )
 _OPTIONS = tuple(word for setting in _QUIET for word in ("-c", setting))
+_ID = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
+_TREES: dict[str, str] = {}  # of commits: a commit's is always the same
 _OURS = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL")
 SUBMODULE = "160000"
 
@@ -208,6 +211,13 @@ class Repository:
     def resolve(self, name: str) -> str | None:
         return self.text("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", check=False) or None
 
+    def read_loose(self, ref: str) -> str | None:
+        """Where a ref is; read without git where it can be, since this is asked in every iteration."""
+        try:
+            return files.read(os.path.join(self.common, ref)).decode().strip()
+        except (OSError, UnicodeDecodeError):
+            return None
+
     def head(self) -> str:
         """What HEAD names: a ref, or a commit when it is detached."""
         return self.text("symbolic-ref", "--quiet", "HEAD", check=False) or self.text("rev-parse", "HEAD")
@@ -239,7 +249,16 @@ class Repository:
         return True
 
     def tree_of(self, commit: str) -> str:
-        return self.text("rev-parse", "--verify", f"{commit}^{{tree}}")
+        if commit not in _TREES:
+            found = self.text("rev-parse", "--verify", f"{commit}^{{tree}}")
+            if not _ID.fullmatch(commit):
+                return found  # a name means another commit tomorrow
+            _TREES[commit] = found
+        return _TREES[commit]
+
+    def list_newer(self, commit: str, tip: str) -> set[str]:
+        """The commits that another one has, and this one has not."""
+        return set(self.text("rev-list", f"{commit}..{tip}").split()) if commit != tip else set()
 
     @cached_property
     def empty_tree(self) -> str:
@@ -248,7 +267,10 @@ class Repository:
     def commit(self, tree: str, parents: Sequence[str], message: str) -> str:
         words = [word for parent in parents for word in ("-p", parent)]
         text = message.encode("utf-8", "replace")
-        return os.fsdecode(self.run("commit-tree", tree, *words, "-F", "-", input=text)).strip()
+        made = os.fsdecode(self.run("commit-tree", tree, *words, "-F", "-", input=text)).strip()
+        if _ID.fullmatch(tree):
+            _TREES[made] = tree
+        return made
 
     def add_all(self, excluded: Iterable[str]) -> None:
         """Takes all that is in the working tree into our index, but for what git ignores and what is excluded."""
@@ -276,14 +298,28 @@ class Repository:
         # Lines end as they do in git's own objects: files of the user's that end otherwise wait elsewhere.
         self.run("-c", "core.autocrlf=false", "restore", f"--source={tree}", *options, "--", ":/", *excluded)
 
-    def set_entries(self, tree: str, paths: Sequence[str]) -> None:
-        """Makes entries of our index be those of a tree, without a look at the files."""
-        if known := self.list_items(
-            "ls-files", "-z", "--full-name", "--", *[f":(top,literal){path}" for path in paths]
-        ):
-            self.drop(known)
-        if entries := self.run("ls-tree", "-r", "-z", "--full-tree", tree, "--", *paths):
-            self.run("update-index", "-z", "--index-info", input=entries)
+    def list_entries(self, tree: str, paths: Sequence[str]) -> list[bytes]:
+        """What a tree has at or below some paths, as lines for `stage`."""
+        listed = self.run("ls-tree", "-r", "-z", "--full-tree", tree, "--", *paths) if paths else b""
+        return [line for line in listed.split(b"\0") if line]
+
+    def set_entries(self, tree: str, paths: Sequence[str], contents: Mapping[str, bytes] | None = None) -> None:
+        """Makes entries of our index be those of a tree, without a look at the files; some with other contents."""
+        wanted = [f":(top,literal){path}" for path in paths]
+        known = self.run("ls-files", "-z", "--full-name", "--", *wanted) if paths else b""
+        gone = [b"0 %s\t%s" % (b"0" * len(tree), path) for path in known.split(b"\0") if path]
+        self.stage([*gone, *(self._with_contents(line, contents or {}) for line in self.list_entries(tree, paths))])
+
+    def _with_contents(self, entry: bytes, contents: Mapping[str, bytes]) -> bytes:
+        about, _, path = entry.partition(b"\t")
+        data = contents.get(os.fsdecode(path))
+        if data is None:
+            return entry
+        return b"%s %s\t%s" % (about.split(b" ")[0], self.run("hash-object", "-w", "--stdin", input=data).strip(), path)
+
+    def stage(self, entries: Sequence[bytes]) -> None:
+        if entries:
+            self.run("update-index", "-z", "--index-info", input=b"".join(line + b"\0" for line in entries))
 
     def _remove_tracked(self, spared: Paths) -> None:
         for path in self.list_items("ls-files", "-z", "--full-name", ":/"):
@@ -455,30 +491,3 @@ def _build_environment() -> dict[str, str]:
     """Ours, without what would make git look elsewhere."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in _OURS}
     return kept | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_REPLACE_OBJECTS": "1"}
-
-
-class Paths:
-    """Some files and folders. Asking costs the same however many they are."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self.names = {name.rstrip("/") for name in names}
-
-    def cover(self, path: str) -> bool:
-        """Whether a path is one of them, or lies in one of them."""
-        path = path.rstrip("/")
-        while path:
-            if path in self.names:
-                return True
-            path = os.path.dirname(path)
-        return False
-
-
-def join_first(paths: Sequence[str]) -> str:
-    """The first of many paths, for a line of text."""
-    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-    return f"{', '.join(printable(path) for path in paths[:3])}{more}"
-
-
-def printable(path: str) -> str:
-    """A path whose name need not be text, as text."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")

@@ -18,7 +18,8 @@ from ralphtool.sandbox import beneath
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ralphtool.workspace.git import Paths, Repository
+    from ralphtool.workspace.git import Repository
+    from ralphtool.workspace.paths import Paths
 
 # Folders that programs fill while they run: an attempt that runs the tests changes them.
 _CACHES = frozenset(

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from ralphtool.core import layout, locks
 from ralphtool.errors import TreeBusy
-from ralphtool.workspace.git import Paths, Repository, join_first
+from ralphtool.workspace.git import Repository
+from ralphtool.workspace.paths import Paths, join_first
 from ralphtool.workspace.protected_git import ProtectedGit, remove_index_lock
 from ralphtool.workspace.stash import Stash
 from ralphtool.workspace.tree import Tree

@@ -12,7 +12,8 @@ from msgspec import Struct
 from ralphtool import specs
 from ralphtool.errors import GitError
 from ralphtool.workspace import spec_files
-from ralphtool.workspace.git import Paths, Repository, printable
+from ralphtool.workspace.git import Repository
+from ralphtool.workspace.paths import Paths, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -55,23 +56,28 @@ class SpecPlace(Struct, frozen=True):
 
     def edit(self, tree: str, edit: Callable[[Spec], None]) -> str:
         """The tree with its spec edited."""
+        return write_blobs(self.repository, tree, self._edit_files(tree, edit))
+
+    def edit_from(self, tree: str, source: str, edit: Callable[[Spec], None]) -> str:
+        """The tree with the spec of another one, edited."""
+        changed = self._edit_files(source, edit)
+        with open_own_index(self.repository) as own:
+            own.run("read-tree", tree)
+            own.set_entries(source, self.list_paths(), changed)
+            return own.write_tree()
+
+    def _edit_files(self, tree: str, edit: Callable[[Spec], None]) -> dict[str, bytes]:
+        """The contents of the files that an edit changes."""
         with spec_files.copy_spec_files(self.repository, self.root, self.change, tree, self.ref) as folder:
             before = _read_files(folder)
             edit(specs.open(folder, self.change, self.ref))
             changed = {path: data for path, data in _read_files(folder).items() if before.get(path) != data}
         prefix = os.path.relpath(os.path.realpath(self.root), os.path.realpath(self.repository.top))
-        return write_blobs(
-            self.repository,
-            tree,
-            {os.path.normpath(os.path.join(prefix, path)): data for path, data in changed.items()},
-        )
+        return {os.path.normpath(os.path.join(prefix, path)): data for path, data in changed.items()}
 
     def take_from(self, tree: str, source: str) -> str:
         """The tree with the spec of another one."""
-        with open_own_index(self.repository) as own:
-            own.run("read-tree", tree)
-            own.set_entries(source, self.list_paths())
-            return own.write_tree()
+        return self.edit_from(tree, source, lambda spec: None)
 
 
 @contextmanager
@@ -114,7 +120,10 @@ def write_blobs(repository: Repository, tree: str, changed: Mapping[str, bytes |
 def merge(repository: Repository, base: str, ours: str, theirs: str) -> MergedTree:
     """A merge of three trees. The commits around them are there so that every git knows which one is the base."""
     below = repository.commit(base, [], "base\n")
-    sides = [repository.commit(tree, [below], "side\n") for tree in (ours, theirs)]
+    return merge_commits(repository, *(repository.commit(tree, [below], "side\n") for tree in (ours, theirs)))
+
+
+def merge_commits(repository: Repository, *sides: str) -> MergedTree:
     try:
         return MergedTree(repository.text("merge-tree", "--write-tree", *sides).split("\n")[0])
     except GitError:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from ralphtool.core import layout
 from ralphtool.errors import GitError
-from ralphtool.workspace.git import Repository, printable
+from ralphtool.workspace.git import Repository
+from ralphtool.workspace.paths import printable
 from ralphtool.workspace.revert import merge
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class SharedBranch:
 
     def find_newer(self, tip: str) -> str | None:
         """What its user committed upon our last checkpoint; None if there is nothing."""
+        if self._repository.read_loose(self._ref) == tip:
+            return None
         found = self._repository.resolve(self._ref)
         if found in (None, tip):
             return None

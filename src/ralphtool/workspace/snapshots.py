@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ralphtool.judging.guard.model import FileChange, GuardFinding
-from ralphtool.workspace.git import printable
+from ralphtool.workspace.paths import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -24,7 +24,8 @@ from msgspec import Struct, structs
 
 from ralphtool.core import files, layout
 from ralphtool.errors import CorruptState, GitError, TreeBusy
-from ralphtool.workspace.git import SUBMODULE, Paths
+from ralphtool.workspace.git import SUBMODULE
+from ralphtool.workspace.paths import Paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from ralphtool.core import files
 from ralphtool.sandbox import beneath
-from ralphtool.workspace.git import printable
+from ralphtool.workspace.paths import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

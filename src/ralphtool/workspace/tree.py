@@ -20,10 +20,11 @@ from ralphtool.errors import (
 from ralphtool.judging.guard.model import FileChange
 from ralphtool.workspace import revert, spec_files, submodules, user_plan
 from ralphtool.workspace.checkpoints import read_checkpoints
-from ralphtool.workspace.git import Paths, Repository, printable
+from ralphtool.workspace.git import Repository
 from ralphtool.workspace.ignored import IgnoredFiles
 from ralphtool.workspace.lent_index import LentIndex
 from ralphtool.workspace.mixed_tree import build_mixed_tree
+from ralphtool.workspace.paths import Paths, printable
 from ralphtool.workspace.revert import SpecPlace
 from ralphtool.workspace.snapshots import ProtectedWork, WorkspaceSnapshot, build_changes
 from ralphtool.workspace.swapped_files import SwappedFiles, is_written_as_it_is, list_states, set_time
@@ -59,6 +60,7 @@ class Tree:
         self._tip_tree = ""
         self._spared = [self.ours]  # neither checked out nor committed
         self._left = Paths([self.ours])  # never removed
+        self._own_entries: list[bytes] | None = None  # of our folder, as they are in our index; None: not known
         self._files: str | None = None  # the tree that the files are known to be; None: anything may be there
         self._began_with = ""  # the tree that this iteration began with
         self._lent_index = LentIndex()
@@ -136,12 +138,19 @@ class Tree:
             self.repository.check_out(tree, self._spared)
         except GitError:  # the disk may be full, or our index the thing that is broken: it can be made anew
             self._free_space()
+            self._own_entries = None
             self.repository.run("read-tree", self._tip_tree or tree)
             self.repository.check_out(tree, self._spared)
-        # Settings that are committed are in no checkout of ours: left out of the index, they would seem to be deleted.
-        self.repository.set_entries(tree, [self.ours])
+        self._set_own_entries(tree)
         self._remove_unknown()
         self._files = tree
+
+    def _set_own_entries(self, tree: str) -> None:
+        """Settings that are committed are in no checkout of ours: left out of the index, they would seem deleted."""
+        own = self.repository.list_entries(tree, [self.ours])
+        if own != self._own_entries:
+            self.repository.set_entries(tree, [self.ours])
+            self._own_entries = own
 
     def _prepare_look(self) -> None:
         """Before git looks at files that programs have left there."""
@@ -182,15 +191,8 @@ class Tree:
 
     def _undo_branch_moves(self) -> None:
         """An agent's own commits prove nothing."""
-        if self._read_branch() != self.tip:
+        if (self.repository.read_loose(self.ref) or self.repository.resolve(self.ref)) != self.tip:
             self.repository.set_refs({self.ref: self.tip})
-
-    def _read_branch(self) -> str | None:
-        """Where the branch is; read without git where it can be, since this is asked in every iteration."""
-        try:
-            return files.read(os.path.join(self.repository.common, self.ref)).decode().strip()
-        except (OSError, UnicodeDecodeError):
-            return self.repository.resolve(self.ref)
 
     def _snapshot(self, before: str) -> tuple[str, list[ChangedFile]]:
         """The tree of all that is there, and what differs. What was there before us, unknown to git, is not in it."""

@@ -10,10 +10,11 @@ from ralphtool.core import files, layout
 from ralphtool.errors import GitError
 from ralphtool.sandbox import beneath
 from ralphtool.workspace import revert
-from ralphtool.workspace.git import Paths, Repository, join_first
+from ralphtool.workspace.git import Repository
 from ralphtool.workspace.ignored import IgnoredFiles
+from ralphtool.workspace.paths import Paths, join_first
 from ralphtool.workspace.protected_git import ProtectedGit, remove_index_lock
-from ralphtool.workspace.revert import SpecPlace
+from ralphtool.workspace.revert import MergedTree, SpecPlace
 from ralphtool.workspace.stash import Stash
 from ralphtool.workspace.tree import Tree
 from ralphtool.workspace.user_plan import UserPlan
@@ -21,7 +22,7 @@ from ralphtool.workspace.user_plan import UserPlan
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ralphtool.workspace.revert import MergedTree
+    from ralphtool.specs import Spec
 
 
 _MOST_READ = 10_000_000  # bytes of a file in which conflict markers are looked for
@@ -187,10 +188,19 @@ class Worktree(Tree):
             self._has_protected = False
 
     def merge_work(self, tree: str, tip: str, ref: str) -> MergedTree:
-        """Work upon the last checkpoint that is known here, upon a newer one, whose spec it gets."""
-        place, now = self._spec_place(ref), self.repository.tree_of(tip)
-        before, after = (place.take_from(one, now) for one in (self._tip_tree, tree))
-        return revert.merge(self.repository, before, now, after)
+        """Work upon the last checkpoint that is known here, upon a newer one. The spec is not merged: whatever comes
+        of it here, the one of the newer checkpoint counts."""
+        place, work = self._spec_place(ref), self.repository.commit(tree, [self.tip], "side\n")
+        merged = revert.merge_commits(self.repository, tip, work)
+        own = Paths(place.list_paths())
+        conflicts = tuple(path for path in merged.conflicts if not own.cover(path))
+        if not conflicts:
+            return MergedTree(merged.tree)
+        return MergedTree(place.take_from(merged.tree, self.repository.tree_of(tip)), conflicts)
+
+    def edit_newest_spec(self, tree: str, ref: str, edit: Callable[[Spec], None]) -> str:
+        """The tree with the spec of the last checkpoint, edited."""
+        return self._spec_place(ref).edit_from(tree, self._tip_tree, edit)
 
     def read_diff(self, commit: str, most: int) -> str:
         """What a commit changed, as text; the beginning of it where that is long."""

@@ -1,0 +1,36 @@
+"""Paths as git names them, and as people read them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+class Paths:
+    """Some files and folders. Asking costs the same however many they are."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = {name.rstrip("/") for name in names}
+
+    def cover(self, path: str) -> bool:
+        """Whether a path is one of them, or lies in one of them."""
+        path = path.rstrip("/")
+        while path:
+            if path in self.names:
+                return True
+            path = os.path.dirname(path)
+        return False
+
+
+def join_first(paths: Sequence[str]) -> str:
+    """The first of many paths, for a line of text."""
+    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+    return f"{', '.join(printable(path) for path in paths[:3])}{more}"
+
+
+def printable(path: str) -> str:
+    """A path whose name need not be text, as text."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
