@@ -369,9 +369,9 @@ def test_a_rate_limit_begins_nothing_new_until_it_is_over(lab: Lab) -> None:
     found = [one["type"] for one in lab.events() if one["type"] in ("iteration_started", "verdict", "waiting")]
     assert sorted(found[:8]) == ["iteration_started"] * 4 + ["verdict"] * 4
     assert found[8:11] == ["waiting", "iteration_started", "iteration_started"]
-    steps = [1 if one == "iteration_started" else -1 for one in found[9:]]
-    under_way = list(itertools.accumulate(steps))
-    assert max(under_way) == 2
+    after = [one["type"] for one in lab.events() if one["type"] in ("iteration_started", "queued")][4:]
+    at_work = list(itertools.accumulate(1 if one == "iteration_started" else -1 for one in after))
+    assert max(at_work) == 2
     assert {entry["status"] for entry in lab.entries()} == {"completed"}
 
 
@@ -472,3 +472,81 @@ def test_files_that_another_story_has_stopped_to_ignore_are_there_for_the_gates(
     assert run.returncode == 0
     assert list_stories(lab) == ["1", "2"]
     assert of_kind(lab.events(), "sent_back") == []
+
+
+# --- proofs at once ---------------------------------------------------------------------------------
+
+# The gates of stories meet others that run at the same time. Where `how` is "apart", there must be none; where it is
+# "pairs", those of story 2 and 3 meet, and want both or none.
+MEETING = """\
+import pathlib, sys, time, uuid
+place, wanted, how = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+parts = sorted(path.stem for path in pathlib.Path("parts").glob("*.txt"))
+own = place / f"gate-{uuid.uuid4()}"
+(place / "-".join(["parts", *parts])).touch()
+if parts and (how != "pairs" or parts != ["1"]):
+    own.touch()
+    others = len(list(place.glob("running-*")))
+    (place / own.name.replace("gate", "running")).touch()
+    end = time.monotonic() + 100
+    while len(list(place.glob("gate-*"))) < wanted and time.monotonic() < end:
+        time.sleep(0.05)
+    (place / own.name.replace("gate", "running")).unlink()
+    if len(list(place.glob("gate-*"))) < wanted or (how == "apart" and others):
+        sys.exit("there were not as many at once as there should be")
+sys.exit(how == "pairs" and ("2" in parts) != ("3" in parts))
+"""
+
+
+def make_meeting(lab: Lab, tasks: str, wanted: int, how: str = "any", **config: Any) -> Lab:
+    make(lab, tasks, **config)
+    lab.write("gate.py", MEETING)
+    lab.git("commit", "--quiet", "--all", "--message=another gate")
+    was = lab.read(".ralph/config.toml")
+    lab.write(".ralph/config.toml", was.replace(GATE, f"{GATE} {meet(lab)} {wanted} {how}"))
+    return lab
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_gates_run_on_what_comes_next_meanwhile(lab: Lab, count: int) -> None:
+    make_meeting(lab, FOUR, count, speculate=count).play(default=[wait_for_all(lab, 4), *WRITES])
+    done = lab.loop()
+    assert done.exit_code == 0, done.stdout[-3000:]
+    assert sorted(list_stories(lab)) == ["1", "2", "3", "4"]
+    gates = [one["when"] for one in of_kind(lab.events(done), "gate")]
+    assert (gates.count("before"), gates.count("after")) == (1, 4), "what was found out ahead is not asked again"
+    check_left(lab)
+
+
+def test_one_by_one_if_that_is_wanted(lab: Lab) -> None:
+    make_meeting(lab, FOUR, 1, "apart", speculate=1).play(default=[wait_for_all(lab, 4), *WRITES])
+    done = lab.loop()
+    assert done.exit_code == 0, done.stdout[-3000:]
+    assert sorted(list_stories(lab)) == ["1", "2", "3", "4"]
+
+
+def test_what_was_green_only_with_one_that_was_red_is_proven_again(lab: Lab) -> None:
+    """Two are red by themselves; the later one is green upon the other, which is never committed."""
+    wait = {"run": f"while [ ! -e {meet(lab)}/parts-1 ]; do sleep 0.05; done"}
+    make_meeting(lab, f"{TWO}\n{THIRD}", 2, "pairs", attempts=1).play(
+        {"story": "1", "steps": [wait_for_all(lab, 3), *WRITES]}, default=[wait_for_all(lab, 3), wait, *WRITES]
+    )
+    done = lab.loop()
+    assert done.exit_code == 1
+    assert sorted(entry["status"] for entry in lab.entries()) == ["completed", "failed", "failed"]
+    assert list_stories(lab) == ["1"]
+    assert (meet(lab) / "parts-1-2-3").exists()
+
+
+def test_agents_go_on_while_others_wait_to_be_merged(lab: Lab) -> None:
+    """Two lanes: the gates of the first story wait until a third one has begun."""
+    begun = f"while [ $(ls {meet(lab)} | grep -c begun-) -lt 3 ]; do sleep 0.05; done; test -d parts || true"
+    make(lab, f"{TWO}\n{THIRD}", side_by_side=2)
+    lab.write(
+        ".ralph/config.toml",
+        lab.read(".ralph/config.toml").replace(GATE, f"test ! -d parts || timeout 100 sh -c '{begun}'"),
+    )
+    lab.play(default=[{"run": f"touch {meet(lab)}/begun-{{story}}"}, *WRITES])
+    done = lab.loop()
+    assert done.exit_code == 0, done.stdout[-3000:]
+    assert of_kind(lab.events(done), "verdict")[0]["status"] == "completed"

@@ -389,6 +389,41 @@ def test_what_is_no_attempt_is_not_counted_and_what_it_used_is(ralph: Ralph) -> 
     assert told["junit"].count('name="put off add-login-2-1"') == 2
 
 
+def both_at_once(night: Night) -> None:
+    """Two stories of an hour, in lanes beside each other."""
+    for number in (2, 3):
+        night.add(
+            "iteration_started", number=number, iteration=number, story=str(number), entry=f"add-login-{number}-1"
+        )
+    for number, minutes in ((2, 60), (3, 5)):
+        night.add(
+            "verdict",
+            minutes=minutes,
+            iteration=number,
+            story=str(number),
+            entry=f"add-login-{number}-1",
+            status="completed",
+            seconds={"agent": 3480.0, "gates": 120.0},
+        )
+
+
+@pytest.mark.parametrize("is_side_by_side", [True, False])
+def test_what_side_by_side_saved_is_told(ralph: Ralph, is_side_by_side: bool) -> None:
+    night = Night()
+    night.start()
+    if is_side_by_side:
+        both_at_once(night)
+    else:
+        night.attempt(2, 1, "completed", 60)
+        night.attempt(3, 1, "completed", 60)
+    night.end({number: "open" for number in range(4, 10)})
+    write(ralph, b"".join(line + b"\n" for line in night.lines))
+    told = all_formats(ralph)
+    said = "Agents and gates worked for 2 h 00 min: side by side that took about 54 min less than one by one."
+    assert [said in told[kind] for kind in ("markdown", "html")] == [is_side_by_side] * 2
+    assert ("side by side" in told["markdown"]) == is_side_by_side
+
+
 @pytest.mark.parametrize(("result", "steps"), [("done", []), ("interrupted", ["ralphtool run add-login"])])
 def test_without_git_there_are_no_diffs_and_what_is_done_needs_no_more(
     ralph: Ralph, result: str, steps: list[str]

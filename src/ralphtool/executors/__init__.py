@@ -60,6 +60,7 @@ class Report(Struct, frozen=True, kw_only=True):
     findings: tuple[GuardFinding, ...] = ()
     results: tuple[GateResult, ...] = ()
     red: tuple[RedGate, ...] = ()
+    ahead: tuple[GateResult, ...] = ()  # what the gates have said about its tree already: all of them are green
     gates_ran: bool = False
     proof: ProofEvidence | None = None  # of a story that claims to be complete
     baseline: Baseline | None = None

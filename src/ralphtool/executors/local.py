@@ -457,12 +457,19 @@ class LocalExecutor:
 
     def prove(self, report: Report, assignment: Assignment, stop: Callable[[], bool]) -> Report:
         """Runs the gates on work that is in its place, and gathers what shows that a story is done."""
-        series = self._build_series(assignment, stop, report.baseline)
-        own = os.path.relpath(self._spec.find_path(), self.context.workspace.root)
-        prover = Prover(self.context.workspace, series, assignment, self.context.settings, own)
+        prover = self._build_prover(report, assignment, stop)
         has_claimed = verdict.parse_claim(report.end.message, assignment.token).complete
         report = prover.prove(report, is_whole=has_claimed and report.required <= report.ticked)
         return structs.replace(report, ending="stopped") if stop() else report
+
+    def run_gates_ahead(self, report: Report, assignment: Assignment, stop: Callable[[], bool]) -> Report:
+        """The gates alone, on work that is in its place, and may come to be the newest."""
+        return self._build_prover(report, assignment, stop).run_gates_ahead(report)
+
+    def _build_prover(self, report: Report, assignment: Assignment, stop: Callable[[], bool]) -> Prover:
+        series = self._build_series(assignment, stop, report.baseline)
+        own = os.path.relpath(self._spec.find_path(), self.context.workspace.root)
+        return Prover(self.context.workspace, series, assignment, self.context.settings, own)
 
 
 def _prepare_judging() -> threading.Thread:

@@ -70,7 +70,7 @@ class Prover:
         if report.tree and assignment.gates:
             self._workspace.protect(report.tree, assignment.story, assignment.entry)
         try:
-            results, facts = self._run_gates(paths)
+            results, facts = self._run_gates(paths, report.ahead)
             report = self._add_results(report, results)
             if is_whole and not report.red and not is_cut_off(results, assignment.gates):
                 evidence = self._gather(report, paths, results)
@@ -79,6 +79,20 @@ class Prover:
         finally:
             self._put_back(report)
         return report
+
+    def run_gates_ahead(self, report: Report) -> Report:
+        """Adds what the gates say, if all of them are green. Not where they need an environment of the work's own."""
+        aside, installed = self._list_made(self._read_paths(report))
+        if installed:
+            return report
+        try:
+            self._workspace.set_ignored_aside(aside)
+            results = self._series.run("after", self._assignment.gates)
+        finally:
+            self._put_back(report)
+        if all(one.ok for one in results) and not is_cut_off(results, self._assignment.gates):
+            return structs.replace(report, ahead=tuple(results))
+        return structs.replace(report, gate_seconds=sum(one.seconds for one in results))
 
     def _put_back(self, report: Report) -> None:
         self._workspace.put_ignored_back()
@@ -117,7 +131,7 @@ class Prover:
 
     # --- the gates ------------------------------------------------------------------------------
 
-    def _run_gates(self, paths: ChangedPaths) -> tuple[list[GateResult], dict[str, Any]]:
+    def _run_gates(self, paths: ChangedPaths, ahead: Sequence[GateResult]) -> tuple[list[GateResult], dict[str, Any]]:
         """On what will be committed: files that git ignores and the attempt made don't take part.
 
         Where the gates are red without those, they are tried with them, so that an agent is not blamed for another
@@ -126,9 +140,7 @@ class Prover:
         commands = self._assignment.gates
         if not commands:
             return [], {}
-        made = self._workspace.find_ignored_changes()
-        installed = [path for path in made if _is_installed(path)] if paths.has_manifest else []
-        aside = [path for path in made if path not in installed]
+        aside, installed = self._list_made(paths)
         self._workspace.set_ignored_aside(aside)
         environments = sorted({str(find_environment(path)) for path in installed})
         is_anew = self._make_anew(environments)
@@ -137,13 +149,19 @@ class Prover:
             "is_own_environment": bool(environments) and not is_anew,
             "told": tuple(_tell_ignored(aside, environments, is_anew=is_anew)),
         }
-        results = self._series.run("after", commands)
+        results = list(ahead) or self._series.run("after", commands)
         if aside and self._is_newly_red(results):
             self._workspace.put_ignored_back()
             again = self._series.run("after", commands)
             if not self._is_newly_red(again):
                 return again, facts | {"only_with_ignored": tuple(map(printable, aside))}
         return results, facts
+
+    def _list_made(self, paths: ChangedPaths) -> tuple[list[str], list[str]]:
+        """The files that git ignores and the attempt made: those to be set aside, and what it installed."""
+        made = self._workspace.find_ignored_changes()
+        installed = [path for path in made if _is_installed(path)] if paths.has_manifest else []
+        return [path for path in made if path not in installed], installed
 
     def _make_anew(self, environments: Sequence[str]) -> bool:
         """Makes what the attempt installed once more, from what will be committed; says whether that worked."""

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING
+from contextlib import ExitStack
+from itertools import count
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
+
+from ralphtool import specs
+from ralphtool.record.log import LaneLog
+from ralphtool.workspace import slots
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from queue import SimpleQueue
+    from collections.abc import Callable, Container
 
     from ralphtool.executors import Report
     from ralphtool.executors.local import LocalExecutor
+    from ralphtool.loop.change import Change
+    from ralphtool.loop.run_place import RunPlace
     from ralphtool.workspace.box import Box
 
 
@@ -50,3 +58,45 @@ class Lane:
         """Waits for the end of its job, if there is one."""
         if self._running is not None:
             wait([self._running])
+
+
+class LanePool:
+    """The lanes of a run: opened when they are needed, and removed with it. They are like its first workspace."""
+
+    def __init__(self, place: RunPlace, change: Change, must_end: Callable[[], bool]) -> None:
+        self.ends: SimpleQueue[LaneEnd] = SimpleQueue()
+        self._place = place
+        self._change = change
+        self._must_end = must_end
+        self._lanes: list[Lane] = []
+        self._stack = ExitStack()
+
+    def __enter__(self) -> LanePool:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._stack.__exit__(*exception)  # which lanes are told of: they put right what was cut off
+
+    def find_free(self, busy: Container[int]) -> Lane:
+        """One that is free, or a new one. Somebody may have removed its folder meanwhile."""
+        for lane in [one for one in self._lanes if one.number not in busy]:
+            if lane.workspace.is_there:
+                return lane
+            self.close(lane)
+        taken = {one.number for one in self._lanes}
+        return self._open(next(number for number in count(1) if number not in taken))
+
+    def _open(self, number: int) -> Lane:
+        change, stack = self._change, self._stack.enter_context(ExitStack())
+        place = slots.make_slot(change.root, change.name, number, self._must_end)
+        stack.callback(slots.remove_slot, place.home, place.slot_name)
+        place.open(change.run, specs.list_own_paths(change.workspace.root, change.spec))
+        stack.callback(place.close)
+        opened = structs.replace(self._place, workspace=place, slot=number, log=LaneLog(self._place.log))
+        lane = Lane(number, place, stack.enter_context(opened.open()), self.ends, stack.close)
+        self._lanes.append(lane)
+        return lane
+
+    def close(self, lane: Lane) -> None:
+        self._lanes.remove(lane)
+        lane.close()

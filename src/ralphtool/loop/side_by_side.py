@@ -7,41 +7,36 @@ from __future__ import annotations
 
 import queue
 import time
-from contextlib import ExitStack
 from functools import partial
-from itertools import count
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
-from msgspec import Struct, structs
+from msgspec import structs
 
-from ralphtool import specs
 from ralphtool.agents import Usage
 from ralphtool.errors import GitError
-from ralphtool.judging import gates
 from ralphtool.judging.recovery import RecoveryDecision
 from ralphtool.loop import sending_back
 from ralphtool.loop.budget import RemainingBudget
-from ralphtool.loop.lane import Lane
+from ralphtool.loop.known_baselines import KnownBaselines
+from ralphtool.loop.lane import LanePool
+from ralphtool.loop.lane_job import LaneJob, LookAhead
 from ralphtool.loop.lane_limit import LaneLimit
 from ralphtool.loop.loop import Loop
 from ralphtool.loop.queue import MOST_RETURNS, MergeTrial, decide
 from ralphtool.loop.sending_back import Meeting
 from ralphtool.record import events
-from ralphtool.record.log import LaneLog
-from ralphtool.workspace import slots
+from ralphtool.workspace.revert import MergedTree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from queue import SimpleQueue
 
     from ralphtool.executors import Report
     from ralphtool.executors.local import LocalExecutor
     from ralphtool.judging.gates import Baseline
-    from ralphtool.loop.lane import LaneEnd
-    from ralphtool.loop.loop import Parts, Started
+    from ralphtool.loop.loop import Parts
     from ralphtool.loop.outcome import Iteration
     from ralphtool.loop.run_place import RunPlace
-    from ralphtool.specs import Spec, Story
+    from ralphtool.specs import Story
     from ralphtool.workspace.box import Box
 
 _TICK = 0.2  # seconds between two looks at what a person says
@@ -49,36 +44,19 @@ _MOST_LOSSES = 3
 _LOOK = 5.0  # seconds between two looks for stories that nobody has pointed to
 
 
-class _Job(Struct, kw_only=True):
-    """A story in a lane, from its start until it is settled."""
-
-    lane: Lane
-    started: Started
-    base: str  # the checkpoint that it began with
-    began: float
-    checkpoint: str | None  # that its story had before, if it was done once and is open again
-    report: Report | None = None  # its work, once that is done
-    is_queued: bool = False  # and is to be merged
-    tip: str = ""  # the checkpoint that it is being proven upon
-    is_alone: bool = False  # that is the one that it began with, though there are newer ones
-    has_passed_alone: bool = False
-
-
 class SideBySide(Loop):
     """The loop with lanes. Its own workspace is at the last checkpoint, and no agent works there."""
 
     def __init__(self, parts: Parts, place: RunPlace, executor: LocalExecutor) -> None:
         super().__init__(parts)
-        self._place = place
         self._home = cast("Box", place.workspace)
         self._main = executor
-        self._lanes: list[Lane] = []
-        self._ends: SimpleQueue[LaneEnd] = queue.SimpleQueue()
-        self._jobs: dict[int, _Job] = {}  # by lane
-        self._waiting: list[_Job] = []  # to be merged, the first of them next
-        self._proving: _Job | None = None
+        self._lanes = LanePool(place, parts.change, parts.stop)
+        self._jobs: dict[int, LaneJob] = {}  # by lane
+        self._waiting: list[LaneJob] = []  # to be merged, the first of them next
+        self._proving: LaneJob | None = None
         self._abandoned: set[str] = set()  # stories that a person does not want worked on
-        self._baselines: dict[str, Baseline] = {}  # by their keys
+        self._baselines = KnownBaselines(parts.change.change_state)
         self._losses = 0  # of boxes
         self._limited: dict[int, float] = {}  # when each agent last met a limit
         self._is_broken = False  # a lane has failed in a way that ends the run
@@ -86,7 +64,7 @@ class SideBySide(Loop):
         self._limit = LaneLimit(parts.settings.run.side_by_side)
 
     def _work_through(self) -> None:
-        with ExitStack() as self._stack:
+        with self._lanes:
             try:
                 while self._step():
                     pass
@@ -111,6 +89,7 @@ class SideBySide(Loop):
             self._begin(story)
         self._start_ready()
         self._prove_first()
+        self._look_ahead()
         self._take_end()
         return True
 
@@ -118,13 +97,13 @@ class SideBySide(Loop):
 
     def _listen(self) -> None:
         self.listener.listen()
-        self._abandoned |= {job.started.story.id for job in self._jobs.values() if self._is_unwanted(job)}
+        self._abandoned |= {job.story for job in self._jobs.values() if self._is_unwanted(job)}
         if self.listener.has_pending:
             self._next_look = 0.0
 
-    def _is_unwanted(self, job: _Job) -> bool:
+    def _is_unwanted(self, job: LaneJob) -> bool:
         """Whether a person has decided about its story meanwhile."""
-        id = job.started.story.id
+        id = job.story
         decision = self.change.change_state.story(id).decision
         is_skipped = decision is not None and decision.action == "skip"
         is_decided = self.change.workspace.checkpoints().get(id) != job.checkpoint
@@ -142,9 +121,16 @@ class SideBySide(Loop):
     # --- starting -------------------------------------------------------------------------------
 
     def _start_ready(self) -> None:
-        """Fills the lanes that are free."""
-        while len(self._jobs) < self._limit.count() and (story := self._find_ready()):
+        """Fills the lanes that are free. What waits to be merged keeps its own, and a few others work meanwhile."""
+        while self._count_free() > 0 and (story := self._find_ready()):
             self._begin(story)
+
+    def _count_free(self) -> int:
+        lanes = self._limit.count()
+        return min(lanes - len(self._list_working()), lanes + self.settings.run.speculate - len(self._jobs))
+
+    def _list_working(self) -> list[LaneJob]:
+        return [job for job in self._jobs.values() if job.report is None]
 
     def _find_ready(self) -> Story | None:
         """The next story, if one can begin at once; nothing is waited for while others work."""
@@ -167,13 +153,13 @@ class SideBySide(Loop):
         return not (is_edited or self.change.change_state.paused or self.roster.next().seconds > 0)
 
     def _is_taken(self, story: str) -> bool:
-        is_at_work = any(job.started.story.id == story for job in self._jobs.values())
+        is_at_work = any(job.story == story for job in self._jobs.values())
         return is_at_work or self.budget.is_story_exhausted(story)
 
     def _begin(self, story: Story) -> None:
         self._hand_over(self.roster.next())
         self._abandoned.discard(story.id)
-        lane = self._find_lane()
+        lane = self._lanes.find_free(self._jobs)
         tip, state = self._find_tip(), self.change.change_state.story(story.id)
         lane.workspace.catch_up(tip)
         if trouble := lane.workspace.begin(state.kept, state.cut_off):
@@ -181,14 +167,16 @@ class SideBySide(Loop):
             state.kept = state.cut_off = state.sent_back = None
         started = self._start(self.change.seen_from(lane.workspace), story)
         before = self.change.workspace.checkpoints().get(story.id)
-        self._jobs[lane.number] = _Job(lane=lane, started=started, base=tip, began=time.monotonic(), checkpoint=before)
+        self._jobs[lane.number] = LaneJob(
+            lane=lane, started=started, base=tip, began=time.monotonic(), checkpoint=before
+        )
         lane.start(partial(lane.executor.work, started.assignment, partial(self._must_end, story.id)))
 
     def _share_budget(self, story: str) -> RemainingBudget:
         """What others may still use is not there for this one, and what is left is for all lanes that are free."""
-        working = [job.started.assignment for job in self._jobs.values() if job.report is None]
+        working = [job.started.assignment for job in self._list_working()]
         held = RemainingBudget(0.0, sum(one.tokens for one in working), sum(one.cost for one in working))
-        return self.budget.remaining_for(story, held, max(1, self._limit.count() - len(self._jobs)))
+        return self.budget.remaining_for(story, held, max(1, self._count_free()))
 
     def _rest_agent(self, iteration: Iteration) -> None:
         """A limit that several lanes meet at once is one limit: who began before it was known tells nothing new."""
@@ -202,53 +190,30 @@ class SideBySide(Loop):
     def _find_tip(self) -> str:
         return str(self.change.workspace.tip)
 
-    def _find_lane(self) -> Lane:
-        """One that is free, or a new one. Somebody may have removed its folder meanwhile."""
-        for lane in [one for one in self._lanes if one.number not in self._jobs]:
-            if lane.workspace.is_there:
-                return lane
-            self._close_lane(lane)
-        taken = {one.number for one in self._lanes}
-        return self._open_lane(next(number for number in count(1) if number not in taken))
-
-    def _open_lane(self, number: int) -> Lane:
-        root, change, stop = self.change.root, self.change.name, self.parts.stop
-        stack, place = self._stack.enter_context(ExitStack()), slots.make_slot(root, change, number, stop)
-        stack.callback(slots.remove_slot, place.home, place.slot_name)
-        place.open(self.change.run, specs.list_own_paths(self.change.workspace.root, self.change.spec))
-        stack.callback(place.close)
-        opened = structs.replace(self._place, workspace=place, slot=number, log=LaneLog(self.log))
-        lane = Lane(number, place, stack.enter_context(opened.open()), self._ends, stack.close)
-        self._lanes.append(lane)
-        return lane
-
-    def _close_lane(self, lane: Lane) -> None:
-        self._lanes.remove(lane)
-        lane.close()
-
-    def _lose_lane(self, job: _Job, error: Exception) -> None:
+    def _lose_lane(self, job: LaneJob, error: Exception) -> None:
         """Its box can't be used any more, for whatever reason: the story is begun again in a new one, a few times."""
         self._losses += 1
         if self._losses > _MOST_LOSSES:
             raise error
-        text = f"the box in which story {job.started.story.id} was worked on can't be used any more: {error}"
+        text = f"the box in which story {job.story} was worked on can't be used any more: {error}"
         self.log.note(events.Notice(text=text))
         job.started.change.undo_ticks(job.started.story)
         self._proving = None if job is self._proving else self._proving
+        self._waiting = [one for one in self._waiting if one is not job]
         self._keep_for_next(job)
         self._free(job)
-        self._close_lane(job.lane)
+        self._lanes.close(job.lane)
 
-    def _keep_for_next(self, job: _Job) -> None:
+    def _keep_for_next(self, job: LaneJob) -> None:
         """Work that is finished, and not settled: the next attempt at its story goes on from it."""
-        if job.report is None or not job.is_queued or job.started.story.id in self._abandoned:
+        if job.report is None or not job.is_queued or job.story in self._abandoned:
             return
-        message = f"ralphtool: {self.change.name}, story {job.started.story.id}, to be merged\n"
+        message = f"ralphtool: {self.change.name}, story {job.story}, to be merged\n"
         commit = self._home.repository.commit(str(job.report.tree), [job.base], message)
-        self.change.change_state.story(job.started.story.id).cut_off = self._home.keep_commit(self.change.run, commit)
+        self.change.change_state.story(job.story).cut_off = self._home.keep_commit(self.change.run, commit)
         self.change.save()
 
-    def _guard(self, job: _Job, act: Callable[[], None]) -> None:
+    def _guard(self, job: LaneJob, act: Callable[[], None]) -> None:
         """Does something with the box of a job; somebody may have removed it meanwhile."""
         try:
             act()
@@ -262,7 +227,7 @@ class SideBySide(Loop):
     def _take_end(self) -> None:
         """Waits a moment for a lane, and takes up what it came to."""
         try:
-            end = self._ends.get(timeout=_TICK)
+            end = self._lanes.ends.get(timeout=_TICK)
         except queue.Empty:
             return
         job = self._jobs[end.lane.number]
@@ -274,28 +239,29 @@ class SideBySide(Loop):
             return
         self._next_look = 0.0
         if self._is_unwanted(job):
-            self._abandoned.add(job.started.story.id)
+            self._abandoned.add(job.story)
             report = structs.replace(report, ending="stopped")
-        self._guard(job, partial(self._take_proof if job is self._proving else self._take_work, job, report))
+        take = self._take_ahead if job.is_ahead else self._take_proof if job is self._proving else self._take_work
+        self._guard(job, partial(take, job, report))
 
-    def _take_work(self, job: _Job, report: Report) -> None:
+    def _take_work(self, job: LaneJob, report: Report) -> None:
         job.report = self._inspect(job, self._count(job.started.assignment, report))
         if job.lane.executor.must_prove(job.report, job.started.assignment):
             self._protect(job, job.report)
             job.is_queued = job.report.tree is not None
             self._waiting.append(job)
-            self.log.note(events.Queued(**self._about(job), waiting=len(self._waiting) - 1))
+            self.log.note(events.Queued(**job.about, waiting=len(self._waiting) - 1))
         else:
             self._settle(job, job.report)
 
-    def _protect(self, job: _Job, report: Report) -> None:
+    def _protect(self, job: LaneJob, report: Report) -> None:
         """After a kill its story goes on from there."""
         if report.tree:
-            job.lane.workspace.protect(report.tree, job.started.story.id, job.started.assignment.entry)
+            job.lane.workspace.protect(report.tree, job.story, job.started.assignment.entry)
 
-    def _inspect(self, job: _Job, report: Report) -> Report:
+    def _inspect(self, job: LaneJob, report: Report) -> Report:
         """Whether work that was sent back was resolved, and nothing else undone."""
-        returned = self.change.change_state.story(job.started.story.id).sent_back
+        returned = self.change.change_state.story(job.story).sent_back
         if returned is None or report.tree is None:
             return report
         found = sending_back.inspect(job.lane.workspace, returned, report.tree, job.base)
@@ -303,73 +269,126 @@ class SideBySide(Loop):
 
     def _prove_first(self) -> None:
         """One at a time: the next one is merged with what comes of this one."""
-        if self._proving or not self._waiting:
+        if self._proving or not self._waiting or self._is_awaited(self._waiting[0]):
             return
         job = self._waiting.pop(0)
-        if self._must_end(job.started.story.id):
-            self._settle(job, structs.replace(_get_report(job), ending="stopped"))
+        if self._must_end(job.story):
+            job.lane.workspace.catch_up(job.base)
+            self._settle(job, structs.replace(job.work, ending="stopped"))
             return
         self.change.follow_branch()
         self._guard(job, partial(self._prove_upon, job, self._find_tip()))
 
-    def _prove_upon(self, job: _Job, tip: str) -> None:
-        report, lane = _get_report(job), job.lane
+    def _prove_upon(self, job: LaneJob, tip: str) -> None:
+        report, lane = job.work, job.lane
         if tip != job.base:
             merged = self._merge(job, tip)
-            if merged is None:
+            if merged.conflicts:
+                self._send_back(job, tip, merged.tree, files=merged.conflicts)
                 return
-            report = structs.replace(report, tree=merged)
+            is_known = job.ahead is not None and merged.tree == job.ahead.tree
+            known = job.ahead.results if job.ahead and is_known else ()
+            report = structs.replace(report, tree=merged.tree, ahead=known)
         self._show(job, tip, str(report.tree))
-        self.log.note(events.Merging(**self._about(job), upon=tip, others=self._list_others(job)))
+        self.log.note(events.Merging(**job.about, upon=tip, others=self._list_others(job)))
         assignment = job.started.assignment
         baseline, seconds = self._find_baseline(job)
         report = structs.replace(report, baseline=baseline, gate_seconds=seconds)
-        self._proving, job.tip = job, tip
-        lane.start(partial(lane.executor.prove, report, assignment, partial(self._must_end, job.started.story.id)))
+        self._proving, job.tip, job.tree, job.predicted, job.ahead = job, tip, str(report.tree), "", None
+        lane.start(partial(lane.executor.prove, report, assignment, partial(self._must_end, job.story)))
 
-    def _show(self, job: _Job, tip: str, tree: str) -> None:
-        if job.lane.workspace.tip != tip or tree != _get_report(job).tree:
+    def _show(self, job: LaneJob, tip: str, tree: str) -> None:
+        if job.lane.workspace.tip != tip or tree != job.work.tree:
             job.lane.workspace.show_upon(tip, tree)
 
-    def _merge(self, job: _Job, tip: str) -> str | None:
-        """The tree of both, with the boxes of the story ticked; None where they are in conflict."""
-        place, report = job.lane.workspace, _get_report(job)
+    def _merge(self, job: LaneJob, tip: str) -> MergedTree:
+        """The tree of both; with the boxes of the story ticked, where they are not in conflict."""
+        place = job.lane.workspace
         place.catch_up(job.base)
-        merged = place.merge_work(str(report.tree), tip, self.change.ref)
+        merged = place.merge_work(str(job.work.tree), tip, self.change.ref)
         if merged.conflicts:
-            self._send_back(job, tip, merged.tree, files=merged.conflicts)
-            return None
+            return merged
         place.catch_up(tip)
-        return place.edit_newest_spec(merged.tree, self.change.ref, partial(_tick, report, job.started.story))
+        return MergedTree(place.edit_newest_spec(merged.tree, self.change.ref, job.tick))
 
-    def _find_baseline(self, job: _Job) -> tuple[Baseline | None, float]:
+    # --- looking ahead --------------------------------------------------------------------------
+
+    def _look_ahead(self) -> None:
+        """While one is proven, the gates run on what comes next: that it is green is the usual case."""
+        first = self._proving
+        if first is None or first.is_alone or first.has_passed_alone or not self._waiting or self._is_stopped():
+            return
+        first.predicted = first.predicted or self._home.repository.commit(first.tree, [first.tip], "predicted\n")
+        upon = first.predicted
+        for job in self._waiting[: self.settings.run.speculate - 1]:
+            if not self._is_looking(job, upon):
+                return
+            upon = job.ahead.commit if job.ahead else ""
+
+    def _is_looking(self, job: LaneJob, upon: str) -> bool:
+        """Whether its gates run upon a commit, or have run. They are started, if they can be."""
+        if job.ahead and not self._has_same_tree(job.ahead.upon, upon):
+            job.ahead.is_stale = True
+        if (job.ahead is None or job.ahead.is_stale) and not job.is_ahead and self._can_look(job):
+            self._guard(job, partial(self._start_ahead, job, upon))
+        ahead = job.ahead
+        return ahead is not None and not ahead.is_stale and (ahead.is_running or bool(ahead.results))
+
+    def _can_look(self, job: LaneJob) -> bool:
+        return job.is_queued and bool(job.started.assignment.gates) and not self._must_end(job.story)
+
+    def _has_same_tree(self, one: str, other: str) -> bool:
+        return self._home.repository.tree_of(one) == self._home.repository.tree_of(other)
+
+    def _start_ahead(self, job: LaneJob, upon: str) -> None:
+        job.ahead, place = LookAhead(upon=upon), job.lane.workspace
+        merged = self._merge(job, upon)
+        if merged.conflicts:
+            return  # with those that are being proven: it is seen to when they are done
+        place.show_upon(upon, merged.tree)
+        commit = place.repository.commit(merged.tree, [upon], "predicted\n")
+        job.ahead = LookAhead(upon=upon, tree=merged.tree, commit=commit, is_running=True)
+        report = structs.replace(job.work, tree=merged.tree)
+        stop = partial(self._must_end_ahead, job.story, job.ahead)
+        job.lane.start(partial(job.lane.executor.run_gates_ahead, report, job.started.assignment, stop))
+
+    def _must_end_ahead(self, story: str, ahead: LookAhead) -> bool:
+        """Asked by lanes, like `_must_end`."""
+        return ahead.is_stale or self._must_end(story)
+
+    def _take_ahead(self, job: LaneJob, report: Report) -> None:
+        if job.ahead:
+            job.ahead.is_running, job.ahead.results = False, report.ahead
+        self.budget.add(job.story, structs.replace(report, agent_seconds=0.0, usage=Usage()))
+
+    def _is_awaited(self, job: LaneJob) -> bool:
+        """Whether its gates still run upon what is the newest work by now; else they are ended."""
+        if job.ahead and job.ahead.is_running:
+            is_right = self._has_same_tree(job.ahead.upon, self._find_tip())
+            job.ahead.is_stale = job.ahead.is_stale or not is_right
+        return job.is_ahead
+
+    # --- the proof ------------------------------------------------------------------------------
+
+    def _find_baseline(self, job: LaneJob) -> tuple[Baseline | None, float]:
         """What is red at the last checkpoint: known after each story, and found out before the first one."""
-        key = self._build_key(job, str(job.lane.workspace.checkpoint_tree))
-        self._remember_baseline()
-        if not job.started.assignment.gates or key in self._baselines:
-            return self._baselines.get(key), 0.0
+        commands, tree = job.started.assignment.gates, str(job.lane.workspace.checkpoint_tree)
+        known = self._baselines.find(tree, commands)
+        if known or not commands:
+            return known, 0.0
         looking = structs.replace(job.started.assignment, kept=None, cut_off=None, baseline=None)
-        found, seconds = self._main.measure(looking, partial(self._must_end_now, job.started.story.id))
-        self.change.change_state.baseline = found or self.change.change_state.baseline
-        self._remember_baseline()
+        found, seconds = self._main.measure(looking, partial(self._must_end_now, job.story))
+        self._baselines.add(found)
         return found, seconds
 
-    def _build_key(self, job: _Job, tree: str) -> str:
-        return gates.build_key(tree, job.started.assignment.gates)
+    def _is_base_known(self, job: LaneJob) -> bool:
+        tree, commands = self._home.repository.tree_of(job.base), job.started.assignment.gates
+        return not commands or self._baselines.find(tree, commands) is not None
 
-    def _remember_baseline(self) -> None:
-        """Also of earlier checkpoints: work may have to be proven upon the one that it began with."""
-        if known := self.change.change_state.baseline:
-            self._baselines[known.key] = known
-
-    def _is_base_known(self, job: _Job) -> bool:
-        tree = self._home.repository.tree_of(job.base)
-        return not job.started.assignment.gates or self._build_key(job, tree) in self._baselines
-
-    def _take_proof(self, job: _Job, report: Report) -> None:
+    def _take_proof(self, job: LaneJob, report: Report) -> None:
         self._proving = None
         # The agent's part was counted when it ended.
-        self.budget.add(job.started.story.id, structs.replace(report, agent_seconds=0.0, usage=Usage()))
+        self.budget.add(job.story, structs.replace(report, agent_seconds=0.0, usage=Usage()))
         self.change.follow_branch()
         if not (report.red or job.is_alone or report.ending == "stopped") and job.tip != self._find_tip():
             self._prove_upon(job, self._find_tip())  # a person has committed, accepted or rejected something meanwhile
@@ -395,32 +414,32 @@ class SideBySide(Loop):
 
     # --- the end of an iteration ----------------------------------------------------------------
 
-    def _settle(self, job: _Job, report: Report) -> None:
+    def _settle(self, job: LaneJob, report: Report) -> None:
         """Judged like any other; from here on the lane is free."""
         self._conclude_job(job, self._judge(job.started, report))
 
-    def _conclude_job(self, job: _Job, iteration: Iteration) -> None:
-        self.is_abandoned = job.started.story.id in self._abandoned
+    def _conclude_job(self, job: LaneJob, iteration: Iteration) -> None:
+        self.is_abandoned = job.story in self._abandoned
         self._log_iteration(iteration)
         self._act(job.started.change, iteration)
         self.is_abandoned = False
         if iteration.is_done:
             tip = str(job.lane.workspace.tip)
             if job.tip != job.base:
-                self.log.note(events.Merged(**self._about(job), commit=tip))
+                self.log.note(events.Merged(**job.about, commit=tip))
             self._home.catch_up(tip)
             job.lane.workspace.rest()
         elif iteration.verdict.status == "interrupted":
             self._keep_for_next(job)
         self._free(job)
 
-    def _free(self, job: _Job) -> None:
+    def _free(self, job: LaneJob) -> None:
         job.lane.workspace.release()
         del self._jobs[job.lane.number]
         self._next_look = 0.0
 
     def _send_back(
-        self, job: _Job, tip: str, tree: str, files: tuple[str, ...] = (), tests: tuple[str, ...] = ()
+        self, job: LaneJob, tip: str, tree: str, files: tuple[str, ...] = (), tests: tuple[str, ...] = ()
     ) -> None:
         """Its own agent gets it again, with what others have done; no attempt is charged."""
         place, others = job.lane.workspace, self._list_others(job)
@@ -429,43 +448,27 @@ class SideBySide(Loop):
             others=others,
             files=files,
             tests=tests,
-            own_paths=place.list_between(job.base, str(_get_report(job).tree)),
+            own_paths=place.list_between(job.base, str(job.work.tree)),
             their_paths=place.list_between(job.base, tip),
         )
         why = "conflict" if files else "red-together"
-        self.log.add(events.SentBack(**self._about(job), why=why, others=others, files=files, tests=tests))
-        if self.change.change_state.story(job.started.story.id).returns >= MOST_RETURNS:
+        self.log.add(events.SentBack(**job.about, why=why, others=others, files=files, tests=tests))
+        if self.change.change_state.story(job.story).returns >= MOST_RETURNS:
             self._give_up(job, meeting.explain())
             return
         place.catch_up(tip)
         sending_back.send_back(job.started, place, meeting)
         self._free(job)
 
-    def _give_up(self, job: _Job, why: str) -> None:
+    def _give_up(self, job: LaneJob, why: str) -> None:
         """A person is asked: its agent has had it often enough."""
         job.lane.workspace.catch_up(job.base)
-        iteration = self._judge(job.started, structs.replace(_get_report(job), trouble=why))
+        iteration = self._judge(job.started, structs.replace(job.work, trouble=why))
         reason = f"it was sent back {MOST_RETURNS} times: {why}"
         asked = RecoveryDecision("manual", "", reason)
         self._conclude_job(job, structs.replace(iteration, decision=asked))
 
-    def _list_others(self, job: _Job) -> tuple[str, ...]:
+    def _list_others(self, job: LaneJob) -> tuple[str, ...]:
         """The stories that were done since it began."""
         newer = self._home.repository.list_newer(job.base, self._find_tip())
         return tuple(id for id, commit in self.change.workspace.checkpoints().items() if commit in newer)
-
-    def _about(self, job: _Job) -> dict[str, Any]:
-        return {"story": job.started.story.id, "iteration": job.started.assignment.number}
-
-
-def _get_report(job: _Job) -> Report:
-    if job.report is None:
-        raise AssertionError("what waits to be merged has been worked on")
-    return job.report
-
-
-def _tick(report: Report, story: Story, spec: Spec) -> None:
-    """What the attempt ticked of its own story; the spec is that of the newest work."""
-    own = [task.id for task in story.tasks if task.id in report.ticked]
-    for id in own:
-        spec.tick(id, own, proven=False)

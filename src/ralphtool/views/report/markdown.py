@@ -93,8 +93,7 @@ def _build_head(facts: Facts) -> Iterator[str]:
         yield f"It used {spent.replace(' in,', ' tokens in,')}."
     if why := wording.describe_ending(facts):
         yield escape_text(why)
-    if since := wording.describe_all_runs(facts):
-        yield since
+    yield from filter(None, (wording.describe_saved(facts), wording.describe_all_runs(facts)))
     yield ""
 
 

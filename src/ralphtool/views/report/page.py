@@ -75,7 +75,7 @@ def _build_navigation(sections: list[Element]) -> Element:
 
 
 def _build_head(facts: Facts) -> Element:
-    since = wording.describe_all_runs(facts)
+    more = filter(None, (wording.describe_saved(facts), wording.describe_all_runs(facts)))
     return tag(
         "header",
         tag("p", "Report of ", tag("strong", facts.title), class_="eyebrow"),
@@ -83,7 +83,7 @@ def _build_head(facts: Facts) -> Element:
         tag("p", _describe_run(facts), class_="lead"),
         _build_progress(facts),
         _build_numbers(facts),
-        tag("p", since, class_="soft") if since else None,
+        *(tag("p", text, class_="soft") for text in more),
     )
 
 

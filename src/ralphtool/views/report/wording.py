@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ralphtool.views.report import formatting
@@ -123,6 +124,17 @@ def list_failure_reasons(story: ReportStory) -> list[str]:
     last = counted[-1] if counted else None
     told = list(last.reasons or (last.summary,)) if last else []
     return [one for one in [*told, *(last.findings if last else ())] if one] or [story.why or "nobody told why"]
+
+
+def describe_saved(facts: Facts) -> str:
+    """What working side by side brought; nothing where no two stories were worked on at once."""
+    attempts = facts.attempts
+    is_side_by_side = any(one.began < before.ended for before, one in pairwise(attempts))
+    work = sum(one.work.seconds + one.gate_seconds for one in attempts)
+    if not is_side_by_side or work <= facts.seconds:
+        return ""
+    done, saved = map(formatting.format_duration, (work, work - facts.seconds))
+    return f"Agents and gates worked for {done}: side by side that took about {saved} less than one by one."
 
 
 def describe_all_runs(facts: Facts) -> str:
