@@ -151,8 +151,8 @@ def check_everything(lab: Lab, before: dict[str, Any]) -> None:
 
 
 def list_left(lab: Lab) -> list[Path]:
-    """What sessions have left."""
-    return [*lab.root.glob(".ralph/locks/*.lock"), *lab.tmp.glob("ralph/sessions/*"), *lab.tmp.glob("ralph/projects/*")]
+    """Sessions that nobody will end."""
+    return [*lab.root.glob(".ralph/locks/*.lock"), *lab.tmp.glob("ralph/sessions/*.json")]
 
 
 def check_entries(lab: Lab) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import random
 import shutil
 import signal
@@ -12,8 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faults import CHANGING, Call, calls_in, injected, list_names, need_strace
 from lab import Lab, kill, wait_until
 from patience import PATIENCE
+from project import COMMAND
+from properties import THOROUGH
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 
@@ -474,6 +478,57 @@ def test_files_that_another_story_has_stopped_to_ignore_are_there_for_the_gates(
     assert of_kind(lab.events(), "sent_back") == []
 
 
+# --- killed at every step of the queue --------------------------------------------------------------
+
+
+def run_traced(lab: Lab, *options: str) -> int:
+    """Only the thread that decides is traced."""
+    command = ["strace", "-qq", "-y", "-s", "200", *options, COMMAND, "run", "--json"]
+    return subprocess.run(
+        command, cwd=lab.root, env=lab.env, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE, check=False
+    ).returncode
+
+
+def make_pairs(top: Path) -> Lab:
+    """Two stories that are in conflict, and two that are red together."""
+    top.mkdir()
+    look = """\
+mkdir -p parts
+case {story} in
+1|2) if grep -qs '<<<<' parts/same.txt; then echo both > parts/same.txt; else echo {story} >> parts/same.txt; fi;;
+*) if grep -qs alone parts/*.txt; then echo fine > parts/{story}.txt; else echo alone > parts/{story}.txt; fi;;
+esac"""
+    lab = Lab(top)
+    make(lab).play(default=[{"run": look}, *END])
+    return lab
+
+
+def list_steps(log: Path) -> list[Call]:
+    """What the deciding thread wrote from the first story in the queue on; its record is written at any time."""
+    lines = log.read_text(errors="replace").splitlines()
+    first = next(number for number, line in enumerate(lines) if "events.jsonl" in line and "queued" in line)
+    log.write_text("\n".join(f"1 {line}" for line in lines))
+    return [call for call in calls_in(log)[first:] if "events.jsonl" not in call.text]
+
+
+def test_killed_at_every_step_of_the_queue(tmp_path: Path) -> None:
+    need_strace()
+    log = tmp_path / "calls.log"
+    whole = make_pairs(tmp_path / "whole")
+    assert run_traced(whole, "-o", str(log), "-e", f"trace={list_names(CHANGING)}") == 0
+    steps = list_steps(log)
+    assert len(steps) > 20
+    count = len(steps) if os.environ.get("RALPH_STORM") else 6 if THOROUGH else 2
+    for number, call in enumerate(random.Random(5).sample(steps, count)):
+        lab = make_pairs(tmp_path / str(number))
+        run_traced(lab, "-o", os.devnull, *injected(call.name, call.number, "signal=KILL"))
+        done = lab.loop()
+        assert done.exit_code == 0, (str(call), done.stderr)
+        assert sorted(list_stories(lab)) == ["1", "2", "3", "4"], str(call)
+        check_commits(lab)
+        check_left(lab)
+
+
 # --- proofs at once ---------------------------------------------------------------------------------
 
 # The gates of stories meet others that run at the same time. Where `how` is "apart", there must be none; where it is
@@ -536,6 +591,17 @@ def test_what_was_green_only_with_one_that_was_red_is_proven_again(lab: Lab) -> 
     assert sorted(entry["status"] for entry in lab.entries()) == ["completed", "failed", "failed"]
     assert list_stories(lab) == ["1"]
     assert (meet(lab) / "parts-1-2-3").exists()
+
+
+def test_agents_and_gates_know_the_number_of_their_box(lab: Lab) -> None:
+    make(lab, TWO, side_by_side=2).play(
+        default=[wait_for_all(lab, 2), {"run": f"echo $RALPH_SLOT > {meet(lab)}/agent-{{story}}"}, *WRITES]
+    )
+    gate = f"test ! -d parts || echo $RALPH_SLOT >> {meet(lab)}/gates; {GATE}"
+    lab.write(".ralph/config.toml", lab.read(".ralph/config.toml").replace(json.dumps([GATE]), json.dumps([gate])))
+    assert lab.loop().exit_code == 0
+    assert {(meet(lab) / f"agent-{number}").read_text().strip() for number in (1, 2)} == {"1", "2"}
+    assert {"1", "2"} <= set((meet(lab) / "gates").read_text().split())
 
 
 def test_agents_go_on_while_others_wait_to_be_merged(lab: Lab) -> None:

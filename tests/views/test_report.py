@@ -416,7 +416,7 @@ def test_what_side_by_side_saved_is_told(ralph: Ralph, is_side_by_side: bool) ->
     else:
         night.attempt(2, 1, "completed", 60)
         night.attempt(3, 1, "completed", 60)
-    night.end({number: "open" for number in range(4, 10)})
+    night.end(dict.fromkeys(range(4, 10), "open"))
     write(ralph, b"".join(line + b"\n" for line in night.lines))
     told = all_formats(ralph)
     said = "Agents and gates worked for 2 h 00 min: side by side that took about 54 min less than one by one."

@@ -37,6 +37,7 @@ class GateSeries(Struct, frozen=True, kw_only=True):
     before: Baseline | None = None
     stop: Callable[[], bool]
     shown_root: str = ""
+    slot: int = 0
 
     def run(self, when: str, commands: Sequence[str]) -> list[GateResult]:
         """`when` says what for: before, after, replay, own-tests, tip."""
@@ -89,6 +90,7 @@ class GateSeries(Struct, frozen=True, kw_only=True):
 
     def build_context(self) -> gate_run.CommandContext:
         env = {name: value for name, value in os.environ.items() if name not in HIDDEN_VARIABLES}
+        env |= {"RALPH_SLOT": str(self.slot)} if self.slot else {}
         return gate_run.CommandContext(self.supervisor, self.root, env, self.secrets, self.stop, self.shown_root)
 
     def _build_event(self, result: GateResult, when: str, new: Sequence[str]) -> events.Gate:

@@ -253,6 +253,7 @@ class LocalExecutor:
             before=before,
             stop=stop,
             shown_root=self.context.workspace.shown_root,
+            slot=self.context.slot,
         )
 
     def _mark_dirty(self) -> None:
