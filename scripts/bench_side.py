@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import resource
 import shutil
 import statistics
@@ -16,7 +18,9 @@ from typing import Any
 
 from bench_loop import COMMAND, Lab, Rows, measured
 
+REPOSITORY = Path(__file__).parent.parent
 STORIES = 8
+RUNS = 50
 WAIT = 5  # seconds that an agent thinks
 AGENT = """\
 #!/bin/sh
@@ -79,10 +83,28 @@ def more_gates(top: Path, rounds: int) -> float:
     return lab.run(4, 0)["gates"] - lab.run(1, 0)["gates"]
 
 
+def count_bad_runs(top: Path, rounds: int) -> float:
+    """Random runs with a conflict, a pair that is red together, kills and interrupts: those after which a commit is
+    red, a story is lost or done twice, or something is left."""
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "4", f"--basetemp={top}/runs", "-p", "no:cacheprovider"]
+    chosen = "tests/loop/test_side_by_side.py::test_killed_at_random_moments_until_it_is_done"
+    done = subprocess.run(
+        [*command, chosen],
+        cwd=REPOSITORY,
+        env=os.environ | {"RALPH_STORM": "1", "RALPH_TESTS": "all"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    passed = re.search(r"(\d+) passed", done.stdout)
+    return RUNS - int(passed[1] if passed else 0)
+
+
 ROWS: Rows = {
     "side by side: eight stories whose agents wait, four lanes / one by one": (compare("seconds", 4, WAIT), 0.4),
     "side by side: gates that four lanes run more often": (more_gates, 1.0),
     "side by side: what an iteration costs at eight lanes / one by one": (compare_iterations, 1.5),
+    f"side by side: of {RUNS} random runs, those with a red commit, or a story lost or doubled": (count_bad_runs, 0.0),
 }
 
 

@@ -21,6 +21,7 @@ from properties import THOROUGH
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 
+STORM = bool(os.environ.get("RALPH_STORM"))  # as many random runs as `scripts/bench --only side` takes
 ONE, SECOND, THIRD, FOURTH = (f"## {number}. Story {number}\n\n- [ ] {number}.1 Write it\n" for number in range(1, 5))
 TWO, FOUR = f"{ONE}\n{SECOND}", f"{ONE}\n{SECOND}\n{THIRD}\n{FOURTH}"
 GATE = "python3 gate.py"
@@ -238,7 +239,7 @@ def end(run: subprocess.Popen[bytes], how: int) -> None:
     run.communicate(timeout=PATIENCE)
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", range(50 if STORM else 6))
 def test_killed_at_random_moments_until_it_is_done(lab: Lab, seed: int) -> None:
     """With a pair in conflict, and one that fails together with another."""
     dice = random.Random(seed)
@@ -518,7 +519,7 @@ def test_killed_at_every_step_of_the_queue(tmp_path: Path) -> None:
     assert run_traced(whole, "-o", str(log), "-e", f"trace={list_names(CHANGING)}") == 0
     steps = list_steps(log)
     assert len(steps) > 20
-    count = len(steps) if os.environ.get("RALPH_STORM") else 6 if THOROUGH else 2
+    count = len(steps) if STORM else 6 if THOROUGH else 2
     for number, call in enumerate(random.Random(5).sample(steps, count)):
         lab = make_pairs(tmp_path / str(number))
         run_traced(lab, "-o", os.devnull, *injected(call.name, call.number, "signal=KILL"))
