@@ -12,12 +12,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from faults import CHANGING, Call, calls_in, injected, list_names, need_strace
 from lab import Lab, kill, wait_until
 from patience import PATIENCE
 from project import COMMAND
-from properties import THOROUGH
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 
@@ -512,22 +512,26 @@ def list_steps(log: Path) -> list[Call]:
     return [call for call in calls_in(log)[first:] if "events.jsonl" not in call.text]
 
 
-def test_killed_at_every_step_of_the_queue(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def steps(tmp_path_factory: pytest.TempPathFactory) -> list[Call]:
     need_strace()
-    log = tmp_path / "calls.log"
-    whole = make_pairs(tmp_path / "whole")
+    top = tmp_path_factory.mktemp("steps")
+    log, whole = top / "calls.log", make_pairs(top / "whole")
     assert run_traced(whole, "-o", str(log), "-e", f"trace={list_names(CHANGING)}") == 0
-    steps = list_steps(log)
+    return list_steps(log)
+
+
+@pytest.mark.parametrize("number", range(100 if STORM else 6))
+def test_killed_at_a_step_of_the_queue(tmp_path: Path, steps: list[Call], number: int) -> None:
     assert len(steps) > 20
-    count = len(steps) if STORM else 6 if THOROUGH else 2
-    for number, call in enumerate(random.Random(5).sample(steps, count)):
-        lab = make_pairs(tmp_path / str(number))
-        run_traced(lab, "-o", os.devnull, *injected(call.name, call.number, "signal=KILL"))
-        done = lab.loop()
-        assert done.exit_code == 0, (str(call), done.stderr)
-        assert sorted(list_stories(lab)) == ["1", "2", "3", "4"], str(call)
-        check_commits(lab)
-        check_left(lab)
+    call = steps[number % len(steps)] if STORM else random.Random(number).choice(steps)
+    lab = make_pairs(tmp_path / "lab")
+    run_traced(lab, "-o", os.devnull, *injected(call.name, call.number, "signal=KILL"))
+    done = lab.loop()
+    assert done.exit_code == 0, (str(call), done.stderr)
+    assert sorted(list_stories(lab)) == ["1", "2", "3", "4"], str(call)
+    check_commits(lab)
+    check_left(lab)
 
 
 # --- proofs at once ---------------------------------------------------------------------------------
@@ -617,3 +621,132 @@ def test_agents_go_on_while_others_wait_to_be_merged(lab: Lab) -> None:
     done = lab.loop()
     assert done.exit_code == 0, done.stdout[-3000:]
     assert of_kind(lab.events(done), "verdict")[0]["status"] == "completed"
+
+
+# --- faults -----------------------------------------------------------------------------------------
+
+
+def set_gate(lab: Lab, gate: str) -> None:
+    was = lab.read(".ralph/config.toml")
+    lab.write(".ralph/config.toml", was.replace(json.dumps([GATE]), json.dumps([gate])))
+
+
+def test_a_third_that_fails_only_with_two_others(lab: Lab) -> None:
+    look = """\
+mkdir -p parts
+if [ $(cat parts/*.txt 2>/dev/null | grep -c third) -ge 2 ]; then echo fine > parts/{story}.txt
+else echo third > parts/{story}.txt; fi"""
+    make(lab, f"{TWO}\n{THIRD}", side_by_side=3).play(default=[wait_for_all(lab, 3), {"run": look}, *END])
+    set_gate(lab, "test $(cat parts/*.txt 2>/dev/null | grep -c third) -lt 3")
+    done = lab.loop()
+    assert done.exit_code == 0, done.stdout[-3000:]
+    [back] = of_kind(lab.events(done), "sent_back")
+    assert (back["why"], len(back["others"])) == ("red-together", 2)
+    assert sorted(list_stories(lab)) == ["1", "2", "3"]
+
+
+def test_a_test_that_fails_only_once_sends_nothing_back(lab: Lab) -> None:
+    make(lab, TWO, side_by_side=2).play(default=[wait_for_all(lab, 2), *WRITES])
+    seen = f"{meet(lab)}/seen"
+    set_gate(lab, f"test $(ls parts 2>/dev/null | wc -l) -lt 2 || test -e {seen} || {{ touch {seen}; false; }}")
+    done = lab.loop()
+    assert done.exit_code == 0, done.stdout[-3000:]
+    assert of_kind(lab.events(done), "sent_back") == []
+    assert sorted(list_stories(lab)) == ["1", "2"]
+    assert [entry["status"] for entry in lab.entries()] == ["completed", "completed"]
+
+
+def test_eight_that_end_at_once(lab: Lab) -> None:
+    tasks = "\n".join(f"## {number}. Story {number}\n\n- [ ] {number}.1 Write it\n" for number in range(1, 9))
+    make(lab, tasks, side_by_side=8).play(default=[part(), {"tick": "all"}, wait_for_all(lab, 8), {"complete": True}])
+    done = lab.loop()
+    assert done.exit_code == 0, done.stdout[-3000:]
+    assert sorted(list_stories(lab)) == [str(number) for number in range(1, 9)]
+    assert len(of_kind(lab.events(done), "iteration_started")) == 8
+    check_commits(lab)
+    check_left(lab)
+
+
+def test_a_story_that_is_skipped_while_it_waits_to_be_merged(lab: Lab) -> None:
+    make(lab, TWO, side_by_side=2).play(
+        {"story": "1", "steps": [part("slow"), *END]},
+        default=[{"run": f"while [ ! -e {meet(lab)}/first ]; do sleep 0.05; done"}, *WRITES],
+    )
+    slow = f"touch {meet(lab)}/first; while [ ! -e {meet(lab)}/go ]; do sleep 0.05; done"
+    set_gate(lab, f"grep -qs slow parts/1.txt && {{ {slow}; }}; {GATE}")
+    run = lab.start()
+    assert wait_until(lambda: any(one["type"] == "queued" and one["story"] == "2" for one in lab.events()))
+    assert lab.run("skip", "2").exit_code == 0
+    (meet(lab) / "go").touch()
+    out, _ = run.communicate(timeout=PATIENCE)
+    assert list_stories(lab) == ["1"]
+    ended = json.loads(out.splitlines()[-1])
+    assert {one["id"]: one["state"] for one in ended["stories"]} == {"1": "done", "2": "skipped"}
+    check_left(lab)
+
+
+def test_what_depends_on_work_that_is_taken_back_is_not_committed_before_it(lab: Lab) -> None:
+    """A person rejects the first while the second, which needs it, is worked on."""
+    tasks = "## 1. First\n\n- [ ] 1.1 Write it\n\n## 2. Second (depends on 1)\n\n- [ ] 2.1 Write it\n"
+    place = meet(lab)
+    again = f"if [ -e {place}/once ]; then touch {place}/again; while [ ! -e {place}/one ]; do sleep 0.05; done; fi"
+    second = f"touch {place}/begun; while [ ! -e {place}/two ]; do sleep 0.05; done"
+    make(lab, tasks, side_by_side=2).play(
+        {"story": "1", "steps": [{"run": f"{again}; touch {place}/once"}, *WRITES]},
+        default=[{"run": second}, *WRITES],
+    )
+    run = lab.start()
+    assert wait_until(lambda: (place / "begun").exists())
+    assert lab.run("reject", "1", "--why", "the walrus is missing").exit_code == 0
+    assert wait_until(lambda: (place / "again").exists())
+    (place / "two").touch()
+    assert wait_until(lambda: any(one["story"] == "2" for one in of_kind(lab.events(), "verdict")))
+    (place / "one").touch()
+    run.communicate(timeout=PATIENCE)
+    assert run.returncode == 0
+    assert list_stories(lab) == ["1", "1", "2"]
+    check_commits(lab)
+
+
+def test_a_conflict_that_comes_up_again_and_again_is_a_question(lab: Lab) -> None:
+    """Somebody else changes the same lines each time that the agent is at it."""
+    write = 'mkdir -p parts; echo "mine $(cat /proc/sys/kernel/random/uuid)" > parts/same.txt'
+    wait = f"touch {meet(lab)}/begun; while [ ! -e {meet(lab)}/go ]; do sleep 0.05; done; rm {meet(lab)}/go"
+    make(lab, ONE, side_by_side=2).play(default=[{"run": f"{write}; {wait}"}, *END])
+    run = lab.start()
+    place = lab.root.parent / "theirs"
+    for number in range(4):
+        assert wait_until(lambda: (meet(lab) / "begun").exists())
+        if number == 0:
+            lab.git("worktree", "add", "--quiet", str(place), "ralph/add-login")
+        (place / "parts").mkdir(exist_ok=True)
+        (place / "parts/same.txt").write_text(f"theirs {number}\n")
+        for command in (["add", "--all"], ["commit", "--quiet", f"--message=theirs {number}"]):
+            subprocess.run(["git", *command], cwd=place, env=lab.env, check=True)
+        (meet(lab) / "begun").unlink()
+        (meet(lab) / "go").touch()
+    run.communicate(timeout=PATIENCE)
+    assert run.returncode == 1
+    assert list_stories(lab) == []
+    assert [one["why"] for one in of_kind(lab.events(), "sent_back")] == ["conflict"] * 4
+    [asked] = lab.run("questions", "--json").json["questions"]
+    assert asked["story"] == "1"
+    lab.git("worktree", "remove", str(place))
+    check_left(lab)
+
+
+def test_a_supervisor_that_is_killed_costs_its_own_lane_only(lab: Lab) -> None:
+    waits = [{"run": f"touch {meet(lab)}/begun; test -e {meet(lab)}/go || sleep 3618"}, *WRITES]
+    make(lab, TWO, side_by_side=2).play({"story": "2", "steps": waits}, default=WRITES)
+    run = lab.start()
+    assert wait_until(lambda: (meet(lab) / "begun").exists() and list_stories(lab) == ["1"])
+    (meet(lab) / "go").touch()
+    [agent] = [
+        one for one in psutil.Process(run.pid).children(recursive=True) if one.cmdline()[-2:] == ["sleep", "3618"]
+    ]
+    above = agent.parents()[: agent.parents().index(psutil.Process(run.pid))]
+    above[-1].kill()  # the one that the run itself has started
+    run.communicate(timeout=PATIENCE)
+    assert run.returncode == 0
+    assert sorted(list_stories(lab)) == ["1", "2"]
+    check_left(lab)

@@ -102,11 +102,12 @@ class SideBySide(Loop):
             self._next_look = 0.0
 
     def _is_unwanted(self, job: LaneJob) -> bool:
-        """Whether a person has decided about its story meanwhile."""
+        """Whether a person has decided about its story meanwhile, or has taken back what it was begun upon."""
         id = job.story
         decision = self.change.change_state.story(id).decision
         is_skipped = decision is not None and decision.action == "skip"
-        is_decided = self.change.workspace.checkpoints().get(id) != job.checkpoint
+        checkpoints = self.change.workspace.checkpoints()
+        is_decided = any(checkpoints.get(one) != commit for one, commit in job.known.items())
         return is_skipped or is_decided or self.listener.is_skipped(id)
 
     def _must_end(self, story: str) -> bool:
@@ -166,10 +167,9 @@ class SideBySide(Loop):
             self.log.note(events.Notice(text=trouble))
             state.kept = state.cut_off = state.sent_back = None
         started = self._start(self.change.seen_from(lane.workspace), story)
-        before = self.change.workspace.checkpoints().get(story.id)
-        self._jobs[lane.number] = LaneJob(
-            lane=lane, started=started, base=tip, began=time.monotonic(), checkpoint=before
-        )
+        checkpoints = self.change.workspace.checkpoints()
+        known = {id: checkpoints.get(id) for id in (story.id, *story.depends_on)}
+        self._jobs[lane.number] = LaneJob(lane=lane, started=started, base=tip, began=time.monotonic(), known=known)
         lane.start(partial(lane.executor.work, started.assignment, partial(self._must_end, story.id)))
 
     def _share_budget(self, story: str) -> RemainingBudget:

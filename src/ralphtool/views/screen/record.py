@@ -121,6 +121,10 @@ class StoryListItem(NamedTuple):
     is_current: bool
 
 
+_PHASES = {"waiting": "queued", "merging": "proving"}  # of a story that has others beside it
+_WIDE = 34
+
+
 class WatchedRun(RunDisplay):
     """What is known of a run, and the last that happened in it."""
 
@@ -161,7 +165,8 @@ class WatchedRun(RunDisplay):
         if now is None:
             return truncate(self._render_story(story, width), width)
         tasks = f"{one.tasks_done}/{one.tasks_total}  " if one.tasks_total else ""
-        right = f"  {tasks}{self._format_since(now.began)}"
+        phase = f"{word}  " if (word := _PHASES.get(now.phase)) and width >= _WIDE else ""
+        right = f"  {tasks}{phase}{self._format_since(now.began)}"
         left = truncate(
             Text.assemble(render_mark("current"), " ", (self.format_name(story), "bold")), width - len(right)
         )
