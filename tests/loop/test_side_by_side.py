@@ -750,3 +750,25 @@ def test_a_supervisor_that_is_killed_costs_its_own_lane_only(lab: Lab) -> None:
     assert run.returncode == 0
     assert sorted(list_stories(lab)) == ["1", "2"]
     check_left(lab)
+
+
+def test_a_disk_that_one_of_them_fills_costs_no_work(lab: Lab) -> None:
+    place = lab.root.parent / "small"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("mounting a small disk takes root")
+    try:
+        make(lab, attempts=5)
+        (lab.root / ".git/ralph").mkdir()
+        (lab.root / ".git/ralph/worktrees").symlink_to(place)
+        fills = {"run": f"head -c 9M /dev/zero > big; touch {meet(lab)}/full"}
+        wait = {"run": f"while [ ! -e {meet(lab)}/full ]; do sleep 0.05; done"}
+        lab.play({"story": "2", "attempt": 1, "steps": [fills, *WRITES]}, default=[wait, *WRITES])
+        first = lab.loop()
+        done = first if first.exit_code == 0 else lab.loop()
+        assert done.exit_code == 0, done.stdout[-3000:]
+        assert sorted(list_stories(lab)) == ["1", "2", "3", "4"]
+        check_commits(lab)
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)

@@ -87,15 +87,23 @@ class LanePool:
         return self._open(next(number for number in count(1) if number not in taken))
 
     def _open(self, number: int) -> Lane:
-        change, stack = self._change, self._stack.enter_context(ExitStack())
+        stack = self._stack.enter_context(ExitStack())
+        try:
+            lane = self._fill(number, stack)
+        except BaseException:
+            stack.close()
+            raise
+        self._lanes.append(lane)
+        return lane
+
+    def _fill(self, number: int, stack: ExitStack) -> Lane:
+        change = self._change
         place = slots.make_slot(change.root, change.name, number, self._must_end)
         stack.callback(slots.remove_slot, place.home, place.slot_name)
         place.open(change.run, specs.list_own_paths(change.workspace.root, change.spec))
         stack.callback(place.close)
         opened = structs.replace(self._place, workspace=place, slot=number, log=LaneLog(self._place.log))
-        lane = Lane(number, place, stack.enter_context(opened.open()), self.ends, stack.close)
-        self._lanes.append(lane)
-        return lane
+        return Lane(number, place, stack.enter_context(opened.open()), self.ends, stack.close)
 
     def close(self, lane: Lane) -> None:
         self._lanes.remove(lane)

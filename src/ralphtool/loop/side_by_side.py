@@ -18,7 +18,7 @@ from ralphtool.judging.recovery import RecoveryDecision
 from ralphtool.loop import sending_back
 from ralphtool.loop.budget import RemainingBudget
 from ralphtool.loop.known_baselines import KnownBaselines
-from ralphtool.loop.lane import LanePool
+from ralphtool.loop.lane import Lane, LanePool
 from ralphtool.loop.lane_job import LaneJob, LookAhead
 from ralphtool.loop.lane_limit import LaneLimit
 from ralphtool.loop.loop import Loop
@@ -160,17 +160,39 @@ class SideBySide(Loop):
     def _begin(self, story: Story) -> None:
         self._hand_over(self.roster.next())
         self._abandoned.discard(story.id)
-        lane = self._lanes.find_free(self._jobs)
-        tip, state = self._find_tip(), self.change.change_state.story(story.id)
-        lane.workspace.catch_up(tip)
-        if trouble := lane.workspace.begin(state.kept, state.cut_off):
-            self.log.note(events.Notice(text=trouble))
-            state.kept = state.cut_off = state.sent_back = None
+        tip = self._find_tip()
+        try:
+            lane = self._prepare_lane(story, tip)
+        except (GitError, OSError) as error:
+            self._do_without(error)
+            return
         started = self._start(self.change.seen_from(lane.workspace), story)
         checkpoints = self.change.workspace.checkpoints()
         known = {id: checkpoints.get(id) for id in (story.id, *story.depends_on)}
         self._jobs[lane.number] = LaneJob(lane=lane, started=started, base=tip, began=time.monotonic(), known=known)
         lane.start(partial(lane.executor.work, started.assignment, partial(self._must_end, story.id)))
+
+    def _prepare_lane(self, story: Story, tip: str) -> Lane:
+        """A box with the newest work, and what an earlier attempt has left."""
+        lane, state = self._lanes.find_free(self._jobs), self.change.change_state.story(story.id)
+        lane.workspace.catch_up(tip)
+        try:
+            trouble = lane.workspace.begin(state.kept, state.cut_off)
+        except (GitError, OSError):
+            self._lanes.close(lane)
+            raise
+        if trouble:
+            self.log.note(events.Notice(text=trouble))
+            state.kept = state.cut_off = state.sent_back = None
+        return lane
+
+    def _do_without(self, error: Exception) -> None:
+        """There is no room for one more box: the disk may be full. Those at work go on."""
+        if not self._jobs:
+            raise error
+        self._limit.shrink()
+        self._next_look = time.monotonic() + _LOOK
+        self.log.note(events.Notice(text=f"fewer stories at once for a while, as a box can't be had: {error}"))
 
     def _share_budget(self, story: str) -> RemainingBudget:
         """What others may still use is not there for this one, and what is left is for all lanes that are free."""
