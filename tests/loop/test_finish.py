@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -607,3 +608,18 @@ def test_finishing_twice_says_that_it_is_finished(done: Lab) -> None:
     told = squash(done)
     assert (told.exit_code, "add-login is finished already" in told.stderr) == (1, True)
     assert everything(done) == before
+
+
+def test_a_plan_that_was_archived_on_the_branch_is_no_obstacle(done: Lab, tmp_path: Path) -> None:
+    done.write("other.txt", "main has gone on\n")
+    done.git("add", "other.txt")
+    done.git("commit", "--quiet", "--message=another")
+    place, plan = tmp_path / "theirs", "openspec/changes"
+    done.git("worktree", "add", "--quiet", "--force", str(place), "ralph/add-login")
+    (place / plan / "archive").mkdir()
+    for command in (["mv", f"{plan}/add-login", f"{plan}/archive/add-login"], ["commit", "--quiet", "--message=x"]):
+        subprocess.run(["git", *command], cwd=place, env=done.env, check=True)
+    done.git("worktree", "remove", "--force", str(place))
+    told = squash(done)
+    assert told.exit_code == 0, told.stderr
+    assert (done.root / plan / "archive/add-login/tasks.md").exists()

@@ -772,3 +772,79 @@ def test_a_disk_that_one_of_them_fills_costs_no_work(lab: Lab) -> None:
         check_commits(lab)
     finally:
         subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def commit_to_branch(lab: Lab, files: dict[str, str], parent: str = "ralph/add-login") -> str:
+    """What a user commits to the branch, from anywhere."""
+    env = {**lab.env, "GIT_INDEX_FILE": str(lab.root.parent / "index")}
+
+    def git(*words: str, text: str = "") -> str:
+        done = subprocess.run(["git", *words], cwd=lab.root, env=env, input=text, text=True, capture_output=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    git("read-tree", parent)
+    for name, text in files.items():
+        git("update-index", "--add", "--cacheinfo", f"100644,{git('hash-object', '-w', '--stdin', text=text)},{name}")
+    made = git("commit-tree", git("write-tree"), "-p", "ralph/add-login", "-m", "mine")
+    git("update-ref", "refs/heads/ralph/add-login", made)
+    return made
+
+
+def test_what_is_proven_is_what_is_there(lab: Lab) -> None:
+    """The user commits something that the story needs, and takes it back while it is proven with it."""
+    place = meet(lab)
+    work = f"touch {place}/begun; while [ ! -e {place}/go ]; do sleep 0.05; done"
+    make(lab, ONE, side_by_side=2, attempts=1).play(default=[{"run": work}, *WRITES])
+    wait = f"touch {place}/proving; while [ ! -e {place}/end ]; do sleep 0.05; done"
+    set_gate(lab, f"test ! -e parts/1.txt || {{ {wait}; test -e helper.txt; }}")
+    run = lab.start()
+    assert wait_until(lambda: (place / "begun").exists())
+    first = lab.git("rev-parse", "ralph/add-login")
+    commit_to_branch(lab, {"helper.txt": "help"})
+    (place / "go").touch()
+    assert wait_until(lambda: (place / "proving").exists())
+    commit_to_branch(lab, {}, first)
+    (place / "end").touch()
+    run.communicate(timeout=PATIENCE)
+    assert run.returncode == 1
+    assert list_stories(lab) == []
+
+
+def test_a_story_that_is_stopped_while_it_waits_keeps_its_own_work_only(lab: Lab) -> None:
+    """Its box shows that of the first one too: the gates run on both."""
+    place = meet(lab)
+    first = [part("slow"), *END]
+    second = [{"run": f"while [ ! -e {place}/first ]; do sleep 0.05; done"}, *WRITES]
+    make(lab, TWO, side_by_side=2).play({"story": "1", "steps": first}, {"story": "2", "steps": second})
+    hang = f"touch {place}/first; test ! -e parts/2.txt || touch {place}/both; sleep 3619"
+    set_gate(lab, f"grep -qs slow parts/1.txt && {{ {hang}; }}; {GATE}")
+    run = lab.start()
+    assert wait_until(lambda: (place / "both").exists())
+    end(run, signal.SIGINT)
+    kept = lab.git("for-each-ref", "--format=%(refname)", "refs/ralph/interrupted").splitlines()
+    told = sorted(lab.git("diff", "--name-status", f"{ref}^", ref, "--", "parts") for ref in kept)
+    assert {*told} == {"A\tparts/1.txt", "A\tparts/2.txt"}
+
+
+@pytest.mark.parametrize("kind", ["openspec", "prd"])
+def test_each_format_has_its_marks_in_every_commit(lab: Lab, kind: str) -> None:
+    make(lab, TWO, side_by_side=2).play(default=[wait_for_all(lab, 2), *WRITES])
+    if kind == "prd":
+        shutil.rmtree(lab.root / "openspec")
+        stories = [
+            {"id": id, "title": f"Story {id}", "acceptanceCriteria": ["Write it"], "priority": 1, "passes": False}
+            for id in ("1", "2")
+        ]
+        told = {"project": "add-login", "branchName": "ralph/add-login", "userStories": stories}
+        lab.write("prd.json", json.dumps(told, indent=2))
+        lab.git("add", "--all", "--", ":!.ralph")
+        lab.git("commit", "--quiet", "--message=a prd")
+    done = lab.loop()
+    assert done.exit_code == 0, done.stdout[-3000:]
+    assert sorted(list_stories(lab)) == ["1", "2"]
+    gates = [one["when"] for one in of_kind(lab.events(done), "gate")]
+    assert gates.count("after") == 2
+    if kind == "prd":
+        passes = [one["passes"] for one in json.loads(lab.git("show", "ralph/add-login:prd.json"))["userStories"]]
+        assert passes == [True, True]

@@ -27,6 +27,7 @@ from ralphtool.judging.test_side import (
     find_run_files,
     find_test_data,
     find_tested_files,
+    has_manifest,
 )
 from ralphtool.workspace.ignored import find_environment, is_startup_file
 from ralphtool.workspace.paths import printable
@@ -82,11 +83,11 @@ class Prover:
 
     def run_gates_ahead(self, report: Report) -> Report:
         """Adds what the gates say, if all of them are green. Not where they need an environment of the work's own."""
-        aside, installed = self._list_made(self._read_paths(report))
-        if installed:
+        made = self._workspace.find_ignored_changes()
+        if has_manifest(report.paths) or any(map(_is_installed, made)):
             return report
         try:
-            self._workspace.set_ignored_aside(aside)
+            self._workspace.set_ignored_aside(made)
             results = self._series.run("after", self._assignment.gates)
         finally:
             self._put_back(report)
@@ -140,7 +141,9 @@ class Prover:
         commands = self._assignment.gates
         if not commands:
             return [], {}
-        aside, installed = self._list_made(paths)
+        made = self._workspace.find_ignored_changes()
+        installed = [path for path in made if _is_installed(path)] if paths.has_manifest else []
+        aside = [path for path in made if path not in installed]
         self._workspace.set_ignored_aside(aside)
         environments = sorted({str(find_environment(path)) for path in installed})
         is_anew = self._make_anew(environments)
@@ -149,19 +152,14 @@ class Prover:
             "is_own_environment": bool(environments) and not is_anew,
             "told": tuple(_tell_ignored(aside, environments, is_anew=is_anew)),
         }
-        results = list(ahead) or self._series.run("after", commands)
+        is_known = ahead and not environments  # else nobody has run them with what is there now
+        results = list(ahead) if is_known else self._series.run("after", commands)
         if aside and self._is_newly_red(results):
             self._workspace.put_ignored_back()
             again = self._series.run("after", commands)
             if not self._is_newly_red(again):
                 return again, facts | {"only_with_ignored": tuple(map(printable, aside))}
         return results, facts
-
-    def _list_made(self, paths: ChangedPaths) -> tuple[list[str], list[str]]:
-        """The files that git ignores and the attempt made: those to be set aside, and what it installed."""
-        made = self._workspace.find_ignored_changes()
-        installed = [path for path in made if _is_installed(path)] if paths.has_manifest else []
-        return [path for path in made if path not in installed], installed
 
     def _make_anew(self, environments: Sequence[str]) -> bool:
         """Makes what the attempt installed once more, from what will be committed; says whether that worked."""

@@ -55,6 +55,12 @@ class TestHints(Struct, frozen=True, kw_only=True):
     bases: tuple[str, ...] = ("",)  # the folders in which the gates run: "", or such as "backend/"
 
 
+def has_manifest(paths: Iterable[str]) -> bool:
+    """Whether one of the files says what a project has installed."""
+    names = [path.rpartition("/")[2] for path in paths]
+    return any(name in _MANIFESTS or _REQUIREMENTS.fullmatch(name) for name in names)
+
+
 class ChangedPaths(Struct, frozen=True):
     """The files of an attempt, by what they are to the tests."""
 
@@ -153,8 +159,7 @@ class ChangedPaths(Struct, frozen=True):
 
     @property
     def has_manifest(self) -> bool:
-        names = [one.path.rpartition("/")[2] for one in self.changes]
-        return any(name in _MANIFESTS or _REQUIREMENTS.fullmatch(name) for name in names)
+        return has_manifest(one.path for one in self.changes)
 
     @property
     def unsure(self) -> list[FileChange]:

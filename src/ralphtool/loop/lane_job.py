@@ -19,7 +19,6 @@ class LookAhead(Struct, kw_only=True):
 
     upon: str  # a commit that is on no branch
     tree: str = ""  # that of both; none where they are in conflict
-    commit: str = ""  # the same as a commit, for the next one in the queue
     is_running: bool = False
     is_stale: bool = False  # the branch has become something else: the gates need not run to their end
     results: tuple[GateResult, ...] = ()  # nothing but green ones: what is red is tried again when it counts
@@ -35,7 +34,7 @@ class LaneJob(Struct, kw_only=True, eq=False):
     is_queued: bool = False  # and is to be merged
     tip: str = ""  # the checkpoint that it is being proven upon
     tree: str = ""  # what is being proven
-    predicted: str = ""  # the same as a commit, once somebody looks ahead
+    predicted: str = ""  # what the branch will be when it is done, as a commit, once somebody looks ahead
     is_alone: bool = False  # that is the one that it began with, though there are newer ones
     has_passed_alone: bool = False
     ahead: LookAhead | None = None

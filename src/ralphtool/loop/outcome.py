@@ -131,6 +131,11 @@ def _mark_done(change: Change, iteration: Iteration) -> str | None:
     return change.workspace.add(specs.list_own_paths(change.workspace.root, spec))
 
 
+def has_marks(spec: Spec) -> bool:
+    """Whether the format marks a story as done, besides its tasks."""
+    return hasattr(spec, "is_marked") or bool(getattr(spec, "done_key", None))
+
+
 def _is_marked(spec: Spec, story_id: str) -> bool:
     """Whether a story has its mark already. Where tasks have marks of their own, that is not seen by the tasks."""
     own = getattr(spec, "is_marked", None)

@@ -15,12 +15,13 @@ from msgspec import structs
 from ralphtool.agents import Usage
 from ralphtool.errors import GitError
 from ralphtool.judging.recovery import RecoveryDecision
-from ralphtool.loop import sending_back
+from ralphtool.loop import outcome, sending_back
 from ralphtool.loop.budget import RemainingBudget
 from ralphtool.loop.known_baselines import KnownBaselines
 from ralphtool.loop.lane import Lane, LanePool
-from ralphtool.loop.lane_job import LaneJob, LookAhead
+from ralphtool.loop.lane_job import LaneJob
 from ralphtool.loop.lane_limit import LaneLimit
+from ralphtool.loop.look_ahead import AheadOfQueue
 from ralphtool.loop.loop import Loop
 from ralphtool.loop.queue import MOST_RETURNS, MergeTrial, decide
 from ralphtool.loop.sending_back import Meeting
@@ -62,6 +63,9 @@ class SideBySide(Loop):
         self._is_broken = False  # a lane has failed in a way that ends the run
         self._next_look = 0.0
         self._limit = LaneLimit(parts.settings.run.side_by_side)
+        # Where a format marks a story as done, the mark is set when it is proven: nobody can predict the tree.
+        at_once = 1 if outcome.has_marks(parts.change.spec) else parts.settings.run.speculate
+        self._ahead = AheadOfQueue(self._home.repository, at_once, self._merge, self._must_end)
 
     def _work_through(self) -> None:
         with self._lanes:
@@ -257,7 +261,10 @@ class SideBySide(Loop):
             report = end.job.result()
             job.lane.workspace.check_there()
         except (GitError, OSError) as error:
-            self._lose_lane(job, error)
+            if job.ahead and job.is_ahead and job.lane.workspace.is_there:
+                job.ahead.is_running = False  # without a result: it is proven in its turn
+            else:
+                self._lose_lane(job, error)
             return
         self._next_look = 0.0
         if self._is_unwanted(job):
@@ -291,37 +298,38 @@ class SideBySide(Loop):
 
     def _prove_first(self) -> None:
         """One at a time: the next one is merged with what comes of this one."""
-        if self._proving or not self._waiting or self._is_awaited(self._waiting[0]):
+        if self._proving or not self._waiting or self._ahead.is_awaited(self._waiting[0], self._find_tip()):
             return
         job = self._waiting.pop(0)
         if self._must_end(job.story):
-            job.lane.workspace.catch_up(job.base)
-            self._settle(job, structs.replace(job.work, ending="stopped"))
+            self._guard(job, partial(self._stop_waiting, job))
             return
         self.change.follow_branch()
         self._guard(job, partial(self._prove_upon, job, self._find_tip()))
 
+    def _stop_waiting(self, job: LaneJob) -> None:
+        """What is kept of it is its own work, and nothing of others that its gates may have been shown meanwhile."""
+        job.lane.workspace.show_upon(job.base, str(job.work.tree))
+        self._settle(job, structs.replace(job.work, ending="stopped"))
+
     def _prove_upon(self, job: LaneJob, tip: str) -> None:
-        report, lane = job.work, job.lane
-        if tip != job.base:
-            merged = self._merge(job, tip)
+        report, lane, known = job.work, job.lane, self._ahead.get_known(job, tip)
+        if known:
+            lane.workspace.move_upon(tip)
+            report = structs.replace(report, tree=known.tree, ahead=known.results)
+        else:
+            merged = self._merge(job, tip) if tip != job.base else MergedTree(str(report.tree))
             if merged.conflicts:
                 self._send_back(job, tip, merged.tree, files=merged.conflicts)
                 return
-            is_known = job.ahead is not None and merged.tree == job.ahead.tree
-            known = job.ahead.results if job.ahead and is_known else ()
-            report = structs.replace(report, tree=merged.tree, ahead=known)
-        self._show(job, tip, str(report.tree))
+            report = structs.replace(report, tree=merged.tree)
+            lane.workspace.show_upon(tip, merged.tree)
         self.log.note(events.Merging(**job.about, upon=tip, others=self._list_others(job)))
         assignment = job.started.assignment
         baseline, seconds = self._find_baseline(job)
         report = structs.replace(report, baseline=baseline, gate_seconds=seconds)
         self._proving, job.tip, job.tree, job.predicted, job.ahead = job, tip, str(report.tree), "", None
         lane.start(partial(lane.executor.prove, report, assignment, partial(self._must_end, job.story)))
-
-    def _show(self, job: LaneJob, tip: str, tree: str) -> None:
-        if job.lane.workspace.tip != tip or tree != job.work.tree:
-            job.lane.workspace.show_upon(tip, tree)
 
     def _merge(self, job: LaneJob, tip: str) -> MergedTree:
         """The tree of both; with the boxes of the story ticked, where they are not in conflict."""
@@ -333,62 +341,14 @@ class SideBySide(Loop):
         place.catch_up(tip)
         return MergedTree(place.edit_newest_spec(merged.tree, self.change.ref, job.tick))
 
-    # --- looking ahead --------------------------------------------------------------------------
-
     def _look_ahead(self) -> None:
-        """While one is proven, the gates run on what comes next: that it is green is the usual case."""
-        first = self._proving
-        if first is None or first.is_alone or first.has_passed_alone or not self._waiting or self._is_stopped():
-            return
-        first.predicted = first.predicted or self._home.repository.commit(first.tree, [first.tip], "predicted\n")
-        upon = first.predicted
-        for job in self._waiting[: self.settings.run.speculate - 1]:
-            if not self._is_looking(job, upon):
-                return
-            upon = job.ahead.commit if job.ahead else ""
-
-    def _is_looking(self, job: LaneJob, upon: str) -> bool:
-        """Whether its gates run upon a commit, or have run. They are started, if they can be."""
-        if job.ahead and not self._has_same_tree(job.ahead.upon, upon):
-            job.ahead.is_stale = True
-        if (job.ahead is None or job.ahead.is_stale) and not job.is_ahead and self._can_look(job):
-            self._guard(job, partial(self._start_ahead, job, upon))
-        ahead = job.ahead
-        return ahead is not None and not ahead.is_stale and (ahead.is_running or bool(ahead.results))
-
-    def _can_look(self, job: LaneJob) -> bool:
-        return job.is_queued and bool(job.started.assignment.gates) and not self._must_end(job.story)
-
-    def _has_same_tree(self, one: str, other: str) -> bool:
-        return self._home.repository.tree_of(one) == self._home.repository.tree_of(other)
-
-    def _start_ahead(self, job: LaneJob, upon: str) -> None:
-        job.ahead, place = LookAhead(upon=upon), job.lane.workspace
-        merged = self._merge(job, upon)
-        if merged.conflicts:
-            return  # with those that are being proven: it is seen to when they are done
-        place.show_upon(upon, merged.tree)
-        commit = place.repository.commit(merged.tree, [upon], "predicted\n")
-        job.ahead = LookAhead(upon=upon, tree=merged.tree, commit=commit, is_running=True)
-        report = structs.replace(job.work, tree=merged.tree)
-        stop = partial(self._must_end_ahead, job.story, job.ahead)
-        job.lane.start(partial(job.lane.executor.run_gates_ahead, report, job.started.assignment, stop))
-
-    def _must_end_ahead(self, story: str, ahead: LookAhead) -> bool:
-        """Asked by lanes, like `_must_end`."""
-        return ahead.is_stale or self._must_end(story)
+        if self._proving and self._waiting and not self._is_stopped():
+            self._ahead.look(self._proving, self._waiting)
 
     def _take_ahead(self, job: LaneJob, report: Report) -> None:
         if job.ahead:
             job.ahead.is_running, job.ahead.results = False, report.ahead
         self.budget.add(job.story, structs.replace(report, agent_seconds=0.0, usage=Usage()))
-
-    def _is_awaited(self, job: LaneJob) -> bool:
-        """Whether its gates still run upon what is the newest work by now; else they are ended."""
-        if job.ahead and job.ahead.is_running:
-            is_right = self._has_same_tree(job.ahead.upon, self._find_tip())
-            job.ahead.is_stale = job.ahead.is_stale or not is_right
-        return job.is_ahead
 
     # --- the proof ------------------------------------------------------------------------------
 

@@ -194,6 +194,7 @@ class Box(Worktree):
 
     def begin(self, kept: str | None, cut_off: str | None = None) -> str | None:
         is_dirty, before = self._has_run, self._files
+        files.remove(self._rest_path)
         if is_dirty:
             self._settle_ignored()
         trouble = super().begin(kept, cut_off)
@@ -224,12 +225,24 @@ class Box(Worktree):
         self._dropped = self._find_unignored()  # others may have files where this one had ignored ones
         self._make_mount_points()
 
+    def move_upon(self, tip: str) -> None:
+        """The same files, upon a commit with the same tree as the one before."""
+        self.catch_up(tip)
+        self._lend_index()
+        self._detach()
+
     def rest(self) -> None:
-        """What is here is committed: after a kill, what differs from HEAD would be taken for unfinished work."""
-        if self._shown == self._tip_tree:
-            self._detach()
-        else:
-            self.begin(None)
+        """What is here is committed: after a kill it is not taken for unfinished work."""
+        with open(self._rest_path, "wb"):
+            pass
+
+    @property
+    def _rest_path(self) -> str:
+        return os.path.join(self.repository.gitdir, "ralph-is-at-rest")
+
+    def _keep_left(self) -> None:
+        if not os.path.exists(self._rest_path):
+            super()._keep_left()
 
     def take(self) -> WorkspaceSnapshot:
         taken = super().take()

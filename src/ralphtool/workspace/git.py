@@ -256,6 +256,9 @@ class Repository:
             _TREES[commit] = found
         return _TREES[commit]
 
+    def has_same_tree(self, commit: str, other: str) -> bool:
+        return self.tree_of(commit) == self.tree_of(other)
+
     def list_newer(self, commit: str, tip: str) -> set[str]:
         """The commits that another one has, and this one has not."""
         return set(self.text("rev-list", f"{commit}..{tip}").split()) if commit != tip else set()

@@ -60,11 +60,7 @@ class SpecPlace(Struct, frozen=True):
 
     def edit_from(self, tree: str, source: str, edit: Callable[[Spec], None]) -> str:
         """The tree with the spec of another one, edited."""
-        changed = self._edit_files(source, edit)
-        with open_own_index(self.repository) as own:
-            own.run("read-tree", tree)
-            own.set_entries(source, self.list_paths(), changed)
-            return own.write_tree()
+        return self._replace(tree, source, self._edit_files(source, edit)) if self.list_paths() else tree
 
     def _edit_files(self, tree: str, edit: Callable[[Spec], None]) -> dict[str, bytes]:
         """The contents of the files that an edit changes."""
@@ -76,8 +72,14 @@ class SpecPlace(Struct, frozen=True):
         return {os.path.normpath(os.path.join(prefix, path)): data for path, data in changed.items()}
 
     def take_from(self, tree: str, source: str) -> str:
-        """The tree with the spec of another one."""
-        return self.edit_from(tree, source, lambda spec: None)
+        """The tree with the spec of another one, which need not be readable."""
+        return self._replace(tree, source, {})
+
+    def _replace(self, tree: str, source: str, contents: Mapping[str, bytes]) -> str:
+        with open_own_index(self.repository) as own:
+            own.run("read-tree", tree)
+            own.set_entries(source, self.list_paths(), contents)
+            return own.write_tree()
 
 
 @contextmanager

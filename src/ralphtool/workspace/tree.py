@@ -134,6 +134,7 @@ class Tree:
         if self._files == tree:
             return
         self._prepare_look()
+        self._files = None  # until all of them are there
         try:
             self.repository.check_out(tree, self._spared)
         except GitError:  # the disk may be full, or our index the thing that is broken: it can be made anew
@@ -146,9 +147,9 @@ class Tree:
         self._files = tree
 
     def _set_own_entries(self, tree: str) -> None:
-        """Settings that are committed are in no checkout of ours: left out of the index, they would seem deleted."""
+        """Committed settings are in no checkout of ours: left out of the index, they would seem to be deleted."""
         own = self.repository.list_entries(tree, [self.ours])
-        if own != self._own_entries:
+        if own != self._own_entries or not os.path.exists(self.repository.index):
             self.repository.set_entries(tree, [self.ours])
             self._own_entries = own
 
@@ -202,6 +203,7 @@ class Tree:
         changed = self.repository.changed(before, tree) if tree != before else []
         if hidden := [one.path for one in changed if one.status == "A" and self._left.cover(one.path)]:
             self.repository.drop(hidden)  # an agent has changed what git ignores
+            self._own_entries = None
             tree = self.repository.write_tree()
             changed = self.repository.changed(before, tree)
         self._files = self._shown = tree
@@ -286,9 +288,10 @@ class Tree:
         return self.ignored.find_changed(left.ignored)
 
     def protect(self, tree: str, story: str, entry: str) -> None:
-        message = f"ralphtool: {self.change}, being proven\n\nRalph-Entry: {entry}\nRalph-Story: {story}\n"
-        self.repository.set_refs({self._proof_ref: self.repository.commit(tree, [self.tip], message)})
-        self._has_protected = True
+        if not self._has_protected:  # else before it was merged with others' work: after a kill it is merged again
+            message = f"ralphtool: {self.change}, being proven\n\nRalph-Entry: {entry}\nRalph-Story: {story}\n"
+            self.repository.set_refs({self._proof_ref: self.repository.commit(tree, [self.tip], message)})
+            self._has_protected = True
 
     def take_protected(self, run: str) -> list[ProtectedWork]:
         own = f"{layout.PROVING}{self.change}"
@@ -486,9 +489,8 @@ class Tree:
             return known
         if tree in (self._tip_tree, self._began_with):
             return None
-        return self.keep_commit(
-            run, self.repository.commit(tree, [self.tip], f"ralphtool: {self.change}, interrupted\n")
-        )
+        message = f"ralphtool: {self.change}, interrupted\n"
+        return self.keep_commit(run, self.repository.commit(tree, [self.tip], message))
 
     def keep_commit(self, run: str, commit: str) -> str:
         """Makes a ref for work that nothing else keeps, and returns it."""

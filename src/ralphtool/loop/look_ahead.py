@@ -1,0 +1,92 @@
+"""The gates of stories that wait to be merged, upon what the branch will be if those before them are green.
+
+It is the usual case, and what they say is used if the branch has just those files then. Nothing depends on it: where it
+can't be done, or turns out otherwise, the story is proven in its turn as if nobody had looked.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from ralphtool.errors import GitError
+from ralphtool.loop.lane_job import LookAhead
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ralphtool.loop.lane_job import LaneJob
+    from ralphtool.workspace.git import Repository
+    from ralphtool.workspace.revert import MergedTree
+
+
+class AheadOfQueue:
+    """`most` stories are proven at once, the first of them for good."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        most: int,
+        merge: Callable[[LaneJob, str], MergedTree],
+        must_end: Callable[[str], bool],
+    ) -> None:
+        self._repository = repository
+        self._most = most
+        self._merge = merge
+        self._must_end = must_end
+
+    def look(self, first: LaneJob, waiting: Sequence[LaneJob]) -> None:
+        """`first` is being proven. One that was red with others is no good ground for the next."""
+        if first.is_alone or first.has_passed_alone:
+            return
+        before, upon, tree = first, first.tip, first.tree
+        for job in waiting[: self._most - 1]:
+            before.predicted = before.predicted or self._repository.commit(tree, [upon], "predicted\n")
+            if not self._is_looking(job, before.predicted) or job.ahead is None:
+                return
+            before, upon, tree = job, before.predicted, job.ahead.tree
+
+    def _is_looking(self, job: LaneJob, upon: str) -> bool:
+        """Whether its gates run upon a commit, or were green there. They are started, if they can be."""
+        if job.ahead and not self._repository.has_same_tree(job.ahead.upon, upon):
+            job.ahead.is_stale = True
+        if (job.ahead is None or job.ahead.is_stale) and not job.is_ahead and self._can_look(job):
+            self._try(job, upon)
+        ahead = job.ahead
+        return ahead is not None and not ahead.is_stale and (ahead.is_running or bool(ahead.results))
+
+    def _can_look(self, job: LaneJob) -> bool:
+        return job.is_queued and bool(job.started.assignment.gates) and not self._must_end(job.story)
+
+    def _try(self, job: LaneJob, upon: str) -> None:
+        job.ahead, job.predicted = LookAhead(upon=upon), ""
+        try:
+            merged = self._merge(job, upon)
+            if not merged.conflicts:  # which are seen to when the others are done
+                job.lane.workspace.show_upon(upon, merged.tree)
+                self._start(job, upon, merged.tree)
+        except (GitError, OSError):
+            pass  # the disk may be full, or the box gone: whoever proves it in its turn says so
+
+    def _start(self, job: LaneJob, upon: str, tree: str) -> None:
+        job.ahead = LookAhead(upon=upon, tree=tree, is_running=True)
+        report, stop = structs.replace(job.work, tree=tree), partial(self._must_stop, job.story, job.ahead)
+        job.lane.start(partial(job.lane.executor.run_gates_ahead, report, job.started.assignment, stop))
+
+    def _must_stop(self, story: str, ahead: LookAhead) -> bool:
+        """Asked by lanes, on their threads."""
+        return ahead.is_stale or self._must_end(story)
+
+    def is_awaited(self, job: LaneJob, tip: str) -> bool:
+        """Whether its gates still run. If that is upon something else than the newest work by now, they are ended."""
+        if job.ahead and job.ahead.is_running and not self._repository.has_same_tree(job.ahead.upon, tip):
+            job.ahead.is_stale = True
+        return job.is_ahead
+
+    def get_known(self, job: LaneJob, tip: str) -> LookAhead | None:
+        """What its gates have said about just what is to be proven now, if they have."""
+        ahead = job.ahead
+        is_known = ahead is not None and ahead.results and self._repository.has_same_tree(ahead.upon, tip)
+        return ahead if is_known else None
