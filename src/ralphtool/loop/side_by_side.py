@@ -409,7 +409,9 @@ class SideBySide(Loop):
             tip = str(job.lane.workspace.tip)
             if job.tip != job.base:
                 self.log.note(events.Merged(**job.about, commit=tip))
-            self._home.catch_up(tip)
+            made = self.change.change_state.outcome
+            is_alone = self._home.tip == job.tip and made is not None and made.commit == tip
+            self._home.catch_up(tip, job.story if is_alone else "")
             job.lane.workspace.rest()
         elif iteration.verdict.status == "interrupted":
             self._keep_for_next(job)
@@ -452,5 +454,8 @@ class SideBySide(Loop):
 
     def _list_others(self, job: LaneJob) -> tuple[str, ...]:
         """The stories that were done since it began."""
+        known = self.change.workspace.checkpoints()
+        if job.base in known.values():
+            return tuple(known)[list(known.values()).index(job.base) + 1 :]
         newer = self._home.repository.list_newer(job.base, self._find_tip())
-        return tuple(id for id, commit in self.change.workspace.checkpoints().items() if commit in newer)
+        return tuple(id for id, commit in known.items() if commit in newer)

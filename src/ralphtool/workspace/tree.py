@@ -65,7 +65,7 @@ class Tree:
         self._began_with = ""  # the tree that this iteration began with
         self._lent_index = LentIndex()
         self.ignored = IgnoredFiles(repository, Paths([self.ours]))
-        self._has_protected = False
+        self._protected = self._protected_upon = ""  # the commit that keeps the work, and the one below it
         self._shown = ""  # the tree that was shown, or taken, last
         self._last_stamp = 0
         self._swap: SwappedFiles | None = None
@@ -288,10 +288,10 @@ class Tree:
         return self.ignored.find_changed(left.ignored)
 
     def protect(self, tree: str, story: str, entry: str) -> None:
-        if not self._has_protected:  # else before it was merged with others' work: after a kill it is merged again
+        if not self._protected:  # else before it was merged with others' work: after a kill it is merged again
             message = f"ralphtool: {self.change}, being proven\n\nRalph-Entry: {entry}\nRalph-Story: {story}\n"
-            self.repository.set_refs({self._proof_ref: self.repository.commit(tree, [self.tip], message)})
-            self._has_protected = True
+            self._protected, self._protected_upon = self.repository.commit(tree, [self.tip], message), self.tip
+            self.repository.set_refs({self._proof_ref: self._protected})
 
     def take_protected(self, run: str) -> list[ProtectedWork]:
         own = f"{layout.PROVING}{self.change}"
@@ -311,9 +311,9 @@ class Tree:
 
     def release(self) -> None:
         """What was protected is kept otherwise by now."""
-        if self._has_protected:
+        if self._protected:
             self.repository.set_refs({self._proof_ref: None})
-            self._has_protected = False
+            self._protected = ""
 
     def mark_attempt(self) -> None:
         self.ignored.mark()

@@ -167,10 +167,15 @@ class Worktree(Tree):
 
     # --- beside other working trees of the same change ---------------------------------------------
 
-    def catch_up(self, tip: str) -> None:
-        """Others have moved the branch: what begins from here on begins there."""
-        if tip != self.tip:
-            self._advance(tip, self.repository.tree_of(tip))
+    def catch_up(self, tip: str, done: str = "") -> None:
+        """Others have moved the branch: what begins from here on begins there. `done` is the story of that commit, if
+        nothing else was committed."""
+        if tip == self.tip:
+            return
+        self._advance(tip, self.repository.tree_of(tip))
+        if done:
+            self._note_checkpoint(done, tip)
+        else:
             self._proven = None
 
     @property
@@ -183,20 +188,26 @@ class Worktree(Tree):
             raise GitError(f"somebody has removed {self.place}")
 
     def release(self) -> None:
-        if self._has_protected:
+        if self._protected:
             self.home.set_refs({self._proof_ref: None})  # by the user's own tree: this one may be gone
-            self._has_protected = False
+            self._protected = ""
 
     def merge_work(self, tree: str, tip: str, ref: str) -> MergedTree:
         """Work upon the last checkpoint that is known here, upon a newer one. The spec is not merged: whatever comes
         of it here, the one of the newer checkpoint counts."""
-        place, work = self._spec_place(ref), self.repository.commit(tree, [self.tip], "side\n")
+        place, work = self._spec_place(ref), self._commit_work(tree)
         merged = revert.merge_commits(self.repository, tip, work)
         own = Paths(place.list_paths())
         conflicts = tuple(path for path in merged.conflicts if not own.cover(path))
         if not conflicts:
             return MergedTree(merged.tree)
         return MergedTree(place.take_from(merged.tree, self.repository.tree_of(tip)), conflicts)
+
+    def _commit_work(self, tree: str) -> str:
+        """Upon the last checkpoint; what is protected is just that, most likely."""
+        own = self._protected
+        is_same = own and self.repository.tree_of(own) == tree and self._protected_upon == self.tip
+        return own if is_same else self.repository.commit(tree, [self.tip], "side\n")
 
     def edit_newest_spec(self, tree: str, ref: str, edit: Callable[[Spec], None]) -> str:
         """The tree with the spec of the last checkpoint, edited."""
