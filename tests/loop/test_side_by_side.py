@@ -98,6 +98,8 @@ def test_stories_are_worked_on_at_once_and_all_of_them_are_done(lab: Lab) -> Non
     assert sorted(list_stories(lab)) == ["1", "2", "3", "4"]
     ended = lab.events(done)[-1]
     assert {one["state"] for one in ended["stories"]} == {"done"}
+    explained = [lab.run("explain", f"add-login-{number}-1").stdout for number in range(1, 5)]
+    assert [one.count(f"after the work: {GATE}") for one in explained] == [1, 1, 1, 1], "its own, and nobody else's"
     assert "- [ ]" not in lab.git("show", "ralph/add-login:openspec/changes/add-login/tasks.md")
     assert {lab.git("show", f"ralph/add-login:parts/{number}.txt") for number in range(1, 5)} == {"fine"}
     check_commits(lab)
@@ -136,7 +138,24 @@ if grep -qs '<<<<' parts/same.txt; then echo both > parts/same.txt; else echo {s
     prompts = sorted(lab.root.glob(".ralph/runs/*/003-*/prompt.md"))
     assert "conflict markers" in prompts[0].read_text()
     assert [entry["status"] for entry in lab.entries()] == ["completed", "completed"]  # no attempt was charged
+    told = lab.run("explain", f"add-login-{back['story']}-1").stdout
+    assert "Sent back to its agent before\n  it does not go together with story" in told
     check_commits(lab)
+
+
+def test_only_those_are_named_that_are_in_conflict(lab: Lab) -> None:
+    solve = """\
+mkdir -p parts
+if grep -qs '<<<<' parts/same.txt; then echo both > parts/same.txt; else echo {story} > parts/same.txt; fi"""
+    make(lab, f"{TWO}\n{THIRD}", side_by_side=3).play(
+        {"story": "3", "steps": [wait_for_all(lab, 3), *WRITES]},
+        default=[wait_for_all(lab, 3), {"run": solve}, *END],
+    )
+    done = lab.loop()
+    assert done.exit_code == 0, done.stdout[-3000:]
+    backs = of_kind(lab.events(done), "sent_back")
+    assert {tuple(one["others"]) for one in backs} <= {("1",), ("2",)}
+    assert len(backs) == 1
 
 
 def test_markers_that_are_left_fail_the_attempt(lab: Lab) -> None:

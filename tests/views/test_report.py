@@ -407,6 +407,16 @@ def both_at_once(night: Night) -> None:
         )
 
 
+def test_waiting_to_be_merged_is_nobodys_work(ralph: Ralph) -> None:
+    night = Night()
+    night.start()
+    night.add("iteration_started", number=2, iteration=2, story="2", entry="add-login-2-1")
+    night.add("queued", minutes=5, iteration=2, story="2", waiting=1)
+    night.add("sent_back", minutes=30, iteration=2, story="2", why="conflict", others=["3"], files=["a"])
+    [attempt] = told_of(ralph, night)["stories"][1]["attempts"]
+    assert (attempt["status"], attempt["work"]["seconds"]) == ("sent back", 300.0)
+
+
 @pytest.mark.parametrize("is_side_by_side", [True, False])
 def test_what_side_by_side_saved_is_told(ralph: Ralph, is_side_by_side: bool) -> None:
     night = Night()

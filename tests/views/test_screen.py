@@ -19,6 +19,7 @@ from patience import PATIENCE
 from rich.style import Style
 from textual.pilot import Pilot
 from textual.widgets import OptionList, RichLog
+from views.run_events import NOON, THREE, all_typed, iteration
 
 from ralphtool.core import session
 from ralphtool.record import questions, runs, steering
@@ -631,3 +632,20 @@ def test_without_colours_there_are_none(record: Record, monkeypatch: pytest.Monk
         assert {style.bgcolor.name for style in styles if style.bgcolor} <= {"default"}
 
     drive(record.root, act)
+
+
+def test_where_several_work_at_once_each_line_says_whose_it_is() -> None:
+    view = WatchedRun()
+    said_by = [
+        (2, {"kind": "message", "text": "first\nsecond"}),
+        (3, {"kind": "tool", "name": "Edit", "detail": "a.py"}),
+    ]
+    happened = [THREE, *(iteration(str(number), iteration=number) for number in (2, 3))]
+    happened += [
+        {"at": NOON, "type": "agent", "story": str(number), "iteration": number, "event": one}
+        for number, one in said_by
+    ]
+    for event in all_typed(happened):
+        view.feed(event)
+    lines = [line.plain for one in list(view.activities)[-2:] for line in one.describe()]
+    assert lines == ["2  first", "second", "3  ▸ Edit a.py"]

@@ -115,15 +115,18 @@ def _find_newer_receipt(root: str, change: str, entry: str) -> tuple[Any, bool]:
 
 
 def _read_record(path: str, entry: str) -> dict[str, Any]:
-    told: dict[str, Any] = {"verdict": None, "decision": None, "gates": [], "proof": None}
-    is_ours = False
+    told: dict[str, Any] = {"verdict": None, "decision": None, "gates": [], "returns": [], "proof": None}
+    is_ours, numbers = False, [0]  # of its iterations; records of old have none
     for event in filter(None, map(parse_fields, LineReader(path).new_without_prose())):
-        kind = event["type"]
+        kind, number = event["type"], event.get("iteration") or 0
         if kind == "iteration_started":
             is_ours = event.get("entry") == entry
             told["gates"] = [] if is_ours else told["gates"]
-        elif kind == "gate" and is_ours:
+            numbers += [number] if is_ours else []
+        elif kind == "gate" and (number == numbers[-1] if number else is_ours):
             told["gates"].append(event)
+        elif kind == "sent_back" and number in numbers[1:]:
+            told["returns"].append(_describe_return(event))
         elif kind in ("verdict", "decision") and event.get("entry") == entry:
             told[kind] = event
         elif kind == "proof" and event.get("entry") == entry:
@@ -131,11 +134,19 @@ def _read_record(path: str, entry: str) -> dict[str, Any]:
     return told
 
 
+def _describe_return(event: dict[str, Any]) -> str:
+    from ralphtool.record.events import SentBack  # which most commands do without
+
+    others, files, tests = (tuple(map(str, event.get(name) or ())) for name in ("others", "files", "tests"))
+    return phrases.describe_return(SentBack(others=others, files=files, tests=tests), lambda text, most: text[:most])
+
+
 def _explain_lines(entry: Entry, record: dict[str, Any], later: Entry | None) -> list[str]:
     verdict, decision = record["verdict"] or {}, record["decision"] or {}
     receipt = receipts.parse_receipt(record["proof"])
     lines = [click.style(f"{entry.id}: {entry.status}", bold=True), f"  {make_printable(entry.summary or '')}", ""]
     lines += _describe_recovery(entry)
+    lines += _build_section("Sent back to its agent before", list(map(make_printable, record.get("returns", ()))))
     lines += _build_section("Why it was judged so", _list_reasons(entry, verdict, receipt))
     lines += _describe_receipt(entry, receipt)
     lines += _build_section("Gates", [_describe_gate(one) for one in record["gates"]])

@@ -427,6 +427,8 @@ class SideBySide(Loop):
     ) -> None:
         """Its own agent gets it again, with what others have done; no attempt is charged."""
         place, others = job.lane.workspace, self._list_others(job)
+        if files:
+            others = self._list_changing(others, files) or others
         meeting = Meeting(
             tree=tree,
             others=others,
@@ -451,6 +453,11 @@ class SideBySide(Loop):
         reason = f"it was sent back {MOST_RETURNS} times: {why}"
         asked = RecoveryDecision("manual", "", reason)
         self._conclude_job(job, structs.replace(iteration, decision=asked))
+
+    def _list_changing(self, stories: tuple[str, ...], files: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of some stories that have changed one of the files."""
+        known, place = self.change.workspace.checkpoints(), self._home
+        return tuple(id for id in stories if {*place.list_between(f"{known[id]}^", known[id])} & {*files})
 
     def _list_others(self, job: LaneJob) -> tuple[str, ...]:
         """The stories that were done since it began."""

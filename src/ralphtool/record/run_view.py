@@ -186,7 +186,8 @@ class RunView:
         attempt = self.current.pop(number)
         attempt.status, attempt.ended = status, self.now
         attempt.gate_seconds = sum(one.ended - one.began for one in attempt.gates)
-        attempt.work = attempt.used + ResourceUse(max(0.0, self.now - attempt.began - attempt.gate_seconds))
+        took = (attempt.queued or self.now - attempt.gate_seconds) - attempt.began
+        attempt.work = attempt.used + ResourceUse(max(0.0, took))
         self._add_spent(attempt.used)
 
     def _add_spent(self, used: ResourceUse) -> None:
@@ -205,7 +206,9 @@ class RunView:
             self.left_out += 1
 
     def _apply_queue(self, event: Queued | Merging) -> None:
-        self._find_attempt(event.iteration).phase = "waiting" if isinstance(event, Queued) else "merging"
+        attempt, is_queued = self._find_attempt(event.iteration), isinstance(event, Queued)
+        attempt.phase = "waiting" if is_queued else "merging"
+        attempt.queued = self.now if is_queued else attempt.queued
 
     def _apply_return(self, event: SentBack) -> None:
         if event.iteration in self.current:

@@ -108,6 +108,7 @@ class AttemptView(Struct, kw_only=True):
 
     start: IterationStarted
     began: float = 0.0
+    queued: float = 0.0  # when its agent had ended, where others work beside it
     ended: float = 0.0
     status: str = ""  # how it was judged; empty while it is under way, `cut off` if it never was
     phase: Literal["", "waiting", "merging"] = ""  # where others work beside it: of being merged with their work

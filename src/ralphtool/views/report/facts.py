@@ -130,6 +130,7 @@ class ReportStory(Struct, frozen=True, kw_only=True):
     tasks_done: int = 0
     tasks_total: int = 0
     depends_on: tuple[str, ...] = ()
+    waits_for: tuple[str, ...] = ()  # those of them that are not done
     why: str = ""
     commit: str = ""
     proof: str = ""  # of one that is done: proven, held, unproven, accepted, ticked; empty in old records

@@ -148,6 +148,7 @@ def _build_story(run: RunSummary, view: RunView, story: StoryView) -> ReportStor
         tasks_done=story.tasks_done,
         tasks_total=story.tasks_total,
         depends_on=tuple(formatting.clean_line(one, _ID) for one in story.depends_on[:_TEXTS]),
+        waits_for=tuple(formatting.clean_line(one, _ID) for one in _list_open(view, story)[:_TEXTS]),
         why=formatting.clean_line(story.why, 1000),
         commit=formatting.clean_line(story.commit, 100),
         proof=story.proof if story.state == "done" and story.proof in WORDS else "",
@@ -156,6 +157,12 @@ def _build_story(run: RunSummary, view: RunView, story: StoryView) -> ReportStor
         attempts=tuple(_build_attempt(one, is_kept=bool(view.start.branch)) for one in story.attempts),
         question=_build_question(run, story),
     )
+
+
+def _list_open(view: RunView, story: StoryView) -> list[str]:
+    """The stories that it depends on and that are not done."""
+    done = {one.id for one in view.stories.values() if one.state == "done"}
+    return [id for id in story.depends_on if id not in done]
 
 
 def _build_receipt(receipt: Receipt) -> ReportReceipt:

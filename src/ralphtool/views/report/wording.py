@@ -91,8 +91,8 @@ def list_remarks(story: ReportStory) -> list[str]:
         told.append(f"{story.tasks_done} of {pluralize(story.tasks_total, 'task', 'tasks')}")
     if story.attempts:
         told += [*count_attempts(story.attempts), *describe_use(story.used)]
-    if story.depends_on and story.state == "open":
-        told.append(f"waits for {', '.join(story.depends_on)}")
+    if story.waits_for and story.state == "open":
+        told.append(f"waits for {', '.join(story.waits_for)}")
     return told
 
 

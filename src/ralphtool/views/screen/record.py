@@ -51,15 +51,23 @@ class Activity(NamedTuple):
     number: int
     event: Event
     name: str  # of the story
+    label: str = ""  # whose it is, where several are worked on at once
 
     def describe(self, *, unfolded: bool = False) -> list[Text]:
         if isinstance(self.event, Gate):
-            return [_render_gate(self.event)]
+            return self._add_label([_render_gate(self.event)])
         if isinstance(self.event, Agent):
-            return _render_event(self.event.event, _UNFOLDED if unfolded else _FOLDED)
+            return self._add_label(_render_event(self.event.event, _UNFOLDED if unfolded else _FOLDED))
         line = describe_event(self.event, self.name)
         words = [Text.assemble(*line)] if line else []
         return [Text(), *words] if words and isinstance(self.event, IterationStarted) else words
+
+    def _add_label(self, lines: list[Text]) -> list[Text]:
+        if self.label and lines:
+            words = Text.assemble((f"{self.label}  ", "dim"), lines[0])
+            words.no_wrap, words.overflow = lines[0].no_wrap, lines[0].overflow
+            lines = [words, *lines[1:]]
+        return lines
 
 
 def _render_gate(event: Gate) -> Text:
@@ -141,7 +149,9 @@ class WatchedRun(RunDisplay):
         if isinstance(event, Agent) and isinstance(event.event, agents.Usage | agents.Quota):
             return  # counted, and not shown
         self.count += 1
-        self.activities.append(Activity(self.count, event, self.format_name(getattr(event, "story", None))))
+        story = getattr(event, "story", None)
+        label = flatten(story, 20) if story and len(self.run.current) > 1 else ""
+        self.activities.append(Activity(self.count, event, self.format_name(story), label))
 
     def _read_clock(self) -> float:
         """The clock stands still with the run."""

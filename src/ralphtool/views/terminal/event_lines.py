@@ -193,7 +193,7 @@ def _describe_queued(event: Queued, name: str) -> StyledLine | None:
 
 def _describe_merging(event: Merging, name: str) -> StyledLine | None:
     others = flatten(", ".join(event.others))
-    return assemble((f"{name} is proven together with story {others}", "dim")) if others else None
+    return assemble((f"{name} is being proven upon the work of story {others}", "dim")) if others else None
 
 
 def _describe_return(event: SentBack, name: str) -> StyledLine:
