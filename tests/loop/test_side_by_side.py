@@ -597,6 +597,22 @@ def test_gates_run_on_what_comes_next_meanwhile(lab: Lab, count: int) -> None:
     check_left(lab)
 
 
+def test_one_that_is_in_conflict_holds_up_nobody_behind_it(lab: Lab) -> None:
+    """The gates of the first meet those of the third, though the second waits before it."""
+    place, same = meet(lab), {"run": "mkdir -p parts; echo {story} > parts/same.txt"}
+    second = [wait_for_all(lab, 3), {"run": f"while [ ! -e {place}/parts-same ]; do sleep 0.05; done"}, same]
+    third = [wait_for_all(lab, 3), {"run": f"while [ ! -e {place}/second ]; do sleep 0.05; done"}, *WRITES]
+    make_meeting(lab, f"{TWO}\n{THIRD}", 2).play(
+        {"story": "1", "steps": [wait_for_all(lab, 3), same, *END]},
+        {"story": "2", "steps": [*second, {"tick": "all"}, {"run": f"touch {place}/second"}, {"complete": True}]},
+        default=third,
+    )
+    done = lab.loop()
+    assert done.exit_code == 0, done.stdout[-3000:]
+    assert sorted(list_stories(lab)) == ["1", "2", "3"]
+    assert [one["story"] for one in of_kind(lab.events(done), "sent_back")] == ["2"]
+
+
 def test_one_by_one_if_that_is_wanted(lab: Lab) -> None:
     make_meeting(lab, FOUR, 1, "apart", speculate=1).play(default=[wait_for_all(lab, 4), *WRITES])
     done = lab.loop()

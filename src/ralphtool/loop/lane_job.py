@@ -18,7 +18,8 @@ class LookAhead(Struct, kw_only=True):
     """The gates of a story that waits, upon what the branch will be if those before it in the queue are green."""
 
     upon: str  # a commit that is on no branch
-    tree: str = ""  # that of both; none where they are in conflict
+    tree: str = ""  # that of both
+    is_in_conflict: bool = False
     is_running: bool = False
     is_stale: bool = False  # the branch has become something else: the gates need not run to their end
     results: tuple[GateResult, ...] = ()  # nothing but green ones: what is red is tried again when it counts

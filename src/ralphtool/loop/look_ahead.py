@@ -41,12 +41,17 @@ class AheadOfQueue:
         """`first` is being proven. One that was red with others is no good ground for the next."""
         if first.is_alone or first.has_passed_alone:
             return
-        before, upon, tree = first, first.tip, first.tree
-        for job in waiting[: self._most - 1]:
-            before.predicted = before.predicted or self._repository.commit(tree, [upon], "predicted\n")
-            if not self._is_looking(job, before.predicted) or job.ahead is None:
+        before, upon, tree, left = first, first.tip, first.tree, self._most - 1
+        for job in waiting:
+            if not left:
                 return
-            before, upon, tree = job, before.predicted, job.ahead.tree
+            before.predicted = before.predicted or self._repository.commit(tree, [upon], "predicted\n")
+            is_looking = self._is_looking(job, before.predicted)
+            if job.ahead and job.ahead.is_in_conflict and not job.ahead.is_stale:
+                continue  # it will be sent back, and is not there for the next
+            if not is_looking or job.ahead is None:
+                return
+            before, upon, tree, left = job, before.predicted, job.ahead.tree, left - 1
 
     def _is_looking(self, job: LaneJob, upon: str) -> bool:
         """Whether its gates run upon a commit, or were green there. They are started, if they can be."""
@@ -64,7 +69,8 @@ class AheadOfQueue:
         job.ahead, job.predicted = LookAhead(upon=upon), ""
         try:
             merged = self._merge(job, upon)
-            if not merged.conflicts:  # which are seen to when the others are done
+            job.ahead.is_in_conflict = bool(merged.conflicts)
+            if not merged.conflicts:
                 job.lane.workspace.show_upon(upon, merged.tree)
                 self._start(job, upon, merged.tree)
         except (GitError, OSError):
