@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from battery.cases import TruthCase, read_cases
-from battery.known import KnownGates
 from battery.place import find_missing
 from battery.play import play_case
 from battery.verify import verify_case
@@ -15,7 +14,6 @@ from battery.verify import verify_case
 CASES = read_cases()
 QUICK = [case for case in CASES if case.setup.name in case.option("quick", ())]
 REST = [case for case in CASES if case not in QUICK]
-KNOWN = KnownGates()
 VERIFIED = CASES[::5]  # scripts/truth does it with all of them
 
 
@@ -41,7 +39,7 @@ def test_a_case_is_what_it_claims(case: TruthCase, tmp_path: Path) -> None:
 
 def check_case(case: TruthCase, tmp_path: Path) -> None:
     skip_missing(case)
-    ending = play_case(case, tmp_path / "case", KNOWN)
+    ending = play_case(case, tmp_path / "case")
     assert not ending.fault, "\n".join(
         [f"{case.kind}, {case.why}: ended as {ending.state}: {ending.said}", *show_gates(tmp_path / "case/project")]
     )

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from battery.cases import HERE, TruthCase
-from battery.known import KnownGates
 from battery.place import build_environment, lay_out, run
 from patience import PATIENCE
 from project import call
@@ -31,8 +30,8 @@ class Ending:
     seconds: float
 
 
-def play_case(case: TruthCase, top: Path, known: KnownGates | None = None) -> Ending:
-    """Runs `ralphtool run` on the project of a case. What is known about its gates already is not found out again."""
+def play_case(case: TruthCase, top: Path) -> Ending:
+    """Runs `ralphtool run` on the project of a case."""
     env = build_environment(top)
     root = top / "project"
     lay_out(root, case, env)
@@ -40,15 +39,11 @@ def play_case(case: TruthCase, top: Path, known: KnownGates | None = None) -> En
     for command in ("init --quiet --initial-branch=main", "add --all -- :!.ralph", "commit --quiet --message=first"):
         name = ("-c", "user.name=Tester", "-c", "user.email=tester@example.org")
         run(["git", *name, *command.split()], root, env).check_returncode()
-    if known and needs_agent(case):
-        known.give(case, root, build_settings(case))
     start = time.monotonic()
     try:
         done = call(["run", CHANGE, "--json", "--agent-command", write_plan(top, case)], b"", root, env, PATIENCE)
     except subprocess.TimeoutExpired:
         return Ending("stuck", "the run does not end", "", time.monotonic() - start)
-    if known and needs_agent(case):
-        known.learn(case, root, build_settings(case))
     state, said = read_ending(case, done)
     if needs_agent(case) and not was_played(root):
         state = "broken"  # an attempt that was never made says nothing about cheating

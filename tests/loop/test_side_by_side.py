@@ -258,7 +258,7 @@ def end(run: subprocess.Popen[bytes], how: int) -> None:
     run.communicate(timeout=PATIENCE)
 
 
-@pytest.mark.parametrize("seed", range(50 if STORM else 6))
+@pytest.mark.parametrize("seed", range(50 if STORM else 16))
 def test_killed_at_random_moments_until_it_is_done(lab: Lab, seed: int) -> None:
     """With a pair in conflict, and one that fails together with another."""
     dice = random.Random(seed)

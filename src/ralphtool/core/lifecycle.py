@@ -282,8 +282,8 @@ def _flush_or_end(
 
 
 def _release_and_remove(root: str, held: LockedSession) -> None:
-    """An agent's flush that is killed is run again, and finds its session. Nobody ends a run again: there the lock
-    goes last, so that the next run takes it over, and the files that it names."""
+    """An agent repeats a flush that was killed, so its session goes last. A run does not repeat its end, so its lock
+    goes last: the next run takes over the lock and the files that it names."""
     lock = locks.read_lock(root, held.state["change_name"])
     own = lock if lock is not None and lock.belongs_to(held.state) else None
     if own and not own.owner:

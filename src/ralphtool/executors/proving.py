@@ -152,7 +152,7 @@ class Prover:
             "is_own_environment": bool(environments) and not is_anew,
             "told": tuple(_tell_ignored(aside, environments, is_anew=is_anew)),
         }
-        is_known = ahead and not environments  # else nobody has run them with what is there now
+        is_known = ahead and not environments  # a new environment has not been tested yet
         results = list(ahead) if is_known else self._series.run("after", commands)
         if aside and self._is_newly_red(results):
             self._workspace.put_ignored_back()

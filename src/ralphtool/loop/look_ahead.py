@@ -1,7 +1,7 @@
 """The gates of stories that wait to be merged, upon what the branch will be if those before them are green.
 
-It is the usual case, and what they say is used if the branch has just those files then. Nothing depends on it: where it
-can't be done, or turns out otherwise, the story is proven in its turn as if nobody had looked.
+Usually they are. The results are used only if the branch then has exactly those files; otherwise the story is proven
+in its turn, as if the gates had not run.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class AheadOfQueue:
                 job.lane.workspace.show_upon(upon, merged.tree)
                 self._start(job, upon, merged.tree)
         except (GitError, OSError):
-            pass  # the disk may be full, or the box gone: whoever proves it in its turn says so
+            pass  # if the disk is full or the box is gone, proving the story in its turn reports it
 
     def _start(self, job: LaneJob, upon: str, tree: str) -> None:
         job.ahead = LookAhead(upon=upon, tree=tree, is_running=True)

@@ -63,7 +63,7 @@ class SideBySide(Loop):
         self._is_broken = False  # a lane has failed in a way that ends the run
         self._next_look = 0.0
         self._limit = LaneLimit(parts.settings.run.side_by_side)
-        # Where a format marks a story as done, the mark is set when it is proven: nobody can predict the tree.
+        # Some formats mark a story as done once it is proven: then the tree can't be predicted.
         at_once = 1 if outcome.has_marks(parts.change.spec) else parts.settings.run.speculate
         self._ahead = AheadOfQueue(self._home.repository, at_once, self._merge, self._must_end)
 

@@ -106,7 +106,7 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     side_by_side: Lanes = 1
     """How many stories are worked on at once, each in a box of its own; at most 8."""
     speculate: Lanes = 2
-    """How many stories are proven at once, side by side: each as if those before it were green; 1 is one by one."""
+    """How many stories may run their gates at once, side by side, as if those before them were green; 1 is one."""
     setup: Annotated[Texts, describe_list("commands", '["npm ci"]')] = ()
     """Commands that make a workspace ready to work in."""
     guard: GuardMode = "fail"
