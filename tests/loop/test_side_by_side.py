@@ -800,8 +800,11 @@ def test_a_disk_that_one_of_them_fills_costs_no_work(lab: Lab) -> None:
         fills = {"run": f"head -c 9M /dev/zero > big; touch {meet(lab)}/full"}
         wait = {"run": f"while [ ! -e {meet(lab)}/full ]; do sleep 0.05; done"}
         lab.play({"story": "2", "attempt": 1, "steps": [fills, *WRITES]}, default=[wait, *WRITES])
-        first = lab.loop()
-        done = first if first.exit_code == 0 else lab.loop()
+        lab.loop()  # as long as the disk is full, attempts may fail until a person is asked
+        subprocess.run(["mount", "-o", "remount,size=99m", str(place)], check=True)
+        for story in {"1", "2", "3", "4"} - {*list_stories(lab)}:
+            assert lab.run("retry", story).exit_code == 0
+        done = lab.loop()
         assert done.exit_code == 0, done.stdout[-3000:]
         assert sorted(list_stories(lab)) == ["1", "2", "3", "4"]
         check_commits(lab)
