@@ -31,7 +31,7 @@ THIRD_PARTY = {
     "record": {"msgspec"},
     "executors": {"msgspec", "psutil"},
     "loop": {"msgspec"},
-    "views": {"click", "msgspec", "rich", "textual"},  # click colours a line without the price of rich
+    "views": {"click", "msgspec", "psutil", "rich", "textual", "uvicorn"},  # click colours a line cheaply
     "testing": {"msgspec"},
     "cli": {"anyio", "click", "mcp", "mcp_types", "msgspec", "psutil"},
 }

@@ -113,6 +113,7 @@ class _CommandGroup(SuggestingGroup):
         "accept": _LazyCommand("accept:accept", "Take a story, or an attempt at it, as it stands."),
         "reject": _LazyCommand("accept:reject", "Reopen a story that is done: its work is reverted."),
         "watch": _LazyCommand("watch:watch", "Watch a run, while it goes on or afterwards."),
+        "web": _LazyCommand("web:web", "Serve a page to watch and steer from."),
         "runs": _LazyCommand("watch:runs", "List the runs, and how each ended."),
         "logs": _LazyCommand("logs:logs", "Show what an agent said and did in an attempt."),
         "report": _LazyCommand("report:report", "Tell what a run came to, for the morning after."),
@@ -130,7 +131,7 @@ class _CommandGroup(SuggestingGroup):
     sections: ClassVar[dict[str, tuple[str, ...]]] = {
         "Begin": ("init", "doctor", "new", "plan", "convert", "list", "show"),
         "Run and steer": (
-            *("run", "watch", "questions", "answer", "guide", "pause", "resume", "stop", "retry", "skip"),
+            *("run", "watch", "web", "questions", "answer", "guide", "pause", "resume", "stop", "retry", "skip"),
             *("accept", "reject", "unlock"),
         ),
         "Look back": ("report", "runs", "logs", "explain", "attempts", "diff", "backtest"),

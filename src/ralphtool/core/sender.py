@@ -12,6 +12,14 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+VIA = "RALPH_VIA"  # in the environment of a command that a page of ours runs for a person
+
+
+def describe_via() -> "dict[str, str]":
+    """How a person said it, where that is not in a terminal."""
+    return {"via": via} if (via := os.environ.get(VIA, "")) == "web" else {}
+
+
 def describe() -> "dict[str, Any]":
     """What names this process, for as long as it is alive."""
     return {"pid": os.getpid(), "start_time": locks.read_start_time(os.getpid())}

@@ -60,7 +60,7 @@ class Listener:
         self._record(said)
 
     def _record(self, said: SteeringCommand) -> None:
-        self._log.add(events.Steered(action=said.action, story=said.story, text=said.text, by=said.by))
+        self._log.add(events.Steered(action=said.action, story=said.story, text=said.text, by=said.by, via=said.via))
 
     def _record_earlier(self, said: SteeringCommand) -> None:
         """What a person decided between two runs is in the record of the later one."""
@@ -87,7 +87,8 @@ class Listener:
                 if told := questions.read_answer(path):
                     self._change.answers[id] = told
                     prd_id = os.path.basename(path).removesuffix(".md")
-                    self._log.add(events.Answered(story=id, prd_id=prd_id, text=told))
+                    via = questions.read_via(path)
+                    self._log.add(events.Answered(story=id, prd_id=prd_id, text=told, via=via))
 
     def is_skipped(self, story: str) -> bool:
         """Whether a person wants this story left alone from now on, or has accepted an attempt at it."""

@@ -510,6 +510,8 @@ class Steered(_BaseEvent, frozen=True, kw_only=True, tag="steered"):
     """the guidance, or why; may be empty"""
     by: str = ""
     """who said it, for `accept` and `reject`"""
+    via: str = ""
+    """`web` if it was said through the web page; empty for a command"""
 
 
 class Answered(_BaseEvent, frozen=True, kw_only=True, tag="answered"):
@@ -521,6 +523,8 @@ class Answered(_BaseEvent, frozen=True, kw_only=True, tag="answered"):
     """its id in progress.json"""
     text: str = ""
     """the answer"""
+    via: str = ""
+    """`web` if it was given through the web page; empty for a command, and where the file was edited"""
 
 
 class Paused(_BaseEvent, frozen=True, kw_only=True, tag="paused"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ralphtool.core import files, layout, project, quickjson
+from ralphtool.core import files, layout, project, quickjson, sender
 from ralphtool.errors import CorruptState, InvalidValue, UnsafePath
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ _HINT = (
     "<!-- Write below this line what the agent should know or do, and save: the story is taken up with your answer and "
     "fresh attempts, by a run that goes on, or by the next one. -->"
 )
+
+
+_VIA_WEB = "<!-- answered through the web page -->"  # it stands in a line of its own before the answer
 
 
 class OpenQuestion:
@@ -68,10 +71,15 @@ def read_answer(path: str) -> str | None:
     text = _read_text(path)
     if text is None:
         return None
-    before, hint, told = _split_at_hint(text)
+    before, hint, told = _split_at_hint(text.replace(_VIA_WEB, ""))
     if not hint:  # they have removed it
         return told.rpartition(_ANSWER)[2].strip()[:LONGEST] or None
     return f"{before.rpartition(_ANSWER)[2].strip()}\n{told.strip()}".strip()[:LONGEST] or None
+
+
+def read_via(path: str) -> str:
+    """`web` if the answer was given through the page."""
+    return "web" if _VIA_WEB in (_read_text(path) or "") else ""
 
 
 def _read_text(path: str) -> str | None:
@@ -196,7 +204,8 @@ def reply(root: str, question: OpenQuestion, text: str) -> None:
         if not any(one.path == question.path for one in list_open(root, question.change)):
             raise InvalidValue(f"story {question.story} does not wait any more: somebody else was quicker")
         ask(question.path, question.text)
-        files.rewrite(question.path, lambda data: data.rstrip() + b"\n\n" + told.encode() + b"\n")
+        marked = f"{_VIA_WEB}\n{told}" if sender.describe_via() else told
+        files.rewrite(question.path, lambda data: data.rstrip() + b"\n\n" + marked.encode() + b"\n")
 
 
 def check_text(text: str) -> str:

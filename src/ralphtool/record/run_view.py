@@ -6,6 +6,7 @@ has a maximum, and what is left out is counted. One file: all events change the 
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -378,6 +379,12 @@ class RunView:
         if story.state == "waiting" and story.question is None:
             story.question = Question(story=story.id, path=row.question or "", missing=row.failure or row.why)
             story.is_asking = True
+
+    def copy_closed(self, at: float, *, is_over: bool) -> RunView:
+        """How it looks at this moment; this one goes on."""
+        copied = copy.deepcopy(self)
+        copied.close(at, is_over=is_over)
+        return copied
 
     def close(self, at: float, *, is_over: bool) -> None:
         """There are no more events for now: what has no end has one at this moment."""

@@ -11,7 +11,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Literal
 
-from ralphtool.core import files, layout, project, quickjson, session
+from ralphtool.core import files, layout, project, quickjson, sender, session
 from ralphtool.errors import UnsafePath
 from ralphtool.record import questions
 
@@ -31,7 +31,7 @@ _LONGEST = 200_000  # bytes: what is bigger was not written by us
 class SteeringCommand:
     """One thing that a person said."""
 
-    __slots__ = ("action", "at", "by", "entry", "id", "run", "sender", "story", "text")
+    __slots__ = ("action", "at", "by", "entry", "id", "run", "sender", "story", "text", "via")
 
     def __init__(
         self,
@@ -45,6 +45,7 @@ class SteeringCommand:
         by: str = "",
         entry: str | None = None,
         sender: object = None,
+        via: str = "",
     ) -> None:
         self.id = id  # the name of its file: those that were said later come later
         self.action = action
@@ -55,6 +56,7 @@ class SteeringCommand:
         self.by = by  # who said it, where that matters
         self.entry = entry  # the attempt that it is about, if it is about one
         self.sender = sender  # the process that said it, where that matters
+        self.via = via  # `web` if it was said through the page
 
 
 def folder_of(root: str, change: str) -> str:
@@ -84,6 +86,7 @@ def send(
         "text": text and questions.check_text(text),
         "run": run,
         "at": session.now(),
+        **sender.describe_via(),
         **more,
     }
     name = f"{_next_timestamp(folder):020}-{os.urandom(4).hex()}.json"
@@ -138,6 +141,7 @@ def _read_command(folder: str, name: str) -> SteeringCommand | None:
     if not (is_ours and isinstance(by, str) and _is_text(entry)):
         return None
     more = {"by": _clean(by)[:_LONGEST_NAME], "entry": entry and _clean(entry), "sender": fields.get("sender")}
+    more["via"] = "web" if fields.get("via") == "web" else ""
     return SteeringCommand(name, action, story and _clean(story), _clean(text), run, at, **more)
 
 

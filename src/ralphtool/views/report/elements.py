@@ -58,6 +58,22 @@ def render_html(root: Element) -> str:
     return "<!doctype html>\n" + "".join(_render(root, is_xml=False)) + "\n"
 
 
+def build_tree(child: object) -> object:
+    """The same as lists and texts, for a page that puts its elements together itself: name, attributes, children."""
+    if isinstance(child, Element):
+        attributes = {key: _make_text_printable(value) for key, value in child.attributes.items()}
+        return [child.name, attributes, *_list_subtrees(child.children)]
+    return _make_text_printable(str(child))
+
+
+def _list_subtrees(children: Iterable[object]) -> Iterator[object]:
+    for child in children:
+        if isinstance(child, Iterable) and not isinstance(child, str | Element):
+            yield from _list_subtrees(child)
+        elif child is not None:
+            yield build_tree(child)
+
+
 def render_xml(root: Element) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + "".join(_render(root, is_xml=True)) + "\n"
 
@@ -90,6 +106,8 @@ def _render_element(element: Element, *, is_xml: bool) -> Iterator[str]:
 
 def escape_text(text: str) -> str:
     """A text as text: also where it has what no such file may hold, or what turns the direction of writing."""
-    if not text.isprintable():
-        text = "\n".join(make_printable(line) for line in text.split("\n"))
-    return escape(text)
+    return escape(_make_text_printable(text))
+
+
+def _make_text_printable(text: str) -> str:
+    return text if text.isprintable() else "\n".join(make_printable(line) for line in text.split("\n"))

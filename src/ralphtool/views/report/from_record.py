@@ -94,10 +94,11 @@ def read_facts(run: RunSummary, knowledge: RunKnowledge | None = None) -> Facts:
         if event:
             view.feed(event)
     view.close(parse_time(run.last) or 0.0, is_over=run.state not in ("running", "paused"))
-    return _build_facts(run, view, knowledge or RunKnowledge())
+    return build_facts(run, view, knowledge or RunKnowledge())
 
 
-def _build_facts(run: RunSummary, view: RunView, knowledge: RunKnowledge) -> Facts:
+def build_facts(run: RunSummary, view: RunView, knowledge: RunKnowledge) -> Facts:
+    """The same of a view that is fed by somebody else, and that is closed."""
     start, tip = view.start, _build_check(view.end)
     stories = _add_open_questions(run, view, tuple(_build_story(run, view, one) for one in view.stories.values()))
     return Facts(

@@ -28,20 +28,24 @@ _WHOLE = 30  # characters that fit into every line
 
 
 def render(facts: Facts, diffs: Mapping[str, Diff]) -> str:
+    return render_html(tag("html", _build_document_head(facts), tag("body", build_report(facts, diffs)), lang="en"))
+
+
+def build_report(facts: Facts, diffs: Mapping[str, Diff]) -> list[Element]:
+    """What is in the body of the page."""
     sections = [
         _build_section("waiting", "Waiting for you", [_build_question(one) for one in facts.list_stories("waiting")]),
         _build_section("unproven", "Done, not proven", [_build_doubt(facts, one) for one in facts.list_unproven()]),
         _build_section("failed", "What failed, and why", [_build_failure(one) for one in facts.list_stories("failed")]),
         _build_section("next", "What next", _build_next_steps(facts)),
         _build_section("timeline", "Timeline", timeline.draw(facts)),
-        _build_section("stories", "Stories", [_build_story(one, diffs) for one in facts.stories]),
+        _build_section("stories", "Stories", [build_story(one, diffs) for one in facts.stories]),
         _build_section("cost", "Time and cost", _build_costs(facts)),
         _build_section("learnings", "Learnings", _build_knowledge(facts)),
         _build_section("run", "The run", _build_run(facts)),
     ]
     present = [one for one in sections if one is not None]
-    body = tag("body", _build_head(facts), _build_navigation(present), tag("main", present), _build_foot(facts))
-    return render_html(tag("html", _build_document_head(facts), body, lang="en"))
+    return [_build_head(facts), _build_navigation(present), tag("main", present), _build_foot(facts)]
 
 
 def _build_document_head(facts: Facts) -> Element:
@@ -81,7 +85,7 @@ def _build_head(facts: Facts) -> Element:
         tag("p", "Report of ", tag("strong", facts.title), class_="eyebrow"),
         tag("h1", _split_clauses(facts.verdict), class_=f"verdict is-{_choose_tone(facts)}"),
         tag("p", _describe_run(facts), class_="lead"),
-        _build_progress(facts),
+        build_progress(facts),
         _build_numbers(facts),
         *(tag("p", text, class_="soft") for text in more),
     )
@@ -107,7 +111,7 @@ def _describe_run(facts: Facts) -> str:
     return " ".join(filter(None, [began, why]))
 
 
-def _build_progress(facts: Facts) -> Element | None:
+def build_progress(facts: Facts) -> Element | None:
     """All stories as one bar, by their states; those that are done and not proven look as if they waited."""
     doubtful, total = len(facts.list_unproven()), len(facts.stories)
     if not total:
@@ -239,7 +243,7 @@ def _join_dotted(parts: list[str]) -> list[object]:
 # --- stories ----------------------------------------------------------------------------------------
 
 
-def _build_story(story: ReportStory, diffs: Mapping[str, Diff]) -> Element:
+def build_story(story: ReportStory, diffs: Mapping[str, Diff]) -> Element:
     remarks, receipt = wording.list_remarks(story), _build_receipt(story)
     look = "waiting" if story.is_unproven else story.state
     chip = proof_words.describe_proof(story.proof) if story.state == "done" else wording.TITLES[story.state].lower()

@@ -12,7 +12,7 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import OptionList, Static
 
 from ralphtool.errors import RalphError
-from ralphtool.views.screen import data
+from ralphtool.views import project_data as data
 from ralphtool.views.screen.base import Navigate, Page, RowList, build_row
 from ralphtool.views.screen.chosen import ChosenPage
 from ralphtool.views.screen.record import render_receipt, split_lines

@@ -12,7 +12,7 @@ from textual.binding import Binding
 from ralphtool.core import layout
 from ralphtool.core.text import make_lines_printable
 from ralphtool.errors import ChangeNotFound, GitError, RalphError
-from ralphtool.views.screen import data
+from ralphtool.views import project_data as data
 from ralphtool.views.screen.base import ChoiceDialog, MessageDialog, Navigate, Page, StartRun
 from ralphtool.views.screen.diff import DiffTarget
 from ralphtool.views.terminal.phrases import flatten, pluralize

@@ -13,7 +13,7 @@ from ralphtool import specs
 from ralphtool.core import layout
 from ralphtool.errors import GitError, InvalidValue, RalphError
 from ralphtool.history import History
-from ralphtool.views.screen import data
+from ralphtool.views import project_data as data
 from ralphtool.views.screen.base import Page, RowList, build_row
 from ralphtool.views.screen.record import split_lines
 from ralphtool.views.terminal.phrases import MARK_BY_STATUS, flatten, make_writable, render_mark

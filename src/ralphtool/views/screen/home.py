@@ -12,7 +12,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Input, OptionList, Static
 
 from ralphtool.errors import RalphError
-from ralphtool.views.screen import data
+from ralphtool.views import project_data as data
 from ralphtool.views.screen.base import Navigate, Page, RowList, TextDialog, build_row
 from ralphtool.views.screen.chosen import ChosenPage
 from ralphtool.views.screen.preview import describe_run, render_preview

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ralphtool.record.runs import RunSummary
     from ralphtool.specs import Story
-    from ralphtool.views.screen.data import ChangeDetails
+    from ralphtool.views.project_data import ChangeDetails
     from ralphtool.views.screen.record import WatchedRun
 
 _LINES = 400  # of stories and tasks: the page of the change has them all

@@ -12,7 +12,7 @@ from textual.widgets import Static
 from ralphtool.errors import RalphError
 from ralphtool.judging.proof_words import describe_proof
 from ralphtool.record import runs
-from ralphtool.views.screen import data
+from ralphtool.views import project_data as data
 from ralphtool.views.screen.base import Navigate, Page
 from ralphtool.views.screen.diff import DiffTarget
 from ralphtool.views.screen.record import FollowedRun, render_receipt

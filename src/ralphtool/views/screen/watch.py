@@ -13,7 +13,7 @@ from textual.widgets.option_list import Option
 
 from ralphtool.errors import InvalidValue, RalphError
 from ralphtool.record import runs, steering
-from ralphtool.views.screen import data
+from ralphtool.views import project_data as data
 from ralphtool.views.screen.base import ChoiceDialog, Navigate, Page, TextDialog
 from ralphtool.views.screen.diff import DiffTarget
 from ralphtool.views.screen.record import FollowedRun

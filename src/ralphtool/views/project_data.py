@@ -1,4 +1,4 @@
-"""What the full screen shows of changes, as values: read from specs, locks, records and questions."""
+"""What the full screen and the web page show of changes, as values: read from specs, locks, records and questions."""
 
 from __future__ import annotations
 

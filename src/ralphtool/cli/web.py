@@ -1,0 +1,102 @@
+"""`ralphtool web`: a page to watch and steer from."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from ralphtool.cli import targets
+from ralphtool.core import project, quickjson
+from ralphtool.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ralphtool.views.web.serve import Place
+
+
+@click.command()
+@click.argument("folders", nargs=-1, metavar="[DIR]...", type=click.Path())
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port; without one, any that is free.")
+@click.option("--socket", "socket_path", metavar="PATH", default="", help="A Unix socket, for you only, and no port.")
+@click.option("--read-only", is_flag=True, help="Only to look: nothing can be started, answered or steered.")
+@click.option("--open", "opens", is_flag=True, help="Open it in your browser.")
+@click.option("--host", default="127.0.0.1", help="Another address than this machine's own. Needs the next three.")
+@click.option("--allow-host", "names", multiple=True, metavar="NAME", help="A name by which the page may be opened.")
+@click.option("--cert", default="", metavar="FILE", help="A certificate for TLS.")
+@click.option("--key", default="", metavar="FILE", help="Its key.")
+@click.option("--new-key", is_flag=True, help="Make the addresses and logins of before invalid.")
+@click.option("--json", "as_json", is_flag=True, help="Print the address as one JSON object, for programs.")
+def web(
+    folders: Sequence[str],
+    port: int,
+    socket_path: str,
+    read_only: bool,
+    opens: bool,
+    host: str,
+    names: Sequence[str],
+    cert: str,
+    key: str,
+    new_key: bool,
+    as_json: bool,
+) -> None:
+    """Serve a page to watch and steer runs from a browser, or from a phone.
+
+    It shows every run of the project as it goes on: stories, agents, gates, proofs, diffs, questions, cost. It is for
+    you alone: the address that is printed has a key in it, and only this machine can reach it. Closing it never harms
+    a run. DIR is another project; several are shown together.
+
+    \b
+    Examples:
+      ralphtool web
+      ralphtool web --open
+      ralphtool web ~/shop ~/blog --port 8123
+      ralphtool web --read-only --socket /run/user/1000/ralph.sock
+      ssh -L 8123:127.0.0.1:8123 buildbox          the page of another machine
+    """
+    from ralphtool.views.web.serve import Place, check_place
+
+    place = Place(host, port, os.path.abspath(socket_path) if socket_path else "", tuple(names), cert, key)
+    check_place(place)
+    roots = _find_projects(folders)
+    for root in roots:
+        targets.refuse_agents(root)
+    _serve(roots, place, read_only=read_only, opens=opens, new_key=new_key, as_json=as_json)
+
+
+def _find_projects(folders: Sequence[str]) -> list[str]:
+    for folder in folders:
+        if not os.path.isdir(folder):
+            raise InvalidValue(f"there is no folder {folder}: name the folder of a project")
+    return list(dict.fromkeys(project.find(folder) for folder in folders or [os.getcwd()]))
+
+
+def _serve(roots: list[str], place: Place, *, read_only: bool, opens: bool, new_key: bool, as_json: bool) -> None:
+    from ralphtool.views.web import access, serve
+    from ralphtool.views.web.app import App
+
+    serve.check_installed()
+    known = access.open_access(roots, renew=new_key)
+    opened = serve.open_socket(place)
+    app = App(roots, serve.build_site(place, opened, known, read_only=read_only))
+    address = serve.build_address(place, opened, known)
+    opened.listen(serve.BACKLOG)  # whoever reads the address can connect at once
+    _print_address(address, roots, read_only=read_only, as_json=as_json)
+    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]  # the words of the page are no terminal's
+    if opens and not place.socket_path:
+        import webbrowser
+
+        webbrowser.open(address)
+    serve.serve(app, place, opened)
+
+
+def _print_address(address: str, roots: list[str], *, read_only: bool, as_json: bool) -> None:
+    if as_json:
+        click.echo(quickjson.dumps({"address": address, "projects": roots, "read_only": read_only}))
+    else:
+        looking = " (for looking only)" if read_only else ""
+        click.echo(f"The page is at{looking}:\n\n  {address}\n\nWhoever has this address can use it. Ctrl-C closes it.")
+    sys.stdout.flush()

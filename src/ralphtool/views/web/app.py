@@ -1,0 +1,303 @@
+"""Answers requests: the page, what it shows, the stream of what happens, and what a person says."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ralphtool.core import project
+from ralphtool.errors import RalphError, from_os_error
+from ralphtool.record import runs
+from ralphtool.views.report.elements import build_tree
+from ralphtool.views.web import checks, page, peers, requests
+from ralphtool.views.web.access import COOKIE_SECONDS
+from ralphtool.views.web.requests import answer_json, refuse
+from ralphtool.views.web.streams import Streams
+from ralphtool.views.web.watched import WatchedRun
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+
+    from ralphtool.views.launch import Launch
+    from ralphtool.views.web.checks import Site
+    from ralphtool.views.web.commands import Order
+    from ralphtool.views.web.requests import Request, Response
+
+    Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+    Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+    Answer = Callable[["App", Request], Awaitable[Response]]
+
+_BODY_SECONDS = 10.0  # for a body to come
+_SEND_SECONDS = 30.0  # for an answer to be taken
+_COMMANDS = 4  # at once
+_KEPT = 4  # runs that nobody looks at and that are kept for a moment: pages are reloaded
+_LOG_ITEMS = 200
+_HEADERS = (
+    ("Cache-Control", "no-store"),
+    ("Connection", "close"),  # so that every request has to come whole soon after its connection
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+    ("Referrer-Policy", "no-referrer"),
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "DENY"),
+)
+
+
+def name_projects(roots: list[str]) -> dict[str, str]:
+    """Folders by short names that stay the same."""
+    return {hashlib.sha256(root.encode("utf-8", "surrogateescape")).hexdigest()[:8]: root for root in roots}
+
+
+class App:
+    """An ASGI application for one set of projects."""
+
+    def __init__(self, roots: list[str], site: Site) -> None:
+        self.projects = name_projects(roots)
+        self.site = site
+        self.streams = Streams(self)
+        self._watched: dict[tuple[str, str], WatchedRun] = {}
+        self._launches: list[Launch] = []
+        self._turns = asyncio.Semaphore(_COMMANDS)
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return  # there is no WebSocket here, and nothing to be done at the beginning and the end
+        request = requests.read_request(scope)
+        refused = checks.find_foreign(request, self.site)
+        if refused is None and (request.method, request.path) == ("GET", "/api/stream"):
+            refused = await self.streams.serve(request, receive, send)
+            if refused is None:
+                return
+        answer = refused or await self._answer(request, receive, scope.get("client"))
+        await asyncio.wait_for(_send_answer(answer, send), _SEND_SECONDS)
+
+    # --- which request it is
+
+    async def _answer(self, request: Request, receive: Receive, client: tuple[str, int] | None) -> Response:
+        if request.path not in _ROUTES:
+            return refuse(404, "there is nothing here")
+        answers = _ROUTES[request.path]
+        if request.method not in answers:
+            return refuse(405, "that can't be done here", ("Allow", ", ".join(answers)))
+        if request.path == "/":
+            return page.answer_page()
+        if request.method == "POST":
+            return await self._answer_post(request, receive, client)
+        if self.find_cookie(request) is None:
+            return self.refuse_stranger()
+        return await self._answer_safely(answers["GET"](self, request))
+
+    async def _answer_safely(self, answering: Awaitable[Response]) -> Response:
+        """What is wrong with the project is told; it ends no server."""
+        try:
+            return await answering
+        except RalphError as error:
+            return refuse(409, str(error))
+        except OSError as error:
+            return refuse(409, str(from_os_error(error)))
+
+    def find_cookie(self, request: Request) -> str | None:
+        return checks.find_cookie(request, self.site, time.time())
+
+    def refuse_stranger(self) -> Response:
+        return refuse(401, "open the address that `ralphtool web` printed: this browser does not know its key")
+
+    async def _answer_post(self, request: Request, receive: Receive, client: tuple[str, int] | None) -> Response:
+        cookie = self.find_cookie(request)
+        if request.path != "/api/login" and cookie is None:
+            return self.refuse_stranger()
+        if refused := checks.find_forged(request, self.site):
+            return refused
+        if cookie is not None and request.path != "/api/login" and not checks.is_signed(request, self.site, cookie):
+            return refuse(403, "the page is out of date: reload it")
+        try:
+            body = await asyncio.wait_for(_read_body(receive), _BODY_SECONDS)
+        except TimeoutError:
+            return refuse(408, "that took too long")
+        if body is None:
+            return refuse(413, f"that is too long: {checks.LONGEST_BODY} bytes are the most")
+        if request.path == "/api/login":
+            return self._log_in(body)
+        if peers.is_agent(self.projects.values(), client):
+            return refuse(403, "an agent of a run can't steer runs: what it is stuck on, it tells by `ralphtool agent`")
+        return await self._answer_safely(self._obey(body))
+
+    # --- who it is
+
+    def _log_in(self, body: bytes) -> Response:
+        access, now = self.site.access, time.time()
+        try:
+            token = msgspec.json.decode(body, type=dict[str, str]).get("token", "")
+        except (msgspec.MsgspecError, ValueError):
+            return refuse(400, "a login is an object with a token")
+        if not access.is_token(token, now):
+            return refuse(*_TOO_MANY) if access.is_guessing(now) else refuse(403, "that is not the key of this page")
+        cookie = access.issue_cookie(now)
+        secure = "; Secure" if self.site.scheme == "https" else ""
+        kept = f"{access.cookie_name}={cookie}; Path=/; HttpOnly; SameSite=Strict; Max-Age={COOKIE_SECONDS}{secure}"
+        return answer_json(self._describe_session(cookie), 200, ("Set-Cookie", kept))
+
+    def _describe_session(self, cookie: str) -> dict[str, object]:
+        return {"csrf": self.site.access.derive_csrf(cookie), "read_only": self.site.read_only}
+
+    async def answer_session(self, request: Request) -> Response:
+        return answer_json(self._describe_session(self.find_cookie(request) or ""))
+
+    # --- what there is
+
+    def find_run(self, request: Request) -> WatchedRun | None:
+        """The run that a request names: one of those that there are, never a path."""
+        key = request.query.get("project", ""), request.query.get("run", "")
+        found = self._watched.get(key)
+        if found is None:
+            root, id = self.projects.get(key[0]), key[1]
+            if root is None or id not in runs.list_ids(root):
+                return None
+            found = self._watched[key] = WatchedRun(root, id, key[0])
+            self._forget_runs()
+        found.refresh()
+        return found
+
+    def _forget_runs(self) -> None:
+        idle = [key for key, one in self._watched.items() if not one.watchers]
+        for key in idle[: -_KEPT or None]:
+            del self._watched[key]
+
+    async def answer_log(self, request: Request) -> Response:
+        from ralphtool.views.web import log_items
+
+        watched, before = self.find_run(request), _parse_number(request.query.get("before", ""))
+        if watched is None or before is None:
+            return refuse(404, "there is no such run")
+        story = request.query.get("story", "")
+        path, stories = watched.run.path, watched.view.stories
+        items, rest = await asyncio.to_thread(log_items.read_before, path, before, _LOG_ITEMS, story, stories)
+        return answer_json({"items": items, "before": rest})
+
+    async def answer_story(self, request: Request) -> Response:
+        from ralphtool.views.web import details
+
+        watched = self.find_run(request)
+        if watched is None:
+            return refuse(404, "there is no such run")
+        facts, id = watched.build_facts(), request.query.get("story", "")
+        only_reads = self.site.read_only
+        found = await asyncio.to_thread(lambda: details.build_story(watched, facts, id, read_only=only_reads))
+        return answer_json(build_tree(found)) if found else refuse(404, "there is no such story")
+
+    async def answer_gate(self, request: Request) -> Response:
+        from ralphtool.views.web import details
+
+        watched = self.find_run(request)
+        numbers = [_parse_number(request.query.get(name, "")) for name in ("iteration", "gate")]
+        if watched is None or None in numbers:
+            return refuse(404, "there is no such gate")
+        found = details.read_gate_output(watched, numbers[0] or 0, numbers[1] or 0)
+        return answer_json(build_tree(found)) if found else refuse(404, "there is no such gate")
+
+    async def answer_timeline(self, request: Request) -> Response:
+        from ralphtool.views.web import details
+
+        watched = self.find_run(request)
+        if watched is None:
+            return refuse(404, "there is no such run")
+        return answer_json(build_tree(details.build_timeline(watched.build_facts())))
+
+    async def answer_report(self, request: Request) -> Response:
+        from ralphtool.views.web import details
+
+        watched = self.find_run(request)
+        if watched is None:
+            return refuse(404, "there is no such run")
+        run = runs.read_summary(watched.run.root, watched.run.id)
+        return answer_json(build_tree(await asyncio.to_thread(details.build_report, run)))
+
+    # --- what a person says
+
+    async def _obey(self, body: bytes) -> Response:
+        from ralphtool.views.web import commands
+
+        if self.site.read_only:
+            return refuse(403, "this page is for looking only: start it without --read-only to steer")
+        try:
+            order = msgspec.json.decode(body, type=commands.Order)
+        except (msgspec.MsgspecError, ValueError):
+            return refuse(400, "that is no command of this page")
+        root = self.projects.get(order.project)
+        if root is None:
+            return refuse(404, "there is no such project")
+        async with self._turns:
+            if order.do == "run":
+                return await self._start_run(root, order)
+            is_done, said = await commands.run_command(root, commands.build_command(order))
+        return answer_json({"said": said}, 200 if is_done else 409) if is_done else refuse(409, said)
+
+    async def _start_run(self, root: str, order: Order) -> Response:
+        """Starts it as the full screen does, and waits until it has a record or has failed."""
+        from ralphtool.views import project_data
+        from ralphtool.views.launch import Launch
+
+        project.check_name(order.change, "a change's name")
+        change = await asyncio.to_thread(project_data.find_change, root, order.change)
+        launch = Launch(root, change.name, change.ref)
+        self._launches = [one for one in self._launches if not one.has_ended]
+        while True:
+            has_ended = launch.has_ended  # asked first: what it wrote before it ended is then seen below
+            launch.find_run()
+            if launch.id or has_ended:
+                break
+            await asyncio.sleep(0.05)
+        error = "" if launch.id else launch.read_error()
+        launch.remove_output()
+        self._launches.append(launch)  # a process that has ended is kept by the system until somebody asks for it
+        return refuse(409, error) if error else answer_json({"said": f"started {change.name}", "run": launch.id})
+
+
+_TOO_MANY = (429, "too many wrong keys: wait a minute", ("Retry-After", "60"))
+_ROUTES: dict[str, dict[str, Answer]] = {
+    "/": {"GET": App.answer_session},  # the page itself, for which nobody needs a cookie
+    "/api/login": {"POST": App.answer_session},
+    "/api/do": {"POST": App.answer_session},
+    "/api/session": {"GET": App.answer_session},
+    "/api/stream": {"GET": App.answer_session},
+    "/api/log": {"GET": App.answer_log},
+    "/api/story": {"GET": App.answer_story},
+    "/api/gate": {"GET": App.answer_gate},
+    "/api/timeline": {"GET": App.answer_timeline},
+    "/api/report": {"GET": App.answer_report},
+}
+
+
+def _parse_number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else None
+
+
+async def _read_body(receive: Receive) -> bytes | None:
+    """The body; None if it is too long."""
+    body, has_more = b"", True
+    while has_more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return b""
+        body += message.get("body", b"")
+        has_more = message.get("more_body", False)
+        if len(body) > checks.LONGEST_BODY:
+            return None
+    return body
+
+
+def encode_headers(content_type: str, *more: tuple[str, str]) -> list[tuple[bytes, bytes]]:
+    pairs = (("Content-Type", content_type), *_HEADERS, *more)
+    return [(name.encode("ascii"), value.encode("ascii")) for name, value in pairs]
+
+
+async def _send_answer(answer: Response, send: Send) -> None:
+    named = {name for name, _ in answer.headers}
+    policy = () if "Content-Security-Policy" in named else (("Content-Security-Policy", page.NOTHING),)
+    headers = encode_headers(answer.content_type, ("Content-Length", str(len(answer.body))), *policy, *answer.headers)
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})

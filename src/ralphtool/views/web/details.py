@@ -1,0 +1,113 @@
+"""What is looked up when somebody opens it: a story with its attempts and diffs, a gate's output, the report."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ralphtool.core import files, layout
+from ralphtool.errors import UnsafePath
+from ralphtool.views.report import diffs, formatting, from_record, learnt, page, timeline
+from ralphtool.views.report.elements import tag
+from ralphtool.views.terminal.phrases import describe_gate_time
+from ralphtool.views.web.panels import build_button
+
+if TYPE_CHECKING:
+    from ralphtool.record.runs import RunSummary
+    from ralphtool.record.view_parts import AttemptView, GateView
+    from ralphtool.views.report.elements import Element
+    from ralphtool.views.report.facts import Facts, ReportStory
+    from ralphtool.views.web.watched import WatchedRun
+
+_OUTPUT = 64 << 10  # bytes of a gate's output that are shown: its end
+
+
+def build_report(run: RunSummary) -> Element:
+    facts = from_record.read_facts(run)
+    facts = msgspec.structs.replace(facts, knowledge=learnt.look_up(run.root, facts))
+    return tag("div", page.build_report(facts, diffs.read_diffs(run.root, facts.attempts)), class_="report")
+
+
+def build_timeline(facts: Facts) -> Element:
+    return tag("div", timeline.draw(facts) or tag("p", "Nothing has been worked on yet.", class_="soft"))
+
+
+def build_story(watched: WatchedRun, facts: Facts, id: str, *, read_only: bool) -> Element | None:
+    """Everything about one story, and what a person can decide about it."""
+    shown = formatting.clean_line(id, 60)
+    story = next((one for one in facts.stories if one.id == shown), None)
+    known = watched.view.stories.get(id)
+    if story is None or known is None:
+        return None
+    controls = [] if read_only else _list_controls(watched, story, id)
+    outputs = [_build_outputs(one) for one in known.attempts if one.gates]
+    return tag(
+        "div",
+        page.build_story(story, diffs.read_diffs(watched.run.root, story.attempts)),
+        tag("div", controls, class_="controls"),
+        tag("h3", "What the gates printed") if outputs else None,
+        outputs,
+    )
+
+
+def _list_controls(watched: WatchedRun, story: ReportStory, id: str) -> list[Element]:
+    about, why = {"change": watched.run.change, "story": id}, "optional"
+    if not about["change"]:
+        return []
+    accept = build_button("Accept", "accept", ask=f"Accept {story.name} as it stands?", text=why, **about)
+    rejected = f"Reject {story.name}? Its work is reverted on the branch, and the story is open again."
+    reject = build_button("Reject", "reject", ask=rejected, text=why, **about)
+    guide = f"What should the agent of {story.name} know?"
+    if story.state == "done":
+        return [*([accept] if story.is_unproven else []), reject]
+    tried = any(one.counts for one in story.attempts)
+    return [
+        build_button("Guide", "guide", ask=guide, text="required", **about),
+        build_button("Retry", "retry", ask=f"Give {story.name} fresh attempts?", text=why, **about),
+        build_button("Skip", "skip", ask=f"Leave {story.name} out?", text=why, **about),
+        *([accept] if tried else []),
+    ]
+
+
+def _build_outputs(attempt: AttemptView) -> Element:
+    number = attempt.start.iteration or attempt.start.number
+    rows = [_build_output(number, place, gate) for place, gate in enumerate(attempt.gates) if not gate.is_running]
+    return tag("div", tag("p", f"iteration {number}", class_="soft"), rows)
+
+
+def _build_output(iteration: int, place: int, gate: GateView) -> Element:
+    when = describe_gate_time(gate.event.when, formatting.clean_line)
+    command = tag("code", formatting.clean_line(gate.event.command, 200))
+    head = tag("summary", command, " ", tag("span", when, class_="soft"))
+    return tag("details", head, data_load=f"gate?iteration={iteration}&gate={place}")
+
+
+def read_gate_output(watched: WatchedRun, iteration: int, place: int) -> Element | None:
+    """The end of what a gate printed. Which file that is says the record, and it has to lie in the run's own folder."""
+    attempts = watched.view.attempts
+    found = next((one for one in attempts if iteration in (one.start.iteration, one.start.number)), None)
+    if found is None or not 0 <= place < len(found.gates):
+        return None
+    log = getattr(found.gates[place].event, "log", "")
+    text = _read_end(watched.run, log) if log else ""
+    return tag("pre", text or "Nothing was printed, or it is gone.", tabindex=0, class_="output")
+
+
+def _read_end(run: RunSummary, path: str) -> str:
+    folder = layout.run(run.root, run.id)
+    inside = os.path.normpath(os.path.join(folder, path))
+    # A folder in between may be a link by now: an agent without a box can write there.
+    if not os.path.realpath(os.path.dirname(inside)).startswith(os.path.realpath(folder)):
+        return ""
+    try:
+        fd = files.open_in_project(inside)
+    except (OSError, UnsafePath):
+        return ""
+    try:
+        size = os.fstat(fd).st_size
+        data = files.read_at(fd, max(0, size - _OUTPUT), size)
+    finally:
+        os.close(fd)
+    return formatting.clean_block(data.decode("utf-8", "replace"), 2 * _OUTPUT)

@@ -1,0 +1,113 @@
+"""The first page: every project with its changes and its last runs."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ralphtool.errors import RalphError, from_os_error
+from ralphtool.record import runs
+from ralphtool.record.view_parts import parse_time
+from ralphtool.views import project_data
+from ralphtool.views.report import formatting
+from ralphtool.views.report.elements import tag
+from ralphtool.views.terminal.phrases import pluralize
+from ralphtool.views.web.panels import MARKS, STATES, build_button, build_chip, build_moment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ralphtool.record.runs import RunSummary
+    from ralphtool.views.project_data import ChangeItem
+    from ralphtool.views.report.elements import Element
+
+_clean = formatting.clean_line
+_LOOKS = {"unproven": "waiting", "current": "running"}
+
+
+def build_sections(projects: Mapping[str, str], *, read_only: bool) -> dict[str, Element]:
+    """`projects` are their folders by their ids. It reads specs and asks git, so it takes a moment."""
+    return {"home": tag("div", [_build_project(id, root, read_only) for id, root in projects.items()])}
+
+
+def read_fingerprint(projects: Mapping[str, str]) -> tuple[object, ...]:
+    """Changes whenever there is something new to be shown; costs next to nothing."""
+    newest = [_read_newest(root) for root in projects.values()]
+    return (*(project_data.read_fingerprint(root) for root in projects.values()), *newest)
+
+
+def _read_newest(root: str) -> tuple[str, str]:
+    """The newest run and its state: one that ends, or is killed, changes no folder."""
+    try:
+        id = next(iter(runs.list_ids(root)), "")
+        return id, runs.read_summary(root, id).state if id else ""
+    except (RalphError, OSError):
+        return "", ""
+
+
+def _build_project(id: str, root: str, read_only: bool) -> Element:
+    name = _clean(os.path.basename(root) or root, 100)
+    try:
+        parts = [_build_changes(id, root, read_only), _build_runs(id, project_data.list_recent_runs(root))]
+    except RalphError as error:
+        parts = [tag("p", _clean(str(error), 1000), class_="notice is-failed")]
+    except OSError as error:
+        parts = [tag("p", _clean(str(from_os_error(error)), 1000), class_="notice is-failed")]
+    return tag("section", tag("h2", name), tag("p", _clean(root, 300), class_="soft"), parts, data_key=id)
+
+
+def _build_changes(id: str, root: str, read_only: bool) -> Element:
+    found = project_data.list_changes(root)
+    if not found:
+        return tag("p", "There is no change yet. ", tag("code", "ralphtool new"), " begins one.", class_="soft")
+    return tag("ul", [_build_change(id, one, read_only) for one in found], class_="rows cards")
+
+
+def _build_change(id: str, one: ChangeItem, read_only: bool) -> Element:
+    total, done = one.overview.stories_total, one.overview.stories_done or 0
+    counted = f"{done} of {pluralize(total, 'story', 'stories')} done" if total else ""
+    words = [text for text in (counted, _clean(one.status, 200), _clean(one.overview.problem or "", 400)) if text]
+    look = _LOOKS.get(one.state, one.state)
+    title = tag("span", _clean(one.title, 200), class_="name")
+    link = tag("a", title, href=f"#/{id}/{one.run.id}") if one.run else title
+    can_start = total and done < total and not one.is_alive and not one.overview.problem and not read_only
+    start = build_button("Run", "run", change=one.name, project=id) if can_start else None
+    return tag(
+        "li",
+        tag("span", MARKS.get(one.state, "·"), class_=f"sign is-{look}", aria_hidden="true"),
+        tag("div", link, tag("p", " · ".join(words), class_="soft"), _build_bar(done, total or 0)),
+        start,
+        class_="change",
+        data_key=one.name,
+    )
+
+
+def _build_bar(done: int, total: int) -> Element | None:
+    if not total:
+        return None
+    parts = [("done", done), ("open", total - done)]
+    bars = [tag("i", class_=f"is-{kind}", style=f"flex-grow:{number}") for kind, number in parts if number]
+    return tag("div", bars, class_="progress", aria_hidden="true")
+
+
+def _build_runs(id: str, found: list[RunSummary]) -> Element | None:
+    if not found:
+        return None
+    rows = [_build_run(id, one) for one in found]
+    return tag("div", tag("h3", "Runs"), tag("ul", rows, class_="rows runs"), data_key="runs")
+
+
+def _build_run(id: str, one: RunSummary) -> Element:
+    began = parse_time(one.began)
+    chip = build_chip("waiting" if one.state == "unproven" else one.state, STATES.get(one.state, one.state))
+    counted = f"{one.stories_done} of {pluralize(one.stories_total, 'story', 'stories')}" if one.stories_total else ""
+    cost = formatting.format_cost(one.spent.get("cost", 0.0))
+    about = " · ".join(filter(None, (_clean(one.agent, 60), counted, cost)))
+    return tag(
+        "li",
+        tag("a", tag("span", _clean(one.change or one.id, 100), class_="name"), href=f"#/{id}/{one.id}"),
+        tag("span", chip, class_="state"),
+        tag("span", about, class_="soft"),
+        tag("span", build_moment("at", began), class_="soft") if began else None,
+        data_key=one.id,
+    )

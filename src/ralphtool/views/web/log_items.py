@@ -1,0 +1,118 @@
+"""The lines of a run's log in the page: each event as a few short values, whose texts are fit to be shown.
+
+They are made in the order of the record, and each has the place of its event there: a page that was cut off goes on
+behind the last one that it has, and older ones are read when somebody scrolls back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralphtool import agents
+from ralphtool.record import events
+from ralphtool.record.events import Agent, IterationStarted
+from ralphtool.record.lines import LineReader
+from ralphtool.record.view_parts import parse_time
+from ralphtool.views.report import formatting
+from ralphtool.views.terminal.event_lines import describe_event
+from ralphtool.views.terminal.phrases import format_story
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ralphtool.record.events import AgentEvent, Event
+    from ralphtool.record.view_parts import StoryView
+    from ralphtool.views.terminal.styled import StyledLine
+
+_LONGEST = 4000  # characters of one thing that an agent said, or that a tool gave back
+_BLOCK = 192 << 10  # bytes of the record that become one message
+_FARTHEST = 8 << 20  # bytes that one look back reads at the most
+_TONES = (("red", "bad"), ("yellow", "warn"), ("green", "good"), ("cyan", "you"), ("bold", "head"))
+
+Item = tuple[
+    int, int, str, str, str, str
+]  # place in the record, milliseconds, kind, story, text, what stands behind it
+
+
+class Batch(NamedTuple):
+    """Some of the log, and where the record goes on behind it."""
+
+    items: list[Item]
+    end: int
+    is_behind: bool = False  # there is more to be read at once
+
+
+def read_batch(path: str, offset: int, stories: Mapping[str, StoryView]) -> Batch:
+    """What the record has from an offset on, which is the beginning of a line."""
+    reader = _open_at(path, offset)
+    lines = reader.read(_BLOCK)
+    while not lines and reader.is_behind:
+        lines = reader.read(_BLOCK)  # in the middle of a line that is longer than all others
+    return Batch(_describe_lines(lines, reader.offset, stories), max(offset, reader.offset), reader.is_behind)
+
+
+def read_before(path: str, end: int, most: int, story: str, stories: Mapping[str, StoryView]) -> tuple[list[Item], int]:
+    """The last items before the beginning of a line, of one story or of all; and where the next look back begins.
+
+    A long way back is searched for them, and not all of it at once: 0 means that there is nothing more.
+    """
+    found: list[Item] = []
+    until, block = end, _BLOCK
+    while until > 0 and len(found) < most and end - until < _FARTHEST and block < _FARTHEST:
+        reader = LineReader(path, max(0, until - block))
+        lines = reader.read(block, until)
+        if not lines and until > block:
+            block *= 4  # a line that is longer than all others
+            continue
+        items = _describe_lines(lines, reader.offset, stories)
+        found = [one for one in items if not story or one[3] == story] + found
+        until, block = (reader.offset - sum(len(line) + 1 for line in lines) if lines else 0), _BLOCK
+    shown = found[-most:]
+    return shown, (shown[0][0] if len(found) > most else until)
+
+
+def _open_at(path: str, offset: int) -> LineReader:
+    """A reader that begins in the middle skips the rest of a line: here that is the end of the line before."""
+    return LineReader(path, offset - 1) if offset else LineReader(path)
+
+
+def _describe_lines(lines: list[bytes], end: int, stories: Mapping[str, StoryView]) -> list[Item]:
+    found: list[Item] = []
+    place = end - sum(len(line) + 1 for line in lines)
+    for line in lines:
+        if (event := events.decode(line)) and (item := _describe(event, place, stories)):
+            found.append(item)
+        place += len(line) + 1
+    return found
+
+
+def _describe(event: Event, place: int, stories: Mapping[str, StoryView]) -> Item | None:
+    story = getattr(event, "story", None) or ""
+    moment = int((parse_time(event.at) or 0) * 1000)
+    if isinstance(event, Agent) and not isinstance(event.event, agents.Failure):
+        kind, text, more = _describe_said(event.event)
+    else:
+        known = stories.get(story)
+        line = describe_event(event, format_story(story, known.title if known else "") if story else "")
+        kind = "start" if isinstance(event, IterationStarted) else f"note {_choose_tone(line)}" if line else ""
+        text, more = formatting.clean_line(line.plain if line else "", 1000), ""
+    return (place, moment, kind, formatting.clean_line(story, 200), text, more) if kind else None
+
+
+def _describe_said(said: AgentEvent) -> tuple[str, str, str]:
+    """The kind of what an agent said or did, and its words; nothing for what is counted only."""
+    match said:
+        case agents.Message():
+            return "say", formatting.clean_block(said.text, _LONGEST), ""
+        case agents.Output() if said.text.strip():
+            return "out", formatting.clean_block(said.text, _LONGEST), ""
+        case agents.Tool():
+            return "tool", formatting.clean_line(said.name, 60), formatting.clean_line(said.detail, 1000)
+        case agents.Result() if said.text.strip() or not said.ok:
+            return ("back" if said.ok else "back bad"), formatting.clean_block(said.text or "failed", _LONGEST), ""
+    return "", "", ""
+
+
+def _choose_tone(line: StyledLine) -> str:
+    styles: Iterable[str] = {style for _, style in line}
+    return next((tone for style, tone in _TONES if style in styles), "plain")

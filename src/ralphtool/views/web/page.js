@@ -1,0 +1,381 @@
+"use strict";
+// The server sends elements as lists (name, attributes, children); this puts them into the page, and never as text
+// that could be read as HTML.
+const $ = id => document.getElementById(id);
+const MOST = 2000, SVG = "http://www.w3.org/2000/svg";
+let csrf = "", readOnly = false, source = null, place = null, first = 0, wait = 500, retry = 0;
+let route = {}, known = new Set(), wasState = "", isBack = false, isLoading = false, storyTree = "", dueStory = 0;
+
+// --- elements
+
+function make(tree, space) {
+  if (typeof tree === "string") return Object.assign(document.createTextNode(tree), { tree });
+  const [name, attributes, ...children] = tree;
+  if (name === "svg") space = SVG;
+  const made = space ? document.createElementNS(space, name) : document.createElement(name);
+  for (const key in attributes) set(made, key, attributes[key]);
+  for (const child of children) made.append(make(child, space));
+  made.tree = tree;
+  return made;
+}
+
+function set(element, key, value) {
+  if (/^on/i.test(key) || (/^(href|src)$/i.test(key) && !value.startsWith("#"))) return;
+  if (key === "style") element.style.cssText = value;
+  else element.setAttribute(key, value);
+}
+
+const keyOf = tree => Array.isArray(tree) ? tree[1]["data-key"] : undefined;
+
+// Changes as little as it can: what is focused, open, scrolled or half written stays so.
+function patch(old, tree) {
+  const before = old.tree;
+  if (typeof tree === "string" || !Array.isArray(before) || before[0] !== tree[0]) {
+    if (before === tree) return old;
+    const made = make(tree, old.parentNode.namespaceURI === SVG ? SVG : undefined);
+    old.replaceWith(made);
+    return made;
+  }
+  if (JSON.stringify(before) === JSON.stringify(tree)) return old;
+  for (const key in before[1]) if (!(key in tree[1])) old.removeAttribute(key);
+  for (const key in tree[1]) if (before[1][key] !== tree[1][key]) set(old, key, tree[1][key]);
+  const keyed = new Map([...old.childNodes].map(child => [keyOf(child.tree), child]));
+  let at = old.firstChild;
+  for (const child of tree.slice(2)) {
+    const key = keyOf(child);
+    let node = key === undefined ? (at && keyOf(at.tree) === undefined ? at : null) : keyed.get(key);
+    if (node && node === at) at = at.nextSibling;
+    node = node ? patch(node, child) : make(child, old.namespaceURI === SVG ? SVG : undefined);
+    if (node.nextSibling !== at || node.parentNode !== old) old.insertBefore(node, at);
+  }
+  while (at) { const next = at.nextSibling; at.remove(); at = next; }
+  old.tree = tree;
+  return old;
+}
+
+const h = (name, attributes = {}, ...children) => {
+  const made = document.createElement(name);
+  for (const key in attributes) made.setAttribute(key, attributes[key]);
+  made.append(...children);
+  return made;
+};
+
+function put(id, tree) {
+  const box = $(id);
+  if (!box) return;
+  if (box.firstChild && box.firstChild.tree) patch(box.firstChild, tree);
+  else box.replaceChildren(make(tree));
+  tick();
+}
+
+// --- time
+
+function tick() {
+  const now = Date.now() / 1000;
+  for (const one of document.querySelectorAll("time[data-since],time[data-at]")) {
+    const past = Math.max(0, now - (one.dataset.since || one.dataset.at));
+    const words = one.dataset.since ? clock(past) : ago(past);
+    if (one.firstChild && one.firstChild.nodeValue !== words) one.firstChild.nodeValue = words;
+  }
+}
+const two = number => String(Math.floor(number)).padStart(2, "0");
+const clock = s => s < 3600 ? `${Math.floor(s / 60)}:${two(s % 60)}` : `${Math.floor(s / 3600)}:${two(s / 60 % 60)}:${two(s % 60)}`;
+function ago(s) {
+  for (const [size, name] of [[86400, "day"], [3600, "hour"], [60, "minute"]])
+    if (s >= size) { const n = Math.floor(s / size); return `${n} ${name}${n > 1 ? "s" : ""} ago`; }
+  return "just now";
+}
+setInterval(tick, 1000);
+
+// --- the server
+
+async function call(path, body) {
+  const options = body ? { method: "POST", headers: { "Content-Type": "application/json", "X-CSRF-Token": csrf }, body: JSON.stringify(body) } : {};
+  const answer = await fetch("/api/" + path, options);
+  const told = await answer.json();
+  if (answer.status === 401) showLogin();
+  if (!answer.ok) throw new Error(told.error || "it did not work");
+  return told;
+}
+
+const about = more => new URLSearchParams({ project: route.project, run: route.run, ...more });
+const say = text => { $("said").textContent = text; clearTimeout(say.timer); say.timer = setTimeout(() => $("said").textContent = "", 8000); };
+const link = (state, words) => { $("link").className = "chip is-" + state; $("link").textContent = words; };
+
+function listen(after) {
+  hush();
+  const query = route.run ? about(after === null ? {} : { after }) : "";
+  source = new EventSource("/api/stream?" + query);
+  source.onopen = () => { wait = 500; link("done", "live"); };
+  source.onerror = () => { hush(); link("failed", "connection lost"); retry = setTimeout(reconnect, wait = Math.min(wait * 2, 8000)); };
+  source.addEventListener("page", event => show(JSON.parse(event.data)));
+  source.addEventListener("restart", event => restart(+event.data));
+  source.addEventListener("log", event => { place = +event.lastEventId; addRows(JSON.parse(event.data)); });
+}
+function hush() { if (source) source.close(); source = null; clearTimeout(retry); }
+// A stream that was refused does not say why, and is never tried again by itself.
+async function reconnect() {
+  try { await call("session"); } catch { }
+  if (!$("login") && !document.hidden) listen(place);
+}
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) { hush(); link("open", "resting"); } else if (csrf) listen(place);
+});
+
+// --- what is shown
+
+function show(sections) {
+  for (const name in sections) put("s-" + name, sections[name]);
+  if (sections.head) {
+    const state = sections.head[1]["data-state"];
+    document.title = sections.head[1]["data-title"] + ", " + state + " · ralphtool";
+    if (wasState && state !== wasState && !/running|paused/.test(state)) { notify("The run has ended: " + state); loadTimeline(); }
+    wasState = state;
+  }
+  if (sections.ask) noticeQuestions(sections.ask.slice(2));
+  if (sections.stories) { fillFilter(); mark(); if (route.story) dueStory = 1; }
+}
+
+function noticeQuestions(cards) {
+  const now = new Set(cards.map(keyOf));
+  if (cards.some(one => !known.has(keyOf(one))) && wasState) notify("A question waits for you");
+  known = now;
+}
+
+function mark() {
+  for (const one of document.querySelectorAll("#s-stories a")) {
+    const isHere = one.hash === location.hash;
+    if (isHere) one.setAttribute("aria-current", "true"); else one.removeAttribute("aria-current");
+  }
+}
+
+const section = (id, title) => h("section", { id: id + "-part" }, ...(title ? [h("h2", {}, title)] : []), h("div", { id }));
+
+function draw() {
+  const [project, run, part, story] = location.hash.slice(2).split("/").map(decodeURIComponent);
+  const isSame = run && run === route.run && project === route.project && part !== "report" && route.part !== "report";
+  route = { project, run, part, story: part === "story" ? story : "" };
+  $("where").textContent = run || "";
+  if (!isSame) drawAnew();
+  if (run && part !== "report") { mark(); drawStory(); }
+}
+
+function drawAnew() {
+  hush(); place = null; wasState = ""; known = new Set(); document.title = "ralphtool";
+  if (!route.run) { $("view").replaceChildren(h("main", { class: "home" }, h("h1", { class: "unseen" }, "Projects"), h("div", { id: "s-home" }))); listen(null); return; }
+  if (route.part === "report") { drawReport(); return; }
+  $("view").replaceChildren(h("main", {}, section("s-head"), h("div", { id: "s-controls" }), h("div", { id: "s-ask" }),
+    h("div", { class: "cols" }, section("s-stories", "Stories"),
+      h("div", {}, section("s-lanes"), h("div", { id: "story-box" }),
+        h("section", {}, h("details", { id: "timeline" }, h("summary", {}, "Timeline"), h("div", { id: "s-timeline" }))),
+        h("section", {}, h("div", { class: "tools" }, h("h2", { id: "log-title" }, "What happens"),
+          h("button", { type: "button", id: "newest", hidden: "" }, "Newest"),
+          h("select", { id: "filter", "aria-label": "Story" }, h("option", { value: "" }, "all stories"))),
+          h("div", { id: "log", role: "log", "aria-live": "off", "aria-labelledby": "log-title", tabindex: "0" }))))));
+  $("timeline").ontoggle = loadTimeline;
+  $("log").onscroll = lookBack;
+  $("newest").onclick = () => listen(null);
+  $("filter").onchange = () => { for (const row of $("log").children) row.hidden = isHidden(row); toEnd(); lookBack(); };
+  listen(null);
+}
+
+async function drawReport() {
+  link("open", "a report");
+  $("view").replaceChildren(h("p", { class: "report soft" }, "Reading the record …"));
+  try {
+    const tree = await call("report?" + about());
+    $("view").replaceChildren(h("p", { class: "report" }, h("a", { href: `#/${route.project}/${route.run}` }, "Back to the run")), make(tree));
+  } catch (error) { $("view").replaceChildren(h("p", { class: "report notice" }, error.message)); }
+}
+
+async function drawStory() {
+  dueStory = 0;
+  const id = route.story;
+  if (!id) { $("story-box").replaceChildren(); return; }
+  try {
+    const tree = await call("story?" + about({ story: id }));
+    if (id !== route.story) return;
+    if (!$("story") || $("story").dataset.of !== id) {
+      const close = h("a", { class: "button", href: `#/${route.project}/${route.run}` }, "Close");
+      $("story-box").replaceChildren(h("section", { id: "story", "data-of": id, tabindex: "-1", "aria-label": "Story" }, h("div", { id: "s-story" }), close));
+      $("story").focus();
+    }
+    put("s-story", tree);
+  } catch (error) { say(error.message); }
+}
+setInterval(() => { if (dueStory && route.story && !document.hidden) drawStory(); if (/running|paused/.test(wasState)) loadTimeline(); }, 3000);
+
+async function loadTimeline() {
+  if (!$("timeline") || !$("timeline").open || document.hidden) return;
+  try { put("s-timeline", await call("timeline?" + about())); } catch (error) { say(error.message); }
+}
+
+// --- the log: as many rows as can be looked at; older ones come when somebody scrolls back
+
+const stamp = ms => { const t = new Date(ms); return `${two(t.getHours())}:${two(t.getMinutes())}:${two(t.getSeconds())}`; };
+
+function makeRow([at, ms, kind, story, text, more]) {
+  const when = h("time", { title: new Date(ms).toLocaleString() }, ms ? stamp(ms) : "");
+  const row = h("div", { class: "e " + kind }, when);
+  Object.assign(row, { at, story });
+  const lines = text.split("\n");
+  if (kind.startsWith("tool")) row.append(h("p", {}, h("i", {}, story), h("b", {}, text), " " + more));
+  else if (!/^(back|out)/.test(kind)) row.append(h("p", {}, ...(kind === "say" && story ? [h("i", {}, story)] : []), text));
+  else if (lines.length < 5) row.append(h("pre", {}, text));
+  else row.append(h("details", {}, h("summary", {}, `${lines[0]} … ${lines.length - 1} more lines`), h("pre", {}, text)));
+  row.hidden = isHidden(row);
+  return row;
+}
+const isHidden = row => !!$("filter").value && row.story !== $("filter").value;
+const isAtEnd = () => $("log").scrollHeight - $("log").scrollTop - $("log").clientHeight < 60;
+const toEnd = () => { $("log").scrollTop = $("log").scrollHeight; };
+
+function restart(from) {
+  first = from; place = from; isBack = false; $("newest").hidden = true; $("log").replaceChildren();
+}
+
+function addRows(items) {
+  if (isBack) return;
+  const log = $("log"), follows = isAtEnd(), rows = items.slice(-MOST).map(makeRow);
+  log.append(...rows);
+  if (follows) { while (log.childElementCount > MOST) log.firstChild.remove(); toEnd(); }
+  if (log.firstChild) first = log.childElementCount >= MOST ? log.firstChild.at : first;
+  if (!follows && log.childElementCount > 2 * MOST) detach();
+}
+
+// Somebody reads far back: what is new is not added below, but looked up again when they return.
+function detach() {
+  isBack = true; $("newest").hidden = false;
+  while ($("log").childElementCount > MOST) $("log").lastChild.remove();
+}
+
+async function lookBack() {
+  const log = $("log");
+  if (isLoading || !first || log.scrollTop > 300) return;
+  isLoading = true;
+  try {
+    const { items, before } = await call("log?" + about({ before: first, story: $("filter").value }));
+    const height = log.scrollHeight;
+    first = before;
+    log.prepend(...items.map(makeRow));
+    log.scrollTop += log.scrollHeight - height;
+    if (log.childElementCount > MOST + 500) detach();
+  } catch (error) { say(error.message); }
+  isLoading = false;
+}
+
+function fillFilter() {
+  const names = [...document.querySelectorAll("#s-stories > ul > li")].map(one => [one.dataset.key, one.querySelector(".name")?.textContent]);
+  const box = $("filter");
+  if (box.options.length === names.length + 1) return;
+  const chosen = box.value;
+  box.replaceChildren(h("option", { value: "" }, "all stories"), ...names.filter(one => one[1]).map(([id, name]) => h("option", { value: id }, name)));
+  box.value = chosen;
+}
+
+// --- what a person says
+
+document.addEventListener("click", event => {
+  const button = event.target.closest("[data-do]"), anchor = event.target.closest("a[href^='#']");
+  if (button) act(button);
+  else if (anchor && !anchor.hash.startsWith("#/")) { event.preventDefault(); document.querySelector(anchor.hash)?.scrollIntoView(); }
+});
+
+async function act(button) {
+  const told = button.dataset, form = button.closest("[data-form]");
+  let text = form ? form.querySelector("textarea").value.trim() : "";
+  if (told.do === "answer" && !text) { form.querySelector("textarea").focus(); say("Write an answer first."); return; }
+  if (told.ask) {
+    const said = await ask(told.ask, told.text);
+    if (said === null) return;
+    text = said;
+  }
+  button.disabled = true;
+  try {
+    const { said, run } = await call("do", { project: told.project || route.project, do: told.do, change: told.change, story: told.story || "", text });
+    if (form) form.querySelector("textarea").value = "";
+    say(said);
+    if (run) location.hash = `#/${told.project || route.project}/${run}`;
+    dueStory = 1;
+  } catch (error) { say(error.message); }
+  button.disabled = false;
+}
+
+function ask(words, text) {
+  const dialog = $("dialog"), area = dialog.querySelector("textarea");
+  $("ask").textContent = words; area.hidden = !text; area.value = "";
+  area.placeholder = text === "required" ? "" : "Why? (optional)";
+  dialog.showModal();
+  return new Promise(resolve => {
+    dialog.onclick = event => {
+      const button = event.target.closest("button");
+      if (!button) return;
+      if (button.value && text === "required" && !area.value.trim()) { area.focus(); return; }
+      dialog.close(button.value);
+    };
+    dialog.onclose = () => { resolve(dialog.returnValue ? area.value.trim() : null); dialog.returnValue = ""; };
+  });
+}
+
+document.addEventListener("toggle", async event => {
+  const box = event.target;
+  if (!box.dataset?.load || !box.open || box.dataset.loaded) return;
+  box.dataset.loaded = "yes";
+  try { const [path, query] = box.dataset.load.split("?"); box.append(make(await call(`${path}?${about(Object.fromEntries(new URLSearchParams(query)))}`))); } catch (error) { say(error.message); }
+}, true);
+
+const KEYS = "j, k   next and previous story\na   answer the first question\np   pause or resume\ng   guide\nl   go to the log\nh   all runs\nEsc   close the story";
+document.addEventListener("keydown", event => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input,textarea,select,dialog")) return;
+  const press = selector => document.querySelector(selector)?.click(), key = event.key;
+  const links = [...document.querySelectorAll(".rows > li > a")], here = links.findIndex(one => one === document.activeElement);
+  if (key === "j" || key === "k") links[Math.max(0, Math.min(links.length - 1, here + (key === "j" ? 1 : -1)))]?.focus();
+  else if (key === "a") { document.querySelector("#s-ask textarea")?.focus(); event.preventDefault(); }
+  else if (key === "p") press("[data-do=pause],[data-do=resume]");
+  else if (key === "g") press("[data-do=guide]");
+  else if (key === "l") $("log")?.focus();
+  else if (key === "h") location.hash = "#/";
+  else if (key === "Escape" && route.story) location.hash = `#/${route.project}/${route.run}`;
+  else if (key === "?") ask(KEYS);
+});
+$("keys").onclick = () => ask(KEYS);
+
+// --- notices
+
+const wants = () => "Notification" in window && Notification.permission === "granted" && localStorage.getItem("notify") === "yes";
+function notify(words) { if (wants()) new Notification("ralphtool", { body: words + ": " + document.title }); }
+$("notify").onclick = async () => {
+  const on = wants();
+  if (!on && (!("Notification" in window) || await Notification.requestPermission() !== "granted")) { say("This browser does not allow notices."); return; }
+  localStorage.setItem("notify", on ? "no" : "yes");
+  $("notify").setAttribute("aria-pressed", String(!on));
+};
+
+// --- who it is
+
+function showLogin() {
+  hush(); link("failed", "not logged in");
+  const field = h("input", { id: "login", "aria-label": "Address", placeholder: "http://127.0.0.1:…/#token=…", autocomplete: "off" });
+  const enter = h("button", { type: "button", class: "main" }, "Open");
+  enter.onclick = () => logIn(field.value.split("token=").pop().trim());
+  field.onkeydown = event => { if (event.key === "Enter") enter.click(); };
+  $("view").replaceChildren(h("main", {}, h("section", {}, h("h1", {}, "Who are you?"),
+    h("p", {}, "Open the address that ", h("code", {}, "ralphtool web"), " printed, or paste it here."), field, h("p", { class: "controls" }, enter))));
+}
+
+async function logIn(token) {
+  try { begin(await call("login", { token })); } catch (error) { if (!$("login")) showLogin(); say(error.message); }
+}
+
+function begin(session) {
+  csrf = session.csrf; readOnly = session.read_only;
+  document.body.classList.toggle("reads", readOnly);
+  $("notify").setAttribute("aria-pressed", String(wants()));
+  route = {};
+  draw();
+}
+
+window.addEventListener("hashchange", () => { if (csrf) draw(); });
+const token = /^#token=(\w+)$/.exec(location.hash);
+if (token) { history.replaceState(null, "", "#/"); logIn(token[1]); }
+else call("session").then(begin, error => { if (!$("login")) say(error.message); });

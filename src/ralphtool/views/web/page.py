@@ -1,0 +1,48 @@
+"""The page itself: one document, with its style and its script inside, and a policy that allows just these two."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from functools import cache
+from importlib import resources
+
+from ralphtool.views.web.requests import Response
+
+NOTHING = "default-src 'none'; frame-ancestors 'none'; form-action 'none'; base-uri 'none'"
+
+
+@cache
+def answer_page() -> Response:
+    """Built once. The style of the report is a part of it: both look the same."""
+    report, _, _ = _read("ralphtool.views.report", "page.css").partition("@media print")  # nobody prints a live page
+    style = _squeeze(_strip(report + _read("ralphtool.views.web", "page.css")))
+    script = _strip(_read("ralphtool.views.web", "page.js"))
+    if "</" in style or "</script" in script:
+        raise ValueError("a style or a script that would end itself")
+    body = _read("ralphtool.views.web", "page.html").replace("{style}", style).replace("{script}", script)
+    policy = (
+        f"{NOTHING}; script-src {_hash(script)}; style-src {_hash(style)}; connect-src 'self'; img-src data:; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
+    )
+    return Response(200, "text/html; charset=utf-8", body.encode(), (("Content-Security-Policy", policy),))
+
+
+def _read(package: str, name: str) -> str:
+    return resources.files(package).joinpath(name).read_text("utf-8")
+
+
+def _strip(text: str) -> str:
+    """Without what only those need who read the source: indents, and lines that are comments."""
+    lines = [line.strip() for line in text.split("\n")]
+    return "\n".join(line for line in lines if line and not line.startswith(("//", "/* ")))
+
+
+def _squeeze(style: str) -> str:
+    """A style sheet without blanks that mean nothing."""
+    return re.sub(r"\s*([{};,])\s*|(:)\s+", lambda found: found[1] or found[2], style)
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,353 @@
+"""The parts of the page that show a run, as elements: its head, questions, lanes, stories. Texts are made fit here.
+
+Moments are `time` elements with the moment as data: the page counts, so that nothing has to be sent for that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralphtool import agents
+from ralphtool.judging import proof_words
+from ralphtool.views.report import formatting
+from ralphtool.views.report.elements import tag
+from ralphtool.views.terminal.event_lines import format_gate_result, render_agent_event
+from ralphtool.views.terminal.phrases import (
+    choose_gate_mark,
+    choose_mark,
+    describe_gate_time,
+    format_attempt,
+    format_story,
+    format_tokens,
+    pluralize,
+)
+from ralphtool.views.terminal.summary import describe_run_end
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ralphtool.record.questions import OpenQuestion
+    from ralphtool.record.runs import RunSummary
+    from ralphtool.record.view_parts import AttemptView, GateView, StoryView
+    from ralphtool.specs import Task
+    from ralphtool.views.report.elements import Element
+    from ralphtool.views.web.watched import WatchedView
+
+MARKS = {"done": "✓", "waiting": "?", "failed": "✗", "skipped": "-", "open": "·", "current": "▸", "unproven": "!"}
+STATES = {
+    "running": "running",
+    "paused": "paused",
+    "done": "done",
+    "unproven": "done, not all proven",
+    "unfinished": "unfinished",
+    "interrupted": "interrupted",
+    "died": "died",
+}
+_LOOKS = {"unproven": "waiting", "current": "running"}  # marks that look like a state of stories
+_PHASES = {"waiting": "queued", "merging": "being proven"}
+_STATE_WORDS = {"waiting": "needs you", "failed": "failed", "skipped": "skipped", "open": ""}
+_MOST_STORIES, _MOST_TASKS, _MOST_GATES, _MOST_LANES = 500, 100, 6, 32
+_clean = formatting.clean_line
+
+
+class Shown(NamedTuple):
+    """All that the page shows of a run at a moment."""
+
+    run: RunSummary
+    view: WatchedView
+    state: str
+    project: str
+    asked: Sequence[OpenQuestion]
+    tasks: Mapping[str, Sequence[Task]]
+
+    @property
+    def is_alive(self) -> bool:
+        return self.state in ("running", "paused")
+
+
+def build_sections(shown: Shown) -> dict[str, Element]:
+    return {
+        "head": tag(
+            "div",
+            *(_build_title(shown), _build_progress(shown), _build_numbers(shown), _build_notice(shown)),
+            data_state=shown.state,
+            data_title=_find_title(shown),
+        ),
+        "controls": tag("div", _list_controls(shown), class_="controls"),
+        "ask": tag("div", [_build_question(shown, one) for one in shown.asked]),
+        "lanes": tag("div", _list_lanes(shown), class_="lanes"),
+        "stories": tag("ul", _list_rows(shown), class_="rows"),
+    }
+
+
+def build_moment(name: str, seconds: float) -> Element:
+    """A moment that the page counts from: `since` for a clock that runs, `at` for how long ago it was."""
+    exact = formatting.format_day_and_time(seconds)
+    return tag("time", exact, title=exact, datetime=formatting.format_utc(seconds), **{f"data-{name}": int(seconds)})
+
+
+def build_chip(state: str, words: str) -> Element:
+    return tag("span", words, class_=f"chip is-{state}")
+
+
+# --- the head ---------------------------------------------------------------------------------------
+
+
+def _find_title(shown: Shown) -> str:
+    return _clean(shown.view.start.title or shown.run.change, 200) or "a run"
+
+
+def _build_title(shown: Shown) -> Element:
+    start = shown.view.start
+    about = [_clean(start.agent, 60), f"branch {_clean(start.branch, 100)}" if start.branch else ""]
+    return tag(
+        "div",
+        tag("h1", _find_title(shown), " ", build_chip(shown.state, STATES.get(shown.state, shown.state))),
+        tag("p", " · ".join(filter(None, about)), class_="soft"),
+        data_key="title",
+    )
+
+
+def _build_progress(shown: Shown) -> Element | None:
+    stories = shown.view.stories.values()
+    if not stories:
+        return None
+    names = [_choose_look(shown, one) for one in stories]
+    kinds = [kind for kind in ("done", "running", "waiting", "failed", "skipped", "open") if kind in names]
+    bars = [tag("i", class_=f"is-{kind}", style=f"flex-grow:{names.count(kind)}") for kind in kinds]
+    said = f"{names.count('done')} of {pluralize(len(names), 'story', 'stories')} done"
+    return tag("div", bars, class_="progress", role="img", aria_label=said, data_key="progress")
+
+
+def _choose_look(shown: Shown, story: StoryView) -> str:
+    mark = _choose_mark(shown, story)
+    return _LOOKS.get(mark, mark)
+
+
+def _choose_mark(shown: Shown, story: StoryView) -> str:
+    if _find_attempt(shown, story.id):
+        return "current"
+    return choose_mark(story.state, story.proof)
+
+
+def _find_attempt(shown: Shown, story: str) -> AttemptView | None:
+    if not shown.is_alive:
+        return None
+    return next((one for one in reversed(shown.view.current.values()) if one.start.story == story), None)
+
+
+def _build_numbers(shown: Shown) -> Element:
+    view, used = shown.view, shown.view.spent_so_far
+    done = [one for one in view.stories.values() if one.state == "done"]
+    claims = proof_words.describe_short_counts(proof_words.count_states(one.proof for one in done))
+    tiles = [
+        ("stories done", f"{len(done)} of {len(view.stories)}", claims),
+        ("time", _build_time(shown), ""),
+        ("attempts", str(len(view.attempts)), ""),
+        ("cost", formatting.format_cost(used.cost), ""),
+        ("tokens", format_tokens(used.input_tokens + used.output_tokens) if used.input_tokens else "", ""),
+        *(_build_quota(one) for one in view.quotas.values()),
+    ]
+    parts = [_build_number(name, value, more) for name, value, more in tiles if value]
+    return tag("dl", parts, class_="numbers", data_key="numbers")
+
+
+def _build_time(shown: Shown) -> Element | str:
+    view = shown.view
+    if view.began is None:
+        return ""
+    if shown.is_alive:
+        return build_moment("since", view.began)
+    return formatting.format_duration(max(0.0, view.now - view.began))
+
+
+def _build_quota(quota: agents.Quota) -> tuple[str, str, str]:
+    reset = f"until {formatting.format_clock(quota.reset_at)}" if quota.reset_at and quota.reset_at < 7e9 else ""
+    return _clean(f"quota {quota.name}", 40), f"{max(0.0, min(quota.used, 9.99)):.0%}", reset
+
+
+def _build_number(name: str, value: Element | str, more: str) -> Element:
+    return tag("div", tag("dt", name), tag("dd", value, tag("small", more) if more else None), data_key=name)
+
+
+def _build_notice(shown: Shown) -> Element | None:
+    """What the run as a whole waits for, or what became of it."""
+    view = shown.view
+    if view.end:
+        words, tone = describe_run_end(view.end), shown.state
+    elif not shown.is_alive:
+        words, tone = "This run was killed. Start it again: it resumes where it stopped.", "died"
+    elif view.paused or view.is_pause_requested:
+        why = _clean(view.paused.why) if view.paused else "after the iterations that are under way"
+        words, tone = f"Paused: {why}" if view.paused else f"It pauses {why}", "paused"
+    elif view.waiting:
+        words, tone = f"Waiting: {_clean(view.waiting.why)}", "paused"
+    else:
+        return None
+    return tag("p", _clean(words, 1000), class_=f"notice is-{tone}", data_key="notice")
+
+
+# --- what a person can do ---------------------------------------------------------------------------
+
+
+def build_button(words: str, do: str, **more: str) -> Element:
+    """`do` is what the page sends; `ask` is a question first, `text` what may be written for it."""
+    attributes = {f"data-{name}": value for name, value in more.items() if value}
+    return tag("button", words, type="button", data_do=do, **attributes)
+
+
+def _list_controls(shown: Shown) -> list[Element]:
+    change = shown.run.change
+    report = tag("a", "Report", href=f"#/{shown.project}/{shown.run.id}/report", class_="button", data_key="report")
+    if not change or shown.view.start.purpose == "plan":
+        return [report]
+    if not shown.is_alive:
+        again = "" if shown.state == "done" else "Run it again"
+        start = [build_button(again, "run", change=change, key="run")] if again else []
+        return [*start, report]
+    pause = ("Resume", "resume") if shown.view.is_pause_requested else ("Pause", "pause")
+    guide = "What should the agents know, from the next prompt on?"
+    stop = f"Stop the run of {change}? Nothing is lost: it resumes where it stopped."
+    return [
+        build_button(pause[0], pause[1], change=change, key="pause"),
+        build_button("Guide", "guide", change=change, ask=guide, text="required", key="guide"),
+        build_button("Stop after this iteration", "stop-after", change=change, ask=stop, key="after"),
+        build_button("Stop now", "stop", change=change, ask=stop, key="stop"),
+        report,
+    ]
+
+
+def _build_question(shown: Shown, one: OpenQuestion) -> Element:
+    name = format_story(_clean(one.story, 60), _clean(one.title, 160))
+    missing, story = formatting.clean_block(one.missing), shown.view.stories.get(one.story)
+    is_doubt = story is not None and story.state == "done"  # only a person can say whether that is enough
+    return tag(
+        "article",
+        tag("h3", name, " ", build_chip("waiting", "done, not proven" if is_doubt else "needs your answer")),
+        tag("blockquote", missing) if missing else None,
+        tag("p", _clean(one.why, 1000), class_="soft") if one.why and one.missing not in one.why else None,
+        _build_answer(one, name, is_doubt),
+        class_="card is-waiting",
+        data_key=f"{one.story}-{one.asked}",
+        data_form=True,
+    )
+
+
+def _build_answer(one: OpenQuestion, name: str, is_doubt: bool) -> list[Element]:
+    if one.answer:
+        answer = tag("blockquote", formatting.clean_block(one.answer))
+        return [tag("p", "You answered; the story is taken up with this:"), answer]
+    hint = "Why? It is kept on record." if is_doubt else "What should the agent know or do?"
+    about = {"change": one.change, "story": one.story}
+    buttons = [build_button("Answer", "answer", **about)]
+    if is_doubt:
+        buttons = [build_button("Accept", "accept", **about), build_button("Reject", "reject", **about)]
+    return [
+        tag("textarea", rows=2, aria_label=f"Your answer for {name}", placeholder=hint, maxlength=16000),
+        tag("p", buttons, class_="controls"),
+    ]
+
+
+# --- what goes on -----------------------------------------------------------------------------------
+
+
+def _list_lanes(shown: Shown) -> list[Element]:
+    if not shown.is_alive:
+        return []
+    current = list(shown.view.current.items())[:_MOST_LANES]
+    return [_build_lane(shown, number, one) for number, one in current]
+
+
+def _build_lane(shown: Shown, number: int, one: AttemptView) -> Element:
+    story = shown.view.stories.get(one.start.story)
+    name = format_story(_clean(one.start.story, 60), _clean(story.title if story else one.start.title, 160))
+    about = [format_attempt(one.start.attempt, one.start.attempts), _clean(one.start.agent, 60)]
+    if one.start.task:
+        about.append(f"task {_clean(one.start.task, 20)}")
+    phase = _PHASES.get(one.phase, "")
+    return tag(
+        "article",
+        tag("h3", name, " ", build_chip("waiting" if one.phase else "running", phase) if phase else None),
+        tag("p", " · ".join(filter(None, about)), " · ", build_moment("since", one.began), class_="soft"),
+        _build_activity(one),
+        tag("ul", [_build_gate(gate) for gate in one.last_gates[-_MOST_GATES:]], class_="gates"),
+        class_="lane card is-running",
+        data_key=str(number),
+        data_story=one.start.story,
+    )
+
+
+def _build_activity(one: AttemptView) -> Element | None:
+    """What its agent did last."""
+    if one.last_event is None or isinstance(one.last_event.event, agents.End) or one.phase:
+        return None
+    return tag("p", _clean(render_agent_event(one.last_event.event).plain, 300), class_="doing")
+
+
+def _build_gate(gate: GateView) -> Element:
+    when = describe_gate_time(gate.event.when, _clean)
+    command = tag("code", _clean(gate.event.command, 120))
+    if gate.is_running:
+        return tag("li", build_chip("running", "running"), " ", command, tag("span", f" {when}", class_="soft"))
+    mark = choose_gate_mark(gate.event.when, gate.event.ok)  # type: ignore[union-attr]
+    chip = build_chip(_LOOKS.get(mark, mark), "green" if gate.event.ok else "red")  # type: ignore[union-attr]
+    told = _clean(format_gate_result(gate.event))  # type: ignore[arg-type]
+    return tag("li", chip, " ", command, tag("span", f"{told} {when}", class_="soft"))
+
+
+def _list_rows(shown: Shown) -> list[Element]:
+    stories = list(shown.view.stories.values())
+    rows = [_build_row(shown, one) for one in stories[:_MOST_STORIES]]
+    more = len(stories) - len(rows)
+    return [*rows, *([tag("li", f"and {more} more", class_="soft", data_key="more")] if more > 0 else [])]
+
+
+def _build_row(shown: Shown, story: StoryView) -> Element:
+    mark, now = _choose_mark(shown, story), _find_attempt(shown, story.id)
+    look = _LOOKS.get(mark, mark)
+    name = format_story(_clean(story.id, 60), _clean(story.title, 160))
+    link = f"#/{shown.project}/{shown.run.id}/story/{_quote(story.id)}"
+    return tag(
+        "li",
+        tag(
+            "a",
+            tag("span", MARKS[mark], class_=f"sign is-{look}", aria_hidden="true"),
+            tag("span", name, class_="name"),
+            tag("span", _list_remarks(story, now), class_="soft"),
+            href=link,
+        ),
+        tag("ul", [_build_task(story, one) for one in _list_tasks(shown, story, now)], class_="tasks"),
+        data_key=story.id,
+    )
+
+
+def _quote(text: str) -> str:
+    from urllib.parse import quote
+
+    return quote(text, safe="")
+
+
+def _list_remarks(story: StoryView, now: AttemptView | None) -> list[object]:
+    words = proof_words.describe_proof(story.proof) if story.state == "done" else _STATE_WORDS.get(story.state, "")
+    parts: list[object] = [_clean(words, 60)] if words and not now else []
+    if story.tasks_total and story.state != "done":
+        parts.append(f"{story.tasks_done} of {pluralize(story.tasks_total, 'task', 'tasks')}")
+    if now:
+        parts += [phase] if (phase := _PHASES.get(now.phase)) else []
+        parts.append(build_moment("since", now.began))
+    elif len(story.attempts) > 1:
+        parts.append(pluralize(len(story.attempts), "attempt", "attempts"))
+    return [[" · " if number else None, one] for number, one in enumerate(parts)]
+
+
+def _list_tasks(shown: Shown, story: StoryView, now: AttemptView | None) -> Sequence[Task]:
+    """Those of a story that is worked on."""
+    return shown.tasks.get(story.id, ())[:_MOST_TASKS] if now else ()
+
+
+def _build_task(story: StoryView, task: Task) -> Element:
+    is_known = story.ticked or not story.tasks_done  # else they are from before, and not told one by one
+    is_done = task.id in story.ticked if is_known else task.done
+    mark = tag("span", "✓" if is_done else "·", class_=f"sign is-{'done' if is_done else 'open'}", aria_hidden="true")
+    said = "done: " if is_done else ""
+    return tag("li", mark, tag("span", said, class_="unseen"), _clean(f"{task.id} {task.text}", 300), data_key=task.id)

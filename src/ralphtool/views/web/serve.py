@@ -1,0 +1,178 @@
+"""Listens: on this machine alone unless somebody asks for more and brings a certificate, or on a socket in a folder."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ralphtool.errors import InvalidValue, IoError, UsageError
+from ralphtool.views.web.checks import Site
+
+if TYPE_CHECKING:
+    from ralphtool.views.web.access import Access
+    from ralphtool.views.web.app import App
+
+_LOOPBACK = "127.0.0.1"
+BACKLOG = 64
+_CONNECTIONS = 100  # at once
+_HEAD_SECONDS = 10.0  # for the head of a request to come
+_LONGEST_HEAD = 16 << 10  # bytes
+
+
+class Place(NamedTuple):
+    """Where the server listens, as it was asked for."""
+
+    host: str = _LOOPBACK
+    port: int = 0
+    socket_path: str = ""
+    names: tuple[str, ...] = ()  # what else the page may be called
+    certificate: str = ""
+    key: str = ""
+
+    @property
+    def is_local(self) -> bool:
+        return bool(self.socket_path) or self.host in (_LOOPBACK, "localhost")
+
+
+def check_place(place: Place) -> None:
+    """Everything that would make the page less safe needs everything that makes it safe again."""
+    if bool(place.certificate) != bool(place.key):
+        raise UsageError("--cert and --key belong together: give both")
+    if place.socket_path and (place.port or place.certificate or place.names or place.host != _LOOPBACK):
+        raise UsageError("--socket goes with none of --host, --port, --allow-host, --cert and --key")
+    if not place.is_local and not (place.certificate and place.names):
+        raise UsageError(
+            f"others could read along at {place.host}: give a certificate (--cert FILE --key FILE) and the name by "
+            "which the page is opened (--allow-host NAME), or leave --host out and use `ssh -L`"
+        )
+    for path in filter(None, (place.certificate, place.key)):
+        if not os.path.isfile(path):
+            raise InvalidValue(f"there is no file {path}: name the certificate and its key")
+    for name in place.names:
+        if not name or name != name.lower() or not all(one.isalnum() or one in ".-" for one in name):
+            raise UsageError(
+                f"{name[:100]} is no name of a host: write it as browsers do, in lower case, without a port"
+            )
+
+
+def open_socket(place: Place) -> socket.socket:
+    """Bound, so that the port is known, and not yet listening."""
+    if place.socket_path:
+        return _open_unix_socket(place.socket_path)
+    try:
+        family = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)[0]
+        opened = socket.socket(family[0], socket.SOCK_STREAM)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.bind(family[4])
+    except OSError as error:
+        where = f"{place.host}:{place.port}" if place.port else place.host
+        raise IoError(f"{where} can't be used ({error.strerror or error}): give another --port") from None
+    return opened
+
+
+def _open_unix_socket(path: str) -> socket.socket:
+    """For its owner only, from the first moment on. One that nobody listens to any more is replaced."""
+    opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if os.path.lexists(path):
+            _remove_dead_socket(path)
+        before = os.umask(0o177)
+        try:
+            opened.bind(path)
+        finally:
+            os.umask(before)
+    except OSError as error:
+        raise IoError(f"{path} can't be a socket ({error.strerror or error}): name another path") from None
+    return opened
+
+
+def _remove_dead_socket(path: str) -> None:
+    if not stat.S_ISSOCK(os.lstat(path).st_mode):
+        raise InvalidValue(f"{path} is there already, and is no socket: name another path")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)
+            return
+    raise InvalidValue(f"a server listens at {path} already: use that one, or name another path")
+
+
+def build_site(place: Place, opened: socket.socket, access: Access, *, read_only: bool) -> Site:
+    scheme = "https" if place.certificate else "http"
+    if place.socket_path:
+        return Site(scheme, frozenset({"localhost"}), access, read_only)
+    port = opened.getsockname()[1]
+    names = [_LOOPBACK, "localhost", *place.names] if place.is_local else list(place.names)
+    hosts = {f"{name}:{port}" for name in names}
+    if port == {"http": 80, "https": 443}[scheme]:
+        hosts |= set(names)  # browsers leave it out
+    return Site(scheme, frozenset(hosts), access, read_only)
+
+
+def build_address(place: Place, opened: socket.socket, access: Access) -> str:
+    """What a person opens. What stands behind the # is not sent to anybody by a browser."""
+    if place.socket_path:
+        return f"unix:{place.socket_path}#token={access.secret}"
+    name = place.names[0] if place.names else _LOOPBACK
+    return f"{'https' if place.certificate else 'http'}://{name}:{opened.getsockname()[1]}/#token={access.secret}"
+
+
+def check_installed() -> None:
+    if find_spec("uvicorn") is None:
+        raise UsageError('the page needs one more package: pip install "ralphtool[web]"')
+
+
+def serve(app: App, place: Place, opened: socket.socket) -> None:
+    """Serves until it is interrupted."""
+    import uvicorn
+
+    config = uvicorn.Config(
+        app,
+        http=_build_protocol(),
+        ws="none",
+        lifespan="off",
+        loop="asyncio",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=BACKLOG,
+        limit_concurrency=_CONNECTIONS,
+        timeout_keep_alive=10,
+        timeout_graceful_shutdown=1,
+        h11_max_incomplete_event_size=_LONGEST_HEAD,
+        ssl_certfile=place.certificate or None,
+        ssl_keyfile=place.key or None,
+    )
+    try:
+        uvicorn.Server(config).run(sockets=[opened])
+    finally:
+        if place.socket_path:
+            os.unlink(place.socket_path)
+
+
+def _build_protocol() -> Any:
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class ImpatientProtocol(H11Protocol):
+        """Has no patience with those who open connections and say nothing: uvicorn would wait for ever."""
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            if len(self.connections) > _CONNECTIONS:
+                transport.abort()
+            self._deadline = self.loop.call_later(_HEAD_SECONDS, self._close_silent)
+
+        def _close_silent(self) -> None:
+            if (self.cycle is None or self.cycle.response_complete) and not self.transport.is_closing():
+                self.transport.close()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._deadline.cancel()
+            super().connection_lost(exc)
+
+    return ImpatientProtocol

@@ -1,0 +1,202 @@
+"""A run while somebody looks at it: its record followed once, however many pages show it."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ralphtool import agents
+from ralphtool.core import layout
+from ralphtool.errors import RalphError
+from ralphtool.record import questions, runs
+from ralphtool.record.events import Agent, PlanEdited
+from ralphtool.record.follow import Follower
+from ralphtool.record.run_view import RunView
+from ralphtool.views.report.elements import build_tree
+from ralphtool.views.report.facts import RunKnowledge
+from ralphtool.views.web import log_items, panels
+from ralphtool.views.web.log_items import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ralphtool.record.events import Event
+    from ralphtool.record.questions import OpenQuestion
+    from ralphtool.specs import Task
+    from ralphtool.views.report.facts import Facts
+
+LOOK_SECONDS = 0.08  # between two looks at the record
+_SLICE = 0.02  # seconds of reading what came before, after which others have their turn
+_NEAR = 128 << 10  # bytes at the end of a record that are looked at in full, and shown at first
+_DRAW_SECONDS = 0.2  # between two pictures,
+_DRAW_SHARE = 10  # and so many times as long as one takes to make
+_ALIVE_SECONDS = 3.0
+_QUESTIONS_SECONDS = 0.5
+_BATCHES = 16  # that are kept: pages that look at the same moment get the same
+_QUOTAS = 4
+
+
+class WatchedView(RunView):
+    """Also knows how much of a subscription is used up, as far as agents told it lately."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.quotas: dict[str, agents.Quota] = {}
+        self.plan_edits = 0
+
+    def feed(self, event: Event) -> None:
+        super().feed(event)
+        if isinstance(event, PlanEdited):
+            self.plan_edits += 1
+        elif isinstance(event, Agent) and isinstance(event.event, agents.Quota) and len(self.quotas) < _QUOTAS:
+            self.quotas[event.event.name[:40]] = event.event
+
+
+class WatchedRun:
+    def __init__(self, root: str, id: str, project: str) -> None:
+        self.run = runs.read_summary(root, id)
+        self.project = project
+        self.watchers = 0
+        self.sections: dict[str, bytes] = {}  # the parts of the page, each encoded once for all who look
+        self.tasks: dict[str, Sequence[Task]] = {}
+        self._tasks_of = -1  # the number of plan edits that `tasks` is from
+        self._follower: Follower[WatchedView] = Follower(self.run.path, WatchedView, joins=True, detail=_NEAR)
+        self._batches: dict[int, Batch] = {}
+        self._asked: list[OpenQuestion] = []
+        self._is_alive = self.run.state in ("running", "paused")
+        self._seen: tuple[int, ...] = ()
+        self._questions_seen: tuple[int, ...] = (-1,)
+        self._looked = self._looked_alive = self._looked_questions = self._drawn = -1e9
+        self._cost = 0.0  # seconds that the last picture took
+        self._is_stale = True
+
+    @property
+    def view(self) -> WatchedView:
+        return self._follower.view
+
+    @property
+    def state(self) -> str:
+        if self.view.end is not None:
+            return self.view.state
+        return self.view.state if self._is_alive else "died"
+
+    @property
+    def needs_tasks(self) -> bool:
+        """A record counts tasks, and does not have their words."""
+        return self._is_alive and self._tasks_of != self.view.plan_edits
+
+    @property
+    def size(self) -> int:
+        try:
+            return os.path.getsize(self.run.path)
+        except OSError:
+            return 0  # it is gone
+
+    def load_tasks(self) -> dict[str, Sequence[Task]]:
+        """Reads them from the spec, which may take a while."""
+        from ralphtool.views import project_data  # imports every format of specs
+
+        try:
+            return project_data.read_tasks(self.run.root, self.run.change)
+        except (RalphError, OSError):
+            return {}  # the log says why, if the run has trouble with it
+
+    def set_tasks(self, tasks: dict[str, Sequence[Task]], edits: int) -> None:
+        self.tasks, self._tasks_of, self._is_stale = tasks, edits, True
+
+    # --- following
+
+    def refresh(self) -> None:
+        """Reads what is new, and draws it. Called by every page that looks; most calls do nothing."""
+        now = time.monotonic()
+        if now - self._looked < LOOK_SECONDS:
+            return
+        self._looked = now
+        self._read()
+        self._look_around(now)
+        if self._is_stale and now - self._drawn > max(_DRAW_SECONDS, _DRAW_SHARE * self._cost):
+            self._draw()
+
+    def _read(self) -> None:
+        seen = _read_state_of(self.run.path)
+        if seen == self._seen and not self._follower.is_behind:
+            return
+        self._seen, self._is_stale = seen, True
+        try:
+            self._follower.read(_SLICE)
+        except OSError:
+            self._seen = ()  # it can't be read now; perhaps at the next look
+
+    def _look_around(self, now: float) -> None:
+        """Things that no event tells: whether the run is still alive, and which questions wait."""
+        if self._is_alive and now - self._looked_alive > _ALIVE_SECONDS:
+            self._looked_alive = now
+            is_alive = self.view.end is None and runs.is_alive(self.run)
+            self._is_stale = self._is_stale or is_alive != self._is_alive
+            self._is_alive = is_alive
+        if now - self._looked_questions > _QUESTIONS_SECONDS:
+            self._looked_questions = now
+            self._look_for_questions()
+
+    def _look_for_questions(self) -> None:
+        root, change = self.run.root, self.run.change
+        seen = (*_read_state_of(layout.questions(root)), *_read_state_of(layout.change_state(root, change)))
+        if not change or seen == self._questions_seen:
+            return
+        self._questions_seen, self._is_stale = seen, True
+        try:
+            self._asked = questions.list_open(root, change)
+        except (RalphError, OSError):
+            self._asked = []  # who wants to answer is told why that can't be
+
+    def _draw(self) -> None:
+        began = time.monotonic()
+        self._drawn, self._is_stale = began, False
+        shown = panels.Shown(self.run, self.view, self.state, self.project, self._asked, self.tasks)
+        for name, element in panels.build_sections(shown).items():
+            encoded = msgspec.json.encode(build_tree(element))
+            if encoded != self.sections.get(name):
+                self.sections[name] = encoded
+        self._cost = time.monotonic() - began
+
+    # --- what pages ask for
+
+    def read_batch(self, offset: int) -> Batch:
+        """The log from an offset on."""
+        if self._seen and offset >= self._seen[1]:
+            return Batch([], offset)
+        found = self._batches.get(offset)
+        if found is None or not found.items:
+            found = log_items.read_batch(self.run.path, offset, self.view.stories)
+            self._batches[offset] = found
+            if len(self._batches) > _BATCHES:
+                del self._batches[next(iter(self._batches))]
+        return found
+
+    def find_start(self) -> int:
+        """Where a page begins that has seen nothing yet: not far from the end. Whoever reads there skips to a line."""
+        size = self.size
+        return size - _NEAR if size > 2 * _NEAR else 0
+
+    def build_facts(self) -> Facts:
+        """What a report would tell at this moment."""
+        from ralphtool.views.report import from_record
+
+        run = runs.read_summary(self.run.root, self.run.id)
+        is_over = self.state not in ("running", "paused")
+        return from_record.build_facts(run, self.view.copy_closed(self._find_now(), is_over=is_over), RunKnowledge())
+
+    def _find_now(self) -> float:
+        return time.time() if self.state in ("running", "paused") else self.view.now
+
+
+def _read_state_of(path: str) -> tuple[int, ...]:
+    """Changes whenever a file is written to, or something in a folder comes or goes."""
+    try:
+        info = os.stat(path)
+    except OSError:
+        return ()
+    return (info.st_mtime_ns, info.st_size, info.st_ino)
