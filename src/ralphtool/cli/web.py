@@ -77,11 +77,12 @@ def _find_projects(folders: Sequence[str]) -> list[str]:
 def _serve(roots: list[str], place: Place, *, read_only: bool, opens: bool, new_key: bool, as_json: bool) -> None:
     from ralphtool.views.web import access, serve
     from ralphtool.views.web.app import App
+    from ralphtool.views.web.served import Served
 
     serve.check_installed()
     known = access.open_access(roots, renew=new_key)
     opened = serve.open_socket(place)
-    app = App(roots, serve.build_site(place, opened, known, read_only=read_only))
+    app = App(Served(roots, serve.build_site(place, opened, known, read_only=read_only)))
     address = serve.build_address(place, opened, known)
     opened.listen(serve.BACKLOG)  # whoever reads the address can connect at once
     _print_address(address, roots, read_only=read_only, as_json=as_json)

@@ -64,7 +64,7 @@ class Access:
 
 
 def open_access(roots: Sequence[str], *, renew: bool = False) -> Access:
-    """The access of a set of projects, with the secret of last time. `renew` makes all addresses and cookies invalid."""
+    """The access of a set of projects, with the secret of last time; `renew` makes what it opened invalid."""
     name = hashlib.sha256("\0".join(sorted(roots)).encode("utf-8", "surrogateescape")).hexdigest()[:12]
     path = files.private_path("ralph", "web", f"{name}.token")
     files.make_private_folders(path)

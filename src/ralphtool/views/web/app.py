@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -15,17 +14,17 @@ from ralphtool.record import runs
 from ralphtool.views.report.elements import build_tree
 from ralphtool.views.web import checks, page, peers, requests
 from ralphtool.views.web.access import COOKIE_SECONDS
-from ralphtool.views.web.requests import answer_json, refuse
+from ralphtool.views.web.requests import answer_json, encode_headers, refuse
+from ralphtool.views.web.served import refuse_stranger
 from ralphtool.views.web.streams import Streams
-from ralphtool.views.web.watched import WatchedRun
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 
     from ralphtool.views.launch import Launch
-    from ralphtool.views.web.checks import Site
     from ralphtool.views.web.commands import Order
     from ralphtool.views.web.requests import Request, Response
+    from ralphtool.views.web.served import Served
 
     Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
     Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -34,32 +33,16 @@ if TYPE_CHECKING:
 _BODY_SECONDS = 10.0  # for a body to come
 _SEND_SECONDS = 30.0  # for an answer to be taken
 _COMMANDS = 4  # at once
-_KEPT = 4  # runs that nobody looks at and that are kept for a moment: pages are reloaded
 _LOG_ITEMS = 200
-_HEADERS = (
-    ("Cache-Control", "no-store"),
-    ("Connection", "close"),  # so that every request has to come whole soon after its connection
-    ("Cross-Origin-Opener-Policy", "same-origin"),
-    ("Cross-Origin-Resource-Policy", "same-origin"),
-    ("Referrer-Policy", "no-referrer"),
-    ("X-Content-Type-Options", "nosniff"),
-    ("X-Frame-Options", "DENY"),
-)
-
-
-def name_projects(roots: list[str]) -> dict[str, str]:
-    """Folders by short names that stay the same."""
-    return {hashlib.sha256(root.encode("utf-8", "surrogateescape")).hexdigest()[:8]: root for root in roots}
 
 
 class App:
     """An ASGI application for one set of projects."""
 
-    def __init__(self, roots: list[str], site: Site) -> None:
-        self.projects = name_projects(roots)
-        self.site = site
-        self.streams = Streams(self)
-        self._watched: dict[tuple[str, str], WatchedRun] = {}
+    def __init__(self, served: Served) -> None:
+        self.served = served
+        self.site = served.site
+        self.streams = Streams(served)
         self._launches: list[Launch] = []
         self._turns = asyncio.Semaphore(_COMMANDS)
 
@@ -87,8 +70,8 @@ class App:
             return page.answer_page()
         if request.method == "POST":
             return await self._answer_post(request, receive, client)
-        if self.find_cookie(request) is None:
-            return self.refuse_stranger()
+        if self.served.find_cookie(request) is None:
+            return refuse_stranger()
         return await self._answer_safely(answers["GET"](self, request))
 
     async def _answer_safely(self, answering: Awaitable[Response]) -> Response:
@@ -100,16 +83,10 @@ class App:
         except OSError as error:
             return refuse(409, str(from_os_error(error)))
 
-    def find_cookie(self, request: Request) -> str | None:
-        return checks.find_cookie(request, self.site, time.time())
-
-    def refuse_stranger(self) -> Response:
-        return refuse(401, "open the address that `ralphtool web` printed: this browser does not know its key")
-
     async def _answer_post(self, request: Request, receive: Receive, client: tuple[str, int] | None) -> Response:
-        cookie = self.find_cookie(request)
+        cookie = self.served.find_cookie(request)
         if request.path != "/api/login" and cookie is None:
-            return self.refuse_stranger()
+            return refuse_stranger()
         if refused := checks.find_forged(request, self.site):
             return refused
         if cookie is not None and request.path != "/api/login" and not checks.is_signed(request, self.site, cookie):
@@ -122,7 +99,7 @@ class App:
             return refuse(413, f"that is too long: {checks.LONGEST_BODY} bytes are the most")
         if request.path == "/api/login":
             return self._log_in(body)
-        if peers.is_agent(self.projects.values(), client):
+        if peers.is_agent(self.served.projects.values(), client):
             return refuse(403, "an agent of a run can't steer runs: what it is stuck on, it tells by `ralphtool agent`")
         return await self._answer_safely(self._obey(body))
 
@@ -145,32 +122,14 @@ class App:
         return {"csrf": self.site.access.derive_csrf(cookie), "read_only": self.site.read_only}
 
     async def answer_session(self, request: Request) -> Response:
-        return answer_json(self._describe_session(self.find_cookie(request) or ""))
+        return answer_json(self._describe_session(self.served.find_cookie(request) or ""))
 
     # --- what there is
-
-    def find_run(self, request: Request) -> WatchedRun | None:
-        """The run that a request names: one of those that there are, never a path."""
-        key = request.query.get("project", ""), request.query.get("run", "")
-        found = self._watched.get(key)
-        if found is None:
-            root, id = self.projects.get(key[0]), key[1]
-            if root is None or id not in runs.list_ids(root):
-                return None
-            found = self._watched[key] = WatchedRun(root, id, key[0])
-            self._forget_runs()
-        found.refresh()
-        return found
-
-    def _forget_runs(self) -> None:
-        idle = [key for key, one in self._watched.items() if not one.watchers]
-        for key in idle[: -_KEPT or None]:
-            del self._watched[key]
 
     async def answer_log(self, request: Request) -> Response:
         from ralphtool.views.web import log_items
 
-        watched, before = self.find_run(request), _parse_number(request.query.get("before", ""))
+        watched, before = self.served.find_run(request), _parse_number(request.query.get("before", ""))
         if watched is None or before is None:
             return refuse(404, "there is no such run")
         story = request.query.get("story", "")
@@ -181,7 +140,7 @@ class App:
     async def answer_story(self, request: Request) -> Response:
         from ralphtool.views.web import details
 
-        watched = self.find_run(request)
+        watched = self.served.find_run(request)
         if watched is None:
             return refuse(404, "there is no such run")
         facts, id = watched.build_facts(), request.query.get("story", "")
@@ -192,7 +151,7 @@ class App:
     async def answer_gate(self, request: Request) -> Response:
         from ralphtool.views.web import details
 
-        watched = self.find_run(request)
+        watched = self.served.find_run(request)
         numbers = [_parse_number(request.query.get(name, "")) for name in ("iteration", "gate")]
         if watched is None or None in numbers:
             return refuse(404, "there is no such gate")
@@ -202,7 +161,7 @@ class App:
     async def answer_timeline(self, request: Request) -> Response:
         from ralphtool.views.web import details
 
-        watched = self.find_run(request)
+        watched = self.served.find_run(request)
         if watched is None:
             return refuse(404, "there is no such run")
         return answer_json(build_tree(details.build_timeline(watched.build_facts())))
@@ -210,7 +169,7 @@ class App:
     async def answer_report(self, request: Request) -> Response:
         from ralphtool.views.web import details
 
-        watched = self.find_run(request)
+        watched = self.served.find_run(request)
         if watched is None:
             return refuse(404, "there is no such run")
         run = runs.read_summary(watched.run.root, watched.run.id)
@@ -227,7 +186,7 @@ class App:
             order = msgspec.json.decode(body, type=commands.Order)
         except (msgspec.MsgspecError, ValueError):
             return refuse(400, "that is no command of this page")
-        root = self.projects.get(order.project)
+        root = self.served.projects.get(order.project)
         if root is None:
             return refuse(404, "there is no such project")
         async with self._turns:
@@ -288,11 +247,6 @@ async def _read_body(receive: Receive) -> bytes | None:
         if len(body) > checks.LONGEST_BODY:
             return None
     return body
-
-
-def encode_headers(content_type: str, *more: tuple[str, str]) -> list[tuple[bytes, bytes]]:
-    pairs = (("Content-Type", content_type), *_HEADERS, *more)
-    return [(name.encode("ascii"), value.encode("ascii")) for name, value in pairs]
 
 
 async def _send_answer(answer: Response, send: Send) -> None:

@@ -59,6 +59,7 @@ class Shown(NamedTuple):
     project: str
     asked: Sequence[OpenQuestion]
     tasks: Mapping[str, Sequence[Task]]
+    read_only: bool = False
 
     @property
     def is_alive(self) -> bool:
@@ -199,7 +200,7 @@ def build_button(words: str, do: str, **more: str) -> Element:
 def _list_controls(shown: Shown) -> list[Element]:
     change = shown.run.change
     report = tag("a", "Report", href=f"#/{shown.project}/{shown.run.id}/report", class_="button", data_key="report")
-    if not change or shown.view.start.purpose == "plan":
+    if not change or shown.read_only or shown.view.start.purpose == "plan":
         return [report]
     if not shown.is_alive:
         again = "" if shown.state == "done" else "Run it again"
@@ -226,7 +227,7 @@ def _build_question(shown: Shown, one: OpenQuestion) -> Element:
         tag("h3", name, " ", build_chip("waiting", "done, not proven" if is_doubt else "needs your answer")),
         tag("blockquote", missing) if missing else None,
         tag("p", _clean(one.why, 1000), class_="soft") if one.why and one.missing not in one.why else None,
-        _build_answer(one, name, is_doubt),
+        _build_answer(one, name, is_doubt) if one.answer or not shown.read_only else None,
         class_="card is-waiting",
         data_key=f"{one.story}-{one.asked}",
         data_form=True,

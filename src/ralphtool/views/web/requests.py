@@ -12,6 +12,15 @@ if TYPE_CHECKING:
     from typing import Any
 
 _MOST_PARAMETERS = 20
+_HEADERS = (
+    ("Cache-Control", "no-store"),
+    ("Connection", "close"),  # so that every request has to come whole soon after its connection
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+    ("Referrer-Policy", "no-referrer"),
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "DENY"),
+)
 
 
 class Request(NamedTuple):
@@ -53,3 +62,8 @@ def answer_json(value: object, status: int = 200, *headers: tuple[str, str]) -> 
 def refuse(status: int, why: str, *headers: tuple[str, str]) -> Response:
     """An answer in one sentence, which says what to do."""
     return answer_json({"error": why}, status, *headers)
+
+
+def encode_headers(content_type: str, *more: tuple[str, str]) -> list[tuple[bytes, bytes]]:
+    pairs = (("Content-Type", content_type), *_HEADERS, *more)
+    return [(name.encode("ascii"), value.encode("ascii")) for name, value in pairs]

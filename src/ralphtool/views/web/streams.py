@@ -14,14 +14,15 @@ import msgspec
 
 from ralphtool.views.report.elements import build_tree
 from ralphtool.views.web import page
-from ralphtool.views.web.requests import refuse
+from ralphtool.views.web.requests import encode_headers, refuse
+from ralphtool.views.web.served import refuse_stranger
 from ralphtool.views.web.watched import LOOK_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
 
-    from ralphtool.views.web.app import App
     from ralphtool.views.web.requests import Request, Response
+    from ralphtool.views.web.served import Served
     from ralphtool.views.web.watched import WatchedRun
 
     Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -51,8 +52,6 @@ class _Connection:
         self.is_gone.set()
 
     async def begin(self) -> None:
-        from ralphtool.views.web.app import encode_headers
-
         headers = encode_headers("text/event-stream; charset=utf-8", ("Content-Security-Policy", page.NOTHING))
         await self._write({"type": "http.response.start", "status": 200, "headers": headers})
         await self._say(b": welcome\n\n")
@@ -82,8 +81,8 @@ class _Connection:
 
 
 class Streams:
-    def __init__(self, app: App) -> None:
-        self._app = app
+    def __init__(self, served: Served) -> None:
+        self._served = served
         self._count = 0
         self._home: dict[str, bytes] = {}  # the first page, made once for all who look
         self._home_of: tuple[object, ...] = ()
@@ -91,10 +90,9 @@ class Streams:
 
     async def serve(self, request: Request, receive: Receive, send: Send) -> Response | None:
         """Serves a stream until its page goes; or says why not."""
-        app = self._app
-        if app.find_cookie(request) is None:
-            return app.refuse_stranger()
-        watched = app.find_run(request) if "run" in request.query else None
+        if self._served.find_cookie(request) is None:
+            return refuse_stranger()
+        watched = self._served.find_run(request) if "run" in request.query else None
         if watched is None and "run" in request.query:
             return refuse(404, "there is no such run")
         if self._count >= _MOST:
@@ -163,12 +161,12 @@ class Streams:
         from ralphtool.views.web import home
 
         async with self._home_lock:
-            app = self._app
-            seen = await asyncio.to_thread(home.read_fingerprint, app.projects)
+            served = self._served
+            seen = await asyncio.to_thread(home.read_fingerprint, served.projects)
             if seen == self._home_of:
                 return
-            only_reads = app.site.read_only
-            found = await asyncio.to_thread(lambda: home.build_sections(app.projects, read_only=only_reads))
+            only_reads = served.site.read_only
+            found = await asyncio.to_thread(lambda: home.build_sections(served.projects, read_only=only_reads))
             self._home_of = seen
             self._home = {name: msgspec.json.encode(build_tree(one)) for name, one in found.items()}
 

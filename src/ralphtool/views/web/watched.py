@@ -56,9 +56,10 @@ class WatchedView(RunView):
 
 
 class WatchedRun:
-    def __init__(self, root: str, id: str, project: str) -> None:
+    def __init__(self, root: str, id: str, project: str, *, read_only: bool) -> None:
         self.run = runs.read_summary(root, id)
         self.project = project
+        self.read_only = read_only
         self.watchers = 0
         self.sections: dict[str, bytes] = {}  # the parts of the page, each encoded once for all who look
         self.tasks: dict[str, Sequence[Task]] = {}
@@ -155,7 +156,7 @@ class WatchedRun:
     def _draw(self) -> None:
         began = time.monotonic()
         self._drawn, self._is_stale = began, False
-        shown = panels.Shown(self.run, self.view, self.state, self.project, self._asked, self.tasks)
+        shown = panels.Shown(self.run, self.view, self.state, self.project, self._asked, self.tasks, self.read_only)
         for name, element in panels.build_sections(shown).items():
             encoded = msgspec.json.encode(build_tree(element))
             if encoded != self.sections.get(name):
