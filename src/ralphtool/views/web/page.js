@@ -1,18 +1,19 @@
 "use strict";
 // The server sends elements as lists (name, attributes, children); this puts them into the page, and never as text
 // that could be read as HTML.
-const $ = id => document.getElementById(id);
+const page = document, $ = id => page.getElementById(id), all = selector => [...page.querySelectorAll(selector)];
+const on = (target, name, act) => target.addEventListener(name, act, true);
 const MOST = 2000, SVG = "http://www.w3.org/2000/svg";
-let csrf = "", readOnly = false, source = null, place = null, first = 0, wait = 500, retry = 0;
-let route = {}, known = new Set(), wasState = "", isBack = false, isLoading = false, storyTree = "", dueStory = 0;
+let csrf = "", source = null, place = null, first = 0, wait = 500, retry = 0;
+let route = {}, known = new Set(), wasState = "", isBack = false, isLoading = false, dueStory = 0;
 
 // --- elements
 
-function make(tree, space) {
-  if (typeof tree === "string") return Object.assign(document.createTextNode(tree), { tree });
+function make(tree, space = page.body.namespaceURI) {
+  if (typeof tree === "string") return Object.assign(page.createTextNode(tree), { tree });
   const [name, attributes, ...children] = tree;
   if (name === "svg") space = SVG;
-  const made = space ? document.createElementNS(space, name) : document.createElement(name);
+  const made = page.createElementNS(space, name);
   for (const key in attributes) set(made, key, attributes[key]);
   for (const child of children) made.append(make(child, space));
   made.tree = tree;
@@ -32,7 +33,7 @@ function patch(old, tree) {
   const before = old.tree;
   if (typeof tree === "string" || !Array.isArray(before) || before[0] !== tree[0]) {
     if (before === tree) return old;
-    const made = make(tree, old.parentNode.namespaceURI === SVG ? SVG : undefined);
+    const made = make(tree, old.parentNode.namespaceURI);
     old.replaceWith(made);
     return made;
   }
@@ -45,7 +46,7 @@ function patch(old, tree) {
     const key = keyOf(child);
     let node = key === undefined ? (at && keyOf(at.tree) === undefined ? at : null) : keyed.get(key);
     if (node && node === at) at = at.nextSibling;
-    node = node ? patch(node, child) : make(child, old.namespaceURI === SVG ? SVG : undefined);
+    node = node ? patch(node, child) : make(child, old.namespaceURI);
     if (node.nextSibling !== at || node.parentNode !== old) old.insertBefore(node, at);
   }
   while (at) { const next = at.nextSibling; at.remove(); at = next; }
@@ -54,7 +55,7 @@ function patch(old, tree) {
 }
 
 const h = (name, attributes = {}, ...children) => {
-  const made = document.createElement(name);
+  const made = page.createElement(name);
   for (const key in attributes) made.setAttribute(key, attributes[key]);
   made.append(...children);
   return made;
@@ -72,7 +73,7 @@ function put(id, tree) {
 
 function tick() {
   const now = Date.now() / 1000;
-  for (const one of document.querySelectorAll("time[data-since],time[data-at]")) {
+  for (const one of all("time[data-since],time[data-at]")) {
     const past = Math.max(0, now - (one.dataset.since || one.dataset.at));
     const words = one.dataset.since ? clock(past) : ago(past);
     if (one.firstChild && one.firstChild.nodeValue !== words) one.firstChild.nodeValue = words;
@@ -81,24 +82,23 @@ function tick() {
 const two = number => String(Math.floor(number)).padStart(2, "0");
 const clock = s => s < 3600 ? `${Math.floor(s / 60)}:${two(s % 60)}` : `${Math.floor(s / 3600)}:${two(s / 60 % 60)}:${two(s % 60)}`;
 function ago(s) {
-  for (const [size, name] of [[86400, "day"], [3600, "hour"], [60, "minute"]])
-    if (s >= size) { const n = Math.floor(s / size); return `${n} ${name}${n > 1 ? "s" : ""} ago`; }
-  return "just now";
+  const [size, name] = s < 60 ? [] : s < 3600 ? [60, "min"] : s < 86400 ? [3600, "h"] : [86400, "d"];
+  return size ? `${Math.floor(s / size)} ${name} ago` : "just now";
 }
 setInterval(tick, 1000);
 
 // --- the server
 
 async function call(path, body) {
-  const options = body ? { method: "POST", headers: { "Content-Type": "application/json", "X-CSRF-Token": csrf }, body: JSON.stringify(body) } : {};
-  const answer = await fetch("/api/" + path, options);
-  const told = await answer.json();
+  const headers = { "Content-Type": "application/json", "X-CSRF-Token": csrf };
+  const answer = await fetch("/api/" + path, body && { method: "POST", headers, body: JSON.stringify(body) }), told = await answer.json();
   if (answer.status === 401) showLogin();
-  if (!answer.ok) throw new Error(told.error || "it did not work");
+  if (!answer.ok) throw new Error(told.error);
   return told;
 }
 
 const about = more => new URLSearchParams({ project: route.project, run: route.run, ...more });
+const tell = error => say(error.message);
 const say = text => { $("said").textContent = text; clearTimeout(say.timer); say.timer = setTimeout(() => $("said").textContent = "", 8000); };
 const link = (state, words) => { $("link").className = "chip is-" + state; $("link").textContent = words; };
 
@@ -108,18 +108,18 @@ function listen(after) {
   source = new EventSource("/api/stream?" + query);
   source.onopen = () => { wait = 500; link("done", "live"); };
   source.onerror = () => { hush(); link("failed", "connection lost"); retry = setTimeout(reconnect, wait = Math.min(wait * 2, 8000)); };
-  source.addEventListener("page", event => show(JSON.parse(event.data)));
-  source.addEventListener("restart", event => restart(+event.data));
-  source.addEventListener("log", event => { place = +event.lastEventId; addRows(JSON.parse(event.data)); });
+  on(source, "page", event => show(JSON.parse(event.data)));
+  on(source, "restart", event => restart(+event.data));
+  on(source, "log", event => { place = +event.lastEventId; addRows(JSON.parse(event.data)); });
 }
 function hush() { if (source) source.close(); source = null; clearTimeout(retry); }
 // A stream that was refused does not say why, and is never tried again by itself.
 async function reconnect() {
   try { await call("session"); } catch { }
-  if (!$("login") && !document.hidden) listen(place);
+  if (!$("login") && !page.hidden) listen(place);
 }
-document.addEventListener("visibilitychange", () => {
-  if (document.hidden) { hush(); link("open", "resting"); } else if (csrf) listen(place);
+on(page, "visibilitychange", () => {
+  if (page.hidden) { hush(); link("open", "resting"); } else if (csrf) listen(place);
 });
 
 // --- what is shown
@@ -128,7 +128,7 @@ function show(sections) {
   for (const name in sections) put("s-" + name, sections[name]);
   if (sections.head) {
     const state = sections.head[1]["data-state"];
-    document.title = sections.head[1]["data-title"] + ", " + state + " · ralphtool";
+    page.title = sections.head[1]["data-title"] + ", " + state + " · ralphtool";
     if (wasState && state !== wasState && !/running|paused/.test(state)) { notify("The run has ended: " + state); loadTimeline(); }
     wasState = state;
   }
@@ -143,29 +143,26 @@ function noticeQuestions(cards) {
 }
 
 function mark() {
-  for (const one of document.querySelectorAll("#s-stories a")) {
-    const isHere = one.hash === location.hash;
-    if (isHere) one.setAttribute("aria-current", "true"); else one.removeAttribute("aria-current");
-  }
+  for (const one of all("#s-stories a")) one.ariaCurrent = one.hash === location.hash ? "true" : null;
 }
 
-const section = (id, title) => h("section", { id: id + "-part" }, ...(title ? [h("h2", {}, title)] : []), h("div", { id }));
+const section = (id, ...before) => h("section", {}, ...before, h("div", { id }));
 
 function draw() {
-  const [project, run, part, story] = location.hash.slice(2).split("/").map(decodeURIComponent);
+  const [project, run, part, story] = location.hash.slice(2).split("/");
   const isSame = run && run === route.run && project === route.project && part !== "report" && route.part !== "report";
-  route = { project, run, part, story: part === "story" ? story : "" };
+  route = { project, run, part, story: part === "story" ? new URLSearchParams("s=" + story).get("s") : "" };
   $("where").textContent = run || "";
   if (!isSame) drawAnew();
   if (run && part !== "report") { mark(); drawStory(); }
 }
 
 function drawAnew() {
-  hush(); place = null; wasState = ""; known = new Set(); document.title = "ralphtool";
+  hush(); place = null; wasState = ""; known = new Set(); page.title = "ralphtool";
   if (!route.run) { $("view").replaceChildren(h("main", { class: "home" }, h("h1", { class: "unseen" }, "Projects"), h("div", { id: "s-home" }))); listen(null); return; }
   if (route.part === "report") { drawReport(); return; }
   $("view").replaceChildren(h("main", {}, section("s-head"), h("div", { id: "s-controls" }), h("div", { id: "s-ask" }),
-    h("div", { class: "cols" }, section("s-stories", "Stories"),
+    h("div", { class: "cols" }, section("s-stories", h("h2", {}, "Stories")),
       h("div", {}, section("s-lanes"), h("div", { id: "story-box" }),
         h("section", {}, h("details", { id: "timeline" }, h("summary", {}, "Timeline"), h("div", { id: "s-timeline" }))),
         h("section", {}, h("div", { class: "tools" }, h("h2", { id: "log-title" }, "What happens"),
@@ -179,13 +176,11 @@ function drawAnew() {
   listen(null);
 }
 
-async function drawReport() {
+function drawReport() {
   link("open", "a report");
-  $("view").replaceChildren(h("p", { class: "report soft" }, "Reading the record …"));
-  try {
-    const tree = await call("report?" + about());
-    $("view").replaceChildren(h("p", { class: "report" }, h("a", { href: `#/${route.project}/${route.run}` }, "Back to the run")), make(tree));
-  } catch (error) { $("view").replaceChildren(h("p", { class: "report notice" }, error.message)); }
+  const back = h("p", { class: "report" }, h("a", { href: `#/${route.project}/${route.run}` }, "Back to the run"));
+  $("view").replaceChildren(back);
+  call("report?" + about()).then(tree => back.after(make(tree)), tell);
 }
 
 async function drawStory() {
@@ -201,21 +196,19 @@ async function drawStory() {
       $("story").focus();
     }
     put("s-story", tree);
-  } catch (error) { say(error.message); }
+  } catch (error) { tell(error); }
 }
-setInterval(() => { if (dueStory && route.story && !document.hidden) drawStory(); if (/running|paused/.test(wasState)) loadTimeline(); }, 3000);
+setInterval(() => { if (dueStory && route.story && !page.hidden) drawStory(); if (/running|paused/.test(wasState)) loadTimeline(); }, 3000);
 
-async function loadTimeline() {
-  if (!$("timeline") || !$("timeline").open || document.hidden) return;
-  try { put("s-timeline", await call("timeline?" + about())); } catch (error) { say(error.message); }
+function loadTimeline() {
+  if (!$("timeline") || !$("timeline").open || page.hidden) return;
+  call("timeline?" + about()).then(tree => put("s-timeline", tree), tell);
 }
 
 // --- the log: as many rows as can be looked at; older ones come when somebody scrolls back
 
-const stamp = ms => { const t = new Date(ms); return `${two(t.getHours())}:${two(t.getMinutes())}:${two(t.getSeconds())}`; };
-
 function makeRow([at, ms, kind, story, text, more]) {
-  const when = h("time", { title: new Date(ms).toLocaleString() }, ms ? stamp(ms) : "");
+  const when = h("time", { title: new Date(ms).toLocaleString() }, new Date(ms).toTimeString().slice(0, 8));
   const row = h("div", { class: "e " + kind }, when);
   Object.assign(row, { at, story });
   const lines = text.split("\n");
@@ -260,25 +253,23 @@ async function lookBack() {
     log.prepend(...items.map(makeRow));
     log.scrollTop += log.scrollHeight - height;
     if (log.childElementCount > MOST + 500) detach();
-  } catch (error) { say(error.message); }
+  } catch (error) { tell(error); }
   isLoading = false;
 }
 
 function fillFilter() {
-  const names = [...document.querySelectorAll("#s-stories > ul > li")].map(one => [one.dataset.key, one.querySelector(".name")?.textContent]);
-  const box = $("filter");
-  if (box.options.length === names.length + 1) return;
-  const chosen = box.value;
-  box.replaceChildren(h("option", { value: "" }, "all stories"), ...names.filter(one => one[1]).map(([id, name]) => h("option", { value: id }, name)));
+  const rows = all("#s-stories > ul > li:has(.name)"), box = $("filter"), chosen = box.value;
+  if (box.options.length === rows.length + 1) return;
+  box.replaceChildren(box.options[0], ...rows.map(row => h("option", { value: row.dataset.key }, row.querySelector(".name").textContent)));
   box.value = chosen;
 }
 
 // --- what a person says
 
-document.addEventListener("click", event => {
+on(page, "click", event => {
   const button = event.target.closest("[data-do]"), anchor = event.target.closest("a[href^='#']");
   if (button) act(button);
-  else if (anchor && !anchor.hash.startsWith("#/")) { event.preventDefault(); document.querySelector(anchor.hash)?.scrollIntoView(); }
+  else if (anchor && !anchor.hash.startsWith("#/")) { event.preventDefault(); page.querySelector(anchor.hash)?.scrollIntoView(); }
 });
 
 async function act(button) {
@@ -297,7 +288,7 @@ async function act(button) {
     say(said);
     if (run) location.hash = `#/${told.project || route.project}/${run}`;
     dueStory = 1;
-  } catch (error) { say(error.message); }
+  } catch (error) { tell(error); }
   button.disabled = false;
 }
 
@@ -317,20 +308,19 @@ function ask(words, text) {
   });
 }
 
-document.addEventListener("toggle", async event => {
-  const box = event.target;
-  if (!box.dataset?.load || !box.open || box.dataset.loaded) return;
-  box.dataset.loaded = "yes";
-  try { const [path, query] = box.dataset.load.split("?"); box.append(make(await call(`${path}?${about(Object.fromEntries(new URLSearchParams(query)))}`))); } catch (error) { say(error.message); }
-}, true);
+on(page, "toggle", event => {
+  const box = event.target, load = box.dataset.load;
+  if (!load || !box.open || box.lastChild.matches("pre")) return;
+  call(`${load}&${about()}`).then(tree => box.append(make(tree)), tell);
+});
 
 const KEYS = "j, k   next and previous story\na   answer the first question\np   pause or resume\ng   guide\nl   go to the log\nh   all runs\nEsc   close the story";
-document.addEventListener("keydown", event => {
+on(page, "keydown", event => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input,textarea,select,dialog")) return;
-  const press = selector => document.querySelector(selector)?.click(), key = event.key;
-  const links = [...document.querySelectorAll(".rows > li > a")], here = links.findIndex(one => one === document.activeElement);
+  const press = selector => page.querySelector(selector)?.click(), key = event.key;
+  const links = all(".rows > li > a"), here = links.findIndex(one => one === page.activeElement);
   if (key === "j" || key === "k") links[Math.max(0, Math.min(links.length - 1, here + (key === "j" ? 1 : -1)))]?.focus();
-  else if (key === "a") { document.querySelector("#s-ask textarea")?.focus(); event.preventDefault(); }
+  else if (key === "a") { page.querySelector("#s-ask textarea")?.focus(); event.preventDefault(); }
   else if (key === "p") press("[data-do=pause],[data-do=resume]");
   else if (key === "g") press("[data-do=guide]");
   else if (key === "l") $("log")?.focus();
@@ -342,13 +332,13 @@ $("keys").onclick = () => ask(KEYS);
 
 // --- notices
 
-const wants = () => "Notification" in window && Notification.permission === "granted" && localStorage.getItem("notify") === "yes";
-function notify(words) { if (wants()) new Notification("ralphtool", { body: words + ": " + document.title }); }
-$("notify").onclick = async () => {
-  const on = wants();
-  if (!on && (!("Notification" in window) || await Notification.requestPermission() !== "granted")) { say("This browser does not allow notices."); return; }
-  localStorage.setItem("notify", on ? "no" : "yes");
-  $("notify").setAttribute("aria-pressed", String(!on));
+const wants = () => window.Notification?.permission === "granted" && localStorage.notify === "yes";
+function notify(words) { if (wants()) new Notification("ralphtool", { body: words + ": " + page.title }); }
+$("notify").onclick = async event => {
+  const was = wants();
+  if (!was && await window.Notification?.requestPermission() !== "granted") { say("This browser does not allow notices."); return; }
+  localStorage.notify = was ? "no" : "yes";
+  event.target.ariaPressed = !was;
 };
 
 // --- who it is
@@ -368,14 +358,13 @@ async function logIn(token) {
 }
 
 function begin(session) {
-  csrf = session.csrf; readOnly = session.read_only;
-  document.body.classList.toggle("reads", readOnly);
-  $("notify").setAttribute("aria-pressed", String(wants()));
+  csrf = session.csrf;
+  $("notify").ariaPressed = wants();
   route = {};
   draw();
 }
 
-window.addEventListener("hashchange", () => { if (csrf) draw(); });
+on(window, "hashchange", () => { if (csrf) draw(); });
 const token = /^#token=(\w+)$/.exec(location.hash);
 if (token) { history.replaceState(null, "", "#/"); logIn(token[1]); }
 else call("session").then(begin, error => { if (!$("login")) say(error.message); });

@@ -41,7 +41,7 @@ def _strip(text: str) -> str:
 
 def _squeeze(style: str) -> str:
     """A style sheet without blanks that mean nothing."""
-    return re.sub(r"\s*([{};,])\s*|(:)\s+", lambda found: found[1] or found[2], style)
+    return re.sub(r"\s*([{};,])\s*|(:)\s+", lambda found: found[1] or found[2], style).replace(";}", "}")
 
 
 def _hash(text: str) -> str:
