@@ -68,6 +68,9 @@ need_python_agent() {
 # The browser that the report's page is looked at with. Debian's; the page itself needs none of a certain kind.
 need_browser() {
   need_command chromium chromium
+  need_node
+  # Looks for what people with a screen reader, or without a mouse, would stumble over.
+  [ -f .tools/axe/node_modules/axe-core/axe.min.js ] || npm_install .tools/axe axe-core@4.14.0
 }
 
 # The test programs of the battery. What can't be installed here is left out: scripts/truth names it.

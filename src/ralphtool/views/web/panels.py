@@ -46,7 +46,7 @@ STATES = {
 _LOOKS = {"unproven": "waiting", "current": "running"}  # marks that look like a state of stories
 _PHASES = {"waiting": "queued", "merging": "being proven"}
 _STATE_WORDS = {"waiting": "needs you", "failed": "failed", "skipped": "skipped", "open": ""}
-_MOST_STORIES, _MOST_TASKS, _MOST_GATES, _MOST_LANES = 500, 100, 6, 32
+_MOST_STORIES, _MOST_TASKS, _MOST_GATES, _MOST_LANES, _MOST_DOUBTS = 500, 100, 6, 32, 50
 _clean = formatting.clean_line
 
 
@@ -58,12 +58,19 @@ class Shown(NamedTuple):
     state: str
     project: str
     asked: Sequence[OpenQuestion]
+    proofs: Mapping[str, str] | None  # what the stories claim by now, if people may have decided since
     tasks: Mapping[str, Sequence[Task]]
     read_only: bool = False
 
     @property
     def is_alive(self) -> bool:
         return self.state in ("running", "paused")
+
+    def find_proof(self, story: StoryView) -> str:
+        """What a story that is done claims; `rejected` if a person has reopened it since."""
+        if self.proofs is None or story.was_done or not story.proof:
+            return story.proof
+        return self.proofs.get(story.id, "rejected")
 
 
 def build_sections(shown: Shown) -> dict[str, Element]:
@@ -75,7 +82,7 @@ def build_sections(shown: Shown) -> dict[str, Element]:
             data_title=_find_title(shown),
         ),
         "controls": tag("div", _list_controls(shown), class_="controls"),
-        "ask": tag("div", [_build_question(shown, one) for one in shown.asked]),
+        "ask": tag("div", [_build_question(shown, one) for one in shown.asked], _list_doubts(shown)),
         "lanes": tag("div", _list_lanes(shown), class_="lanes"),
         "stories": tag("ul", _list_rows(shown), class_="rows"),
     }
@@ -116,7 +123,8 @@ def _build_progress(shown: Shown) -> Element | None:
     names = [_choose_look(shown, one) for one in stories]
     kinds = [kind for kind in ("done", "running", "waiting", "failed", "skipped", "open") if kind in names]
     bars = [tag("i", class_=f"is-{kind}", style=f"flex-grow:{names.count(kind)}") for kind in kinds]
-    said = f"{names.count('done')} of {pluralize(len(names), 'story', 'stories')} done"
+    done = sum(one.state == "done" for one in stories)
+    said = f"{done} of {pluralize(len(names), 'story', 'stories')} done"
     return tag("div", bars, class_="progress", role="img", aria_label=said, data_key="progress")
 
 
@@ -128,7 +136,8 @@ def _choose_look(shown: Shown, story: StoryView) -> str:
 def _choose_mark(shown: Shown, story: StoryView) -> str:
     if _find_attempt(shown, story.id):
         return "current"
-    return choose_mark(story.state, story.proof)
+    proof = shown.find_proof(story)
+    return "open" if story.state == "done" and proof == "rejected" else choose_mark(story.state, proof)
 
 
 def _find_attempt(shown: Shown, story: str) -> AttemptView | None:
@@ -221,32 +230,61 @@ def _list_controls(shown: Shown) -> list[Element]:
 def _build_question(shown: Shown, one: OpenQuestion) -> Element:
     name = format_story(_clean(one.story, 60), _clean(one.title, 160))
     missing, story = formatting.clean_block(one.missing), shown.view.stories.get(one.story)
-    is_doubt = story is not None and story.state == "done"  # only a person can say whether that is enough
+    if story is not None and story.state == "done":
+        return _build_doubt(shown, story)
     return tag(
         "article",
-        tag("h3", name, " ", build_chip("waiting", "done, not proven" if is_doubt else "needs your answer")),
+        tag("h3", name, " ", build_chip("waiting", "needs your answer")),
         tag("blockquote", missing) if missing else None,
         tag("p", _clean(one.why, 1000), class_="soft") if one.why and one.missing not in one.why else None,
-        _build_answer(one, name, is_doubt) if one.answer or not shown.read_only else None,
+        _build_answer(one, name) if one.answer or not shown.read_only else None,
         class_="card is-waiting",
         data_key=f"{one.story}-{one.asked}",
         data_form=True,
     )
 
 
-def _build_answer(one: OpenQuestion, name: str, is_doubt: bool) -> list[Element]:
+def _build_answer(one: OpenQuestion, name: str) -> list[Element]:
     if one.answer:
         answer = tag("blockquote", formatting.clean_block(one.answer))
         return [tag("p", "You answered; the story is taken up with this:"), answer]
-    hint = "Why? It is kept on record." if is_doubt else "What should the agent know or do?"
-    about = {"change": one.change, "story": one.story}
-    buttons = [build_button("Answer", "answer", **about)]
-    if is_doubt:
-        buttons = [build_button("Accept", "accept", **about), build_button("Reject", "reject", **about)]
-    return [
-        tag("textarea", rows=2, aria_label=f"Your answer for {name}", placeholder=hint, maxlength=16000),
-        tag("p", buttons, class_="controls"),
-    ]
+    button = build_button("Answer", "answer", change=one.change, story=one.story)
+    return [_build_field(f"Your answer for {name}", "What should the agent know or do?"), _build_buttons(button)]
+
+
+def _build_field(label: str, hint: str) -> Element:
+    return tag("textarea", rows=2, aria_label=label, placeholder=hint, maxlength=16000)
+
+
+def _build_buttons(*buttons: Element) -> Element:
+    return tag("p", buttons, class_="controls")
+
+
+def _list_doubts(shown: Shown) -> list[Element]:
+    """What is done and not proven, once the run is over and does not take it for good."""
+    if shown.state != "unproven":
+        return []
+    asked = {one.story for one in shown.asked}
+    done = [one for one in shown.view.stories.values() if one.state == "done"]
+    doubtful = [one for one in done if shown.find_proof(one) == "unproven"]
+    return [_build_doubt(shown, one) for one in doubtful if one.id not in asked][:_MOST_DOUBTS]
+
+
+def _build_doubt(shown: Shown, story: StoryView) -> Element:
+    """Only a person can say whether it is enough."""
+    name, about = format_story(_clean(story.id, 60), _clean(story.title, 160)), {"story": story.id}
+    about["change"] = shown.run.change
+    why = _build_field(f"Why you accept or reject {name}", "Why? (optional)")
+    buttons = _build_buttons(build_button("Accept", "accept", **about), build_button("Reject", "reject", **about))
+    return tag(
+        "article",
+        tag("h3", name, " ", build_chip("waiting", "done, not proven")),
+        tag("blockquote", _clean(story.proof_why, 1000)) if story.proof_why else None,
+        [] if shown.read_only else [why, buttons],
+        class_="card is-waiting",
+        data_key=f"doubt-{story.id}",
+        data_form=True,
+    )
 
 
 # --- what goes on -----------------------------------------------------------------------------------
@@ -314,7 +352,7 @@ def _build_row(shown: Shown, story: StoryView) -> Element:
             "a",
             tag("span", MARKS[mark], class_=f"sign is-{look}", aria_hidden="true"),
             tag("span", name, class_="name"),
-            tag("span", _list_remarks(story, now), class_="soft"),
+            tag("span", _list_remarks(shown, story, now), class_="soft"),
             href=link,
         ),
         tag("ul", [_build_task(story, one) for one in _list_tasks(shown, story, now)], class_="tasks"),
@@ -328,8 +366,11 @@ def _quote(text: str) -> str:
     return quote(text, safe="")
 
 
-def _list_remarks(story: StoryView, now: AttemptView | None) -> list[object]:
-    words = proof_words.describe_proof(story.proof) if story.state == "done" else _STATE_WORDS.get(story.state, "")
+def _list_remarks(shown: Shown, story: StoryView, now: AttemptView | None) -> list[object]:
+    proof = shown.find_proof(story)
+    words = _STATE_WORDS.get(story.state, "")
+    if story.state == "done":
+        words = "you rejected it: open again" if proof == "rejected" else proof_words.describe_proof(proof)
     parts: list[object] = [_clean(words, 60)] if words and not now else []
     if story.tasks_total and story.state != "done":
         parts.append(f"{story.tasks_done} of {pluralize(story.tasks_total, 'task', 'tasks')}")

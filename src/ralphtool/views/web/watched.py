@@ -67,6 +67,7 @@ class WatchedRun:
         self._follower: Follower[WatchedView] = Follower(self.run.path, WatchedView, joins=True, detail=_NEAR)
         self._batches: dict[int, Batch] = {}
         self._asked: list[OpenQuestion] = []
+        self._proofs: dict[str, str] | None = None  # what the stories claim by now; None: as the record has it
         self._is_alive = self.run.state in ("running", "paused")
         self._seen: tuple[int, ...] = ()
         self._questions_seen: tuple[int, ...] = (-1,)
@@ -136,7 +137,8 @@ class WatchedRun:
         if self._is_alive and now - self._looked_alive > _ALIVE_SECONDS:
             self._looked_alive = now
             is_alive = self.view.end is None and runs.is_alive(self.run)
-            self._is_stale = self._is_stale or is_alive != self._is_alive
+            if is_alive != self._is_alive:
+                self._is_stale, self._questions_seen = True, ()
             self._is_alive = is_alive
         if now - self._looked_questions > _QUESTIONS_SECONDS:
             self._looked_questions = now
@@ -149,14 +151,25 @@ class WatchedRun:
             return
         self._questions_seen, self._is_stale = seen, True
         try:
-            self._asked = questions.list_open(root, change)
+            self._asked, self._proofs = questions.list_open(root, change), self._read_proofs()
         except (RalphError, OSError):
-            self._asked = []  # who wants to answer is told why that can't be
+            self._asked, self._proofs = [], None  # who wants to answer is told why that can't be
+
+    def _read_proofs(self) -> dict[str, str] | None:
+        """What the stories claim by now, where people may have decided about them since; of the newest run only."""
+        newest = runs.find_newest(self.run.root, self.run.change)
+        if self._is_alive or newest is None or newest.id != self.run.id:
+            return None
+        stories = questions.load_change_state(self.run.root, self.run.change).get("stories", {})
+        receipts = {id: one.get("proof") for id, one in stories.items()}
+        return {id: str(one.get("state")) for id, one in receipts.items() if isinstance(one, dict)}
 
     def _draw(self) -> None:
         began = time.monotonic()
         self._drawn, self._is_stale = began, False
-        shown = panels.Shown(self.run, self.view, self.state, self.project, self._asked, self.tasks, self.read_only)
+        shown = panels.Shown(
+            self.run, self.view, self.state, self.project, self._asked, self._proofs, self.tasks, self.read_only
+        )
         for name, element in panels.build_sections(shown).items():
             encoded = msgspec.json.encode(build_tree(element))
             if encoded != self.sections.get(name):

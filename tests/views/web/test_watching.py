@@ -1,0 +1,280 @@
+"""The page in a real browser: a run is watched and steered through it, from its first event to its report."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import DONE, Lab, wait_until
+from playwright.sync_api import expect
+from views.night import HOSTILE, RUN, Night, a_night
+from views.web.pages import AXE, Server, Tab
+
+Serve = Callable[..., Server]
+Look = Callable[..., Tab]
+WAIT = {"run": "while [ ! -e ../go ]; do sleep 0.05; done"}  # until the test says so
+
+
+def let_go(lab: Lab) -> None:
+    (lab.root.parent / "go").touch()
+
+
+def find_steering(lab: Lab) -> list[dict[str, Any]]:
+    return [one for one in lab.events() if one["type"] in ("steered", "answered")]
+
+
+def write_night(lab: Lab, night: Night) -> Path:
+    lab.openspec()
+    night.write(lab.root)
+    return lab.root / ".ralph/runs" / RUN / "events.jsonl"
+
+
+def open_run(tab: Tab) -> None:
+    tab.page.locator(".runs a").first.click()
+    tab.page.locator("#log .e").first.wait_for()
+
+
+def test_a_run_is_started_and_watched_to_its_report(lab: Lab, serve: Serve, look: Look) -> None:
+    first = [{"say": "I look around"}, {"tick": "1.1"}, WAIT, *DONE]
+    lab.repository().play({"story": "1", "steps": first}, default=DONE)
+    tab = look(serve(lab).address)
+    page = tab.page
+    assert "token" not in page.url
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.locator("h1")).to_contain_text("running")
+    expect(page.locator(".tasks li", has_text="1.1").locator(".sign")).to_have_class(re.compile("is-done"))
+    expect(page.locator(".tasks li", has_text="1.2").locator(".sign")).to_have_class(re.compile("is-open"))
+    expect(page.locator(".lane")).to_contain_text("attempt 1 of 3")
+    expect(page.locator("#log")).to_contain_text("I look around")
+    let_go(lab)
+    expect(page.locator("h1 .chip")).to_have_text("done")
+    expect(page.locator(".lane")).to_have_count(0)
+    assert [one["type"] for one in lab.events()][-1] == "run_ended"
+    page.get_by_role("link", name="2. Second").click()
+    page.locator("#story summary", has_text="diff").first.wait_for(state="attached")
+    page.locator("#timeline summary").click()
+    expect(page.locator("#s-timeline .bar")).to_have_count(2)
+    page.get_by_role("link", name="Report").click()
+    expect(page.locator(".report h1")).to_contain_text("2 of 2 stories are done")
+    assert tab.complaints == []
+
+
+def test_a_question_is_answered_and_its_story_goes_on(lab: Lab, serve: Serve, look: Look) -> None:
+    asking = [{"blocked": "which port?"}]
+    lab.repository(attempts=1, wait_for_answers="10m")
+    lab.play({"story": "1", "told": "8123", "steps": DONE}, {"story": "1", "steps": asking}, default=DONE)
+    running = lab.start()
+    tab = look(serve(lab).address)
+    open_run(tab)
+    card = tab.page.locator("#s-ask .card")
+    expect(card).to_contain_text("which port?")
+    tab.page.keyboard.press("a")
+    tab.page.keyboard.type("Take 8123 <b>not bold</b>")
+    card.get_by_role("button", name="Answer").click()
+    expect(tab.page.locator("h1 .chip")).to_have_text("done")
+    expect(card).to_have_count(0)
+    said = find_steering(lab)
+    assert [(one["text"], one["via"]) for one in said] == [("Take 8123 <b>not bold</b>", "web")]
+    expect(tab.page.locator("#log")).to_contain_text("Take 8123 <b>not bold</b>")
+    assert running.wait() == 0
+    assert tab.complaints == []
+
+
+def test_what_is_not_proven_is_accepted_and_rejected(lab: Lab, serve: Serve, look: Look) -> None:
+    lab.repository(accept="held").play(default=DONE)
+    lab.loop()
+    tab = look(serve(lab).address)
+    open_run(tab)
+    cards = tab.page.locator("#s-ask .card")
+    expect(cards).to_have_count(2)
+    cards.first.locator("textarea").fill("I read it")
+    cards.first.get_by_role("button", name="Accept").click()
+    expect(cards).to_have_count(1)
+    cards.first.get_by_role("button", name="Reject").click()
+    expect(cards).to_have_count(0)
+    expect(tab.page.locator("#s-stories li").first).to_contain_text("accepted by you")
+    expect(tab.page.locator("#s-stories > ul > li").last).to_contain_text("you rejected it")
+    shown = {one["id"]: one for one in lab.run("show", "add-login", "--json").json["stories"]}
+    assert shown["1"]["proof"]["state"] == "accepted"
+    assert "I read it" in json.dumps(shown["1"]["proof"])
+    assert not shown["2"]["done"]
+
+
+def test_a_run_is_paused_guided_and_stopped(lab: Lab, serve: Serve, look: Look) -> None:
+    lab.repository().play(default=[WAIT, *DONE])
+    running = lab.start()
+    tab = look(serve(lab).address)
+    open_run(tab)
+    page = tab.page
+    page.keyboard.press("p")
+    expect(page.get_by_role("button", name="Resume")).to_be_visible()
+    page.keyboard.press("g")
+    page.locator("dialog textarea").fill("Mind the gap")
+    page.locator("dialog").get_by_role("button", name="OK").click()
+    expect(page.locator("#log")).to_contain_text("Mind the gap")
+    page.get_by_role("button", name="Stop now").click()
+    page.locator("dialog").get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Stop now").click()
+    page.locator("dialog").get_by_role("button", name="OK").click()
+    expect(page.locator("h1 .chip")).to_have_text("interrupted")
+    assert [(one["action"], one["via"]) for one in find_steering(lab)] == [
+        ("pause", "web"),
+        ("guide", "web"),
+        ("stop", "web"),
+    ]
+    assert running.wait() == 130
+    assert tab.complaints == []
+
+
+def test_two_tabs_show_the_same_and_a_restart_loses_and_repeats_nothing(lab: Lab, serve: Serve, look: Look) -> None:
+    record = write_night(lab, a_night())
+    lines = record.read_bytes().splitlines(keepends=True)
+    record.write_bytes(b"".join(lines[:20]))
+    server = serve(lab)
+    tab = look(server.address)
+    open_run(tab)
+    other = tab.open_another(server.address.partition("#")[0] + tab.page.evaluate("location.hash"))
+    expect(other.locator("#log .e")).to_have_count(tab.page.locator("#log .e").count())
+    server.end(signal.SIGKILL)
+    expect(tab.page.locator("#link")).to_have_text("connection lost")
+    record.write_bytes(b"".join(lines))
+    again = serve(lab, "--port", str(server.port))
+    assert again.address == server.address
+    expect(tab.page.locator("#link")).to_have_text("live")
+    expect(tab.page.locator("#log .e").last).to_contain_text("stories are done")
+    fresh = look(again.address)
+    open_run(fresh)
+    expect(fresh.page.locator("#log .e").last).to_contain_text("stories are done")
+    assert tab.read_log() == fresh.read_log()
+    expect(other.locator("#log .e")).to_have_count(len(tab.read_log()))
+
+
+def test_hostile_text_stays_text(lab: Lab, serve: Serve, look: Look) -> None:
+    write_night(lab, hostile_night())
+    tab = look(serve(lab).address)
+    page = tab.page
+    page.on("dialog", lambda dialog: tab.complaints.append(dialog.message))
+    open_run(tab)
+    expect(page.locator("#s-stories")).to_contain_text("<script>alert(1)</script>")
+    expect(page.locator("#log")).to_contain_text("<img src=x onerror=alert(2)>")
+    page.locator("#s-stories a").first.click()
+    page.locator("#story .attempt").first.wait_for()
+    page.locator("#timeline summary").click()
+    page.locator("#s-timeline svg").wait_for()
+    page.get_by_role("link", name="Report").click()
+    page.locator(".report h1").wait_for()
+    made = page.evaluate("document.querySelectorAll('img, iframe, object, form, #view script, #view style').length")
+    assert made == 0
+    assert "\u202e" not in page.content()
+    assert tab.complaints == []
+
+
+def hostile_night() -> Night:
+    """Every field that an agent, a test program or an author fills has what would run if it were no text."""
+    night = Night()
+    night.start((HOSTILE, "two"))
+    about: dict[str, Any] = {"story": "1", "iteration": 1}
+    night.add("iteration_started", number=1, title=HOSTILE, entry="add-login-1-1", attempt=1, agent=HOSTILE, **about)
+    for kind, fields in {
+        "message": {"text": HOSTILE},
+        "tool": {"name": HOSTILE, "detail": HOSTILE},
+        "result": {"text": HOSTILE},
+        "failure": {"trouble": "other", "text": HOSTILE},
+        "quota": {"used": 0.5, "name": HOSTILE},
+    }.items():
+        night.add("agent", event={"kind": kind, **fields}, **about)
+    night.add(
+        "gate", when="after", command=HOSTILE, failed=[HOSTILE], new=[HOSTILE], tally=HOSTILE, log="../x", **about
+    )
+    night.add("verdict", entry="add-login-1-1", attempt=1, status="failed", summary=HOSTILE, reasons=[HOSTILE], **about)
+    night.add("decision", entry="add-login-1-1", action="retry", guidance=HOSTILE, reason=HOSTILE, **about)
+    night.add("question", prd_id="add-login-1", path=HOSTILE, missing=HOSTILE, **about)
+    night.add("notice", text=HOSTILE)
+    return night
+
+
+def test_a_million_events_are_shown_at_once_and_can_be_scrolled_back(lab: Lab, serve: Serve, look: Look) -> None:
+    """Fewer in the quick run, since making them takes a while; what matters is that none of the middle is shown."""
+    record = write_night(lab, a_night())
+    lines = record.read_bytes().splitlines(keepends=True)
+    words = [say(f"word {number}") for number in range(60_000)]
+    record.write_bytes(b"".join([*lines[:20], *words]))
+    tab = look(serve(lab).address)
+    open_run(tab)
+    page = tab.page
+    expect(page.locator("#log")).to_contain_text("word 59999")
+    assert page.locator("#log .e").count() <= 2000
+    oldest = tab.read_log()[0]
+    page.eval_on_selector("#log", "log => { log.scrollTop = 0 }")
+    wait_until(lambda: tab.read_log()[0] != oldest)
+    numbers = [int(row.rpartition(" ")[2]) for row in tab.read_log()]
+    assert numbers == list(range(numbers[0], numbers[-1] + 1))
+    with record.open("ab") as file:
+        file.write(b"".join(say(f"late {number}") for number in range(5000)))
+    expect(page.locator("#log, #newest:visible").last).to_be_visible()
+    assert tab.complaints == []
+
+
+def say(text: str) -> bytes:
+    said = {"kind": "message", "text": text}
+    event = {"at": "2026-03-01T23:00:00.000000Z", "type": "agent", "event": said, "iteration": 1, "story": "2"}
+    return json.dumps(event, separators=(",", ":")).encode() + b"\n"
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1280, "dark"), (2560, "light")])
+def test_everybody_can_use_it(lab: Lab, serve: Serve, look: Look, width: int, scheme: str) -> None:
+    write_night(lab, a_night())
+    tab = look(serve(lab).address, viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page = tab.page
+    page.locator(".change").first.wait_for()
+    check_page(tab)
+    open_run(tab)
+    page.locator("#s-stories a").nth(2).click()
+    page.locator("#story .attempt").first.wait_for()
+    page.locator("#timeline summary").click()
+    page.locator("#s-timeline svg").wait_for()
+    check_page(tab)
+    page.get_by_role("link", name="Report").click()
+    page.locator(".report h1").wait_for()
+    check_page(tab)
+
+
+def check_page(tab: Tab) -> None:
+    """It never scrolls sideways, and axe finds nothing serious."""
+    page = tab.page
+    assert page.evaluate("document.scrollingElement.scrollWidth <= window.innerWidth")
+    page.evaluate(AXE.read_text())
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    serious = [one for one in found["violations"] if one["impact"] in ("serious", "critical")]
+    assert [(one["id"], [node["html"][:200] for node in one["nodes"][:3]]) for one in serious] == []
+
+
+def test_somebody_without_the_key_sees_nothing_and_can_paste_it(lab: Lab, serve: Serve, look: Look) -> None:
+    write_night(lab, a_night())
+    server = serve(lab)
+    tab = look(server.address.partition("#")[0])
+    page = tab.page
+    expect(page.locator("h1")).to_have_text("Who are you?")
+    assert "add-login" not in page.content()
+    page.locator("#login").fill(server.address)
+    page.keyboard.press("Enter")
+    page.locator(".change").first.wait_for()
+    page.reload()
+    page.locator(".change").first.wait_for()
+
+
+def test_a_page_that_is_for_looking_has_nothing_to_press(lab: Lab, serve: Serve, look: Look) -> None:
+    lab.repository(accept="held").play(default=DONE)
+    lab.loop()
+    tab = look(serve(lab, "--read-only").address)
+    assert tab.page.locator(".change").first.text_content()
+    open_run(tab)
+    expect(tab.page.locator("#s-ask .card")).to_have_count(2)
+    tab.page.locator("#s-stories a").first.click()
+    tab.page.locator("#story .attempt").first.wait_for()
+    assert tab.page.locator("[data-do]").count() == 0
