@@ -34,6 +34,7 @@ import bench_proof
 import bench_side
 import bench_start
 import bench_watch
+import bench_web
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 OPENSPEC = CHECKOUT / ".tools/openspec/node_modules/.bin/openspec"
@@ -329,6 +330,7 @@ def main() -> int:
         results += bench_start.measure(Path(top), chosen.rounds, chosen.only)
         results += bench_list.measure(Path(top), chosen.rounds, chosen.only)
         results += bench_watch.measure(Path(top), chosen.rounds, chosen.only)
+        results += bench_web.measure(Path(top), chosen.rounds, chosen.only)
         results += bench_proof.measure(Path(top), chosen.rounds, chosen.only)
     if not results:
         raise SystemExit(f"no row contains {chosen.only!r}")

@@ -180,13 +180,14 @@ def hostile_night() -> Night:
     night.start((HOSTILE, "two"))
     about: dict[str, Any] = {"story": "1", "iteration": 1}
     night.add("iteration_started", number=1, title=HOSTILE, entry="add-login-1-1", attempt=1, agent=HOSTILE, **about)
-    for kind, fields in {
+    said: dict[str, dict[str, Any]] = {
         "message": {"text": HOSTILE},
         "tool": {"name": HOSTILE, "detail": HOSTILE},
         "result": {"text": HOSTILE},
         "failure": {"trouble": "other", "text": HOSTILE},
         "quota": {"used": 0.5, "name": HOSTILE},
-    }.items():
+    }
+    for kind, fields in said.items():
         night.add("agent", event={"kind": kind, **fields}, **about)
     night.add(
         "gate", when="after", command=HOSTILE, failed=[HOSTILE], new=[HOSTILE], tally=HOSTILE, log="../x", **about

@@ -44,7 +44,7 @@ class Batch(NamedTuple):
 
 def read_batch(path: str, offset: int, stories: Mapping[str, StoryView]) -> Batch:
     """What the record has from an offset on, which is the beginning of a line."""
-    reader = _open_at(path, offset)
+    reader = LineReader(path, offset - 1) if offset else LineReader(path)  # in the middle it skips the rest of a line
     lines = reader.read(_BLOCK)
     while not lines and reader.is_behind:
         lines = reader.read(_BLOCK)  # in the middle of a line that is longer than all others
@@ -58,22 +58,27 @@ def read_before(path: str, end: int, most: int, story: str, stories: Mapping[str
     """
     found: list[Item] = []
     until, block = end, _BLOCK
-    while until > 0 and len(found) < most and end - until < _FARTHEST and block < _FARTHEST:
+    while until > 0 and len(found) < most and end - until < _FARTHEST:
         reader = LineReader(path, max(0, until - block))
         lines = reader.read(block, until)
-        if not lines and until > block:
+        if not lines and _BLOCK <= block < min(until, _FARTHEST):
             block *= 4  # a line that is longer than all others
             continue
         items = _describe_lines(lines, reader.offset, stories)
         found = [one for one in items if not story or one[3] == story] + found
-        until, block = (reader.offset - sum(len(line) + 1 for line in lines) if lines else 0), _BLOCK
+        first = reader.offset - sum(len(line) + 1 for line in lines) if lines else max(0, until - block)
+        until, block = first, _BLOCK
     shown = found[-most:]
     return shown, (shown[0][0] if len(found) > most else until)
 
 
-def _open_at(path: str, offset: int) -> LineReader:
-    """A reader that begins in the middle skips the rest of a line: here that is the end of the line before."""
-    return LineReader(path, offset - 1) if offset else LineReader(path)
+def find_line(path: str, place: int) -> int:
+    """The beginning of the first line behind a place."""
+    reader = LineReader(path, place)
+    lines = reader.read(_BLOCK)
+    while not lines and reader.is_behind:
+        lines = reader.read(_BLOCK)
+    return reader.offset - sum(len(line) + 1 for line in lines)
 
 
 def _describe_lines(lines: list[bytes], end: int, stories: Mapping[str, StoryView]) -> list[Item]:

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import re
 from functools import cache
-from importlib import resources
+from pathlib import Path
 
 from ralphtool.views.web.requests import Response
 
@@ -16,12 +16,12 @@ NOTHING = "default-src 'none'; frame-ancestors 'none'; form-action 'none'; base-
 @cache
 def answer_page() -> Response:
     """Built once. The style of the report is a part of it: both look the same."""
-    report, _, _ = _read("ralphtool.views.report", "page.css").partition("@media print")  # nobody prints a live page
-    style = _squeeze(_strip(report + _read("ralphtool.views.web", "page.css")))
-    script = _strip(_read("ralphtool.views.web", "page.js"))
+    report, _, _ = _read("../report/page.css").partition("@media print")  # nobody prints a live page
+    style = _squeeze(_strip(report + _read("page.css")))
+    script = _strip(_read("page.js"))
     if "</" in style or "</script" in script:
         raise ValueError("a style or a script that would end itself")
-    body = _read("ralphtool.views.web", "page.html").replace("{style}", style).replace("{script}", script)
+    body = _read("page.html").replace("{style}", style).replace("{script}", script)
     policy = (
         f"{NOTHING}; script-src {_hash(script)}; style-src {_hash(style)}; connect-src 'self'; img-src data:; "
         "require-trusted-types-for 'script'; trusted-types 'none'"
@@ -29,8 +29,8 @@ def answer_page() -> Response:
     return Response(200, "text/html; charset=utf-8", body.encode(), (("Content-Security-Policy", policy),))
 
 
-def _read(package: str, name: str) -> str:
-    return resources.files(package).joinpath(name).read_text("utf-8")
+def _read(name: str) -> str:
+    return (Path(__file__).parent / name).read_text("utf-8")
 
 
 def _strip(text: str) -> str:

@@ -24,7 +24,7 @@ def refuse_stranger() -> Response:
 
 class Served:
     def __init__(self, roots: list[str], site: Site) -> None:
-        self.projects = {_name_project(root): root for root in roots}
+        self.projects = {name_project(root): root for root in roots}
         self.site = site
         self._watched: dict[tuple[str, str], WatchedRun] = {}
 
@@ -50,6 +50,6 @@ class Served:
             del self._watched[key]
 
 
-def _name_project(root: str) -> str:
+def name_project(root: str) -> str:
     """Short, and the same at the next start."""
     return hashlib.sha256(root.encode("utf-8", "surrogateescape")).hexdigest()[:8]

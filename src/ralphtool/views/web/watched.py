@@ -191,9 +191,9 @@ class WatchedRun:
         return found
 
     def find_start(self) -> int:
-        """Where a page begins that has seen nothing yet: not far from the end. Whoever reads there skips to a line."""
+        """Where a page begins that has seen nothing yet: not far from the end."""
         size = self.size
-        return size - _NEAR if size > 2 * _NEAR else 0
+        return log_items.find_line(self.run.path, size - _NEAR) if size > 2 * _NEAR else 0
 
     def build_facts(self) -> Facts:
         """What a report would tell at this moment."""
