@@ -86,9 +86,15 @@ def _time(code: str) -> float:
 # --- how soon it is seen ----------------------------------------------------------------------------
 
 # The page's own clock says when it has drawn a row; the row says when it was written.
-WATCH = """() => { window.late = []; new MutationObserver(all => { for (const one of all) for (const row of one.addedNodes) {
-  const said = /written at (\\d+)/.exec(row.textContent); if (said) window.late.push(Date.now() - said[1]); } })
-  .observe(document.getElementById("log"), {childList: true}); }"""
+WATCH = """() => {
+  window.late = [];
+  const look = row => {
+    const said = /written at (\\d+)/.exec(row.textContent);
+    if (said) window.late.push(Date.now() - said[1]);
+  };
+  const watch = all => all.forEach(one => one.addedNodes.forEach(look));
+  new MutationObserver(watch).observe(document.getElementById("log"), {childList: true});
+}"""
 
 
 def latency(top: Path, rounds: int) -> float:
@@ -104,7 +110,7 @@ def latency(top: Path, rounds: int) -> float:
                 file.write(say(f"written at {time.time_ns() // 1_000_000}"))
         while len(late := page.evaluate("window.late")) < SAID:
             time.sleep(0.05)
-    return statistics.median(late) / 150
+    return float(statistics.median(late)) / 150
 
 
 def say(text: str) -> bytes:

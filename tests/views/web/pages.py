@@ -18,7 +18,7 @@ from project import REPOSITORY
 
 CHROMIUM = shutil.which("chromium")
 AXE = REPOSITORY / ".tools/axe/node_modules/axe-core/axe.min.js"
-MILLISECONDS = 20_000
+MILLISECONDS = PATIENCE * 1000
 QUIET = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),

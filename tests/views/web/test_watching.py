@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from views.web.pages import AXE, Server, Tab
 
 Serve = Callable[..., Server]
 Look = Callable[..., Tab]
+MANY = 1_000_000 if os.environ.get("RALPH_TESTS") == "all" else 50_000  # making a million takes a while
 WAIT = {"run": "while [ ! -e ../go ]; do sleep 0.05; done"}  # until the test says so
 
 
@@ -200,15 +202,13 @@ def hostile_night() -> Night:
 
 
 def test_a_million_events_are_shown_at_once_and_can_be_scrolled_back(lab: Lab, serve: Serve, look: Look) -> None:
-    """Fewer in the quick run, since making them takes a while; what matters is that none of the middle is shown."""
     record = write_night(lab, a_night())
     lines = record.read_bytes().splitlines(keepends=True)
-    words = [say(f"word {number}") for number in range(60_000)]
-    record.write_bytes(b"".join([*lines[:20], *words]))
+    record.write_bytes(b"".join([*lines[:20], *(say(f"word {number}") for number in range(MANY))]))
     tab = look(serve(lab).address)
     open_run(tab)
     page = tab.page
-    expect(page.locator("#log")).to_contain_text("word 59999")
+    expect(page.locator("#log")).to_contain_text(f"word {MANY - 1}")
     assert page.locator("#log .e").count() <= 2000
     oldest = tab.read_log()[0]
     page.eval_on_selector("#log", "log => { log.scrollTop = 0 }")
@@ -217,7 +217,9 @@ def test_a_million_events_are_shown_at_once_and_can_be_scrolled_back(lab: Lab, s
     assert numbers == list(range(numbers[0], numbers[-1] + 1))
     with record.open("ab") as file:
         file.write(b"".join(say(f"late {number}") for number in range(5000)))
-    expect(page.locator("#log, #newest:visible").last).to_be_visible()
+    page.locator("#newest").click()
+    expect(page.locator("#log")).to_contain_text("late 4999")
+    assert page.locator("#log .e").count() <= 2000
     assert tab.complaints == []
 
 
