@@ -68,7 +68,7 @@ class Shown(NamedTuple):
 
     def find_proof(self, story: StoryView) -> str:
         """What a story that is done claims; `rejected` if a person has reopened it since."""
-        if self.proofs is None or story.was_done or not story.proof:
+        if self.proofs is None or story.proof in ("", "ticked"):  # of those nobody keeps a receipt
             return story.proof
         return self.proofs.get(story.id, "rejected")
 
@@ -83,7 +83,7 @@ def build_sections(shown: Shown) -> dict[str, Element]:
         ),
         "controls": tag("div", _list_controls(shown), class_="controls"),
         "ask": tag("div", [_build_question(shown, one) for one in shown.asked], _list_doubts(shown)),
-        "lanes": tag("div", _list_lanes(shown), class_="lanes"),
+        "lanes": tag("div", _list_lanes(shown), class_=f"lanes {'live' if shown.is_alive else ''}".strip()),
         "stories": tag("ul", _list_rows(shown), class_="rows"),
     }
 
