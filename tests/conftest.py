@@ -35,6 +35,7 @@ pytest.register_assert_rewrite(
     "views.night",
     "views.run_events",
     "views.tmux",
+    "views.web.hostile",
 )
 
 import properties  # noqa: E402, F401  (its settings hold for every property)

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 @click.option("--allow-host", "names", multiple=True, metavar="NAME", help="A name by which the page may be opened.")
 @click.option("--cert", default="", metavar="FILE", help="A certificate for TLS.")
 @click.option("--key", default="", metavar="FILE", help="Its key.")
-@click.option("--new-key", is_flag=True, help="Make the addresses and logins of before invalid.")
+@click.option(
+    "--new-key", is_flag=True, help="Make a new key: the addresses and logins of before open nothing any more."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the address as one JSON object, for programs.")
 def web(
     folders: Sequence[str],

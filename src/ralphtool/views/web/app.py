@@ -51,12 +51,15 @@ class App:
             return  # there is no WebSocket here, and nothing to be done at the beginning and the end
         request = requests.read_request(scope)
         refused = checks.find_foreign(request, self.site)
-        if refused is None and (request.method, request.path) == ("GET", "/api/stream"):
-            refused = await self.streams.serve(request, receive, send)
-            if refused is None:
-                return
-        answer = refused or await self._answer(request, receive, scope.get("client"))
-        await asyncio.wait_for(_send_answer(answer, send), _SEND_SECONDS)
+        try:
+            if refused is None and (request.method, request.path) == ("GET", "/api/stream"):
+                refused = await self.streams.serve(request, receive, send)
+                if refused is None:
+                    return
+            answer = refused or await self._answer(request, receive, scope.get("client"))
+            await asyncio.wait_for(_send_answer(answer, send), _SEND_SECONDS)
+        except TimeoutError:
+            scope["state"]["abort"]()  # nobody reads: what is still to be sent would be kept for ever
 
     # --- which request it is
 

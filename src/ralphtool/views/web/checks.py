@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ralphtool.views.web.requests import Request, Response
 
 LONGEST_BODY = 20_000  # bytes
+_LONGEST_HEAD = 16_000
 _OPEN_AGAIN = "open the address that `ralphtool web` printed, or type it into the browser"
 
 
@@ -31,6 +32,8 @@ class Site(NamedTuple):
 
 def find_foreign(request: Request, site: Site) -> Response | None:
     """Why a request does not come from our page, nor from somebody who opens it; None if it may."""
+    if sum(len(name) + len(value) for name, value in request.headers) > _LONGEST_HEAD:
+        return refuse(431, "the head of the request is too long")
     hosts = request.list_values("host")
     if len(hosts) != 1:
         return refuse(400, "a request has to name one host")
@@ -48,7 +51,7 @@ def find_foreign(request: Request, site: Site) -> Response | None:
 
 def find_cookie(request: Request, site: Site, now: float) -> str | None:
     found = request.list_cookies(site.access.cookie_name)
-    return next((one for one in found[:10] if site.access.is_cookie(one, now)), None)
+    return next((one for one in found if site.access.is_cookie(one, now)), None)
 
 
 def find_forged(request: Request, site: Site) -> Response | None:

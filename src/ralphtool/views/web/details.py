@@ -96,10 +96,12 @@ def read_gate_output(watched: WatchedRun, iteration: int, place: int) -> Element
 
 
 def _read_end(run: RunSummary, path: str) -> str:
-    folder = layout.run(run.root, run.id)
+    if "\0" in path:
+        return ""
+    folder = os.path.join(os.path.realpath(layout.run(run.root, run.id)), "")
     inside = os.path.normpath(os.path.join(folder, path))
     # A folder in between may be a link by now: an agent without a box can write there.
-    if not os.path.realpath(os.path.dirname(inside)).startswith(os.path.realpath(folder)):
+    if not os.path.join(os.path.realpath(os.path.dirname(inside)), "").startswith(folder):
         return ""
     try:
         fd = files.open_in_project(inside)

@@ -14,11 +14,16 @@ from ralphtool.errors import RalphError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+UNIX = "unix"  # the address of whoever comes by a socket in a folder
+
 
 def is_agent(roots: Iterable[str], client: tuple[str, int] | None) -> bool:
-    """Whether the other end is below a run of one of these projects."""
+    """Whether the other end is below a run of one of these projects, or has gone before that could be seen."""
     owners = {pid for root in roots for pid in _list_owners(root)}
-    return bool(owners) and client is not None and bool(owners & _list_ancestors(*client))
+    if not owners:
+        return False
+    found = _find_processes(*client) if client else None
+    return found is None or bool(owners & found)
 
 
 def _list_owners(root: str) -> list[int]:
@@ -30,15 +35,30 @@ def _list_owners(root: str) -> list[int]:
     return [lock.owner["pid"] for lock in held if lock and lock.owner]
 
 
-def _list_ancestors(address: str, port: int) -> set[int]:
-    """Those of the process that has this end of a connection, and itself; none if it is not on this machine."""
+def _find_processes(address: str, port: int) -> set[int] | None:
+    """The process at the other end and those above it; none of another user or another machine; None if it is gone.
+
+    For a Unix socket, `port` is the process.
+    """
     import psutil  # which costs more than answering most requests
 
-    found: set[int] = set()
-    for one in psutil.net_connections("tcp"):
-        if one.laddr and (one.laddr.ip, one.laddr.port) == (address, port) and one.pid:
-            try:
-                found |= {one.pid, *(above.pid for above in psutil.Process(one.pid).parents())}
-            except psutil.Error:
-                continue  # it has just ended
-    return found
+    if address == UNIX:
+        return _list_ancestors(port)
+    if not address.startswith("127."):
+        return set()
+    ends = [one for one in psutil.net_connections("tcp") if one.laddr and tuple(one.laddr) == (address, port)]
+    pids = [one.pid for one in ends if one.pid]
+    if not pids:  # what another user has open has no number for us: a tunnel of ssh, for one
+        return set() if any(one.status == psutil.CONN_ESTABLISHED for one in ends) else None
+    found = [_list_ancestors(pid) for pid in pids]
+    return None if None in found else {pid for one in found if one for pid in one}
+
+
+def _list_ancestors(pid: int) -> set[int] | None:
+    """Those of a process, and itself; None if it has ended."""
+    import psutil
+
+    try:
+        return {pid, *(above.pid for above in psutil.Process(pid).parents())}
+    except psutil.Error:
+        return None

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import struct
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ralphtool.errors import InvalidValue, IoError, UsageError
 from ralphtool.views.web.checks import Site
+from ralphtool.views.web.peers import UNIX
 
 if TYPE_CHECKING:
     from ralphtool.views.web.access import Access
@@ -148,11 +150,23 @@ def serve(app: App, place: Place, opened: socket.socket) -> None:
         ssl_certfile=place.certificate or None,
         ssl_keyfile=place.key or None,
     )
-    try:
-        uvicorn.Server(config).run(sockets=[opened])
-    finally:
-        if place.socket_path:
-            os.unlink(place.socket_path)
+
+    class CleaningServer(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            """Here and not behind `run`: after it, the signal that ended the server ends the process."""
+            await super().shutdown(sockets)
+            if place.socket_path:
+                os.unlink(place.socket_path)
+
+    CleaningServer(config).run(sockets=[opened])
+
+
+def _find_unix_client(transport: Any) -> tuple[str, int] | None:
+    """The process at the other end of a Unix socket."""
+    opened = transport.get_extra_info("socket")
+    if opened is None or opened.family != socket.AF_UNIX or not hasattr(socket, "SO_PEERCRED"):
+        return None
+    return UNIX, struct.unpack("3i", opened.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
 
 
 def _build_protocol() -> Any:
@@ -163,6 +177,8 @@ def _build_protocol() -> Any:
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
+            self.client = self.client or _find_unix_client(transport)
+            self.app_state = {**self.app_state, "abort": transport.abort}
             if len(self.connections) > _CONNECTIONS:
                 transport.abort()
             self._deadline = self.loop.call_later(_HEAD_SECONDS, self._close_silent)

@@ -74,10 +74,7 @@ class _Connection:
         await self._write({"type": "http.response.body", "body": data, "more_body": True})
 
     async def _write(self, message: MutableMapping[str, Any]) -> None:
-        try:
-            await asyncio.wait_for(self._send(message), _SEND_SECONDS)
-        except TimeoutError:
-            self.is_gone.set()
+        await asyncio.wait_for(self._send(message), _SEND_SECONDS)
 
 
 class Streams:
