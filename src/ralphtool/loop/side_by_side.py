@@ -111,7 +111,8 @@ class SideBySide(Loop):
         decision = self.change.change_state.story(id).decision
         is_skipped = decision is not None and decision.action == "skip"
         checkpoints = self.change.workspace.checkpoints()
-        is_decided = any(checkpoints.get(one) != commit for one, commit in job.known.items())
+        own = (id, *job.started.story.depends_on)
+        is_decided = any(checkpoints.get(one) != job.before.get(one) for one in own)
         return is_skipped or is_decided or self.listener.is_skipped(id)
 
     def _must_end(self, story: str) -> bool:
@@ -171,9 +172,8 @@ class SideBySide(Loop):
             self._do_without(error)
             return
         started = self._start(self.change.seen_from(lane.workspace), story)
-        checkpoints = self.change.workspace.checkpoints()
-        known = {id: checkpoints.get(id) for id in (story.id, *story.depends_on)}
-        self._jobs[lane.number] = LaneJob(lane=lane, started=started, base=tip, began=time.monotonic(), known=known)
+        before = dict(self.change.workspace.checkpoints())
+        self._jobs[lane.number] = LaneJob(lane=lane, started=started, base=tip, began=time.monotonic(), before=before)
         lane.start(partial(lane.executor.work, started.assignment, partial(self._must_end, story.id)))
 
     def _prepare_lane(self, story: Story, tip: str) -> Lane:
@@ -461,8 +461,5 @@ class SideBySide(Loop):
 
     def _list_others(self, job: LaneJob) -> tuple[str, ...]:
         """The stories that were done since it began."""
-        known = self.change.workspace.checkpoints()
-        if job.base in known.values():
-            return tuple(known)[list(known.values()).index(job.base) + 1 :]
-        newer = self._home.repository.list_newer(job.base, self._find_tip())
-        return tuple(id for id, commit in known.items() if commit in newer)
+        now = self.change.workspace.checkpoints()
+        return tuple(id for id, commit in now.items() if job.before.get(id) != commit)
