@@ -62,6 +62,7 @@ class SideBySide(Loop):
         self._limited: dict[int, float] = {}  # when each agent last met a limit
         self._is_broken = False  # a lane has failed in a way that ends the run
         self._next_look = 0.0
+        self._is_work_left = True  # beside what is at work, as far as is known
         self._limit = LaneLimit(parts.settings.run.side_by_side)
         # Some formats mark a story as done once it is proven: then the tree can't be predicted.
         at_once = 1 if outcome.has_marks(parts.change.spec) else parts.settings.run.speculate
@@ -151,7 +152,14 @@ class SideBySide(Loop):
             self.listener.report()
         if story is None:
             self._next_look = time.monotonic() + _LOOK
+            self._is_work_left = self._has_others()
         return story
+
+    def _has_others(self) -> bool:
+        """Whether a story is open that nobody is at work on. Without one, the end of another changes nothing."""
+        stories = self.change.stories()
+        settled = {*self.change.done(stories), *(job.story for job in self._jobs.values())}
+        return any(story.id not in settled for story in stories)
 
     def _can_begin(self) -> bool:
         """A plan that was edited is taken up when nobody is at work on the one before."""
@@ -266,7 +274,7 @@ class SideBySide(Loop):
             else:
                 self._lose_lane(job, error)
             return
-        self._next_look = 0.0
+        self._look_soon()
         if self._is_unwanted(job):
             self._abandoned.add(job.story)
             report = structs.replace(report, ending="stopped")
@@ -420,7 +428,12 @@ class SideBySide(Loop):
     def _free(self, job: LaneJob) -> None:
         job.lane.workspace.release()
         del self._jobs[job.lane.number]
-        self._next_look = 0.0
+        self._is_work_left |= job.story not in self.change.workspace.checkpoints()
+        self._look_soon()
+
+    def _look_soon(self) -> None:
+        if self._is_work_left:
+            self._next_look = 0.0
 
     def _send_back(
         self, job: LaneJob, tip: str, tree: str, files: tuple[str, ...] = (), tests: tuple[str, ...] = ()

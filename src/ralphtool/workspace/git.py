@@ -20,7 +20,7 @@ from msgspec import Struct
 from ralphtool.core import files, layout
 from ralphtool.errors import GitError
 from ralphtool.sandbox import beneath
-from ralphtool.workspace.paths import Paths
+from ralphtool.workspace.paths import Paths, exclude
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -278,7 +278,7 @@ class Repository:
     def add_all(self, excluded: Iterable[str]) -> None:
         """Takes all that is in the working tree into our index, but for what git ignores and what is excluded."""
         sparse = ["--sparse"] if self._is_sparse else []
-        self.run("add", "--all", *sparse, "--", ":/", *(spec for path in excluded for spec in _exclude(path)))
+        self.run("add", "--all", *sparse, "--", ":/", *(spec for path in excluded for spec in exclude(path)))
 
     @cached_property
     def _is_sparse(self) -> bool:
@@ -465,19 +465,6 @@ class Repository:
         ids = {name: fields[2] for fields, name in rows if fields[1] == "blob"}
         found = self.blobs(ids.values())
         return {name: found[id] for name, id in ids.items()}
-
-
-def _exclude(path: str) -> tuple[str, ...]:
-    """Leaves a path out. By a pattern: named as it is, `git add` fails where git ignores it anyway."""
-    plain = re.search(r"[\w.]", path)
-    if plain is None:
-        return (f":(exclude,top,literal){path}",)
-    pattern = f"{_escape(path[: plain.start()])}[{plain[0]}]{_escape(path[plain.end() :])}"
-    return f":(exclude,top,glob){pattern}", f":(exclude,top,glob){pattern}/**"
-
-
-def _escape(text: str) -> str:
-    return re.sub(r"[*?\[\\]", r"\\\g<0>", text)
 
 
 def _parse_new_side(head: bytes) -> tuple[bytes, bytes]:
