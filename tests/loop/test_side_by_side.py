@@ -201,7 +201,9 @@ def test_a_kill_loses_nothing(lab: Lab) -> None:
     assert sorted(list_stories(lab)) == ["1", "2", "3", "4"]
     kept = lab.git("for-each-ref", "--format=%(refname)", "refs/ralph/interrupted").splitlines()
     told = [lab.git("diff", "--name-status", f"{ref}^", ref) for ref in kept]
-    assert sorted(told) == ["A\tparts/3.txt", "A\tparts/4.txt"], "each upon what it had begun with, and none that is done"
+    assert sorted(told) == ["A\tparts/3.txt", "A\tparts/4.txt"], (
+        "each upon what it had begun with, and none that is done"
+    )
     check_commits(lab)
     check_left(lab)
 
