@@ -120,6 +120,10 @@ def test_markers_that_are_left_fail_the_attempt(lab: Lab) -> None:
     assert [(one["kind"], one["path"]) for one in found] == [("conflict-marker", "parts/same.txt")]
     assert sorted(entry["status"] for entry in lab.entries()) == ["completed", "completed", "failed"]
     assert "<<<<" not in lab.git("log", "-p", "ralph/add-login")
+    [prompt] = lab.root.glob(".ralph/runs/*/004-*/prompt.md")
+    [back] = of_kind(lab.events(done), "sent_back")
+    met = f"it does not go together with story {back['others'][0]}: both change parts/same.txt"
+    assert met in prompt.read_text(), "the one after knows what it is about"
     check_commits(lab)
 
 
@@ -130,10 +134,13 @@ if grep -qs '<<<<' parts/same.txt
 then echo both > parts/same.txt; test $RALPH_ATTEMPT != 1 || rm -f parts/of-*.txt
 else echo {story} > parts/same.txt; echo x > parts/of-{story}.txt
 fi"""
-    make(lab, TWO, side_by_side=2).play(default=[wait_for_all(lab, 2), {"run": solve}, *END])
+    make(lab, TWO, side_by_side=2, attempts=1).play(default=[wait_for_all(lab, 2), {"run": solve}, *END])
     found = [one for verdict in of_kind(lab.events(lab.loop()), "verdict") for one in verdict["findings"]]
     assert [one["kind"] for one in found] == ["merge-clobber"]
     assert found[0]["path"].startswith("parts/of-")
+    [question] = lab.root.glob(".ralph/questions/*.md")
+    assert "both change parts/same.txt" in question.read_text()
+    assert "\n  needs your answer: " in lab.run("explain", question.stem + "-1").stdout
 
 
 def test_two_that_pass_alone_and_fail_together(lab: Lab) -> None:

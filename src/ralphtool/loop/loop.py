@@ -429,8 +429,7 @@ class Loop:
         if iteration.verdict.status in ("interrupted", "transient"):
             self._postpone(change, iteration)
             return
-        state = self.change.change_state.story(iteration.story.id)
-        state.cut_off = state.sent_back = None  # it was taken up, for good or ill
+        self.change.change_state.story(iteration.story.id).close_return()
         self.roster.mark_available(iteration.assignment.agent, iteration.report.quotas)
         made = outcome.settle(change, iteration)
         if made.tree:

@@ -58,6 +58,7 @@ def send_back(started: Started, place: Box, meeting: Meeting) -> None:
     state.returns += 1
     state.sent_back = ReturnedWork(
         text=_describe(place, meeting),
+        why=meeting.explain(),
         commit=commit,
         base=str(place.tip),
         in_conflict=list(meeting.files),
