@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from lab import Lab, wait_until
 from loop.lanes import (
     GATE,
@@ -21,9 +22,13 @@ from loop.lanes import (
 )
 from patience import PATIENCE
 
+from ralphtool.agents import End
 from ralphtool.errors import GitError
+from ralphtool.executors import Report
+from ralphtool.loop.budget import Budget
 from ralphtool.loop.lane_job import LaneJob
 from ralphtool.loop.look_ahead import AheadOfQueue
+from ralphtool.settings import Settings
 from ralphtool.workspace.git import Repository
 from ralphtool.workspace.revert import MergedTree
 from ralphtool.workspace.worktree import Worktree
@@ -115,3 +120,18 @@ def test_a_merge_that_fails_ahead_is_no_result(tmp_path: Path) -> None:
     ahead.look(first, [second])
     assert not ahead.is_awaited(second, tip)
     assert ahead.get_known(second, tip) is None
+
+
+def test_a_disk_that_is_full_again_and_again_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lanes that meet it at once have met it one time."""
+    budget = Budget(Settings().run)
+    full = Report(ending="exit", end=End(False), full_disk="/small")
+    for _ in range(8):
+        budget.add("1", full)
+    assert budget.describe_reached_limit() == ""
+    monkeypatch.setattr("ralphtool.loop.budget._SAME_TIME", -1.0)
+    budget.add("1", full)
+    budget.add("1", full)
+    assert "the disk of /small is full again and again: free some space there" in budget.describe_reached_limit()
+    budget.add("1", Report(ending="exit", end=End(True), gates_ran=True))
+    assert budget.describe_reached_limit() == ""
