@@ -588,6 +588,9 @@ def test_what_was_green_only_with_one_that_was_red_is_proven_again(lab: Lab) -> 
     assert sorted(entry["status"] for entry in lab.entries()) == ["completed", "failed", "failed"]
     assert list_stories(lab) == ["1"]
     assert (meet(lab) / "parts-1-2-3").exists()
+    found = lab.events(done)
+    told = sum(one["seconds"]["gates"] for one in of_kind(found, "verdict"))
+    assert told == pytest.approx(found[-1]["spent"]["gate_seconds"], abs=0.1), "also of gates that ran ahead in vain"
 
 
 def test_agents_and_gates_know_the_number_of_their_box(lab: Lab) -> None:

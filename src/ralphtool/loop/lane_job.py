@@ -33,6 +33,7 @@ class LaneJob(Struct, kw_only=True, eq=False):
     before: dict[str, str]  # the checkpoints that stories had when it began
     report: Report | None = None  # its work, once that is done
     is_queued: bool = False  # and is to be merged
+    gate_seconds: float = 0.0  # of all its gates: some run more than once
     tip: str = ""  # the checkpoint that it is being proven upon
     tree: str = ""  # what is being proven
     predicted: str = ""  # what the branch will be when it is done, as a commit, once somebody looks ahead

@@ -356,7 +356,12 @@ class SideBySide(Loop):
     def _take_ahead(self, job: LaneJob, report: Report) -> None:
         if job.ahead:
             job.ahead.is_running, job.ahead.results = False, report.ahead
+        self._count_gates(job, report)
+
+    def _count_gates(self, job: LaneJob, report: Report) -> None:
+        """The agent's part was counted when it ended."""
         self.budget.add(job.story, structs.replace(report, agent_seconds=0.0, usage=Usage()))
+        job.gate_seconds += report.gate_seconds
 
     # --- the proof ------------------------------------------------------------------------------
 
@@ -377,8 +382,7 @@ class SideBySide(Loop):
 
     def _take_proof(self, job: LaneJob, report: Report) -> None:
         self._proving = None
-        # The agent's part was counted when it ended.
-        self.budget.add(job.story, structs.replace(report, agent_seconds=0.0, usage=Usage()))
+        self._count_gates(job, report)
         self.change.follow_branch()
         if not (report.red or job.is_alone or report.ending == "stopped") and job.tip != self._find_tip():
             self._prove_upon(job, self._find_tip())  # a person has committed, accepted or rejected something meanwhile
@@ -406,7 +410,7 @@ class SideBySide(Loop):
 
     def _settle(self, job: LaneJob, report: Report) -> None:
         """Judged like any other; from here on the lane is free."""
-        self._conclude_job(job, self._judge(job.started, report))
+        self._conclude_job(job, self._judge(job.started, structs.replace(report, gate_seconds=job.gate_seconds)))
 
     def _conclude_job(self, job: LaneJob, iteration: Iteration) -> None:
         self.is_abandoned = job.story in self._abandoned
@@ -462,7 +466,7 @@ class SideBySide(Loop):
     def _give_up(self, job: LaneJob, why: str) -> None:
         """A person is asked: its agent has had it often enough."""
         job.lane.workspace.catch_up(job.base)
-        iteration = self._judge(job.started, structs.replace(job.work, trouble=why))
+        iteration = self._judge(job.started, structs.replace(job.work, trouble=why, gate_seconds=job.gate_seconds))
         reason = f"it was sent back {MOST_RETURNS} times: {why}"
         asked = RecoveryDecision("manual", "", reason)
         self._conclude_job(job, structs.replace(iteration, decision=asked))
