@@ -25,6 +25,7 @@ from patience import PATIENCE
 from ralphtool.agents import End
 from ralphtool.errors import GitError
 from ralphtool.executors import Report
+from ralphtool.judging.guard import merges
 from ralphtool.loop.budget import Budget
 from ralphtool.loop.lane_job import LaneJob
 from ralphtool.loop.look_ahead import AheadOfQueue
@@ -135,3 +136,9 @@ def test_a_disk_that_is_full_again_and_again_ends_the_run(monkeypatch: pytest.Mo
     assert "the disk of /small is full again and again: free some space there" in budget.describe_reached_limit()
     budget.add("1", Report(ending="exit", end=End(True), gates_ran=True))
     assert budget.describe_reached_limit() == ""
+
+
+def test_a_file_that_git_put_aside_is_an_unresolved_conflict() -> None:
+    aside = f"src/shop~{'0123456789' * 4}"
+    found = merges.find_sides([aside, f"{aside}_0", "src/shop", "src/shop~", "notes~draft"])
+    assert [one.path for one in found] == [aside, f"{aside}_0"]

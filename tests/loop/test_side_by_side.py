@@ -112,17 +112,22 @@ if grep -qs '<<<<' parts/same.txt; then echo both > parts/same.txt; else echo {s
 
 
 def test_markers_that_are_left_fail_the_attempt(lab: Lab) -> None:
-    careless = "mkdir -p parts; grep -qs '<<<<' parts/same.txt || echo {story} > parts/same.txt"
+    """Also in a file whose name is no text."""
+    careless = r"""mkdir -p parts; odd=$(printf 'parts/\377'); grep -qs '<<<<' parts/same.txt && exit
+echo {story} > parts/same.txt; echo {story} > $odd"""
     make(lab, TWO, side_by_side=2).play(default=[wait_for_all(lab, 2), {"run": careless}, *END])
     done = lab.loop()
     assert done.exit_code == 0, done.stderr
     found = [one for verdict in of_kind(lab.events(done), "verdict") for one in verdict["findings"]]
-    assert [(one["kind"], one["path"]) for one in found] == [("conflict-marker", "parts/same.txt")]
+    assert [(one["kind"], one["path"]) for one in found] == [
+        ("conflict-marker", "parts/same.txt"),
+        ("conflict-marker", r"parts/\xff"),
+    ]
     assert sorted(entry["status"] for entry in lab.entries()) == ["completed", "completed", "failed"]
     assert "<<<<" not in lab.git("log", "-p", "ralph/add-login")
     [prompt] = lab.root.glob(".ralph/runs/*/004-*/prompt.md")
     [back] = of_kind(lab.events(done), "sent_back")
-    met = f"it does not go together with story {back['others'][0]}: both change parts/same.txt"
+    met = f"it does not go together with story {back['others'][0]}: both change parts/same.txt, parts/\\xff"
     assert met in prompt.read_text(), "the one after knows what it is about"
     check_commits(lab)
 

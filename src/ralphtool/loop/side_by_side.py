@@ -26,6 +26,7 @@ from ralphtool.loop.loop import Loop
 from ralphtool.loop.queue import MOST_RETURNS, MergeTrial, decide
 from ralphtool.loop.sending_back import Meeting
 from ralphtool.record import events
+from ralphtool.workspace.paths import printable
 from ralphtool.workspace.revert import MergedTree
 
 if TYPE_CHECKING:
@@ -446,13 +447,14 @@ class SideBySide(Loop):
         place, others = job.lane.workspace, self._list_others(job)
         if files:
             others = self._list_changing(others, files) or others
+        files = tuple(map(printable, files))
         meeting = Meeting(
             tree=tree,
             others=others,
             files=files,
             tests=tests,
-            own_paths=place.list_between(job.base, str(job.work.tree)),
-            their_paths=place.list_between(job.base, tip),
+            own_paths=[*map(printable, place.list_between(job.base, str(job.work.tree)))],
+            their_paths=[*map(printable, place.list_between(job.base, tip))],
         )
         why = "conflict" if files else "red-together"
         self.log.add(events.SentBack(**job.about, why=why, others=others, files=files, tests=tests))
