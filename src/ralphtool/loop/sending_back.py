@@ -56,6 +56,7 @@ def send_back(started: Started, place: Box, meeting: Meeting) -> None:
     change.undo_ticks(story)
     message = f"ralphtool: {change.name}, story {story.id} met other work\n"
     commit = str(place.commit(meeting.tree, message))
+    before = state.cut_off if state.sent_back else None
     state.cut_off = place.keep_commit(change.run, commit)
     state.returns += 1
     state.sent_back = ReturnedWork(
@@ -68,6 +69,13 @@ def send_back(started: Started, place: Box, meeting: Meeting) -> None:
         others=list(meeting.their_paths),
     )
     change.save()
+    drop(place, before)
+
+
+def drop(place: Box, ref: str | None) -> None:
+    """What was sent back is resolved, or was sent back again: nobody needs the tree with the markers."""
+    if ref and place.repository.resolve(ref):
+        place.repository.set_refs({ref: None})
 
 
 def inspect(place: Box, returned: ReturnedWork, tree: str, base: str) -> list[GuardFinding]:

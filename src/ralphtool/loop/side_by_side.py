@@ -415,6 +415,8 @@ class SideBySide(Loop):
 
     def _conclude_job(self, job: LaneJob, iteration: Iteration) -> None:
         self.is_abandoned = job.story in self._abandoned
+        state = self.change.change_state.story(job.story)
+        returned = state.cut_off if state.sent_back else None
         self._log_iteration(iteration)
         self._act(job.started.change, iteration)
         self.is_abandoned = False
@@ -426,6 +428,7 @@ class SideBySide(Loop):
             is_alone = self._home.tip == job.tip and made is not None and made.commit == tip
             self._home.catch_up(tip, job.story if is_alone else "")
             job.lane.workspace.rest()
+            sending_back.drop(self._home, returned)
         elif iteration.verdict.status == "interrupted":
             self._keep_for_next(job)
         self._free(job)
