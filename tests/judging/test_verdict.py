@@ -332,6 +332,15 @@ def test_other_trouble_is_an_attempt(trouble: Any) -> None:
     assert verdict.too_big == (trouble == "context")
 
 
+def test_a_full_disk_is_nobodys_fault_unless_somebody_cheated() -> None:
+    red = {"red": (RedGate("pytest"),), "full_disk": "/small", "retry_at": 5.0}
+    verdict = but(**red)
+    assert (verdict.status, verdict.retry_at) == ("transient", 5.0)
+    assert "the disk of /small is full: free some space there" in verdict.summary
+    assert but(full_disk="/small").status == "completed"
+    assert but(**red, findings=(GuardFinding("test-deleted", "a", "b"),)).status == "failed"
+
+
 def test_words_alone_are_no_trouble_that_passes() -> None:
     words = "Error 429: rate limit exceeded, overloaded, network is unreachable, please login"
     verdict = but(end=End(ok=False, message=words, reason=words), claim=Claim(), exit_detail=words)

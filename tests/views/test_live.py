@@ -373,6 +373,12 @@ def test_the_first_line_says_it_all(states: list[str], result: str, first: str) 
     assert shown(ended(*stories, result=result))[0] == first
 
 
+def test_times_that_are_more_than_the_run_took_say_why() -> None:
+    spent = {"seconds": 60.0, "agent_seconds": 200.0, "gate_seconds": 20.0}
+    [line] = [one for one in shown(ended({"id": "1", "state": "done"}, spent=spent)) if one.startswith("Spent")]
+    assert line == "Spent on add-login: 1m00s (agent 3m20s, gates 20s, some of them at the same time)"
+
+
 def test_the_summary() -> None:
     assert shown(FIVE) == [
         "1 of 5 stories are done; 1 waits for you; 1 failed; 1 was skipped; 1 is open.",

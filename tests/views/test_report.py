@@ -413,8 +413,10 @@ def test_waiting_to_be_merged_is_nobodys_work(ralph: Ralph) -> None:
     night.add("iteration_started", number=2, iteration=2, story="2", entry="add-login-2-1")
     night.add("queued", minutes=5, iteration=2, story="2", waiting=1)
     night.add("sent_back", minutes=30, iteration=2, story="2", why="conflict", others=["3"], files=["a"])
-    [attempt] = told_of(ralph, night)["stories"][1]["attempts"]
+    story = told_of(ralph, night)["stories"][1]
+    [attempt] = story["attempts"]
     assert (attempt["status"], attempt["work"]["seconds"]) == ("sent back", 300.0)
+    assert (story["state"], story["why"]) == ("open", "sent back to its agent after meeting story 3: both change a")
 
 
 @pytest.mark.parametrize("is_side_by_side", [True, False])

@@ -150,7 +150,9 @@ def _explain_lines(entry: Entry, record: dict[str, Any], later: Entry | None) ->
     lines += _build_section("Why it was judged so", _list_reasons(entry, verdict, receipt))
     lines += _describe_receipt(entry, receipt)
     lines += _build_section("Gates", [_describe_gate(one) for one in record["gates"]])
-    decided = f"{decision.get('action')}: {make_printable(str(decision.get('reason', '')))}" if decision else ""
+    decided = (
+        make_printable(f"{_describe_action(decision['action'])}: {decision.get('reason', '')}") if decision else ""
+    )
     guidance = f"told the next attempt: {make_printable(str(decision['guidance']))}" if decision.get("guidance") else ""
     lines += _build_section("What was decided, and why", [one for one in (decided, guidance) if one])
     lines += _build_section("What it used", _describe_usage(verdict))
@@ -208,8 +210,14 @@ def _describe_recovery(entry: Entry) -> list[str]:
     context = entry.context
     if not context or not context.recovery_action:
         return []
-    told = [f"{context.recovery_action}, after: {make_printable(context.previous_failure_reason or '')}"]
+    told = [
+        f"{_describe_action(context.recovery_action)}, after: {make_printable(context.previous_failure_reason or '')}"
+    ]
     return _build_section("How it came about", told)
+
+
+def _describe_action(name: object) -> str:
+    return phrases.ACTIONS.get(str(name), str(name))
 
 
 def _list_reasons(entry: Entry, verdict: dict[str, Any], receipt: Receipt | None) -> list[str]:

@@ -65,6 +65,7 @@ class Report(Struct, frozen=True, kw_only=True):
     proof: ProofEvidence | None = None  # of a story that claims to be complete
     baseline: Baseline | None = None
     trouble: str = ""
+    full_disk: str = ""  # a folder that had no room left when the agent or its gates had ended
     left: tuple[str, ...] = ()  # processes that had to be ended
     agent_seconds: float = 0.0
     gate_seconds: float = 0.0

@@ -19,11 +19,11 @@ from ralphtool.core import secrets, session
 from ralphtool.executors import Assignment, Report
 from ralphtool.executors.environment import HIDDEN_VARIABLES, build_path, check_session_id, redact
 from ralphtool.executors.gate_series import GateSeries, is_cut_off
-from ralphtool.executors.meter import Meter, Prices, UsageLimits
+from ralphtool.executors.meter import Meter, Prices, UsageLimits, add_login_advice
 from ralphtool.executors.proving import Prover
 from ralphtool.executors.spec_snapshot import SpecSnapshot, SpecWatch
 from ralphtool.executors.tick_watch import TickWatch
-from ralphtool.executors.transcript import StderrChunk
+from ralphtool.executors.transcript import StderrChunk, find_full_disk
 from ralphtool.executors.watchdog import Watchdog
 from ralphtool.judging import gates, verdict
 from ralphtool.judging.guard.model import GuardFinding
@@ -328,7 +328,7 @@ class LocalExecutor:
             self._rates[runner.name] = meter.rate
         beneath.sweep(job.folder, with_links=True)  # what is written there next must not go elsewhere
         redact(job.folder, self._secrets)
-        return _add_login_advice(report, runner)
+        return add_login_advice(report, runner)
 
     def _build_meter(self, assignment: Assignment, runner: Runner) -> Meter:
         settings = self.context.settings
@@ -420,6 +420,7 @@ class LocalExecutor:
 
     def _inspect_work(self, report: Report, assignment: Assignment, before: SpecSnapshot) -> Report:
         """What the agent left: its diff, and its ticks."""
+        full_disk = self._find_full_disk()
         self._ensure_folders(assignment)
         touched = self.context.protected_state.restore_changed(
             os.path.join(assignment.directory, "touched"), self.context.prd_ids
@@ -437,6 +438,7 @@ class LocalExecutor:
             paths=taken.paths,
             findings=tuple(findings) if self.context.settings.run.guard != "off" else (),
             trouble=taken.trouble,
+            full_disk=full_disk,
             required=frozenset(task.id for task in specs.find_story(before.stories, assignment.story).required),
         )
 
@@ -461,7 +463,11 @@ class LocalExecutor:
         prover = self._build_prover(report, assignment, stop)
         has_claimed = verdict.parse_claim(report.end.message, assignment.token).complete
         report = prover.prove(report, is_whole=has_claimed and report.required <= report.ticked)
+        report = structs.replace(report, full_disk=report.full_disk or self._find_full_disk())
         return structs.replace(report, ending="stopped") if stop() else report
+
+    def _find_full_disk(self) -> str:
+        return find_full_disk((self.context.workspace.root, self.context.folder))
 
     def run_gates_ahead(self, report: Report, assignment: Assignment, stop: Callable[[], bool]) -> Report:
         """The gates alone, on work that is in its place, and may come to be the newest."""
@@ -478,16 +484,6 @@ def _prepare_judging() -> threading.Thread:
     names = ("guard.diff", "guard.spec", "testresults.reading")
     load = [f"ralphtool.judging.{name}" for name in names]
     return threading.Thread(target=lambda: [importlib.import_module(name) for name in load], daemon=True)
-
-
-def _add_login_advice(report: Report, runner: Runner) -> Report:
-    """Who is not logged in can't be helped by waiting: the one who reads this has to know what to do."""
-    failure = report.failure
-    if failure is None or failure.trouble != "login" or not runner.traits.login_hint:
-        return report
-    return structs.replace(
-        report, failure=structs.replace(failure, text=f"{runner.traits.login_hint} ({failure.text})")
-    )
 
 
 def _smaller_limit(one: float, other: float) -> float:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ralphtool.agents import TRANSIENT, Event, Failure, Message, Quota, Result, Tool, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ralphtool.agents import Runner
+    from ralphtool.executors import Report
     from ralphtool.settings import PriceSettings
 
 _MILLION = 1_000_000
@@ -127,3 +129,13 @@ def is_patience_over(patience: float, failing: float, quiet: float, reset_in: fl
         return False
     is_hopeless = reset_in is not None and failing + reset_in > patience
     return failing > patience or (is_hopeless and quiet > _LIMIT_GRACE)
+
+
+def add_login_advice(report: Report, runner: Runner) -> Report:
+    """Who is not logged in can't be helped by waiting: the one who reads this has to know what to do."""
+    failure = report.failure
+    if failure is None or failure.trouble != "login" or not runner.traits.login_hint:
+        return report
+    return structs.replace(
+        report, failure=structs.replace(failure, text=f"{runner.traits.login_hint} ({failure.text})")
+    )

@@ -43,6 +43,8 @@ _NOTE_EVERY = 1.0
 _SLACK = 2.0  # seconds beyond its grace after which the supervisor itself must be stuck
 _ANSWER = 10.0  # seconds within which a supervisor accepts a command, even on a busy machine
 _NOT_STARTED = 127  # what a shell says
+# Imported, and not run as a script: Python keeps the bytecode of modules alone.
+_START = "import sys; sys.path.append(sys.argv.pop(1)); import supervisor; supervisor.main()"
 
 
 class ProcessResult(Struct, frozen=True, kw_only=True):
@@ -246,7 +248,8 @@ class _SupervisorLink:
         self.line, theirs = socket.socketpair()
         self.line.settimeout(_ANSWER)
         isolated = ["-I", "-S"] if supervisor.LINUX else ["-I"]
-        command = [sys.executable, *isolated, supervisor.__file__, str(theirs.fileno()), *_extra_paths()]
+        folder = os.path.dirname(supervisor.__file__)
+        command = [sys.executable, *isolated, "-c", _START, folder, str(theirs.fileno()), *_extra_paths()]
         env = {**os.environ, SESSION: session} if session else None
         with theirs, _adoption.lock:
             self.process = subprocess.Popen(

@@ -1,9 +1,9 @@
 """The supervisor: a small program that runs another one, and leaves nothing of it behind.
 
-`process` starts it by its path, with Python's own modules alone, so that it is up quickly; and imports it, for what
-both need. Orphans below the supervisor come to it, whatever sessions they made: the system calls that a subreaper.
-So "no children" means that no process is left. Where there are no subreapers (macOS), a mark in the environment
-of the programs takes their place.
+`process` starts it with Python's own modules alone, so that it is up quickly; and imports it, for what both need.
+Orphans below the supervisor come to it, whatever sessions they made: the system calls that a subreaper. So "no
+children" means that no process is left. Where there are no subreapers (macOS), a mark in the environment of the
+programs takes their place.
 
 They talk over a socket. Each message is a length and fields with a zero byte between them, which no argument,
 folder or variable can contain:
@@ -439,7 +439,3 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     adopt_orphans(True)
     SupervisorProcess(line).serve()
-
-
-if __name__ == "__main__":
-    main()

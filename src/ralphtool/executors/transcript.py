@@ -16,10 +16,11 @@ from ralphtool.core import files
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 REDACTED = b"[redacted]"
 _CHUNK = 1 << 20
+_LEAST_ROOM = 1 << 17  # bytes
 _TICK = 0.1  # seconds between two looks at the clocks
 _SETPIPE_SZ = getattr(fcntl, "F_SETPIPE_SZ", None)
 
@@ -195,3 +196,17 @@ class ProgramOutput:
 
 def is_disk_full(error: OSError) -> bool:
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def find_full_disk(places: Iterable[str]) -> str:
+    """The first of some folders whose disk has no room for a small file; empty if all have."""
+    return next((place for place in places if _is_full(place)), "")
+
+
+def _is_full(place: str) -> bool:
+    try:
+        disk = os.statvfs(place)
+    except OSError:
+        return False  # it is gone, which is another trouble
+    free = disk.f_bfree if os.geteuid() == 0 else disk.f_bavail  # a part of it is for root alone
+    return free * disk.f_frsize < _LEAST_ROOM or (disk.f_files > 0 and disk.f_ffree == 0)

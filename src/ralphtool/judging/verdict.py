@@ -64,6 +64,8 @@ class Evidence(Struct, frozen=True, kw_only=True):
     is_guarded: bool = True  # findings keep a story from being done
     blockers: tuple[str, ...] = ()  # that the agent observed
     trouble: str = ""  # why the tree could not be taken down
+    full_disk: str = ""  # a folder that had no room left at the end
+    retry_at: float | None = None  # when a full disk is worth a look again
     exit_detail: str = ""
     proof: ProofResult | None = None  # of a story that claims to be complete
 
@@ -106,6 +108,9 @@ def judge(evidence: Evidence) -> Verdict:
     against = _list_reasons(evidence)
     if not against:
         return _build_success(evidence, new)
+    if evidence.full_disk and not evidence.findings:
+        told = f"the disk of {evidence.full_disk} is full: free some space there; not counted as an attempt"
+        return Verdict(status="transient", summary=told, retry_at=evidence.retry_at)
     blocker = evidence.claim.blocked or next(iter(evidence.blockers), None)
     lost = evidence.proof.lost if evidence.proof else ()
     question = blocker or _find_question(evidence)

@@ -109,4 +109,5 @@ def _describe_tree(state: StoryState) -> str:
     """What the tree holds besides the last checkpoint, and why."""
     if state.sent_back:
         return state.sent_back.text
-    return _CUT_OFF if state.cut_off else ""
+    met = f"Earlier work on this story was given up: {state.met}. The tree has theirs." if state.met else ""
+    return " ".join(filter(None, [met, _CUT_OFF if state.cut_off else ""]))

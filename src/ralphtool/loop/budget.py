@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from ralphtool.settings import RunSettings, Settings
 
 
+_SAME_TIME = 4.0  # seconds
+_MOST_TIMES_FULL = 3
+
+
 class UsageTotals:
     """What was spent on something."""
 
@@ -62,6 +66,7 @@ class Budget:
         self._stories: dict[str, UsageTotals] = {}
         self.total = UsageTotals()
         self.iterations = 0
+        self._full_disk, self._times_full, self._found_full = "", 0, 0.0
 
     def totals_of(self, story: str) -> UsageTotals:
         return self._stories.setdefault(story, UsageTotals())
@@ -69,6 +74,16 @@ class Budget:
     def add(self, story: str, report: Report) -> None:
         self.total.add(report)
         self.totals_of(story).add(report)
+        self._note_disk(report)
+
+    def _note_disk(self, report: Report) -> None:
+        """Several who meet a full disk at once have met it one time."""
+        now = time.monotonic()
+        if report.full_disk and now - self._found_full > _SAME_TIME:
+            self._times_full, self._found_full = self._times_full + 1, now
+        self._full_disk = report.full_disk
+        if report.gates_ran and not report.full_disk:
+            self._times_full = 0
 
     @property
     def seconds(self) -> float:
@@ -91,6 +106,8 @@ class Budget:
             return f"the limit of {limits.max_tokens} tokens is reached (--max-tokens)"
         if limits.max_cost and self.total.cost >= limits.max_cost:
             return f"the limit of ${limits.max_cost:g} is reached (--max-cost)"
+        if self._times_full >= _MOST_TIMES_FULL and self._full_disk:
+            return f"the disk of {self._full_disk} is full again and again: free some space there, and run it again"
         return ""
 
     @property

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def confine(
-    place: Workspace, root: str, run: str, settings: Settings, runners: Sequence[Runner], log: Log
+    place: Workspace, root: str, run: str, settings: Settings, runners: Sequence[Runner], log: Log, slot: int = 0
 ) -> Iterator[Confine | None]:
     """What puts a program into its box or its worktree; None where it is in the user's own folder. The box's network
-    lives as long as this does."""
+    lives as long as this does. What is the same for all boxes of a run is told with the first."""
     from ralphtool.workspace.box import Box
     from ralphtool.workspace.worktree import Worktree
 
@@ -48,12 +48,12 @@ def confine(
     rules = way_out.build_rules(settings, runners, root)
     with way_out.open_proxy(rules, settings, log) as proxy:
         plan = structs.replace(
-            _build_plan(place, root, settings, runners, log),
+            _build_plan(place, root, settings, runners, None if slot else log),
             has_network=settings.sandbox.network == "on",
             network=proxy.folder if proxy else "",
         )
         places, passed = _find_agent_places(run, root, settings, runners), settings.sandbox.env
-        if told := _describe_withheld(places, passed):
+        if not slot and (told := _describe_withheld(places, passed)):
             log.note(Notice(text=told))
         yield Confinement(plan, place, places=places, host_ports=rules.ports, variables=passed).confine
 
@@ -77,13 +77,13 @@ def _use_own_programs(
     return [own.get(word, word) for word in argv], cwd, dict(env)
 
 
-def _build_plan(place: Box, root: str, settings: Settings, runners: Sequence[Runner], log: Log) -> BoxPlan:
+def _build_plan(place: Box, root: str, settings: Settings, runners: Sequence[Runner], log: Log | None) -> BoxPlan:
     from ralphtool.sandbox.bubblewrap import BoxPlan
     from ralphtool.sandbox.confinement import find_home, find_homes
     from ralphtool.workspace.box import describe_unreadable
 
     home = _show_agents_files(place, root, runners)
-    if home.unreadable:
+    if home.unreadable and log:
         log.note(Notice(text=describe_unreadable(home.unreadable)))
     return BoxPlan(
         top=place.top,

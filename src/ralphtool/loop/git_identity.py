@@ -23,11 +23,11 @@ def add_identity(confine: Confine, repository: Repository, folder: str) -> Confi
     As the system's configuration, which gives way to every other: tests may set names of their own. `folder` is one
     that the box shows read-only.
     """
-    text = _build_config(repository)
-    if not text:
-        return confine
     path = os.path.join(folder, _FILE)
-    files.replace(path, text.encode("utf-8", "surrogateescape"))
+    if not os.path.exists(path):  # else the run's first box has written it
+        files.replace(path, _build_config(repository).encode("utf-8", "surrogateescape"))
+    if not os.path.getsize(path):
+        return confine
 
     def start(
         argv: Sequence[str], cwd: str, env: Mapping[str, str], writable: Sequence[str], purpose: str = "agent"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from ralphtool.judging.verdict import Verdict
     from ralphtool.settings import Settings
     from ralphtool.specs import Story
+
+_DISK_WAIT = 5.0  # seconds for the boxes that fill a disk to be cleared; then the waits grow
 
 
 def judge_iteration(
@@ -47,6 +50,8 @@ def judge_iteration(
             proof=_prove(story, report, observations, settings, was_accused),
             blockers=tuple(_describe_observation(one) for one in observations if one.type == "blocker"),
             trouble=report.trouble,
+            full_disk=report.full_disk,
+            retry_at=time.time() + _DISK_WAIT if report.full_disk else None,
             exit_detail=report.detail,
         )
     )

@@ -6,11 +6,11 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from itertools import count
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct, structs
 
-from ralphtool import specs
+from ralphtool.core import layout
 from ralphtool.record.log import LaneLog
 from ralphtool.workspace import slots
 
@@ -66,12 +66,14 @@ class LanePool:
     def __init__(self, place: RunPlace, change: Change, must_end: Callable[[], bool]) -> None:
         self.ends: SimpleQueue[LaneEnd] = SimpleQueue()
         self._place = place
-        self._change = change
+        self._first = cast("Box", place.workspace)
+        self._project = change.root
         self._must_end = must_end
         self._lanes: list[Lane] = []
         self._stack = ExitStack()
 
     def __enter__(self) -> LanePool:
+        self._stack.callback(self._remove_slots)
         return self
 
     def __exit__(self, *exception: Any) -> None:
@@ -92,15 +94,14 @@ class LanePool:
             lane = self._fill(number, stack)
         except BaseException:
             stack.close()
+            self._remove_slots(number)
             raise
         self._lanes.append(lane)
         return lane
 
     def _fill(self, number: int, stack: ExitStack) -> Lane:
-        change = self._change
-        place = slots.make_slot(change.root, change.name, number, self._must_end)
-        stack.callback(slots.remove_slot, place.home, place.slot_name)
-        place.open(change.run, specs.list_own_paths(change.workspace.root, change.spec))
+        place = slots.make_slot(self._first, self._project, number, self._must_end)
+        place.open_beside(self._first)
         stack.callback(place.close)
         opened = structs.replace(self._place, workspace=place, slot=number, log=LaneLog(self._place.log))
         return Lane(number, place, stack.enter_context(opened.open()), self.ends, stack.close)
@@ -108,3 +109,11 @@ class LanePool:
     def close(self, lane: Lane) -> None:
         self._lanes.remove(lane)
         lane.close()
+        self._remove_slots(lane.number)
+
+    def _remove_slots(self, *numbers: int) -> None:
+        """All that there are, where none is named: once they are closed, git need be told only once."""
+        change, home = self._first.change, self._first.home
+        names = [layout.slot_name(change, number) for number in numbers] or layout.list_slots(home.common, change)
+        if names:
+            slots.remove_slots(home, *names)

@@ -30,9 +30,10 @@ class LaneJob(Struct, kw_only=True, eq=False):
     started: Started
     base: str  # the checkpoint that it began with
     began: float
-    known: dict[str, str | None]  # the checkpoints that its story, and those that it depends on, had when it began
+    before: dict[str, str]  # the checkpoints that stories had when it began
     report: Report | None = None  # its work, once that is done
     is_queued: bool = False  # and is to be merged
+    gate_seconds: float = 0.0  # of all its gates: some run more than once
     tip: str = ""  # the checkpoint that it is being proven upon
     tree: str = ""  # what is being proven
     predicted: str = ""  # what the branch will be when it is done, as a commit, once somebody looks ahead

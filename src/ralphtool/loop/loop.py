@@ -429,8 +429,7 @@ class Loop:
         if iteration.verdict.status in ("interrupted", "transient"):
             self._postpone(change, iteration)
             return
-        state = self.change.change_state.story(iteration.story.id)
-        state.cut_off = state.sent_back = None  # it was taken up, for good or ill
+        self.change.change_state.story(iteration.story.id).close_return()
         self.roster.mark_available(iteration.assignment.agent, iteration.report.quotas)
         made = outcome.settle(change, iteration)
         if made.tree:
@@ -444,7 +443,8 @@ class Loop:
         ref = change.workspace.keep_interrupted(self.change.run, state.cut_off)
         # What was red before the work is known only now, where there is no git to go back to that.
         self.change.change_state.baseline = report.baseline or self.change.change_state.baseline
-        if verdict.status == "transient" and not report.findings and not report.trouble:
+        fills_disk = report.full_disk and not report.gates_ran  # its files may be what needs the room
+        if verdict.status == "transient" and not (report.findings or report.trouble or fills_disk):
             state.cut_off = ref
         self.change.save()
         if verdict.status == "transient" or not (self._is_over() or self.is_abandoned):

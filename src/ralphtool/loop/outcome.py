@@ -220,11 +220,17 @@ def _build_question(change: Change, iteration: Iteration) -> Question:
             "Story": f"{story.id}. {story.title} (change {change.name})",
             "What is missing": missing if check.is_real else fence_visible(missing),
             "Why you are asked": why,
+            **_describe_meeting(change.change_state.story(story.id).met),
             **_describe_changed_tests(iteration),
             "What was tried": fence_visible("\n".join([*tried, now])),
         },
     )
     return Question(f"{prd_id[-200:]}.md", text, story.title, missing, why, session.now())
+
+
+def _describe_meeting(met: str) -> dict[str, str]:
+    """The other stories and the files, where resolving that has failed."""
+    return {"What it met": fence_visible(met)} if met else {}
 
 
 def _describe_changed_tests(iteration: Iteration) -> dict[str, str]:
@@ -255,7 +261,7 @@ def _update_story_state(change: Change, iteration: Iteration, made: Outcome) -> 
     if iteration.is_kept:
         _keep_progress(change, iteration, state, made)
     if iteration.is_done:
-        state.answer, state.told, state.returns = "", [], 0
+        state.answer, state.told, state.returns, state.met = "", [], 0, ""
     if decision.action == "fix-state":
         state.kept, state.completed = None, []
         change.restore_ticks(iteration.story)

@@ -48,7 +48,7 @@ class RunPlace(Struct, frozen=True, kw_only=True):
         try:
             with (
                 confining.confine(
-                    self.workspace, self.root, self.run, self.settings, self.runners, self.log
+                    self.workspace, self.root, self.run, self.settings, self.runners, self.log, self.slot
                 ) as confine,
                 Supervisor(layout.processes(self.root, self.run, self.slot), self._name_user(confine)) as supervisor,
             ):

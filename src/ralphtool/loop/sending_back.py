@@ -9,6 +9,7 @@ from msgspec import Struct
 from ralphtool.core.text import fence_visible
 from ralphtool.judging.guard import merges
 from ralphtool.record.change_state import ReturnedWork
+from ralphtool.workspace.paths import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,8 +23,9 @@ _MOST_TESTS = 20
 _CONFLICT = """\
 While you worked on this story, others were done, and both of you changed the same lines of these files: {files}.
 The tree has your work upon theirs, with conflict markers (<<<<<<<, =======, >>>>>>>) in those files. Resolve every one,
-so that both do what they should, leave no marker, and prove it as before. What is not in conflict is merged already:
-leave what is theirs as it is."""
+so that both do what they should, leave no marker, and prove it as before. Where one of you has a file and the other a
+folder, the file is aside, by a name with `~` and a commit: resolve that too, and leave no such file. What is not in
+conflict is merged already: leave what is theirs as it is."""
 _RED = """\
 While you worked on this story, others were done. Your work is green by itself, and so is theirs, but together this is
 red: {tests}. The tree has your work upon theirs. Find out why they don't go together, and fix it; their tests have to
@@ -31,7 +33,7 @@ stay as they are."""
 
 
 class Meeting(Struct, frozen=True, kw_only=True):
-    """How the work of a story met that of others."""
+    """How the work of a story met that of others. Names of files need not be text: these are as people read them."""
 
     tree: str  # both together, with markers where they are in conflict
     others: Sequence[str]  # stories
@@ -54,10 +56,12 @@ def send_back(started: Started, place: Box, meeting: Meeting) -> None:
     change.undo_ticks(story)
     message = f"ralphtool: {change.name}, story {story.id} met other work\n"
     commit = str(place.commit(meeting.tree, message))
+    before = state.cut_off if state.sent_back else None
     state.cut_off = place.keep_commit(change.run, commit)
     state.returns += 1
     state.sent_back = ReturnedWork(
         text=_describe(place, meeting),
+        why=meeting.explain(),
         commit=commit,
         base=str(place.tip),
         in_conflict=list(meeting.files),
@@ -65,17 +69,27 @@ def send_back(started: Started, place: Box, meeting: Meeting) -> None:
         others=list(meeting.their_paths),
     )
     change.save()
+    drop(place, before)
+
+
+def drop(place: Box, ref: str | None) -> None:
+    """What was sent back is resolved, or was sent back again: nobody needs the tree with the markers."""
+    if ref and place.repository.resolve(ref):
+        place.repository.set_refs({ref: None})
 
 
 def inspect(place: Box, returned: ReturnedWork, tree: str, base: str) -> list[GuardFinding]:
     """What an agent made of work that it was given back because of a conflict. `base` is what it began with."""
     if not returned.in_conflict:
         return []
-    markers = merges.find_markers(place.read_tree(tree, returned.in_conflict))
+    wanted = {*returned.in_conflict}
+    there = [path for path in place.list_between(returned.base, tree) if printable(path) in wanted]
+    texts = {printable(path): data for path, data in place.read_tree(tree, there).items()}
+    left = [*merges.find_markers(texts), *merges.find_sides(texts)]
     if base != returned.base:
-        return markers  # still others were done before it was begun: what differs may be theirs
-    changed = place.list_between(returned.commit, tree)
-    return [*markers, *merges.find_clobbered(changed, returned.in_conflict, returned.own, returned.others)]
+        return left  # still others were done before it was begun: what differs may be theirs
+    changed = [printable(path) for path in place.list_between(returned.commit, tree)]
+    return [*left, *merges.find_clobbered(changed, returned.in_conflict, returned.own, returned.others)]
 
 
 def _describe(place: Box, meeting: Meeting) -> str:

@@ -26,6 +26,7 @@ from ralphtool.loop.loop import Loop
 from ralphtool.loop.queue import MOST_RETURNS, MergeTrial, decide
 from ralphtool.loop.sending_back import Meeting
 from ralphtool.record import events
+from ralphtool.workspace.paths import printable
 from ralphtool.workspace.revert import MergedTree
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class SideBySide(Loop):
         self._limited: dict[int, float] = {}  # when each agent last met a limit
         self._is_broken = False  # a lane has failed in a way that ends the run
         self._next_look = 0.0
+        self._is_work_left = True  # beside what is at work, as far as is known
         self._limit = LaneLimit(parts.settings.run.side_by_side)
         # Some formats mark a story as done once it is proven: then the tree can't be predicted.
         at_once = 1 if outcome.has_marks(parts.change.spec) else parts.settings.run.speculate
@@ -111,7 +113,8 @@ class SideBySide(Loop):
         decision = self.change.change_state.story(id).decision
         is_skipped = decision is not None and decision.action == "skip"
         checkpoints = self.change.workspace.checkpoints()
-        is_decided = any(checkpoints.get(one) != commit for one, commit in job.known.items())
+        own = (id, *job.started.story.depends_on)
+        is_decided = any(checkpoints.get(one) != job.before.get(one) for one in own)
         return is_skipped or is_decided or self.listener.is_skipped(id)
 
     def _must_end(self, story: str) -> bool:
@@ -150,7 +153,14 @@ class SideBySide(Loop):
             self.listener.report()
         if story is None:
             self._next_look = time.monotonic() + _LOOK
+            self._is_work_left = self._has_others()
         return story
+
+    def _has_others(self) -> bool:
+        """Whether a story is open that nobody is at work on. Without one, the end of another changes nothing."""
+        stories = self.change.stories()
+        settled = {*self.change.done(stories), *(job.story for job in self._jobs.values())}
+        return any(story.id not in settled for story in stories)
 
     def _can_begin(self) -> bool:
         """A plan that was edited is taken up when nobody is at work on the one before."""
@@ -171,9 +181,8 @@ class SideBySide(Loop):
             self._do_without(error)
             return
         started = self._start(self.change.seen_from(lane.workspace), story)
-        checkpoints = self.change.workspace.checkpoints()
-        known = {id: checkpoints.get(id) for id in (story.id, *story.depends_on)}
-        self._jobs[lane.number] = LaneJob(lane=lane, started=started, base=tip, began=time.monotonic(), known=known)
+        before = dict(self.change.workspace.checkpoints())
+        self._jobs[lane.number] = LaneJob(lane=lane, started=started, base=tip, began=time.monotonic(), before=before)
         lane.start(partial(lane.executor.work, started.assignment, partial(self._must_end, story.id)))
 
     def _prepare_lane(self, story: Story, tip: str) -> Lane:
@@ -266,7 +275,7 @@ class SideBySide(Loop):
             else:
                 self._lose_lane(job, error)
             return
-        self._next_look = 0.0
+        self._look_soon()
         if self._is_unwanted(job):
             self._abandoned.add(job.story)
             report = structs.replace(report, ending="stopped")
@@ -348,7 +357,12 @@ class SideBySide(Loop):
     def _take_ahead(self, job: LaneJob, report: Report) -> None:
         if job.ahead:
             job.ahead.is_running, job.ahead.results = False, report.ahead
+        self._count_gates(job, report)
+
+    def _count_gates(self, job: LaneJob, report: Report) -> None:
+        """The agent's part was counted when it ended."""
         self.budget.add(job.story, structs.replace(report, agent_seconds=0.0, usage=Usage()))
+        job.gate_seconds += report.gate_seconds
 
     # --- the proof ------------------------------------------------------------------------------
 
@@ -369,8 +383,7 @@ class SideBySide(Loop):
 
     def _take_proof(self, job: LaneJob, report: Report) -> None:
         self._proving = None
-        # The agent's part was counted when it ended.
-        self.budget.add(job.story, structs.replace(report, agent_seconds=0.0, usage=Usage()))
+        self._count_gates(job, report)
         self.change.follow_branch()
         if not (report.red or job.is_alone or report.ending == "stopped") and job.tip != self._find_tip():
             self._prove_upon(job, self._find_tip())  # a person has committed, accepted or rejected something meanwhile
@@ -398,10 +411,12 @@ class SideBySide(Loop):
 
     def _settle(self, job: LaneJob, report: Report) -> None:
         """Judged like any other; from here on the lane is free."""
-        self._conclude_job(job, self._judge(job.started, report))
+        self._conclude_job(job, self._judge(job.started, structs.replace(report, gate_seconds=job.gate_seconds)))
 
     def _conclude_job(self, job: LaneJob, iteration: Iteration) -> None:
         self.is_abandoned = job.story in self._abandoned
+        state = self.change.change_state.story(job.story)
+        returned = state.cut_off if state.sent_back else None
         self._log_iteration(iteration)
         self._act(job.started.change, iteration)
         self.is_abandoned = False
@@ -413,6 +428,7 @@ class SideBySide(Loop):
             is_alone = self._home.tip == job.tip and made is not None and made.commit == tip
             self._home.catch_up(tip, job.story if is_alone else "")
             job.lane.workspace.rest()
+            sending_back.drop(self._home, returned)
         elif iteration.verdict.status == "interrupted":
             self._keep_for_next(job)
         self._free(job)
@@ -420,7 +436,12 @@ class SideBySide(Loop):
     def _free(self, job: LaneJob) -> None:
         job.lane.workspace.release()
         del self._jobs[job.lane.number]
-        self._next_look = 0.0
+        self._is_work_left |= job.story not in self.change.workspace.checkpoints()
+        self._look_soon()
+
+    def _look_soon(self) -> None:
+        if self._is_work_left:
+            self._next_look = 0.0
 
     def _send_back(
         self, job: LaneJob, tip: str, tree: str, files: tuple[str, ...] = (), tests: tuple[str, ...] = ()
@@ -429,13 +450,14 @@ class SideBySide(Loop):
         place, others = job.lane.workspace, self._list_others(job)
         if files:
             others = self._list_changing(others, files) or others
+        files = tuple(map(printable, files))
         meeting = Meeting(
             tree=tree,
             others=others,
             files=files,
             tests=tests,
-            own_paths=place.list_between(job.base, str(job.work.tree)),
-            their_paths=place.list_between(job.base, tip),
+            own_paths=[*map(printable, place.list_between(job.base, str(job.work.tree)))],
+            their_paths=[*map(printable, place.list_between(job.base, tip))],
         )
         why = "conflict" if files else "red-together"
         self.log.add(events.SentBack(**job.about, why=why, others=others, files=files, tests=tests))
@@ -449,7 +471,7 @@ class SideBySide(Loop):
     def _give_up(self, job: LaneJob, why: str) -> None:
         """A person is asked: its agent has had it often enough."""
         job.lane.workspace.catch_up(job.base)
-        iteration = self._judge(job.started, structs.replace(job.work, trouble=why))
+        iteration = self._judge(job.started, structs.replace(job.work, trouble=why, gate_seconds=job.gate_seconds))
         reason = f"it was sent back {MOST_RETURNS} times: {why}"
         asked = RecoveryDecision("manual", "", reason)
         self._conclude_job(job, structs.replace(iteration, decision=asked))
@@ -461,8 +483,5 @@ class SideBySide(Loop):
 
     def _list_others(self, job: LaneJob) -> tuple[str, ...]:
         """The stories that were done since it began."""
-        known = self.change.workspace.checkpoints()
-        if job.base in known.values():
-            return tuple(known)[list(known.values()).index(job.base) + 1 :]
-        newer = self._home.repository.list_newer(job.base, self._find_tip())
-        return tuple(id for id, commit in known.items() if commit in newer)
+        now = self.change.workspace.checkpoints()
+        return tuple(id for id, commit in now.items() if job.before.get(id) != commit)

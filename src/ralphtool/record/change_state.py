@@ -53,6 +53,7 @@ class ReturnedWork(Struct, kw_only=True):
     """Work that does not go together with what others have done meanwhile."""
 
     text: str  # what its agent has to know
+    why: str = ""  # the same in a line, with the stories and the files
     commit: str  # both in one tree
     base: str  # the checkpoint that this is upon
     in_conflict: list[str] = []  # files with markers
@@ -82,7 +83,13 @@ class StoryState(Struct, kw_only=True):
     since: int = 0  # the first iteration in the history that is about this story, if it got its id later than others
     sent_back: ReturnedWork | None = None  # for its next attempt
     returns: int = 0  # how often it was sent back for that
+    met: str = ""  # what it did not go together with, if trying to resolve that has failed
     accused: list[str] = []  # tests as they were that failed on the code of the last attempt
+
+    def close_return(self) -> None:
+        """Work that was sent back was taken up, for good or ill. What it met is worth knowing until it is done."""
+        self.met = self.sent_back.why if self.sent_back else self.met
+        self.cut_off = self.sent_back = None
 
 
 class ChangeState(Struct, kw_only=True):

@@ -170,6 +170,7 @@ class RunView:
             False,
             (),
         )  # whatever it was, it is tried again
+        story.tasks_before = story.tasks_done
         story.set_proof("")
         self.paused = self.steered = None
         self.current[number] = self._add_attempt(story, event, self.now)
@@ -214,6 +215,10 @@ class RunView:
     def _apply_return(self, event: SentBack) -> None:
         if event.iteration in self.current:
             self._cut_off(event.iteration, "sent back")
+        story, told = self._find_story(event.story), trim(event)
+        story.ticked, story.tasks_done = (), story.tasks_before  # its ticks are undone
+        what = f"both change {', '.join(told.files)}" if told.files else "together they are red"
+        story.set_state("open", f"sent back to its agent after meeting story {', '.join(told.others)}: {what}")
         self._add_occurrence(event)
 
     def _apply_ticks(self, event: Ticked) -> None:

@@ -144,6 +144,7 @@ class StoryView(Struct, kw_only=True):
     was_done: bool = False  # before the run
     tasks_done: int = 0
     tasks_total: int = 0
+    tasks_before: int = 0  # that were done when its last attempt began
     ticked: tuple[str, ...] = ()  # tasks that the agent at work has ticked, as far as it was told
     depends_on: tuple[str, ...] = ()
     why: str = ""

@@ -178,6 +178,9 @@ def reset(layer: Layer) -> None:
 
 def remove_folder(folder: str) -> None:
     """Also what an overlay leaves there, or an agent: folders without any permission."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if not os.path.lexists(folder):
+        return
     if os.path.isdir(folder) and not os.path.islink(folder):
         os.chmod(folder, 0o700)
     for parent, folders, _ in os.walk(folder):

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from ralphtool.core import files
 from ralphtool.sandbox import bridge
 from ralphtool.sandbox.bridge import COMPILED, SOCKET, relay, shut
 
@@ -41,6 +42,7 @@ _CONNECT_TIME = 20.0
 _MOST_CONNECTIONS = 200
 _MOST_DENIALS = 200  # that are reported: a program may try as many names as it likes
 _CLOSE_TIME = 5.0
+_BRIDGE: list[bytes] = []  # as it was compiled last
 _AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([\w.-]+))(?::(\d{1,5}))?", re.ASCII)
 _URL = re.compile(r"http://([^/?#]+)(/?[^#]*)(?:#.*)?", re.ASCII | re.IGNORECASE)
 _SIX_TO_FOUR = ipaddress.IPv6Network("64:ff9b::/96")  # how a network without IPv4 shows the addresses of others
@@ -196,6 +198,17 @@ def resolve(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
+def _write_bridge(path: str) -> None:
+    """Compiled, the bridge starts a third faster; and not every Python keeps what it has compiled. Boxes that work side
+    by side have one each."""
+    if not _BRIDGE:
+        py_compile.compile(bridge.__file__, path, doraise=True)
+        _BRIDGE.append(files.read(path))
+        return
+    with open(path, "wb") as file:
+        file.write(_BRIDGE[0])
+
+
 class Proxy:
     """Listens from the start, until it is closed. Its folder has what a box needs to reach it."""
 
@@ -218,8 +231,7 @@ class Proxy:
         _remove_abandoned()
         self.folder = tempfile.mkdtemp(prefix=_PREFIX)
         try:
-            # Compiled, the bridge starts a third faster; and not every Python keeps what it has compiled.
-            py_compile.compile(bridge.__file__, os.path.join(self.folder, COMPILED), doraise=True)
+            _write_bridge(os.path.join(self.folder, COMPILED))
             self._listener = self._listen()
         except OSError:
             shutil.rmtree(self.folder, ignore_errors=True)

@@ -16,6 +16,7 @@ from ralphtool.sandbox.confinement import find_home
 from ralphtool.workspace import submodules
 from ralphtool.workspace.git import SUBMODULE
 from ralphtool.workspace.ignored import IgnoredFiles
+from ralphtool.workspace.lent_index import read_state
 from ralphtool.workspace.paths import Paths, printable
 from ralphtool.workspace.private_git import PrivateGit, replace_changed
 from ralphtool.workspace.shared_branch import BranchConflict, SharedBranch
@@ -56,13 +57,13 @@ class Box(Worktree):
         self._merged = ""  # what to tell the user about commits of theirs
         self._store = os.path.join(layout.in_git(repository.common), "boxes", self.slot_name)
         self._is_attempt = True  # what programs write is an attempt's; else that of a checkpoint, which is proven
+        self._ignored_at_home: list[str] | None = None  # what git ignores in the user's tree; None: to be looked for
+        self._lent: tuple[object, ...] = ()  # what the git folder of programs is known to be; empty: anything
         self._has_run = True  # a program, since what git ignores was looked at; or one of a run that was killed
 
     def open(self, run: str, own_files: Sequence[str]) -> list[str]:
         told = super().open(run, own_files)
-        self._make_mount_points()
-        self._private_git.drop_objects()
-        self._private_git.renew(self.tip)
+        self._make_usable()
         told.pop()  # the path of the worktree is nobody's business but ours
         if self._unreadable:
             told.append(describe_unreadable(self._unreadable))
@@ -71,10 +72,30 @@ class Box(Worktree):
             told.append(f"this machine refuses overlays: {_join(fixed)} {verb} read-only in the box")
         return told
 
+    def _make_usable(self) -> None:
+        self._make_mount_points()
+        self._lend_index()
+
+    def open_beside(self, first: Box) -> None:
+        """Opens one more in a run that has its first. What is the same for all of them is not found out again: eight
+        boxes would take as long as the work of eight stories."""
+        if os.path.lexists(self.place):
+            self.open(self.change, ())
+            return
+        self._advance(first.tip, first._tip_tree)
+        self._ignored_at_home, self._has_overlay = first._ignored_at_home, first._has_overlay
+        self._use_prepared(first.repository.at(self.place, self._add_worktree()))
+        self.rest()  # until a story begins here
+        self._fill_new()
+        self._make_usable()
+        self._has_run = bool(self._folders)  # else there is nothing that git could ignore
+
     def _find_ignored(self) -> IgnoredFiles:
         if self.is_new:
             layers.remove_folder(self._store)  # it has to be set up again
-        known = layers.find_ignored(self._list_ignored(), Paths([self.ours]).cover, is_home=self._is_in_home)
+        if self._ignored_at_home is None:
+            self._ignored_at_home = self._list_ignored()
+        known = layers.find_ignored(self._ignored_at_home, Paths([self.ours]).cover, is_home=self._is_in_home)
         self._unreadable = layers.list_unreadable(self.top, known)
         self._files_to_copy = known.files
         inside = self._list_submodules()
@@ -162,12 +183,15 @@ class Box(Worktree):
     def _use(self, repository: Repository) -> None:
         repository.ignore_drivers()
         super()._use(repository)
+
+    def _use_prepared(self, repository: Repository) -> None:
+        super()._use_prepared(repository)
         self.protected_git.is_out_of_reach = True
 
     # --- what programs are shown, each time that one starts ----------------------------------------
 
     def list_layers(self) -> list[Layer]:
-        self._has_run = True
+        self._has_run, self._lent = True, ()
         return [one.build_layer(is_attempt=self._is_attempt) for one in self._list_shown()]
 
     def _list_shown(self) -> list[BoxFolder]:
@@ -214,10 +238,14 @@ class Box(Worktree):
         """Nobody but us moves HEAD, and what it is at is always there. The branch is free for its user."""
         replace_changed(os.path.join(self.repository.gitdir, "HEAD"), f"{self.tip}\n".encode())
         files.clear(os.path.join(self.repository.gitdir, "logs"))
-        self._private_git.drop_objects()
 
     def _lend_index(self) -> None:
-        self._private_git.renew(self.tip)
+        """Unless it is lent already, and no program has run since: who looks for the next story asks for it often."""
+        lent = (self.tip, *read_state(self.repository.index))
+        if lent != self._lent:
+            self._private_git.drop_objects()
+            self._private_git.renew(self.tip)
+            self._lent = lent
 
     def show_upon(self, tip: str, tree: str) -> None:
         super().show_upon(tip, tree)

@@ -20,7 +20,7 @@ from msgspec import Struct
 from ralphtool.core import files, layout
 from ralphtool.errors import GitError
 from ralphtool.sandbox import beneath
-from ralphtool.workspace.paths import Paths
+from ralphtool.workspace.paths import Paths, exclude
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,6 +39,8 @@ _QUIET = (
 _OPTIONS = tuple(word for setting in _QUIET for word in ("-c", setting))
 _ID = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 _TREES: dict[str, str] = {}  # of commits: a commit's is always the same
+_ENTRIES: dict[tuple[str, ...], list[bytes]] = {}  # of trees, at or below some paths
+_MOST_KNOWN = 100
 _OURS = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL")
 SUBMODULE = "160000"
 
@@ -133,8 +135,10 @@ class Repository:
         return Repository(top, gitdir, os.path.normpath(os.path.join(folder, common)))
 
     def at(self, top: str, gitdir: str) -> Repository:
-        """Another working tree of the same repository."""
-        return Repository(top, gitdir, self.common)
+        """Another working tree of the same repository, with what is known of its settings."""
+        other = Repository(top, gitdir, self.common)
+        other._env, other.empty_tree, other._is_sparse = dict(self._env), self.empty_tree, self._is_sparse
+        return other
 
     # --- running git ----------------------------------------------------------------------------
 
@@ -259,10 +263,6 @@ class Repository:
     def has_same_tree(self, commit: str, other: str) -> bool:
         return self.tree_of(commit) == self.tree_of(other)
 
-    def list_newer(self, commit: str, tip: str) -> set[str]:
-        """The commits that another one has, and this one has not."""
-        return set(self.text("rev-list", f"{commit}..{tip}").split()) if commit != tip else set()
-
     @cached_property
     def empty_tree(self) -> str:
         return os.fsdecode(self.run("hash-object", "-t", "tree", "-w", "--stdin", input=b"")).strip()
@@ -278,7 +278,7 @@ class Repository:
     def add_all(self, excluded: Iterable[str]) -> None:
         """Takes all that is in the working tree into our index, but for what git ignores and what is excluded."""
         sparse = ["--sparse"] if self._is_sparse else []
-        self.run("add", "--all", *sparse, "--", ":/", *(spec for path in excluded for spec in _exclude(path)))
+        self.run("add", "--all", *sparse, "--", ":/", *(spec for path in excluded for spec in exclude(path)))
 
     @cached_property
     def _is_sparse(self) -> bool:
@@ -303,8 +303,20 @@ class Repository:
 
     def list_entries(self, tree: str, paths: Sequence[str]) -> list[bytes]:
         """What a tree has at or below some paths, as lines for `stage`."""
-        listed = self.run("ls-tree", "-r", "-z", "--full-tree", tree, "--", *paths) if paths else b""
-        return [line for line in listed.split(b"\0") if line]
+        return self._list_below(tree, paths) if paths else []
+
+    def _list_below(self, tree: str, paths: Sequence[str]) -> list[bytes]:
+        """The boxes of a run ask the same, one after another. A name, though, means another tree tomorrow."""
+        key = (self.common, tree, *paths)
+        found = _ENTRIES.get(key)
+        if found is None:
+            listed = self.run("ls-tree", "-r", "-z", "--full-tree", tree, "--", *paths)
+            found = [line for line in listed.split(b"\0") if line]
+            if len(_ENTRIES) >= _MOST_KNOWN:
+                _ENTRIES.clear()
+            if _ID.fullmatch(tree):
+                _ENTRIES[key] = found
+        return found
 
     def set_entries(self, tree: str, paths: Sequence[str], contents: Mapping[str, bytes] | None = None) -> None:
         """Makes entries of our index be those of a tree, without a look at the files; some with other contents."""
@@ -448,24 +460,11 @@ class Repository:
 
     def files_at(self, tree: str, *paths: str) -> dict[str, bytes]:
         """The files of a tree at or below some paths."""
-        listed = os.fsdecode(self.run("ls-tree", "-r", "-z", "--full-tree", tree, "--", *paths)).split("\0")
-        rows = [(line.partition("\t")[0].split(" "), line.partition("\t")[2]) for line in listed if line]
+        listed = [os.fsdecode(line).partition("\t") for line in self._list_below(tree, paths)]
+        rows = [(about.split(" "), path) for about, _, path in listed]
         ids = {name: fields[2] for fields, name in rows if fields[1] == "blob"}
         found = self.blobs(ids.values())
         return {name: found[id] for name, id in ids.items()}
-
-
-def _exclude(path: str) -> tuple[str, ...]:
-    """Leaves a path out. By a pattern: named as it is, `git add` fails where git ignores it anyway."""
-    plain = re.search(r"[\w.]", path)
-    if plain is None:
-        return (f":(exclude,top,literal){path}",)
-    pattern = f"{_escape(path[: plain.start()])}[{plain[0]}]{_escape(path[plain.end() :])}"
-    return f":(exclude,top,glob){pattern}", f":(exclude,top,glob){pattern}/**"
-
-
-def _escape(text: str) -> str:
-    return re.sub(r"[*?\[\\]", r"\\\g<0>", text)
 
 
 def _parse_new_side(head: bytes) -> tuple[bytes, bytes]:

@@ -21,15 +21,15 @@ class LentIndex:
     def renew(self, repository: Repository) -> None:
         """The copy becomes what our index is, unless it is that already."""
         theirs = os.path.join(repository.gitdir, "index")
-        if self._state and self._state == _read_state(theirs, repository.index):
+        if self._state and self._state == read_state(theirs, repository.index):
             return
         files.clear(f"{theirs}.ralph-aside")  # which may be a link
         shutil.copyfile(repository.index, f"{theirs}.ralph-aside")
         os.replace(f"{theirs}.ralph-aside", theirs)
-        self._state = _read_state(theirs, repository.index)
+        self._state = read_state(theirs, repository.index)
 
 
-def _read_state(*paths: str) -> tuple[int, ...]:
+def read_state(*paths: str) -> tuple[int, ...]:
     try:
         found = [os.stat(path) for path in paths]
     except OSError:

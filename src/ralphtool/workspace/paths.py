@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -34,3 +35,16 @@ def join_first(paths: Sequence[str]) -> str:
 def printable(path: str) -> str:
     """A path whose name need not be text, as text."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def exclude(path: str) -> tuple[str, ...]:
+    """Leaves a path out of a git command. By a pattern: named as it is, `git add` fails where git ignores it anyway."""
+    plain = re.search(r"[\w.]", path)
+    if plain is None:
+        return (f":(exclude,top,literal){path}",)
+    pattern = f"{_escape(path[: plain.start()])}[{plain[0]}]{_escape(path[plain.end() :])}"
+    return f":(exclude,top,glob){pattern}", f":(exclude,top,glob){pattern}/**"
+
+
+def _escape(text: str) -> str:
+    return re.sub(r"[*?\[\\]", r"\\\g<0>", text)

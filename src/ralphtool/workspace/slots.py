@@ -5,21 +5,20 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ralphtool.core import files, layout
-from ralphtool.errors import GitError, InvalidValue
+from ralphtool.core import layout
+from ralphtool.errors import GitError
 from ralphtool.sandbox import layers
 from ralphtool.workspace.box import Box
-from ralphtool.workspace.git import Repository
+from ralphtool.workspace.worktree import prune_worktrees
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ralphtool.workspace.git import Repository
 
-def make_slot(project: str, change: str, slot: int, must_end: Callable[[], bool]) -> Box:
-    repository = Repository.find(project)
-    if repository is None:
-        raise InvalidValue("stories are worked on side by side in a git repository only: `git init` makes one")
-    return Box(repository, project, change, must_end, slot)
+
+def make_slot(first: Box, project: str, slot: int, must_end: Callable[[], bool]) -> Box:
+    return Box(first.home, project, first.change, must_end, slot)
 
 
 def take_up_left(repository: Repository, project: str, change: str) -> list[str]:
@@ -29,7 +28,7 @@ def take_up_left(repository: Repository, project: str, change: str) -> list[str]
         place = Box(repository, project, change, slot=int(name.rpartition("@")[2]))
         if os.path.isdir(place.place):
             _keep_work(place)
-        remove_slot(repository, name)
+        remove_slots(repository, name)
     kept = [ref for ref in repository.refs(layout.INTERRUPTED) if ref not in before]
     return [f"work that the last run had begun is kept: {', '.join(kept)}"] if kept else []
 
@@ -42,11 +41,12 @@ def _keep_work(place: Box) -> None:
         pass  # whatever is left of it can't be read any more
 
 
-def remove_slot(repository: Repository, name: str) -> None:
-    """A working tree of ours, with all that belongs to it. Its box goes last: by that a run which is killed meanwhile
-    is known to the next one."""
+def remove_slots(repository: Repository, *names: str) -> None:
+    """Working trees of ours, with all that belongs to them. Their boxes go last: by those a run which is killed
+    meanwhile is known to the next one."""
     ours = layout.in_git(repository.common)
-    layers.remove_folder(os.path.join(ours, "worktrees", name))
-    with files.FileLock(os.path.join(ours, "worktrees.lock"), make=True):
-        repository.run("worktree", "prune")
-    layers.remove_folder(os.path.join(ours, "boxes", name))
+    for name in names:
+        layers.remove_folder(os.path.join(ours, "worktrees", name))
+    prune_worktrees(repository)
+    for name in names:
+        layers.remove_folder(os.path.join(ours, "boxes", name))

@@ -10,7 +10,7 @@ from ralphtool.core import files, layout
 from ralphtool.core.locks import read_start_time
 from ralphtool.errors import GitError
 from ralphtool.workspace.box import Box
-from ralphtool.workspace.slots import remove_slot
+from ralphtool.workspace.slots import remove_slots
 from ralphtool.workspace.worktree import Worktree
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def remove_left(repository: Repository) -> None:
 
 
 def _remove(repository: Repository, name: str) -> None:
-    remove_slot(repository, name)
+    remove_slots(repository, name)
     refs = [prefix + name for prefix in (layout.TRIALS, layout.START, layout.BASE)]
     try:
         repository.set_refs({ref: None for ref in refs if repository.resolve(ref)})

@@ -68,6 +68,14 @@ class Worktree(Tree):
         self.repository.set_head(self.ref)
         return [*told, f"the worktree is {self.place}"]
 
+    def _fill_new(self) -> None:
+        """The files of the last checkpoint, where nothing is yet: no index, and nothing that could be in the way."""
+        os.makedirs(os.path.dirname(self.repository.index), exist_ok=True)
+        self._own_entries = []
+        self.repository.check_out(self._tip_tree, self._spared)
+        self._set_own_entries(self._tip_tree)
+        self._files = self._tip_tree
+
     def _keep_left(self) -> None:
         """What a run that was killed had done here, upon what it had begun with: the branch may have moved since."""
         newest, self._began_with = self.tip, self._tip_tree  # what is committed by now was not cut off
@@ -127,20 +135,28 @@ class Worktree(Tree):
         if found and os.path.realpath(found.top) == os.path.realpath(self.place):
             return found
         shutil.rmtree(self.place, ignore_errors=True)
-        self.is_new = True
-        with files.FileLock(os.path.join(layout.in_git(self.home.common), "worktrees.lock"), make=True):
-            # Git itself has no lock for this: what one run is making, another would prune.
-            self.home.run("worktree", "prune")
-            self.home.run("worktree", "add", "--quiet", "--detach", "--no-checkout", "--force", self.place, self.tip)
+        prune_worktrees(self.home)
+        self._add_worktree()
         made = Repository.find(self.place)
         if made is None:
             raise GitError(f"git worktree add made no working tree at {self.place}")
         return made
 
+    def _add_worktree(self) -> str:
+        """Makes it, and returns git's folder for it."""
+        self.is_new = True
+        with _lock_worktrees(self.home):  # with `--force`, what git knows of one that was removed is replaced
+            self.home.run("worktree", "add", "--quiet", "--detach", "--no-checkout", "--force", self.place, self.tip)
+        link = os.fsdecode(files.read(os.path.join(self.place, ".git")))
+        return os.path.normpath(os.path.join(self.place, link.removeprefix("gitdir: ").rstrip("\n")))
+
     def _use(self, repository: Repository) -> None:
+        repository.ensure_identity()
+        self._use_prepared(repository)
+
+    def _use_prepared(self, repository: Repository) -> None:
         self.repository = repository
         self.repository.must_end = self._must_end
-        self.repository.ensure_identity()
         self.protected_git = ProtectedGit(repository, self.ref, shared=True)
         self.ignored = self._find_ignored()
         self.ignored.put_back()
@@ -235,6 +251,17 @@ class Worktree(Tree):
     def close(self) -> None:
         """The tree stays for the next run: it is filled, and set up."""
         self.protected_git.forget()
+
+
+def prune_worktrees(repository: Repository) -> None:
+    """Has git forget the working trees that are gone."""
+    with _lock_worktrees(repository):
+        repository.run("worktree", "prune")
+
+
+def _lock_worktrees(repository: Repository) -> files.FileLock:
+    """Git itself has no lock for this: what one run is making, another would prune."""
+    return files.FileLock(os.path.join(layout.in_git(repository.common), "worktrees.lock"), make=True)
 
 
 def _is_known(path: str, own: Sequence[str]) -> bool:

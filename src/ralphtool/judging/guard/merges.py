@@ -8,15 +8,23 @@ from typing import TYPE_CHECKING
 from ralphtool.judging.guard.model import GuardFinding
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
 _MARKERS = re.compile(rb"^<{7}(?: .*)?\n(?:.*\n)*?={7}\r?\n(?:.*\n)*?>{7}(?: .*)?$", re.MULTILINE)
+
+_SIDE = re.compile(r"~[0-9a-f]{40}(?:[0-9a-f]{24})?(?:_\d+)?$")
 
 
 def find_markers(files: Mapping[str, bytes]) -> list[GuardFinding]:
     """Files in which a conflict was not resolved."""
     told = "it has conflict markers"
     return [GuardFinding("conflict-marker", path, told) for path, data in files.items() if _MARKERS.search(data)]
+
+
+def find_sides(paths: Iterable[str]) -> list[GuardFinding]:
+    """Files that git has put aside, since the others have a folder of that name, or the other way round."""
+    told = "it is one side of a conflict, by the name that git gave it"
+    return [GuardFinding("conflict-marker", path, told) for path in paths if _SIDE.search(path)]
 
 
 def find_clobbered(

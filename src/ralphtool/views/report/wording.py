@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ralphtool.views.report import formatting
-from ralphtool.views.terminal.phrases import format_tokens, pluralize
+from ralphtool.views.terminal.phrases import ACTIONS, format_tokens, pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,16 +24,7 @@ TITLES = {
     "open": "Still open",
 }
 _UNCOUNTED = {"transient": "put off", "interrupted": "put off", "cut off": "cut off", "running": "going on"}
-_ACTIONS = {
-    "next": "on to the next story",
-    "retry": "retrying",
-    "fix-state": "back to the last checkpoint, then retrying",
-    "break-chunks": "its open tasks one by one",
-    "skip": "skipped",
-    "manual": "needs your answer",
-    "wait": "wait",
-    "stop": "stop",
-}
+_ACTIONS = {**ACTIONS, "wait": "wait", "stop": "stop"}
 
 
 def build_answer_command(story: ReportStory) -> str:

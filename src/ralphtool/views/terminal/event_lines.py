@@ -35,6 +35,7 @@ from ralphtool.record.events import (
 )
 from ralphtool.views.receipts import count_removed, describe_receipt
 from ralphtool.views.terminal.phrases import (
+    ACTIONS,
     MARK_BY_STATUS,
     choose_mark,
     describe_denial,
@@ -60,15 +61,6 @@ if TYPE_CHECKING:
 
 _LAST = 2000  # characters of output in which its last line is looked for
 _STYLES = {"completed": "green", "partial": "yellow", "failed": "red", "blocked": "magenta"}
-_ACTIONS = {
-    "retry": "retrying",
-    "fix-state": "back to the last checkpoint, then retrying",
-    "break-chunks": "its open tasks one by one",
-    "skip": "skipped",
-    "manual": "needs your answer",
-    "wait": "waiting",
-    "stop": "stopping",
-}
 
 
 def render_agent_event(said: AgentEvent) -> StyledLine:
@@ -173,7 +165,7 @@ def _describe_verdict(event: Verdict, name: str) -> StyledLine | None:
 def _describe_decision(event: Decision, name: str) -> StyledLine | None:
     if event.action in ("next", "stop"):
         return None  # what comes next is told when it begins, and an end by the end
-    action = _ACTIONS.get(event.action, flatten(event.action, 20))
+    action = ACTIONS.get(event.action, flatten(event.action, 20))
     return assemble(f"{name}: {action}{_format_reason(event.reason)}")
 
 

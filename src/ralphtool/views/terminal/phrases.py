@@ -37,6 +37,16 @@ _MARKS = {
     "open": ("·", ".", "dim"),
     "unproven": ("!", "!", "yellow"),  # it is done, and a person should look at it
 }
+ACTIONS = {  # what is decided after an attempt
+    "next": "on to the next story",
+    "retry": "retrying",
+    "fix-state": "back to the last checkpoint, then retrying",
+    "break-chunks": "its open tasks one by one",
+    "skip": "skipped",
+    "manual": "needs your answer",
+    "wait": "waiting",
+    "stop": "stopping",
+}
 _GATE_TIMES = {
     "before": "before the work",
     "after": "after the work",

@@ -147,7 +147,8 @@ def _build_spent(spent: RunCost | Totals, change: str) -> Iterator[_SummaryLine]
     parts = [format_duration(spent.seconds or 0.0)]
     shares = (("agent", spent.agent_seconds), ("gates", spent.gate_seconds))
     if told := [f"{name} {format_duration(seconds)}" for name, seconds in shares if seconds]:
-        parts[0] += f" ({', '.join(told)})"
+        is_at_once = sum(seconds or 0.0 for _, seconds in shares) > (spent.seconds or 0.0) + 1
+        parts[0] += f" ({', '.join(told)}{', some of them at the same time' if is_at_once else ''})"
     if spent.iterations:
         parts.append(pluralize(spent.iterations, "iteration", "iterations"))
     if spent.input_tokens or spent.output_tokens:

@@ -1,0 +1,92 @@
+"""A project whose stories are worked on side by side, and what must hold of it afterwards."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import Lab
+from patience import PATIENCE
+
+NEEDS_BOXES = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+ONE, SECOND, THIRD, FOURTH = (f"## {number}. Story {number}\n\n- [ ] {number}.1 Write it\n" for number in range(1, 5))
+TWO, FOUR = f"{ONE}\n{SECOND}", f"{ONE}\n{SECOND}\n{THIRD}\n{FOURTH}"
+GATE = "python3 gate.py"
+# Every folder of a story holds something, and no two of them say `no` together.
+CODE = """\
+import pathlib, sys
+texts = [path.read_text() for path in pathlib.Path("parts").glob("*.txt")]
+print(len(texts), "parts")
+sys.exit(not all(text.strip() for text in texts) or sum("alone" in text for text in texts) > 1)
+"""
+
+
+def part(text: str = "fine", name: str = "{story}") -> dict[str, Any]:
+    return {"run": f"mkdir -p parts && echo '{text}' > parts/{name}.txt"}
+
+
+END: list[dict[str, Any]] = [{"tick": "all"}, {"complete": True}]
+WRITES = [part(), *END]
+
+
+def make(lab: Lab, tasks: str = FOUR, **config: Any) -> Lab:
+    """With a folder that agents in different boxes share."""
+    (lab.root.parent / "meet").mkdir()
+    lab.write("gate.py", CODE)
+    lab.repository(tasks, workspace="box", tests=[GATE], **{"side_by_side": 4, **config})
+    lab.write(".ralph/config.toml", lab.read(".ralph/config.toml") + f'[sandbox]\nwrite = ["{meet(lab)}"]\n')
+    return lab
+
+
+def meet(lab: Lab) -> Path:
+    return lab.root.parent / "meet"
+
+
+def wait_for_all(lab: Lab, count: int) -> dict[str, Any]:
+    """Each waits until all have begun."""
+    place = meet(lab)
+    wait = f"while [ $(ls {place} | grep -c begun-) -lt {count} ]; do sleep 0.05; done"
+    return {"run": f"touch {place}/begun-{{story}}; {wait}"}
+
+
+def check_commits(lab: Lab) -> None:
+    """Each commit of the branch is green by itself."""
+    for commit in lab.git("rev-list", "main..ralph/add-login").splitlines():
+        folder = lab.root.parent / "commits" / commit
+        folder.mkdir(parents=True)
+        archive = subprocess.run(["git", "archive", commit], cwd=lab.root, capture_output=True, check=True).stdout
+        subprocess.run(["tar", "-x"], cwd=folder, input=archive, check=True)
+        done = subprocess.run(GATE, shell=True, cwd=folder, capture_output=True, check=False)
+        assert done.returncode == 0, (commit, done.stdout)
+
+
+def check_left(lab: Lab) -> None:
+    """Nothing of the lanes is left."""
+    assert len(lab.git("worktree", "list").splitlines()) == 2  # the user's, and the one that the next run begins with
+    assert sorted(path.name for path in (lab.root / ".git/ralph/worktrees").iterdir()) == ["add-login"]
+    assert sorted(path.name for path in (lab.root / ".git/ralph/boxes").iterdir()) == ["add-login"]
+    assert lab.git("for-each-ref", "refs/ralph/proving") == ""
+
+
+def list_stories(lab: Lab) -> list[str]:
+    """Those with a commit, the oldest first."""
+    told = lab.git("log", "--reverse", "--format=%(trailers:key=Ralph-Story,valueonly,separator=)", "ralph/add-login")
+    return [line for line in told.splitlines() if line]
+
+
+def of_kind(found: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [one for one in found if one["type"] == kind]
+
+
+def set_gate(lab: Lab, gate: str) -> None:
+    was = lab.read(".ralph/config.toml")
+    lab.write(".ralph/config.toml", was.replace(json.dumps([GATE]), json.dumps([gate])))
+
+
+def end(run: subprocess.Popen[bytes], how: int) -> None:
+    run.send_signal(how)
+    run.communicate(timeout=PATIENCE)
