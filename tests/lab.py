@@ -84,14 +84,14 @@ class Lab(Ralph):
     def loop(self, *arguments: str, **more: Any) -> Result:
         return self.run("run", "--json", *arguments, **more)
 
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+    def start(self, *arguments: str, stdout: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
         """Starts `ralphtool run` and does not wait for it."""
         return subprocess.Popen(
             [COMMAND, "run", "--json", *arguments],
             cwd=self.root,
             env=self.env,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=stdout,
             stderr=subprocess.PIPE,
         )
 

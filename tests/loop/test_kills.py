@@ -55,8 +55,8 @@ class _Watched(Lab):
         super().__init__(top)
         self.started: list[subprocess.Popen[bytes]] = []
 
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        self.started.append(super().start(*arguments))
+    def start(self, *arguments: str, stdout: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
+        self.started.append(super().start(*arguments, stdout=stdout))
         return self.started[-1]
 
 
@@ -250,7 +250,7 @@ MOMENTS: dict[str, tuple[str, str]] = {
 
 def kill_when(lab: Lab, pattern: str, word: str, delay: float) -> bool:
     """Kills the loop when something changes; tells whether it did, before the loop was done."""
-    process = lab.start()
+    process = lab.start(stdout=subprocess.DEVNULL)  # nobody reads meanwhile: it would wait at its end for ever
     known = _size(lab, pattern, word)
     end = time.monotonic() + PATIENCE
     while process.poll() is None and time.monotonic() < end:

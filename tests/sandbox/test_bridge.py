@@ -49,7 +49,7 @@ class Pages(BaseHTTPRequestHandler):
 def host_port() -> Iterator[int]:
     """The port of a server outside of the boxes."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Pages) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
         thread.start()
         yield server.server_port
         server.shutdown()
@@ -163,7 +163,7 @@ SERVER = """if True:
             self.wfile.write(sys.argv[1].encode())
         def log_message(self, *args): pass
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 8080), Pages)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     print("ready", flush=True)
     sys.stdin.readline()
     print(urllib.request.urlopen("http://localhost:8080/").read().decode(), flush=True)

@@ -294,7 +294,7 @@ def real_gh(tracker: Tracker) -> Iterator[None]:
     tracker.ralph.env |= {"GH_CONFIG_DIR": str(config), "GH_TOKEN": "a-token", "GH_REPO": "owner/name"}
     answer = type("BoundAnswer", (Answer,), {"tracker": tracker})
     with SocketServer(str(path), answer) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
         thread.start()
         try:
             yield

@@ -33,6 +33,13 @@ from ralphtool.errors import InvalidValue, shorten
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+# A file that is started by its path is compiled each time: a loader keeps what it has compiled.
+_START = """\
+import sys, importlib.machinery
+del sys.argv[0]
+exec(importlib.machinery.SourceFileLoader("scripted_program", sys.argv[0]).get_code("scripted_program"))
+"""
+
 
 class Scripted:
     """`args` holds the script's path."""
@@ -52,7 +59,7 @@ class Scripted:
     def start(self, job: Job) -> Start:
         # By its path, not with -m: so nothing but the standard library is loaded, and nothing from the tree that
         # it works in. With -P, our modules beside it can't be taken for the standard library's either.
-        argv = (sys.executable, "-P", os.path.abspath(scripted_program.__file__), self._script_path())
+        argv = (sys.executable, "-P", "-c", _START, os.path.abspath(scripted_program.__file__), self._script_path())
         draft = {"RALPH_DRAFT": job.draft} if job.draft else {}
         return Start(argv=argv, stdin=job.prompt, env={"RALPH_ATTEMPT": str(job.attempt), **draft, **self._env})
 

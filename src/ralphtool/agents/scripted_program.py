@@ -15,11 +15,12 @@ import os
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
 
+TYPE_CHECKING = False  # not from `typing`: it would take an eighth of the time of a short turn
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Iterable, Mapping
+    from typing import Any
 
     Step = dict[str, Any]
 
@@ -344,11 +345,12 @@ def _forge(turn: ScriptTurn, step: Step) -> None:
 # --- what a script may say --------------------------------------------------------------------------
 
 
-class ValueRule(NamedTuple):
+class ValueRule:
     """What may stand at a key, in words and as a test."""
 
-    words: str
-    fits: Callable[[Any], bool]
+    def __init__(self, words: str, fits: Callable[[Any], bool]) -> None:
+        self.words = words
+        self.fits = fits
 
 
 def _is_text(value: Any) -> bool:
@@ -401,13 +403,20 @@ _TABLES = ValueRule("a list of tables", lambda value: isinstance(value, list) an
 _ATTEMPTS = ValueRule("a whole number from 1 on, or a list of them", _are_attempts)
 
 
-class StepKind(NamedTuple):
+class StepKind:
     """A kind of step: what plays it, what its own key holds, and which keys it needs or may have besides."""
 
-    play: Callable[[ScriptTurn, Step], None]
-    value: ValueRule
-    needs: dict[str, ValueRule] = {}  # noqa: RUF012 (never changed)
-    may: dict[str, ValueRule] = {}  # noqa: RUF012
+    def __init__(
+        self,
+        play: Callable[[ScriptTurn, Step], None],
+        value: ValueRule,
+        needs: dict[str, ValueRule] | None = None,
+        may: dict[str, ValueRule] | None = None,
+    ) -> None:
+        self.play = play
+        self.value = value
+        self.needs = needs or {}
+        self.may = may or {}
 
 
 STEP_KINDS: dict[str, StepKind] = {

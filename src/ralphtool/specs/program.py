@@ -83,6 +83,7 @@ def _run_to_files(
 
 
 def _wait(child: "Any", out: "Any", stop: "Callable[[], bool] | None", seconds: float) -> str:
+    import subprocess
     import time
 
     until = time.monotonic() + seconds
@@ -93,7 +94,10 @@ def _wait(child: "Any", out: "Any", stop: "Callable[[], bool] | None", seconds: 
             return f"printed more than {MOST_BYTES // 2**20} MB and was ended"
         if time.monotonic() > until:
             return f"gave no answer for {seconds:g} seconds and was ended: try it by hand"
-        time.sleep(_STEP)
+        try:
+            child.wait(_STEP)  # a short command is over long before that
+        except subprocess.TimeoutExpired:
+            pass
     return ""
 
 

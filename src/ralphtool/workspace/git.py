@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import time
@@ -20,6 +19,7 @@ from msgspec import Struct
 from ralphtool.core import files, layout
 from ralphtool.errors import GitError
 from ralphtool.sandbox import beneath
+from ralphtool.workspace import plain_git
 from ralphtool.workspace.paths import Paths, exclude
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ _QUIET = (
     "core.fsync=loose-object,reference",
 )
 _OPTIONS = tuple(word for setting in _QUIET for word in ("-c", setting))
+_MOST_LOOSE, _MOST_READ_LOOSE = 1 << 18, 64  # bytes of a blob, and number of them, that are read without git
 _ID = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 _TREES: dict[str, str] = {}  # of commits: a commit's is always the same
 _ENTRIES: dict[tuple[str, ...], list[bytes]] = {}  # of trees, at or below some paths
@@ -66,9 +67,6 @@ class TreeChanges(NamedTuple):
     ignored: list[str]
 
 
-_UNUSUAL = (b"worktree", b"include", b"bare = true", b"extensions")
-
-
 def _find_plain(folder: str) -> Repository | None:
     """The usual repository, found without git: a `.git` of our own user around the folder, and nothing that would
     have git look elsewhere. A run asks many times."""
@@ -77,26 +75,12 @@ def _find_plain(folder: str) -> Repository | None:
         device = os.stat(here).st_dev
         while not os.path.lexists(os.path.join(here, ".git")):
             above = os.path.dirname(here)
-            if above == here or os.stat(above).st_dev != device or _is_bare(here):
+            if above == here or os.stat(above).st_dev != device or plain_git.is_bare(here):
                 return None
             here = above
-        return Repository(here, git, git) if _is_plain(git := os.path.join(here, ".git")) else None
+        return Repository(here, git, git) if plain_git.is_plain(git := os.path.join(here, ".git")) else None
     except OSError:
         return None
-
-
-def _is_bare(folder: str) -> bool:
-    return all(os.path.exists(os.path.join(folder, name)) for name in ("HEAD", "objects", "refs"))
-
-
-def _is_plain(git: str) -> bool:
-    """Whether git itself would say the same: the folder is whole, its owner is trusted, its settings are the usual."""
-    owners = {os.stat(path).st_uid for path in (git, os.path.dirname(git))}
-    if owners != {os.geteuid()} or not _is_bare(git) or shutil.which("git") is None:
-        return False
-    config = files.read(os.path.join(git, "config")).lower()
-    is_usual = b"repositoryformatversion = 0" in config and not any(word in config for word in _UNUSUAL)
-    return is_usual and files.read(os.path.join(git, "HEAD")).startswith(b"ref: refs/heads/")
 
 
 class Repository:
@@ -108,6 +92,7 @@ class Repository:
         self.common = common
         self.index = index or os.path.join(layout.in_git(gitdir), "index")
         self._env = _build_environment()
+        self._compared = ("", "", "")  # two trees, and what git said of them
         self.held: tuple[int, ...] = ()  # locks that a git command of ours holds on to when we are killed
         # Whether the run is to end; None: a command takes as long as it takes. Set where agents can leave anything.
         self.must_end: Callable[[], bool] | None = None
@@ -213,6 +198,8 @@ class Repository:
     # --- refs -----------------------------------------------------------------------------------
 
     def resolve(self, name: str) -> str | None:
+        if known := plain_git.resolve(self.gitdir, self.common, name):
+            return known
         return self.text("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", check=False) or None
 
     def read_loose(self, ref: str) -> str | None:
@@ -224,7 +211,8 @@ class Repository:
 
     def head(self) -> str:
         """What HEAD names: a ref, or a commit when it is detached."""
-        return self.text("symbolic-ref", "--quiet", "HEAD", check=False) or self.text("rev-parse", "HEAD")
+        named = plain_git.read_head(self.gitdir) or self.text("symbolic-ref", "--quiet", "HEAD", check=False)
+        return named or self.text("rev-parse", "HEAD")
 
     def set_head(self, name: str) -> None:
         if name.startswith("refs/"):
@@ -246,6 +234,8 @@ class Repository:
 
     def is_ancestor(self, commit: str, other: str) -> bool:
         """Whether another commit is this one, or was made upon it."""
+        if plain_git.is_parent(self.common, commit, other):
+            return False  # it is the other way round
         try:
             self.run("merge-base", "--is-ancestor", commit, other)
         except GitError:
@@ -254,7 +244,7 @@ class Repository:
 
     def tree_of(self, commit: str) -> str:
         if commit not in _TREES:
-            found = self.text("rev-parse", "--verify", f"{commit}^{{tree}}")
+            found = plain_git.tree_of(self.common, commit) or self.text("rev-parse", "--verify", f"{commit}^{{tree}}")
             if not _ID.fullmatch(commit):
                 return found  # a name means another commit tomorrow
             _TREES[commit] = found
@@ -303,7 +293,8 @@ class Repository:
 
     def list_entries(self, tree: str, paths: Sequence[str]) -> list[bytes]:
         """What a tree has at or below some paths, as lines for `stage`."""
-        return self._list_below(tree, paths) if paths else []
+        there = plain_git.find_present(self.common, tree, paths)
+        return self._list_below(tree, there) if there else []
 
     def _list_below(self, tree: str, paths: Sequence[str]) -> list[bytes]:
         """The boxes of a run ask the same, one after another. A name, though, means another tree tomorrow."""
@@ -415,7 +406,11 @@ class Repository:
         return other.run(*arguments, input=input)
 
     def changed(self, old: str, new: str) -> list[ChangedFile]:
-        fields = os.fsdecode(self.run("diff-tree", "-r", "-z", "--raw", "-M", "--no-commit-id", old, new)).split("\0")
+        # Looked at when work is taken, and again when it is proven. A name means another tree tomorrow.
+        if self._compared[:2] != (old, new) or not (_ID.fullmatch(old) and _ID.fullmatch(new)):
+            told = os.fsdecode(self.run("diff-tree", "-r", "-z", "--raw", "-M", "--no-commit-id", old, new))
+            self._compared = old, new, told
+        fields = self._compared[2].split("\0")
         found = []
         position = 0
         while position < len(fields) - 1:
@@ -429,19 +424,28 @@ class Repository:
 
     def blobs(self, ids: Iterable[str]) -> dict[str, bytes]:
         wanted = list(dict.fromkeys(ids))
-        if not wanted:
-            return {}
-        data = self.run("cat-file", "--batch", input="".join(f"{id}\n" for id in wanted).encode())
-        return dict(_parse_batch(data))
+        found = self._read_loose_blobs(wanted, _MOST_LOOSE)
+        asked = [id for id in wanted if id not in found]
+        if asked:
+            found |= _parse_batch(self.run("cat-file", "--batch", input="".join(f"{id}\n" for id in asked).encode()))
+        return {id: found[id] for id in wanted}
 
     def small_blobs(self, ids: Iterable[str], most: int) -> dict[str, bytes]:
         """The contents of blobs of at most so many bytes."""
-        asked = "".join(f"{id}\n" for id in dict.fromkeys(ids)).encode()
+        wanted = list(dict.fromkeys(ids))
+        found = self._read_loose_blobs(wanted, min(most, _MOST_LOOSE))
+        asked = "".join(f"{id}\n" for id in wanted if id not in found).encode()
         if not asked:
-            return {}
+            return found
         lines = self.run("cat-file", "--batch-check=%(objectname) %(objectsize)", input=asked).decode().split("\n")
         sizes = [line.split(" ") for line in lines if line.count(" ") == 1]
-        return self.blobs(id for id, size in sizes if size.isdecimal() and int(size) <= most)
+        return found | self.blobs(id for id, size in sizes if size.isdecimal() and int(size) <= most)
+
+    def _read_loose_blobs(self, ids: Sequence[str], most: int) -> dict[str, bytes]:
+        """Those that an attempt has just made, as a rule; git is asked for the rest, which it has packed."""
+        few = ids[:_MOST_READ_LOOSE]
+        read = {id: plain_git.read_object(self.common, id, "blob", most) for id in few}
+        return {id: data for id, data in read.items() if data is not None}
 
     def read_files(self, tree: str, paths: Sequence[str], most: int) -> dict[str, bytes]:
         """Those of some files that a tree has, and that have at most so many bytes."""
