@@ -10,6 +10,7 @@ HISTORY_APART = "progress.ralphtool.json"  # where another program keeps a progr
 # Branches that people see, and refs that keep what they may want back.
 BRANCH = "ralph/"
 BRANCHES = "refs/heads/ralph/"
+REFS = "refs/ralph/"  # all but the branches
 ATTEMPTS = "refs/ralph/attempts/"
 BASE = "refs/ralph/base/"
 START = "refs/ralph/start/"  # the change as its user left it, when a run last looked

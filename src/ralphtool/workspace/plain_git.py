@@ -11,7 +11,7 @@ import shutil
 import zlib
 from typing import TYPE_CHECKING
 
-from ralphtool.core import files
+from ralphtool.core import files, layout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +52,7 @@ def read_head(gitdir: str) -> str | None:
 def resolve(gitdir: str, common: str, name: str) -> str | None:
     """The commit that a ref of all working trees, or HEAD, is at: ref and commit are each a file of their own."""
     ref = read_head(gitdir) if name == "HEAD" else name
-    if ref is None or not ref.startswith(("refs/heads/", "refs/ralph/")) or "^" in ref or ".." in ref:
+    if ref is None or not ref.startswith(("refs/heads/", layout.REFS)) or "^" in ref or ".." in ref:
         return None
     id = (_read(os.path.join(common, ref)) or b"").strip()
     if not _ID.fullmatch(id):
