@@ -20,11 +20,15 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("folders", nargs=-1, metavar="[DIR]...", type=click.Path())
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port; without one, any that is free.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="The port. [default: the same each time, if it is free]"
+)
 @click.option("--socket", "socket_path", metavar="PATH", default="", help="A Unix socket, for you only, and no port.")
 @click.option("--read-only", is_flag=True, help="Only to look: nothing can be started, answered or steered.")
 @click.option("--open", "opens", is_flag=True, help="Open it in your browser.")
-@click.option("--host", default="127.0.0.1", help="Another address than this machine's own. Needs the next three.")
+@click.option(
+    "--host", default="127.0.0.1", help="Another address than 127.0.0.1: only with --allow-host, --cert and --key."
+)
 @click.option("--allow-host", "names", multiple=True, metavar="NAME", help="A name by which the page may be opened.")
 @click.option("--cert", default="", metavar="FILE", help="A certificate for TLS.")
 @click.option("--key", default="", metavar="FILE", help="Its key.")
@@ -49,7 +53,7 @@ def web(
 
     It shows every run of the project as it goes on: stories, agents, gates, proofs, diffs, questions, cost. It is for
     you alone: the address that is printed has a key in it, and only this machine can reach it. Closing it never harms
-    a run. DIR is another project; several are shown together.
+    a run. Without DIR it shows the project of this folder; several can be shown together.
 
     \b
     Examples:
@@ -82,8 +86,8 @@ def _serve(roots: list[str], place: Place, *, read_only: bool, opens: bool, new_
     from ralphtool.views.web.served import Served
 
     serve.check_installed()
-    known = access.open_access(roots, renew=new_key)
-    opened = serve.open_socket(place)
+    known = access.open_access(roots, renew=new_key, read_only=read_only)
+    opened = serve.open_socket(place, serve.choose_port(known))
     app = App(Served(roots, serve.build_site(place, opened, known, read_only=read_only)))
     address = serve.build_address(place, opened, known)
     opened.listen(serve.BACKLOG)  # whoever reads the address can connect at once

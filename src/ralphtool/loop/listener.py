@@ -84,10 +84,10 @@ class Listener:
             version = _version(path) if path else 0
             if version and self._answers.get(path) != version:
                 self._answers[path] = version
-                if told := questions.read_answer(path):
+                told, via = questions.read_answer_and_via(path)
+                if told:
                     self._change.answers[id] = told
                     prd_id = os.path.basename(path).removesuffix(".md")
-                    via = questions.read_via(path)
                     self._log.add(events.Answered(story=id, prd_id=prd_id, text=told, via=via))
 
     def is_skipped(self, story: str) -> bool:

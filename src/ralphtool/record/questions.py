@@ -68,18 +68,17 @@ def render(prd_id: str, fields: Mapping[str, str]) -> str:
 
 def read_answer(path: str) -> str | None:
     """What a person answered; None while the question waits. A `git clean`, a link or a folder is no answer."""
-    text = _read_text(path)
-    if text is None:
-        return None
+    return read_answer_and_via(path)[0]
+
+
+def read_answer_and_via(path: str) -> tuple[str | None, str]:
+    """The same, and `web` if it was answered through the page."""
+    text = _read_text(path) or ""
+    via = "web" if _VIA_WEB in text else ""
     before, hint, told = _split_at_hint(text.replace(_VIA_WEB, ""))
     if not hint:  # they have removed it
-        return told.rpartition(_ANSWER)[2].strip()[:LONGEST] or None
-    return f"{before.rpartition(_ANSWER)[2].strip()}\n{told.strip()}".strip()[:LONGEST] or None
-
-
-def read_via(path: str) -> str:
-    """`web` if the answer was given through the page."""
-    return "web" if _VIA_WEB in (_read_text(path) or "") else ""
+        return told.rpartition(_ANSWER)[2].strip()[:LONGEST] or None, via
+    return f"{before.rpartition(_ANSWER)[2].strip()}\n{told.strip()}".strip()[:LONGEST] or None, via
 
 
 def _read_text(path: str) -> str | None:

@@ -78,10 +78,10 @@ def test_what_can_be_done_depends_on_the_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("type", "fields", "state", "words"),
     [
-        ("paused", {"why": "you asked for it"}, "paused", "Paused: you asked for it"),
-        ("steered", {"action": "pause"}, "running", "It pauses after the iterations that are under way"),
+        ("paused", {"why": "you asked for it"}, "paused", "Paused."),
+        ("steered", {"action": "pause"}, "running", "It pauses after the iterations that are under way."),
         ("waiting", {"seconds": 60, "until": "", "why": "the quota is used up"}, "running", "the quota is used up"),
-        ("notice", {"text": "x"}, "died", "This run was killed"),
+        ("notice", {"text": "x"}, "died", "This run ended without a word"),
         ("run_ended", {"result": "interrupted"}, "interrupted", "Interrupted"),
     ],
 )

@@ -43,7 +43,7 @@ def open_run(tab: Tab) -> None:
 
 def test_a_run_is_started_and_watched_to_its_report(lab: Lab, serve: Serve, look: Look) -> None:
     first = [{"say": "I look around"}, {"tick": "1.1"}, WAIT, *DONE]
-    lab.repository().play({"story": "1", "steps": first}, default=DONE)
+    lab.repository(tests=["echo seen by the gate >&2"]).play({"story": "1", "steps": first}, default=DONE)
     tab = look(serve(lab).address)
     page = tab.page
     assert "token" not in page.url
@@ -59,6 +59,8 @@ def test_a_run_is_started_and_watched_to_its_report(lab: Lab, serve: Serve, look
     assert [one["type"] for one in lab.events()][-1] == "run_ended"
     page.get_by_role("link", name="2. Second").click()
     page.locator("#story summary", has_text="diff").first.wait_for(state="attached")
+    page.locator("#story [data-load] summary").first.click()
+    expect(page.locator("#story .output").first).to_contain_text("seen by the gate")
     page.locator("#timeline summary").click()
     expect(page.locator("#s-timeline .bar")).to_have_count(2)
     page.get_by_role("link", name="Report").click()
@@ -94,11 +96,14 @@ def test_what_is_not_proven_is_accepted_and_rejected(lab: Lab, serve: Serve, loo
     open_run(tab)
     cards = tab.page.locator("#s-ask .card")
     expect(cards).to_have_count(2)
-    cards.first.locator("textarea").fill("I read it")
     cards.first.get_by_role("button", name="Accept").click()
+    tab.page.locator("dialog textarea").fill("I read it")
+    tab.page.locator("dialog").get_by_role("button", name="OK").click()
     expect(cards).to_have_count(1)
     cards.first.get_by_role("button", name="Reject").click()
+    tab.page.locator("dialog").get_by_role("button", name="OK").click()
     expect(cards).to_have_count(0)
+    expect(tab.page.locator(".numbers")).to_contain_text("1 of 2")
     expect(tab.page.locator("#s-stories li").first).to_contain_text("accepted by you")
     expect(tab.page.locator("#s-stories > ul > li").last).to_contain_text("you rejected it")
     shown = {one["id"]: one for one in lab.run("show", "add-login", "--json").json["stories"]}
@@ -116,9 +121,9 @@ def test_a_run_is_paused_guided_and_stopped(lab: Lab, serve: Serve, look: Look) 
     page.keyboard.press("p")
     expect(page.get_by_role("button", name="Resume")).to_be_visible()
     page.keyboard.press("g")
-    page.locator("dialog textarea").fill("Mind the gap")
+    page.keyboard.type("Mind the gap")
     page.locator("dialog").get_by_role("button", name="OK").click()
-    expect(page.locator("#log")).to_contain_text("Mind the gap")
+    expect(page.locator("#log")).to_contain_text("you said: Mind the gap")
     page.get_by_role("button", name="Stop now").click()
     page.locator("dialog").get_by_role("button", name="Cancel").click()
     page.get_by_role("button", name="Stop now").click()
@@ -143,7 +148,7 @@ def test_two_tabs_show_the_same_and_a_restart_loses_and_repeats_nothing(lab: Lab
     other = tab.open_another(server.address.partition("#")[0] + tab.page.evaluate("location.hash"))
     expect(other.locator("#log .e")).to_have_count(tab.page.locator("#log .e").count())
     server.end(signal.SIGKILL)
-    expect(tab.page.locator("#link")).to_have_text("connection lost")
+    expect(tab.page.locator("#link")).to_contain_text("connection lost")
     record.write_bytes(b"".join(lines))
     again = serve(lab, "--port", str(server.port))
     assert again.address == server.address
@@ -262,13 +267,21 @@ def test_somebody_without_the_key_sees_nothing_and_can_paste_it(lab: Lab, serve:
     server = serve(lab)
     tab = look(server.address.partition("#")[0])
     page = tab.page
-    expect(page.locator("h1")).to_have_text("Who are you?")
+    expect(page.locator("h1")).to_have_text("Open your address")
     assert "add-login" not in page.content()
     page.locator("#login").fill(server.address)
     page.keyboard.press("Enter")
     page.locator(".change").first.wait_for()
     page.reload()
     page.locator(".change").first.wait_for()
+
+
+def test_a_run_that_is_not_there_is_said_to_be_none(lab: Lab, serve: Serve, look: Look) -> None:
+    write_night(lab, a_night())
+    tab = look(serve(lab).address)
+    tab.page.locator(".change").first.wait_for()
+    tab.page.evaluate("location.hash = '#/nowhere/never'")
+    expect(tab.page.locator(".notice")).to_contain_text("there is no such run")
 
 
 def test_a_page_that_is_for_looking_has_nothing_to_press(lab: Lab, serve: Serve, look: Look) -> None:

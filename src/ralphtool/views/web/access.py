@@ -63,8 +63,11 @@ class Access:
         return hmac.new(key, text.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
 
 
-def open_access(roots: Sequence[str], *, renew: bool = False) -> Access:
-    """The access of a set of projects, with the secret of last time; `renew` makes what it opened invalid."""
+def open_access(roots: Sequence[str], *, renew: bool = False, read_only: bool = False) -> Access:
+    """The access of a set of projects, with the secret of last time; `renew` makes what it opened invalid.
+
+    Whoever has the key of a page for looking must not be able to steer by another: so it has one of its own.
+    """
     name = hashlib.sha256("\0".join(sorted(roots)).encode("utf-8", "surrogateescape")).hexdigest()[:12]
     path = files.private_path("ralph", "web", f"{name}.token")
     files.make_private_folders(path)
@@ -78,7 +81,11 @@ def open_access(roots: Sequence[str], *, renew: bool = False) -> Access:
         secret = _read_secret(path)
     if not secret:
         raise InvalidValue(f"{path} is no file of ours: remove it, then try again")
-    return Access(secret, name)
+    return (
+        Access(hashlib.sha256(f"read-only:{secret}".encode()).hexdigest(), f"{name}-look")
+        if read_only
+        else Access(secret, name)
+    )
 
 
 def _read_secret(path: str) -> str:

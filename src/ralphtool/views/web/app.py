@@ -43,7 +43,7 @@ class App:
         self.served = served
         self.site = served.site
         self.streams = Streams(served)
-        self._launches: list[Launch] = []
+        self._waits: set[asyncio.Future[None]] = set()  # for runs that were started here
         self._turns = asyncio.Semaphore(_COMMANDS)
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
@@ -125,6 +125,9 @@ class App:
         return {"csrf": self.site.access.derive_csrf(cookie), "read_only": self.site.read_only}
 
     async def answer_session(self, request: Request) -> Response:
+        """Also tells a page that lost its stream whether its run is still there."""
+        if "run" in request.query and self.served.find_run(request) is None:
+            return refuse(404, "there is no such run: it was removed, or the address is wrong")
         return answer_json(self._describe_session(self.served.find_cookie(request) or ""))
 
     # --- what there is
@@ -206,7 +209,6 @@ class App:
         project.check_name(order.change, "a change's name")
         change = await asyncio.to_thread(project_data.find_change, root, order.change)
         launch = Launch(root, change.name, change.ref)
-        self._launches = [one for one in self._launches if not one.has_ended]
         while True:
             has_ended = launch.has_ended  # asked first: what it wrote before it ended is then seen below
             launch.find_run()
@@ -215,7 +217,9 @@ class App:
             await asyncio.sleep(0.05)
         error = "" if launch.id else launch.read_error()
         launch.remove_output()
-        self._launches.append(launch)  # a process that has ended is kept by the system until somebody asks for it
+        if not has_ended:
+            self._waits.add(waiting := asyncio.ensure_future(_wait_for_end(launch)))
+            waiting.add_done_callback(self._waits.discard)
         return refuse(409, error) if error else answer_json({"said": f"started {change.name}", "run": launch.id})
 
 
@@ -232,6 +236,12 @@ _ROUTES: dict[str, dict[str, Answer]] = {
     "/api/timeline": {"GET": App.answer_timeline},
     "/api/report": {"GET": App.answer_report},
 }
+
+
+async def _wait_for_end(launch: Launch) -> None:
+    """The system keeps a process that has ended until somebody asks for it."""
+    while not launch.has_ended:
+        await asyncio.sleep(1)
 
 
 def _parse_number(text: str) -> int | None:

@@ -12,7 +12,7 @@ from ralphtool.errors import UnsafePath
 from ralphtool.views.report import diffs, formatting, from_record, learnt, page, timeline
 from ralphtool.views.report.elements import tag
 from ralphtool.views.terminal.phrases import describe_gate_time
-from ralphtool.views.web.panels import build_button
+from ralphtool.views.web.panels import build_button, list_judgements
 
 if TYPE_CHECKING:
     from ralphtool.record.runs import RunSummary
@@ -41,6 +41,7 @@ def build_story(watched: WatchedRun, facts: Facts, id: str, *, read_only: bool) 
     known = watched.view.stories.get(id)
     if story is None or known is None:
         return None
+    story = _update_story(watched, story, id)
     controls = [] if read_only else _list_controls(watched, story, id)
     outputs = [_build_outputs(one) for one in known.attempts if one.gates]
     return tag(
@@ -52,21 +53,27 @@ def build_story(watched: WatchedRun, facts: Facts, id: str, *, read_only: bool) 
     )
 
 
+def _update_story(watched: WatchedRun, story: ReportStory, id: str) -> ReportStory:
+    """What a person decided since the run counts, as it does in the list of stories."""
+    now = watched.find_proof(id)
+    if now == "rejected":
+        return msgspec.structs.replace(story, state="open", proof="", receipt=None, why="you rejected it")
+    return msgspec.structs.replace(story, proof=now) if story.state == "done" and now != story.proof else story
+
+
 def _list_controls(watched: WatchedRun, story: ReportStory, id: str) -> list[Element]:
-    about, why = {"change": watched.run.change, "story": id}, "optional"
+    about = {"change": watched.run.change, "story": id}
     if not about["change"]:
         return []
-    accept = build_button("Accept", "accept", ask=f"Accept {story.name} as it stands?", text=why, **about)
-    rejected = f"Reject {story.name}? Its work is reverted on the branch, and the story is open again."
-    reject = build_button("Reject", "reject", ask=rejected, text=why, **about)
-    guide = f"What should the agent of {story.name} know?"
+    accept, reject = list_judgements(about["change"], id, story.name)
     if story.state == "done":
         return [*([accept] if story.is_unproven else []), reject]
+    guide = f"What should the agent of {story.name} know?"
     tried = any(one.counts for one in story.attempts)
     return [
         build_button("Guide", "guide", ask=guide, text="required", **about),
-        build_button("Retry", "retry", ask=f"Give {story.name} fresh attempts?", text=why, **about),
-        build_button("Skip", "skip", ask=f"Leave {story.name} out?", text=why, **about),
+        build_button("Retry", "retry", ask=f"Give {story.name} fresh attempts?", text="optional", **about),
+        build_button("Skip", "skip", ask=f"Leave out {story.name}?", text="optional", **about),
         *([accept] if tried else []),
     ]
 
@@ -91,8 +98,9 @@ def read_gate_output(watched: WatchedRun, iteration: int, place: int) -> Element
     if found is None or not 0 <= place < len(found.gates):
         return None
     log = getattr(found.gates[place].event, "log", "")
-    text = _read_end(watched.run, log) if log else ""
-    return tag("pre", text or "Nothing was printed, or it is gone.", tabindex=0, class_="output")
+    parts = [_read_end(watched.run, f"{log}{ending}") for ending in ("", ".err")] if log else []
+    text = "\n".join(filter(None, parts))
+    return tag("pre", text or "It printed nothing, or its log is gone.", tabindex=0, class_="output")
 
 
 def _read_end(run: RunSummary, path: str) -> str:

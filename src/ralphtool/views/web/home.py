@@ -65,7 +65,7 @@ def _build_changes(id: str, root: str, read_only: bool) -> Element:
 
 def _build_change(id: str, one: ChangeItem, read_only: bool) -> Element:
     total, done = one.overview.stories_total, one.overview.stories_done or 0
-    counted = f"{done} of {pluralize(total, 'story', 'stories')} done" if total else ""
+    counted = f"{done} of {pluralize(total, 'story', 'stories')} done" if total else "no stories yet"
     words = [text for text in (counted, _clean(one.status, 200), _clean(one.overview.problem or "", 400)) if text]
     look = _LOOKS.get(one.state, one.state)
     title = tag("span", _clean(one.title, 200), class_="name")
@@ -108,6 +108,6 @@ def _build_run(id: str, one: RunSummary) -> Element:
         tag("a", tag("span", _clean(one.change or one.id, 100), class_="name"), href=f"#/{id}/{one.id}"),
         tag("span", chip, class_="state"),
         tag("span", about, class_="soft"),
-        tag("span", build_moment("at", began), class_="soft") if began else None,
+        tag("span", build_moment("at", began), class_="soft", title=_clean(one.id, 200)) if began else None,
         data_key=one.id,
     )

@@ -4,7 +4,7 @@
 const page = document, $ = id => page.getElementById(id), all = selector => [...page.querySelectorAll(selector)];
 const on = (target, name, act) => target.addEventListener(name, act, true);
 const MOST = 2000, SVG = "http://www.w3.org/2000/svg";
-let csrf = "", source = null, place = null, first = 0, wait = 500, retry = 0;
+let csrf = "", live = "", source = null, place = null, first = 0, wait = 500, retry = 0;
 let route = {}, known = new Set(), wasState = "", isBack = false, isLoading = false, dueStory = 0;
 
 // --- elements
@@ -93,21 +93,21 @@ async function call(path, body) {
   const headers = { "Content-Type": "application/json", "X-CSRF-Token": csrf };
   const answer = await fetch("/api/" + path, body && { method: "POST", headers, body: JSON.stringify(body) }), told = await answer.json();
   if (answer.status === 401) showLogin();
-  if (!answer.ok) throw new Error(told.error);
+  if (!answer.ok) throw Object.assign(new Error(told.error), { status: answer.status });
   return told;
 }
 
 const about = more => new URLSearchParams({ project: route.project, run: route.run, ...more });
 const tell = error => say(error.message);
 const say = text => { $("said").textContent = text; clearTimeout(say.timer); say.timer = setTimeout(() => $("said").textContent = "", 8000); };
-const link = (state, words) => { $("link").className = "chip is-" + state; $("link").textContent = words; };
+const link = (state, words) => { $("link").className = "chip is-" + state; $("link").textContent = words; page.body.classList.toggle("lost", state === "failed"); };
 
 function listen(after) {
   hush();
   const query = route.run ? about(after === null ? {} : { after }) : "";
   source = new EventSource("/api/stream?" + query);
-  source.onopen = () => { wait = 500; link("done", "live"); };
-  source.onerror = () => { hush(); link("failed", "connection lost"); retry = setTimeout(reconnect, wait = Math.min(wait * 2, 8000)); };
+  source.onopen = () => { wait = 500; link("done", live); };
+  source.onerror = () => { hush(); link("failed", "connection lost, runs go on"); retry = setTimeout(reconnect, wait = Math.min(wait * 2, 8000)); };
   on(source, "page", event => show(JSON.parse(event.data)));
   on(source, "restart", event => restart(+event.data));
   on(source, "log", event => { place = +event.lastEventId; addRows(JSON.parse(event.data)); });
@@ -115,7 +115,9 @@ function listen(after) {
 function hush() { if (source) source.close(); source = null; clearTimeout(retry); }
 // A stream that was refused does not say why, and is never tried again by itself.
 async function reconnect() {
-  try { await call("session"); } catch { }
+  try { await call("session?" + (route.run ? about() : "")); } catch (error) {
+    if (error.status === 404) { $("view").replaceChildren(h("p", { class: "report notice" }, error.message)); return; }
+  }
   if (!$("login") && !page.hidden) listen(place);
 }
 on(page, "visibilitychange", () => {
@@ -165,7 +167,7 @@ function drawAnew() {
     h("div", { class: "cols" }, section("s-stories", h("h2", {}, "Stories")),
       h("div", {}, section("s-lanes"), h("div", { id: "story-box" }),
         h("section", {}, h("details", { id: "timeline" }, h("summary", {}, "Timeline"), h("div", { id: "s-timeline" }))),
-        h("section", {}, h("div", { class: "tools" }, h("h2", { id: "log-title" }, "What happens"),
+        h("section", {}, h("div", { class: "tools" }, h("h2", { id: "log-title" }, "Log"),
           h("button", { type: "button", id: "newest", hidden: "" }, "Newest"),
           h("select", { id: "filter", "aria-label": "Story" }, h("option", { value: "" }, "all stories"))),
           h("div", { id: "log", role: "log", "aria-live": "off", "aria-labelledby": "log-title", tabindex: "0" }))))));
@@ -177,7 +179,7 @@ function drawAnew() {
 }
 
 function drawReport() {
-  link("open", "a report");
+  link("open", "report");
   const back = h("p", { class: "report" }, h("a", { href: `#/${route.project}/${route.run}` }, "Back to the run"));
   $("view").replaceChildren(back);
   call("report?" + about()).then(tree => back.after(make(tree)), tell);
@@ -274,8 +276,9 @@ on(page, "click", event => {
 
 async function act(button) {
   const told = button.dataset, form = button.closest("[data-form]");
-  let text = form ? form.querySelector("textarea").value.trim() : "";
-  if (told.do === "answer" && !text) { form.querySelector("textarea").focus(); say("Write an answer first."); return; }
+  const field = form?.querySelector("textarea");
+  let text = field?.value.trim() || "";
+  if (field && !text) { field.focus(); say("Write an answer first."); return; }
   if (told.ask) {
     const said = await ask(told.ask, told.text);
     if (said === null) return;
@@ -284,7 +287,7 @@ async function act(button) {
   button.disabled = true;
   try {
     const { said, run } = await call("do", { project: told.project || route.project, do: told.do, change: told.change, story: told.story || "", text });
-    if (form) form.querySelector("textarea").value = "";
+    if (field) field.value = "";
     say(said);
     if (run) location.hash = `#/${told.project || route.project}/${run}`;
     dueStory = 1;
@@ -314,19 +317,23 @@ on(page, "toggle", event => {
   call(`${load}&${about()}`).then(tree => box.append(make(tree)), tell);
 });
 
-const KEYS = "j, k   next and previous story\na   answer the first question\np   pause or resume\ng   guide\nl   go to the log\nh   all runs\nEsc   close the story";
+const KEYS = "j, k: stories\na: answer\np: pause or resume\ng: guide\nl: log\nh: all runs\nEsc: close the story";
+const press = selector => page.querySelector(selector)?.click();
 on(page, "keydown", event => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input,textarea,select,dialog")) return;
-  const press = selector => page.querySelector(selector)?.click(), key = event.key;
-  const links = all(".rows > li > a"), here = links.findIndex(one => one === page.activeElement);
-  if (key === "j" || key === "k") links[Math.max(0, Math.min(links.length - 1, here + (key === "j" ? 1 : -1)))]?.focus();
-  else if (key === "a") { page.querySelector("#s-ask textarea")?.focus(); event.preventDefault(); }
-  else if (key === "p") press("[data-do=pause],[data-do=resume]");
-  else if (key === "g") press("[data-do=guide]");
-  else if (key === "l") $("log")?.focus();
-  else if (key === "h") location.hash = "#/";
-  else if (key === "Escape" && route.story) location.hash = `#/${route.project}/${route.run}`;
-  else if (key === "?") ask(KEYS);
+  const links = all(".rows > li > a"), here = links.indexOf(page.activeElement);
+  const act = {
+    j: () => links[Math.min(links.length - 1, here + 1)]?.focus(),
+    k: () => links[Math.max(0, here - 1)]?.focus(),
+    a: () => page.querySelector("#s-ask textarea")?.focus(),
+    p: () => press("[data-do=pause],[data-do=resume]"),
+    g: () => press("[data-do=guide]"),
+    l: () => $("log")?.focus(),
+    h: () => press(".bar a"),
+    Escape: () => press("#story > .button"),
+    "?": () => ask(KEYS),
+  }[event.key];
+  if (act) { event.preventDefault(); act(); }
 });
 $("keys").onclick = () => ask(KEYS);
 
@@ -336,7 +343,7 @@ const wants = () => window.Notification?.permission === "granted" && localStorag
 function notify(words) { if (wants()) new Notification("ralphtool", { body: words + ": " + page.title }); }
 $("notify").onclick = async event => {
   const was = wants();
-  if (!was && await window.Notification?.requestPermission() !== "granted") { say("This browser does not allow notices."); return; }
+  if (!was && await window.Notification?.requestPermission() !== "granted") { say("This browser allows no notifications."); return; }
   localStorage.notify = was ? "no" : "yes";
   event.target.ariaPressed = !was;
 };
@@ -344,13 +351,13 @@ $("notify").onclick = async event => {
 // --- who it is
 
 function showLogin() {
-  hush(); link("failed", "not logged in");
+  hush(); csrf = ""; link("open", "not logged in");
   const field = h("input", { id: "login", "aria-label": "Address", placeholder: "http://127.0.0.1:…/#token=…", autocomplete: "off" });
   const enter = h("button", { type: "button", class: "main" }, "Open");
   enter.onclick = () => logIn(field.value.split("token=").pop().trim());
   field.onkeydown = event => { if (event.key === "Enter") enter.click(); };
-  $("view").replaceChildren(h("main", {}, h("section", {}, h("h1", {}, "Who are you?"),
-    h("p", {}, "Open the address that ", h("code", {}, "ralphtool web"), " printed, or paste it here."), field, h("p", { class: "controls" }, enter))));
+  $("view").replaceChildren(h("main", {}, h("section", {}, h("h1", {}, "Open your address"),
+    h("p", {}, h("code", {}, "ralphtool web"), " printed it. Open it, or paste it here."), field, h("p", { class: "controls" }, enter))));
 }
 
 async function logIn(token) {
@@ -358,7 +365,7 @@ async function logIn(token) {
 }
 
 function begin(session) {
-  csrf = session.csrf;
+  csrf = session.csrf; live = session.read_only ? "read-only" : "live";
   $("notify").ariaPressed = wants();
   route = {};
   draw();

@@ -46,7 +46,7 @@ STATES = {
 _LOOKS = {"unproven": "waiting", "current": "running"}  # marks that look like a state of stories
 _PHASES = {"waiting": "queued", "merging": "being proven"}
 _STATE_WORDS = {"waiting": "needs you", "failed": "failed", "skipped": "skipped", "open": ""}
-_MOST_STORIES, _MOST_TASKS, _MOST_GATES, _MOST_LANES, _MOST_DOUBTS = 500, 100, 6, 32, 50
+_MOST_STORIES, _MOST_TASKS, _MOST_GATES, _MOST_LANES, _MOST_DOUBTS, _OPEN_CARDS = 500, 100, 6, 32, 50, 3
 _clean = formatting.clean_line
 
 
@@ -60,6 +60,7 @@ class Shown(NamedTuple):
     asked: Sequence[OpenQuestion]
     proofs: Mapping[str, str] | None  # what the stories claim by now, if people may have decided since
     tasks: Mapping[str, Sequence[Task]]
+    newer: str = ""  # the newest run of the change, if this is an older one
     read_only: bool = False
 
     @property
@@ -82,7 +83,7 @@ def build_sections(shown: Shown) -> dict[str, Element]:
             data_title=_find_title(shown),
         ),
         "controls": tag("div", _list_controls(shown), class_="controls"),
-        "ask": tag("div", [_build_question(shown, one) for one in shown.asked], _list_doubts(shown)),
+        "ask": tag("div", _fold_cards([*(_build_question(shown, one) for one in shown.asked), *_list_doubts(shown)])),
         "lanes": tag("div", _list_lanes(shown), class_=f"lanes {'live' if shown.is_alive else ''}".strip()),
         "stories": tag("ul", _list_rows(shown), class_="rows"),
     }
@@ -123,9 +124,14 @@ def _build_progress(shown: Shown) -> Element | None:
     names = [_choose_look(shown, one) for one in stories]
     kinds = [kind for kind in ("done", "running", "waiting", "failed", "skipped", "open") if kind in names]
     bars = [tag("i", class_=f"is-{kind}", style=f"flex-grow:{names.count(kind)}") for kind in kinds]
-    done = sum(one.state == "done" for one in stories)
-    said = f"{done} of {pluralize(len(names), 'story', 'stories')} done"
+    said = f"{len(_list_done(shown))} of {pluralize(len(names), 'story', 'stories')} done"
     return tag("div", bars, class_="progress", role="img", aria_label=said, data_key="progress")
+
+
+def _list_done(shown: Shown) -> list[StoryView]:
+    """Those that are done, and that no person has reopened since."""
+    done = [one for one in shown.view.stories.values() if one.state == "done"]
+    return [one for one in done if shown.find_proof(one) != "rejected"]
 
 
 def _choose_look(shown: Shown, story: StoryView) -> str:
@@ -148,8 +154,8 @@ def _find_attempt(shown: Shown, story: str) -> AttemptView | None:
 
 def _build_numbers(shown: Shown) -> Element:
     view, used = shown.view, shown.view.spent_so_far
-    done = [one for one in view.stories.values() if one.state == "done"]
-    claims = proof_words.describe_short_counts(proof_words.count_states(one.proof for one in done))
+    done = _list_done(shown)
+    claims = proof_words.describe_short_counts(proof_words.count_states(shown.find_proof(one) for one in done))
     tiles = [
         ("stories done", f"{len(done)} of {len(view.stories)}", claims),
         ("time", _build_time(shown), ""),
@@ -182,19 +188,22 @@ def _build_number(name: str, value: Element | str, more: str) -> Element:
 
 def _build_notice(shown: Shown) -> Element | None:
     """What the run as a whole waits for, or what became of it."""
+    words, tone = _describe_whole(shown)
+    if shown.newer:
+        link = tag("a", "There is a newer run", href=f"#/{shown.project}/{shown.newer}")
+        return tag("p", link, " of this change. ", _clean(words, 1000), class_="notice", data_key="notice")
+    return tag("p", _clean(words, 1000), class_=f"notice is-{tone}", data_key="notice") if words else None
+
+
+def _describe_whole(shown: Shown) -> tuple[str, str]:
     view = shown.view
     if view.end:
-        words, tone = describe_run_end(view.end), shown.state
-    elif not shown.is_alive:
-        words, tone = "This run was killed. Start it again: it resumes where it stopped.", "died"
-    elif view.paused or view.is_pause_requested:
-        why = _clean(view.paused.why) if view.paused else "after the iterations that are under way"
-        words, tone = f"Paused: {why}" if view.paused else f"It pauses {why}", "paused"
-    elif view.waiting:
-        words, tone = f"Waiting: {_clean(view.waiting.why)}", "paused"
-    else:
-        return None
-    return tag("p", _clean(words, 1000), class_=f"notice is-{tone}", data_key="notice")
+        return f"As it ended: {describe_run_end(view.end)}", shown.state
+    if not shown.is_alive:
+        return "This run ended without a word: it was killed, or it crashed. Nothing that was done is lost.", "died"
+    if view.paused or view.is_pause_requested:
+        return "Paused." if view.paused else "It pauses after the iterations that are under way.", "paused"
+    return (f"Waiting: {view.waiting.why}", "paused") if view.waiting else ("", "")
 
 
 # --- what a person can do ---------------------------------------------------------------------------
@@ -212,19 +221,26 @@ def _list_controls(shown: Shown) -> list[Element]:
     if not change or shown.read_only or shown.view.start.purpose == "plan":
         return [report]
     if not shown.is_alive:
-        again = "" if shown.state == "done" else "Run it again"
-        start = [build_button(again, "run", change=change, key="run")] if again else []
-        return [*start, report]
+        is_over = shown.state == "done" or shown.newer
+        return [report] if is_over else [build_button("Continue", "run", change=change, key="run"), report]
     pause = ("Resume", "resume") if shown.view.is_pause_requested else ("Pause", "pause")
     guide = "What should the agents know, from the next prompt on?"
-    stop = f"Stop the run of {change}? Nothing is lost: it resumes where it stopped."
+    after = "Stop after this iteration? Agents at work finish first; nothing new is begun."
+    stop = "Stop now? Agents at work are ended; what they did so far is kept, and the run can be continued."
     return [
         build_button(pause[0], pause[1], change=change, key="pause"),
         build_button("Guide", "guide", change=change, ask=guide, text="required", key="guide"),
-        build_button("Stop after this iteration", "stop-after", change=change, ask=stop, key="after"),
+        build_button("Stop after this iteration", "stop-after", change=change, ask=after, key="after"),
         build_button("Stop now", "stop", change=change, ask=stop, key="stop"),
         report,
     ]
+
+
+def _fold_cards(cards: list[Element]) -> list[Element]:
+    """The first few; the others don't push the run out of sight."""
+    first, rest = cards[:_OPEN_CARDS], cards[_OPEN_CARDS:]
+    words = pluralize(len(rest), "more waits for you", "more wait for you")
+    return [*first, tag("details", tag("summary", words), rest, data_key="more")] if rest else first
 
 
 def _build_question(shown: Shown, one: OpenQuestion) -> Element:
@@ -234,7 +250,12 @@ def _build_question(shown: Shown, one: OpenQuestion) -> Element:
         return _build_doubt(shown, story)
     return tag(
         "article",
-        tag("h3", name, " ", build_chip("waiting", "needs your answer")),
+        tag(
+            "h3",
+            name,
+            " ",
+            build_chip("open", "answered") if one.answer else build_chip("waiting", "needs your answer"),
+        ),
         tag("blockquote", missing) if missing else None,
         tag("p", _clean(one.why, 1000), class_="soft") if one.why and one.missing not in one.why else None,
         _build_answer(one, name) if one.answer or not shown.read_only else None,
@@ -260,30 +281,35 @@ def _build_buttons(*buttons: Element) -> Element:
     return tag("p", buttons, class_="controls")
 
 
+def list_judgements(change: str, story: str, name: str) -> list[Element]:
+    """What a person can say of work that is done."""
+    about = {"change": change, "story": story, "text": "optional"}
+    rejected = f"Reject {name}? Its work is reverted on the branch, and the story is open again."
+    return [
+        build_button("Accept", "accept", ask=f"Accept {name} as it stands?", **about),
+        build_button("Reject", "reject", ask=rejected, **about),
+    ]
+
+
 def _list_doubts(shown: Shown) -> list[Element]:
     """What is done and not proven, once the run is over and does not take it for good."""
     if shown.state != "unproven":
         return []
     asked = {one.story for one in shown.asked}
-    done = [one for one in shown.view.stories.values() if one.state == "done"]
-    doubtful = [one for one in done if shown.find_proof(one) == "unproven"]
+    doubtful = [one for one in _list_done(shown) if shown.find_proof(one) == "unproven"]
     return [_build_doubt(shown, one) for one in doubtful if one.id not in asked][:_MOST_DOUBTS]
 
 
 def _build_doubt(shown: Shown, story: StoryView) -> Element:
     """Only a person can say whether it is enough."""
-    name, about = format_story(_clean(story.id, 60), _clean(story.title, 160)), {"story": story.id}
-    about["change"] = shown.run.change
-    why = _build_field(f"Why you accept or reject {name}", "Why? (optional)")
-    buttons = _build_buttons(build_button("Accept", "accept", **about), build_button("Reject", "reject", **about))
+    name = format_story(_clean(story.id, 60), _clean(story.title, 160))
     return tag(
         "article",
         tag("h3", name, " ", build_chip("waiting", "done, not proven")),
         tag("blockquote", _clean(story.proof_why, 1000)) if story.proof_why else None,
-        [] if shown.read_only else [why, buttons],
+        None if shown.read_only else _build_buttons(*list_judgements(shown.run.change, story.id, name)),
         class_="card is-waiting",
         data_key=f"doubt-{story.id}",
-        data_form=True,
     )
 
 
@@ -294,7 +320,8 @@ def _list_lanes(shown: Shown) -> list[Element]:
     if not shown.is_alive:
         return []
     current = list(shown.view.current.items())[:_MOST_LANES]
-    return [_build_lane(shown, number, one) for number, one in current]
+    nothing = tag("p", "No agent is at work at the moment.", class_="soft", data_key="none")
+    return [_build_lane(shown, number, one) for number, one in current] or [nothing]
 
 
 def _build_lane(shown: Shown, number: int, one: AttemptView) -> Element:
@@ -369,6 +396,8 @@ def _quote(text: str) -> str:
 def _list_remarks(shown: Shown, story: StoryView, now: AttemptView | None) -> list[object]:
     proof = shown.find_proof(story)
     words = _STATE_WORDS.get(story.state, "")
+    if any(one.story == story.id and one.answer for one in shown.asked):
+        words = "answered"
     if story.state == "done":
         words = "you rejected it: open again" if proof == "rejected" else proof_words.describe_proof(proof)
     parts: list[object] = [_clean(words, 60)] if words and not now else []

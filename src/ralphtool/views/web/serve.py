@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ralphtool.views.web.app import App
 
 _LOOPBACK = "127.0.0.1"
+_FIRST_PORT, _PORTS = 20_000, 12_000  # below those that the system gives away by itself
 BACKLOG = 64
 _CONNECTIONS = 100  # at once
 _HEAD_SECONDS = 10.0  # for the head of a request to come
@@ -60,18 +61,34 @@ def check_place(place: Place) -> None:
             )
 
 
-def open_socket(place: Place) -> socket.socket:
+def choose_port(access: Access) -> int:
+    """The same for the same projects: a page that is open finds its server again."""
+    return _FIRST_PORT + int(access.secret[:8], 16) % _PORTS
+
+
+def open_socket(place: Place, preferred: int) -> socket.socket:
     """Bound, so that the port is known, and not yet listening."""
     if place.socket_path:
         return _open_unix_socket(place.socket_path)
+    wanted = [place.port] if place.port else [preferred, 0]
+    for port in wanted:
+        try:
+            return _bind(place.host, port)
+        except OSError as error:
+            problem = error.strerror or str(error)
+    where = f"{place.host}:{place.port}" if place.port else place.host
+    raise IoError(f"{where} can't be used ({problem}): give another --port")
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    opened = socket.socket(found[0], socket.SOCK_STREAM)
     try:
-        family = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)[0]
-        opened = socket.socket(family[0], socket.SOCK_STREAM)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        opened.bind(family[4])
-    except OSError as error:
-        where = f"{place.host}:{place.port}" if place.port else place.host
-        raise IoError(f"{where} can't be used ({error.strerror or error}): give another --port") from None
+        opened.bind(found[4])
+    except OSError:
+        opened.close()
+        raise
     return opened
 
 

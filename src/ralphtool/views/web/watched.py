@@ -19,6 +19,7 @@ from ralphtool.views.report.elements import build_tree
 from ralphtool.views.report.facts import RunKnowledge
 from ralphtool.views.web import log_items, panels
 from ralphtool.views.web.log_items import Batch
+from ralphtool.views.web.panels import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,6 +69,7 @@ class WatchedRun:
         self._batches: dict[int, Batch] = {}
         self._asked: list[OpenQuestion] = []
         self._proofs: dict[str, str] | None = None  # what the stories claim by now; None: as the record has it
+        self._newer = ""  # the newest run of the change, if this is an older one
         self._is_alive = self.run.state in ("running", "paused")
         self._seen: tuple[int, ...] = ()
         self._questions_seen: tuple[int, ...] = (-1,)
@@ -146,7 +148,8 @@ class WatchedRun:
 
     def _look_for_questions(self) -> None:
         root, change = self.run.root, self.run.change
-        seen = (*_read_state_of(layout.questions(root)), *_read_state_of(layout.change_state(root, change)))
+        places = (layout.questions(root), layout.change_state(root, change), layout.runs(root))
+        seen = tuple(part for place in places for part in _read_state_of(place))
         if not change or seen == self._questions_seen:
             return
         self._questions_seen, self._is_stale = seen, True
@@ -158,7 +161,8 @@ class WatchedRun:
     def _read_proofs(self) -> dict[str, str] | None:
         """What the stories claim by now, where people may have decided about them since; of the newest run only."""
         newest = runs.find_newest(self.run.root, self.run.change)
-        if self._is_alive or newest is None or newest.id != self.run.id:
+        self._newer = newest.id if newest and newest.id != self.run.id else ""
+        if self._is_alive or newest is None or self._newer:
             return None
         stories = questions.load_change_state(self.run.root, self.run.change).get("stories", {})
         receipts = {id: one.get("proof") for id, one in stories.items()}
@@ -167,16 +171,31 @@ class WatchedRun:
     def _draw(self) -> None:
         began = time.monotonic()
         self._drawn, self._is_stale = began, False
-        shown = panels.Shown(
-            self.run, self.view, self.state, self.project, self._asked, self._proofs, self.tasks, self.read_only
-        )
-        for name, element in panels.build_sections(shown).items():
+        for name, element in panels.build_sections(self._describe()).items():
             encoded = msgspec.json.encode(build_tree(element))
             if encoded != self.sections.get(name):
                 self.sections[name] = encoded
         self._cost = time.monotonic() - began
 
+    def _describe(self) -> Shown:
+        return Shown(
+            run=self.run,
+            view=self.view,
+            state=self.state,
+            project=self.project,
+            asked=self._asked,
+            proofs=self._proofs,
+            tasks=self.tasks,
+            newer=self._newer,
+            read_only=self.read_only,
+        )
+
     # --- what pages ask for
+
+    def find_proof(self, story: str) -> str:
+        """What a story claims by now."""
+        known = self.view.stories.get(story)
+        return self._describe().find_proof(known) if known else ""
 
     def read_batch(self, offset: int) -> Batch:
         """The log from an offset on."""
