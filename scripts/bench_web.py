@@ -236,13 +236,13 @@ def _listen(project: Project, address: str, over: threading.Event) -> None:
     headers = {"Origin": base, "Content-Type": "application/json"}
     login = urllib.request.Request(f"{base}/api/login", json.dumps({"token": token}).encode(), headers)
     with urllib.request.urlopen(login) as answer:
-        cookie = answer.headers["Set-Cookie"].partition(";")[0]
+        cookie, key = answer.headers["Set-Cookie"].partition(";")[0], json.load(answer)["stream"]
     runs = project.root / ".ralph/runs"
     while not over.is_set() and not (runs.is_dir() and os.listdir(runs)):
         time.sleep(0.02)
     if over.is_set():
         return
-    about = f"project={_name(project.root)}&run={os.listdir(runs)[0]}"
+    about = f"key={key}&project={_name(project.root)}&run={os.listdir(runs)[0]}"
     stream = urllib.request.Request(f"{base}/api/stream?{about}", headers={"Cookie": cookie})
     with suppress(OSError), urllib.request.urlopen(stream, timeout=5) as told:
         while not over.is_set() and told.readline():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import click
@@ -89,14 +90,14 @@ def _serve(roots: list[str], place: Place, *, read_only: bool, opens: bool, new_
     known = access.open_access(roots, renew=new_key, read_only=read_only)
     opened = serve.open_socket(place, serve.choose_port(known))
     app = App(Served(roots, serve.build_site(place, opened, known, read_only=read_only)))
-    address = serve.build_address(place, opened, known)
+    address = serve.build_address(place, opened, known.secret)
     opened.listen(serve.BACKLOG)  # whoever reads the address can connect at once
     _print_address(address, roots, read_only=read_only, as_json=as_json)
     sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]  # the words of the page are no terminal's
     if opens and not place.socket_path:
         import webbrowser
 
-        webbrowser.open(address)
+        webbrowser.open(serve.build_address(place, opened, known.issue_token(time.time())))
     serve.serve(app, place, opened)
 
 

@@ -74,8 +74,9 @@ def read_answer(path: str) -> str | None:
 def read_answer_and_via(path: str) -> tuple[str | None, str]:
     """The same, and `web` if it was answered through the page."""
     text = _read_text(path) or ""
-    via = "web" if _VIA_WEB in text else ""
-    before, hint, told = _split_at_hint(text.replace(_VIA_WEB, ""))
+    before, hint, told = _split_at_hint(text)
+    via = "web" if told.lstrip().startswith(_VIA_WEB) else ""
+    told = told.replace(_VIA_WEB, "", 1) if via else told
     if not hint:  # they have removed it
         return told.rpartition(_ANSWER)[2].strip()[:LONGEST] or None, via
     return f"{before.rpartition(_ANSWER)[2].strip()}\n{told.strip()}".strip()[:LONGEST] or None, via

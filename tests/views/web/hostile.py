@@ -83,6 +83,7 @@ class Server:
             )
         self._read_address(socket_path)
         self.cookie, self.csrf = self.log_in()
+        self.key = self.stream_key
         self.cookie_name = self.cookie.partition("=")[0]
 
     def _read_address(self, socket_path: str) -> None:
@@ -121,20 +122,26 @@ class Server:
     ) -> bytes:
         """A request: an honest one of our page, but for the changes."""
         headers = {**self._list_honest(method, body), **(changes or {})}
-        lines = [f"{method} {target or self.log} HTTP/{version}"]
+        lines = [f"{method} {self._add_key(target or self.log)} HTTP/{version}"]
         lines += [f"{name}: {value}" for name, values in headers.items() for value in values]
         text = "\r\n".join(lines).replace("{host}", self.host).replace("{port}", self.port)
         return text.encode("latin-1") + b"\r\n\r\n" + body
+
+    def _add_key(self, target: str) -> str:
+        """A stream has its key in its query, since a browser gives it no headers."""
+        is_bare = target.partition("?")[0] == "/api/stream" and "key=" not in target and hasattr(self, "key")
+        return f"{target}{'&' if '?' in target else '?'}key={self.key}" if is_bare else target
 
     def _list_honest(self, method: str, body: bytes) -> dict[str, Sequence[str]]:
         headers: dict[str, Sequence[str]] = {"Host": [self.host], "Sec-Fetch-Site": ["same-origin"]}
         if hasattr(self, "cookie"):
             headers |= {"Cookie": [self.cookie]}
+        if hasattr(self, "csrf"):
+            headers |= {"X-CSRF-Token": [self.csrf]}
         if method != "POST":
             return headers
-        known = {"X-CSRF-Token": [self.csrf]} if hasattr(self, "csrf") else {}
         about = {"Content-Type": ["application/json"], "Content-Length": [str(len(body))]}
-        return {**headers, "Origin": ["http://{host}"], **about, **known}
+        return {**headers, "Origin": ["http://{host}"], **about}
 
     def get(self, target: str = "", changes: Changes | None = None) -> Answer:
         return self.ask(self.build("GET", target, changes))
@@ -149,8 +156,9 @@ class Server:
 
     def log_in(self) -> tuple[str, str]:
         """A new cookie, and what goes with it."""
-        answer = self.ask(self.build_login(self.token))
+        answer = self.ask(self.build_login(self.token, {"Cookie": []}))
         assert answer.status == 200, answer.raw
+        self.stream_key = str(answer.json["stream"])
         return answer.get("set-cookie").partition(";")[0], str(answer.json["csrf"])
 
     # --- what an honest page asks for

@@ -127,7 +127,7 @@ def each(names: str, cases: dict[str, Any]) -> Callable[[Any], Any]:
 
 def test_an_honest_page_sees_everything(server: Server) -> None:
     assert b"<script>" in server.get("/").body
-    assert server.get("/api/session").json == {"csrf": server.csrf, "read_only": False}
+    assert server.get("/api/session").json == {"read_only": False}
     assert CHANGE.encode() in server.get().body
     assert b"Login form" in server.get(server.name_run("story", story="2")).body
     assert server.get(server.name_run("gate", iteration="1", gate="0")).status == 200
@@ -473,6 +473,18 @@ def issue(server: Server, *, key: str = "", age: float = 0) -> str:
     return f"{server.cookie_name}={made}"
 
 
+def sign(server: Server, cookies: Sequence[str]) -> dict[str, Sequence[str]]:
+    """Cookies, with the key that goes with the first: so it is the cookie that is refused."""
+    value = cookies[0].partition("=")[2] if cookies else ""
+    return {"Cookie": cookies, "X-CSRF-Token": [Access(server.token, "").derive_key(value)]}
+
+
+def test_a_second_login_leaves_the_pages_that_are_open_alone(server: Server) -> None:
+    answer = server.ask(server.build_login(server.token))
+    assert answer.get("set-cookie").partition(";")[0] == server.cookie
+    assert answer.json["csrf"] == server.csrf
+
+
 def prolong(value: str) -> str:
     expires, _, rest = value.partition(".")
     return f"{int(expires) + 1}.{rest}"
@@ -480,7 +492,15 @@ def prolong(value: str) -> str:
 
 def sign_for_something_else(server: Server) -> Sequence[str]:
     content = server.cookie.partition("=")[2].rpartition(".")[0]
-    return [f"{server.cookie_name}={content}.{Access(server.token, '').derive_csrf(content)}"]
+    return [f"{server.cookie_name}={content}.{Access(server.token, '').derive_key(content)}"]
+
+
+@pytest.mark.parametrize("what", ["session", "log", "story", "gate", "timeline", "report", "stream"])
+@pytest.mark.parametrize("key", ["", "0" * 64])
+def test_a_cookie_alone_opens_nothing(server: Server, what: str, key: str) -> None:
+    """A browser sends it to every server of this machine, whatever its port; the key beside it stays with the page."""
+    target = server.name_run(what, before=server.end, story="2", iteration="1", gate="0", key=key)
+    check_refused(server, server.build(target=target, changes={"X-CSRF-Token": [key] if key else []}), 401)
 
 
 OTHER_KEY = "f" * 64
@@ -514,14 +534,14 @@ WRONG_COOKIES: dict[str, Callable[[Server], Sequence[str]]] = {
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @each("make", WRONG_COOKIES)
 def test_a_wrong_cookie_opens_nothing(server: Server, method: str, make: Callable[[Server], Sequence[str]]) -> None:
-    changes = {"Cookie": make(server)}
+    changes = sign(server, make(server))
     said = server.build_order(changes) if method == "POST" else server.build(changes=changes)
     check_refused(server, said, 401)
 
 
 def test_a_cookie_that_was_issued_before_still_counts(server: Server) -> None:
     """The counterpart of the one that has expired: so it is the time that makes the difference."""
-    assert server.get("", {"Cookie": [issue(server, age=COOKIE_SECONDS - 3600)]}).status == 200
+    assert server.get("", sign(server, [issue(server, age=COOKIE_SECONDS - 3600)])).status == 200
 
 
 @pytest.mark.parametrize("what", PAGES)
@@ -744,7 +764,7 @@ def test_a_record_can_not_name_a_file_outside_of_its_run(server: Server, number:
     answer = server.get(server.name_run("gate", run=OTHER_RUN, iteration="1", gate=str(number)))
     assert answer.status == 200, answer.raw
     assert SECRET.encode() not in answer.body, log
-    assert b"Nothing was printed" in answer.body
+    assert b"It printed nothing" in answer.body
 
 
 # --- methods and headers ----------------------------------------------------------------------------

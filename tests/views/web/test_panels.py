@@ -102,10 +102,12 @@ def test_what_people_decided_after_a_run_is_shown(tmp_path: Path) -> None:
     night.add("run_ended", result="unproven")
     before = Seen(tmp_path, night, "unproven", proofs={"1": "unproven", "2": "unproven"})
     assert before["ask"].count("done, not proven") == 2
-    after = Seen(tmp_path, night, "unproven", proofs={"1": "accepted"})
+    after = Seen(tmp_path, night, "unproven", proofs={"1": "accepted", "2": "rejected"})
     assert after["ask"] == ""
     assert "accepted by you" in after["stories"]
     assert "you rejected it: open again" in after["stories"]
+    unknown = Seen(tmp_path, night, "unproven", proofs={})
+    assert "rejected" not in unknown["stories"], "a state that was removed is nobody's word"
 
 
 def test_names_of_stories_never_leave_their_link(tmp_path: Path) -> None:

@@ -228,9 +228,27 @@ def test_a_million_events_are_shown_at_once_and_can_be_scrolled_back(lab: Lab, s
     assert tab.complaints == []
 
 
-def say(text: str) -> bytes:
+def test_the_log_of_one_story_and_then_of_all_misses_nothing(lab: Lab, serve: Serve, look: Look) -> None:
+    record = write_night(lab, a_night())
+    lines = record.read_bytes().splitlines(keepends=True)
+    words = [say(f"word {number}", story="2" if number % 500 == 0 else "3") for number in range(8000)]
+    record.write_bytes(b"".join([*lines[:20], *words]))
+    tab = look(serve(lab).address)
+    open_run(tab)
+    tab.page.locator("#filter").select_option("2")
+    expect(tab.page.locator("#log .e:visible").first).to_contain_text("2. Login form")
+    seen = tab.page.locator("#log .e:visible", has_text="word").all_text_contents()
+    assert [int(row.rpartition(" ")[2]) for row in seen] == list(range(0, 8000, 500))
+    tab.page.locator("#filter").select_option("")
+    expect(tab.page.locator("#log .e").last).to_contain_text("word 7999")
+    rows = [int(row.rpartition(" ")[2]) for row in tab.read_log() if "word" in row]
+    assert rows == list(range(rows[0], 8000))
+    assert tab.complaints == []
+
+
+def say(text: str, story: str = "2") -> bytes:
     said = {"kind": "message", "text": text}
-    event = {"at": "2026-03-01T23:00:00.000000Z", "type": "agent", "event": said, "iteration": 1, "story": "2"}
+    event = {"at": "2026-03-01T23:00:00.000000Z", "type": "agent", "event": said, "iteration": 1, "story": story}
     return json.dumps(event, separators=(",", ":")).encode() + b"\n"
 
 
@@ -274,6 +292,16 @@ def test_somebody_without_the_key_sees_nothing_and_can_paste_it(lab: Lab, serve:
     page.locator(".change").first.wait_for()
     page.reload()
     page.locator(".change").first.wait_for()
+
+
+def test_the_address_can_be_pasted_into_a_tab_that_is_open(lab: Lab, serve: Serve, look: Look) -> None:
+    write_night(lab, a_night())
+    server = serve(lab)
+    tab = look(server.address.partition("#")[0])
+    expect(tab.page.locator("h1")).to_have_text("Open your address")
+    tab.page.goto(server.address)
+    tab.page.locator(".change").first.wait_for()
+    assert "token" not in tab.page.url
 
 
 def test_a_run_that_is_not_there_is_said_to_be_none(lab: Lab, serve: Serve, look: Look) -> None:

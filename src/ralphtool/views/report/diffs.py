@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _LONGEST = 60_000  # bytes of one diff,
 _ALL = 2_000_000  # and of all of them
+_KNOWN: dict[tuple[str, str, int], Diff] = {}
+_MOST_KNOWN = 50
 _KINDS = {"+": "plus", "-": "minus", "@": "hunk"}
 _SAFE = ("--no-color", "--no-ext-diff", "--no-textconv", "--submodule=short")
 
@@ -42,6 +44,16 @@ def read_diffs(root: str, attempts: Iterable[ReportAttempt]) -> dict[str, Diff]:
 
 
 def _read_diff(repository: Repository, commit: str, longest: int) -> Diff:
+    """What a commit changed is always the same: a page asks again and again."""
+    key = repository.top, commit, longest
+    if key not in _KNOWN:
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[key] = _ask_git(repository, commit, longest)
+    return _KNOWN[key]
+
+
+def _ask_git(repository: Repository, commit: str, longest: int) -> Diff:
     before = repository.resolve(f"{commit}^") or repository.empty_tree
     data, is_cut = _run_git(repository, ["diff", *_SAFE, "-M", before, commit], longest)
     text = data.decode("utf-8", "replace")

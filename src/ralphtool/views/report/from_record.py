@@ -162,8 +162,8 @@ def _build_story(run: RunSummary, view: RunView, story: StoryView) -> ReportStor
 
 def _list_open(view: RunView, story: StoryView) -> list[str]:
     """The stories that it depends on and that are not done."""
-    done = {one.id for one in view.stories.values() if one.state == "done"}
-    return [id for id in story.depends_on if id not in done]
+    needed = {id: view.stories.get(id) for id in story.depends_on}
+    return [id for id, one in needed.items() if one is None or one.state != "done"]
 
 
 def _build_receipt(receipt: Receipt) -> ReportReceipt:

@@ -33,12 +33,20 @@ class Access:
         self.secret = secret
         self.cookie_name = f"ralph-{name}"  # cookies know no ports: every set of projects has its own
         self._wrong: deque[float] = deque(maxlen=_WRONG_TOKENS)
+        self._once: dict[str, float] = {}  # tokens that open the page once, and until when
 
     def is_token(self, text: str, now: float) -> bool:
         is_right = hmac.compare_digest(text[:_LONGEST].encode("utf-8", "replace"), self.secret.encode())
+        is_right = is_right or now < self._once.pop(text, 0.0)
         if not is_right:
             self._wrong.append(now)
         return is_right
+
+    def issue_token(self, now: float) -> str:
+        """One that opens the page once, soon: it stands in the arguments of a browser, which everybody can read."""
+        token = secrets.token_hex(_SECRET_BYTES)
+        self._once[token] = now + _MINUTE
+        return token
 
     def is_guessing(self, now: float) -> bool:
         """Whether too many wrong tokens came in the last minute."""
@@ -54,9 +62,12 @@ class Access:
         is_ours = hmac.compare_digest(signature.encode("utf-8", "replace"), self._sign("cookie", content).encode())
         return is_ours and expires.isdecimal() and now < int(expires)
 
-    def derive_csrf(self, cookie: str) -> str:
-        """What a page has to send along with a command: whoever only makes a browser send the cookie can't know it."""
-        return self._sign("csrf", cookie)
+    def derive_key(self, cookie: str, purpose: str = "page") -> str:
+        """What a page has to send along with the cookie, and keeps where only its own origin can read it.
+
+        A browser sends a cookie to every port of this machine: whoever gets hold of it there can do nothing with it.
+        """
+        return self._sign(purpose, cookie)
 
     def _sign(self, purpose: str, text: str) -> str:
         key = hashlib.sha256(f"{purpose}:{self.secret}".encode()).digest()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 
     from ralphtool.views.launch import Launch
+    from ralphtool.views.report.elements import Element
     from ralphtool.views.web.commands import Order
     from ralphtool.views.web.requests import Request, Response
     from ralphtool.views.web.served import Served
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 _BODY_SECONDS = 10.0  # for a body to come
 _SEND_SECONDS = 30.0  # for an answer to be taken
 _COMMANDS = 4  # at once
+_START_SECONDS = 60.0  # for a run to have a record
+_PIECE = 64 << 10  # bytes of an answer that are sent at once
 _LOG_ITEMS = 200
 
 
@@ -45,6 +48,7 @@ class App:
         self.streams = Streams(served)
         self._waits: set[asyncio.Future[None]] = set()  # for runs that were started here
         self._turns = asyncio.Semaphore(_COMMANDS)
+        self._starting = asyncio.Lock()  # one run at a time
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -52,7 +56,7 @@ class App:
         request = requests.read_request(scope)
         refused = checks.find_foreign(request, self.site)
         try:
-            if refused is None and (request.method, request.path) == ("GET", "/api/stream"):
+            if refused is None and (request.method, request.path) == ("GET", checks.STREAM):
                 refused = await self.streams.serve(request, receive, send)
                 if refused is None:
                     return
@@ -73,7 +77,7 @@ class App:
             return page.answer_page()
         if request.method == "POST":
             return await self._answer_post(request, receive, client)
-        if self.served.find_cookie(request) is None:
+        if self.served.find_page(request) is None:
             return refuse_stranger()
         return await self._answer_safely(answers["GET"](self, request))
 
@@ -101,14 +105,14 @@ class App:
         if body is None:
             return refuse(413, f"that is too long: {checks.LONGEST_BODY} bytes are the most")
         if request.path == "/api/login":
-            return self._log_in(body)
+            return self._log_in(body, cookie)
         if peers.is_agent(self.served.projects.values(), client):
             return refuse(403, "an agent of a run can't steer runs: what it is stuck on, it tells by `ralphtool agent`")
         return await self._answer_safely(self._obey(body))
 
     # --- who it is
 
-    def _log_in(self, body: bytes) -> Response:
+    def _log_in(self, body: bytes, cookie: str | None) -> Response:
         access, now = self.site.access, time.time()
         try:
             token = msgspec.json.decode(body, type=dict[str, str]).get("token", "")
@@ -116,19 +120,17 @@ class App:
             return refuse(400, "a login is an object with a token")
         if not access.is_token(token, now):
             return refuse(*_TOO_MANY) if access.is_guessing(now) else refuse(403, "that is not the key of this page")
-        cookie = access.issue_cookie(now)
+        cookie = cookie or access.issue_cookie(now)  # one that is still good stays: other tabs have it too
         secure = "; Secure" if self.site.scheme == "https" else ""
         kept = f"{access.cookie_name}={cookie}; Path=/; HttpOnly; SameSite=Strict; Max-Age={COOKIE_SECONDS}{secure}"
-        return answer_json(self._describe_session(cookie), 200, ("Set-Cookie", kept))
-
-    def _describe_session(self, cookie: str) -> dict[str, object]:
-        return {"csrf": self.site.access.derive_csrf(cookie), "read_only": self.site.read_only}
+        keys = {"csrf": access.derive_key(cookie), "stream": access.derive_key(cookie, "stream")}
+        return answer_json({**keys, "read_only": self.site.read_only}, 200, ("Set-Cookie", kept))
 
     async def answer_session(self, request: Request) -> Response:
         """Also tells a page that lost its stream whether its run is still there."""
         if "run" in request.query and self.served.find_run(request) is None:
             return refuse(404, "there is no such run: it was removed, or the address is wrong")
-        return answer_json(self._describe_session(self.served.find_cookie(request) or ""))
+        return answer_json({"read_only": self.site.read_only})
 
     # --- what there is
 
@@ -152,7 +154,7 @@ class App:
         facts, id = watched.build_facts(), request.query.get("story", "")
         only_reads = self.site.read_only
         found = await asyncio.to_thread(lambda: details.build_story(watched, facts, id, read_only=only_reads))
-        return answer_json(build_tree(found)) if found else refuse(404, "there is no such story")
+        return await _answer_tree(found) if found else refuse(404, "there is no such story")
 
     async def answer_gate(self, request: Request) -> Response:
         from ralphtool.views.web import details
@@ -170,7 +172,7 @@ class App:
         watched = self.served.find_run(request)
         if watched is None:
             return refuse(404, "there is no such run")
-        return answer_json(build_tree(details.build_timeline(watched.build_facts())))
+        return await _answer_tree(details.build_timeline(watched.build_facts()))
 
     async def answer_report(self, request: Request) -> Response:
         from ralphtool.views.web import details
@@ -179,7 +181,7 @@ class App:
         if watched is None:
             return refuse(404, "there is no such run")
         run = runs.read_summary(watched.run.root, watched.run.id)
-        return answer_json(build_tree(await asyncio.to_thread(details.build_report, run)))
+        return await _answer_tree(await asyncio.to_thread(details.build_report, run))
 
     # --- what a person says
 
@@ -195,9 +197,10 @@ class App:
         root = self.served.projects.get(order.project)
         if root is None:
             return refuse(404, "there is no such project")
-        async with self._turns:
-            if order.do == "run":
+        if order.do == "run":
+            async with self._starting:
                 return await self._start_run(root, order)
+        async with self._turns:
             is_done, said = await commands.run_command(root, commands.build_command(order))
         return answer_json({"said": said}, 200 if is_done else 409) if is_done else refuse(409, said)
 
@@ -209,13 +212,12 @@ class App:
         project.check_name(order.change, "a change's name")
         change = await asyncio.to_thread(project_data.find_change, root, order.change)
         launch = Launch(root, change.name, change.ref)
-        while True:
+        end, has_ended = time.monotonic() + _START_SECONDS, False
+        while not (launch.id or has_ended) and time.monotonic() < end:
+            await asyncio.sleep(0.05)
             has_ended = launch.has_ended  # asked first: what it wrote before it ended is then seen below
             launch.find_run()
-            if launch.id or has_ended:
-                break
-            await asyncio.sleep(0.05)
-        error = "" if launch.id else launch.read_error()
+        error = "" if launch.id or not has_ended else launch.read_error()
         launch.remove_output()
         if not has_ended:
             self._waits.add(waiting := asyncio.ensure_future(_wait_for_end(launch)))
@@ -229,13 +231,18 @@ _ROUTES: dict[str, dict[str, Answer]] = {
     "/api/login": {"POST": App.answer_session},
     "/api/do": {"POST": App.answer_session},
     "/api/session": {"GET": App.answer_session},
-    "/api/stream": {"GET": App.answer_session},
+    checks.STREAM: {"GET": App.answer_session},
     "/api/log": {"GET": App.answer_log},
     "/api/story": {"GET": App.answer_story},
     "/api/gate": {"GET": App.answer_gate},
     "/api/timeline": {"GET": App.answer_timeline},
     "/api/report": {"GET": App.answer_report},
 }
+
+
+async def _answer_tree(element: Element) -> Response:
+    """Elsewhere, since it may be long: others have their turn meanwhile."""
+    return await asyncio.to_thread(lambda: answer_json(build_tree(element)))
 
 
 async def _wait_for_end(launch: Launch) -> None:
@@ -267,4 +274,7 @@ async def _send_answer(answer: Response, send: Send) -> None:
     policy = () if "Content-Security-Policy" in named else (("Content-Security-Policy", page.NOTHING),)
     headers = encode_headers(answer.content_type, ("Content-Length", str(len(answer.body))), *policy, *answer.headers)
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": answer.body})
+    # In pieces, so that a reader who takes none of them is noticed.
+    for start in range(0, len(answer.body), _PIECE):
+        await send({"type": "http.response.body", "body": answer.body[start : start + _PIECE], "more_body": True})
+    await send({"type": "http.response.body", "body": b""})

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ralphtool.views.web.access import Access
     from ralphtool.views.web.requests import Request, Response
 
+STREAM = "/api/stream"
 LONGEST_BODY = 20_000  # bytes
 _LONGEST_HEAD = 16_000
 _OPEN_AGAIN = "open the address that `ralphtool web` printed, or type it into the browser"
@@ -50,6 +51,7 @@ def find_foreign(request: Request, site: Site) -> Response | None:
 
 
 def find_cookie(request: Request, site: Site, now: float) -> str | None:
+    """Ours among all of that name: another server of this machine can set one too."""
     found = request.list_cookies(site.access.cookie_name)
     return next((one for one in found if site.access.is_cookie(one, now)), None)
 
@@ -68,6 +70,9 @@ def find_forged(request: Request, site: Site) -> Response | None:
 
 
 def is_signed(request: Request, site: Site, cookie: str) -> bool:
-    """Whether a request has what only a page with this cookie knows."""
-    given = request.list_values("x-csrf-token")
-    return len(given) == 1 and hmac.compare_digest(given[0].encode(), site.access.derive_csrf(cookie).encode())
+    """Whether a request has what only our page knows. A stream can't have headers: it has another key, in its query."""
+    given, purpose = request.list_values("x-csrf-token"), "page"
+    if request.path == STREAM:
+        given, purpose = [request.query.get("key", "")], "stream"
+    key = site.access.derive_key(cookie, purpose)
+    return len(given) == 1 and hmac.compare_digest(given[0].encode("utf-8", "replace"), key.encode())

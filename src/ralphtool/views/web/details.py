@@ -94,7 +94,7 @@ def _build_output(iteration: int, place: int, gate: GateView) -> Element:
 def read_gate_output(watched: WatchedRun, iteration: int, place: int) -> Element | None:
     """The end of what a gate printed. Which file that is says the record, and it has to lie in the run's own folder."""
     attempts = watched.view.attempts
-    found = next((one for one in attempts if iteration in (one.start.iteration, one.start.number)), None)
+    found = next((one for one in attempts if iteration == (one.start.iteration or one.start.number)), None)
     if found is None or not 0 <= place < len(found.gates):
         return None
     log = getattr(found.gates[place].event, "log", "")

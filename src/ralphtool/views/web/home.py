@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from ralphtool.core import locks
 from ralphtool.errors import RalphError, from_os_error
-from ralphtool.record import runs
 from ralphtool.record.view_parts import parse_time
 from ralphtool.views import project_data
 from ralphtool.views.report import formatting
@@ -32,17 +32,17 @@ def build_sections(projects: Mapping[str, str], *, read_only: bool) -> dict[str,
 
 def read_fingerprint(projects: Mapping[str, str]) -> tuple[object, ...]:
     """Changes whenever there is something new to be shown; costs next to nothing."""
-    newest = [_read_newest(root) for root in projects.values()]
-    return (*(project_data.read_fingerprint(root) for root in projects.values()), *newest)
+    held = [_list_owners(root) for root in projects.values()]
+    return (*(project_data.read_fingerprint(root) for root in projects.values()), *held)
 
 
-def _read_newest(root: str) -> tuple[str, str]:
-    """The newest run and its state: one that ends, or is killed, changes no folder."""
+def _list_owners(root: str) -> tuple[object, ...]:
+    """The runs that hold a lock, and whether they are alive: one that is killed changes no folder."""
     try:
-        id = next(iter(runs.list_ids(root)), "")
-        return id, runs.read_summary(root, id).state if id else ""
+        found = [locks.read_lock(root, change) for change in locks.list_locked_changes(root)]
     except (RalphError, OSError):
-        return "", ""
+        return ()
+    return tuple((lock.session_id, lock.has_dead_owner) for lock in found if lock)
 
 
 def _build_project(id: str, root: str, read_only: bool) -> Element:

@@ -4,8 +4,8 @@
 const page = document, $ = id => page.getElementById(id), all = selector => [...page.querySelectorAll(selector)];
 const on = (target, name, act) => target.addEventListener(name, act, true);
 const MOST = 2000, SVG = "http://www.w3.org/2000/svg";
-let csrf = "", live = "", source = null, place = null, first = 0, wait = 500, retry = 0;
-let route = {}, known = new Set(), wasState = "", isBack = false, isLoading = false, dueStory = 0;
+let keys = null, live = "", source = null, place = null, first = 0, wait = 500, retry = 0;
+let route = {}, known = null, wasState = "", isBack = false, isLoading = false, isDrawing = false, dueStory = 0;
 
 // --- elements
 
@@ -40,11 +40,14 @@ function patch(old, tree) {
   if (JSON.stringify(before) === JSON.stringify(tree)) return old;
   for (const key in before[1]) if (!(key in tree[1])) old.removeAttribute(key);
   for (const key in tree[1]) if (before[1][key] !== tree[1][key]) set(old, key, tree[1][key]);
-  const keyed = new Map([...old.childNodes].map(child => [keyOf(child.tree), child]));
+  // What goes is removed first, so that what stays need not be moved: a field that is moved loses the focus.
+  const keyed = new Map(), keep = new Set(tree.slice(2).map(keyOf));
+  for (const child of [...old.childNodes]) if (keep.has(keyOf(child.tree))) keyed.set(keyOf(child.tree), child); else child.remove();
   let at = old.firstChild;
   for (const child of tree.slice(2)) {
     const key = keyOf(child);
     let node = key === undefined ? (at && keyOf(at.tree) === undefined ? at : null) : keyed.get(key);
+    keyed.delete(key);
     if (node && node === at) at = at.nextSibling;
     node = node ? patch(node, child) : make(child, old.namespaceURI);
     if (node.nextSibling !== at || node.parentNode !== old) old.insertBefore(node, at);
@@ -90,8 +93,9 @@ setInterval(tick, 1000);
 // --- the server
 
 async function call(path, body) {
-  const headers = { "Content-Type": "application/json", "X-CSRF-Token": csrf };
-  const answer = await fetch("/api/" + path, body && { method: "POST", headers, body: JSON.stringify(body) }), told = await answer.json();
+  const headers = { "Content-Type": "application/json", "X-CSRF-Token": keys?.csrf || "" };
+  const answer = await fetch("/api/" + path, { method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body) });
+  const told = await answer.json();
   if (answer.status === 401) showLogin();
   if (!answer.ok) throw Object.assign(new Error(told.error), { status: answer.status });
   return told;
@@ -104,7 +108,8 @@ const link = (state, words) => { $("link").className = "chip is-" + state; $("li
 
 function listen(after) {
   hush();
-  const query = route.run ? about(after === null ? {} : { after }) : "";
+  if (route.part === "report") return;
+  const key = keys.stream, query = route.run ? about(after === null ? { key } : { key, after }) : "key=" + key;
   source = new EventSource("/api/stream?" + query);
   source.onopen = () => { wait = 500; link("done", live); };
   source.onerror = () => { hush(); link("failed", "connection lost, runs go on"); retry = setTimeout(reconnect, wait = Math.min(wait * 2, 8000)); };
@@ -121,7 +126,7 @@ async function reconnect() {
   if (!$("login") && !page.hidden) listen(place);
 }
 on(page, "visibilitychange", () => {
-  if (page.hidden) { hush(); link("open", "resting"); } else if (csrf) listen(place);
+  if (!page.hidden) { if (keys && !source) listen(place); } else if (!wants()) { hush(); link("open", "resting"); }
 });
 
 // --- what is shown
@@ -139,9 +144,8 @@ function show(sections) {
 }
 
 function noticeQuestions(cards) {
-  const now = new Set(cards.map(keyOf));
-  if (cards.some(one => !known.has(keyOf(one))) && wasState) notify("A question waits for you");
-  known = now;
+  if (known && cards.some(one => !known.has(keyOf(one)))) notify("A question waits for you");
+  known = new Set(cards.map(keyOf));
 }
 
 function mark() {
@@ -160,7 +164,7 @@ function draw() {
 }
 
 function drawAnew() {
-  hush(); place = null; wasState = ""; known = new Set(); page.title = "ralphtool";
+  hush(); place = null; wasState = ""; known = null; page.title = "ralphtool";
   if (!route.run) { $("view").replaceChildren(h("main", { class: "home" }, h("h1", { class: "unseen" }, "Projects"), h("div", { id: "s-home" }))); listen(null); return; }
   if (route.part === "report") { drawReport(); return; }
   $("view").replaceChildren(h("main", {}, section("s-head"), h("div", { id: "s-controls" }), h("div", { id: "s-ask" }),
@@ -174,7 +178,7 @@ function drawAnew() {
   $("timeline").ontoggle = loadTimeline;
   $("log").onscroll = lookBack;
   $("newest").onclick = () => listen(null);
-  $("filter").onchange = () => { for (const row of $("log").children) row.hidden = isHidden(row); toEnd(); lookBack(); };
+  $("filter").onchange = () => listen(null);
   listen(null);
 }
 
@@ -186,12 +190,12 @@ function drawReport() {
 }
 
 async function drawStory() {
-  dueStory = 0;
+  dueStory = 0; isDrawing = true;
   const id = route.story;
-  if (!id) { $("story-box").replaceChildren(); return; }
+  if (!id) { $("story-box").replaceChildren(); isDrawing = false; return; }
   try {
     const tree = await call("story?" + about({ story: id }));
-    if (id !== route.story) return;
+    if (id !== route.story || !$("story-box")) { isDrawing = false; return; }
     if (!$("story") || $("story").dataset.of !== id) {
       const close = h("a", { class: "button", href: `#/${route.project}/${route.run}` }, "Close");
       $("story-box").replaceChildren(h("section", { id: "story", "data-of": id, tabindex: "-1", "aria-label": "Story" }, h("div", { id: "s-story" }), close));
@@ -199,8 +203,9 @@ async function drawStory() {
     }
     put("s-story", tree);
   } catch (error) { tell(error); }
+  isDrawing = false;
 }
-setInterval(() => { if (dueStory && route.story && !page.hidden) drawStory(); if (/running|paused/.test(wasState)) loadTimeline(); }, 3000);
+setInterval(() => { if (dueStory && route.story && !page.hidden && !isDrawing) drawStory(); if (/running|paused/.test(wasState)) loadTimeline(); }, 3000);
 
 function loadTimeline() {
   if (!$("timeline") || !$("timeline").open || page.hidden) return;
@@ -236,6 +241,7 @@ function addRows(items) {
   if (follows) { while (log.childElementCount > MOST) log.firstChild.remove(); toEnd(); }
   if (log.firstChild) first = log.childElementCount >= MOST ? log.firstChild.at : first;
   if (!follows && log.childElementCount > 2 * MOST) detach();
+  lookBack();
 }
 
 // Somebody reads far back: what is new is not added below, but looked up again when they return.
@@ -245,18 +251,19 @@ function detach() {
 }
 
 async function lookBack() {
-  const log = $("log");
-  if (isLoading || !first || log.scrollTop > 300) return;
+  const log = $("log"), from = first, isShort = () => log.scrollHeight <= log.clientHeight;
+  if (isLoading || !first || (log.scrollTop > 300 && !isShort())) return;
   isLoading = true;
   try {
     const { items, before } = await call("log?" + about({ before: first, story: $("filter").value }));
+    if ($("log") !== log || first !== from) return;
     const height = log.scrollHeight;
     first = before;
     log.prepend(...items.map(makeRow));
     log.scrollTop += log.scrollHeight - height;
     if (log.childElementCount > MOST + 500) detach();
-  } catch (error) { tell(error); }
-  isLoading = false;
+  } catch (error) { tell(error); } finally { isLoading = false; }
+  if (isShort()) lookBack();
 }
 
 function fillFilter() {
@@ -340,7 +347,10 @@ $("keys").onclick = () => ask(KEYS);
 // --- notices
 
 const wants = () => window.Notification?.permission === "granted" && localStorage.notify === "yes";
-function notify(words) { if (wants()) new Notification("ralphtool", { body: words + ": " + page.title }); }
+function notify(words) {
+  // Some browsers on phones have notifications, and refuse to make one here.
+  try { if (wants()) new Notification("ralphtool", { body: words + ": " + page.title }); } catch { }
+}
 $("notify").onclick = async event => {
   const was = wants();
   if (!was && await window.Notification?.requestPermission() !== "granted") { say("This browser allows no notifications."); return; }
@@ -351,7 +361,7 @@ $("notify").onclick = async event => {
 // --- who it is
 
 function showLogin() {
-  hush(); csrf = ""; link("open", "not logged in");
+  hush(); keys = null; link("open", "not logged in");
   const field = h("input", { id: "login", "aria-label": "Address", placeholder: "http://127.0.0.1:…/#token=…", autocomplete: "off" });
   const enter = h("button", { type: "button", class: "main" }, "Open");
   enter.onclick = () => logIn(field.value.split("token=").pop().trim());
@@ -361,17 +371,28 @@ function showLogin() {
 }
 
 async function logIn(token) {
-  try { begin(await call("login", { token })); } catch (error) { if (!$("login")) showLogin(); say(error.message); }
+  try {
+    keys = await call("login", { token });
+    localStorage.keys = JSON.stringify(keys);
+    begin();
+  } catch (error) { if (!$("login")) showLogin(); tell(error); }
 }
 
-function begin(session) {
-  csrf = session.csrf; live = session.read_only ? "read-only" : "live";
+function begin() {
+  live = keys.read_only ? "read-only" : "live";
   $("notify").ariaPressed = wants();
   route = {};
   draw();
 }
 
-on(window, "hashchange", () => { if (csrf) draw(); });
-const token = /^#token=(\w+)$/.exec(location.hash);
-if (token) { history.replaceState(null, "", "#/"); logIn(token[1]); }
-else call("session").then(begin, error => { if (!$("login")) say(error.message); });
+// The address with the key may also be pasted into a tab that shows the page already.
+function enter() {
+  const token = /^#token=(\w+)$/.exec(location.hash);
+  if (token) { history.replaceState(null, "", "#/"); logIn(token[1]); }
+  return token;
+}
+on(window, "hashchange", () => { if (!enter() && keys) draw(); });
+if (!enter()) {
+  keys = JSON.parse(localStorage.keys || "null");
+  call("session").then(begin, error => { if (!$("login")) tell(error); });
+}

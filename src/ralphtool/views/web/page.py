@@ -18,7 +18,7 @@ def answer_page() -> Response:
     """Built once. The style of the report is a part of it: both look the same."""
     report, _, _ = _read("../report/page.css").partition("@media print")  # nobody prints a live page
     style = _squeeze(_strip(report + _read("page.css")))
-    script = _strip(_read("page.js"))
+    script = _squeeze_script(_strip(_read("page.js")))
     if "</" in style or "</script" in script:
         raise ValueError("a style or a script that would end itself")
     body = _read("page.html").replace("{style}", style).replace("{script}", script)
@@ -42,6 +42,12 @@ def _strip(text: str) -> str:
 def _squeeze(style: str) -> str:
     """A style sheet without blanks that mean nothing."""
     return re.sub(r"\s*([{};,])\s*|(:)\s+", lambda found: found[1] or found[2], style).replace(";}", "}")
+
+
+def _squeeze_script(script: str) -> str:
+    """A script without blanks around signs. Strings and templates stay as they are, and so do the ends of lines."""
+    parts = r'("(?:\\.|[^"\\\n])*"|`(?:\\.|[^`\\])*`)|[ \t]*([=+*<>!&|?:;,(){}\[\]-])[ \t]*'
+    return re.sub(parts, lambda found: found[1] or found[2], script)
 
 
 def _hash(text: str) -> str:

@@ -71,7 +71,7 @@ class Shown(NamedTuple):
         """What a story that is done claims; `rejected` if a person has reopened it since."""
         if self.proofs is None or story.proof in ("", "ticked"):  # of those nobody keeps a receipt
             return story.proof
-        return self.proofs.get(story.id, "rejected")
+        return self.proofs.get(story.id, story.proof)
 
 
 def build_sections(shown: Shown) -> dict[str, Element]:

@@ -14,6 +14,8 @@ from ralphtool.views.web.checks import Site
 from ralphtool.views.web.peers import UNIX
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ralphtool.views.web.access import Access
     from ralphtool.views.web.app import App
 
@@ -21,7 +23,7 @@ _LOOPBACK = "127.0.0.1"
 _FIRST_PORT, _PORTS = 20_000, 12_000  # below those that the system gives away by itself
 BACKLOG = 64
 _CONNECTIONS = 100  # at once
-_HEAD_SECONDS = 10.0  # for the head of a request to come
+_HEAD_SECONDS = 5.0  # for the head of a request to come
 _LONGEST_HEAD = 16 << 10  # bytes
 
 
@@ -132,12 +134,12 @@ def build_site(place: Place, opened: socket.socket, access: Access, *, read_only
     return Site(scheme, frozenset(hosts), access, read_only)
 
 
-def build_address(place: Place, opened: socket.socket, access: Access) -> str:
+def build_address(place: Place, opened: socket.socket, token: str) -> str:
     """What a person opens. What stands behind the # is not sent to anybody by a browser."""
     if place.socket_path:
-        return f"unix:{place.socket_path}#token={access.secret}"
+        return f"unix:{place.socket_path}#token={token}"
     name = place.names[0] if place.names else _LOOPBACK
-    return f"{'https' if place.certificate else 'http'}://{name}:{opened.getsockname()[1]}/#token={access.secret}"
+    return f"{'https' if place.certificate else 'http'}://{name}:{opened.getsockname()[1]}/#token={token}"
 
 
 def check_installed() -> None:
@@ -186,6 +188,12 @@ def _find_unix_client(transport: Any) -> tuple[str, int] | None:
     return UNIX, struct.unpack("3i", opened.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
 
 
+def _find_silent(connections: Iterable[Any], newest: Any) -> Any:
+    """The oldest connection on which nothing was asked: whoever opens many, and says nothing, loses them first."""
+    silent = [one for one in connections if one.cycle is None and one is not newest]
+    return min(silent, key=lambda one: one._began, default=newest)
+
+
 def _build_protocol() -> Any:
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -196,8 +204,9 @@ def _build_protocol() -> Any:
             super().connection_made(transport)
             self.client = self.client or _find_unix_client(transport)
             self.app_state = {**self.app_state, "abort": transport.abort}
+            self._began = self.loop.time()
             if len(self.connections) > _CONNECTIONS:
-                transport.abort()
+                _find_silent(self.connections, self).transport.abort()
             self._deadline = self.loop.call_later(_HEAD_SECONDS, self._close_silent)
 
         def _close_silent(self) -> None:

@@ -31,6 +31,11 @@ class Served:
     def find_cookie(self, request: Request) -> str | None:
         return checks.find_cookie(request, self.site, time.time())
 
+    def find_page(self, request: Request) -> str | None:
+        """The cookie of a page that also has the key for it."""
+        cookie = self.find_cookie(request)
+        return cookie if cookie and checks.is_signed(request, self.site, cookie) else None
+
     def find_run(self, request: Request) -> WatchedRun | None:
         """The run that a request names: one of those that there are, never a path."""
         key = request.query.get("project", ""), request.query.get("run", "")

@@ -87,7 +87,7 @@ class Streams:
 
     async def serve(self, request: Request, receive: Receive, send: Send) -> Response | None:
         """Serves a stream until its page goes; or says why not."""
-        if self._served.find_cookie(request) is None:
+        if self._served.find_page(request) is None:
             return refuse_stranger()
         watched = self._served.find_run(request) if "run" in request.query else None
         if watched is None and "run" in request.query:

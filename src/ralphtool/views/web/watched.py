@@ -36,6 +36,7 @@ _DRAW_SECONDS = 0.2  # between two pictures,
 _DRAW_SHARE = 10  # and so many times as long as one takes to make
 _ALIVE_SECONDS = 3.0
 _QUESTIONS_SECONDS = 0.5
+_FACTS_SECONDS = 2.0  # for which all pages get the same: making them takes a while in a long run
 _BATCHES = 16  # that are kept: pages that look at the same moment get the same
 _QUOTAS = 4
 
@@ -52,8 +53,10 @@ class WatchedView(RunView):
         super().feed(event)
         if isinstance(event, PlanEdited):
             self.plan_edits += 1
-        elif isinstance(event, Agent) and isinstance(event.event, agents.Quota) and len(self.quotas) < _QUOTAS:
-            self.quotas[event.event.name[:40]] = event.event
+        elif isinstance(event, Agent) and isinstance(event.event, agents.Quota):
+            name = event.event.name[:40]
+            if name in self.quotas or len(self.quotas) < _QUOTAS:
+                self.quotas[name] = event.event
 
 
 class WatchedRun:
@@ -69,6 +72,7 @@ class WatchedRun:
         self._batches: dict[int, Batch] = {}
         self._asked: list[OpenQuestion] = []
         self._proofs: dict[str, str] | None = None  # what the stories claim by now; None: as the record has it
+        self._facts: tuple[float, Facts] | None = None
         self._newer = ""  # the newest run of the change, if this is an older one
         self._is_alive = self.run.state in ("running", "paused")
         self._seen: tuple[int, ...] = ()
@@ -136,7 +140,7 @@ class WatchedRun:
 
     def _look_around(self, now: float) -> None:
         """Things that no event tells: whether the run is still alive, and which questions wait."""
-        if self._is_alive and now - self._looked_alive > _ALIVE_SECONDS:
+        if (self._is_alive or self.view.end is None) and now - self._looked_alive > _ALIVE_SECONDS:
             self._looked_alive = now
             is_alive = self.view.end is None and runs.is_alive(self.run)
             if is_alive != self._is_alive:
@@ -166,7 +170,7 @@ class WatchedRun:
             return None
         stories = questions.load_change_state(self.run.root, self.run.change).get("stories", {})
         receipts = {id: one.get("proof") for id, one in stories.items()}
-        return {id: str(one.get("state")) for id, one in receipts.items() if isinstance(one, dict)}
+        return {id: str(one.get("state")) if isinstance(one, dict) else "rejected" for id, one in receipts.items()}
 
     def _draw(self) -> None:
         began = time.monotonic()
@@ -218,9 +222,13 @@ class WatchedRun:
         """What a report would tell at this moment."""
         from ralphtool.views.report import from_record
 
+        if self._facts and time.monotonic() - self._facts[0] < _FACTS_SECONDS:
+            return self._facts[1]
         run = runs.read_summary(self.run.root, self.run.id)
         is_over = self.state not in ("running", "paused")
-        return from_record.build_facts(run, self.view.copy_closed(self._find_now(), is_over=is_over), RunKnowledge())
+        view = self.view.copy_closed(self._find_now(), is_over=is_over)
+        self._facts = time.monotonic(), from_record.build_facts(run, view, RunKnowledge())
+        return self._facts[1]
 
     def _find_now(self) -> float:
         return time.time() if self.state in ("running", "paused") else self.view.now
