@@ -130,7 +130,7 @@ def kill_program(run: int, name: str) -> None:
     """Kills what has this name in its command, of a run's own processes."""
     for child in psutil.Process(run).children(recursive=True):
         with suppress(psutil.NoSuchProcess):  # it went with another one
-            if any(name in os.path.basename(word) for word in child.cmdline()[:4]):
+            if any(name in os.path.basename(word) for word in child.cmdline()[:5]):
                 child.kill()
 
 

@@ -118,6 +118,7 @@ def test_a_run_is_paused_guided_and_stopped(lab: Lab, serve: Serve, look: Look) 
     tab = look(serve(lab).address)
     open_run(tab)
     page = tab.page
+    expect(page.get_by_role("button", name="Pause")).to_be_enabled()
     page.keyboard.press("p")
     expect(page.get_by_role("button", name="Resume")).to_be_visible()
     page.keyboard.press("g")

@@ -106,7 +106,7 @@ class App:
             return refuse(413, f"that is too long: {checks.LONGEST_BODY} bytes are the most")
         if request.path == "/api/login":
             return self._log_in(body, cookie)
-        if peers.is_agent(self.served.projects.values(), client):
+        if await asyncio.to_thread(peers.is_agent, self.served.projects.values(), client):
             return refuse(403, "an agent of a run can't steer runs: what it is stuck on, it tells by `ralphtool agent`")
         return await self._answer_safely(self._obey(body))
 

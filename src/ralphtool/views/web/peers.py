@@ -6,6 +6,7 @@ started by a run, however indirectly: the same rule as for the commands in a ter
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from ralphtool.core import locks
@@ -14,6 +15,7 @@ from ralphtool.errors import RalphError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+_LOOKS, _BETWEEN = 10, 0.05  # and seconds between two of them
 UNIX = "unix"  # the address of whoever comes by a socket in a folder
 
 
@@ -22,8 +24,18 @@ def is_agent(roots: Iterable[str], client: tuple[str, int] | None) -> bool:
     owners = {pid for root in roots for pid in _list_owners(root)}
     if not owners:
         return False
-    found = _find_processes(*client) if client else None
+    found = _look_for_processes(*client) if client else None
     return found is None or bool(owners & found)
+
+
+def _look_for_processes(address: str, port: int) -> set[int] | None:
+    """Looks more than once: the system's list of connections may miss one while many others come and go."""
+    for _ in range(_LOOKS):
+        found = _find_processes(address, port)
+        if found is not None:
+            return found
+        time.sleep(_BETWEEN)
+    return None
 
 
 def _list_owners(root: str) -> list[int]:
