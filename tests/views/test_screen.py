@@ -26,7 +26,8 @@ from ralphtool.record import questions, runs, steering
 from ralphtool.record.event_parts import StoryBefore
 from ralphtool.record.events import IterationStarted, RunStarted, Steered
 from ralphtool.record.follow import decode_all
-from ralphtool.views.screen import RalphApp, data
+from ralphtool.views import project_data as data
+from ralphtool.views.screen import RalphApp
 from ralphtool.views.screen.record import MAX_ACTIVITIES, FollowedRun, WatchedRun
 from ralphtool.views.screen.watch import WatchPage
 

@@ -191,9 +191,16 @@ class SideBySide(Loop):
         lane.workspace.catch_up(tip)
         try:
             trouble = lane.workspace.begin(state.kept, state.cut_off)
-        except (GitError, OSError):
+        except (GitError, OSError) as error:
             self._lanes.close(lane)
-            raise
+            if self._jobs or not (state.kept or state.cut_off):
+                raise
+            # Nobody is at work whose end would make room for it. It stays where it is kept.
+            self.log.note(
+                events.Notice(text=f"story {story.id} is begun anew, without the work that was kept: {error}")
+            )
+            state.kept = state.cut_off = state.sent_back = None
+            return self._prepare_lane(story, tip)
         if trouble:
             self.log.note(events.Notice(text=trouble))
             state.kept = state.cut_off = state.sent_back = None

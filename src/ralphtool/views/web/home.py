@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ralphtool.core import locks
 from ralphtool.errors import RalphError, from_os_error
+from ralphtool.record import runs
 from ralphtool.record.view_parts import parse_time
 from ralphtool.views import project_data
 from ralphtool.views.report import formatting
@@ -37,12 +38,13 @@ def read_fingerprint(projects: Mapping[str, str]) -> tuple[object, ...]:
 
 
 def _list_owners(root: str) -> tuple[object, ...]:
-    """The runs that hold a lock, and whether they are alive: one that is killed changes no folder."""
+    """The newest run, and those that hold a lock, and whether they are alive: none of that changes a folder."""
     try:
+        newest = next(iter(runs.list_ids(root)), "")
         found = [locks.read_lock(root, change) for change in locks.list_locked_changes(root)]
     except (RalphError, OSError):
         return ()
-    return tuple((lock.session_id, lock.has_dead_owner) for lock in found if lock)
+    return newest, *((lock.session_id, lock.has_dead_owner) for lock in found if lock)
 
 
 def _build_project(id: str, root: str, read_only: bool) -> Element:
