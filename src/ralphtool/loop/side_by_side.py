@@ -439,6 +439,8 @@ class SideBySide(Loop):
         elif iteration.verdict.status == "interrupted":
             self._keep_for_next(job)
         self._free(job)
+        if iteration.report.full_disk:
+            self._lanes.close(job.lane)  # its files may be what needs the room; the work is kept elsewhere
 
     def _free(self, job: LaneJob) -> None:
         job.lane.workspace.release()
