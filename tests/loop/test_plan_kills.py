@@ -45,7 +45,7 @@ def edit_plan(lab: Lab, workspace: str) -> None:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("workspace", ["worktree", "here"])
-@pytest.mark.parametrize("number", range(4, 64, 5))
+@pytest.mark.parametrize("number", range(3, 55, 4))
 def test_a_kill_while_the_plan_is_taken_up_loses_nothing(
     lab: Lab, tmp_path: Path, number: int, workspace: str, when: str
 ) -> None:
