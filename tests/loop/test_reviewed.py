@@ -383,7 +383,8 @@ def looking(lab: Lab, odd: Callable[..., None]) -> Callable[..., None]:
 
 
 def kill_with_its_supervisor(process: subprocess.Popen[bytes]) -> None:
-    """As a machine that runs out of memory may do it."""
+    """As a machine that runs out of memory may do it: both at once, so that neither cleans up behind the other."""
+    process.send_signal(signal.SIGSTOP)
     for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
         if b"supervisor" in Path(f"/proc/{child}/cmdline").read_bytes():
             os.kill(int(child), signal.SIGKILL)
