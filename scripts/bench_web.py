@@ -262,7 +262,7 @@ ROWS: Rows = {
     "web: first paint at 1,000,000 events / at 1,000": (first_paint, 1.5),
     "web: memory at 1,000,000 events / 40 MiB": (memory, 1.0),
     "web: CPU while nothing happens": (idle, 0.01),
-    "web: a run that five pages watch / that nobody does": (watched, 1.02),
+    "web: a run with five pages open / with none": (watched, 1.02),
 }
 
 

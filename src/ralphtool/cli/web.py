@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "--port", type=click.IntRange(0, 65535), default=0, help="The port. [default: the same each time, if it is free]"
 )
 @click.option("--socket", "socket_path", metavar="PATH", default="", help="A Unix socket, for you only, and no port.")
-@click.option("--read-only", is_flag=True, help="Only to look: nothing can be started, answered or steered.")
+@click.option("--read-only", is_flag=True, help="Watch only: runs cannot be started, answered or steered.")
 @click.option("--open", "opens", is_flag=True, help="Open it in your browser.")
 @click.option(
     "--host", default="127.0.0.1", help="Another address than 127.0.0.1: only with --allow-host, --cert and --key."
@@ -52,9 +52,9 @@ def web(
 ) -> None:
     """Serve a page to watch and steer runs from a browser, or from a phone.
 
-    It shows every run of the project as it goes on: stories, agents, gates, proofs, diffs, questions, cost. It is for
-    you alone: the address that is printed has a key in it, and only this machine can reach it. Closing it never harms
-    a run. Without DIR it shows the project of this folder; several can be shown together.
+    It shows every run of the project live: stories, agents, gates, proofs, diffs, questions, cost. Only you can open
+    it: the printed address contains a key, and only this machine can reach it. You can close it at any time; runs do
+    not depend on it. Without DIR it shows the project of this folder; several can be shown together.
 
     \b
     Examples:
@@ -91,7 +91,7 @@ def _serve(roots: list[str], place: Place, *, read_only: bool, opens: bool, new_
     opened = serve.open_socket(place, serve.choose_port(known))
     app = App(Served(roots, serve.build_site(place, opened, known, read_only=read_only)))
     address = serve.build_address(place, opened, known.secret)
-    opened.listen(serve.BACKLOG)  # whoever reads the address can connect at once
+    opened.listen(serve.BACKLOG)  # before the address is printed, so that it works at once
     _print_address(address, roots, read_only=read_only, as_json=as_json)
     sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]  # the words of the page are no terminal's
     if opens and not place.socket_path:
@@ -105,6 +105,7 @@ def _print_address(address: str, roots: list[str], *, read_only: bool, as_json: 
     if as_json:
         click.echo(quickjson.dumps({"address": address, "projects": roots, "read_only": read_only}))
     else:
-        looking = " (for looking only)" if read_only else ""
-        click.echo(f"The page is at{looking}:\n\n  {address}\n\nWhoever has this address can use it. Ctrl-C closes it.")
+        looking = " (read-only)" if read_only else ""
+        click.echo(f"Open this address in your browser{looking}:\n\n  {address}\n")
+        click.echo("Keep it to yourself: it contains the key. Press Ctrl-C to stop.")
     sys.stdout.flush()

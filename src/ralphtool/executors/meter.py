@@ -132,7 +132,7 @@ def is_patience_over(patience: float, failing: float, quiet: float, reset_in: fl
 
 
 def add_login_advice(report: Report, runner: Runner) -> Report:
-    """Who is not logged in can't be helped by waiting: the one who reads this has to know what to do."""
+    """Waiting does not help an agent that is not logged in: the message has to say how to log in."""
     failure = report.failure
     if failure is None or failure.trouble != "login" or not runner.traits.login_hint:
         return report

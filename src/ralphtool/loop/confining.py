@@ -35,7 +35,7 @@ def confine(
     place: Workspace, root: str, run: str, settings: Settings, runners: Sequence[Runner], log: Log, slot: int = 0
 ) -> Iterator[Confine | None]:
     """What puts a program into its box or its worktree; None where it is in the user's own folder. The box's network
-    lives as long as this does. What is the same for all boxes of a run is told with the first."""
+    lives as long as this does. What all boxes of a run share is reported with the first."""
     from ralphtool.workspace.box import Box
     from ralphtool.workspace.worktree import Worktree
 

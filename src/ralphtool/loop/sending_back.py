@@ -73,7 +73,7 @@ def send_back(started: Started, place: Box, meeting: Meeting) -> None:
 
 
 def drop(place: Box, ref: str | None) -> None:
-    """What was sent back is resolved, or was sent back again: nobody needs the tree with the markers."""
+    """Drops the tree with the markers: the conflict is resolved, or was sent back again with a newer tree."""
     if ref and place.repository.resolve(ref):
         place.repository.set_refs({ref: None})
 

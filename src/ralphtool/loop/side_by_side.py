@@ -157,7 +157,7 @@ class SideBySide(Loop):
         return story
 
     def _has_others(self) -> bool:
-        """Whether a story is open that nobody is at work on. Without one, the end of another changes nothing."""
+        """Whether a story is open that no lane works on. Without one, there is nothing to begin when a lane ends."""
         stories = self.change.stories()
         settled = {*self.change.done(stories), *(job.story for job in self._jobs.values())}
         return any(story.id not in settled for story in stories)
@@ -195,7 +195,7 @@ class SideBySide(Loop):
             self._lanes.close(lane)
             if self._jobs or not (state.kept or state.cut_off):
                 raise
-            # Nobody is at work whose end would make room for it. It stays where it is kept.
+            # No other lane is at work, so waiting would not free any room. The kept work stays in its ref.
             self.log.note(
                 events.Notice(text=f"story {story.id} is begun anew, without the work that was kept: {error}")
             )

@@ -9,14 +9,21 @@ import os
 import re
 import select
 import socket
+import ssl
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from lab import wait_until
 from patience import PATIENCE
 from project import Ralph
@@ -1280,3 +1287,45 @@ def test_an_agent_that_is_gone_at_once_can_not_steer_by_the_page(server: Server)
         agent.say(server.where, server.build_order(), waits=False)
         wait_for_commands(server)
         assert server.look() == before
+
+
+# --- another host than this machine's own ------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """One for box.example.org, and its key."""
+    key, name, now = ec.generate_private_key(ec.SECP256R1()), x509.DNSName("box.example.org"), datetime.now(UTC)
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name.value)])
+    builder = x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
+    made = builder.add_extension(x509.SubjectAlternativeName([name]), critical=False).sign(key, hashes.SHA256())
+    paths = [tmp_path_factory.mktemp("tls") / "both.pem"] * 2
+    plain = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    paths[0].write_bytes(made.public_bytes(serialization.Encoding.PEM) + key.private_bytes(*plain))
+    return str(paths[0]), str(paths[1])
+
+
+def test_another_host_is_served_by_tls_and_by_its_own_name_only(place: Ralph, certificate: tuple[str, str]) -> None:
+    cert, key = certificate
+    options = ("--host", "127.0.0.2", "--allow-host", "box.example.org", "--cert", cert, "--key", key)
+    command = [sys.executable, "-P", "-m", "ralphtool", "web", str(place.root), "--json", *options]
+    with subprocess.Popen(command, cwd=place.root, env=place.env, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout
+            address = json.loads(process.stdout.readline())["address"]
+            port = int(address.partition("/#")[0].rpartition(":")[2])
+            assert address.startswith("https://box.example.org:")
+            answers = [ask_over_tls(cert, port, host) for host in (f"box.example.org:{port}", f"127.0.0.1:{port}")]
+        finally:
+            process.terminate()
+    assert [one.split(b" ")[1] for one in answers] == [b"200", b"421"]
+    assert b"<script>" not in answers[1]
+
+
+def ask_over_tls(cert: str, port: int, host: str) -> bytes:
+    context = ssl.create_default_context(cafile=cert)
+    plain = socket.create_connection(("127.0.0.2", port))
+    with context.wrap_socket(plain, server_hostname="box.example.org") as line:
+        line.sendall(f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        return b"".join(iter(lambda: line.recv(65536), b""))

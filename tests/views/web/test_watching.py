@@ -162,6 +162,21 @@ def test_two_tabs_show_the_same_and_a_restart_loses_and_repeats_nothing(lab: Lab
     expect(other.locator("#log .e")).to_have_count(len(tab.read_log()))
 
 
+def test_a_field_keeps_the_focus_when_a_card_before_it_goes(lab: Lab, serve: Serve, look: Look) -> None:
+    tab = look(serve(lab.openspec()).address)
+    tab.page.locator(".change").first.wait_for()
+    has_focus = tab.page.evaluate("""() => {
+        const card = key => ["article", {"data-key": key}, ["textarea", {}]];
+        const box = make(["div", {}, card("1"), card("2")]);
+        document.body.append(box);
+        const field = box.lastChild.firstChild;
+        field.focus();
+        patch(box, ["div", {}, card("2"), card("3")]);
+        return document.activeElement === field && box.children.length === 2;
+    }""")
+    assert has_focus
+
+
 def test_hostile_text_stays_text(lab: Lab, serve: Serve, look: Look) -> None:
     write_night(lab, hostile_night())
     tab = look(serve(lab).address)

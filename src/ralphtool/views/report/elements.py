@@ -58,6 +58,12 @@ def render_html(root: Element) -> str:
     return "<!doctype html>\n" + "".join(_render(root, is_xml=False)) + "\n"
 
 
+def build_bar(parts: Iterable[tuple[str, int]], **attributes: AttributeValue) -> Element:
+    """A bar of parts in the colours of their states, each as wide as its number."""
+    bars = [tag("i", class_=f"is-{state}", style=f"flex-grow:{number}") for state, number in parts if number]
+    return tag("div", bars, class_="progress", **attributes)
+
+
 def build_tree(child: object) -> object:
     """The same as lists and texts, for a page that puts its elements together itself: name, attributes, children."""
     if isinstance(child, Element):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ralphtool.judging import proof_words
 from ralphtool.record.view_parts import STORY_STATES
 from ralphtool.views.report import formatting, timeline, wording
-from ralphtool.views.report.elements import Css, render_html, tag
+from ralphtool.views.report.elements import Css, build_bar, render_html, tag
 from ralphtool.views.report.facts import sum_use
 from ralphtool.views.terminal.phrases import describe_gate_time, format_tokens, pluralize
 
@@ -85,7 +85,7 @@ def _build_head(facts: Facts) -> Element:
         tag("p", "Report of ", tag("strong", facts.title), class_="eyebrow"),
         tag("h1", _split_clauses(facts.verdict), class_=f"verdict is-{_choose_tone(facts)}"),
         tag("p", _describe_run(facts), class_="lead"),
-        build_progress(facts),
+        _build_progress(facts),
         _build_numbers(facts),
         *(tag("p", text, class_="soft") for text in more),
     )
@@ -111,7 +111,7 @@ def _describe_run(facts: Facts) -> str:
     return " ".join(filter(None, [began, why]))
 
 
-def build_progress(facts: Facts) -> Element | None:
+def _build_progress(facts: Facts) -> Element | None:
     """All stories as one bar, by their states; those that are done and not proven look as if they waited."""
     doubtful, total = len(facts.list_unproven()), len(facts.stories)
     if not total:
@@ -120,8 +120,8 @@ def build_progress(facts: Facts) -> Element | None:
     parts = [("done", "done", counts.pop("done") - doubtful), ("waiting", proof_words.WORDS["unproven"], doubtful)]
     parts += [(state, wording.TITLES[state].lower(), number) for state, number in counts.items()]
     said = ", ".join(f"{number} {words}" for _, words, number in parts if number)
-    bars = [tag("i", class_=f"is-{state}", style=f"flex-grow:{number}") for state, _, number in parts if number]
-    return tag("div", bars, class_="progress", role="img", aria_label=f"{pluralize(total, 'story', 'stories')}: {said}")
+    label = f"{pluralize(total, 'story', 'stories')}: {said}"
+    return build_bar([(state, number) for state, _, number in parts], role="img", aria_label=label)
 
 
 def _build_numbers(facts: Facts) -> Element:

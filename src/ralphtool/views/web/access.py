@@ -1,7 +1,7 @@
 """Who may look: a secret that is kept in a private file, and cookies that are signed with it.
 
-The secret is part of the address that is printed, behind the `#`, so that a browser sends it to nobody by itself. The
-page trades it for a cookie, once. A cookie is valid for twelve hours, and as long as the secret stays the same: it
+The secret is part of the printed address, after the `#`: browsers do not send that part. The page trades it for a
+cookie, once. A cookie is valid for twelve hours, and as long as the secret stays the same: it
 survives a restart of the server.
 """
 

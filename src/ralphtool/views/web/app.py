@@ -12,10 +12,10 @@ from ralphtool.core import project
 from ralphtool.errors import RalphError, from_os_error
 from ralphtool.record import runs
 from ralphtool.views.report.elements import build_tree
-from ralphtool.views.web import checks, page, peers, requests
+from ralphtool.views.web import checks, log_items, page, peers, requests
 from ralphtool.views.web.access import COOKIE_SECONDS
 from ralphtool.views.web.requests import answer_json, encode_headers, refuse
-from ralphtool.views.web.served import refuse_stranger
+from ralphtool.views.web.served import NoSuchRun, refuse_stranger
 from ralphtool.views.web.streams import Streams
 
 if TYPE_CHECKING:
@@ -68,23 +68,24 @@ class App:
     # --- which request it is
 
     async def _answer(self, request: Request, receive: Receive, client: tuple[str, int] | None) -> Response:
-        if request.path not in _ROUTES:
+        if request.path not in _METHODS:
             return refuse(404, "there is nothing here")
-        answers = _ROUTES[request.path]
-        if request.method not in answers:
-            return refuse(405, "that can't be done here", ("Allow", ", ".join(answers)))
+        if request.method != _METHODS[request.path]:
+            return refuse(405, "that can't be done here", ("Allow", _METHODS[request.path]))
         if request.path == "/":
             return page.answer_page()
         if request.method == "POST":
             return await self._answer_post(request, receive, client)
         if self.served.find_page(request) is None:
             return refuse_stranger()
-        return await self._answer_safely(answers["GET"](self, request))
+        return await self._answer_safely(_ANSWERS[request.path](self, request))
 
     async def _answer_safely(self, answering: Awaitable[Response]) -> Response:
-        """What is wrong with the project is told; it ends no server."""
+        """An error in a project is an answer; it does not end the server."""
         try:
             return await answering
+        except NoSuchRun as error:
+            return refuse(404, str(error))
         except RalphError as error:
             return refuse(409, str(error))
         except OSError as error:
@@ -128,18 +129,16 @@ class App:
 
     async def answer_session(self, request: Request) -> Response:
         """Also tells a page that lost its stream whether its run is still there."""
-        if "run" in request.query and self.served.find_run(request) is None:
-            return refuse(404, "there is no such run: it was removed, or the address is wrong")
+        if "run" in request.query:
+            self.served.find_run(request)
         return answer_json({"read_only": self.site.read_only})
 
     # --- what there is
 
     async def answer_log(self, request: Request) -> Response:
-        from ralphtool.views.web import log_items
-
         watched, before = self.served.find_run(request), _parse_number(request.query.get("before", ""))
-        if watched is None or before is None:
-            return refuse(404, "there is no such run")
+        if before is None:
+            return refuse(404, "there is no such place in the log")
         story = request.query.get("story", "")
         path, stories = watched.run.path, watched.view.stories
         items, rest = await asyncio.to_thread(log_items.read_before, path, before, _LOG_ITEMS, story, stories)
@@ -149,8 +148,6 @@ class App:
         from ralphtool.views.web import details
 
         watched = self.served.find_run(request)
-        if watched is None:
-            return refuse(404, "there is no such run")
         facts, id = watched.build_facts(), request.query.get("story", "")
         only_reads = self.site.read_only
         found = await asyncio.to_thread(lambda: details.build_story(watched, facts, id, read_only=only_reads))
@@ -161,7 +158,7 @@ class App:
 
         watched = self.served.find_run(request)
         numbers = [_parse_number(request.query.get(name, "")) for name in ("iteration", "gate")]
-        if watched is None or None in numbers:
+        if None in numbers:
             return refuse(404, "there is no such gate")
         found = details.read_gate_output(watched, numbers[0] or 0, numbers[1] or 0)
         return answer_json(build_tree(found)) if found else refuse(404, "there is no such gate")
@@ -170,16 +167,12 @@ class App:
         from ralphtool.views.web import details
 
         watched = self.served.find_run(request)
-        if watched is None:
-            return refuse(404, "there is no such run")
         return await _answer_tree(details.build_timeline(watched.build_facts()))
 
     async def answer_report(self, request: Request) -> Response:
         from ralphtool.views.web import details
 
         watched = self.served.find_run(request)
-        if watched is None:
-            return refuse(404, "there is no such run")
         run = runs.read_summary(watched.run.root, watched.run.id)
         return await _answer_tree(await asyncio.to_thread(details.build_report, run))
 
@@ -202,7 +195,7 @@ class App:
                 return await self._start_run(root, order)
         async with self._turns:
             is_done, said = await commands.run_command(root, commands.build_command(order))
-        return answer_json({"said": said}, 200 if is_done else 409) if is_done else refuse(409, said)
+        return answer_json({"said": said}) if is_done else refuse(409, said)
 
     async def _start_run(self, root: str, order: Order) -> Response:
         """Starts it as the full screen does, and waits until it has a record or has failed."""
@@ -226,17 +219,17 @@ class App:
 
 
 _TOO_MANY = (429, "too many wrong keys: wait a minute", ("Retry-After", "60"))
-_ROUTES: dict[str, dict[str, Answer]] = {
-    "/": {"GET": App.answer_session},  # the page itself, for which nobody needs a cookie
-    "/api/login": {"POST": App.answer_session},
-    "/api/do": {"POST": App.answer_session},
-    "/api/session": {"GET": App.answer_session},
-    checks.STREAM: {"GET": App.answer_session},
-    "/api/log": {"GET": App.answer_log},
-    "/api/story": {"GET": App.answer_story},
-    "/api/gate": {"GET": App.answer_gate},
-    "/api/timeline": {"GET": App.answer_timeline},
-    "/api/report": {"GET": App.answer_report},
+_ANSWERS: dict[str, Answer] = {
+    "/api/session": App.answer_session,
+    "/api/log": App.answer_log,
+    "/api/story": App.answer_story,
+    "/api/gate": App.answer_gate,
+    "/api/timeline": App.answer_timeline,
+    "/api/report": App.answer_report,
+}
+_METHODS = {
+    **dict.fromkeys(("/", checks.STREAM, *_ANSWERS), "GET"),
+    **dict.fromkeys(("/api/login", "/api/do"), "POST"),
 }
 
 

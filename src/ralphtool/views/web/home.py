@@ -11,9 +11,9 @@ from ralphtool.record import runs
 from ralphtool.record.view_parts import parse_time
 from ralphtool.views import project_data
 from ralphtool.views.report import formatting
-from ralphtool.views.report.elements import tag
+from ralphtool.views.report.elements import build_bar, tag
 from ralphtool.views.terminal.phrases import pluralize
-from ralphtool.views.web.panels import MARKS, STATES, build_button, build_chip, build_moment
+from ralphtool.views.web.panels import build_button, build_moment, build_sign, build_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ralphtool.views.report.elements import Element
 
 _clean = formatting.clean_line
-_LOOKS = {"unproven": "waiting", "current": "running"}
 
 
 def build_sections(projects: Mapping[str, str], *, read_only: bool) -> dict[str, Element]:
@@ -69,14 +68,13 @@ def _build_change(id: str, one: ChangeItem, read_only: bool) -> Element:
     total, done = one.overview.stories_total, one.overview.stories_done or 0
     counted = f"{done} of {pluralize(total, 'story', 'stories')} done" if total else "no stories yet"
     words = [text for text in (counted, _clean(one.status, 200), _clean(one.overview.problem or "", 400)) if text]
-    look = _LOOKS.get(one.state, one.state)
     title = tag("span", _clean(one.title, 200), class_="name")
     link = tag("a", title, href=f"#/{id}/{one.run.id}") if one.run else title
     can_start = total and done < total and not one.is_alive and not one.overview.problem and not read_only
     start = build_button("Run", "run", change=one.name, project=id) if can_start else None
     return tag(
         "li",
-        tag("span", MARKS.get(one.state, "·"), class_=f"sign is-{look}", aria_hidden="true"),
+        build_sign(one.state),
         tag("div", link, tag("p", " · ".join(words), class_="soft"), _build_bar(done, total or 0)),
         start,
         class_="change",
@@ -85,11 +83,7 @@ def _build_change(id: str, one: ChangeItem, read_only: bool) -> Element:
 
 
 def _build_bar(done: int, total: int) -> Element | None:
-    if not total:
-        return None
-    parts = [("done", done), ("open", total - done)]
-    bars = [tag("i", class_=f"is-{kind}", style=f"flex-grow:{number}") for kind, number in parts if number]
-    return tag("div", bars, class_="progress", aria_hidden="true")
+    return build_bar([("done", done), ("open", total - done)], aria_hidden="true") if total else None
 
 
 def _build_runs(id: str, found: list[RunSummary]) -> Element | None:
@@ -101,14 +95,13 @@ def _build_runs(id: str, found: list[RunSummary]) -> Element | None:
 
 def _build_run(id: str, one: RunSummary) -> Element:
     began = parse_time(one.began)
-    chip = build_chip("waiting" if one.state == "unproven" else one.state, STATES.get(one.state, one.state))
     counted = f"{one.stories_done} of {pluralize(one.stories_total, 'story', 'stories')}" if one.stories_total else ""
     cost = formatting.format_cost(one.spent.get("cost", 0.0))
     about = " · ".join(filter(None, (_clean(one.agent, 60), counted, cost)))
     return tag(
         "li",
         tag("a", tag("span", _clean(one.change or one.id, 100), class_="name"), href=f"#/{id}/{one.id}"),
-        tag("span", chip, class_="state"),
+        tag("span", build_state(one.state), class_="state"),
         tag("span", about, class_="soft"),
         tag("span", build_moment("at", began), class_="soft", title=_clean(one.id, 200)) if began else None,
         data_key=one.id,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ralphtool import agents
 from ralphtool.judging import proof_words
 from ralphtool.views.report import formatting
-from ralphtool.views.report.elements import tag
+from ralphtool.views.report.elements import build_bar, tag
 from ralphtool.views.terminal.event_lines import format_gate_result, render_agent_event
 from ralphtool.views.terminal.phrases import (
     choose_gate_mark,
@@ -20,6 +20,7 @@ from ralphtool.views.terminal.phrases import (
     format_story,
     format_tokens,
     pluralize,
+    render_mark,
 )
 from ralphtool.views.terminal.summary import describe_run_end
 
@@ -33,17 +34,7 @@ if TYPE_CHECKING:
     from ralphtool.views.report.elements import Element
     from ralphtool.views.web.watched import WatchedView
 
-MARKS = {"done": "✓", "waiting": "?", "failed": "✗", "skipped": "-", "open": "·", "current": "▸", "unproven": "!"}
-STATES = {
-    "running": "running",
-    "paused": "paused",
-    "done": "done",
-    "unproven": "done, not all proven",
-    "unfinished": "unfinished",
-    "interrupted": "interrupted",
-    "died": "died",
-}
-_LOOKS = {"unproven": "waiting", "current": "running"}  # marks that look like a state of stories
+LOOKS = {"unproven": "waiting", "current": "running"}  # marks that look like a state of stories
 _PHASES = {"waiting": "queued", "merging": "being proven"}
 _STATE_WORDS = {"waiting": "needs you", "failed": "failed", "skipped": "skipped", "open": ""}
 _MOST_STORIES, _MOST_TASKS, _MOST_GATES, _MOST_LANES, _MOST_DOUBTS, _OPEN_CARDS = 500, 100, 6, 32, 50, 3
@@ -95,6 +86,16 @@ def build_moment(name: str, seconds: float) -> Element:
     return tag("time", exact, title=exact, datetime=formatting.format_utc(seconds), **{f"data-{name}": int(seconds)})
 
 
+def build_state(state: str) -> Element:
+    """The state of a run."""
+    return build_chip(LOOKS.get(state, state), "done, not all proven" if state == "unproven" else state)
+
+
+def build_sign(mark: str) -> Element:
+    """Read aloud it would only repeat the words beside it."""
+    return tag("span", render_mark(mark)[0], class_=f"sign is-{LOOKS.get(mark, mark)}", aria_hidden="true")
+
+
 def build_chip(state: str, words: str) -> Element:
     return tag("span", words, class_=f"chip is-{state}")
 
@@ -111,7 +112,7 @@ def _build_title(shown: Shown) -> Element:
     about = [_clean(start.agent, 60), f"branch {_clean(start.branch, 100)}" if start.branch else ""]
     return tag(
         "div",
-        tag("h1", _find_title(shown), " ", build_chip(shown.state, STATES.get(shown.state, shown.state))),
+        tag("h1", _find_title(shown), " ", build_state(shown.state)),
         tag("p", " · ".join(filter(None, about)), class_="soft"),
         data_key="title",
     )
@@ -122,10 +123,10 @@ def _build_progress(shown: Shown) -> Element | None:
     if not stories:
         return None
     names = [_choose_look(shown, one) for one in stories]
-    kinds = [kind for kind in ("done", "running", "waiting", "failed", "skipped", "open") if kind in names]
-    bars = [tag("i", class_=f"is-{kind}", style=f"flex-grow:{names.count(kind)}") for kind in kinds]
+    kinds = ("done", "running", "waiting", "failed", "skipped", "open")
     said = f"{len(_list_done(shown))} of {pluralize(len(names), 'story', 'stories')} done"
-    return tag("div", bars, class_="progress", role="img", aria_label=said, data_key="progress")
+    parts = [(kind, names.count(kind)) for kind in kinds]
+    return build_bar(parts, role="img", aria_label=said, data_key="progress")
 
 
 def _list_done(shown: Shown) -> list[StoryView]:
@@ -136,7 +137,7 @@ def _list_done(shown: Shown) -> list[StoryView]:
 
 def _choose_look(shown: Shown, story: StoryView) -> str:
     mark = _choose_mark(shown, story)
-    return _LOOKS.get(mark, mark)
+    return LOOKS.get(mark, mark)
 
 
 def _choose_mark(shown: Shown, story: StoryView) -> str:
@@ -356,7 +357,7 @@ def _build_gate(gate: GateView) -> Element:
     if gate.is_running:
         return tag("li", build_chip("running", "running"), " ", command, tag("span", f" {when}", class_="soft"))
     mark = choose_gate_mark(gate.event.when, gate.event.ok)  # type: ignore[union-attr]
-    chip = build_chip(_LOOKS.get(mark, mark), "green" if gate.event.ok else "red")  # type: ignore[union-attr]
+    chip = build_chip(LOOKS.get(mark, mark), "green" if gate.event.ok else "red")  # type: ignore[union-attr]
     told = _clean(format_gate_result(gate.event))  # type: ignore[arg-type]
     return tag("li", chip, " ", command, tag("span", f"{told} {when}", class_="soft"))
 
@@ -370,14 +371,13 @@ def _list_rows(shown: Shown) -> list[Element]:
 
 def _build_row(shown: Shown, story: StoryView) -> Element:
     mark, now = _choose_mark(shown, story), _find_attempt(shown, story.id)
-    look = _LOOKS.get(mark, mark)
     name = format_story(_clean(story.id, 60), _clean(story.title, 160))
     link = f"#/{shown.project}/{shown.run.id}/story/{_quote(story.id)}"
     return tag(
         "li",
         tag(
             "a",
-            tag("span", MARKS[mark], class_=f"sign is-{look}", aria_hidden="true"),
+            build_sign(mark),
             tag("span", name, class_="name"),
             tag("span", _list_remarks(shown, story, now), class_="soft"),
             href=link,
@@ -419,6 +419,11 @@ def _list_tasks(shown: Shown, story: StoryView, now: AttemptView | None) -> Sequ
 def _build_task(story: StoryView, task: Task) -> Element:
     is_known = story.ticked or not story.tasks_done  # else they are from before, and not told one by one
     is_done = task.id in story.ticked if is_known else task.done
-    mark = tag("span", "✓" if is_done else "·", class_=f"sign is-{'done' if is_done else 'open'}", aria_hidden="true")
     said = "done: " if is_done else ""
-    return tag("li", mark, tag("span", said, class_="unseen"), _clean(f"{task.id} {task.text}", 300), data_key=task.id)
+    return tag(
+        "li",
+        build_sign("done" if is_done else "open"),
+        tag("span", said, class_="unseen"),
+        _clean(f"{task.id} {task.text}", 300),
+        data_key=task.id,
+    )

@@ -22,6 +22,10 @@ def refuse_stranger() -> Response:
     return refuse(401, "open the address that `ralphtool web` printed: this browser does not know its key")
 
 
+class NoSuchRun(LookupError):
+    pass
+
+
 class Served:
     def __init__(self, roots: list[str], site: Site) -> None:
         self.projects = {name_project(root): root for root in roots}
@@ -36,14 +40,14 @@ class Served:
         cookie = self.find_cookie(request)
         return cookie if cookie and checks.is_signed(request, self.site, cookie) else None
 
-    def find_run(self, request: Request) -> WatchedRun | None:
-        """The run that a request names: one of those that there are, never a path."""
+    def find_run(self, request: Request) -> WatchedRun:
+        """The run that a request names: one of those that exist, never a path."""
         key = request.query.get("project", ""), request.query.get("run", "")
         found = self._watched.get(key)
         if found is None:
             root, id = self.projects.get(key[0]), key[1]
             if root is None or id not in runs.list_ids(root):
-                return None
+                raise NoSuchRun("there is no such run: it was removed, or the address is wrong")
             found = self._watched[key] = WatchedRun(root, id, key[0], read_only=self.site.read_only)
             self._forget_runs()
         found.refresh()

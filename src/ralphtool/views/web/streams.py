@@ -15,7 +15,7 @@ import msgspec
 from ralphtool.views.report.elements import build_tree
 from ralphtool.views.web import page
 from ralphtool.views.web.requests import encode_headers, refuse
-from ralphtool.views.web.served import refuse_stranger
+from ralphtool.views.web.served import NoSuchRun, refuse_stranger
 from ralphtool.views.web.watched import LOOK_SECONDS
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _MOST = 20  # streams at once
 _HEARTBEAT = 15.0  # seconds
-_SEND_SECONDS = 30.0  # for a message to be taken: whoever reads more slowly is cut off, and comes back
+_SEND_SECONDS = 30.0  # for a message to be read: slower readers are disconnected, and reconnect
 _HOME_SECONDS = 1.0  # between two looks at all projects
 _FAR_BEHIND = 4 << 20  # bytes: a page that is so far behind is shown the end, and can scroll back
 _SHRUNK_LOOKS = 50  # in which a record may be shorter than it was: a run that writes it anew
@@ -46,7 +46,7 @@ class _Connection:
         self.is_gone = asyncio.Event()
 
     async def watch_for_end(self) -> None:
-        # The first message is the request itself; only what comes behind it tells that nobody listens any more.
+        # The first message is the request itself; only a later one tells that the page has gone.
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self.is_gone.set()
@@ -61,7 +61,7 @@ class _Connection:
         await self._say(b"%sevent: %s\ndata: %s\n\n" % (id, name.encode(), data))
 
     async def rest(self, seconds: float) -> None:
-        """Waits, and says something now and then, so that nobody in between takes the connection for dead."""
+        """Waits, and sends a comment now and then, so that no proxy takes the connection for dead."""
         if time.monotonic() - self._spoke > _HEARTBEAT:
             await self._say(b": still here\n\n")
         try:
@@ -89,9 +89,10 @@ class Streams:
         """Serves a stream until its page goes; or says why not."""
         if self._served.find_page(request) is None:
             return refuse_stranger()
-        watched = self._served.find_run(request) if "run" in request.query else None
-        if watched is None and "run" in request.query:
-            return refuse(404, "there is no such run")
+        try:
+            watched = self._served.find_run(request) if "run" in request.query else None
+        except NoSuchRun as error:
+            return refuse(404, str(error))
         if self._count >= _MOST:
             return refuse(503, f"{_MOST} pages are open already: close one", ("Retry-After", "10"))
         self._count += 1
