@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 
 class Assignment(Struct, frozen=True, kw_only=True):
-    """One iteration, as it is handed out."""
+    """One iteration, as it is handed out. It stands alone: nothing in it belongs to the machine of the loop."""
 
     number: int  # in this run
+    change: str
     story: str
     task: str | None  # of a chunk
     entry: str  # the id of the entry to come
@@ -31,13 +32,14 @@ class Assignment(Struct, frozen=True, kw_only=True):
     token: str
     prompt: str
     shown: dict[str, str | None]  # what was learnt and is in it: digests of the words, and ids
-    agent: int  # which of the agents, in the order in which they were given
+    agent: str  # by its name; the settings have its options
+    base: str | None = None  # the commit to begin with; None without git
     kept: str | None  # the commit of an earlier attempt to go on from
     cut_off: str | None  # what an earlier iteration had done when a limit ended it
     fix: bool  # run the set-up commands first
     gates: tuple[str, ...]
     baseline: Baseline | None
-    directory: str
+    folder: str  # for its files, below that of the run's records
     seconds: float  # what is left of the run's time; 0 is no limit
     tokens: float = 0.0
     cost: float = 0.0
@@ -80,4 +82,24 @@ class Executor(Protocol):
 
     def check_tip(self, gates: Sequence[str], directory: str, stop: Callable[[], bool]) -> tuple[GateResult, ...]:
         """Runs the gates on the last checkpoint, at the end of a run; nothing if it was stopped meanwhile."""
+        ...
+
+
+class LaneExecutor(Executor, Protocol):
+    """One of several that work side by side: what it does is proven later, together with the work of others."""
+
+    def work(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
+        """An iteration whose work is proven later, together with what others have done meanwhile."""
+        ...
+
+    def measure(self, assignment: Assignment, stop: Callable[[], bool]) -> tuple[Baseline | None, float]:
+        """What is red at the last checkpoint, and the seconds that it took to find that out."""
+        ...
+
+    def prove(self, report: Report, assignment: Assignment, stop: Callable[[], bool]) -> Report:
+        """Runs the gates on work that is in its place, and gathers what shows that a story is done."""
+        ...
+
+    def run_gates_ahead(self, report: Report, assignment: Assignment, stop: Callable[[], bool]) -> Report:
+        """The gates alone, on work that is in its place, and may come to be the newest."""
         ...

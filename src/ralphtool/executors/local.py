@@ -17,6 +17,7 @@ from ralphtool.agents import End, Event, Job, McpServer
 from ralphtool.agents.program import write_file
 from ralphtool.core import secrets, session
 from ralphtool.executors import Assignment, Report
+from ralphtool.executors.claims import must_prove
 from ralphtool.executors.environment import HIDDEN_VARIABLES, build_path, check_session_id, redact
 from ralphtool.executors.gate_series import GateSeries, is_cut_off
 from ralphtool.executors.meter import Meter, Prices, UsageLimits, add_login_advice
@@ -80,7 +81,7 @@ class LocalExecutor:
         self._make_ready(assignment, stop)
         baseline, seconds = self.find_baseline(assignment, stop)
         report = structs.replace(self._work(assignment, stop), baseline=baseline, gate_seconds=seconds)
-        return self.prove(report, assignment, stop) if self.must_prove(report, assignment) else report
+        return self.prove(report, assignment, stop) if must_prove(report, assignment, self.context.settings) else report
 
     def work(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
         """An iteration whose work is proven later, together with what others have done meanwhile."""
@@ -123,12 +124,12 @@ class LocalExecutor:
         return self._inspect_work(report, assignment, before)
 
     def examine(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
-        runner = self.context.runners[assignment.agent]
+        runner = self._find_runner(assignment)
         if not runner.traits.read_only:
             return Report(ending="not-started", end=End(False, reason=f"{runner.name} has no read-only mode"))
         self._ensure_folders(assignment)
         self.context.protected_state.remember(session.load(self.context.session_id))
-        folder = os.path.join(assignment.directory, "check")
+        folder = os.path.join(self._find_folder(assignment), "check")
         os.makedirs(folder, exist_ok=True)
         job = Job(
             prompt=write_file(os.path.join(folder, "prompt.md"), assignment.prompt),
@@ -148,12 +149,12 @@ class LocalExecutor:
 
     def draft(self, assignment: Assignment, folder: str, stop: Callable[[], bool]) -> Report:
         """Lets the agent write into one folder, and only look at everything else."""
-        os.makedirs(assignment.directory, exist_ok=True)
-        can_draft = self.context.runners[assignment.agent].traits.drafts
+        os.makedirs(self._find_folder(assignment), exist_ok=True)
+        can_draft = self._find_runner(assignment).traits.drafts
         job = Job(
-            prompt=write_file(os.path.join(assignment.directory, "prompt.md"), assignment.prompt),
+            prompt=write_file(os.path.join(self._find_folder(assignment), "prompt.md"), assignment.prompt),
             root=self.context.workspace.root,
-            folder=assignment.directory,
+            folder=self._find_folder(assignment),
             attempt=assignment.attempt,
             read_only=can_draft,
             draft=folder,
@@ -199,11 +200,17 @@ class LocalExecutor:
         if self.context.workspace.branch is None:
             before.restore()
 
+    def _find_runner(self, assignment: Assignment) -> Runner:
+        return next(runner for runner in self.context.runners if runner.name == assignment.agent)
+
+    def _find_folder(self, assignment: Assignment) -> str:
+        return os.path.join(self.context.folder, assignment.folder)
+
     def _ensure_folders(self, assignment: Assignment) -> None:
         """An agent, or its `git clean`, may have taken away what is ours."""
         ensure_real_folder(self.context.protected_state.folder)
         self.context.log.restore()
-        os.makedirs(assignment.directory, exist_ok=True)
+        os.makedirs(self._find_folder(assignment), exist_ok=True)
 
     # --- before the agent -----------------------------------------------------------------------
 
@@ -231,7 +238,7 @@ class LocalExecutor:
     def _build_series(
         self, assignment: Assignment, stop: Callable[[], bool], before: Baseline | None = None
     ) -> GateSeries:
-        return self._build_gates(assignment.directory, stop, assignment.number, assignment.story, before)
+        return self._build_gates(self._find_folder(assignment), stop, assignment.number, assignment.story, before)
 
     def _build_gates(
         self,
@@ -264,9 +271,9 @@ class LocalExecutor:
 
     def _run_agent(self, assignment: Assignment, stop: Callable[[], bool], meanwhile: Callable[[], None]) -> Report:
         job = Job(
-            prompt=write_file(os.path.join(assignment.directory, "prompt.md"), assignment.prompt),
+            prompt=write_file(os.path.join(self._find_folder(assignment), "prompt.md"), assignment.prompt),
             root=self.context.workspace.root,
-            folder=assignment.directory,
+            folder=self._find_folder(assignment),
             attempt=assignment.attempt,
             cost=assignment.cost,
             mcp=self._build_mcp_server(assignment),
@@ -305,7 +312,7 @@ class LocalExecutor:
         meanwhile: Callable[[], None] = lambda: None,
     ) -> Report:
         """Starts the agent, and follows it to its end."""
-        runner = self.context.runners[assignment.agent]
+        runner = self._find_runner(assignment)
         meter, reader = self._build_meter(assignment, runner), runner.reader(job)
         watch = Watchdog(reader, meter, stop)
         start = runner.start(job)
@@ -339,7 +346,7 @@ class LocalExecutor:
 
     def _build_mcp_server(self, assignment: Assignment) -> McpServer | None:
         """Our commands as tools. Whoever has a free shell needs none, and a server that starts keeps him waiting."""
-        runner = self.context.runners[assignment.agent]
+        runner = self._find_runner(assignment)
         configured = self.context.settings.agents.get(runner.name) or AgentSettings()
         is_wanted = configured.permissions != "all" if configured.mcp is None else configured.mcp
         if not (runner.traits.mcp and is_wanted and importlib.util.find_spec("mcp")):
@@ -423,7 +430,7 @@ class LocalExecutor:
         full_disk = self._find_full_disk()
         self._ensure_folders(assignment)
         touched = self.context.protected_state.restore_changed(
-            os.path.join(assignment.directory, "touched"), self.context.prd_ids
+            os.path.join(self._find_folder(assignment), "touched"), self.context.prd_ids
         )
         taken = self.context.workspace.take()
         ticked, edited = self._spec.compare(before, assignment.story)
@@ -444,19 +451,11 @@ class LocalExecutor:
 
     def _find_agent_config(self, taken: WorkspaceSnapshot, assignment: Assignment) -> list[GuardFinding]:
         """What agents are told in the project's own files holds from their next start on, commands to run included."""
-        if not self.context.runners[assignment.agent].traits.is_kept:
+        if not self._find_runner(assignment).traits.is_kept:
             return []
         told = "agents would be allowed more by it than you have allowed"
         known = [*self.context.runners, *agents.list_runners()]
         return [GuardFinding("agent-config", path, told) for path in taken.paths if agents.is_agent_config(path, known)]
-
-    def must_prove(self, report: Report, assignment: Assignment) -> bool:
-        if report.ending == "stopped" or report.trouble or verdict.is_transient(report):
-            return False
-        if report.findings and self.context.settings.run.guard in ("fail", "strict"):
-            return False
-        claimed = verdict.parse_claim(report.end.message, assignment.token).complete
-        return claimed or bool(report.ticked - report.ticked_before)
 
     def prove(self, report: Report, assignment: Assignment, stop: Callable[[], bool]) -> Report:
         """Runs the gates on work that is in its place, and gathers what shows that a story is done."""

@@ -243,6 +243,7 @@ class _Drafting(Struct, frozen=True, kw_only=True):
         number, left = self.budget.iterations, self.budget.remaining_for(STORY)
         assignment = Assignment(
             number=number,
+            change=self.request.made.change,
             story=STORY,
             task=None,
             entry="",
@@ -250,18 +251,18 @@ class _Drafting(Struct, frozen=True, kw_only=True):
             token=os.urandom(16).hex(),
             prompt=build_prompt(self.request, place.root, self.folder, complaints),
             shown={},
-            agent=agent,
+            agent=self.runners[agent].name,
             kept=None,
             cut_off=None,
             fix=False,
             gates=(),
             baseline=None,
-            directory=os.path.join(layout.run(self.request.root, self.id), f"{number:03}-{STORY}"),
+            folder=f"{number:03}-{STORY}",
             seconds=left.seconds,
             tokens=left.tokens,
             cost=left.cost,
         )
-        self._record_start(assignment.directory, number, agent)
+        self._record_start(os.path.join(layout.run(self.request.root, self.id), assignment.folder), number, agent)
         report = executor.draft(assignment, self.folder, lambda: self.is_stopped)
         self.budget.add(STORY, report)
         return report

@@ -21,7 +21,7 @@ _SHOWN_FILES = 200
 
 
 def build_start(
-    assignment: Assignment, story: Story, agent: str, attempts: int, cut: Sequence[str]
+    assignment: Assignment, story: Story, directory: str, attempts: int, cut: Sequence[str]
 ) -> events.IterationStarted:
     return events.IterationStarted(
         number=assignment.number,
@@ -31,8 +31,8 @@ def build_start(
         attempt=assignment.attempt,
         attempts=attempts,
         task=assignment.task,
-        directory=assignment.directory,
-        agent=agent,
+        directory=directory,
+        agent=assignment.agent,
         cut=tuple(cut),
         iteration=assignment.number,
     )

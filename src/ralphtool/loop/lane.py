@@ -17,8 +17,7 @@ from ralphtool.workspace import slots
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
-    from ralphtool.executors import Report
-    from ralphtool.executors.local import LocalExecutor
+    from ralphtool.executors import LaneExecutor, Report
     from ralphtool.loop.change import Change
     from ralphtool.loop.run_place import RunPlace
     from ralphtool.workspace.box import Box
@@ -38,7 +37,7 @@ class Lane:
         self,
         number: int,
         workspace: Box,
-        executor: LocalExecutor,
+        executor: LaneExecutor,
         ends: SimpleQueue[LaneEnd],
         close: Callable[[], None],
     ) -> None:

@@ -257,8 +257,7 @@ class Loop:
     def _build_assignment(self, change: Change, story: Story, before: AttemptContext) -> Assignment:
         self.budget.iterations += 1
         number, left = self.budget.iterations, self._share_budget(story.id)
-        situation = self._build_situation(change, story, before)
-        state, task = situation.state, situation.task
+        state, task = (situation := self._build_situation(change, story, before)).state, situation.task
         entry, token = f"{before.prd_id}-{before.iteration}", os.urandom(16).hex()
         self._sync_knowledge()
         known = self.knowledge.select_for_story(briefing.build_query(situation, self.history))
@@ -267,6 +266,7 @@ class Loop:
         self.listener.mark_read(story.id)
         assignment = Assignment(
             number=number,
+            change=change.name,
             story=story.id,
             task=task,
             entry=entry,
@@ -274,13 +274,14 @@ class Loop:
             token=token,
             prompt=built.text,
             shown=usefulness.digest_texts({one.text: one.id for one in built.shown}),
-            agent=self.agent,
+            agent=self.roster.name(self.agent),
+            base=change.workspace.tip,
             kept=state.kept,
             cut_off=state.cut_off,
             fix=bool(state.decision and state.decision.action == "fix-state"),
             gates=tuple(self.parts.gates),
             baseline=self.change.change_state.baseline,
-            directory=os.path.join(self.parts.folder, f"{number:03}-{entry[-200:]}"),
+            folder=f"{number:03}-{entry[-200:]}",
             seconds=left.seconds,
             tokens=left.tokens,
             cost=left.cost,
@@ -307,8 +308,8 @@ class Loop:
         self.knowledge.sync(self.change.run, secrets.mask(list_notes(self.change.state()), secrets.list_values()))
 
     def _announce(self, story: Story, assignment: Assignment, built: prompt.Prompt) -> None:
-        agent = self.parts.agents[assignment.agent]
-        self.log.add(iteration_events.build_start(assignment, story, agent, self.settings.run.attempts, built.cut))
+        directory = os.path.join(self.parts.folder, assignment.folder)
+        self.log.add(iteration_events.build_start(assignment, story, directory, self.settings.run.attempts, built.cut))
 
     def _execute(self, assignment: Assignment) -> Report:
         """The iteration. One that ended because the run's own budget is used up is the run's end, not the story's."""
@@ -415,13 +416,12 @@ class Loop:
 
     def _warn_unknown_cost(self, assignment: Assignment, report: Report) -> None:
         """A limit that can't hold is worse than none, if nobody says so; once for each agent is enough."""
-        run, usage, name = self.settings.run, report.usage, self.roster.name(assignment.agent)
+        run, usage, name = self.settings.run, report.usage, assignment.agent
         is_unknown = usage.input_tokens + usage.output_tokens > 0 and usage.cost is None
         if (run.max_cost or run.story_cost) and is_unknown and name not in self.agents_without_price:
             self.agents_without_price.add(name)
-            model = usage.model or name
-            text = f"nobody knows what {name} costs, so the limit of cost can't hold for it: set [prices.{model}]"
-            self.log.note(events.Notice(text=text))
+            told = f"nobody knows what {name} costs, so the limit of cost can't hold for it"
+            self.log.note(events.Notice(text=f"{told}: set [prices.{usage.model or name}]"))
 
     # --- acting ---------------------------------------------------------------------------------
 
@@ -430,7 +430,7 @@ class Loop:
             self._postpone(change, iteration)
             return
         self.change.change_state.story(iteration.story.id).close_return()
-        self.roster.mark_available(iteration.assignment.agent, iteration.report.quotas)
+        self.roster.mark_available(self.roster.find(iteration.assignment.agent), iteration.report.quotas)
         made = outcome.settle(change, iteration)
         if made.tree:
             self.proven_tree, self.last_results = made.tree, iteration.report.results
@@ -451,8 +451,8 @@ class Loop:
             self._rest_agent(iteration)
 
     def _rest_agent(self, iteration: Iteration) -> None:
-        told = iteration.verdict
-        self.roster.mark_unavailable(iteration.assignment.agent, told.summary, told.retry_at)
+        agent, told = self.roster.find(iteration.assignment.agent), iteration.verdict
+        self.roster.mark_unavailable(agent, told.summary, told.retry_at)
 
     def _carry_out(self, change: Change, made: Outcome, title: str = "", iteration: int = 0) -> None:
         if trouble := outcome.carry_out(change, made):

@@ -47,6 +47,9 @@ class Roster:
     def name(self, agent: int) -> str:
         return self._agents[agent].name
 
+    def find(self, name: str) -> int:
+        return [one.name for one in self._agents].index(name)
+
     def mark_unavailable(self, agent: int, why: str, reset_at: float | None) -> None:
         """An agent met a limit, or could not be reached: it rests until the time that it told, or longer each time."""
         one, now = self._agents[agent], time.time()

@@ -14,6 +14,7 @@ from msgspec import structs
 
 from ralphtool.agents import Usage
 from ralphtool.errors import GitError
+from ralphtool.executors.claims import must_prove
 from ralphtool.judging.recovery import RecoveryDecision
 from ralphtool.loop import outcome, sending_back
 from ralphtool.loop.budget import RemainingBudget
@@ -32,8 +33,7 @@ from ralphtool.workspace.revert import MergedTree
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ralphtool.executors import Report
-    from ralphtool.executors.local import LocalExecutor
+    from ralphtool.executors import LaneExecutor, Report
     from ralphtool.judging.gates import Baseline
     from ralphtool.loop.loop import Parts
     from ralphtool.loop.outcome import Iteration
@@ -49,7 +49,7 @@ _LOOK = 5.0  # seconds between two looks for stories that nobody has pointed to
 class SideBySide(Loop):
     """The loop with lanes. Its own workspace is at the last checkpoint, and no agent works there."""
 
-    def __init__(self, parts: Parts, place: RunPlace, executor: LocalExecutor) -> None:
+    def __init__(self, parts: Parts, place: RunPlace, executor: LaneExecutor) -> None:
         super().__init__(parts)
         self._home = cast("Box", place.workspace)
         self._main = executor
@@ -60,7 +60,7 @@ class SideBySide(Loop):
         self._abandoned: set[str] = set()  # stories that a person does not want worked on
         self._baselines = KnownBaselines(parts.change.change_state)
         self._losses = 0  # of boxes
-        self._limited: dict[int, float] = {}  # when each agent last met a limit
+        self._limited: dict[str, float] = {}  # when each agent last met a limit
         self._is_broken = False  # a lane has failed in a way that ends the run
         self._next_look = 0.0
         self._is_work_left = True  # beside what is at work, as far as is known
@@ -291,7 +291,7 @@ class SideBySide(Loop):
 
     def _take_work(self, job: LaneJob, report: Report) -> None:
         job.report = self._inspect(job, self._count(job.started.assignment, report))
-        if job.lane.executor.must_prove(job.report, job.started.assignment):
+        if must_prove(job.report, job.started.assignment, self.settings):
             self._protect(job, job.report)
             job.is_queued = job.report.tree is not None
             self._waiting.append(job)
