@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from ralphtool.judging.testresults.model import TestOutcomes
 from ralphtool.judging.verdict import RedGate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    from ralphtool.judging.testresults.model import TestOutcomes
 
 _READING = "tests by name"  # changed when a baseline holds more than before, so that earlier ones are made anew
 

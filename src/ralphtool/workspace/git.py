@@ -383,27 +383,26 @@ class Repository:
 
     def staged(self, index: str, commit: str) -> bytes:
         """What an index has that a commit has not, for `make_index`."""
-        fields = self._run_with_index(index, "diff-index", "--cached", "--raw", "-z", "--no-renames", commit).split(
-            b"\0"
+        fields = (
+            self.with_index(index).run("diff-index", "--cached", "--raw", "-z", "--no-renames", commit).split(b"\0")
         )
         rows = zip(fields[::2], fields[1::2], strict=False)
         return b"".join(b" ".join((*_parse_new_side(head), b"")).rstrip() + b"\t" + path + b"\0" for head, path in rows)
 
     def make_index(self, index: str, commit: str, staged: bytes) -> None:
         """An index that is a commit, with some entries changed."""
-        self._run_with_index(index, "read-tree", commit)
-        self._run_with_index(index, "update-index", "-z", "--index-info", input=staged)
+        self.with_index(index).run("read-tree", commit)
+        self.with_index(index).run("update-index", "-z", "--index-info", input=staged)
 
     def tree_of_index(self, index: str) -> str | None:
         """The tree that an index would be; None where it can't be one."""
         try:
-            return os.fsdecode(self._run_with_index(index, "write-tree")).strip()
+            return os.fsdecode(self.with_index(index).run("write-tree")).strip()
         except GitError:
             return None
 
-    def _run_with_index(self, index: str, *arguments: str, input: bytes | None = None) -> bytes:
-        other = Repository(self.top, self.gitdir, self.common, index)
-        return other.run(*arguments, input=input)
+    def with_index(self, index: str) -> Repository:
+        return Repository(self.top, self.gitdir, self.common, index)
 
     def changed(self, old: str, new: str) -> list[ChangedFile]:
         # Looked at when work is taken, and again when it is proven. A name means another tree tomorrow.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from hashlib import sha256
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from msgspec import Struct
@@ -160,6 +159,8 @@ def shorten(name: str) -> str:
     """Cuts a name that is too long for an id, and keeps it distinct from others that begin alike."""
     if len(name) <= _LONGEST_ID:
         return name
+    from hashlib import sha256  # which loads OpenSSL
+
     return f"{name[:_LONGEST_ID]}…{sha256(name.encode('utf-8', 'replace')).hexdigest()[:12]}"
 
 

@@ -1,0 +1,145 @@
+"""A git repository that a loop and its workers share: what one of them pushes the others fetch, by name.
+
+A ref that is pushed as new is pushed once: whoever comes second is told that it is there. That is all the agreement
+that machines need which may be paused, cut off from each other, and started twice.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ralphtool.core import files
+from ralphtool.errors import GitError, UnsafePath
+from ralphtool.sandbox import beneath
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ralphtool.workspace.git import Repository
+
+_LOGIN = re.compile(r"(?<=://)[^/@\s]+@")
+_PLAIN_FILES = (b"100644", b"100755")
+_LONGEST_FILE = 16 << 20  # bytes of a file that travels; of a longer one, its end
+
+
+def hide_login(text: str) -> str:
+    """A text without the user names and passwords that URLs in it have."""
+    return _LOGIN.sub("", text)
+
+
+class Remote:
+    def __init__(self, repository: Repository, url: str) -> None:
+        self._repository = repository
+        self.url = url
+
+    def push_new(self, ref: str, commit: str) -> bool:
+        """Makes a ref; False if there is one already that somebody else has made."""
+        try:
+            self._run("push", "--quiet", f"--force-with-lease={ref}:", self.url, f"{commit}:{ref}")
+        except GitError as error:
+            found = self.find(ref)
+            if found is None:
+                raise error
+            return found == commit
+        return True
+
+    def push(self, refs: Mapping[str, str | None]) -> None:
+        """Moves, makes or removes (None) refs, whatever they were."""
+        if refs:
+            self._run("push", "--quiet", self.url, *(f"+{commit or ''}:{ref}" for ref, commit in refs.items()))
+
+    def replace(self, ref: str, old: str, new: str | None) -> bool:
+        """Moves or removes a ref, if it still is what it was."""
+        try:
+            self._run("push", "--quiet", f"--force-with-lease={ref}:{old}", self.url, f"{new or ''}:{ref}")
+        except GitError as error:
+            if self.find(ref) == old:
+                raise error
+            return False
+        return True
+
+    def find(self, ref: str) -> str | None:
+        return self.list(ref).get(ref)
+
+    def list(self, *patterns: str) -> dict[str, str]:
+        listed = os.fsdecode(self._run("ls-remote", "--quiet", self.url, *patterns)).split("\n")
+        return {ref: commit for commit, _, ref in (line.partition("\t") for line in listed if line)}
+
+    def fetch(self, ref: str) -> str | None:
+        """Brings a ref and all that it needs; None if there is no such ref. Nothing else is fetched."""
+        options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance")
+        try:
+            self._run("fetch", *options, self.url, f"+{ref}:{ref}")
+        except GitError as error:
+            if self.find(ref) is not None:
+                raise error
+            return None
+        return self._repository.resolve(ref)
+
+    def _run(self, *arguments: str) -> bytes:
+        try:
+            return self._repository.run(*arguments, own_index=False)
+        except GitError as error:
+            raise GitError(hide_login(str(error))) from None
+
+
+# --- files as trees -----------------------------------------------------------------------------------
+
+
+def write_files(repository: Repository, contents: Mapping[str, bytes]) -> str:
+    """A tree of some files, which may be in folders."""
+    with _open_scratch(repository) as own:
+        ids = {path: own.run("hash-object", "-w", "--stdin", input=data).strip() for path, data in contents.items()}
+        own.stage([b"100644 %s\t%s" % (id, os.fsencode(path)) for path, id in ids.items()])
+        return own.write_tree()
+
+
+def write_folder(repository: Repository, folder: str) -> str:
+    """A tree of the plain files below a folder; of long ones their end."""
+    return write_files(repository, {path: _read_end(os.path.join(folder, path)) for path in list_plain(folder)})
+
+
+def list_plain(folder: str) -> list[str]:
+    """The plain files below a folder, as seen from there."""
+    found = [os.path.join(place, name) for place, _, names in os.walk(folder) for name in names]
+    return sorted(os.path.relpath(path, folder) for path in found if os.path.isfile(path) and not os.path.islink(path))
+
+
+def _read_end(path: str) -> bytes:
+    with open(files.open_plain(path), "rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _LONGEST_FILE))
+        return file.read()
+
+
+def read_folder(repository: Repository, tree: str, folder: str, skipped: Sequence[str] = ()) -> None:
+    """Writes the files of a tree into a folder. A tree with anything but plain files is refused: others made it."""
+    listed = repository.run("ls-tree", "-r", "-z", "--full-tree", tree).split(b"\0")
+    rows = [line.partition(b"\t") for line in listed if line]
+    if not all(_is_safe(about, path) for about, _, path in rows):
+        raise UnsafePath(f"what a worker sent has something else than plain files in it: {tree} is not taken")
+    ids = {os.fsdecode(path): about.split(b" ")[2].decode() for about, _, path in rows}
+    found = repository.blobs(ids.values())
+    for path, id in ids.items():
+        if path not in skipped:
+            beneath.make_folder(folder, os.path.dirname(path))
+            files.replace(os.path.join(folder, path), found[id])
+
+
+def _is_safe(about: bytes, path: bytes) -> bool:
+    return about.split(b" ")[0] in _PLAIN_FILES and not {b"", b".", b".."} & {*path.split(b"/")}
+
+
+@contextmanager
+def _open_scratch(repository: Repository) -> Iterator[Repository]:
+    """The same repository with an index that is gone afterwards."""
+    index = os.path.join(os.path.dirname(repository.index), f"scratch-{os.urandom(8).hex()}")
+    own = repository.with_index(index)
+    os.makedirs(os.path.dirname(index), exist_ok=True)
+    try:
+        own.run("read-tree", "--empty")
+        yield own
+    finally:
+        files.remove(index)
