@@ -78,22 +78,22 @@ class LocalExecutor:
         self._rates: dict[str, float] = {}  # dollars for a token, as each agent told them last
 
     def execute(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
-        self._make_ready(assignment, stop)
+        self.make_ready(assignment, stop)
         baseline, seconds = self.find_baseline(assignment, stop)
         report = structs.replace(self._work(assignment, stop), baseline=baseline, gate_seconds=seconds)
         return self.prove(report, assignment, stop) if must_prove(report, assignment, self.context.settings) else report
 
     def work(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
         """An iteration whose work is proven later, together with what others have done meanwhile."""
-        self._make_ready(assignment, stop)
+        self.make_ready(assignment, stop)
         return self._work(assignment, stop)
 
     def measure(self, assignment: Assignment, stop: Callable[[], bool]) -> tuple[Baseline | None, float]:
         """What is red at the last checkpoint, found out where nobody works on it."""
-        self._make_ready(assignment, stop)
+        self.make_ready(assignment, stop)
         return self.find_baseline(assignment, stop)
 
-    def _make_ready(self, assignment: Assignment, stop: Callable[[], bool]) -> None:
+    def make_ready(self, assignment: Assignment, stop: Callable[[], bool]) -> None:
         """Puts the workspace into the state that the iteration begins with."""
         self.context.supervisor.prepare(self.context.session_id)
         self._ensure_folders(assignment)
@@ -218,6 +218,10 @@ class LocalExecutor:
         if series.set_up_all(self.context.settings.run.setup):
             self.context.workspace.mark_set_up()
             self._mark_dirty()
+
+    def set_up_anew(self, assignment: Assignment, stop: Callable[[], bool]) -> None:
+        """The work in place names other packages than what is installed here: another machine has installed those."""
+        self._build_series(assignment, stop).set_up_all(self.context.settings.run.setup)
 
     def find_baseline(self, assignment: Assignment, stop: Callable[[], bool]) -> tuple[Baseline | None, float]:
         """What is red, and which tests pass, at the last checkpoint, unless that is known already."""

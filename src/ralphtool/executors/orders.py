@@ -110,5 +110,9 @@ def decode_result(data: bytes) -> Result:
     return msgspec.json.decode(data, type=Result)
 
 
+def decode_receipt(data: bytes) -> Receipt:
+    return msgspec.json.decode(data, type=Receipt)
+
+
 def decode_offer(data: bytes) -> Offer:
     return msgspec.json.decode(data, type=Offer)

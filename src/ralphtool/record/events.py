@@ -63,6 +63,7 @@ __all__ = [
     "Ticked",
     "Verdict",
     "Waiting",
+    "WorkerJoined",
     "WorkspaceChosen",
     "decode",
 ]
@@ -345,6 +346,17 @@ class Checkpoint(_BaseEvent, frozen=True, kw_only=True, tag="checkpoint"):
     """the iteration that it belongs to; 0 if that was one of an earlier run, which was cut off"""
 
 
+class WorkerJoined(_BaseEvent, frozen=True, kw_only=True, tag="worker"):
+    """A worker on another machine has begun with something: an iteration, or the gates of one."""
+
+    worker: str = ""
+    """its name"""
+    story: str = ""
+    """the story's id; empty for the last check of a run"""
+    iteration: Count = 0
+    """the iteration that it belongs to; 0 for the last check of a run"""
+
+
 class Queued(_BaseEvent, frozen=True, kw_only=True, tag="queued"):
     """Stories are worked on side by side, and the work of one waits to be merged and proven."""
 
@@ -569,6 +581,7 @@ Event = (
     | Verdict
     | Decision
     | Checkpoint
+    | WorkerJoined
     | Queued
     | Merging
     | Merged

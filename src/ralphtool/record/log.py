@@ -58,11 +58,14 @@ class Log:
         self.note(event)
         os.fdatasync(self._fd) if hasattr(os, "fdatasync") else os.fsync(self._fd)
 
-    def note(self, event: Event) -> None:
-        """Adds an event that is only to be looked at: the next one that matters takes it to the disk."""
+    def note(self, event: Event, at: str = "") -> None:
+        """Adds an event that is only to be looked at: the next one that matters takes it to the disk.
+
+        `at` is given for what happened elsewhere, some time before.
+        """
         if isinstance(event, events.IterationStarted):
             self.iteration = event
-        fields = events.encode_fields(event, session.now())
+        fields = events.encode_fields(event, at or session.now())
         if self._secrets:
             fields = secrets.mask(msgspec.to_builtins(fields), self._secrets)
         line = msgspec.json.encode(fields) + b"\n"
@@ -88,9 +91,9 @@ class LaneLog(Log):
         self._keep(event)
         self._log.add(event)
 
-    def note(self, event: Event) -> None:
+    def note(self, event: Event, at: str = "") -> None:
         self._keep(event)
-        self._log.note(event)
+        self._log.note(event, at)
 
     def _keep(self, event: Event) -> None:
         if isinstance(event, events.IterationStarted):

@@ -40,6 +40,7 @@ from ralphtool.record.events import (
     Ticked,
     Verdict,
     Waiting,
+    WorkerJoined,
     WorkspaceChosen,
     is_activity,
 )
@@ -206,6 +207,10 @@ class RunView:
         if len(gates) > _GATES:
             del gates[0]
             self.left_out += 1
+
+    def _apply_worker(self, event: WorkerJoined) -> None:
+        if event.iteration:
+            self._find_attempt(event.iteration).worker = event.worker
 
     def _apply_queue(self, event: Queued | Merging) -> None:
         attempt, is_queued = self._find_attempt(event.iteration), isinstance(event, Queued)
@@ -407,6 +412,7 @@ _APPLY_BY_TYPE: dict[type, Callable[[RunView, Any], None]] = {
     Setup: RunView._apply_setup,
     **dict.fromkeys((GateStarted, Gate), RunView._apply_gate),
     Ticked: RunView._apply_ticks,
+    WorkerJoined: RunView._apply_worker,
     **dict.fromkeys((Queued, Merging), RunView._apply_queue),
     SentBack: RunView._apply_return,
     Verdict: RunView._apply_verdict,

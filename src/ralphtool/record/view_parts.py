@@ -107,6 +107,7 @@ class AttemptView(Struct, kw_only=True):
     """One iteration. Times are seconds since the epoch; 0 is unknown."""
 
     start: IterationStarted
+    worker: str = ""  # who works on it, where that is another machine
     began: float = 0.0
     queued: float = 0.0  # when its agent had ended, where others work beside it
     ended: float = 0.0

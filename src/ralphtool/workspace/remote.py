@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _LOGIN = re.compile(r"(?<=://)[^/@\s]+@")
 _PLAIN_FILES = (b"100644", b"100755")
-_LONGEST_FILE = 16 << 20  # bytes of a file that travels; of a longer one, its end
 
 
 def hide_login(text: str) -> str:
@@ -97,21 +96,10 @@ def write_files(repository: Repository, contents: Mapping[str, bytes]) -> str:
         return own.write_tree()
 
 
-def write_folder(repository: Repository, folder: str) -> str:
-    """A tree of the plain files below a folder; of long ones their end."""
-    return write_files(repository, {path: _read_end(os.path.join(folder, path)) for path in list_plain(folder)})
-
-
 def list_plain(folder: str) -> list[str]:
     """The plain files below a folder, as seen from there."""
     found = [os.path.join(place, name) for place, _, names in os.walk(folder) for name in names]
     return sorted(os.path.relpath(path, folder) for path in found if os.path.isfile(path) and not os.path.islink(path))
-
-
-def _read_end(path: str) -> bytes:
-    with open(files.open_plain(path), "rb") as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - _LONGEST_FILE))
-        return file.read()
 
 
 def read_folder(repository: Repository, tree: str, folder: str, skipped: Sequence[str] = ()) -> None:

@@ -1,0 +1,305 @@
+"""Iterations on workers, from the loop's side: an order goes out, and a report comes back.
+
+The lane of a loop keeps a working tree of its own, in which no program runs: what came of an order is put in place
+there, so that whatever is merged, judged and kept is the same as if the agent had worked here.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, structs
+
+from ralphtool import __version__
+from ralphtool.agents import End, Failure
+from ralphtool.core import session
+from ralphtool.errors import GitError, RemoteFailed
+from ralphtool.executors import Report, orders
+from ralphtool.executors.orders import Offer, Order, Result
+from ralphtool.executors.temporal.link import JobLimits
+from ralphtool.executors.temporal.live import LiveRecord
+from ralphtool.record import events
+from ralphtool.workspace.remote import hide_login, read_folder, write_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ralphtool.executors import Assignment
+    from ralphtool.executors.orders import OrderKind
+    from ralphtool.executors.temporal.link import JobState, Link, RemoteJob
+    from ralphtool.judging.gates import Baseline, GateResult
+    from ralphtool.record.log import Log
+    from ralphtool.settings import Settings
+    from ralphtool.workspace.box import Box
+    from ralphtool.workspace.remote import Remote
+
+_TICK = 0.3  # seconds between two looks at a job
+_LONELY = 5.0  # seconds that a job waits before somebody is told that no worker takes it
+_GRACE = 60.0  # seconds that a worker has to hand in what there is, once it was told to end
+_MOST_REFUSALS = 20  # of one order, by workers that can't do it
+_PAUSE = 1.0  # seconds before an order goes out again
+# What a worker can't do that another one can: nothing is wrong with the work.
+_MACHINE_FAULTS = ("agent", "avoid", "disk", "remote", "version", "workspace", "stopping", "lost", "ended")
+
+
+class RemoteContext(Struct, frozen=True, kw_only=True):
+    """What an executor needs to have work done elsewhere."""
+
+    link: Link
+    remote: Remote
+    workspace: Box
+    log: Log
+    settings: Settings
+    run: str
+    change: str
+    spec: str
+    prd_ids: Sequence[str]
+    folder: str  # where the run's records lie
+
+
+class _Refused(Exception):
+    """A worker could not do it."""
+
+    def __init__(self, worker: str, text: str) -> None:
+        super().__init__(text)
+        self.worker = worker
+
+
+class TemporalExecutor:
+    """Has one iteration after the other done by whichever worker is free."""
+
+    def __init__(self, context: RemoteContext) -> None:
+        self.context = context
+
+    # --- what a loop asks for ---------------------------------------------------------------------
+
+    def work(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
+        order = self._build_order("work", assignment)
+        result = self._carry_out(structs.replace(order, **self._read_session()), stop)
+        if isinstance(result, Report):
+            return result
+        self._take_session(result.session)
+        report = result.report or _build_lost("the worker sent no report")
+        if report.tree:
+            self.context.workspace.show_upon(str(self.context.workspace.tip), report.tree)
+        return report
+
+    def execute(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
+        raise NotImplementedError("work on other machines is proven by the queue")
+
+    def prove(self, report: Report, assignment: Assignment, stop: Callable[[], bool]) -> Report:
+        return self._have_gates_run("prove", report, assignment, stop)
+
+    def run_gates_ahead(self, report: Report, assignment: Assignment, stop: Callable[[], bool]) -> Report:
+        return self._have_gates_run("gates-ahead", report, assignment, stop)
+
+    def _have_gates_run(
+        self, kind: OrderKind, report: Report, assignment: Assignment, stop: Callable[[], bool]
+    ) -> Report:
+        order = structs.replace(self._build_order(kind, assignment), report=report, work=self._commit(report))
+        result = self._carry_out(order, stop)
+        if isinstance(result, Report) or result.report is None:
+            return structs.replace(report, ending="stopped")  # no gate has said anything: it is proven another time
+        return result.report
+
+    def measure(self, assignment: Assignment, stop: Callable[[], bool]) -> tuple[Baseline | None, float]:
+        result = self._carry_out(self._build_order("measure", assignment), stop)
+        return (None, 0.0) if isinstance(result, Report) else (result.baseline, result.seconds)
+
+    def examine(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
+        result = self._carry_out(self._build_order("examine", assignment), stop)
+        return result if isinstance(result, Report) else result.report or _build_lost("the worker sent no report")
+
+    def check_tip(self, gates: Sequence[str], directory: str, stop: Callable[[], bool]) -> tuple[GateResult, ...]:
+        order = self._build_order("tip", _build_tip_assignment(self.context.change, gates, directory))
+        result = self._carry_out(order, stop)
+        return () if isinstance(result, Report) else result.results
+
+    # --- the order --------------------------------------------------------------------------------
+
+    def _build_order(self, kind: OrderKind, assignment: Assignment) -> Order:
+        place = self.context.workspace
+        kept, cut_off = (place.home.resolve(ref) if ref else None for ref in (assignment.kept, assignment.cut_off))
+        return Order(
+            kind=kind,
+            run=self.context.run,
+            assignment=structs.replace(assignment, kept=kept, cut_off=cut_off),
+            settings=orders.strip_secrets(self.context.settings),
+            spec=self.context.spec,
+            prd_ids=tuple(self.context.prd_ids),
+            upon=str(place.tip),
+        )
+
+    def _commit(self, report: Report) -> str | None:
+        place = self.context.workspace
+        return place.home.commit(report.tree, [str(place.tip)], "ralphtool: to be proven\n") if report.tree else None
+
+    def _read_session(self) -> dict[str, Any]:
+        state = session.load(self.context.run)
+        return {"iteration": state["iteration"], "completed": tuple(state["completed_tasks"])}
+
+    def _take_session(self, theirs: dict[str, Any]) -> None:
+        """What the agent has recorded there is what the loop goes on with here."""
+        if not theirs:
+            return
+        with session.LockedSession(self.context.run) as held:
+            session.inherit(held.state, session.parse(session.encode(theirs), f"{theirs.get('session_id')}.json"))
+            told = [id for id in theirs.get("recalled", ()) if isinstance(id, str)]
+            held.state["recalled"] = [*held.state.get("recalled", ()), *told]
+            held.save()
+
+    def _send(self, order: Order, name: str) -> str:
+        """Pushes an order; tells the commit that holds it."""
+        home, one = self.context.workspace.home, order.assignment
+        tree = write_files(home, {orders.ORDER_FILE: orders.encode(order)})
+        parents = dict.fromkeys(filter(None, (order.upon, order.work, one.kept, one.cut_off)))
+        commit = home.commit(tree, list(parents), f"ralphtool: {order.kind} for {one.change}, story {one.story}\n")
+        if not self.context.remote.push_new(orders.ORDERS + name, commit):
+            raise GitError(f"{orders.ORDERS}{name} is there already, and not ours")
+        return commit
+
+    # --- carrying it out --------------------------------------------------------------------------
+
+    def _carry_out(self, order: Order, stop: Callable[[], bool]) -> Result | Report:
+        """What came of an order; a report of the machine's fault where nothing did. That charges no attempt."""
+        number, token = order.assignment.number, os.urandom(4).hex()
+        name = f"{self.context.run}/{number:03}-{order.kind}-{token}"
+        avoid: list[str] = []
+        try:
+            commit = self._send(order, name)
+            for turn in range(_MOST_REFUSALS):
+                if stop():
+                    return _build_stopped()
+                offer = self._build_offer(order, f"{name}-{turn}", name, commit, avoid)
+                try:
+                    return self._follow(order, offer, stop)
+                except _Refused as error:
+                    self._note_refusal(order, error, avoid)
+                    time.sleep(_PAUSE)
+        except (GitError, RemoteFailed) as error:
+            return _build_stopped() if stop() else _build_lost(str(error))
+        return _build_lost(f"no worker could do it; {', '.join(avoid)} refused")
+
+    def _build_offer(self, order: Order, id: str, name: str, commit: str, avoid: Sequence[str]) -> Offer:
+        return Offer(
+            version=__version__,
+            id=id,
+            run=self.context.run,
+            change=order.assignment.change,
+            story=order.assignment.story,
+            kind=order.kind,
+            token=order.assignment.token,
+            remote=hide_login(self.context.remote.url),
+            order=orders.ORDERS + name,
+            commit=commit,
+            result=orders.RESULTS + name,
+            avoid=tuple(avoid),
+        )
+
+    def _note_refusal(self, order: Order, error: _Refused, avoid: list[str]) -> None:
+        """Said once for each worker and reason."""
+        if error.worker not in avoid:
+            avoid.append(error.worker)
+            text = f"worker {error.worker} can't work on story {order.assignment.story}: {error}; another one is asked"
+            self.context.log.note(events.Notice(text=text))
+
+    def _follow(self, order: Order, offer: Offer, stop: Callable[[], bool]) -> Result | Report:
+        """Waits for the end of a job, and records meanwhile what its worker tells."""
+        limits = self._build_limits(order)
+        job = self.context.link.start(offer.id, orders.encode(offer), limits, stop)
+        live = LiveRecord(self.context.log, self.context.folder, order.assignment)
+        state = self._wait(job, live, stop)
+        if state.state == "done":
+            return self._take(offer, job.result(), live)
+        if stop() or state.state == "cancelled":
+            return _build_stopped()
+        if state.kind in _MACHINE_FAULTS:
+            raise _Refused(state.worker, state.failure)
+        return _build_lost(_describe_loss(state, self.context.settings.executor.queue))
+
+    def _build_limits(self, order: Order) -> JobLimits:
+        return JobLimits(heartbeat=self.context.settings.executor.heartbeat)
+
+    def _wait(self, job: RemoteJob, live: LiveRecord, stop: Callable[[], bool]) -> JobState:
+        began, asked, is_told = time.monotonic(), 0.0, False
+        while (state := job.look()).state in ("waiting", "running", "unreachable"):
+            live.take(state.heartbeat)
+            now = time.monotonic()
+            if stop() and not asked:
+                asked = now
+                job.cancel()
+            if asked and (now - asked > _GRACE or state.state == "waiting"):
+                return structs.replace(state, state="cancelled")
+            if state.state == "waiting" and not is_told and now - began > _LONELY:
+                is_told = self._tell_lonely()
+            time.sleep(_TICK)
+        return state
+
+    def _tell_lonely(self) -> bool:
+        queue = self.context.settings.executor.queue
+        seen = self.context.link.list_workers()
+        why = "all workers are busy" if seen else f"no worker asks for work: start one by `ralphtool worker {queue}`"
+        self.context.log.note(events.Notice(text=f"waiting for a worker of the queue {queue}: {why}"))
+        return True
+
+    def _take(self, offer: Offer, answer: bytes, live: LiveRecord) -> Result:
+        """Fetches what a worker has pushed. Only what was made for this very order counts."""
+        receipt, home = orders.decode_receipt(answer), self.context.workspace.home
+        commit = self.context.remote.fetch(offer.result)
+        if commit is None or receipt.token != offer.token or receipt.commit != commit:
+            raise _Refused(receipt.worker, "what it pushed is not what it was asked for")
+        found = home.files_at(home.tree_of(commit), orders.RESULT_FILE, orders.EVENTS_FILE)
+        result = orders.decode_result(found[orders.RESULT_FILE])
+        if result.token != offer.token:
+            raise _Refused(receipt.worker, "it answered another order")
+        live.finish(result, found.get(orders.EVENTS_FILE, b""))
+        self._take_records(commit)
+        return orders.decode_result(live.use_own_paths(found[orders.RESULT_FILE]))
+
+    def _take_records(self, commit: str) -> None:
+        home = self.context.workspace.home
+        tree = home.text("rev-parse", "--verify", "--quiet", f"{commit}:{orders.RECORDS}", check=False)
+        if tree:
+            read_folder(home, tree, self.context.folder)
+
+
+def _describe_loss(state: JobState, queue: str) -> str:
+    if state.kind == "schedule_to_start":
+        return f"no worker of the queue {queue} took it: start one by `ralphtool worker`"
+    who = f"worker {state.worker}" if state.worker else "its worker"
+    return f"{who} was lost ({state.failure or state.kind or state.state})"
+
+
+def _build_lost(text: str) -> Report:
+    """A machine's fault: no attempt, and tried again after a while."""
+    return Report(ending="exit", end=End(False, reason=text), failure=Failure("network", text))
+
+
+def _build_stopped() -> Report:
+    return Report(ending="stopped", end=End(False))
+
+
+def _build_tip_assignment(change: str, gates: Sequence[str], directory: str) -> Assignment:
+    from ralphtool.executors import Assignment
+
+    return Assignment(
+        number=0,
+        change=change,
+        story="",
+        task=None,
+        entry="",
+        attempt=0,
+        token=os.urandom(16).hex(),
+        prompt="",
+        shown={},
+        agent="",
+        kept=None,
+        cut_off=None,
+        fix=False,
+        gates=tuple(gates),
+        baseline=None,
+        folder=os.path.basename(directory),
+        seconds=0.0,
+    )

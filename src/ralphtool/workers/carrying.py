@@ -1,0 +1,166 @@
+"""Carrying out an order: fetch it, do it, and push what came of it, once."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import structs
+
+from ralphtool import __version__
+from ralphtool.agents import Failure
+from ralphtool.core import files
+from ralphtool.errors import GitError, RalphError
+from ralphtool.executors import orders
+from ralphtool.executors.orders import Receipt
+from ralphtool.executors.temporal.serving import JobEnded, JobRefused
+from ralphtool.executors.transcript import find_full_disk, is_disk_full
+from ralphtool.loop.runners import check_runners, make_runners
+from ralphtool.workers.clones import ProjectClone
+from ralphtool.workers.live import Teller
+from ralphtool.workspace.remote import Remote, list_plain, write_files
+
+if TYPE_CHECKING:
+    from ralphtool.executors import Report
+    from ralphtool.executors.orders import Offer, Order, Result
+    from ralphtool.executors.temporal.serving import JobContext
+    from ralphtool.workers.bench import Bench
+    from ralphtool.workers.pool import BenchPool
+    from ralphtool.workspace.git import Repository
+
+_LONGEST_FILE = 16 << 20  # bytes of a file that travels; of a longer one, its end
+_AGAIN = 1.0  # seconds until a story may be begun again, when its worker was stopped
+_PUSHES = 3
+
+
+class Carrier:
+    """What a worker does with the offers that it gets. `remote` is used instead of the loop's, if it is given."""
+
+    def __init__(self, home: str, worker: str, pool: BenchPool, remote: str = "") -> None:
+        self._home = home
+        self._worker = worker
+        self._pool = pool
+        self._remote = remote
+
+    def carry_out(self, job: JobContext, payload: bytes) -> bytes:
+        offer = self._read_offer(payload)
+        clone = ProjectClone(self._home, self._remote or offer.remote)
+        try:
+            done = clone.find_result(offer)
+            if done:  # a try before this one has pushed it, and was lost then
+                return self._answer(offer, done)
+            store = clone.fetch(offer)
+        except GitError as error:
+            raise JobRefused("remote", f"it can't use the remote {offer.remote}: {error}") from None
+        order = self._read_order(offer, store)
+        return self._answer(offer, self._do(job, offer, order, clone))
+
+    def _answer(self, offer: Offer, commit: str) -> bytes:
+        return orders.encode(Receipt(token=offer.token, commit=commit, worker=self._worker))
+
+    # --- whether it can be done here ----------------------------------------------------------------
+
+    def _read_offer(self, payload: bytes) -> Offer:
+        try:
+            offer = orders.decode_offer(payload)
+        except msgspec.MsgspecError as error:
+            raise JobRefused("version", _explain_version(f"the offer can't be read ({error})")) from None
+        if offer.protocol != orders.PROTOCOL or offer.version != __version__:
+            raise JobRefused("version", _explain_version(f"the loop has ralphtool {offer.version}"))
+        if self._worker in offer.avoid:
+            raise JobRefused("avoid", "it could not do it before")
+        return offer
+
+    def _read_order(self, offer: Offer, store: Repository) -> Order:
+        data = store.files_at(store.tree_of(offer.commit), orders.ORDER_FILE)[orders.ORDER_FILE]
+        order = orders.decode_order(data)
+        if order.assignment.token != offer.token:
+            raise JobRefused("remote", "the order is another than the one that was offered")
+        if order.kind in ("work", "examine"):
+            self._check_agent(order)
+        if find_full_disk([self._home]):
+            raise JobRefused("disk", f"its disk is full ({self._home})")
+        return order
+
+    def _check_agent(self, order: Order) -> None:
+        try:
+            check_runners([one for one in make_runners(order.settings) if one.name == order.assignment.agent])
+        except RalphError as error:
+            raise JobRefused("agent", str(error)) from None
+
+    # --- doing it -----------------------------------------------------------------------------------
+
+    def _do(self, job: JobContext, offer: Offer, order: Order, clone: ProjectClone) -> str:
+        try:
+            with self._pool.lend(clone, order, job.must_end) as bench, Teller(bench, self._worker, job.beat) as teller:
+                before = _list_versions(bench.folder)
+                result = bench.carry_out(order, self._worker, job.must_end)
+                if job.why_end == "lost":
+                    raise JobEnded  # somebody else has it: whatever there is here counts for nothing
+                result = self._explain_stop(job, result)
+                commit = self._commit(bench, order, result, teller.read_lines(), before)
+                return _push(clone, bench, offer, commit)
+        except GitError as error:
+            raise JobRefused("remote", str(error)) from None
+        except RalphError as error:
+            raise JobRefused("workspace", str(error)) from None
+        except OSError as error:
+            raise JobRefused("disk" if is_disk_full(error) else "workspace", str(error)) from None
+
+    def _explain_stop(self, job: JobContext, result: Result) -> Result:
+        """A worker that is stopped hands over what there is, and somebody goes on from there: no attempt."""
+        report = result.report
+        if job.why_end != "stopping" or report is None or report.ending != "stopped":
+            return result
+        why = Failure("network", f"worker {self._worker} was stopped", time.time() + _AGAIN)
+        return structs.replace(result, report=_end_early(report, why))
+
+    def _commit(self, bench: Bench, order: Order, result: Result, lines: bytes, before: dict[str, object]) -> str:
+        """The records of this order as files, and the work as a parent."""
+        report, repository = result.report, bench.repository
+        has_work = order.kind == "work" and report is not None and report.tree
+        parents = [bench.commit_work(str(report.tree), order.upon)] if has_work and report else []
+        new = [path for path, version in _list_versions(bench.folder).items() if before.get(path) != version]
+        contents = {f"{orders.RECORDS}/{path}": _read_end(os.path.join(bench.folder, path)) for path in new}
+        contents |= {orders.RESULT_FILE: orders.encode(result), orders.EVENTS_FILE: lines}
+        message = f"ralphtool: {order.kind} of story {order.assignment.story}, by {self._worker}\n"
+        return repository.commit(write_files(repository, contents), parents, message)
+
+
+def _explain_version(what: str) -> str:
+    return f"{what}, and the worker has {__version__}: install the same version on both"
+
+
+def _end_early(report: Report, why: Failure) -> Report:
+    return structs.replace(report, ending="exit", failure=why, end=structs.replace(report.end, ok=False))
+
+
+def _push(clone: ProjectClone, bench: Bench, offer: Offer, commit: str) -> str:
+    """The first counts: who comes second takes what is there."""
+    remote = Remote(bench.repository, clone.url)
+    for turn in range(_PUSHES):
+        try:
+            return commit if remote.push_new(offer.result, commit) else remote.fetch(offer.result) or commit
+        except GitError:
+            if turn == _PUSHES - 1:
+                raise
+            time.sleep(2**turn)
+    raise AssertionError("it was pushed, or there was an error")
+
+
+def _list_versions(folder: str) -> dict[str, object]:
+    """The files of records, each with what tells that it was written since; the run's own are told otherwise."""
+    found = {}
+    for path in list_plain(folder):
+        info = os.stat(os.path.join(folder, path))
+        if os.path.dirname(path):
+            found[path] = (info.st_ino, info.st_size, info.st_mtime_ns)
+    return found
+
+
+def _read_end(path: str) -> bytes:
+    with open(files.open_plain(path), "rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _LONGEST_FILE))
+        return file.read()

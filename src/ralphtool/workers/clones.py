@@ -1,0 +1,85 @@
+"""What a worker has of a project: one repository with all that was fetched, and folders that borrow from it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from typing import TYPE_CHECKING
+
+from ralphtool.core import files, layout
+from ralphtool.errors import GitError
+from ralphtool.workspace.git import Repository
+from ralphtool.workspace.remote import Remote, hide_login
+
+if TYPE_CHECKING:
+    from ralphtool.executors.orders import Offer
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class ProjectClone:
+    """A project on a worker. `folder` is the worker's own, for this project."""
+
+    def __init__(self, home: str, url: str) -> None:
+        digest = hashlib.sha256(hide_login(url).encode()).hexdigest()[:10]
+        name = _UNSAFE.sub("-", os.path.basename(url.rstrip("/")).removesuffix(".git")) or "project"
+        self.folder = os.path.join(home, f"{name}-{digest}")
+        self.url = url
+
+    def fetch(self, offer: Offer) -> Repository:
+        """Brings the order; returns the repository that has it."""
+        store = self._open_store()
+        if Remote(store, self.url).fetch(offer.order) != offer.commit:
+            raise GitError(f"{offer.order} is not {offer.commit[:10]}: the order was withdrawn, or replaced")
+        return store
+
+    def find_result(self, offer: Offer) -> str | None:
+        """What somebody has pushed for this order already."""
+        return Remote(self._open_store(), self.url).fetch(offer.result)
+
+    def _open_store(self) -> Repository:
+        place = os.path.join(self.folder, "store")
+        with files.FileLock(_make_lock(self.folder), make=True):
+            return _ensure_repository(place)
+
+    def open_folder(self, change: str, number: int) -> Repository:
+        """A project's folder for one box, which has everything that was fetched, and no file of its own."""
+        store, place = self._open_store(), os.path.join(self.folder, change, str(number))
+        with files.FileLock(_make_lock(self.folder), make=True):
+            made = _ensure_repository(place)
+        borrowed = os.path.join(made.common, "objects", "info", "alternates")
+        files.replace(borrowed, os.fsencode(os.path.join(store.common, "objects")) + b"\n")
+        return made
+
+    def list_folders(self) -> list[str]:
+        """The folders of all boxes that there ever were."""
+        found = []
+        for change in os.listdir(self.folder) if os.path.isdir(self.folder) else ():
+            inside = os.path.join(self.folder, change)
+            if change != "store" and os.path.isdir(inside):
+                found += [os.path.join(inside, number) for number in os.listdir(inside)]
+        return [place for place in found if os.path.isdir(layout.folder(place))]
+
+
+def list_clones(home: str) -> list[str]:
+    """The folders of the projects that a worker has."""
+    found = [os.path.join(home, name) for name in (os.listdir(home) if os.path.isdir(home) else ())]
+    return [place for place in found if os.path.isdir(os.path.join(place, "store"))]
+
+
+def _make_lock(folder: str) -> str:
+    os.makedirs(folder, exist_ok=True)
+    return os.path.join(folder, "clones.lock")
+
+
+def _ensure_repository(place: str) -> Repository:
+    if not os.path.isdir(os.path.join(place, ".git", "refs")):
+        os.makedirs(place, exist_ok=True)
+        Repository(place, os.path.join(place, ".git"), os.path.join(place, ".git")).run(
+            "init", "--quiet", own_index=False
+        )
+    found = Repository.find(place)
+    if found is None or os.path.realpath(found.top) != os.path.realpath(place):
+        raise GitError(f"{place} is no repository of its own: remove it")
+    return found

@@ -1,0 +1,69 @@
+"""What a worker tells while an order is carried out: the end of its record, twice a second."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ralphtool.executors.orders import Beat
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ralphtool.workers.bench import Bench
+
+_TICK = 0.5  # seconds
+_MOST = 32 << 10  # bytes of events in a heartbeat
+
+
+class Teller:
+    """Sends the events that are written while the block runs; `lines` has all of them afterwards."""
+
+    def __init__(self, bench: Bench, worker: str, beat: Callable[[bytes], None]) -> None:
+        self._bench = bench
+        self._worker = worker
+        self._beat = beat
+        self._start = _size_of(bench.events)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._tell, daemon=True)
+
+    def __enter__(self) -> Teller:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _tell(self) -> None:
+        while True:
+            offset, lines = self._read_end()
+            told = Beat(worker=self._worker, root=self._bench.folder, offset=offset, lines=lines)
+            self._beat(msgspec.msgpack.encode(told))
+            if self._over.wait(_TICK):
+                return
+
+    def _read_end(self) -> tuple[int, bytes]:
+        """The last lines that are whole, and where they begin in what was written since the start."""
+        data = self.read_lines()
+        whole = data[: data.rfind(b"\n") + 1]
+        if len(whole) <= _MOST:
+            return 0, whole
+        begin = whole.find(b"\n", len(whole) - _MOST) + 1
+        return begin, whole[begin:]
+
+    def read_lines(self) -> bytes:
+        """All that was written since the start."""
+        try:
+            with open(self._bench.events, "rb") as file:
+                file.seek(self._start)
+                return file.read()
+        except FileNotFoundError:
+            return b""
+
+
+def _size_of(path: str) -> int:
+    return os.path.getsize(path) if os.path.exists(path) else 0
