@@ -22,7 +22,8 @@
     ├── TreeBusy          TREE_BUSY          the working tree can't be used now
     ├── SetupFailed       SETUP_FAILED       the set-up commands could not prepare the environment
     ├── RunDied           RUN_DIED           a run is over without having recorded its end
-    └── DraftFailed       DRAFT_FAILED       an agent has drafted no change that can be used
+    ├── DraftFailed       DRAFT_FAILED       an agent has drafted no change that can be used
+    └── RemoteFailed      REMOTE_FAILED      the server that work is handed out by can't be reached, or refuses
 
 The message of an error says what happened and what to do next. `code` is for programs.
 Everything else that escapes is a bug of ours.
@@ -40,6 +41,7 @@ __all__ = [
     "InvalidValue",
     "IoError",
     "RalphError",
+    "RemoteFailed",
     "RunDied",
     "SessionExists",
     "SessionNotFound",
@@ -149,6 +151,10 @@ class RunDied(RalphError):
 
 class DraftFailed(RalphError):
     code = "DRAFT_FAILED"
+
+
+class RemoteFailed(RalphError):
+    code = "REMOTE_FAILED"
 
 
 _ADVICE = {

@@ -23,6 +23,7 @@ from ralphtool.settings import (
     Settings,
     VerifySettings,
 )
+from ralphtool.settings.executor import ExecutorSettings
 from ralphtool.settings.trackers import BeadsSettings, GithubSettings
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -39,6 +40,7 @@ def test_every_setting_is_described() -> None:
         "prompt": PromptSettings,
         "sandbox": SandboxSettings,
         "blockers": BlockerSettings,
+        "executor": ExecutorSettings,
         "notify": NotifySettings,
         "specs.github": GithubSettings,
         "specs.beads": BeadsSettings,

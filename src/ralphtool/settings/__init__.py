@@ -19,6 +19,7 @@ from msgspec import Struct, structs
 from ralphtool.core import config, files
 from ralphtool.errors import WrongSetting, shorten
 from ralphtool.settings.describing import read_docstrings, write_default
+from ralphtool.settings.executor import ExecutorSettings
 from ralphtool.settings.positions import KeyPath, find_broken_line, find_lines, find_nearest, join_keys
 from ralphtool.settings.trackers import BeadsSettings, GithubSettings, SpecsSettings
 from ralphtool.settings.values import (
@@ -72,6 +73,7 @@ Permissions = Literal["edit", "all"]
 WorkspaceMode = Literal["auto", "box", "worktree", "here"]
 SandboxMode = Literal["auto", "require"]
 NetworkMode = Literal["allow", "on", "off"]
+ExecutorName = Literal["local", "temporal"]
 PortNumber = Annotated[int, msgspec.Meta(ge=1, le=65535), describe_whole(1, "5432")]
 CommandList = Annotated[Texts, describe_list("commands", '["make test"]')]
 
@@ -113,6 +115,8 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     """What comes of cheating: nothing, a warning, a failed attempt; "strict" also fails removed tests that pass."""
     workspace: WorkspaceMode = "auto"
     """Where agents work: in a box, a worktree, or your own folder; "auto" is the first of these that can be had."""
+    executor: ExecutorName = "local"
+    """Where iterations run: on this machine, or on those that the server of `[executor]` hands them out to."""
     max_tokens: Annotated[Count, LIMIT] = 0
     """How many tokens a run may use; 0 is no limit."""
     max_cost: Annotated[Dollars, LIMIT] = 0
@@ -245,6 +249,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     prompt: PromptSettings = PromptSettings()
     sandbox: SandboxSettings = SandboxSettings()
     blockers: BlockerSettings = BlockerSettings()
+    executor: ExecutorSettings = ExecutorSettings()
     notify: NotifySettings = NotifySettings()
     specs: SpecsSettings = SpecsSettings()
     agents: dict[str, AgentSettings] = {}
@@ -259,6 +264,7 @@ _TABLES: dict[str, type[Struct]] = {
     "prompt": PromptSettings,
     "sandbox": SandboxSettings,
     "blockers": BlockerSettings,
+    "executor": ExecutorSettings,
     "notify": NotifySettings,
 }
 # Tables of tables, whose names we know.
@@ -493,7 +499,7 @@ def list_flags() -> list[tuple[str, bool]]:
 @cache
 def describe(section: str = "") -> tuple[SettingHelp, ...]:
     """Every setting, or those of one section, in the order of the file."""
-    docs = read_docstrings(__name__, BeadsSettings.__module__)
+    docs = read_docstrings(__name__, BeadsSettings.__module__, ExecutorSettings.__module__)
     return tuple(
         SettingHelp(name, key, write_default(table, key), docs.get((table.__name__, key), ""), find_kind(hint).words)
         for name, table in _SECTIONS.items()

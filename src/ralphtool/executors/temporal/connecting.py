@@ -1,0 +1,106 @@
+"""A connection to the server, for either side."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from ralphtool.core import files
+from ralphtool.errors import RemoteFailed, UsageError, from_os_error
+from ralphtool.settings.executor import ExecutorSettings, check_connection, read_api_key, uses_tls
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+    from temporalio.service import RetryConfig, RPCError, TLSConfig
+
+ACTIVITY = "iterate"  # the name of the one kind of job
+MOST_BYTES = 256 * 1024  # of a payload: the server warns above that, and at 2 MB it fails in a way that is retried
+_CONNECT = timedelta(seconds=5)
+
+
+def require_temporal() -> None:
+    try:
+        import temporalio.client  # noqa: F401
+    except ImportError:
+        raise UsageError('work on other machines needs one more package: pip install "ralphtool[temporal]"') from None
+
+
+async def connect(settings: ExecutorSettings, *, identity: str, retry: RetryConfig) -> Client:
+    """Raises RemoteFailed if the server can't be reached, has no such namespace, or does not want us."""
+    from temporalio.client import Client
+    from temporalio.service import RPCError
+
+    check_connection(settings)
+    try:
+        client = await Client.connect(
+            settings.address,
+            namespace=settings.namespace,
+            api_key=read_api_key(settings) or None,
+            tls=_build_tls(settings),
+            retry_config=retry,
+            connect_timeout=_CONNECT,
+            identity=identity,
+        )
+        await _check_namespace(client)
+    except RPCError as error:
+        raise explain(settings, error) from None
+    except RuntimeError as error:  # what the library raises when nobody answers
+        raise RemoteFailed(
+            f"no Temporal server answers at {settings.address} ({_shorten(str(error))}): "
+            "start it, or correct executor.address"
+        ) from None
+    return client
+
+
+async def _check_namespace(client: Client) -> None:
+    from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+
+    request = DescribeNamespaceRequest(namespace=client.namespace)
+    await client.workflow_service.describe_namespace(request, timeout=_CONNECT)
+
+
+def _build_tls(settings: ExecutorSettings) -> bool | TLSConfig:
+    from temporalio.service import TLSConfig
+
+    if not uses_tls(settings):
+        return False
+    return TLSConfig(
+        server_root_ca_cert=_read_pem(settings.tls_ca),
+        client_cert=_read_pem(settings.tls_cert),
+        client_private_key=_read_pem(settings.tls_key),
+    )
+
+
+def _read_pem(path: str) -> bytes | None:
+    try:
+        return files.read(path) if path else None
+    except OSError as error:
+        raise from_os_error(error) from None
+
+
+def is_away(error: RPCError) -> bool:
+    """Whether the server did not answer, or was too busy to: it may a little later."""
+    from temporalio.service import RPCStatusCode as Code
+
+    return error.status in (
+        *(Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.CANCELLED, Code.UNKNOWN),
+        *(Code.RESOURCE_EXHAUSTED, Code.INTERNAL, Code.ABORTED),
+    )
+
+
+def explain(settings: ExecutorSettings, error: RPCError) -> RemoteFailed:
+    """What the server refused, in words, and what to do."""
+    from temporalio.service import RPCStatusCode as Code
+
+    advice = {
+        Code.NOT_FOUND: f"create the namespace {settings.namespace} there, or correct executor.namespace",
+        Code.UNAUTHENTICATED: f"check the API key in {settings.api_key_env or 'executor.api_key_env'}",
+        Code.PERMISSION_DENIED: f"check the API key or the certificate for {settings.namespace}",
+        Code.UNIMPLEMENTED: "it is too old for standalone activities: update it",
+    }.get(error.status, "check that server")
+    return RemoteFailed(f"the Temporal server at {settings.address} says: {_shorten(error.message)}; {advice}")
+
+
+def _shorten(text: str) -> str:
+    """The first line: the library's errors can hold a whole trace."""
+    return text.strip().partition("\n")[0][:200]

