@@ -14,7 +14,7 @@ from ralphtool import specs
 from ralphtool.core import files, layout
 from ralphtool.errors import ChangeNotFound, DraftFailed, InvalidValue, RalphError, SpecError
 from ralphtool.judging import draft_rules
-from ralphtool.loop.run import list_prd_ids
+from ralphtool.loop.story_list import list_prd_ids
 from ralphtool.record import events
 from ralphtool.record.event_parts import NextStep, StoryAfter, Totals
 from ralphtool.record.log import Log

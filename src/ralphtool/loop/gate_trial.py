@@ -150,7 +150,7 @@ class _TellingLog(Log):
         self._tell = tell
         self._where = f"in a {kind}"
 
-    def note(self, event: Event) -> None:
+    def note(self, event: Event, at: str = "") -> None:
         if isinstance(event, events.GateStarted):
             self._tell(f"running {event.command} {_WHERE.get(event.when, self._where)}")
         super().note(event)

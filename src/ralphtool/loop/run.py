@@ -9,20 +9,20 @@ import os
 import time
 from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct, structs, to_builtins
 
 from ralphtool import settings as settings_module
 from ralphtool import specs, workspace
 from ralphtool.core import files, gate_commands, layout, lifecycle, locks
-from ralphtool.errors import ChangeNotFound, InvalidValue, RalphError, SpecError, shorten
+from ralphtool.errors import ChangeNotFound, InvalidValue, RalphError, SpecError
 from ralphtool.history import History
 from ralphtool.loop import agent_notices, publishing, workspace_choice
 from ralphtool.loop.notify import Notifier
 from ralphtool.loop.run_place import RunPlace
 from ralphtool.loop.runners import check_runners, make_runners, register_secrets
-from ralphtool.loop.story_list import list_stories
+from ralphtool.loop.story_list import list_prd_ids, list_stories
 from ralphtool.loop.workspace_choice import Choice, Findings, Unsuitable
 from ralphtool.record import change_state, events
 from ralphtool.record.event_parts import NextStep, RunGates, RunLimits
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from ralphtool.agents import Runner
+    from ralphtool.executors import LaneExecutor
     from ralphtool.executors.local import LocalExecutor
     from ralphtool.judging.gates import Baseline
     from ralphtool.loop.loop import Loop
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
 __all__ = ["RunResult", "StopRequest", "recover", "start"]
 
 _MOST_SLOTS = 9  # of one run
-_LONGEST_ID = 180  # it becomes a part of file names and refs
 _MOST_DENIED = 5  # hosts in the summary
 _NO_LANES = "stories are worked on one after the other: side by side, each of them needs a box of its own"
 _NO_GATE = "there is no gate: stories will be done, not proven; set [verify]"
@@ -113,8 +113,17 @@ def start_recovered(
         if is_finished(root, spec):
             return _build_empty_result(spec.change)
     register_secrets(settings)
-    checked = check_runners(runners or make_runners(settings))
+    checked = _find_runners(settings, runners)
     return _start_run(root, spec, settings, checked, viewer, stop, notices, are_given=bool(runners))
+
+
+def _find_runners(settings: Settings, given: Sequence[Runner]) -> Sequence[Runner]:
+    """The agents, which have to be there where they work."""
+    if settings.run.executor == "local":
+        return check_runners(given or make_runners(settings))
+    if given:
+        raise InvalidValue("workers make their agents themselves: name one in the settings, under [agents]")
+    return make_runners(settings)
 
 
 @contextmanager
@@ -277,6 +286,7 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
     history: History
     log: Log
     notifier: Notifier
+    make_place: Callable[..., RunPlace] = RunPlace
 
     def execute(self, notices: Sequence[str]) -> RunEnded:
         """What it came to, which is also the last event of the record."""
@@ -304,6 +314,8 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
         gates = [*commands.checks, *commands.tests]
         repository = Repository.find(self.root)
         found = Findings(repository, self.settings, gates, self.spec.change) if repository else None
+        if self.settings.run.executor != "local":
+            return self._work_elsewhere(repository, found, gates, notices)
         for number, choice in enumerate(workspace_choice.list_choices(self.settings, repository, found)):
             run = self
             if choice.kind == "box" and not self.are_given:
@@ -315,6 +327,15 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
                     raise InvalidValue(refusal) from None
                 self.stop.is_closing = False
         raise AssertionError("there is always a folder to work in")
+
+    def _work_elsewhere(
+        self, repository: Repository | None, found: Findings | None, gates: Sequence[str], notices: Sequence[str]
+    ) -> RunEnded:
+        from ralphtool.loop import remote_place
+
+        with remote_place.open_places(repository, self.settings) as make_place:
+            run = structs.replace(self, make_place=make_place)
+            return run._work_in(Choice(kind="workers", is_settled=True), found, gates, notices, is_announced=False)
 
     def _work_in(
         self,
@@ -330,7 +351,8 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
         if not is_announced and not branch.may_exist(self.root):
             announce(self.spec)  # there is no other version of the plan yet, so this need not wait for the workspace
             is_announced = True
-        place = workspace.make(self.root, self.spec.change, choice.kind, lambda: self.stop.count > 0)
+        kind = "box" if choice.kind == "workers" else choice.kind
+        place = workspace.make(self.root, self.spec.change, kind, lambda: self.stop.count > 0)
         opened = place.open(self.id, specs.list_own_paths(self.root, self.spec)) + self._take_up_slots()
         try:
             if not is_announced:
@@ -365,7 +387,7 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
             return self._add_denied(self._build_loop(first, gates, executor).run())
 
     def _build_place(self, place: Workspace, choice: Choice) -> RunPlace:
-        return RunPlace(
+        return self.make_place(
             root=self.root,
             run=self.id,
             spec=self.spec,
@@ -375,18 +397,19 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
             folder=self.folder,
             log=self.log,
             workspace=place,
-            is_boxed=choice.kind == "box",
+            is_boxed=choice.kind in ("box", "workers"),
         )
 
     def _check_workspace(
-        self, choice: Choice, executor: LocalExecutor, known: Findings | None, gates: Sequence[str]
+        self, choice: Choice, executor: LaneExecutor, known: Findings | None, gates: Sequence[str]
     ) -> Sequence[str]:
         """Before the first run with these gates: whether they can be believed there. Returns what is worth saying."""
         if choice.kind == "here" or choice.is_settled or not gates or known is None or known.is_suitable(choice.kind):
             return ()
         directory = os.path.join(self.folder, f"check-{choice.kind}")
         suggest = partial(workspace_choice.suggest, choice.kind, self.root, self.log.path)
-        found = executor.check_workspace(gates, directory, lambda: self.stop.count > 0, suggest)
+        here = cast("LocalExecutor", executor)
+        found = here.check_workspace(gates, directory, lambda: self.stop.count > 0, suggest)
         if self.stop.count == 0:
             known.remember(choice.kind, found.trouble)
         if found.trouble:
@@ -407,7 +430,7 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
         state.baseline = found
         change_state.save(self.root, self.spec.change, state)
 
-    def _build_loop(self, place: RunPlace, gates: Sequence[str], executor: LocalExecutor) -> Loop:
+    def _build_loop(self, place: RunPlace, gates: Sequence[str], executor: LaneExecutor) -> Loop:
         from ralphtool.loop.change import Change
         from ralphtool.loop.loop import Loop, Parts
 
@@ -423,7 +446,7 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
             box=self._describe_box(place.workspace),
             notify=self.notifier.tell,
         )
-        if self.settings.run.side_by_side == 1:
+        if self.settings.run.side_by_side == 1 and self.settings.run.executor == "local":
             return Loop(parts)
         if not place.is_boxed:
             self.log.note(events.Notice(text=_NO_LANES))
@@ -470,19 +493,3 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
             agents += cloud_login.list_notices(self.settings, self.runners, self.root)
         for text in [*choice.describe(), *notices, *agents]:
             self.log.note(events.Notice(text=text))
-
-
-def list_prd_ids(spec: Spec) -> list[str]:
-    """What the history calls the stories. Two that share a name would share their attempts as well."""
-    known: dict[str, str] = {}
-    for story in spec.stories():
-        prd_id = specs.prd_id(spec, story.id)
-        if len(prd_id) > _LONGEST_ID:
-            raise SpecError(f"{spec.path}: the story {shorten(story.id)} has too long an id: give it a shorter one")
-        other = known.setdefault(prd_id, story.id)
-        if other != story.id:
-            raise SpecError(
-                f"{spec.path}: the stories {other} and {story.id} are the same to the history, which knows small "
-                "letters and digits only: rename one of them"
-            )
-    return list(known)

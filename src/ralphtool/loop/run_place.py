@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ralphtool.agents import Runner
+    from ralphtool.executors import LaneExecutor
     from ralphtool.executors.local import LocalExecutor
     from ralphtool.executors.process import Confine, Supervisor
     from ralphtool.record.log import Log
@@ -40,7 +41,7 @@ class RunPlace(Struct, frozen=True, kw_only=True):
     slot: int = 0
 
     @contextmanager
-    def open(self) -> Iterator[LocalExecutor]:
+    def open(self) -> Iterator[LaneExecutor]:
         ours = ProtectedState(self.root, self.spec.change, self.run, is_out_of_reach=self.is_boxed)
         from ralphtool.executors.process import Supervisor  # slow to import, and not needed for the first event
         from ralphtool.loop import confining

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ralphtool import specs
+from ralphtool.errors import SpecError, shorten
 from ralphtool.record import change_state
 from ralphtool.record.event_parts import StoryBefore
 
 if TYPE_CHECKING:
     from ralphtool.record.change_state import StoryState
     from ralphtool.specs import Spec, Story
+
+_LONGEST_ID = 180  # it becomes a part of file names and refs
 
 
 def list_stories(root: str, spec: Spec) -> tuple[StoryBefore, ...]:
@@ -41,3 +45,19 @@ def _describe_state(story: Story, state: StoryState | None) -> str:
 
 def _find_proof(story: Story, state: StoryState | None) -> str:
     return state.proof.state if story.done and state and state.proof else ""
+
+
+def list_prd_ids(spec: Spec) -> list[str]:
+    """What the history calls the stories. Two that share a name would share their attempts as well."""
+    known: dict[str, str] = {}
+    for story in spec.stories():
+        prd_id = specs.prd_id(spec, story.id)
+        if len(prd_id) > _LONGEST_ID:
+            raise SpecError(f"{spec.path}: the story {shorten(story.id)} has too long an id: give it a shorter one")
+        other = known.setdefault(prd_id, story.id)
+        if other != story.id:
+            raise SpecError(
+                f"{spec.path}: the stories {other} and {story.id} are the same to the history, which knows small "
+                "letters and digits only: rename one of them"
+            )
+    return list(known)

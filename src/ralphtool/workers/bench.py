@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from msgspec import structs
 
@@ -128,7 +128,7 @@ class Bench:
             is_boxed=is_boxed,
             slot=self.number,
         )
-        self._place, self._executor = place, stack.enter_context(run_place.open())
+        self._place, self._executor = place, cast("LocalExecutor", stack.enter_context(run_place.open()))
 
     def _check(self, order: Order, choice: Choice, found: Findings, stop: Stop) -> None:
         gates = order.assignment.gates

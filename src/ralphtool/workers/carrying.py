@@ -152,7 +152,7 @@ def _push(clone: ProjectClone, bench: Bench, offer: Offer, commit: str) -> str:
 
 def _list_versions(folder: str) -> dict[str, object]:
     """The files of records, each with what tells that it was written since; the run's own are told otherwise."""
-    found = {}
+    found: dict[str, object] = {}
     for path in list_plain(folder):
         info = os.stat(os.path.join(folder, path))
         if os.path.dirname(path):

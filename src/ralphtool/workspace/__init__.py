@@ -22,6 +22,7 @@ RISK = "what you change in this folder until the run ends is taken for the agent
 _TEXTS = {
     "box": "work happens in a box: your own files are not touched",
     "worktree": "work happens in a worktree, without a sandbox: your own files are not touched",
+    "workers": "work happens on other machines: your own files are not touched",
     "here": f"work happens in your own folder, without a sandbox: {RISK}",
 }
 
