@@ -114,6 +114,8 @@ class _CommandGroup(SuggestingGroup):
         "reject": _LazyCommand("accept:reject", "Reopen a story that is done: its work is reverted."),
         "watch": _LazyCommand("watch:watch", "Watch a run, while it goes on or afterwards."),
         "web": _LazyCommand("web:web", "Serve a page to watch and steer from."),
+        "worker": _LazyCommand("worker:worker", "Work for runs on other machines."),
+        "workers": _LazyCommand("worker:workers", "Show the workers, and what they do."),
         "runs": _LazyCommand("watch:runs", "List the runs, and how each ended."),
         "logs": _LazyCommand("logs:logs", "Show what an agent said and did in an attempt."),
         "report": _LazyCommand("report:report", "Tell what a run came to, for the morning after."),
@@ -132,7 +134,7 @@ class _CommandGroup(SuggestingGroup):
         "Begin": ("init", "doctor", "new", "plan", "convert", "list", "show"),
         "Run and steer": (
             *("run", "watch", "web", "questions", "answer", "guide", "pause", "resume", "stop", "retry", "skip"),
-            *("accept", "reject", "unlock"),
+            *("accept", "reject", "unlock", "worker", "workers"),
         ),
         "Look back": ("report", "runs", "logs", "explain", "attempts", "diff", "backtest"),
         "What is known": ("progress", "memory", "learnings", "migrate"),

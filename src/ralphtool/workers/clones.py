@@ -52,14 +52,12 @@ class ProjectClone:
         files.replace(borrowed, os.fsencode(os.path.join(store.common, "objects")) + b"\n")
         return made
 
-    def list_folders(self) -> list[str]:
-        """The folders of all boxes that there ever were."""
-        found = []
-        for change in os.listdir(self.folder) if os.path.isdir(self.folder) else ():
-            inside = os.path.join(self.folder, change)
-            if change != "store" and os.path.isdir(inside):
-                found += [os.path.join(inside, number) for number in os.listdir(inside)]
-        return [place for place in found if os.path.isdir(layout.folder(place))]
+
+def list_folders(clone: str) -> list[str]:
+    """The folders of all benches that a project has had."""
+    changes = [os.path.join(clone, name) for name in os.listdir(clone) if name != "store"]
+    found = [os.path.join(place, number) for place in changes if os.path.isdir(place) for number in os.listdir(place)]
+    return [place for place in found if os.path.isdir(layout.folder(place))]
 
 
 def list_clones(home: str) -> list[str]:

@@ -134,7 +134,9 @@ class TemporalExecutor:
 
     def _commit(self, report: Report) -> str | None:
         place = self.context.workspace
-        return place.home.commit(report.tree, [str(place.tip)], "ralphtool: to be proven\n") if report.tree else None
+        return (
+            place.repository.commit(report.tree, [str(place.tip)], "ralphtool: to be proven\n") if report.tree else None
+        )
 
     def _read_session(self) -> dict[str, Any]:
         state = session.load(self.context.run)
@@ -152,7 +154,7 @@ class TemporalExecutor:
 
     def _send(self, order: Order, name: str) -> str:
         """Pushes an order; tells the commit that holds it."""
-        home, one = self.context.workspace.home, order.assignment
+        home, one = self.context.workspace.repository, order.assignment
         tree = write_files(home, {orders.ORDER_FILE: orders.encode(order)})
         parents = dict.fromkeys(filter(None, (order.upon, order.work, one.kept, one.cut_off)))
         commit = home.commit(tree, list(parents), f"ralphtool: {order.kind} for {one.change}, story {one.story}\n")
@@ -240,7 +242,11 @@ class TemporalExecutor:
     def _tell_lonely(self) -> bool:
         queue = self.context.settings.executor.queue
         seen = self.context.link.list_workers()
-        why = "all workers are busy" if seen else f"no worker asks for work: start one by `ralphtool worker {queue}`"
+        why = (
+            "all workers are busy"
+            if seen
+            else f"no worker asks for work: start one with `ralphtool worker --queue {queue}`"
+        )
         self.context.log.note(events.Notice(text=f"waiting for a worker of the queue {queue}: {why}"))
         return True
 
@@ -267,7 +273,7 @@ class TemporalExecutor:
 
 def _describe_loss(state: JobState, queue: str) -> str:
     if state.kind == "schedule_to_start":
-        return f"no worker of the queue {queue} took it: start one by `ralphtool worker`"
+        return f"no worker of the queue {queue} took it: start one with `ralphtool worker`"
     who = f"worker {state.worker}" if state.worker else "its worker"
     return f"{who} was lost ({state.failure or state.kind or state.state})"
 

@@ -1,0 +1,166 @@
+"""`ralphtool worker` works for runs on other machines; `ralphtool workers` shows who does."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec import structs
+
+from ralphtool import settings as settings_module
+from ralphtool.core import project, quickjson
+from ralphtool.core.text import make_printable
+from ralphtool.errors import RalphError
+from ralphtool.settings import executor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ralphtool.executors.temporal.link import JobState, WorkerSeen
+    from ralphtool.settings.executor import ExecutorSettings
+
+_FLAGS = {
+    "address": "The Temporal server, as HOST:PORT.",
+    "namespace": "The namespace on that server.",
+    "queue": "The queue to take work from.",
+    "tls_cert": "The certificate that shows the server who we are.",
+    "tls_key": "Its key.",
+    "tls_ca": "The authorities that the server's certificate may be from.",
+}
+
+
+def _add_server_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    command = click.option("--tls", is_flag=True, default=None, help="Use TLS.")(command)
+    for key, text in reversed(_FLAGS.items()):
+        command = click.option(f"--{key.replace('_', '-')}", key, metavar="VALUE", default=None, help=text)(command)
+    return command
+
+
+@click.command()
+@_add_server_flags
+@click.option(
+    "--slots", type=click.IntRange(1, 64), default=None, help="Agents at once. [default: half the processors]"
+)
+@click.option("--name", default="", metavar="NAME", help="What runs call this worker. [default: the machine's name]")
+@click.option("--home", default="", metavar="DIR", help="Where it keeps its clones.")
+@click.option("--remote", default="", metavar="URL", help="The git repository, if it has another address from here.")
+@click.option("--dev", is_flag=True, help="Start a server and two workers on this machine, to try it out.")
+def worker(slots: int | None, name: str, home: str, remote: str, dev: bool, **server: Any) -> None:
+    """Carry out iterations for runs on other machines.
+
+    It takes work from a queue of a Temporal server, clones the project from the git repository that the run names,
+    and works in boxes as a run at home does. Agents and their keys are its own: no secret is sent to it, or by it.
+    Ctrl-C ends it: it takes no new work, and hands over what its agents have done.
+
+    Whoever can put work into the queue runs programs on this machine: protect the server.
+
+    \b
+    Examples:
+      ralphtool worker --dev                              try it: a server and two workers here
+      ralphtool worker --address build.example.org:7233 --tls --slots 4
+      ralphtool run add-login --executor temporal         on the machine of the run
+    """
+    from ralphtool.workers import program
+
+    settings = _read_settings(server)
+    if dev:
+        _run_dev(settings, slots or 2, home)
+        return
+    executor.check_connection(settings)
+    named = program.find_name(name)
+    options = program.WorkerOptions(
+        settings=settings,
+        name=named,
+        slots=slots or max(1, (os.cpu_count() or 2) // 2),
+        home=program.find_home(home, named),
+        remote=remote,
+    )
+    with program.stop_by_signals() as stop:
+        program.run_worker(options, lambda: _announce(options), stop)
+
+
+def _announce(options: Any) -> None:
+    settings = options.settings
+    click.echo(
+        f"{options.name} takes work from {settings.queue} at {settings.address}, {options.slots} at once. "
+        "Press Ctrl-C to stop."
+    )
+
+
+def _read_settings(given: dict[str, Any]) -> ExecutorSettings:
+    """Those of the project that we are in, if any, with what the environment and the command line say."""
+    try:
+        known = settings_module.load(project.find()).executor
+    except RalphError:
+        known = executor.ExecutorSettings()
+    chosen = {key: value for key, value in given.items() if value is not None}
+    return structs.replace(executor.apply_environment(known), **chosen)
+
+
+def _run_dev(settings: ExecutorSettings, slots: int, home: str) -> None:
+    from ralphtool.workers import development, program
+
+    with program.stop_by_signals() as stop, development.start(settings, slots, home) as address:
+        click.echo(f"A Temporal server at {address}, and two workers of {slots} slots. In your project, run:\n")
+        default = executor.ExecutorSettings().address
+        flag = "" if address == default else f"TEMPORAL_ADDRESS={address} "
+        click.echo(f"  {flag}ralphtool run --executor temporal --side-by-side {2 * slots}\n")
+        click.echo("Press Ctrl-C to stop.")
+        stop.wait()
+
+
+@click.command()
+@_add_server_flags
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
+def workers(as_json: bool, **server: Any) -> None:
+    """Show which workers there are, and what they do.
+
+    \b
+    Examples:
+      ralphtool workers
+      ralphtool workers --address build.example.org:7233 --tls
+    """
+    from ralphtool.executors.temporal.link import Link
+
+    settings = _read_settings(server)
+    link = Link.open(settings, patience=0.0)
+    try:
+        seen, jobs = link.list_workers(), link.list_jobs()
+    finally:
+        link.close()
+    if as_json:
+        told = {"queue": settings.queue, "workers": _list_workers(seen, jobs), "jobs": [*map(structs.asdict, jobs)]}
+        click.echo(quickjson.dumps({**told, "jobs": [_describe_job(one) for one in jobs]}))
+    else:
+        _print_workers(settings, seen, jobs)
+
+
+def _list_workers(seen: Sequence[WorkerSeen], jobs: Sequence[JobState]) -> list[dict[str, Any]]:
+    busy = [one.worker for one in jobs if one.worker]
+    ages = {one.identity: one.seconds for one in seen}
+    return [
+        {
+            "name": name,
+            "seconds_ago": round(ages.get(name, 0.0), 1),
+            "jobs": [_describe_job(one) for one in jobs if one.worker == name],
+        }
+        for name in dict.fromkeys([*ages, *busy])
+    ]
+
+
+def _describe_job(job: JobState) -> dict[str, Any]:
+    return {"id": job.id, "state": job.state, "worker": job.worker, "attempt": job.attempt}
+
+
+def _print_workers(settings: ExecutorSettings, seen: Sequence[WorkerSeen], jobs: Sequence[JobState]) -> None:
+    rows = _list_workers(seen, jobs)
+    if not rows:
+        click.echo(f"No worker takes work from {settings.queue} at {settings.address}. Start one:\n")
+        click.echo(f"  ralphtool worker --queue {settings.queue} --address {settings.address}")
+    for row in rows:
+        doing = ", ".join(make_printable(job["id"]) for job in row["jobs"]) or "waits for work"
+        click.echo(f"{make_printable(row['name'])}: {doing}")
+    waiting = [one for one in jobs if one.state == "waiting"]
+    if waiting:
+        click.echo(f"\n{len(waiting)} waiting for a worker")
