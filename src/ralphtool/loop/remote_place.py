@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
+from ralphtool.core import files, layout
 from ralphtool.errors import InvalidValue
 from ralphtool.loop.run_place import RunPlace
 from ralphtool.settings.executor import apply_environment, is_loopback
@@ -72,4 +73,14 @@ def find_remote(repository: Repository | None, settings: Settings) -> Remote:
         )
     if named and os.path.isdir(os.path.join(repository.top, os.path.expanduser(named))):
         named = os.path.join(repository.top, os.path.expanduser(named))
-    return Remote(repository, named or repository.common)
+    return Remote(repository, named or _ensure_exchange(repository))
+
+
+def _ensure_exchange(repository: Repository) -> str:
+    """A repository for workers of this very machine, which borrows the project's own objects."""
+    place = os.path.join(layout.in_git(repository.common), "exchange.git")
+    if not os.path.isdir(os.path.join(place, "refs")):
+        repository.run("init", "--quiet", "--bare", place, own_index=False)
+    own = os.fsencode(os.path.join(repository.common, "objects")) + b"\n"
+    files.replace(os.path.join(place, "objects", "info", "alternates"), own)
+    return place

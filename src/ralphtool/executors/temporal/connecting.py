@@ -18,6 +18,15 @@ MOST_BYTES = 256 * 1024  # of a payload: the server warns above that, and at 2 M
 _CONNECT = timedelta(seconds=5)
 
 
+def name_queue(settings: ExecutorSettings, worker: str = "") -> str:
+    """The queue of all workers, or the own one of a worker: what it has begun, it goes on with best."""
+    return f"{settings.queue}@{worker}" if worker else settings.queue
+
+
+def is_queue(settings: ExecutorSettings, name: str) -> bool:
+    return name == settings.queue or name.startswith(f"{settings.queue}@")
+
+
 def require_temporal() -> None:
     try:
         import temporalio.client  # noqa: F401
