@@ -92,7 +92,8 @@ class DevServer:
         settings = ExecutorSettings(address=self.address)
         while True:
             try:
-                return asyncio.run(_try_to_connect(settings))
+                asyncio.run(connect(settings, identity="dev server"))
+                return
             except RemoteFailed:
                 self._check_alive()
                 if time.monotonic() > end:
@@ -119,12 +120,6 @@ class DevServer:
         except subprocess.TimeoutExpired:
             pass
         self.kill()
-
-
-async def _try_to_connect(settings: ExecutorSettings) -> None:
-    from temporalio.service import RetryConfig
-
-    await connect(settings, identity="dev server", retry=RetryConfig(max_retries=0))
 
 
 def _find_free_port() -> int:
