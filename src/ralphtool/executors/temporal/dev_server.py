@@ -68,6 +68,7 @@ class DevServer:
     def start(self) -> None:
         """Starts it, anew perhaps, and waits until it answers."""
         require_temporal()
+        self._check_port()
         command = [find_server_program(), *self._list_arguments()]
         with open(self.log, "ab") as log:
             self._server = subprocess.Popen(
@@ -81,6 +82,15 @@ class DevServer:
         except BaseException:
             self.end()
             raise
+
+    def _check_port(self) -> None:
+        """Else another server there would be taken for ours."""
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", self.port))
+            except OSError as error:
+                raise RemoteFailed(f"port {self.port} can't be used ({error.strerror}): choose another") from None
 
     def _list_arguments(self) -> list[str]:
         database = os.path.join(self.folder, "temporal.db")

@@ -241,7 +241,7 @@ def _carry_out_safely(carry_out: CarryOut, job: JobContext, payload: bytes) -> R
     except JobEnded:
         return _describe_end(job)
     except Exception as error:
-        return _build_failure("bug", traceback.format_exception_only(error)[-1].strip(), retry=False)
+        return _build_failure("bug", "".join(traceback.format_exception_only(error)).strip(), retry=False)
     if len(result) > MOST_BYTES:
         return _build_failure("bug", f"a result of {len(result)} bytes: {MOST_BYTES} is the most", retry=False)
     return result
