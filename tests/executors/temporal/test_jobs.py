@@ -152,9 +152,10 @@ def test_what_a_worker_that_stops_leaves_is_done_by_another(
 ) -> None:
     with Worker(settings, tmp_path):
         job = link.start(id, b"wait_and_leave", CALM)
-        reach(job, "running")
+        reach(job, "running", also=has_told)
     seen = job.look()
     assert (seen.state, seen.kind, seen.attempt, seen.worker) == ("waiting", "stopping", 2, "")
+    assert seen.heartbeat == b""  # what the attempt before has told is not this one's
     with Worker(settings, tmp_path, "berta"):
         reach(job, "running", also=lambda state: state.worker == "berta")
     assert notes(tmp_path)[2] == "berta begins 2"
@@ -172,6 +173,10 @@ def test_workers_and_jobs_are_listed(link: Link, settings: ExecutorSettings, tmp
         reach(link.start(id, b"wait", CALM), "running")
         link.start("other's", b"wait", CALM)
         states = {id: ("running", "anna"), "other's": ("waiting", "")}
+        other = open_link(structs.replace(settings, queue=f"{settings.queue}-2"))
+        other.start(f"{id}2", b"wait", CALM)
+        assert wait_until(lambda: [one.id for one in other.list_jobs()] == [f"{id}2"])
+        other.close()
         assert wait_until(lambda: {one.id: (one.state, one.worker) for one in link.list_jobs()} == states)
         assert [one.id for one in link.list_jobs("other'")] == ["other's"]
         (tmp_path / "go").touch()
