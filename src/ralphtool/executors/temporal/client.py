@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 _TICK = 0.3  # seconds between two looks at a job
 _LONELY = 5.0  # seconds that a job waits before somebody is told that no worker takes it
 _GRACE = 60.0  # seconds that a worker has to hand in what there is, once it was told to end
+_OWN_TURN = 10.0  # seconds that a worker has to begin with what only it is asked for
 _MOST_REFUSALS = 20  # of one order, by workers that can't do it
 _PAUSE = 1.0  # seconds before an order goes out again
 # What a worker can't do that another one can: nothing is wrong with the work.
@@ -206,7 +207,7 @@ class TemporalExecutor:
                     return _build_stopped()
                 offer = self._build_offer(order, turn, commit, avoid)
                 try:
-                    return self._follow(order, offer, stop)
+                    return self._follow(order, offer, self._build_limits(order, turn), stop)
                 except _Refused as error:
                     self._note_refusal(order, error, avoid)
                     time.sleep(_PAUSE)
@@ -237,9 +238,8 @@ class TemporalExecutor:
             text = f"worker {error.worker} can't work on story {order.assignment.story}: {error}; another one is asked"
             self.context.log.note(events.Notice(text=text))
 
-    def _follow(self, order: Order, offer: Offer, stop: Callable[[], bool]) -> Result | Report:
+    def _follow(self, order: Order, offer: Offer, limits: JobLimits, stop: Callable[[], bool]) -> Result | Report:
         """Waits for the end of a job, and records meanwhile what its worker tells."""
-        limits = self._build_limits(order)
         job = self.context.link.start(offer.id, orders.encode(offer), limits, stop)
         live = LiveRecord(self.context.log, self.context.folder, order.assignment)
         state = self._wait(job, live, stop)
@@ -247,12 +247,16 @@ class TemporalExecutor:
             return self._take(offer, job.result(), live)
         if stop() or state.state == "cancelled":
             return _build_stopped()
-        if state.kind in _MACHINE_FAULTS:
-            raise _Refused(state.worker, state.failure)
+        if state.kind in _MACHINE_FAULTS or limits.worker:
+            raise _Refused(limits.worker or state.worker, state.failure or "it is gone")
         return _build_lost(_describe_loss(state, self.context.settings.executor.queue))
 
-    def _build_limits(self, order: Order) -> JobLimits:
-        return JobLimits(heartbeat=self.context.settings.executor.heartbeat)
+    def _build_limits(self, order: Order, turn: int) -> JobLimits:
+        """The worker that has done the work proves it best: what its agent installed is there. Without it, anybody."""
+        limits = JobLimits(heartbeat=self.context.settings.executor.heartbeat)
+        if turn or not self._worker or order.kind not in ("prove", "gates-ahead"):
+            return limits
+        return structs.replace(limits, worker=self._worker, schedule_to_start=_OWN_TURN, attempts=1)
 
     def _wait(self, job: RemoteJob, live: LiveRecord, stop: Callable[[], bool]) -> JobState:
         began, asked, is_told = time.monotonic(), 0.0, False

@@ -49,7 +49,8 @@ class JobLimits(Struct, frozen=True, kw_only=True):
     """How long one try may take."""
     schedule_to_start: float = 3600.0
     """How long it may wait for a worker."""
-    attempts: int = 2
+    attempts: int = 3
+    """How often it is tried. A worker that hangs with a free slot can be given one more try, which is lost too."""
     worker: str = ""
     """The only one who may do it; empty: anybody."""
 
@@ -94,14 +95,10 @@ class Link:
     def open(cls, settings: ExecutorSettings, *, identity: str = "ralphtool run", patience: float = 600.0) -> Link:
         """Raises RemoteFailed if the server can't be reached now; later it may be away for `patience` seconds."""
         require_temporal()
-        from temporalio.service import RetryConfig
-
         link = cls(settings, patience)
         link._thread.start()
-        # Trying again is up to us: the library would keep a look waiting for ten seconds.
-        retry = RetryConfig(max_elapsed_time_millis=500, max_retries=1)
         try:
-            link._client = link._call(connect(settings, identity=identity, retry=retry))
+            link._client = link._call(connect(settings, identity=identity))
         except BaseException:
             link.close()
             raise
