@@ -33,7 +33,7 @@ def hide_login(text: str) -> str:
 
 class Remote:
     def __init__(self, repository: Repository, url: str) -> None:
-        self._repository = repository
+        self.repository = repository
         self.url = url
 
     def push_new(self, ref: str, commit: str) -> bool:
@@ -79,7 +79,7 @@ class Remote:
         for turn in range(_TRIES):
             try:
                 self._run("fetch", *options, self.url, f"+{ref}:{ref}")
-                return self._repository.resolve(ref)
+                return self.repository.resolve(ref)
             except GitError as error:
                 if self.find(ref) is None:
                     return None
@@ -90,7 +90,7 @@ class Remote:
 
     def _run(self, *arguments: str) -> bytes:
         try:
-            return self._repository.run(*arguments, own_index=False)
+            return self.repository.run(*arguments, own_index=False)
         except GitError as error:
             raise GitError(hide_login(str(error))) from None
 

@@ -101,7 +101,7 @@ def serve(
     require_temporal()
     # It would print a trace for every job that fails, whatever for. The loop is told, and tells.
     logging.getLogger("temporalio").setLevel(logging.CRITICAL)
-    # Work of its own, that was begun here, is gone on with beside new work: as at home, where a lane waits for its turn.
+    # What was begun here is proven here, beside new work: as at home, where a lane keeps its box until then.
     with ThreadPoolExecutor(2 * slots, thread_name_prefix="job") as pool:
         serving = _Serving(settings, slots, identity, carry_out, pool)
         asyncio.run(serving.run(stop, ready))
