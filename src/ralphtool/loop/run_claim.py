@@ -109,6 +109,7 @@ class RunClaim:
         self._over.set()
         if self._thread.ident:
             self._thread.join()
+        self._repository.set_refs({self._ref: None})  # of a claim that we have looked at
         try:
             self._remote.replace(self._ref, self._own, None)
         except GitError:
