@@ -1,4 +1,4 @@
-"""For those who write an adapter or a runner, or test a coding agent: contracts as functions, and a model to talk to.
+"""For those who write an adapter, a runner or an executor, or test an agent: contracts as functions, and a model.
 
 from ralphtool.testing import ModelServer, Run, Say, Write, check_adapter, script
 
@@ -7,6 +7,7 @@ with ModelServer(script(Write("hello.txt", "hi\\n"), Run("make test"), Say("Done
 """
 
 from ralphtool.testing.adapters import ContractBroken, check_adapter
+from ralphtool.testing.executors import EXECUTOR_CASES, EXECUTOR_SECRET, ExecutorOutcome, check_executor
 from ralphtool.testing.model import ModelServer, Request
 from ralphtool.testing.runners import check_runner
 from ralphtool.testing.scenario import (
@@ -27,11 +28,14 @@ from ralphtool.testing.scenario import (
 )
 
 __all__ = [
+    "EXECUTOR_CASES",
+    "EXECUTOR_SECRET",
     "All",
     "Call",
     "ContractBroken",
     "Cut",
     "Drip",
+    "ExecutorOutcome",
     "Fail",
     "Mcp",
     "ModelServer",
@@ -44,6 +48,7 @@ __all__ = [
     "Turn",
     "Write",
     "check_adapter",
+    "check_executor",
     "check_runner",
     "script",
 ]

@@ -1,0 +1,135 @@
+"""The contract of what carries out iterations, as a function.
+
+    from ralphtool.testing import check_executor
+
+    def test_my_machines(tmp_path):
+        check_executor(str(tmp_path), {"run": {"executor": "temporal"}, "executor": {"queue": "mine"}})
+
+It does not look at an executor's insides: it has runs made by it, with faults in them, and compares what is left.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from ralphtool.testing.adapters import ContractBroken
+from ralphtool.testing.executor_cases import CASES, SECRET_NAME, SECRET_VALUE
+from ralphtool.testing.sample_project import SampleProject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ralphtool.testing.executor_cases import ExecutorCase
+
+EXECUTOR_CASES = tuple(CASES)
+EXECUTOR_SECRET = {SECRET_NAME: SECRET_VALUE}
+_COMMAND = (sys.executable, "-m", "ralphtool")
+_PATIENCE = 900.0  # seconds that a run may take
+
+
+class ExecutorOutcome(Struct, frozen=True, kw_only=True):
+    """What is left of a case, without moments and ids: it is the same wherever its iterations ran."""
+
+    exit_code: int
+    statuses: dict[str, list[str]]  # of each story: the verdicts, in order
+    stories: list[str]  # that have a commit
+    entries: list[dict[str, Any]]  # of progress.json
+    learnings: list[str]
+    proofs: dict[str, str]  # what each "done" rests on
+    files: dict[str, str]  # of the branch
+
+
+def check_executor(
+    folder: str,
+    settings: Mapping[str, Mapping[str, Any]],
+    *,
+    cases: Iterable[str] = EXECUTOR_CASES,
+    command: Sequence[str] = _COMMAND,
+    env: Mapping[str, str] | None = None,
+    patience: float = _PATIENCE,
+) -> dict[str, ExecutorOutcome]:
+    """Has `ralphtool run` work through small changes; raises ContractBroken with the case and the broken promise.
+
+    `folder` is an empty one, which agents and gates can read wherever they run; `settings` are tables of
+    `.ralph/config.toml` that choose the executor. Returns what came of each case: that of two executors is equal.
+    """
+    outcomes = {}
+    for name in cases:
+        place = os.path.join(folder, name.replace(" ", "-"))
+        os.makedirs(place)
+        project = SampleProject(place, command, settings, {**EXECUTOR_SECRET, **(env or {})}, patience)
+        try:
+            outcomes[name] = _check_case(CASES[name], project)
+        except ContractBroken as error:
+            raise ContractBroken(f"{name}: {error} (its project is {project.root})") from error
+    return outcomes
+
+
+def _require(holds: bool, promise: str) -> None:
+    if not holds:
+        raise ContractBroken(promise)
+
+
+def _check_case(case: ExecutorCase, project: SampleProject) -> ExecutorOutcome:
+    project.make(case.files, case.settings)
+    project.play(case.turns)
+    before = _read_users_state(project)
+    exit_code = case.act(project)
+    outcome = _read_outcome(project, exit_code)
+    _require(outcome.statuses == case.statuses, f"the verdicts are {case.statuses}, not {outcome.statuses}")
+    _require(outcome.stories == case.stories, f"commits are of the stories {case.stories}, not {outcome.stories}")
+    _require(exit_code == case.exit_code, f"the exit code is {case.exit_code}, not {exit_code}")
+    _require(_read_users_state(project) == before, "the user's files and branches are as they were")
+    _check_records(project)
+    case.check(project)
+    return outcome
+
+
+def _read_users_state(project: SampleProject) -> tuple[str, ...]:
+    return tuple(project.git(*words) for words in (["status", "--porcelain"], ["rev-parse", "HEAD", "main"]))
+
+
+def _check_records(project: SampleProject) -> None:
+    """Whatever an event names is there, for everybody who looks at the run afterwards."""
+    found = project.read_events()
+    logs = [event["log"] for event in found if event.get("log")]
+    folders = [event["directory"] for event in found if event["type"] == "iteration_started"]
+    named = [*logs, *(os.path.join(one, name) for one in folders for name in ("prompt.md", "transcript.log"))]
+    missing = [path for path in named if not os.path.isfile(os.path.join(project.root, path))]
+    _require(not missing, f"what events name is there: {', '.join(missing)} is not")
+    numbers = {event["iteration"] for event in found if event["type"] == "iteration_started"}
+    ended = {event["iteration"] for event in found if event["type"] == "agent" and event["event"]["kind"] == "end"}
+    _require(ended == numbers, "the record tells how the agent of each iteration ended")
+
+
+# --- what is left of a case -------------------------------------------------------------------------
+
+
+def _read_outcome(project: SampleProject, exit_code: int) -> ExecutorOutcome:
+    found = project.read_events()
+    return ExecutorOutcome(
+        exit_code=exit_code,
+        statuses=_group_statuses(found),
+        stories=project.list_stories(),
+        entries=sorted(map(_drop_moments, project.read_history("entries")), key=lambda entry: str(entry["id"])),
+        learnings=sorted(one["content"] for one in project.read_history("learnings")),
+        proofs={event["story"]: event["receipt"]["state"] for event in found if event["type"] == "proof"},
+        files=project.read_branch(),
+    )
+
+
+def _group_statuses(found: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
+    grouped: dict[str, list[str]] = {}
+    for event in found:
+        if event["type"] == "verdict":
+            grouped.setdefault(event["story"], []).append(event["status"])
+    return dict(sorted(grouped.items()))
+
+
+def _drop_moments(entry: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in entry.items() if name not in ("timestamp", "duration_seconds")}
+    return {**kept, "git_commits": len(entry.get("git_commits", ()))}
