@@ -11,6 +11,7 @@ It does not look at an executor's insides: it has runs made by it, with faults i
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 EXECUTOR_CASES = tuple(CASES)
 EXECUTOR_SECRET = {SECRET_NAME: SECRET_VALUE}
 _COMMAND = (sys.executable, "-m", "ralphtool")
+_UNSAFE = re.compile(r"[^a-z]+")
 _PATIENCE = 900.0  # seconds that a run may take
 
 
@@ -59,7 +61,7 @@ def check_executor(
     """
     outcomes = {}
     for name in cases:
-        place = os.path.join(folder, name.replace(" ", "-"))
+        place = os.path.join(folder, _UNSAFE.sub("-", name))
         os.makedirs(place)
         project = SampleProject(place, command, settings, {**EXECUTOR_SECRET, **(env or {})}, patience)
         try:

@@ -15,8 +15,7 @@ from ralphtool.testing.adapters import ContractBroken
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-CHANGE = "add-counting"
-TASKS_FILE = f"openspec/changes/{CHANGE}/tasks.md"
+CHANGE = "add-counting"  # in files and scripts; each project has its own name for it
 _FILES = {
     ".gitignore": "__pycache__/\n/installed\n",
     "shop.py": "def total(prices):\n    return sum(prices)\n",
@@ -32,7 +31,10 @@ Tables = dict[str, dict[str, Any]]
 
 
 class SampleProject:
-    """Everything lies in `folder`. `command` is how ralphtool is called, `settings` are tables of its configuration."""
+    """Everything lies in `folder`. `command` is how ralphtool is called, `settings` are tables of its configuration.
+
+    Its change has the folder's name, so that nothing that is kept of a change is taken for another project's.
+    """
 
     def __init__(
         self,
@@ -43,6 +45,7 @@ class SampleProject:
         patience: float,
     ) -> None:
         self.root = os.path.join(folder, "project")
+        self._change = f"{CHANGE}-{os.path.basename(folder)}"
         self._printed = os.path.join(folder, "printed")
         self._script = os.path.join(folder, "script.json")
         self._env = {**os.environ, **env}
@@ -56,7 +59,7 @@ class SampleProject:
     def make(self, files: Mapping[str, str], settings: Mapping[str, Any]) -> None:
         """A repository whose first commit has these files beside those that all samples have."""
         for path, text in {**_FILES, **files}.items():
-            self._write(path, text)
+            self._write(path.replace(CHANGE, self._change), text.replace(CHANGE, self._change))
         self.git("init", "--quiet", "--initial-branch=main")
         for name, value in (("name", "Sample"), ("email", "sample@example.org")):
             self.git("config", f"user.{name}", value)
@@ -78,7 +81,7 @@ class SampleProject:
     def play(self, turns: Iterable[Step]) -> None:
         """What the agent does from now on."""
         with open(self._script, "w", encoding="utf-8") as file:
-            json.dump({"turn": list(turns)}, file)
+            file.write(json.dumps({"turn": list(turns)}).replace(CHANGE, self._change))
 
     # --- runs -------------------------------------------------------------------------------------
 
@@ -106,7 +109,7 @@ class SampleProject:
 
     def _start(self, printed: int) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [*self._command, "run", "--json", CHANGE],
+            [*self._command, "run", "--json", self._change],
             cwd=self.root,
             env=self._env,
             stdin=subprocess.DEVNULL,
@@ -122,14 +125,14 @@ class SampleProject:
 
     def list_stories(self) -> list[str]:
         """Those with a commit on the branch."""
-        if not self.git("branch", "--list", f"ralph/{CHANGE}"):
+        if not self.git("branch", "--list", f"ralph/{self._change}"):
             return []
         form = "--format=%(trailers:key=Ralph-Story,valueonly,separator=)"
-        return sorted(line for line in self.git("log", form, f"ralph/{CHANGE}").splitlines() if line)
+        return sorted(line for line in self.git("log", form, f"ralph/{self._change}").splitlines() if line)
 
     def read_branch(self) -> dict[str, str]:
         """Every file of the branch, without moments."""
-        branch = f"ralph/{CHANGE}" if self.git("branch", "--list", f"ralph/{CHANGE}") else "main"
+        branch = f"ralph/{self._change}" if self.git("branch", "--list", f"ralph/{self._change}") else "main"
         paths = self.git("ls-tree", "-r", "--name-only", branch).splitlines()
         return {path: _MOMENT.sub("then", self.git("show", f"{branch}:{path}")) for path in paths}
 
