@@ -29,7 +29,10 @@ def _plan(tasks: str) -> dict[str, str]:
 
 _ONE = _plan("## 1. Count\n\n- [ ] 1.1 Count\n")
 _TWO_TASKS = _plan("## 1. Count\n\n- [ ] 1.1 Count\n- [ ] 1.2 Count again\n")
-_THREE = _plan("".join(f"## {n}. Part {n}\n\n- [ ] {n}.1 Write part {n}\n\n" for n in (1, 2, 3)))
+_THREE = _plan(
+    "## 1. Part 1\n\n- [ ] 1.1 Write it\n\n## 2. Part 2\n\n- [ ] 2.1 Write it\n\n"
+    "## 3. Part 3 (depends on 1)\n\n- [ ] 3.1 Write it\n"
+)
 
 
 def _require(holds: bool, promise: str) -> None:
@@ -170,13 +173,18 @@ _PRD = {
         for n in (1, 2)
     ],
 }
+_PARTS = [
+    _turn([*_write("one"), *_END], story="1"),
+    _turn([*_write("two"), *_END], story="2"),
+    _turn([{"run": "test -e one.py", "must": True}, *_write("three"), *_END], story="3"),
+]
 _USAGE = {"usage": {"input_tokens": 500, "output_tokens": 50, "cost": 0.25}}
 
 CASES: dict[str, ExecutorCase] = {
     "proven": ExecutorCase(turns=[_turn(_DONE)], statuses={"1": ["completed"]}, stories=["1"], check=_check_proven),
     "several stories": ExecutorCase(
         files=_THREE,
-        turns=[_turn([*_write(name), *_END], story=id) for id, name in (("1", "one"), ("2", "two"), ("3", "three"))],
+        turns=_PARTS,
         statuses={id: ["completed"] for id in "123"},
         stories=["1", "2", "3"],
     ),
@@ -237,6 +245,13 @@ CASES: dict[str, ExecutorCase] = {
         statuses={"1": ["transient", "completed"]},
         stories=["1"],
         check=_check_same_attempt,
+    ),
+    "no agent": ExecutorCase(
+        settings={"run": {"agent": "missing"}, "agents.missing": {"command": ["no-such-program-anywhere"]}},
+        turns=[],
+        statuses={},
+        stories=[],
+        exit_code=1,
     ),
     "no final word": ExecutorCase(
         turns=[_turn([{"exit": 3}], attempt=1), _turn(_DONE, attempt=2)],
@@ -299,7 +314,7 @@ CASES: dict[str, ExecutorCase] = {
             "verify": {"checks": ['test "$(cat installed)" = once']},
         },
         files=_THREE,
-        turns=[_turn([*_write(name), *_END], story=id) for id, name in (("1", "one"), ("2", "two"), ("3", "three"))],
+        turns=_PARTS,
         statuses={id: ["completed"] for id in "123"},
         stories=["1", "2", "3"],
     ),
