@@ -270,7 +270,7 @@ class TemporalExecutor:
                 return structs.replace(state, state="cancelled")
             if state.state == "waiting" and not is_told and now - began > _LONELY:
                 is_told = self._tell_lonely()
-            time.sleep(_TICK)
+            job.wait(_TICK)
         return state
 
     def _tell_lonely(self) -> bool:
