@@ -88,6 +88,10 @@ class Executor(Protocol):
 class LaneExecutor(Executor, Protocol):
     """One of several that work side by side: what it does is proven later, together with the work of others."""
 
+    def take_up(self, assignment: Assignment) -> Assignment:
+        """What is to be handed out; or what a run that was killed has handed out in its place, and is still valid."""
+        ...
+
     def work(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
         """An iteration whose work is proven later, together with what others have done meanwhile."""
         ...

@@ -20,7 +20,7 @@ from ralphtool.executors import Assignment, Report
 from ralphtool.executors.claims import must_prove
 from ralphtool.executors.environment import HIDDEN_VARIABLES, build_path, check_session_id, redact
 from ralphtool.executors.gate_series import GateSeries, is_cut_off
-from ralphtool.executors.meter import Meter, Prices, UsageLimits, add_login_advice
+from ralphtool.executors.meter import Meter, Prices, UsageLimits, add_login_advice, find_smaller_limit
 from ralphtool.executors.proving import Prover
 from ralphtool.executors.spec_snapshot import SpecSnapshot, SpecWatch
 from ralphtool.executors.tick_watch import TickWatch
@@ -83,6 +83,10 @@ class LocalExecutor:
         report = structs.replace(self._work(assignment, stop), baseline=baseline, gate_seconds=seconds)
         return self.prove(report, assignment, stop) if must_prove(report, assignment, self.context.settings) else report
 
+    def take_up(self, assignment: Assignment) -> Assignment:
+        """Here an agent dies with its run."""
+        return assignment
+
     def work(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
         """An iteration whose work is proven later, together with what others have done meanwhile."""
         self.make_ready(assignment, stop)
@@ -142,7 +146,7 @@ class LocalExecutor:
         before = self._spec.read(assignment.story)
         # A session that is not there: whoever only looks has nothing to tick, and nothing to record.
         env = self._build_environment(assignment) | {"RALPH_SESSION": check_session_id(self.context.session_id)}
-        wall = _smaller_limit(self.context.settings.run.timeout, assignment.seconds)
+        wall = find_smaller_limit(self.context.settings.run.timeout, assignment.seconds)
         report = self._drive_agent(assignment, job, env, wall, stop)
         self._undo_changes(before, folder)
         return report
@@ -161,7 +165,7 @@ class LocalExecutor:
             cost=assignment.cost,
         )
         env = self._build_environment(assignment) | {"RALPH_SESSION": check_session_id(self.context.session_id)}
-        wall = _smaller_limit(self.context.settings.run.timeout, assignment.seconds)
+        wall = find_smaller_limit(self.context.settings.run.timeout, assignment.seconds)
         return self._drive_agent(assignment, job, env, wall, stop)
 
     def check_tip(self, gates: Sequence[str], directory: str, stop: Callable[[], bool]) -> tuple[GateResult, ...]:
@@ -282,7 +286,7 @@ class LocalExecutor:
             cost=assignment.cost,
             mcp=self._build_mcp_server(assignment),
         )
-        wall = _smaller_limit(self.context.settings.run.timeout, assignment.seconds)
+        wall = find_smaller_limit(self.context.settings.run.timeout, assignment.seconds)
         report = self._drive_agent(assignment, job, self._build_environment(assignment), wall, stop, meanwhile)
         if report.ending == "wall-clock" and assignment.seconds and wall == assignment.seconds:
             return structs.replace(report, ending="stopped")  # it was the run's time that was up
@@ -487,11 +491,6 @@ def _prepare_judging() -> threading.Thread:
     names = ("guard.diff", "guard.spec", "testresults.reading")
     load = [f"ralphtool.judging.{name}" for name in names]
     return threading.Thread(target=lambda: [importlib.import_module(name) for name in load], daemon=True)
-
-
-def _smaller_limit(one: float, other: float) -> float:
-    """Of two limits the one that comes first; 0 is none."""
-    return min(one, other) if one and other else one or other
 
 
 def _truncate(value: Any) -> Any:

@@ -139,3 +139,8 @@ def add_login_advice(report: Report, runner: Runner) -> Report:
     return structs.replace(
         report, failure=structs.replace(failure, text=f"{runner.traits.login_hint} ({failure.text})")
     )
+
+
+def find_smaller_limit(one: float, other: float) -> float:
+    """Of two limits the one that comes first; 0 is none."""
+    return min(one, other) if one and other else one or other

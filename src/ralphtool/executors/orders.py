@@ -19,6 +19,7 @@ from ralphtool.settings import NotifySettings, Settings
 PROTOCOL = 1  # changed when a worker of an earlier version would misunderstand an order
 ORDERS = "refs/ralph/orders/"
 RESULTS = "refs/ralph/results/"
+SENT = "refs/ralph/sent/"  # at home: the order of an iteration that is not over, by change and entry
 ORDER_FILE = "order.json"
 RESULT_FILE = "result.json"
 EVENTS_FILE = "events.jsonl"
@@ -32,6 +33,7 @@ class Order(Struct, frozen=True, kw_only=True):
     """What is to be done, with all that a worker has to know for it."""
 
     kind: OrderKind
+    name: str  # by which the refs of its commits are called
     run: str
     assignment: Assignment
     settings: Settings  # without secrets; they have the options of the agents

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
+from msgspec import Struct
+
+from ralphtool.core import files, layout, project
 from ralphtool.errors import InvalidValue
+from ralphtool.loop import remote_refs
+from ralphtool.loop.run_claim import RunClaim
 from ralphtool.loop.run_place import RunPlace
+from ralphtool.record.events import Notice
 from ralphtool.settings.executor import apply_environment, is_loopback
 from ralphtool.workspace.remote import Remote
 
@@ -17,6 +23,8 @@ if TYPE_CHECKING:
 
     from ralphtool.executors import LaneExecutor
     from ralphtool.executors.temporal.link import Link
+    from ralphtool.loop.run import StopRequest
+    from ralphtool.record.log import Log
     from ralphtool.settings import Settings
     from ralphtool.workspace.box import Box
     from ralphtool.workspace.git import Repository
@@ -27,12 +35,18 @@ class RemotePlace(RunPlace, frozen=True, kw_only=True):
 
     link: Link
     remote: Remote
+    claim: Callable[[], AbstractContextManager[None]]
 
     @contextmanager
     def open(self) -> Iterator[LaneExecutor]:
+        """The first workspace of a run claims the change; those beside it belong to it."""
+        with nullcontext() if self.slot else self.claim():
+            yield self._build_remote_executor()
+
+    def _build_remote_executor(self) -> LaneExecutor:
         from ralphtool.executors.temporal.client import RemoteContext, TemporalExecutor
 
-        yield TemporalExecutor(
+        return TemporalExecutor(
             RemoteContext(
                 link=self.link,
                 remote=self.remote,
@@ -48,17 +62,46 @@ class RemotePlace(RunPlace, frozen=True, kw_only=True):
         )
 
 
-@contextmanager
-def open_places(repository: Repository | None, settings: Settings) -> Iterator[Callable[..., RemotePlace]]:
-    """What makes the workspaces of a run, while the connection to the server is open."""
-    from ralphtool.executors.temporal.link import Link
+class RemoteRun(Struct, frozen=True):
+    """A run that has its iterations done elsewhere."""
 
-    remote = find_remote(repository, settings)
-    link = Link.open(apply_environment(settings.executor))
-    try:
-        yield partial(RemotePlace, link=link, remote=remote)
-    finally:
-        link.close()
+    repository: Repository | None
+    root: str
+    change: str
+    id: str
+    settings: Settings
+    stop: StopRequest
+    log: Log
+
+    @contextmanager
+    def open_places(self) -> Iterator[Callable[..., RemotePlace]]:
+        """What makes the workspaces of the run, while the connection to the server is open."""
+        from ralphtool.executors.temporal.link import Link
+
+        remote = find_remote(self.repository, self.settings)
+        link = Link.open(apply_environment(self.settings.executor))
+        try:
+            yield partial(RemotePlace, link=link, remote=remote, claim=partial(self._claim, remote))
+        finally:
+            link.close()
+
+    @contextmanager
+    def _claim(self, remote: Remote) -> Iterator[None]:
+        claim = RunClaim(remote, self.change, self.id, self._lose, self._is_known)
+        claim.take(lambda: self.stop.count > 0, lambda text: self.log.note(Notice(text=text)))
+        try:
+            remote_refs.clear_earlier(remote, self._is_known)
+            yield
+            remote_refs.clear(remote, self.id)
+        finally:
+            claim.release()
+
+    def _lose(self) -> None:
+        self.log.note(Notice(text=f"another run has taken {self.change} over, by way of the same remote: stopping"))
+        self.stop.ask()
+
+    def _is_known(self, run: str) -> bool:
+        return project.is_name(run) and os.path.isdir(layout.run(self.root, run))
 
 
 def find_remote(repository: Repository | None, settings: Settings) -> Remote:
@@ -72,4 +115,14 @@ def find_remote(repository: Repository | None, settings: Settings) -> Remote:
         )
     if named and os.path.isdir(os.path.join(repository.top, os.path.expanduser(named))):
         named = os.path.join(repository.top, os.path.expanduser(named))
-    return Remote(repository, named or repository.common)
+    return Remote(repository, named or _ensure_exchange(repository))
+
+
+def _ensure_exchange(repository: Repository) -> str:
+    """A repository for workers of this very machine, which borrows the project's own objects."""
+    place = os.path.join(layout.in_git(repository.common), "exchange.git")
+    if not os.path.isdir(os.path.join(place, "refs")):
+        repository.run("init", "--quiet", "--bare", place, own_index=False)
+    own = os.fsencode(os.path.join(repository.common, "objects")) + b"\n"
+    files.replace(os.path.join(place, "objects", "info", "alternates"), own)
+    return place

@@ -331,9 +331,10 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
     def _work_elsewhere(
         self, repository: Repository | None, found: Findings | None, gates: Sequence[str], notices: Sequence[str]
     ) -> RunEnded:
-        from ralphtool.loop import remote_place
+        from ralphtool.loop.remote_place import RemoteRun
 
-        with remote_place.open_places(repository, self.settings) as make_place:
+        away = RemoteRun(repository, self.root, self.spec.change, self.id, self.settings, self.stop, self.log)
+        with away.open_places() as make_place:
             run = structs.replace(self, make_place=make_place)
             return run._work_in(Choice(kind="workers", is_settled=True), found, gates, notices, is_announced=False)
 

@@ -12,7 +12,7 @@ from ralphtool.record.change_state import ReturnedWork
 from ralphtool.workspace.paths import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ralphtool.judging.guard.model import GuardFinding
     from ralphtool.loop.loop import Started
@@ -103,3 +103,11 @@ def _describe(place: Box, meeting: Meeting) -> str:
     diffs = [place.read_diff(commits[id], most) for id in meeting.others if id in commits]
     done = fence_visible("\n".join(diffs))
     return f"{text}\n\nWhat was done meanwhile (story {', '.join(meeting.others)}):\n\n{done}" if diffs else text
+
+
+def list_changing(
+    place: Box, checkpoints: Mapping[str, str], stories: Sequence[str], files: Sequence[str]
+) -> tuple[str, ...]:
+    """Those of some stories that have changed one of the files."""
+    commits = {id: checkpoints[id] for id in stories}
+    return tuple(id for id, commit in commits.items() if {*place.list_between(f"{commit}^", commit)} & {*files})

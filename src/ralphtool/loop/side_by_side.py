@@ -33,8 +33,10 @@ from ralphtool.workspace.revert import MergedTree
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ralphtool.executors import LaneExecutor, Report
+    from ralphtool.executors import Assignment, LaneExecutor, Report
+    from ralphtool.history.analyzer import AttemptContext
     from ralphtool.judging.gates import Baseline
+    from ralphtool.loop.change import Change
     from ralphtool.loop.loop import Parts
     from ralphtool.loop.outcome import Iteration
     from ralphtool.loop.run_place import RunPlace
@@ -181,8 +183,10 @@ class SideBySide(Loop):
             self._do_without(error)
             return
         started = self._start(self.change.seen_from(lane.workspace), story)
+        base = started.assignment.base or tip  # an older one, of work that a killed run has handed out
+        lane.workspace.catch_up(base)
         before = dict(self.change.workspace.checkpoints())
-        self._jobs[lane.number] = LaneJob(lane=lane, started=started, base=tip, began=time.monotonic(), before=before)
+        self._jobs[lane.number] = LaneJob(lane=lane, started=started, base=base, began=time.monotonic(), before=before)
         lane.start(partial(lane.executor.work, started.assignment, partial(self._must_end, story.id)))
 
     def _prepare_lane(self, story: Story, tip: str) -> Lane:
@@ -213,6 +217,9 @@ class SideBySide(Loop):
         self._limit.shrink()
         self._next_look = time.monotonic() + _LOOK
         self.log.note(events.Notice(text=f"fewer stories at once for a while, as a box can't be had: {error}"))
+
+    def _build_assignment(self, change: Change, story: Story, before: AttemptContext) -> Assignment:
+        return self._main.take_up(super()._build_assignment(change, story, before))
 
     def _share_budget(self, story: str) -> RemainingBudget:
         """What others may still use is not there for this one, and what is left is for all lanes that are free."""
@@ -458,7 +465,7 @@ class SideBySide(Loop):
         """Its own agent gets it again, with what others have done; no attempt is charged."""
         place, others = job.lane.workspace, self._list_others(job)
         if files:
-            others = self._list_changing(others, files) or others
+            others = sending_back.list_changing(self._home, self._home.checkpoints(), others, files) or others
         files = tuple(map(printable, files))
         meeting = Meeting(
             tree=tree,
@@ -484,11 +491,6 @@ class SideBySide(Loop):
         reason = f"it was sent back {MOST_RETURNS} times: {why}"
         asked = RecoveryDecision("manual", "", reason)
         self._conclude_job(job, structs.replace(iteration, decision=asked))
-
-    def _list_changing(self, stories: tuple[str, ...], files: tuple[str, ...]) -> tuple[str, ...]:
-        """Those of some stories that have changed one of the files."""
-        known, place = self.change.workspace.checkpoints(), self._home
-        return tuple(id for id in stories if {*place.list_between(f"{known[id]}^", known[id])} & {*files})
 
     def _list_others(self, job: LaneJob) -> tuple[str, ...]:
         """The stories that were done since it began."""

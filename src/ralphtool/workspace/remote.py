@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ralphtool.workspace.git import Repository
 
 _LOGIN = re.compile(r"(?<=://)[^/@\s]+@")
+_TRIES, _PAUSE = 3, 0.5  # of what the network may have failed, and seconds before the second
 _PLAIN_FILES = (b"100644", b"100755")
 
 
@@ -31,19 +33,33 @@ def hide_login(text: str) -> str:
 
 class Remote:
     def __init__(self, repository: Repository, url: str) -> None:
-        self._repository = repository
+        self.repository = repository
         self.url = url
 
     def push_new(self, ref: str, commit: str) -> bool:
         """Makes a ref; False if there is one already that somebody else has made."""
-        try:
-            self._run("push", "--quiet", f"--force-with-lease={ref}:", self.url, f"{commit}:{ref}")
-        except GitError as error:
-            found = self.find(ref)
-            if found is None:
-                raise error
-            return found == commit
-        return True
+        return self._push_if(ref, "", commit)
+
+    def replace(self, ref: str, old: str, new: str | None) -> bool:
+        """Moves or removes a ref; False if it is not what it was any more."""
+        return self._push_if(ref, old, new)
+
+    def _push_if(self, ref: str, old: str, new: str | None) -> bool:
+        """Tried again unless somebody else was first: a push may also have worked, and not have said so."""
+        for turn in range(_TRIES):
+            try:
+                self._run("push", "--quiet", f"--force-with-lease={ref}:{old}", self.url, f"{new or ''}:{ref}")
+                return True
+            except GitError as error:
+                found = self.find(ref)
+                if found == new:
+                    return True
+                if (found or "") != old:
+                    return False
+                if turn == _TRIES - 1:
+                    raise error
+                time.sleep(_PAUSE * 2**turn)
+        raise AssertionError("the last turn returns, or raises")
 
     def try_push(self, ref: str, commit: str) -> None:
         """Raises what a push would, as far as that is known beforehand. Nothing is pushed."""
@@ -53,16 +69,6 @@ class Remote:
         """Moves, makes or removes (None) refs, whatever they were."""
         if refs:
             self._run("push", "--quiet", self.url, *(f"+{commit or ''}:{ref}" for ref, commit in refs.items()))
-
-    def replace(self, ref: str, old: str, new: str | None) -> bool:
-        """Moves or removes a ref, if it still is what it was."""
-        try:
-            self._run("push", "--quiet", f"--force-with-lease={ref}:{old}", self.url, f"{new or ''}:{ref}")
-        except GitError as error:
-            if self.find(ref) == old:
-                raise error
-            return False
-        return True
 
     def find(self, ref: str) -> str | None:
         return self.list(ref).get(ref)
@@ -74,17 +80,21 @@ class Remote:
     def fetch(self, ref: str) -> str | None:
         """Brings a ref and all that it needs; None if there is no such ref. Nothing else is fetched."""
         options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance")
-        try:
-            self._run("fetch", *options, self.url, f"+{ref}:{ref}")
-        except GitError as error:
-            if self.find(ref) is not None:
-                raise error
-            return None
-        return self._repository.resolve(ref)
+        for turn in range(_TRIES):
+            try:
+                self._run("fetch", *options, self.url, f"+{ref}:{ref}")
+                return self.repository.resolve(ref)
+            except GitError as error:
+                if self.find(ref) is None:
+                    return None
+                if turn == _TRIES - 1:
+                    raise error
+                time.sleep(_PAUSE * 2**turn)
+        raise AssertionError("the last turn returns, or raises")
 
     def _run(self, *arguments: str) -> bytes:
         try:
-            return self._repository.run(*arguments, own_index=False)
+            return self.repository.run(*arguments, own_index=False)
         except GitError as error:
             raise GitError(hide_login(str(error))) from None
 

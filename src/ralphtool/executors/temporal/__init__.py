@@ -7,9 +7,17 @@ temporalio 1.35 and of server 1.32; the server needs no setting for it. Tried wi
 - While it runs a client reads its state, its worker, its attempt and the newest details of its heartbeat.
 - A client that was started anew finds it, and its result, by the id.
 - A server that was killed and started anew has lost nothing.
-- A worker that was killed, or stopped for too long, is replaced after the heartbeat timeout. A worker that comes back
-  learns with its next heartbeat that the job is not its own any more, and its result is refused.
+- A worker that was killed, or hangs for too long, is replaced after the heartbeat timeout. One that comes back learns
+  with its next heartbeat that the job is not its own any more, and its result is refused.
 - A cancelled job that nobody has taken ends at once; one that runs is told with its next heartbeat.
+
+What has to be done here:
+
+- The library delivers a result for six seconds and then drops it, whatever it is told. `serving` delivers it itself.
+- A worker that hangs with a free slot still stands in the queue, and may be given the second try as well: it asks for
+  one job at a time, and a job is tried three times.
+- A server that was away for longer than the heartbeat timeout gives a job away when it is back, though its worker is
+  well. So that timeout is also how long a server may be away without work being done twice.
 
 So a workflow would add nothing but its history.
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 _TICK = 0.3  # seconds between two looks at a job
 _LONELY = 5.0  # seconds that a job waits before somebody is told that no worker takes it
 _GRACE = 60.0  # seconds that a worker has to hand in what there is, once it was told to end
+_OWN_TURN = 10.0  # seconds that a worker has to begin with what only it is asked for
 _MOST_REFUSALS = 20  # of one order, by workers that can't do it
 _PAUSE = 1.0  # seconds before an order goes out again
 # What a worker can't do that another one can: nothing is wrong with the work.
@@ -72,18 +73,46 @@ class TemporalExecutor:
 
     def __init__(self, context: RemoteContext) -> None:
         self.context = context
+        self._worker = ""  # who has done the work that is in place: what its agent installed is there
 
     # --- what a loop asks for ---------------------------------------------------------------------
 
+    def take_up(self, assignment: Assignment) -> Assignment:
+        """A worker goes on when its loop was killed: what it has done, or still does, is what was asked for."""
+        sent = self._find_sent(assignment)
+        if sent is None:
+            return assignment
+        names = ("token", "prompt", "base", "kept", "cut_off", "agent", "attempt", "task", "fix")
+        return structs.replace(assignment, **{name: getattr(sent.assignment, name) for name in names})
+
+    def _find_sent(self, assignment: Assignment) -> Order | None:
+        home = self.context.workspace.home
+        commit = home.resolve(self._name_sent(assignment))
+        if commit is None:
+            return None
+        found = home.files_at(home.tree_of(commit), orders.ORDER_FILE)
+        return orders.decode_order(found[orders.ORDER_FILE])
+
+    def _name_sent(self, assignment: Assignment) -> str:
+        return f"{orders.SENT}{self.context.change}/{assignment.entry}"
+
     def work(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
-        order = self._build_order("work", assignment)
-        result = self._carry_out(structs.replace(order, **self._read_session()), stop)
-        if isinstance(result, Report):
-            return result
+        order = self._find_sent(assignment) or structs.replace(
+            self._build_order("work", assignment), **self._read_session()
+        )
+        result = self._carry_out(order, stop, self._name_sent(assignment))
+        report = result if isinstance(result, Report) else self._take_work(assignment, result)
+        self.context.workspace.home.set_refs({self._name_sent(assignment): None})
+        return report
+
+    def _take_work(self, assignment: Assignment, result: Result) -> Report:
+        """Puts it in place, and keeps it: from here on no worker is needed for it any more."""
         self._take_session(result.session)
-        report = result.report or _build_lost("the worker sent no report")
+        self._worker = result.worker
+        report, place = result.report or _build_lost("the worker sent no report"), self.context.workspace
         if report.tree:
-            self.context.workspace.show_upon(str(self.context.workspace.tip), report.tree)
+            place.show_upon(str(place.tip), report.tree)
+            place.protect(report.tree, assignment.story, assignment.entry)
         return report
 
     def execute(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
@@ -124,6 +153,7 @@ class TemporalExecutor:
         kept, cut_off = (place.home.resolve(ref) if ref else None for ref in (assignment.kept, assignment.cut_off))
         return Order(
             kind=kind,
+            name=f"{self.context.run}/{assignment.number:03}-{kind}-{os.urandom(4).hex()}",
             run=self.context.run,
             assignment=structs.replace(assignment, kept=kept, cut_off=cut_off),
             settings=orders.strip_secrets(self.context.settings),
@@ -152,31 +182,32 @@ class TemporalExecutor:
             held.state["recalled"] = [*held.state.get("recalled", ()), *told]
             held.save()
 
-    def _send(self, order: Order, name: str) -> str:
-        """Pushes an order; tells the commit that holds it."""
+    def _send(self, order: Order, sent: str) -> str:
+        """Pushes an order; tells the commit that holds it. `sent` is a ref by which a next run finds it."""
         home, one = self.context.workspace.repository, order.assignment
         tree = write_files(home, {orders.ORDER_FILE: orders.encode(order)})
         parents = dict.fromkeys(filter(None, (order.upon, order.work, one.kept, one.cut_off)))
         commit = home.commit(tree, list(parents), f"ralphtool: {order.kind} for {one.change}, story {one.story}\n")
-        if not self.context.remote.push_new(orders.ORDERS + name, commit):
-            raise GitError(f"{orders.ORDERS}{name} is there already, and not ours")
+        if sent:
+            home.set_refs({sent: commit})
+        if not self.context.remote.push_new(orders.ORDERS + order.name, commit):
+            raise GitError(f"{orders.ORDERS}{order.name} is there already, and not ours")
         return commit
 
     # --- carrying it out --------------------------------------------------------------------------
 
-    def _carry_out(self, order: Order, stop: Callable[[], bool]) -> Result | Report:
+    def _carry_out(self, order: Order, stop: Callable[[], bool], sent: str = "") -> Result | Report:
         """What came of an order; a report of the machine's fault where nothing did. That charges no attempt."""
-        number, token = order.assignment.number, os.urandom(4).hex()
-        name = f"{self.context.run}/{number:03}-{order.kind}-{token}"
         avoid: list[str] = []
         try:
-            commit = self._send(order, name)
+            known = self.context.workspace.home.resolve(sent) if sent else None
+            commit = known or self._send(order, sent)
             for turn in range(_MOST_REFUSALS):
                 if stop():
                     return _build_stopped()
-                offer = self._build_offer(order, f"{name}-{turn}", name, commit, avoid)
+                offer = self._build_offer(order, turn, commit, avoid)
                 try:
-                    return self._follow(order, offer, stop)
+                    return self._follow(order, offer, self._build_limits(order, turn), stop)
                 except _Refused as error:
                     self._note_refusal(order, error, avoid)
                     time.sleep(_PAUSE)
@@ -184,19 +215,19 @@ class TemporalExecutor:
             return _build_stopped() if stop() else _build_lost(str(error))
         return _build_lost(f"no worker could do it; {', '.join(avoid)} refused")
 
-    def _build_offer(self, order: Order, id: str, name: str, commit: str, avoid: Sequence[str]) -> Offer:
+    def _build_offer(self, order: Order, turn: int, commit: str, avoid: Sequence[str]) -> Offer:
         return Offer(
             version=__version__,
-            id=id,
-            run=self.context.run,
+            id=f"{order.name}-{turn}",
+            run=order.run,
             change=order.assignment.change,
             story=order.assignment.story,
             kind=order.kind,
             token=order.assignment.token,
             remote=hide_login(self.context.remote.url),
-            order=orders.ORDERS + name,
+            order=orders.ORDERS + order.name,
             commit=commit,
-            result=orders.RESULTS + name,
+            result=orders.RESULTS + order.name,
             avoid=tuple(avoid),
         )
 
@@ -207,9 +238,8 @@ class TemporalExecutor:
             text = f"worker {error.worker} can't work on story {order.assignment.story}: {error}; another one is asked"
             self.context.log.note(events.Notice(text=text))
 
-    def _follow(self, order: Order, offer: Offer, stop: Callable[[], bool]) -> Result | Report:
+    def _follow(self, order: Order, offer: Offer, limits: JobLimits, stop: Callable[[], bool]) -> Result | Report:
         """Waits for the end of a job, and records meanwhile what its worker tells."""
-        limits = self._build_limits(order)
         job = self.context.link.start(offer.id, orders.encode(offer), limits, stop)
         live = LiveRecord(self.context.log, self.context.folder, order.assignment)
         state = self._wait(job, live, stop)
@@ -217,12 +247,16 @@ class TemporalExecutor:
             return self._take(offer, job.result(), live)
         if stop() or state.state == "cancelled":
             return _build_stopped()
-        if state.kind in _MACHINE_FAULTS:
-            raise _Refused(state.worker, state.failure)
+        if state.kind in _MACHINE_FAULTS or limits.worker:
+            raise _Refused(limits.worker or state.worker, state.failure or "it is gone")
         return _build_lost(_describe_loss(state, self.context.settings.executor.queue))
 
-    def _build_limits(self, order: Order) -> JobLimits:
-        return JobLimits(heartbeat=self.context.settings.executor.heartbeat)
+    def _build_limits(self, order: Order, turn: int) -> JobLimits:
+        """The worker that has done the work proves it best: what its agent installed is there. Without it, anybody."""
+        limits = JobLimits(heartbeat=self.context.settings.executor.heartbeat)
+        if turn or not self._worker or order.kind not in ("prove", "gates-ahead"):
+            return limits
+        return structs.replace(limits, worker=self._worker, schedule_to_start=_OWN_TURN, attempts=1)
 
     def _wait(self, job: RemoteJob, live: LiveRecord, stop: Callable[[], bool]) -> JobState:
         began, asked, is_told = time.monotonic(), 0.0, False

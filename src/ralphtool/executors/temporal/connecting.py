@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import cache
 from typing import TYPE_CHECKING
 
 from ralphtool.core import files
@@ -11,11 +12,21 @@ from ralphtool.settings.executor import ExecutorSettings, check_connection, read
 
 if TYPE_CHECKING:
     from temporalio.client import Client
-    from temporalio.service import RetryConfig, RPCError, TLSConfig
+    from temporalio.runtime import Runtime
+    from temporalio.service import RPCError, TLSConfig
 
 ACTIVITY = "iterate"  # the name of the one kind of job
 MOST_BYTES = 256 * 1024  # of a payload: the server warns above that, and at 2 MB it fails in a way that is retried
 _CONNECT = timedelta(seconds=5)
+
+
+def name_queue(settings: ExecutorSettings, worker: str = "") -> str:
+    """The queue of all workers, or the own one of a worker: what it has begun, it goes on with best."""
+    return f"{settings.queue}@{worker}" if worker else settings.queue
+
+
+def is_queue(settings: ExecutorSettings, name: str) -> bool:
+    return name == settings.queue or name.startswith(f"{settings.queue}@")
 
 
 def require_temporal() -> None:
@@ -25,10 +36,10 @@ def require_temporal() -> None:
         raise UsageError('work on other machines needs one more package: pip install "ralphtool[temporal]"') from None
 
 
-async def connect(settings: ExecutorSettings, *, identity: str, retry: RetryConfig) -> Client:
+async def connect(settings: ExecutorSettings, *, identity: str) -> Client:
     """Raises RemoteFailed if the server can't be reached, has no such namespace, or does not want us."""
     from temporalio.client import Client
-    from temporalio.service import RPCError
+    from temporalio.service import RetryConfig, RPCError
 
     check_connection(settings)
     try:
@@ -37,9 +48,11 @@ async def connect(settings: ExecutorSettings, *, identity: str, retry: RetryConf
             namespace=settings.namespace,
             api_key=read_api_key(settings) or None,
             tls=_build_tls(settings),
-            retry_config=retry,
+            # Trying again is up to us: the library would keep a look waiting for ten seconds.
+            retry_config=RetryConfig(max_elapsed_time_millis=500, max_retries=1),
             connect_timeout=_CONNECT,
             identity=identity,
+            runtime=_build_quiet_runtime(),
         )
         await _check_namespace(client)
     except RPCError as error:
@@ -50,6 +63,15 @@ async def connect(settings: ExecutorSettings, *, identity: str, retry: RetryConf
             "start it, or correct executor.address"
         ) from None
     return client
+
+
+@cache
+def _build_quiet_runtime() -> Runtime:
+    """The library's own threads, one set for a process. They would print a warning each time that a server is away."""
+    from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
+
+    errors = TelemetryFilter(core_level="ERROR", other_level="ERROR")
+    return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=errors)))
 
 
 async def _check_namespace(client: Client) -> None:

@@ -68,6 +68,7 @@ class DevServer:
     def start(self) -> None:
         """Starts it, anew perhaps, and waits until it answers."""
         require_temporal()
+        self._check_port()
         command = [find_server_program(), *self._list_arguments()]
         with open(self.log, "ab") as log:
             self._server = subprocess.Popen(
@@ -82,6 +83,15 @@ class DevServer:
             self.end()
             raise
 
+    def _check_port(self) -> None:
+        """Else another server there would be taken for ours."""
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", self.port))
+            except OSError as error:
+                raise RemoteFailed(f"port {self.port} can't be used ({error.strerror}): choose another") from None
+
     def _list_arguments(self) -> list[str]:
         database = os.path.join(self.folder, "temporal.db")
         where = ["--ip", "127.0.0.1", "--port", str(self.port), "--db-filename", database]
@@ -92,7 +102,8 @@ class DevServer:
         settings = ExecutorSettings(address=self.address)
         while True:
             try:
-                return asyncio.run(_try_to_connect(settings))
+                asyncio.run(connect(settings, identity="dev server"))
+                return
             except RemoteFailed:
                 self._check_alive()
                 if time.monotonic() > end:
@@ -119,12 +130,6 @@ class DevServer:
         except subprocess.TimeoutExpired:
             pass
         self.kill()
-
-
-async def _try_to_connect(settings: ExecutorSettings) -> None:
-    from temporalio.service import RetryConfig
-
-    await connect(settings, identity="dev server", retry=RetryConfig(max_retries=0))
 
 
 def _find_free_port() -> int:

@@ -22,6 +22,8 @@ from ralphtool.executors.temporal.connecting import (
     connect,
     explain,
     is_away,
+    is_queue,
+    name_queue,
     require_temporal,
 )
 from ralphtool.settings.executor import ExecutorSettings
@@ -47,7 +49,10 @@ class JobLimits(Struct, frozen=True, kw_only=True):
     """How long one try may take."""
     schedule_to_start: float = 3600.0
     """How long it may wait for a worker."""
-    attempts: int = 2
+    attempts: int = 3
+    """How often it is tried. A worker that hangs with a free slot can be given one more try, which is lost too."""
+    worker: str = ""
+    """The only one who may do it; empty: anybody."""
 
 
 class JobState(Struct, frozen=True, kw_only=True):
@@ -90,14 +95,10 @@ class Link:
     def open(cls, settings: ExecutorSettings, *, identity: str = "ralphtool run", patience: float = 600.0) -> Link:
         """Raises RemoteFailed if the server can't be reached now; later it may be away for `patience` seconds."""
         require_temporal()
-        from temporalio.service import RetryConfig
-
         link = cls(settings, patience)
         link._thread.start()
-        # Trying again is up to us: the library would keep a look waiting for ten seconds.
-        retry = RetryConfig(max_elapsed_time_millis=500, max_retries=1)
         try:
-            link._client = link._call(connect(settings, identity=identity, retry=retry))
+            link._client = link._call(connect(settings, identity=identity))
         except BaseException:
             link.close()
             raise
@@ -171,7 +172,7 @@ class Link:
                 ACTIVITY,
                 payload,
                 id=id,
-                task_queue=self.settings.queue,
+                task_queue=name_queue(self.settings, limits.worker),
                 id_conflict_policy=ActivityIDConflictPolicy.USE_EXISTING,
                 id_reuse_policy=ActivityIDReusePolicy.REJECT_DUPLICATE,
                 heartbeat_timeout=timedelta(seconds=limits.heartbeat),
@@ -204,7 +205,7 @@ class Link:
     async def _list_jobs(self, prefix: str) -> list[JobState]:
         listed = self._client.list_activities("ExecutionStatus = 'Running'", limit=_REMEMBERED, rpc_timeout=_ANSWER)
         # Names are compared here: the server's language of queries has quotes of its own.
-        ids = [one.activity_id async for one in listed if one.task_queue == self.settings.queue]
+        ids = [one.activity_id async for one in listed if is_queue(self.settings, one.task_queue)]
         jobs = [self.attach(id) for id in ids if id.startswith(prefix)]
         states = await asyncio.gather(*(job.describe() for job in jobs))
         return [state for state in states if state.state not in _FINAL]

@@ -9,21 +9,32 @@ import asyncio
 import logging
 import threading
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
-from ralphtool.executors.temporal.connecting import ACTIVITY, MOST_BYTES, connect, require_temporal
+from ralphtool.executors.temporal.connecting import (
+    ACTIVITY,
+    MOST_BYTES,
+    connect,
+    is_away,
+    name_queue,
+    require_temporal,
+)
 from ralphtool.settings.executor import ExecutorSettings
 
 if TYPE_CHECKING:
+    from temporalio.client import AsyncActivityHandle, Client
     from temporalio.worker import Worker
 
 _BEAT = 0.5  # seconds; the library sends at most one a second
 _THROTTLE = timedelta(seconds=1)
 _LOOK = 0.1  # seconds between two looks at `stop`
-_LEAVE = 10.0  # seconds that the last results have to reach the server, when a worker stops
+_PAUSE = 1.0  # seconds between two tries to deliver a result
+_LAST_TRIES = 10  # to deliver it, by a worker that stops
+_ANSWER = timedelta(seconds=10)
+_LEAVE = 10.0  # seconds that saying good-bye to the server may take
 
 WhyEnd = Literal["", "cancelled", "stopping", "lost"]
 
@@ -70,6 +81,7 @@ class JobContext:
             self.why_end = why
 
 
+Result = bytes | Exception | asyncio.CancelledError
 CarryOut = Callable[[JobContext, bytes], bytes]
 
 
@@ -89,7 +101,8 @@ def serve(
     require_temporal()
     # It would print a trace for every job that fails, whatever for. The loop is told, and tells.
     logging.getLogger("temporalio").setLevel(logging.CRITICAL)
-    with ThreadPoolExecutor(slots, thread_name_prefix="job") as pool:
+    # What was begun here is proven here, beside new work: as at home, where a lane keeps its box until then.
+    with ThreadPoolExecutor(2 * slots, thread_name_prefix="job") as pool:
         serving = _Serving(settings, slots, identity, carry_out, pool)
         asyncio.run(serving.run(stop, ready))
 
@@ -105,11 +118,13 @@ class _Serving:
         self.pool = pool
         self.jobs: set[JobContext] = set()
         self.stopping = False
+        self.client: Client
 
     async def run(self, stop: threading.Event, ready: Callable[[], None]) -> None:
-        worker = await self._build_worker()
-        running = asyncio.create_task(worker.run())
-        while not worker.is_running and not running.done():
+        self.client = await connect(self.settings, identity=self.identity)
+        workers = [self._build_worker(name_queue(self.settings, name)) for name in ("", self.identity)]
+        running = asyncio.gather(*(worker.run() for worker in workers))
+        while not all(worker.is_running for worker in workers) and not running.done():
             await asyncio.sleep(_LOOK)
         ready()
         while not stop.is_set() and not running.done():
@@ -117,26 +132,25 @@ class _Serving:
         self.stopping = True
         for job in self.jobs:
             job.end("stopping")
-        await self._leave(worker, running)
+        await self._leave(workers, running)
 
-    async def _build_worker(self) -> Worker:
-        from temporalio.service import RetryConfig
+    def _build_worker(self, queue: str) -> Worker:
         from temporalio.worker import Worker
 
-        # A result that can't be delivered is work lost, so it is tried for as long as the worker lives.
-        retry = RetryConfig(max_interval_millis=1000, max_elapsed_time_millis=None, max_retries=10**9)
         return Worker(
-            await connect(self.settings, identity=self.identity, retry=retry),
-            task_queue=self.settings.queue,
+            self.client,
+            task_queue=queue,
             activities=[self._build_activity()],
             identity=self.identity,
             max_concurrent_activities=self.slots,
+            # A worker that hangs gets no more than one job that it does not begin.
+            max_concurrent_activity_task_polls=1,
             max_heartbeat_throttle_interval=_THROTTLE,
             default_heartbeat_throttle_interval=_THROTTLE,
         )
 
-    async def _leave(self, worker: Worker, running: asyncio.Task[None]) -> None:
-        leaving = asyncio.gather(worker.shutdown(), running)
+    async def _leave(self, workers: Sequence[Worker], running: asyncio.Future[list[None]]) -> None:
+        leaving = asyncio.gather(*(worker.shutdown() for worker in workers), running)
         while self.jobs and not leaving.done():
             await asyncio.sleep(_LOOK)
         await asyncio.wait([leaving], timeout=_LEAVE)
@@ -151,29 +165,70 @@ class _Serving:
             job = JobContext(info.activity_id, info.attempt)
             self.jobs.add(job)
             try:
-                return await self._attend(job, payload)
+                await self._attend(job, asyncio.ensure_future(self._work(job, payload, info.task_token)))
             finally:
                 self.jobs.discard(job)
+            activity.raise_complete_async()  # since the result is delivered already
 
         return activity.defn(name=ACTIVITY)(iterate)
 
-    async def _attend(self, job: JobContext, payload: bytes) -> bytes:
-        """Beats while the job's thread works; only the thread's end ends it."""
+    async def _attend(self, job: JobContext, work: asyncio.Future[None]) -> None:
+        """Beats until the work is done; nothing else ends it."""
         from temporalio import activity
 
-        if self.stopping:
-            raise _build_failure("stopping", "the worker is stopping", retry=True)
-        work = asyncio.get_running_loop().run_in_executor(self.pool, _carry_out_safely, self.carry_out, job, payload)
         while not work.done():
             activity.heartbeat(job.attempt, job.details)
             try:
                 await asyncio.wait([work], timeout=_BEAT)
             except asyncio.CancelledError:
                 job.end(_name_reason())
-        result = work.result()
-        if isinstance(result, bytes):
-            return result
-        raise result
+        work.result()
+
+    async def _work(self, job: JobContext, payload: bytes, token: bytes) -> None:
+        if not await self._is_ours(job):
+            job.end("lost")
+            return
+        if self.stopping:
+            result: Result = _build_failure("stopping", "the worker is stopping", retry=True)
+        else:
+            loop = asyncio.get_running_loop()
+            result = await loop.run_in_executor(self.pool, _carry_out_safely, self.carry_out, job, payload)
+        await self._deliver(self.client.get_async_activity_handle(task_token=token), result)
+
+    async def _is_ours(self, job: JobContext) -> bool:
+        """A worker that hung finds a job which was given to it meanwhile, and given away again: no agent is started."""
+        from temporalio.service import RPCError
+
+        try:
+            told = await self.client.get_activity_handle(job.id).describe(rpc_timeout=_ANSWER)
+        except RPCError as error:
+            return is_away(error)
+        return told.attempt == job.attempt and told.close_time is None
+
+    async def _deliver(self, handle: AsyncActivityHandle, result: Result) -> None:
+        """Until the server has it. The library itself would give up after six seconds, and the work would be lost."""
+        from temporalio.service import RPCError
+        from temporalio.service import RPCStatusCode as Code
+
+        tries = 0
+        while tries < _LAST_TRIES:
+            try:
+                return await _send(handle, result)
+            except RPCError as error:
+                if error.status in (Code.NOT_FOUND, Code.INVALID_ARGUMENT, Code.FAILED_PRECONDITION):
+                    return None  # the job is not ours any more
+            tries += self.stopping
+            await asyncio.sleep(_PAUSE)
+        return None
+
+
+async def _send(handle: AsyncActivityHandle, result: Result) -> None:
+    if isinstance(result, bytes):
+        await handle.complete(result, rpc_timeout=_ANSWER)
+    elif isinstance(result, asyncio.CancelledError):
+        await handle.report_cancellation(rpc_timeout=_ANSWER)
+    else:
+        await handle.fail(result, rpc_timeout=_ANSWER)
 
 
 def _name_reason() -> WhyEnd:
@@ -185,7 +240,7 @@ def _name_reason() -> WhyEnd:
     return "cancelled" if told.cancel_requested else "lost"
 
 
-def _carry_out_safely(carry_out: CarryOut, job: JobContext, payload: bytes) -> bytes | BaseException:
+def _carry_out_safely(carry_out: CarryOut, job: JobContext, payload: bytes) -> Result:
     """The result, or the failure that the server is told. A bug of ours would be one on every machine."""
     try:
         result = carry_out(job, payload)
@@ -194,19 +249,19 @@ def _carry_out_safely(carry_out: CarryOut, job: JobContext, payload: bytes) -> b
     except JobEnded:
         return _describe_end(job)
     except Exception as error:
-        return _build_failure("bug", traceback.format_exception_only(error)[-1].strip(), retry=False)
+        return _build_failure("bug", "".join(traceback.format_exception_only(error)).strip(), retry=False)
     if len(result) > MOST_BYTES:
         return _build_failure("bug", f"a result of {len(result)} bytes: {MOST_BYTES} is the most", retry=False)
     return result
 
 
-def _describe_end(job: JobContext) -> BaseException:
+def _describe_end(job: JobContext) -> Result:
     if job.why_end == "cancelled":
         return asyncio.CancelledError()
     return _build_failure(job.why_end or "ended", "the job was ended before it was done", retry=job.why_end != "")
 
 
-def _build_failure(kind: str, text: str, *, retry: bool) -> BaseException:
+def _build_failure(kind: str, text: str, *, retry: bool) -> Exception:
     from temporalio.exceptions import ApplicationError
 
     return ApplicationError(text, type=kind, non_retryable=not retry)

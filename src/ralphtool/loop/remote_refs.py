@@ -1,0 +1,48 @@
+"""The refs of orders and their results: gone when their run is over, here and on the remote."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ralphtool.executors.orders import ORDER_FILE, ORDERS, RESULTS, SENT, decode_order
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ralphtool.workspace.git import Repository
+    from ralphtool.workspace.remote import Remote
+
+_AT_ONCE = 500  # refs in one push: a command line has an end
+
+
+def clear(remote: Remote, run: str) -> None:
+    """A run is over: all that it has handed out was taken."""
+    _remove(remote, remote.list(f"{ORDERS}{run}/*", f"{RESULTS}{run}/*"))
+    _remove_here(remote.repository, remote.repository.refs(f"{ORDERS}{run}/", f"{RESULTS}{run}/"))
+
+
+def clear_earlier(remote: Remote, is_known: Callable[[str], bool]) -> None:
+    """What runs of this folder have left that were killed, but for the orders that are still to be taken up."""
+    spared = {_find_name(remote.repository, commit) for commit in remote.repository.refs(SENT).values()}
+
+    def is_left(ref: str) -> bool:
+        name = ref.removeprefix(ORDERS).removeprefix(RESULTS)
+        return name not in spared and is_known(name.partition("/")[0])
+
+    _remove(remote, filter(is_left, remote.list(f"{ORDERS}*", f"{RESULTS}*")))
+    _remove_here(remote.repository, filter(is_left, remote.repository.refs(ORDERS, RESULTS)))
+
+
+def _find_name(repository: Repository, commit: str) -> str:
+    data = repository.files_at(repository.tree_of(commit), ORDER_FILE)[ORDER_FILE]
+    return decode_order(data).name
+
+
+def _remove(remote: Remote, refs: Iterable[str]) -> None:
+    wanted = list(refs)
+    for begin in range(0, len(wanted), _AT_ONCE):
+        remote.push(dict.fromkeys(wanted[begin : begin + _AT_ONCE]))
+
+
+def _remove_here(repository: Repository, refs: Iterable[str]) -> None:
+    repository.set_refs(dict.fromkeys(refs))

@@ -1,0 +1,115 @@
+"""One run of a change at a time, also where several machines share a remote: a ref says which.
+
+Who holds it moves it every few seconds. One that has not moved for a while belongs to a run that is dead, and may be
+taken: nobody's clock is compared with another's.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from ralphtool.core import locks
+from ralphtool.errors import ChangeLocked, GitError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ralphtool.workspace.remote import Remote
+
+CLAIMS = "refs/ralph/claims/"
+_BEAT = 15.0  # seconds between two moves
+_LEASE = 60.0  # seconds without a move after which a run is dead
+_TICK = 0.5
+
+
+class RunClaim:
+    """Held by a run while the block runs. `lose` is called if another run has taken it meanwhile."""
+
+    def __init__(
+        self,
+        remote: Remote,
+        change: str,
+        run: str,
+        lose: Callable[[], None],
+        is_known: Callable[[str], bool],
+    ) -> None:
+        """`is_known` tells whether a run is one of this folder: it is dead then, since we hold its lock."""
+        self._repository = remote.repository
+        self._is_known = is_known
+        self._remote = remote
+        self._ref = CLAIMS + change
+        self._change = change
+        self._run = run
+        self._lose = lose
+        self._own = ""
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._renew, daemon=True)
+
+    def take(self, stop: Callable[[], bool], tell: Callable[[str], None]) -> RunClaim:
+        """Raises ChangeLocked if a run on another machine is alive. To find that out takes a minute."""
+        self._repository.ensure_identity()
+        self._own = self._write()
+        if not self._remote.push_new(self._ref, self._own):
+            self._take_over(stop, tell)
+        self._thread.start()
+        return self
+
+    def _take_over(self, stop: Callable[[], bool], tell: Callable[[str], None]) -> None:
+        found = self._remote.fetch(self._ref)
+        if found and not self._is_ours(found):
+            tell(f"{self._describe(found)} has {self._change}: waiting for {_LEASE:.0f} seconds to see if it is alive")
+            self._watch(found, stop)
+        if not self._remote.replace(self._ref, found or "", self._own):
+            raise self._build_error(self._remote.fetch(self._ref))
+
+    def _watch(self, found: str, stop: Callable[[], bool]) -> None:
+        until = time.monotonic() + _LEASE
+        while time.monotonic() < until:
+            time.sleep(_TICK)
+            if stop() or self._remote.find(self._ref) not in (found, None):
+                raise self._build_error(found)
+
+    def _build_error(self, found: str | None) -> ChangeLocked:
+        who = self._describe(found) if found else "another run"
+        return ChangeLocked(f"{who} works on {self._change}, by way of the same remote: wait for it, or stop it there")
+
+    def _write(self) -> str:
+        """A commit that is another one each time."""
+        machine = locks.describe_process()["machine"]
+        message = f"ralphtool: {self._change} is being run\n\nRalph-Run: {self._run}\nRalph-Machine: {machine}\n"
+        message += f"Ralph-Beat: {time.monotonic_ns()}\n"
+        return self._repository.commit(self._repository.empty_tree, [], message)
+
+    def _read(self, commit: str) -> dict[str, str]:
+        lines = self._repository.text("log", "-1", "--format=%B", commit).split("\n")
+        return dict(line.partition(": ")[::2] for line in lines if line.startswith("Ralph-"))
+
+    def _describe(self, commit: str) -> str:
+        return f"the run {self._read(commit).get('Ralph-Run', 'of somebody else')}"
+
+    def _is_ours(self, commit: str) -> bool:
+        told = self._read(commit)
+        is_here = told.get("Ralph-Machine") == str(locks.describe_process()["machine"])
+        return is_here and self._is_known(told.get("Ralph-Run", ""))
+
+    def _renew(self) -> None:
+        while not self._over.wait(_BEAT):
+            try:
+                new = self._write()
+                if not self._remote.replace(self._ref, self._own, new):
+                    self._lose()
+                    return
+                self._own = new
+            except GitError:
+                continue  # the remote is away: whoever waits for a move waits for the lease
+
+    def release(self) -> None:
+        self._over.set()
+        if self._thread.ident:
+            self._thread.join()
+        try:
+            self._remote.replace(self._ref, self._own, None)
+        except GitError:
+            pass  # it is taken when it has not moved for a while
