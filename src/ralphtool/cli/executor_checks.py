@@ -102,19 +102,16 @@ def _describe_workers(known: ExecutorSettings, names: list[str]) -> Diagnosis:
 
 def _check_remote(project: DoctorContext, settings: Settings) -> Iterator[Diagnosis]:
     repository = Repository.find(project.root)
-    try:
-        remote = find_remote(repository, settings)
-    except InvalidValue as error:
-        text, _, mend = str(error).partition(": ")
-        yield wrong(_ABOUT, text, mend)
-        return
     if repository is None:
-        return
-    if not settings.executor.remote:
-        yield ok(_ABOUT, "commits are exchanged by this repository itself: fine for workers on this machine")
-        return
-    repository.must_end = lambda: True  # a repository that does not answer is given up after ten seconds
-    yield _try_remote(repository, remote)
+        yield wrong(_ABOUT, "work on other machines travels as commits, and this is no git repository", "git init")
+    elif settings.executor.remote:
+        repository.must_end = lambda: True  # a repository that does not answer is given up after ten seconds
+        yield _try_remote(repository, find_remote(repository, settings))
+    elif executor.is_loopback(executor.apply_environment(settings.executor).address):
+        yield ok(_ABOUT, "executor.remote is not set: commits are exchanged below .git, by workers on this machine")
+    else:
+        mend = "set executor.remote to a git repository that you and the workers may push to"
+        yield wrong(_ABOUT, "executor.remote is not set, and the server is on another machine", mend)
 
 
 def _try_remote(repository: Repository, remote: Remote) -> Diagnosis:
