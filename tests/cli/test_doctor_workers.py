@@ -116,6 +116,22 @@ def test_a_namespace_that_is_not_there(repository: Ralph, server: DevServer) -> 
     assert "create the namespace nowhere there, or correct executor.namespace" in text
 
 
+class OldServer(DevServer):
+    """One that does without what we need of it, as those before 1.32 do unless they are told."""
+
+    def _list_arguments(self) -> list[str]:
+        return [*super()._list_arguments(), "--dynamic-config-value", "activity.enableStandalone=false"]
+
+
+def test_a_server_that_is_too_old(repository: Ralph, tmp_path: Path) -> None:
+    (tmp_path / "server").mkdir()
+    with OldServer(str(tmp_path / "server")) as server:
+        configure(repository, address=server.address)
+        [(state, text, mend), _] = find(repository)
+    assert (state, "Standalone activity is disabled" in text) == ("wrong", True)
+    assert "set activity.enableStandalone" in mend
+
+
 def test_a_remote_that_may_be_pushed_to_is_left_as_it_is(repository: Ralph) -> None:
     shared = make_bare(repository)
     configure(repository, address=NOBODY, remote=str(shared))

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ralphtool.workspace.remote import Remote
 
 _ABOUT = "executor"
+_NO_ACTIVITIES = "use a server of 1.32 or newer, or set activity.enableStandalone in its dynamic configuration"
 
 
 def check_executor(project: DoctorContext) -> Iterator[Diagnosis]:
@@ -75,7 +76,7 @@ def _check_server(given: ExecutorSettings) -> Iterator[Diagnosis]:
         busy = [job.worker for job in link.list_jobs() if job.worker]
         names = [*dict.fromkeys([*(one.identity for one in link.list_workers()), *busy])]
     except RemoteFailed as error:
-        yield wrong(_ABOUT, str(error), _suggest_server(known))
+        yield wrong(_ABOUT, str(error), _NO_ACTIVITIES if "tandalone" in str(error) else _suggest_server(known))
         return
     finally:
         link.close()
