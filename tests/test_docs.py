@@ -30,13 +30,11 @@ def names_in(path: Path) -> set[str]:
     return found
 
 
-NAMES = {path.relative_to(TESTS).as_posix(): names_in(path) for path in TESTS.rglob("test_*.py")}
-
-
 def test_every_test_that_is_named_exists() -> None:
     named = re.findall(r"`([\w/]+\.py)::([\w:]+)`", CONFORMANCE)
     assert len(named) > 100
-    assert [f"{file}::{name}" for file, name in named if name not in NAMES.get(file, set())] == []
+    names = {path.relative_to(TESTS).as_posix(): names_in(path) for path in TESTS.rglob("test_*.py")}
+    assert [f"{file}::{name}" for file, name in named if name not in names.get(file, set())] == []
 
 
 def test_every_promise_names_a_test() -> None:

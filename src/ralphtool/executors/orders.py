@@ -17,9 +17,6 @@ from ralphtool.judging.gates import Baseline, GateResult
 from ralphtool.settings import NotifySettings, Settings
 
 PROTOCOL = 1  # changed when a worker of an earlier version would misunderstand an order
-ORDERS = "refs/ralph/orders/"
-RESULTS = "refs/ralph/results/"
-SENT = "refs/ralph/sent/"  # at home: the order of an iteration that is not over, by change and entry
 ORDER_FILE = "order.json"
 RESULT_FILE = "result.json"
 EVENTS_FILE = "events.jsonl"

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from ralphtool import specs, workspace
 from ralphtool.core import layout, lifecycle, locks, session
-from ralphtool.errors import RalphError
+from ralphtool.errors import RemoteFailed
 from ralphtool.executors.orders import Result
 from ralphtool.judging.test_side import has_manifest
 from ralphtool.loop import workspace_choice
@@ -33,12 +33,6 @@ if TYPE_CHECKING:
     from ralphtool.workspace.git import Repository
 
     Stop = Callable[[], bool]
-
-
-class NoPlace(RalphError):
-    """The gates can't be believed anywhere on this machine."""
-
-    code = "NO_PLACE"
 
 
 class Bench:
@@ -106,12 +100,12 @@ class Bench:
                     continue
                 self._stack.enter_context(trial.pop_all())
                 return
-        raise NoPlace(f"the gates can't be believed on this machine: {'; '.join(troubles)}")
+        raise RemoteFailed(f"the gates can't be believed on this machine: {'; '.join(troubles)}")
 
     def _enter(self, order: Order, choice: Choice, log: Log, stack: ExitStack, stop: Stop) -> None:
         place = workspace.make(self._root, self.change, choice.kind, stop)
         if not isinstance(place, Worktree):
-            raise NoPlace("a worker needs a box or a worktree")
+            raise RemoteFailed("a worker needs a box or a worktree")
         place.open(self._id, ())
         stack.callback(place.close)
         is_boxed = choice.kind == "box"

@@ -1,0 +1,26 @@
+"""One real server for all tests of a process; each test has a queue of its own on it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lab import Lab
+from workers.farm import Farm
+
+from ralphtool.executors.temporal.dev_server import DevServer
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
+    with DevServer(str(tmp_path_factory.mktemp("temporal"))) as server:
+        yield server
+
+
+@pytest.fixture
+def farm(tmp_path: Path, server: DevServer) -> Iterator[Farm]:
+    made = Farm(Lab(tmp_path), server, f"test-{uuid.uuid4()}")
+    yield made
+    made.end()

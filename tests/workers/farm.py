@@ -1,0 +1,103 @@
+"""A project whose iterations run on workers: a real server, a bare remote, and workers as processes with own homes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from lab import Lab, processes_with, wait_until
+from loop.lanes import CODE, FOUR, GATE
+from patience import PATIENCE
+from project import COMMAND
+
+from ralphtool.executors.temporal.dev_server import DevServer
+
+
+class Farm:
+    """The project is `lab`. Everything that a worker has lies in `top/<its name>`."""
+
+    def __init__(self, lab: Lab, server: DevServer, queue: str) -> None:
+        self.lab = lab
+        self.server = server
+        self.queue = queue
+        self.top = lab.root.parent / "farm"
+        self.remote = self.top / "remote.git"
+        self.meet = self.top / "meet"  # a folder that agents in different boxes share
+        self.workers: dict[str, subprocess.Popen[bytes]] = {}
+        self.meet.mkdir(parents=True)
+        subprocess.run(["git", "init", "--quiet", "--bare", self.remote], check=True)
+
+    def make(self, tasks: str = FOUR, heartbeat: str = "15m", **config: Any) -> Farm:
+        """Nobody is replaced because the machine is busy, unless a test is about that."""
+        self.lab.write("gate.py", CODE)
+        self.lab.repository(tasks, tests=[GATE], **{"executor": "temporal", "side_by_side": 2, **config})
+        told = {"address": self.server.address, "queue": self.queue, "remote": str(self.remote), "heartbeat": heartbeat}
+        lines = ["[executor]", *(f"{name} = {json.dumps(value)}" for name, value in told.items())]
+        lines += ["[sandbox]", f"write = [{json.dumps(str(self.meet))}]"]
+        was = self.lab.read(".ralph/config.toml").replace('workspace = "here"', 'workspace = "auto"')
+        self.lab.write(".ralph/config.toml", was + "\n".join(lines) + "\n")
+        return self
+
+    def start_worker(self, name: str = "anna", *options: str, **env: str) -> subprocess.Popen[bytes]:
+        """Returns when it takes work."""
+        place = self.top / name
+        for folder in ("home", "tmp"):
+            (place / folder).mkdir(parents=True, exist_ok=True)
+        words = ["--address", self.server.address, "--queue", self.queue, "--name", name, "--slots", "2"]
+        own = {"HOME": str(place / "home"), "TMPDIR": str(place / "tmp"), **env}
+        with open(place / "log", "wb") as log:
+            worker = subprocess.Popen(
+                [COMMAND, "worker", *words, "--home", str(place / "work"), *options],
+                cwd=place,
+                env={**self.lab.env, **own},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.workers[name] = worker
+        assert wait_until(lambda: "takes work" in (place / "log").read_text() or worker.poll() is not None)
+        assert worker.poll() is None, (place / "log").read_text()
+        return worker
+
+    def stop_worker(self, name: str, how: int = signal.SIGTERM) -> int:
+        worker = self.workers.pop(name)
+        if worker.poll() is None:
+            worker.send_signal(how)
+        return worker.wait(PATIENCE)
+
+    def wait_for(self, name: str) -> None:
+        """A file that an agent makes in the folder that all share."""
+        assert wait_until(lambda: (self.meet / name).exists()), sorted(self.meet.iterdir())
+
+    def let_go(self, name: str) -> None:
+        (self.meet / name).touch()
+
+    def end(self) -> None:
+        for worker in self.workers.values():
+            os.kill(worker.pid, signal.SIGCONT) if worker.poll() is None else None
+            worker.kill()
+            worker.wait(PATIENCE)
+        assert wait_until(lambda: not self.list_left()), self.list_left()
+
+    def list_left(self) -> list[str]:
+        """The processes of agents, gates and workers."""
+        return processes_with(f"{self.top}/")
+
+
+def find_worker_events(events: list[dict[str, Any]], story: str) -> list[str]:
+    return [one["worker"] for one in events if one["type"] == "worker" and one["story"] == story]
+
+
+def pause_until(farm: Farm, begun: str, go: str) -> dict[str, Any]:
+    """A step of a script: tells that it has come there, and waits."""
+    return {"run": f"touch {farm.meet}/{begun}; while [ ! -e {farm.meet}/{go} ]; do sleep 0.05; done"}
+
+
+def read_remote(path: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=path, capture_output=True, check=True)
+    return done.stdout.decode().strip()
