@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from ralphtool.cli.checks import ok, warning, wrong
-from ralphtool.core import config
+from ralphtool.core import config, layout
 from ralphtool.errors import GitError, InvalidValue, RemoteFailed
-from ralphtool.executors import orders
 from ralphtool.loop.remote_place import find_remote
 from ralphtool.settings import executor
 from ralphtool.settings.executor import ExecutorSettings
@@ -118,13 +117,13 @@ def _check_remote(project: DoctorContext, settings: Settings) -> Iterator[Diagno
 def _try_remote(repository: Repository, remote: Remote) -> Diagnosis:
     named, head = hide_login(remote.url), repository.resolve("HEAD")
     try:
-        remote.list(orders.ORDERS + "*")
+        remote.list(layout.ORDERS + "*")
     except GitError as error:
         return wrong(_ABOUT, f"the git repository {named} can't be reached: {error}", _suggest_remote(remote))
     if head is None:
         return warning(_ABOUT, "there is no commit yet that could be pushed to the workers", "git commit")
     try:
-        remote.try_push(orders.ORDERS + "doctor", head)
+        remote.try_push(layout.ORDERS + "doctor", head)
     except GitError as error:
         text = f"nothing may be pushed to the git repository {named}: {error}"
         return wrong(_ABOUT, text, "give yourself and the workers the right to push there, or set executor.remote")
