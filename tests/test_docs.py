@@ -67,7 +67,7 @@ def test_the_adapter_of_the_docs_keeps_the_contract(tmp_path: Path) -> None:
 
 
 def test_scripts_can_be_run() -> None:
-    for name in ("demo", "test", "check", "bench", "truth"):
+    for name in ("demo", "demo-workers", "test", "check", "bench", "truth"):
         script = REPOSITORY / "scripts" / name
         assert script.stat().st_mode & 0o100, name
         assert f"scripts/{name}" in "".join(page.read_text() for page in PAGES)
