@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 from ralphtool import __version__
 from ralphtool.agents import End, Failure
 from ralphtool.core import layout, session
-from ralphtool.errors import GitError, RemoteFailed
+from ralphtool.errors import GitError, RemoteFailed, RemoteRefused
 from ralphtool.executors import Report, orders
 from ralphtool.executors.orders import Offer, Order, Result
 from ralphtool.executors.temporal.link import JobLimits
@@ -211,6 +211,8 @@ class TemporalExecutor:
                 except _Refused as error:
                     self._note_refusal(order, error, avoid)
                     time.sleep(_PAUSE)
+        except RemoteRefused:
+            raise
         except (GitError, RemoteFailed) as error:
             return _build_stopped() if stop() else _build_lost(str(error))
         return _build_lost(f"no worker could do it; {', '.join(avoid)} refused")
