@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from msgspec import structs
 
 from ralphtool import specs, workspace
-from ralphtool.core import layout, lifecycle, locks, session
+from ralphtool.core import files, layout, lifecycle, locks, session
 from ralphtool.errors import RemoteFailed
 from ralphtool.executors.orders import Result
 from ralphtool.judging.test_side import has_manifest
@@ -42,6 +42,7 @@ class Bench:
         self.number = number
         self.change = order.assignment.change
         self.token = ""  # of the assignment whose work is in the box
+        self.awaits_proof = False
         self._key = _describe(order)
         self._root = repository.top
         self.repository = repository
@@ -138,6 +139,7 @@ class Bench:
 
     def close(self) -> None:
         self._stack.close()
+        files.clear(self.folder)  # whoever wants its records has them
 
     # --- an order -----------------------------------------------------------------------------------
 
@@ -152,6 +154,7 @@ class Bench:
             "examine": self._examine,
         }[order.kind]
         made = act(order, stop)
+        self.awaits_proof = order.kind in ("work", "gates-ahead") and bool(self.token)
         state = session.load(self._id) if order.kind == "work" else {}
         return structs.replace(made, worker=worker, session=state)
 
