@@ -135,6 +135,8 @@ make_venv() {
     quiet .venv/bin/python -m pip install --disable-pip-version-check -e .
     printf '%s\n' "$wanted" >.venv/ready
   fi
+  # What setuptools does at every start of Python: a tenth of the time, and nothing here needs it.
+  rm -f .venv/lib/python3*/site-packages/distutils-precedence.pth
   # Where PYTHONDONTWRITEBYTECODE is set nothing else would compile it, and every command would be slow.
   .venv/bin/python -m compileall -q src
 }

@@ -35,6 +35,7 @@ import bench_side
 import bench_start
 import bench_watch
 import bench_web
+import bench_workers
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 OPENSPEC = CHECKOUT / ".tools/openspec/node_modules/.bin/openspec"
@@ -331,6 +332,7 @@ def main() -> int:
         results += bench_list.measure(Path(top), chosen.rounds, chosen.only)
         results += bench_watch.measure(Path(top), chosen.rounds, chosen.only)
         results += bench_web.measure(Path(top), chosen.rounds, chosen.only)
+        results += bench_workers.measure(Path(top), chosen.rounds, chosen.only)
         results += bench_proof.measure(Path(top), chosen.rounds, chosen.only)
     if not results:
         raise SystemExit(f"no row contains {chosen.only!r}")

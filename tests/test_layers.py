@@ -16,9 +16,9 @@ SOURCE = REPOSITORY / "src/ralphtool"
 # A room imports only from the rooms before it. A new module needs no line here; it has its place by its folder.
 ROOMS = (
     *("", "errors", "core", "settings", "specs", "agents", "history", "memory", "judging", "sandbox", "workspace"),
-    *("record", "executors", "loop", "views", "testing", "cli", "__main__"),
+    *("record", "executors", "loop", "workers", "views", "testing", "cli", "__main__"),
 )
-NEVER = {"views": {"loop", "executors"}, "testing": {"loop", "views"}}
+NEVER = {"views": {"loop", "executors", "workers"}, "testing": {"loop", "workers", "views"}}
 THIRD_PARTY = {
     "core": {"psutil"},
     "settings": {"msgspec"},
@@ -31,6 +31,7 @@ THIRD_PARTY = {
     "record": {"msgspec"},
     "executors": {"msgspec", "psutil"},
     "loop": {"msgspec"},
+    "workers": {"msgspec"},
     "views": {"click", "msgspec", "psutil", "rich", "textual", "uvicorn"},  # click colours a line cheaply
     "testing": {"msgspec"},
     "cli": {"anyio", "click", "mcp", "mcp_types", "msgspec", "psutil"},
@@ -70,20 +71,27 @@ def modules() -> dict[str, ast.Module]:
     return {name: ast.parse(text) for name, text in sources().items()}
 
 
-def nodes(tree: ast.AST, *, types: bool) -> Iterator[ast.AST]:
-    """Every node, those inside functions included; without `types`, not what only a type checker reads."""
-    for child in ast.iter_child_nodes(tree):
-        if isinstance(child, ast.If) and getattr(child.test, "id", "") == "TYPE_CHECKING" and not types:
-            continue
-        yield child
-        yield from nodes(child, types=types)
+@cache
+def walk(module: str) -> list[ast.AST]:
+    """Every node of a module, those inside functions included."""
+    return list(ast.walk(modules()[module]))
+
+
+def nodes_that_run(module: str) -> Iterator[ast.AST]:
+    """Every node but for what only a type checker reads."""
+    left: list[ast.AST] = [modules()[module]]
+    while left:
+        node = left.pop()
+        if not (isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"):
+            yield node
+            left.extend(ast.iter_child_nodes(node))
 
 
 @cache
 def dotted_imports(module: str, *, types: bool = True) -> set[str]:
     """The full names that a module imports: `a.b` for `import a.b`, `a.b.c` for `from a.b import c`."""
     found: set[str] = set()
-    for node in nodes(modules()[module], types=types):
+    for node in walk(module) if types else nodes_that_run(module):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -104,7 +112,7 @@ def is_ours(name: str) -> bool:
 
 
 def functions(module: str) -> list[Function]:
-    return [node for node in ast.walk(modules()[module]) if isinstance(node, Function)]
+    return [node for node in walk(module) if isinstance(node, Function)]
 
 
 # --- imports ----------------------------------------------------------------------------------------
@@ -144,8 +152,8 @@ def test_one_module_says_where_our_files_and_refs_are() -> None:
     said = ("refs/ralph/", "refs/heads/ralph/")
     spelled = {
         module
-        for module, tree in modules().items()
-        for node in ast.walk(tree)
+        for module in modules()
+        for node in walk(module)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
         if node.value == ".ralph" or node.value.startswith(said)
     }
@@ -153,11 +161,11 @@ def test_one_module_says_where_our_files_and_refs_are() -> None:
 
 
 def test_the_errors_that_users_meet_are_one_tree() -> None:
-    tree = {node.name for node in ast.walk(modules()["errors"]) if isinstance(node, ast.ClassDef)}
+    tree = {node.name for node in walk("errors") if isinstance(node, ast.ClassDef)}
     strays = {
         f"{module}.{node.name}"
         for module in modules()
-        for node in ast.walk(modules()[module])
+        for node in walk(module)
         if isinstance(node, ast.ClassDef) and tree & {ast.unparse(base).rpartition(".")[2] for base in node.bases}
     }
     assert {name for name in strays if not name.startswith("errors.")} == set()
@@ -165,7 +173,7 @@ def test_the_errors_that_users_meet_are_one_tree() -> None:
 
 def concrete(room: str, registry: str) -> set[str]:
     """The built-in adapters or runners, by the names in their registry."""
-    told = [node.value for node in ast.walk(modules()[registry]) if isinstance(node, ast.Constant)]
+    told = [node.value for node in walk(registry) if isinstance(node, ast.Constant)]
     names = {str(value).partition(":")[0].removeprefix("ralphtool.") for value in told}
     return {name for name in names if name.startswith(f"{room}.") and name in modules()}
 
@@ -194,14 +202,14 @@ def speaks(node: ast.AST) -> bool:
 
 
 def test_only_the_faces_print_and_exit() -> None:
-    for module, tree in modules().items():
+    for module in modules():
         if room(module) not in FACES and module not in PROGRAMS:
-            assert [ast.unparse(node) for node in ast.walk(tree) if speaks(node)] == [], module
+            assert [ast.unparse(node) for node in walk(module) if speaks(node)] == [], module
 
 
 def test_no_name_says_nothing() -> None:
-    for module, tree in modules().items():
-        named = (*functions(module), *(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)))
+    for module in modules():
+        named = (*functions(module), *(node for node in walk(module) if isinstance(node, ast.ClassDef)))
         names = [module, *(node.name for node in named)]
         assert [name for name in names if any(word in name.lower() for word in BANNED_WORDS)] == []
 
@@ -228,9 +236,9 @@ def is_broad(node: ast.AST) -> bool:
 
 
 def test_only_the_last_resorts_catch_everything() -> None:
-    broad = {module: sum(is_broad(node) for node in ast.walk(tree)) for module, tree in modules().items()}
+    broad = {module: count for module in modules() if (count := sum(map(is_broad, walk(module))))}
     found = [
-        (module, node.name) for module in modules() for node in functions(module) if any(map(is_broad, ast.walk(node)))
+        (module, node.name) for module in broad for node in functions(module) if any(map(is_broad, ast.walk(node)))
     ]
     assert set(found) == LAST_RESORTS | STRANGERS
     assert sum(broad.values()) == len(LAST_RESORTS | STRANGERS)

@@ -20,6 +20,9 @@ CALLS = [
     ["run", "no-such-change", "--json"],
     ["no-such-command"],
     ["list", "--no-such-option", "ünïcode", "\udcff"],
+    ["agent", "context"],
+    ["agent", "learn", "ünïcode", "\udcff"],
+    ["agent", "no-such-command"],
 ]
 
 
@@ -34,6 +37,21 @@ def test_it_says_and_ends_as_the_command_does(project: Ralph, arguments: list[st
     warm = start_warm().run(arguments, b"", project.root, project.env, 60)
     cold = call_cold(project, arguments)
     assert (warm.returncode, warm.stdout, warm.stderr) == (cold.returncode, cold.stdout, cold.stderr)
+
+
+def test_a_session_is_seen_and_changed_as_by_the_command(project: Ralph) -> None:
+    project.begin()
+    for arguments in (["agent", "context"], ["agent", "status"], ["agent", "task", "done", "1.9"]):
+        warm = start_warm().run(arguments, b"", project.root, {**project.env, "RALPH_SESSION": "s1"}, 60)
+        cold = call_cold(project, arguments, RALPH_SESSION="s1")
+        assert (warm.returncode, warm.stdout, warm.stderr) == (cold.returncode, cold.stdout, cold.stderr)
+    assert (
+        start_warm()
+        .run(["agent", "task", "done", "1.1"], b"", project.root, {**project.env, "RALPH_SESSION": "s1"}, 60)
+        .returncode
+        == 0
+    )
+    assert "- [x] 1.1" in project.tasks_file.read_text()
 
 
 def test_its_folder_is_that_of_the_call(project: Ralph) -> None:
@@ -72,7 +90,7 @@ def test_what_python_looks_at_when_it_starts_is_left_to_the_command(ralph: Ralph
     assert not starts_warm(["list"], b"", ralph.root, {**ralph.env, **env})
 
 
-@pytest.mark.parametrize("arguments", [["accept", "1"], ["reject", "1"], ["agent", "context"], ["mcp"]])
+@pytest.mark.parametrize("arguments", [["accept", "1"], ["reject", "1"], ["mcp"]])
 def test_what_others_look_at_is_left_to_the_command(ralph: Ralph, arguments: list[str]) -> None:
     assert not starts_warm(arguments, b"", ralph.root, ralph.env)
     assert not starts_warm(["list"], b"x" * (MOST_INPUT + 1), ralph.root, ralph.env)

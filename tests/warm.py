@@ -27,8 +27,8 @@ COMMAND = str(Path(sys.executable).with_name("ralphtool"))
 LOCALE = "C.UTF-8"
 MOST_INPUT = 1 << 15  # bytes that fit into a pipe before anybody reads
 # Who sent these is looked up by its command line, which is the one that a process was started with.
-# An agent's commands hardly import anything; a server of tools waits for its client.
-COLD = {"accept", "reject", "agent", "mcp"}
+# A server of tools waits for its client.
+COLD = {"accept", "reject", "mcp"}
 
 
 # --- in a test --------------------------------------------------------------------------------------
@@ -147,17 +147,29 @@ def _read_all(outputs: list[int], until: float) -> list[bytes]:
 
 # --- in the process that forks ----------------------------------------------------------------------
 
-NOT_LOADED = ("ralphtool.cli.mcp", "ralphtool.memory.minilm", "ralphtool.views.screen")  # large, and for few calls
+NOT_LOADED = (  # large, and for few calls
+    "ralphtool.cli.mcp",
+    "ralphtool.memory.minilm",
+    "ralphtool.memory.semantic",
+    "ralphtool.memory.vector_store",
+    "ralphtool.testing",
+    "ralphtool.views.screen",
+)
 
 
 def load() -> None:
     """Imports what most calls would import, sooner or later."""
-    import ralphtool
-
-    for module in pkgutil.walk_packages(ralphtool.__path__, "ralphtool."):
-        if module.name not in NOT_LOADED:
-            importlib.import_module(module.name)
+    load_package("ralphtool")
     gc.freeze()  # or the first collection of a call would copy the memory of all of them
+
+
+def load_package(name: str) -> None:
+    for module in pkgutil.iter_modules(importlib.import_module(name).__path__, f"{name}."):
+        if module.name in NOT_LOADED:
+            continue
+        importlib.import_module(module.name)
+        if module.ispkg:
+            load_package(module.name)
 
 
 def serve(channel: socket.socket) -> dict[str, Any] | None:

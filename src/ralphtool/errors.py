@@ -157,6 +157,12 @@ class RemoteFailed(RalphError):
     code = "REMOTE_FAILED"
 
 
+class RemoteRefused(RemoteFailed):
+    """The server is there, and won't have us: waiting does not help."""
+
+    code = "REMOTE_REFUSED"
+
+
 _ADVICE = {
     errno.ENOSPC: "free some space on that disk and run the command again",
     errno.EDQUOT: "your disk quota is used up: free some space and run the command again",

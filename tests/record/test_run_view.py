@@ -33,6 +33,7 @@ from ralphtool.record.events import (
     Paused,
     Proof,
     Question,
+    Queued,
     Reopened,
     Resumed,
     RunEnded,
@@ -42,6 +43,7 @@ from ralphtool.record.events import (
     Ticked,
     Verdict,
     Waiting,
+    WorkerJoined,
 )
 from ralphtool.record.follow import Follower
 from ralphtool.record.lines import LineReader
@@ -200,6 +202,62 @@ def test_an_iteration_of_the_same_story_shows_that_the_one_before_was_cut_off() 
     assert view.spent_so_far == ResourceUse(0.0, 7)
 
 
+# --- on other machines ------------------------------------------------------------------------------
+
+
+def joined(worker: str, iteration: int = 1, story: str = "2", when: int = 0) -> WorkerJoined:
+    return WorkerJoined(at=at(when), worker=worker, iteration=iteration, story=story)
+
+
+def test_an_iteration_knows_who_works_on_it_and_who_has() -> None:
+    view = fed(START, BEGUN, OTHER, joined("build-7"), joined("build-8", 2, "3"), joined("build-7"), joined("build-9"))
+    first, second = view.attempts
+    assert (first.worker, first.worker_names, len(first.workers)) == ("build-9", ("build-7", "build-9"), 2)
+    assert (second.worker, second.worker_names) == ("build-8", ("build-8",))
+    view.feed(Queued(iteration=1, story="2"))
+    assert (first.worker, first.worker_names) == ("", ("build-7", "build-9")), "nobody works on what waits"
+    view.feed(joined("build-7"))
+    assert (first.worker, first.worker_names) == ("build-7", ("build-7", "build-9"))
+
+
+@pytest.mark.parametrize("event", [joined("build-9", 0, ""), joined("build-9", 7), joined("build-9", 2, "2")])
+def test_a_worker_that_has_something_else_takes_no_iteration(event: WorkerJoined) -> None:
+    """The last check, an iteration that is over, and one that never began."""
+    view = fed(START, BEGUN, joined("build-7"), event)
+    assert (view.attempts[0].worker, len(view.attempts)) == ("build-7", 1)
+
+
+def test_of_an_iteration_whose_start_is_not_known_the_worker_is() -> None:
+    view = fed(START, joined("build-9", 7, "3"), joined("build-7"), joined("build-8", 0, ""), FAILED)
+    assert view.attempts[0].worker_names == ("build-7",)
+
+
+@pytest.mark.parametrize("iteration", [1, 0], ids=["of an iteration", "of the last check"])
+def test_a_gate_of_a_worker_that_is_gone_does_not_run_any_more(iteration: int) -> None:
+    begun = [BEGUN] if iteration else []
+    view = fed(START, *begun, joined("build-7", iteration), GateStarted(command="make", iteration=iteration))
+    view.feed(joined("build-9", iteration))
+    assert view.gates == []
+    view.feed(Gate(command="make", iteration=iteration, ok=True))
+    view.feed(joined("build-9", iteration))
+    assert [one.event.command for one in view.gates] == ["make"], "what has ended stays told"
+
+
+def test_a_worker_is_news_only_where_the_iteration_was_with_another() -> None:
+    happened = [joined(name, when=20 + number) for number, name in enumerate(["a", "a", "b", "b", "a"])]
+    story = fed(START, BEGUN, *happened).stories["2"]
+    assert [story.is_known_worker(one) for one in happened] == [False, True, False, True, False]
+    assert story.is_known_worker(joined("a", 1, when=40)), "also before it was read"
+    assert not story.is_known_worker(joined("a", 2, when=40))
+
+
+def test_endless_workers_and_their_names_fill_no_memory() -> None:
+    many = [joined(f"{number}-{'x' * 10_000}", when=20) for number in range(500)]
+    [attempt] = fed(START, BEGUN, *many).attempts
+    assert (len(attempt.workers), len(attempt.worker)) == (20, 200)
+    assert attempt.worker.startswith("499-")
+
+
 # --- records of earlier versions --------------------------------------------------------------------
 
 OLD = [
@@ -289,6 +347,7 @@ WORK = st.one_of(
     st.builds(Proof, story=IDS, receipt=st.builds(Receipt, state=st.sampled_from(["proven", "unproven", "accepted"]))),
     st.builds(Reopened, story=IDS, why=st.text(max_size=9)),
     st.builds(Checkpoint, story=IDS, proof=st.sampled_from(["", "held", "unproven"])),
+    st.builds(WorkerJoined, worker=st.sampled_from(["build-7", "build-9"]), story=IDS, iteration=NUMBERS),
     st.builds(Waiting, seconds=st.integers(0, 99)),
     st.just(Paused()),
     st.just(Resumed()),

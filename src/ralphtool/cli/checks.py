@@ -1,6 +1,7 @@
 """The checks of `ralphtool doctor`: what a run needs, from git to the gates. Findings are values, each with its fix.
 
-A check changes nothing and asks no model and no network. A finding that can be fixed without harm has a repair.
+A check changes nothing, and asks no model. None asks the network but that of workers. A finding that can be fixed
+without harm has a repair.
 """
 
 from __future__ import annotations
@@ -256,11 +257,14 @@ def _check_agent(project: DoctorContext, settings: Settings, name: str) -> Itera
     try:
         runner = agents.make(name, structs.asdict(found) if found else {}, settings.agents)
         _limit_patience(runner, project)
-        runner.check()
+        if settings.run.executor == "local":
+            runner.check()
     except InvalidValue as error:
         yield from_error("agents", error)
         return
-    if isinstance(runner, Program):
+    if settings.run.executor != "local":
+        yield ok("agents", f"{name} works on workers: it has to be installed there, and logged in")
+    elif isinstance(runner, Program):
         _limit_patience(runner, project)
         yield from _check_program(project.root, runner)
     else:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import click
 
-from ralphtool.cli import checks, gate_checks, sandbox_checks, state_checks, tracker_checks
+from ralphtool.cli import checks, executor_checks, gate_checks, sandbox_checks, state_checks, tracker_checks
 from ralphtool.cli.checks import Diagnosis, DoctorContext
 from ralphtool.core import project, quickjson
 from ralphtool.core.text import can_write_unicode, make_lines_printable, make_printable
@@ -23,6 +23,7 @@ _CHECKS: dict[str, Check] = {
     "project": state_checks.check_writable,
     "sandbox": sandbox_checks.check_sandbox,
     "agents": checks.check_agents,
+    "executor": executor_checks.check_executor,
     "specs": checks.check_specs,
     "trackers": tracker_checks.check_trackers,
     "locks": state_checks.check_locks,
@@ -83,7 +84,8 @@ def doctor(fix: bool, gates: bool, as_json: bool) -> int:
     Looks at git, the settings, the agents and whether somebody is logged in, the specs, the gates, and at what earlier
     runs may have left. That takes a few seconds. --gates also runs the gates, which may take long: in a box or a
     worktree, as the next run does, and once more with broken code, to see which of them can't fail. The next run need
-    not try them again. No model is asked. The exit code is 1 if something is wrong.
+    not try them again. No model is asked. Where runs use workers, their Temporal server and their git repository are
+    asked too. The exit code is 1 if something is wrong.
 
     \b
     Examples:

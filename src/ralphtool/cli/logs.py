@@ -116,9 +116,8 @@ def _print_events(conversation: Conversation, told: Iterator[Event]) -> bool:
 
 def _print_iteration(found: IterationFiles, told: Iterator[Event], conversation: Conversation) -> None:
     attempt = found.read_attempt()
-    for line in conversation.render_title(
-        f"{found.entry} ({found.run}:{found.number})", attempt.start if attempt else None
-    ):
+    name, workers = f"{found.entry} ({found.run}:{found.number})", attempt.worker_names if attempt else ()
+    for line in conversation.render_title(name, attempt.start if attempt else None, workers):
         click.echo(line)
     if not _print_events(conversation, told):
         click.echo("the agent said nothing")

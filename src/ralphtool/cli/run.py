@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec import to_builtins
+from msgspec import structs, to_builtins
 
 from ralphtool import agents, specs
 from ralphtool import settings as settings_module
@@ -96,7 +96,7 @@ def run(
     if not dry_run:
         for text in recover(root):
             click.echo(make_printable(text), err=True)
-    loaded = settings_module.load(root, flags)
+    loaded, agent_command = _use_command_elsewhere(settings_module.load(root, flags), agent_command)
     ref = specs.parse_ref(root, spec)
     if runs_all:
         return _run_all(root, change, ref, loaded, agent_command, is_dry=dry_run, as_json=as_json)
@@ -106,6 +106,15 @@ def run(
     if ref is None and not as_json:
         moving.offer_move(root, name)
     return _start_run(root, name, ref, loaded, make_given_runner(agent_command), as_json=as_json)
+
+
+def _use_command_elsewhere(settings: Settings, command: str | None) -> tuple[Settings, str | None]:
+    """Workers know an agent by the settings, so there the agent of the command line becomes one of those."""
+    if command is None or settings.run.executor == "local":
+        return settings, command
+    given = settings_module.AgentSettings(command=tuple(_split_command(command)))
+    run = structs.replace(settings.run, agent="command", agents=())
+    return structs.replace(settings, run=run, agents={**settings.agents, "command": given}), None
 
 
 def _run_all(
@@ -187,7 +196,8 @@ def _print_plan(root: str, spec: Spec, settings: Settings, agent_command: str | 
     made = dryrun.plan(root, spec, settings, [*commands.checks, *commands.tests])
     names, troubles = [], []
     try:
-        names = [runner.name for runner in check_runners(make_given_runner(agent_command) or make_runners(settings))]
+        runners = make_given_runner(agent_command) or make_runners(settings)
+        names = [one.name for one in (check_runners(runners) if settings.run.executor == "local" else runners)]
     except RalphError as error:
         troubles.append(str(error))
     try:

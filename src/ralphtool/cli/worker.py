@@ -130,8 +130,8 @@ def workers(as_json: bool, **server: Any) -> None:
     finally:
         link.close()
     if as_json:
-        told = {"queue": settings.queue, "workers": _list_workers(seen, jobs), "jobs": [*map(structs.asdict, jobs)]}
-        click.echo(quickjson.dumps({**told, "jobs": [_describe_job(one) for one in jobs]}))
+        told = {"queue": settings.queue, "workers": _list_workers(seen, jobs), "jobs": [*map(_describe_job, jobs)]}
+        click.echo(quickjson.dumps(told))
     else:
         _print_workers(settings, seen, jobs)
 

@@ -19,6 +19,10 @@ FINISHED = "refs/ralph/finished/"
 INTERRUPTED = "refs/ralph/interrupted/"
 PROVING = "refs/ralph/proving/"  # the work of an iteration while the tree shows something else
 STAGED = "refs/ralph/staged"
+ORDERS = "refs/ralph/orders/"  # for workers on other machines, and what came of them
+RESULTS = "refs/ralph/results/"
+SENT = "refs/ralph/sent/"  # at home: the order of an iteration that is not over, by change and entry
+CLAIMS = "refs/ralph/claims/"  # on a shared remote: which run works on a change
 TRIALS = "refs/ralph/trials/"  # of working trees that belong to no change
 
 

@@ -15,11 +15,9 @@ from msgspec import Struct, structs
 from ralphtool.executors import Assignment, Report
 from ralphtool.judging.gates import Baseline, GateResult
 from ralphtool.settings import NotifySettings, Settings
+from ralphtool.settings.executor import ExecutorSettings
 
 PROTOCOL = 1  # changed when a worker of an earlier version would misunderstand an order
-ORDERS = "refs/ralph/orders/"
-RESULTS = "refs/ralph/results/"
-SENT = "refs/ralph/sent/"  # at home: the order of an iteration that is not over, by change and entry
 ORDER_FILE = "order.json"
 RESULT_FILE = "result.json"
 EVENTS_FILE = "events.jsonl"
@@ -97,7 +95,7 @@ class Beat(Struct, frozen=True, kw_only=True):
 def strip_secrets(settings: Settings) -> Settings:
     """What workers get to see of the settings: whatever an agent's environment needs, each worker has itself."""
     named = {name: structs.replace(one, env={}) for name, one in settings.agents.items()}
-    return structs.replace(settings, agents=named, notify=NotifySettings())
+    return structs.replace(settings, agents=named, notify=NotifySettings(), executor=ExecutorSettings())
 
 
 def encode(value: Struct) -> bytes:

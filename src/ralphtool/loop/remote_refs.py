@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ralphtool.executors.orders import ORDER_FILE, ORDERS, RESULTS, SENT, decode_order
+from ralphtool.core.layout import ORDERS, RESULTS, SENT
+from ralphtool.executors.orders import ORDER_FILE, decode_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -10,7 +10,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from ralphtool.core import locks
+from ralphtool.core import layout, locks
 from ralphtool.errors import ChangeLocked, GitError
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from ralphtool.workspace.remote import Remote
 
-CLAIMS = "refs/ralph/claims/"
 _BEAT = 15.0  # seconds between two moves
 _LEASE = 60.0  # seconds without a move after which a run is dead
 _TICK = 0.5
@@ -39,7 +38,7 @@ class RunClaim:
         self._repository = remote.repository
         self._is_known = is_known
         self._remote = remote
-        self._ref = CLAIMS + change
+        self._ref = layout.CLAIMS + change
         self._change = change
         self._run = run
         self._lose = lose

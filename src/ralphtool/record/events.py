@@ -107,7 +107,7 @@ class RunStarted(_BaseEvent, frozen=True, kw_only=True, tag="run_started"):
     adapter: str = ""
     """the format of the spec"""
     workspace: str = ""
-    """`box`, `worktree` or `here`: the first that is tried; the event `workspace` has the last word"""
+    """`box`, `worktree`, `here` or `workers`: the first that is tried; the event `workspace` has the last word"""
     branch: str | None = None
     """where the checkpoints go; null without git"""
     pid: Whole | None = None
@@ -124,7 +124,7 @@ class WorkspaceChosen(_BaseEvent, frozen=True, kw_only=True, tag="workspace"):
     """It is decided where the run works. Before it, gates may have been tried elsewhere."""
 
     kind: str = ""
-    """`box`, `worktree` or `here`"""
+    """`box`, `worktree`, `here` or `workers`"""
     why: tuple[str, ...] = ()
     """why no better one was taken"""
     help: tuple[str, ...] = ()

@@ -19,7 +19,7 @@ from ralphtool.agents import Event, Failure, Job, Message, Output, Reader, Resul
 from ralphtool.core import files, layout
 from ralphtool.errors import InvalidValue, shorten
 from ralphtool.record import runs
-from ralphtool.record.events import Agent, Denied, IterationStarted, Proof, RunEnded, Verdict, decode
+from ralphtool.record.events import Agent, Denied, IterationStarted, Proof, RunEnded, Verdict, WorkerJoined, decode
 from ralphtool.record.lines import LineReader, is_usage
 from ralphtool.record.run_view import RunView
 
@@ -177,7 +177,7 @@ class _AttemptReader:
     def _is_about(self, event: RunEvent, attempt: AttemptView) -> bool:
         if isinstance(event, Proof):
             return event.entry == attempt.start.entry
-        if not isinstance(event, Agent | Verdict):
+        if not isinstance(event, Agent | Verdict | WorkerJoined):
             return False
         return event.iteration == self._number if event.iteration else self._is_last
 

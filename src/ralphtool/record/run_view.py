@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from ralphtool.record.events import Event
 
 _STORIES, _ATTEMPTS, _GATES, _HAPPENINGS, _WAITS = 1000, 2000, 60, 300, 1000  # that are kept, at the most
+_WORKERS = 20  # of one iteration
 _LANES = 64  # iterations under way at once
 _ID = 200  # characters of an id
 _LONGEST_WAIT = 1e9  # seconds
@@ -209,13 +210,20 @@ class RunView:
             self.left_out += 1
 
     def _apply_worker(self, event: WorkerJoined) -> None:
-        if event.iteration:
-            self._find_attempt(event.iteration).worker = event.worker
+        """A job begins there: what another worker has not ended does not run any more."""
+        attempt = self._find_attempt(event.iteration) if event.iteration else self._unassigned
+        if attempt.gates and attempt.gates[-1].is_running:
+            attempt.gates.pop()
+        event = structs.replace(trim(event), worker=event.worker[:_ID])
+        attempt.worker = event.worker
+        if not attempt.workers or attempt.workers[-1].worker != event.worker:
+            attempt.workers = [*attempt.workers, event][-_WORKERS:]
 
     def _apply_queue(self, event: Queued | Merging) -> None:
         attempt, is_queued = self._find_attempt(event.iteration), isinstance(event, Queued)
         attempt.phase = "waiting" if is_queued else "merging"
         attempt.queued = self.now if is_queued else attempt.queued
+        attempt.worker = "" if is_queued else attempt.worker
 
     def _apply_return(self, event: SentBack) -> None:
         if event.iteration in self.current:
@@ -265,6 +273,9 @@ class RunView:
         )
         attempt = self._add_attempt(story, start, self.now - event.seconds.agent - event.seconds.gates)
         attempt.gates, attempt.used = self._unassigned.gates, self._unassigned.used
+        attempt.workers = [
+            one for one in self._unassigned.workers if one.iteration and one.iteration == event.iteration
+        ]
         return attempt
 
     def _apply_decision(self, event: Decision) -> None:

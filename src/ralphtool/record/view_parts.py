@@ -26,6 +26,7 @@ from ralphtool.record.events import (
     Setup,
     Steered,
     Verdict,
+    WorkerJoined,
 )
 
 if TYPE_CHECKING:
@@ -107,7 +108,8 @@ class AttemptView(Struct, kw_only=True):
     """One iteration. Times are seconds since the epoch; 0 is unknown."""
 
     start: IterationStarted
-    worker: str = ""  # who works on it, where that is another machine
+    worker: str = ""  # who works on it now, where that is another machine
+    workers: list[WorkerJoined] = []  # all who have, one after the other
     began: float = 0.0
     queued: float = 0.0  # when its agent had ended, where others work beside it
     ended: float = 0.0
@@ -125,6 +127,11 @@ class AttemptView(Struct, kw_only=True):
     decision: Decision | None = None
     checkpoint: Checkpoint | None = None
     receipt: Receipt | None = None
+
+    @property
+    def worker_names(self) -> tuple[str, ...]:
+        """All who have worked on it on other machines, each once."""
+        return tuple(dict.fromkeys(one.worker for one in self.workers))
 
     @property
     def last_gates(self) -> list[GateView]:
@@ -181,6 +188,12 @@ class StoryView(Struct, kw_only=True):
 
     def set_proof(self, proof: str, why: str = "", receipt: Receipt | None = None) -> None:
         self.proof, self.proof_why, self.receipt = proof[:_ID], why, receipt
+
+    def is_known_worker(self, event: WorkerJoined) -> bool:
+        """Whether the iteration was with that worker already: it goes on with the gates, say."""
+        own = [one for one in self.attempts if (one.start.iteration or one.start.number) == event.iteration]
+        before = [joined.worker for one in own for joined in one.workers if joined.at < event.at]
+        return before[-1:] == [event.worker[:_ID]]
 
     def settle(self, state: StoryStateName, why: str) -> None:
         self.state, self.why, self.is_settled, self.is_asking = state, why, True, False

@@ -24,6 +24,7 @@ from ralphtool.settings.positions import KeyPath, find_broken_line, find_lines, 
 from ralphtool.settings.trackers import BeadsSettings, GithubSettings, SpecsSettings
 from ralphtool.settings.values import (
     LIMIT,
+    MOST_LANES,
     Argument,
     Attempts,
     BadValue,
@@ -106,7 +107,7 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     strict_order: Switch = False
     """Whether every story waits for all before it."""
     side_by_side: Lanes = 1
-    """How many stories are worked on at once, each in a box of its own; at most 8."""
+    """How many stories are worked on at once, each in a box of its own; at most 8, and on workers 500."""
     speculate: Lanes = 2
     """How many stories may run their gates at once, side by side, as if those before them were green; 1 is one."""
     setup: Annotated[Texts, describe_list("commands", '["npm ci"]')] = ()
@@ -297,7 +298,14 @@ def load(project: str, flags: Mapping[str, Any] | None = None) -> Settings:
     text = _read_config(path)
     settings = parse(text, path) if text else Settings()
     given = {name: _parse_flag(name, value) for name, value in (flags or {}).items() if value is not None}
-    return structs.replace(settings, run=structs.replace(settings.run, **given))
+    return structs.replace(settings, run=_check_lanes(structs.replace(settings.run, **given)))
+
+
+def _check_lanes(run: RunSettings) -> RunSettings:
+    for name in ("side_by_side", "speculate"):
+        if run.executor == "local" and getattr(run, name) > MOST_LANES:
+            raise WrongSetting(f'run.{name} is at most {MOST_LANES} on one machine: more need executor = "temporal"')
+    return run
 
 
 def _read_config(path: str) -> str:

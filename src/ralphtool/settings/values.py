@@ -185,7 +185,12 @@ Port = Annotated[str, Meta(pattern=rf"\A(?:[A-Za-z0-9._-]+:|\[[0-9a-f:.]+\]:)?{_
 Seconds = Annotated[
     float, Meta(ge=0, le=_LONGEST), ValueKind("a duration", '"30m"', most="a year", parse=_parse_duration)
 ]
-Lanes = Annotated[int, Meta(ge=1, le=8), ValueKind("a whole number from 1 to 8", "4", typed=_read_number)]
+MOST_LANES = 8  # on one machine
+Lanes = Annotated[
+    int,
+    Meta(ge=1, le=500),
+    ValueKind(f"a whole number from 1 to {MOST_LANES}, on workers to 500", "4", typed=_read_number),
+]
 Attempts = Annotated[int, Meta(ge=1, le=_MOST), describe_whole(1, "3")]
 Budget = Annotated[int, Meta(ge=1, le=_MOST), describe_whole(1, "20000")]
 Count = Annotated[int, Meta(ge=0, le=_MOST), describe_whole(0, "20")]

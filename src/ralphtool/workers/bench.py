@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, cast
 from msgspec import structs
 
 from ralphtool import specs, workspace
-from ralphtool.core import layout, lifecycle, locks, session
-from ralphtool.errors import RalphError
+from ralphtool.core import files, layout, lifecycle, locks, session
+from ralphtool.errors import RemoteFailed
 from ralphtool.executors.orders import Result
 from ralphtool.judging.test_side import has_manifest
 from ralphtool.loop import workspace_choice
@@ -35,12 +35,6 @@ if TYPE_CHECKING:
     Stop = Callable[[], bool]
 
 
-class NoPlace(RalphError):
-    """The gates can't be believed anywhere on this machine."""
-
-    code = "NO_PLACE"
-
-
 class Bench:
     """Opened for a change and its settings; carries out one order at a time."""
 
@@ -48,6 +42,7 @@ class Bench:
         self.number = number
         self.change = order.assignment.change
         self.token = ""  # of the assignment whose work is in the box
+        self.awaits_proof = False
         self._key = _describe(order)
         self._root = repository.top
         self.repository = repository
@@ -106,12 +101,12 @@ class Bench:
                     continue
                 self._stack.enter_context(trial.pop_all())
                 return
-        raise NoPlace(f"the gates can't be believed on this machine: {'; '.join(troubles)}")
+        raise RemoteFailed(f"the gates can't be believed on this machine: {'; '.join(troubles)}")
 
     def _enter(self, order: Order, choice: Choice, log: Log, stack: ExitStack, stop: Stop) -> None:
         place = workspace.make(self._root, self.change, choice.kind, stop)
         if not isinstance(place, Worktree):
-            raise NoPlace("a worker needs a box or a worktree")
+            raise RemoteFailed("a worker needs a box or a worktree")
         place.open(self._id, ())
         stack.callback(place.close)
         is_boxed = choice.kind == "box"
@@ -144,6 +139,7 @@ class Bench:
 
     def close(self) -> None:
         self._stack.close()
+        files.clear(self.folder)  # whoever wants its records has them
 
     # --- an order -----------------------------------------------------------------------------------
 
@@ -158,6 +154,7 @@ class Bench:
             "examine": self._examine,
         }[order.kind]
         made = act(order, stop)
+        self.awaits_proof = order.kind in ("work", "gates-ahead") and bool(self.token)
         state = session.load(self._id) if order.kind == "work" else {}
         return structs.replace(made, worker=worker, session=state)
 

@@ -47,7 +47,7 @@ class Carrier:
         offer = self._read_offer(payload)
         clone = ProjectClone(self._home, self._remote or offer.remote)
         try:
-            done = clone.find_result(offer)
+            done = clone.find_result(offer) if job.attempt > 1 else None
             if done:  # a try before this one has pushed it, and was lost then
                 return self._answer(offer, done)
             store = clone.fetch(offer)

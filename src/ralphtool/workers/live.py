@@ -48,18 +48,19 @@ class Teller:
 
     def _read_end(self) -> tuple[int, bytes]:
         """The last lines that are whole, and where they begin in what was written since the start."""
-        data = self.read_lines()
-        whole = data[: data.rfind(b"\n") + 1]
-        if len(whole) <= _MOST:
-            return 0, whole
-        begin = whole.find(b"\n", len(whole) - _MOST) + 1
-        return begin, whole[begin:]
+        begin = max(self._start, _size_of(self._bench.events) - _MOST)
+        data = self._read_from(begin)
+        first = data.find(b"\n") + 1 if begin > self._start else 0
+        return begin - self._start + first, data[first : data.rfind(b"\n") + 1]
 
     def read_lines(self) -> bytes:
         """All that was written since the start."""
+        return self._read_from(self._start)
+
+    def _read_from(self, place: int) -> bytes:
         try:
             with open(self._bench.events, "rb") as file:
-                file.seek(self._start)
+                file.seek(place)
                 return file.read()
         except FileNotFoundError:
             return b""

@@ -42,12 +42,13 @@ class BenchPool:
         self._give_back(clone, bench)
 
     def _take(self, clone: ProjectClone, order: Order) -> Bench | None:
-        """The one that has the work already, if it is free, or else the one that was used longest ago."""
+        """The one that has the work already, if it is free; else one whose work is proven, or was used longest ago."""
         with self._lock:
             fitting = [one for project, one in self._idle if project == clone.folder and one.fits(order)]
             own = [one for one in fitting if one.token == order.assignment.token]
-            # What another one holds may be wanted soon, to be proven.
-            bench = next(iter([*own, *(one for one in fitting if not one.token), *fitting]), None)
+            # What another one holds will be wanted soon, to be proven: rather one more, while there may be.
+            others = fitting if len(self._numbers) >= self._most else []
+            bench = next(iter([*own, *(one for one in fitting if not one.awaits_proof), *others]), None)
             self._idle = [(project, one) for project, one in self._idle if one is not bench]
             return bench
 

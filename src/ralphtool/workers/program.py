@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from ralphtool.core import files, layout
 from ralphtool.errors import InvalidValue, RalphError
 from ralphtool.executors.temporal import serving
 from ralphtool.loop.run import recover
@@ -105,3 +106,4 @@ def _clean_up(home: str) -> None:
         for folder in list_folders(place):
             with suppress(RalphError, OSError):  # whatever is wrong there is told when the folder is used again
                 recover(folder)
+                files.clear(layout.runs(folder))

@@ -61,6 +61,10 @@ class Remote:
                 time.sleep(_PAUSE * 2**turn)
         raise AssertionError("the last turn returns, or raises")
 
+    def try_push(self, ref: str, commit: str) -> None:
+        """Raises what a push would, as far as that is known beforehand. Nothing is pushed."""
+        self._run("push", "--quiet", "--dry-run", self.url, f"+{commit}:{ref}")
+
     def push(self, refs: Mapping[str, str | None]) -> None:
         """Moves, makes or removes (None) refs, whatever they were."""
         if refs:

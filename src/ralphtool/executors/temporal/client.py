@@ -14,8 +14,8 @@ from msgspec import Struct, structs
 
 from ralphtool import __version__
 from ralphtool.agents import End, Failure
-from ralphtool.core import session
-from ralphtool.errors import GitError, RemoteFailed
+from ralphtool.core import layout, session
+from ralphtool.errors import GitError, RemoteFailed, RemoteRefused
 from ralphtool.executors import Report, orders
 from ralphtool.executors.orders import Offer, Order, Result
 from ralphtool.executors.temporal.link import JobLimits
@@ -94,7 +94,7 @@ class TemporalExecutor:
         return orders.decode_order(found[orders.ORDER_FILE])
 
     def _name_sent(self, assignment: Assignment) -> str:
-        return f"{orders.SENT}{self.context.change}/{assignment.entry}"
+        return f"{layout.SENT}{self.context.change}/{assignment.entry}"
 
     def work(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
         order = self._find_sent(assignment) or structs.replace(
@@ -190,8 +190,8 @@ class TemporalExecutor:
         commit = home.commit(tree, list(parents), f"ralphtool: {order.kind} for {one.change}, story {one.story}\n")
         if sent:
             home.set_refs({sent: commit})
-        if not self.context.remote.push_new(orders.ORDERS + order.name, commit):
-            raise GitError(f"{orders.ORDERS}{order.name} is there already, and not ours")
+        if not self.context.remote.push_new(layout.ORDERS + order.name, commit):
+            raise GitError(f"{layout.ORDERS}{order.name} is there already, and not ours")
         return commit
 
     # --- carrying it out --------------------------------------------------------------------------
@@ -211,6 +211,8 @@ class TemporalExecutor:
                 except _Refused as error:
                     self._note_refusal(order, error, avoid)
                     time.sleep(_PAUSE)
+        except RemoteRefused:
+            raise
         except (GitError, RemoteFailed) as error:
             return _build_stopped() if stop() else _build_lost(str(error))
         return _build_lost(f"no worker could do it; {', '.join(avoid)} refused")
@@ -225,9 +227,9 @@ class TemporalExecutor:
             kind=order.kind,
             token=order.assignment.token,
             remote=hide_login(self.context.remote.url),
-            order=orders.ORDERS + order.name,
+            order=layout.ORDERS + order.name,
             commit=commit,
-            result=orders.RESULTS + order.name,
+            result=layout.RESULTS + order.name,
             avoid=tuple(avoid),
         )
 
@@ -270,7 +272,7 @@ class TemporalExecutor:
                 return structs.replace(state, state="cancelled")
             if state.state == "waiting" and not is_told and now - began > _LONELY:
                 is_told = self._tell_lonely()
-            time.sleep(_TICK)
+            job.wait(_TICK)
         return state
 
     def _tell_lonely(self) -> bool:

@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from ralphtool.core import files
-from ralphtool.errors import RemoteFailed, UsageError, from_os_error
+from ralphtool.errors import RemoteFailed, RemoteRefused, UsageError, from_os_error
 from ralphtool.settings.executor import ExecutorSettings, check_connection, read_api_key, uses_tls
 
 if TYPE_CHECKING:
@@ -118,9 +118,10 @@ def explain(settings: ExecutorSettings, error: RPCError) -> RemoteFailed:
         Code.NOT_FOUND: f"create the namespace {settings.namespace} there, or correct executor.namespace",
         Code.UNAUTHENTICATED: f"check the API key in {settings.api_key_env or 'executor.api_key_env'}",
         Code.PERMISSION_DENIED: f"check the API key or the certificate for {settings.namespace}",
-        Code.UNIMPLEMENTED: "it is too old for standalone activities: update it",
-    }.get(error.status, "check that server")
-    return RemoteFailed(f"the Temporal server at {settings.address} says: {_shorten(error.message)}; {advice}")
+        Code.UNIMPLEMENTED: "it needs standalone activities: use a server of 1.32 or newer",
+    }.get(error.status)
+    said = f"the Temporal server at {settings.address} says: {_shorten(error.message)}"
+    return RemoteRefused(f"{said}; {advice}") if advice else RemoteFailed(f"{said}; check that server")
 
 
 def _shorten(text: str) -> str:

@@ -10,6 +10,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from concurrent import futures
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -210,6 +211,13 @@ class Link:
         states = await asyncio.gather(*(job.describe() for job in jobs))
         return [state for state in states if state.state not in _FINAL]
 
+    def watch(self, id: str) -> futures.Future[bytes]:
+        """Is done when a job has ended: the server answers that question when there is an answer."""
+        return asyncio.run_coroutine_threadsafe(self._watch(id), self._loop)
+
+    async def _watch(self, id: str) -> bytes:
+        return await self.handle(id).result()
+
     def handle(self, id: str) -> ActivityHandle[bytes]:
         return self._client.get_activity_handle(id, result_type=bytes)
 
@@ -223,6 +231,7 @@ class RemoteJob:
         self._last = JobState(id=id, state="waiting")
         self._result = b""
         self._to_cancel = False
+        self._end: futures.Future[bytes] | None = None
 
     def look(self) -> JobState:
         """One question to the server, and none once it has ended."""
@@ -235,6 +244,15 @@ class RemoteJob:
             return structs.replace(self._last, state="unreachable")
         self._last = seen
         return seen
+
+    def wait(self, seconds: float) -> None:
+        """Returns when it has ended, as soon as the server knows that; or after some seconds."""
+        if self._end is None:
+            self._end = self._link.watch(self.id)
+        ended, _ = futures.wait([self._end], seconds)
+        if ended and self._last.state not in _FINAL:
+            self._end = None  # whatever it was: `look` tells
+            time.sleep(min(seconds, _PAUSE) if ended.pop().exception() else 0)
 
     def result(self) -> bytes:
         """What the worker returned, of a job that is done."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import structs
 
+from ralphtool.core import session
 from ralphtool.executors.orders import Beat
 from ralphtool.record import events
 
@@ -65,7 +66,8 @@ class LiveRecord:
         for line in lines.splitlines():
             event = events.decode(self.use_own_paths(line))
             if isinstance(event, _TOLD):
-                self._log.note(self._set_place(event), at=event.at)
+                # The clock of another machine may be ahead of ours: nothing happens after now.
+                self._log.note(self._set_place(event), at=min(event.at, session.now()))
 
     def _set_place(self, event: Any) -> Any:
         """Whatever a worker says of it: the iteration and the story are those of this job."""

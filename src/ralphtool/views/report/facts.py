@@ -59,6 +59,7 @@ class ReportAttempt(Struct, frozen=True, kw_only=True):
     number: int  # of the attempt at its story
     task: str
     agent: str
+    workers: tuple[str, ...] = ()  # other machines that worked on it
     began: float
     ended: float
     status: str  # how it was judged; `running` or `cut off` where it was not

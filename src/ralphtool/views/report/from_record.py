@@ -53,6 +53,7 @@ from ralphtool.views.report.facts import (
 from ralphtool.views.terminal.event_lines import list_gate_results
 from ralphtool.views.terminal.phrases import (
     LONGEST_WHY,
+    LONGEST_WORKER,
     describe_denial,
     describe_end,
     describe_red_gates,
@@ -211,6 +212,7 @@ def _build_attempt(one: AttemptView, *, is_kept: bool) -> ReportAttempt:
         number=max(1, one.start.attempt),
         task=formatting.clean_line(one.start.task or "", _ID),
         agent=formatting.clean_line(one.start.agent, _ID),
+        workers=tuple(filter(None, (formatting.clean_line(name, LONGEST_WORKER) for name in one.worker_names))),
         began=one.began,
         ended=one.ended,
         status=formatting.clean_line(one.status, 20),

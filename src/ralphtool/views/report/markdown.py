@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _SPECIAL = re.compile(r"[\\`*\[\]<>|~]|&(?=[#\w])|(?<!\w)_|_(?!\w)")
 _AT_THE_START = re.compile(r"^([#+=-])")
-_WORDS = ("entry", "ended as", "story")  # columns
+_WORDS = ("entry", "ended as", "story", "worker")  # columns
 _MOST = 200  # attempts in the table
 _TICKS = re.compile("`+")
 _QUOTED = re.compile(r"((?<!`)`[^`]+`(?!`))")  # as our own sentences name commands
@@ -202,7 +202,7 @@ def _format_story(story: ReportStory) -> str:
 def _build_attempts(facts: Facts, width: int | None) -> Iterator[str]:
     attempts = facts.attempts
     rows = [_build_attempt_row(one) for one in attempts[-_MOST:]]
-    columns = ("entry", "began", "ended as", "agent", "gates", "newly red", "cost")
+    columns = ("entry", "began", "ended as", "agent", "gates", "newly red", "cost", "worker")
     more = [f"The {len(attempts) - _MOST} before these are left out.", ""] if len(attempts) > _MOST else []
     waits = [
         f"- {formatting.format_clock(one.began)}: "
@@ -227,6 +227,7 @@ def _build_attempt_row(one: ReportAttempt) -> tuple[str, ...]:
         gates,
         str(red or ""),
         formatting.format_cost(one.work.cost),
+        ", ".join(one.workers),
     )
     return (escape_text(one.entry or f"story {one.story}"), *map(escape_text, cells))
 

@@ -262,6 +262,7 @@ def build_story(story: ReportStory, diffs: Mapping[str, Diff]) -> Element:
 
 def _build_attempt(one: ReportAttempt, diff: Diff | None) -> Element:
     head = [wording.name_attempt(one), formatting.format_clock(one.began), *wording.describe_use(one.work), one.agent]
+    head.append(wording.describe_workers(one))
     status = tag("span", one.status, class_=f"chip v-{timeline.choose_css_class(one.status)}")
     return tag(
         "details",

@@ -193,7 +193,8 @@ def choose_css_class(status: str) -> str:
 def _describe_attempt(one: ReportAttempt) -> str:
     took = formatting.format_duration(one.ended - one.began)
     why = f": {'; '.join(one.reasons)}" if one.reasons else ""
-    return f"{formatting.format_clock(one.began)}, {wording.name_attempt(one)}: {one.status} after {took}{why}"
+    name = " ".join(filter(None, [wording.name_attempt(one), wording.describe_workers(one)]))
+    return f"{formatting.format_clock(one.began)}, {name}: {one.status} after {took}{why}"
 
 
 def _draw_gate(gate: ReportGate, top: int, scale: _Scale) -> Element:

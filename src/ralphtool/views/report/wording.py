@@ -24,6 +24,7 @@ TITLES = {
     "open": "Still open",
 }
 _UNCOUNTED = {"transient": "put off", "interrupted": "put off", "cut off": "cut off", "running": "going on"}
+_NAMES = 20  # of workers
 _ACTIONS = {**ACTIONS, "wait": "wait", "stop": "stop"}
 
 
@@ -103,6 +104,11 @@ def name_attempt(attempt: ReportAttempt) -> str:
     return f"put off{task}" if attempt.is_put_off else f"attempt {attempt.number}{task}"
 
 
+def describe_workers(attempt: ReportAttempt) -> str:
+    """As in `on build-7, build-9`; nothing for work at home."""
+    return f"on {', '.join(attempt.workers)}" if attempt.workers else ""
+
+
 def describe_decision(attempt: ReportAttempt) -> str:
     """What was decided, and why."""
     action = _ACTIONS.get(attempt.decision.action, attempt.decision.action)
@@ -152,5 +158,7 @@ def list_settings(facts: Facts) -> list[tuple[str, str]]:
     rows = [("run", facts.run), ("change", facts.change), ("format", facts.adapter), ("agent", facts.agent)]
     without = "" if facts.is_plan else "none: there is no git"
     rows += [("branch", facts.branch or without), ("workspace", facts.workspace)]
+    workers = dict.fromkeys(name for one in facts.attempts for name in one.workers)
+    rows.append(("workers", ", ".join([*workers][:_NAMES]) + (", …" if len(workers) > _NAMES else "")))
     rows += [(f"limit: {name}", value) for name, value in facts.limits]
     return [(name, value) for name, value in rows if value]

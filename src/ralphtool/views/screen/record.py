@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.text import Text
 
 from ralphtool import agents
-from ralphtool.record.events import Agent, Gate, IterationStarted
+from ralphtool.record.events import Agent, Gate, IterationStarted, WorkerJoined
 from ralphtool.record.follow import Follower
 from ralphtool.record.view_parts import parse_time
 from ralphtool.views import receipts
@@ -21,6 +21,7 @@ from ralphtool.views.terminal.drawing import truncate
 from ralphtool.views.terminal.event_lines import describe_event, format_gate_result, render_agent_event
 from ralphtool.views.terminal.phrases import (
     choose_gate_mark,
+    describe_workers,
     flatten,
     format_attempt,
     format_duration,
@@ -130,7 +131,8 @@ class StoryListItem(NamedTuple):
 
 
 _PHASES = {"waiting": "queued", "merging": "proving"}  # of a story that has others beside it
-_WIDE = 34
+_WIDE, _WIDEST = 34, 48
+_WORKER = 10  # characters of a worker's name beside its story
 
 
 class WatchedRun(RunDisplay):
@@ -148,6 +150,8 @@ class WatchedRun(RunDisplay):
         self._last = event.at or self._last
         if isinstance(event, Agent) and isinstance(event.event, agents.Usage | agents.Quota):
             return  # counted, and not shown
+        if isinstance(event, WorkerJoined) and self.is_known_worker(event):
+            return
         self.count += 1
         story = getattr(event, "story", None)
         label = flatten(story, 20) if story and len(self.run.current) > 1 else ""
@@ -176,11 +180,12 @@ class WatchedRun(RunDisplay):
             return truncate(self._render_story(story, width), width)
         tasks = f"{one.tasks_done}/{one.tasks_total}  " if one.tasks_total else ""
         phase = f"{word}  " if (word := _PHASES.get(now.phase)) and width >= _WIDE else ""
-        right = f"  {tasks}{phase}{self._format_since(now.began)}"
+        worker = describe_workers([now.worker], _WORKER) if width >= _WIDEST else ""
+        right = Text(f"  {tasks}{phase}{worker}{'  ' * bool(worker)}{self._format_since(now.began)}")
         left = truncate(
-            Text.assemble(render_mark("current"), " ", (self.format_name(story), "bold")), width - len(right)
+            Text.assemble(render_mark("current"), " ", (self.format_name(story), "bold")), width - right.cell_len
         )
-        left.pad_right(width - len(right) - left.cell_len)
+        left.pad_right(width - right.cell_len - left.cell_len)
         return truncate(left.append(right), width)
 
     def is_ticked(self, story: str, task: Task) -> bool:
@@ -208,9 +213,9 @@ class WatchedRun(RunDisplay):
         now = self.run.attempt
         if now is None:
             return ""
-        return ": ".join(
-            filter(None, [format_attempt(now.start.attempt, now.start.attempts), self.format_name(now.start.story)])
-        )
+        number = format_attempt(now.start.attempt, now.start.attempts)
+        about = " ".join(filter(None, [number, describe_workers([now.worker])]))
+        return ": ".join(filter(None, [about, self.format_name(now.start.story)]))
 
     def render_foot(self, width: int) -> list[Text]:
         """The gates of this iteration, and what the run waits for."""

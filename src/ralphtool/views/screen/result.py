@@ -19,6 +19,7 @@ from ralphtool.views.screen.record import FollowedRun, render_receipt
 from ralphtool.views.terminal.phrases import (
     MARK_BY_STATUS,
     choose_mark,
+    describe_workers,
     flatten,
     flatten_first,
     format_cost,
@@ -180,19 +181,18 @@ def _render_attempts(story: StoryView | None) -> Iterator[Text]:
     attempts = story.attempts if story else []
     for one in attempts:
         if one.verdict:
-            yield from _render_attempt(one.verdict)
+            yield from _render_attempt(one.verdict, describe_workers(one.worker_names))
     for one in attempts:
         if commit := one.checkpoint:
             id = flatten(commit.commit or "", 100)[:10]
             yield Text.assemble("  ", ("commit ", "dim"), id, " ", flatten(commit.subject))
 
 
-def _render_attempt(one: Verdict) -> Iterator[Text]:
+def _render_attempt(one: Verdict, workers: str) -> Iterator[Text]:
     number = f"attempt {one.attempt}" if one.attempt else "no attempt"
     told = f" {number}: {flatten(one.status, 20)}  "
-    yield Text.assemble(
-        "  ", render_mark(MARK_BY_STATUS.get(one.status, "open")), told, (flatten(one.entry, 100), "dim")
-    )
+    about = "  ".join(filter(None, [flatten(one.entry, 100), workers]))
+    yield Text.assemble("  ", render_mark(MARK_BY_STATUS.get(one.status, "open")), told, (about, "dim"))
     for reason in flatten_first(one.reasons) or list(filter(None, [flatten(one.summary)])):
         yield Text(f"      {reason}")
     if files := flatten_first(one.files):

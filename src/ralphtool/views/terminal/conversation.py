@@ -19,7 +19,7 @@ from ralphtool.views.terminal import phrases
 from ralphtool.views.terminal.phrases import flatten, pluralize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ralphtool.agents import End, Event
     from ralphtool.judging.receipt import Receipt
@@ -110,7 +110,7 @@ class Conversation:
 
     # --- what stands above and below it -----------------------------------------------------------
 
-    def render_title(self, name: str, start: IterationStarted | None) -> list[str]:
+    def render_title(self, name: str, start: IterationStarted | None, workers: Sequence[str] = ()) -> list[str]:
         """Which iteration this is. `start` is None if it is no longer known how it began."""
         told = ""
         if start:
@@ -119,7 +119,7 @@ class Conversation:
                 phrases.format_story(start.story, start.title),
                 phrases.format_attempt(start.attempt, start.attempts),
             ]
-            told = ", ".join(filter(None, [*about, f"by {agent}" if agent else ""]))
+            told = ", ".join(filter(None, [*about, f"by {agent}" if agent else "", phrases.describe_workers(workers)]))
         return [click.style(self.clean_line(name), bold=True) + (f"  {told}" if told else ""), ""]
 
     def render_ending(

@@ -31,11 +31,13 @@ from ralphtool.record.events import (
     Steered,
     Verdict,
     Waiting,
+    WorkerJoined,
     WorkspaceChosen,
 )
 from ralphtool.views.receipts import count_removed, describe_receipt
 from ralphtool.views.terminal.phrases import (
     ACTIONS,
+    LONGEST_WORKER,
     MARK_BY_STATUS,
     choose_mark,
     describe_denial,
@@ -179,6 +181,11 @@ def _describe_checkpoint(event: Checkpoint, name: str) -> StyledLine:
     return assemble(("checkpoint ", "dim"), flatten(event.commit or "", 100)[:10], " ", flatten(event.subject))
 
 
+def _describe_worker(event: WorkerJoined, name: str) -> StyledLine | None:
+    worker, about = flatten(event.worker, LONGEST_WORKER), name if event.story else "the last check"
+    return assemble((f"{about}: on worker {worker}", "dim")) if worker else None
+
+
 def _describe_queued(event: Queued, name: str) -> StyledLine | None:
     return assemble((f"{name} waits to be merged", "dim")) if event.waiting else None
 
@@ -284,6 +291,7 @@ _DESCRIBE_BY_TYPE: dict[type, Callable[[Any, str], StyledLine | None]] = {
     Verdict: _describe_verdict,
     Decision: _describe_decision,
     Checkpoint: _describe_checkpoint,
+    WorkerJoined: _describe_worker,
     Queued: _describe_queued,
     Merging: _describe_merging,
     SentBack: _describe_return,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 LONGEST_WHY = 160  # characters of a reason in a headline
 _FEW = 3  # commands in a headline
 LONGEST = 300  # characters of one text that are shown
+LONGEST_WORKER = 24  # characters of a worker's name
 _FIRST = 20  # texts of a list that are shown
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 _SELECTORS = {0xFE0E: None, 0xFE0F: None}  # terminals don't agree how wide these make a character
@@ -129,6 +130,15 @@ def pluralize(number: int, one: str, many: str) -> str:
 
 def format_attempt(number: int, most: int) -> str:
     return f"attempt {number} of {most}" if number and most else f"attempt {number}" if number else ""
+
+
+def describe_workers(
+    names: Sequence[str], longest: int = LONGEST_WORKER, clean: Callable[[str, int], str] = flatten
+) -> str:
+    """As in `on build-7, build-9`: the other machines that worked on it; empty where there are none."""
+    shown = list(filter(None, (clean(one, longest) for one in names[:_FEW])))
+    more = [f"{len(names) - _FEW} more"] if len(names) > _FEW else []
+    return f"on {', '.join([*shown, *more])}" if shown else ""
 
 
 def describe_end(result: str, states: Sequence[str], claims: Sequence[Claim] = (), red: str = "") -> str:

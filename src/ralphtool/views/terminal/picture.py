@@ -39,6 +39,7 @@ from ralphtool.views.terminal.event_lines import format_gate_result, name_change
 from ralphtool.views.terminal.phrases import (
     choose_gate_mark,
     choose_mark,
+    describe_workers,
     flatten,
     format_attempt,
     format_clock,
@@ -156,7 +157,8 @@ class RunDisplay(RunLines):
         task = flatten(now.start.task or "", 20)
         left = Text.assemble(render_mark("current"), " ", (name, "bold"), f" (task {task})" if task else "")
         number = _PHASES.get(now.phase) or format_attempt(now.start.attempt, now.start.attempts)
-        right = [*([tasks] if width >= _NARROW else []), number, self._format_since(now.began)]
+        about = [tasks, describe_workers([now.worker], width // 5)] if width >= _NARROW else []
+        right = [*about, number, self._format_since(now.began)]
         return _align_ends(left, Text("  ".join(filter(None, right))), width)
 
     def _render_resting_story(self, story: StoryView, name: str, tasks: str, width: int) -> Text:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, TypeVar
 
-from ralphtool.record.events import Gate
+from ralphtool.record.events import Gate, WorkerJoined
 from ralphtool.record.run_view import RunView
 from ralphtool.record.view_parts import parse_time
 from ralphtool.views.terminal.event_lines import describe_event
@@ -38,10 +38,17 @@ class RunLines:
 
     def describe(self, event: Event) -> StyledLine | None:
         """The event as one line; None if nobody needs to be told."""
+        if isinstance(event, WorkerJoined) and self.is_known_worker(event):
+            return None
         name = self.format_name(getattr(event, "story", None))
         line = describe_event(event, name)
         is_beside = isinstance(event, Gate) and len(self.run.current) > 1  # whose gate that was is not plain then
         return assemble(f"{name}: ", *line) if line and is_beside else line
+
+    def is_known_worker(self, event: WorkerJoined) -> bool:
+        """Whether that was told of the iteration already."""
+        story = self.run.stories.get(event.story)
+        return story is not None and story.is_known_worker(event)
 
     def format_name(self, story: str | None) -> str:
         known = self.run.stories.get(story or "")

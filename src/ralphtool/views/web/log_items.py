@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ralphtool import agents
 from ralphtool.record import events
-from ralphtool.record.events import Agent, IterationStarted
+from ralphtool.record.events import Agent, IterationStarted, WorkerJoined
 from ralphtool.record.lines import LineReader
 from ralphtool.record.view_parts import parse_time
 from ralphtool.views.report import formatting
@@ -98,6 +98,8 @@ def _describe(event: Event, place: int, stories: Mapping[str, StoryView]) -> Ite
         kind, text, more = _describe_said(event.event)
     else:
         known = stories.get(story)
+        if known and isinstance(event, WorkerJoined) and known.is_known_worker(event):
+            return None
         line = describe_event(event, format_story(story, known.title if known else "") if story else "")
         kind = "start" if isinstance(event, IterationStarted) else f"note {_choose_tone(line)}" if line else ""
         text, more = formatting.clean_line(line.plain if line else "", 1000), ""

@@ -16,6 +16,7 @@ from ralphtool.views.terminal.phrases import (
     choose_gate_mark,
     choose_mark,
     describe_gate_time,
+    describe_workers,
     format_attempt,
     format_story,
     format_tokens,
@@ -329,6 +330,7 @@ def _build_lane(shown: Shown, number: int, one: AttemptView) -> Element:
     story = shown.view.stories.get(one.start.story)
     name = format_story(_clean(one.start.story, 60), _clean(story.title if story else one.start.title, 160))
     about = [format_attempt(one.start.attempt, one.start.attempts), _clean(one.start.agent, 60)]
+    about.append(describe_workers([one.worker], clean=_clean))
     if one.start.task:
         about.append(f"task {_clean(one.start.task, 20)}")
     phase = _PHASES.get(one.phase, "")
@@ -404,7 +406,7 @@ def _list_remarks(shown: Shown, story: StoryView, now: AttemptView | None) -> li
     if story.tasks_total and story.state != "done":
         parts.append(f"{story.tasks_done} of {pluralize(story.tasks_total, 'task', 'tasks')}")
     if now:
-        parts += [phase] if (phase := _PHASES.get(now.phase)) else []
+        parts += filter(None, [_PHASES.get(now.phase), describe_workers([now.worker], clean=_clean)])
         parts.append(build_moment("since", now.began))
     elif len(story.attempts) > 1:
         parts.append(pluralize(len(story.attempts), "attempt", "attempts"))

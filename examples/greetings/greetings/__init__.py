@@ -1,0 +1,1 @@
+"""Greetings, one module for each language."""
