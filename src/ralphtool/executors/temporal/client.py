@@ -42,7 +42,8 @@ _OWN_TURN = 10.0  # seconds that a worker has to begin with what only it is aske
 _MOST_REFUSALS = 20  # of one order, by workers that can't do it
 _PAUSE = 1.0  # seconds before an order goes out again
 # What a worker can't do that another one can: nothing is wrong with the work.
-_MACHINE_FAULTS = ("agent", "avoid", "disk", "remote", "version", "workspace", "stopping", "lost", "ended")
+_UNFIT = ("agent", "disk", "remote", "version", "workspace")
+_MACHINE_FAULTS = (*_UNFIT, "avoid", "stopping", "lost", "ended")
 
 
 class RemoteContext(Struct, frozen=True, kw_only=True):
@@ -61,11 +62,12 @@ class RemoteContext(Struct, frozen=True, kw_only=True):
 
 
 class _Refused(Exception):
-    """A worker could not do it."""
+    """A worker could not do it. One that is unfit is not asked again; one that was away or stopped may be."""
 
-    def __init__(self, worker: str, text: str) -> None:
+    def __init__(self, worker: str, text: str, *, is_unfit: bool = True) -> None:
         super().__init__(text)
         self.worker = worker
+        self.is_unfit = is_unfit
 
 
 class TemporalExecutor:
@@ -232,8 +234,8 @@ class TemporalExecutor:
         )
 
     def _note_refusal(self, order: Order, error: _Refused, avoid: list[str]) -> None:
-        """Said once for each worker and reason."""
-        if error.worker not in avoid:
+        """Said once for each worker."""
+        if error.is_unfit and error.worker not in avoid:
             avoid.append(error.worker)
             text = f"worker {error.worker} can't work on story {order.assignment.story}: {error}; another one is asked"
             self.context.log.note(events.Notice(text=text))
@@ -248,7 +250,8 @@ class TemporalExecutor:
         if stop() or state.state == "cancelled":
             return _build_stopped()
         if state.kind in _MACHINE_FAULTS or limits.worker:
-            raise _Refused(limits.worker or state.worker, state.failure or "it is gone")
+            worker, is_unfit = limits.worker or state.worker, state.kind in _UNFIT
+            raise _Refused(worker, state.failure or "it is gone", is_unfit=is_unfit)
         return _build_lost(_describe_loss(state, self.context.settings.executor.queue))
 
     def _build_limits(self, order: Order, turn: int) -> JobLimits:
