@@ -24,3 +24,19 @@ def farm(tmp_path: Path, server: DevServer) -> Iterator[Farm]:
     made = Farm(Lab(tmp_path), server, f"test-{uuid.uuid4()}")
     yield made
     made.end()
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[DevServer]:
+    """One that a test may kill."""
+    folder = tmp_path / "server"
+    folder.mkdir()
+    with DevServer(str(folder)) as server:
+        yield server
+
+
+@pytest.fixture
+def own_farm(tmp_path: Path, own_server: DevServer) -> Iterator[Farm]:
+    made = Farm(Lab(tmp_path), own_server, "test")
+    yield made
+    made.end()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lab import Lab, processes_with, wait_until
-from loop.lanes import CODE, FOUR, GATE
+from loop.lanes import CODE, FOUR, GATE, check_commits, list_stories, of_kind
 from patience import PATIENCE
 from project import COMMAND
 
@@ -77,6 +77,32 @@ class Farm:
     def let_go(self, name: str) -> None:
         (self.meet / name).touch()
 
+    def count_agents(self) -> int:
+        """How many have begun, of those whose first step is `count`."""
+        counted = self.meet / "agents"
+        return len(counted.read_text().splitlines()) if counted.exists() else 0
+
+    def hold_pushes(self, hook: str, refs: str = "refs/ralph/results/*-work-*") -> None:
+        """A push of such a ref makes the file `pushing`, and waits for `push`: before or after the ref is made."""
+        wait = f"touch {self.meet}/pushing; while [ ! -e {self.meet}/push ]; do sleep 0.05; done"
+        self.write_hook(hook, f'while read old new ref; do case "$ref" in {refs}) {wait};; esac; done')
+
+    def write_hook(self, name: str, script: str) -> Path:
+        path = self.remote / "hooks" / name
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        return path
+
+    def check_done(self, *stories: str) -> None:
+        """One commit for each, every one of them green; nothing is left, and nobody was charged."""
+        assert sorted(list_stories(self.lab)) == sorted(stories)
+        check_commits(self.lab)
+        assert read_remote(self.remote, "for-each-ref") == ""
+        assert self.lab.git("for-each-ref", "refs/ralph/orders", "refs/ralph/results", "refs/ralph/sent") == ""
+        events = self.lab.events()
+        assert {one["attempt"] for one in of_kind(events, "iteration_started")} == {1}, events
+        assert {entry["status"] for entry in self.lab.entries()} == {"completed"}
+
     def end(self) -> None:
         for worker in self.workers.values():
             os.kill(worker.pid, signal.SIGCONT) if worker.poll() is None else None
@@ -84,13 +110,28 @@ class Farm:
             worker.wait(PATIENCE)
         assert wait_until(lambda: not self.list_left()), self.list_left()
 
-    def list_left(self) -> list[str]:
-        """The processes of agents, gates and workers."""
-        return processes_with(f"{self.top}/")
+    def list_left(self, name: str = "") -> list[str]:
+        """The processes of agents, gates and workers; of one worker."""
+        return processes_with(f"{self.top}/{name}")
 
 
 def find_worker_events(events: list[dict[str, Any]], story: str) -> list[str]:
     return [one["worker"] for one in events if one["type"] == "worker" and one["story"] == story]
+
+
+def finish(run: subprocess.Popen[bytes]) -> None:
+    """A run comes to its end, with everything done."""
+    out, err = run.communicate(timeout=PATIENCE)
+    assert run.returncode == 0, (out.decode()[-4000:], err.decode())
+
+
+def find_notices(events: list[dict[str, Any]], part: str) -> list[str]:
+    return [one["text"] for one in of_kind(events, "notice") if part in one["text"]]
+
+
+def count(farm: Farm) -> dict[str, Any]:
+    """A step of a script, for `count_agents`."""
+    return {"run": f"echo {{story}} >> {farm.meet}/agents"}
 
 
 def pause_until(farm: Farm, begun: str, go: str) -> dict[str, Any]:

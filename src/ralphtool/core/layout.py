@@ -22,6 +22,7 @@ STAGED = "refs/ralph/staged"
 ORDERS = "refs/ralph/orders/"  # for workers on other machines, and what came of them
 RESULTS = "refs/ralph/results/"
 SENT = "refs/ralph/sent/"  # at home: the order of an iteration that is not over, by change and entry
+UNSENT = "refs/ralph/unsent/"  # on a worker: results that could not be pushed yet
 CLAIMS = "refs/ralph/claims/"  # on a shared remote: which run works on a change
 TRIALS = "refs/ralph/trials/"  # of working trees that belong to no change
 

@@ -1,4 +1,4 @@
-"""Whether the work of an agent has to be proven: where nothing is claimed, there is nothing to prove."""
+"""What a report says at first sight: whether its work has to be proven, and whether a machine is to blame."""
 
 from __future__ import annotations
 
@@ -12,9 +12,14 @@ if TYPE_CHECKING:
 
 
 def must_prove(report: Report, assignment: Assignment, settings: Settings) -> bool:
+    """Where nothing is claimed, there is nothing to prove."""
     if report.ending == "stopped" or report.trouble or verdict.is_transient(report):
         return False
     if report.findings and settings.run.guard in ("fail", "strict"):
         return False
     claimed = verdict.parse_claim(report.end.message, assignment.token).complete
     return claimed or bool(report.ticked - report.ticked_before)
+
+
+def is_network_trouble(report: Report) -> bool:
+    return report.failure is not None and report.failure.trouble == "network"

@@ -33,8 +33,12 @@ class RunClaim:
         run: str,
         lose: Callable[[], None],
         is_known: Callable[[str], bool],
+        beat: float = _BEAT,
+        lease: float = _LEASE,
     ) -> None:
         """`is_known` tells whether a run is one of this folder: it is dead then, since we hold its lock."""
+        self._beat = beat
+        self._lease = lease
         self._repository = remote.repository
         self._is_known = is_known
         self._remote = remote
@@ -58,13 +62,14 @@ class RunClaim:
     def _take_over(self, stop: Callable[[], bool], tell: Callable[[str], None]) -> None:
         found = self._remote.fetch(self._ref)
         if found and not self._is_ours(found):
-            tell(f"{self._describe(found)} has {self._change}: waiting for {_LEASE:.0f} seconds to see if it is alive")
+            who = f"{self._describe(found)} has {self._change}"
+            tell(f"{who}: waiting for {self._lease:.0f} seconds to see if it is alive")
             self._watch(found, stop)
         if not self._remote.replace(self._ref, found or "", self._own):
             raise self._build_error(self._remote.fetch(self._ref))
 
     def _watch(self, found: str, stop: Callable[[], bool]) -> None:
-        until = time.monotonic() + _LEASE
+        until = time.monotonic() + self._lease
         while time.monotonic() < until:
             time.sleep(_TICK)
             if stop() or self._remote.find(self._ref) not in (found, None):
@@ -94,7 +99,7 @@ class RunClaim:
         return is_here and self._is_known(told.get("Ralph-Run", ""))
 
     def _renew(self) -> None:
-        while not self._over.wait(_BEAT):
+        while not self._over.wait(self._beat):
             try:
                 new = self._write()
                 if not self._remote.replace(self._ref, self._own, new):

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from ralphtool.agents import Usage
 from ralphtool.errors import GitError
-from ralphtool.executors.claims import must_prove
+from ralphtool.executors.claims import is_network_trouble, must_prove
 from ralphtool.judging.recovery import RecoveryDecision
 from ralphtool.loop import outcome, sending_back
 from ralphtool.loop.budget import RemainingBudget
@@ -234,7 +234,8 @@ class SideBySide(Loop):
         if began > self._limited.get(agent, 0.0):
             super()._rest_agent(iteration)
             self._limited[agent] = time.monotonic()
-            self._limit.shrink()
+            if not is_network_trouble(iteration.report):  # a machine that is gone, or a cable: fewer lanes help nobody
+                self._limit.shrink()
 
     def _find_tip(self) -> str:
         return str(self.change.workspace.tip)

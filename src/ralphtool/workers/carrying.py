@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,9 +21,11 @@ from ralphtool.executors.transcript import find_full_disk, is_disk_full
 from ralphtool.loop.runners import check_runners, make_runners
 from ralphtool.workers.clones import ProjectClone
 from ralphtool.workers.live import Teller
-from ralphtool.workspace.remote import Remote, list_plain, write_files
+from ralphtool.workspace.remote import list_plain, write_files
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ralphtool.executors import Report
     from ralphtool.executors.orders import Offer, Order, Result
     from ralphtool.executors.temporal.serving import JobContext
@@ -45,16 +48,20 @@ class Carrier:
 
     def carry_out(self, job: JobContext, payload: bytes) -> bytes:
         offer = self._read_offer(payload)
+        if find_full_disk([self._home]):
+            raise JobRefused("disk", f"its disk is full ({self._home})")
         clone = ProjectClone(self._home, self._remote or offer.remote)
-        try:
-            done = clone.find_result(offer) if job.attempt > 1 else None
-            if done:  # a try before this one has pushed it, and was lost then
+        is_first = job.attempt == 1 and offer.id.endswith("-0")
+        with _explain_failures(f"it can't use the remote {clone.shown_url}: "):
+            done = None if is_first else clone.find_result(offer) or clone.push_kept(offer)
+            if done:  # a try before this one has pushed it and was lost then, or could not push it
                 return self._answer(offer, done)
+            if self._worker in offer.avoid:
+                raise JobRefused("avoid", "it could not do it before")
             store = clone.fetch(offer)
-        except GitError as error:
-            raise JobRefused("remote", f"it can't use the remote {offer.remote}: {error}") from None
         order = self._read_order(offer, store)
-        return self._answer(offer, self._do(job, offer, order, clone))
+        with _explain_failures():
+            return self._answer(offer, self._do(job, offer, order, clone))
 
     def _answer(self, offer: Offer, commit: str) -> bytes:
         return orders.encode(Receipt(token=offer.token, commit=commit, worker=self._worker))
@@ -68,8 +75,6 @@ class Carrier:
             raise JobRefused("version", _explain_version(f"the offer can't be read ({error})")) from None
         if offer.protocol != orders.PROTOCOL or offer.version != __version__:
             raise JobRefused("version", _explain_version(f"the loop has ralphtool {offer.version}"))
-        if self._worker in offer.avoid:
-            raise JobRefused("avoid", "it could not do it before")
         return offer
 
     def _read_order(self, offer: Offer, store: Repository) -> Order:
@@ -79,8 +84,6 @@ class Carrier:
             raise JobRefused("remote", "the order is another than the one that was offered")
         if order.kind in ("work", "examine"):
             self._check_agent(order)
-        if find_full_disk([self._home]):
-            raise JobRefused("disk", f"its disk is full ({self._home})")
         return order
 
     def _check_agent(self, order: Order) -> None:
@@ -92,21 +95,14 @@ class Carrier:
     # --- doing it -----------------------------------------------------------------------------------
 
     def _do(self, job: JobContext, offer: Offer, order: Order, clone: ProjectClone) -> str:
-        try:
-            with self._pool.lend(clone, order, job.must_end) as bench, Teller(bench, self._worker, job.beat) as teller:
-                before = _list_versions(bench.folder)
-                result = bench.carry_out(order, self._worker, job.must_end)
-                if job.why_end == "lost":
-                    raise JobEnded  # somebody else has it: whatever there is here counts for nothing
-                result = self._explain_stop(job, result)
-                commit = self._commit(bench, order, result, teller.read_lines(), before)
-                return _push(clone, bench, offer, commit)
-        except GitError as error:
-            raise JobRefused("remote", str(error)) from None
-        except RalphError as error:
-            raise JobRefused("workspace", str(error)) from None
-        except OSError as error:
-            raise JobRefused("disk" if is_disk_full(error) else "workspace", str(error)) from None
+        with self._pool.lend(clone, order, job.must_end) as bench, Teller(bench, self._worker, job.beat) as teller:
+            before = _list_versions(bench.folder)
+            result = bench.carry_out(order, self._worker, job.must_end)
+            # Whatever there is of work is handed over. Half a proof is none: another worker begins it anew.
+            if job.why_end == "lost" or (job.must_end() and order.kind != "work"):
+                raise JobEnded
+            commit = self._commit(bench, order, self._explain_stop(job, result), teller.read_lines(), before)
+            return clone.push(offer, bench.repository, commit)
 
     def _explain_stop(self, job: JobContext, result: Result) -> Result:
         """A worker that is stopped hands over what there is, and somebody goes on from there: no attempt."""
@@ -136,10 +132,17 @@ def _end_early(report: Report, why: Failure) -> Report:
     return structs.replace(report, ending="exit", failure=why, end=structs.replace(report.end, ok=False))
 
 
-def _push(clone: ProjectClone, bench: Bench, offer: Offer, commit: str) -> str:
-    """The first counts: who comes second takes what is there."""
-    remote = Remote(bench.repository, clone.url)
-    return commit if remote.push_new(offer.result, commit) else remote.fetch(offer.result) or commit
+@contextmanager
+def _explain_failures(about: str = "") -> Iterator[None]:
+    """What a machine or its remote fails is told as that: another one may do better."""
+    try:
+        yield
+    except GitError as error:
+        raise JobRefused("remote", f"{about}{error}") from None
+    except RalphError as error:
+        raise JobRefused("workspace", str(error)) from None
+    except OSError as error:
+        raise JobRefused("disk" if is_disk_full(error) else "workspace", str(error)) from None
 
 
 def _list_versions(folder: str) -> dict[str, object]:

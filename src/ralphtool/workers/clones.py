@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ralphtool.core import files, layout
@@ -27,6 +28,10 @@ class ProjectClone:
         self.folder = os.path.join(home, f"{name}-{digest}")
         self.url = url
 
+    @property
+    def shown_url(self) -> str:
+        return hide_login(self.url)
+
     def fetch(self, offer: Offer) -> Repository:
         """Brings the order; returns the repository that has it."""
         store = self._open_store()
@@ -37,6 +42,37 @@ class ProjectClone:
     def find_result(self, offer: Offer) -> str | None:
         """What somebody has pushed for this order already."""
         return Remote(self._open_store(), self.url).fetch(offer.result)
+
+    def push(self, offer: Offer, repository: Repository, commit: str) -> str:
+        """The first counts: who comes second takes what is there. What can't be pushed now is kept for a next try."""
+        remote = Remote(repository, self.url)
+        try:
+            is_first = remote.push_new(offer.result, commit, upon={offer.order: offer.commit})
+        except GitError:
+            self._keep(offer, repository, commit)
+            raise
+        return commit if is_first else remote.fetch(offer.result) or commit
+
+    def _keep(self, offer: Offer, repository: Repository, commit: str) -> None:
+        """In the store: the folder of a bench may be gone by then."""
+        store, kept = self._open_store(), _name_kept(offer)
+        if repository.common == store.common:
+            return
+        with suppress(GitError, OSError):  # the disk may be full: then it is done again
+            repository.set_refs({kept: commit})
+            Remote(store, repository.common).fetch(kept)
+            repository.set_refs({kept: None})
+
+    def push_kept(self, offer: Offer) -> str | None:
+        """What was done here for this order, and could not be pushed then: nobody does it a second time."""
+        store = self._open_store()
+        commit = store.resolve(_name_kept(offer))
+        if commit is None:
+            return None
+        self.fetch(offer)
+        pushed = self.push(offer, store, commit)
+        store.set_refs({_name_kept(offer): None})
+        return pushed
 
     def _open_store(self) -> Repository:
         place = os.path.join(self.folder, "store")
@@ -64,6 +100,10 @@ def list_clones(home: str) -> list[str]:
     """The folders of the projects that a worker has."""
     found = [os.path.join(home, name) for name in (os.listdir(home) if os.path.isdir(home) else ())]
     return [place for place in found if os.path.isdir(os.path.join(place, "store"))]
+
+
+def _name_kept(offer: Offer) -> str:
+    return layout.UNSENT + offer.result.removeprefix(layout.RESULTS)
 
 
 def _make_lock(folder: str) -> str:

@@ -36,19 +36,24 @@ class Remote:
         self.repository = repository
         self.url = url
 
-    def push_new(self, ref: str, commit: str) -> bool:
-        """Makes a ref; False if there is one already that somebody else has made."""
-        return self._push_if(ref, "", commit)
+    def push_new(self, ref: str, commit: str, upon: Mapping[str, str] | None = None) -> bool:
+        """Makes a ref; False if there is one already that somebody else has made.
+
+        `upon` are refs that have to be what they were: who comes too late leaves nothing behind.
+        """
+        return self._push_if(ref, "", commit, upon or {})
 
     def replace(self, ref: str, old: str, new: str | None) -> bool:
         """Moves or removes a ref; False if it is not what it was any more."""
-        return self._push_if(ref, old, new)
+        return self._push_if(ref, old, new, {})
 
-    def _push_if(self, ref: str, old: str, new: str | None) -> bool:
+    def _push_if(self, ref: str, old: str, new: str | None, upon: Mapping[str, str]) -> bool:
         """Tried again unless somebody else was first: a push may also have worked, and not have said so."""
+        leases = [f"--force-with-lease={name}:{commit}" for name, commit in {ref: old, **upon}.items()]
+        moves = [f"{commit or ''}:{name}" for name, commit in {ref: new, **upon}.items()]
         for turn in range(_TRIES):
             try:
-                self._run("push", "--quiet", f"--force-with-lease={ref}:{old}", self.url, f"{new or ''}:{ref}")
+                self._run("push", "--quiet", "--atomic", *leases, self.url, *moves)
                 return True
             except GitError as error:
                 found = self.find(ref)

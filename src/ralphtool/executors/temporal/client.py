@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
@@ -39,10 +40,12 @@ _TICK = 0.3  # seconds between two looks at a job
 _LONELY = 5.0  # seconds that a job waits before somebody is told that no worker takes it
 _GRACE = 60.0  # seconds that a worker has to hand in what there is, once it was told to end
 _OWN_TURN = 10.0  # seconds that a worker has to begin with what only it is asked for
-_MOST_REFUSALS = 20  # of one order, by workers that can't do it
-_PAUSE = 1.0  # seconds before an order goes out again
+_MOST_REFUSALS = 10  # of one order, by workers that can't do it, where nobody else is known
+_PAUSE, _LONGEST_PAUSE = 1.0, 15.0  # seconds before an order goes out again
+_FIRST_TRIES = 10  # to find out what is red, where no worker could tell
 # What a worker can't do that another one can: nothing is wrong with the work.
-_MACHINE_FAULTS = ("agent", "avoid", "disk", "remote", "version", "workspace", "stopping", "lost", "ended")
+_UNFIT = ("agent", "disk", "remote", "version", "workspace")
+_MACHINE_FAULTS = (*_UNFIT, "avoid", "stopping", "lost", "ended")
 
 
 class RemoteContext(Struct, frozen=True, kw_only=True):
@@ -61,11 +64,12 @@ class RemoteContext(Struct, frozen=True, kw_only=True):
 
 
 class _Refused(Exception):
-    """A worker could not do it."""
+    """A worker could not do it. One that is unfit is not asked again; one that was away or stopped may be."""
 
-    def __init__(self, worker: str, text: str) -> None:
+    def __init__(self, worker: str, text: str, *, is_unfit: bool = True) -> None:
         super().__init__(text)
         self.worker = worker
+        self.is_unfit = is_unfit
 
 
 class TemporalExecutor:
@@ -73,6 +77,7 @@ class TemporalExecutor:
 
     def __init__(self, context: RemoteContext) -> None:
         self.context = context
+        self._is_cut_off = False  # from the remote or the server: what was ordered may be done all the same
         self._worker = ""  # who has done the work that is in place: what its agent installed is there
 
     # --- what a loop asks for ---------------------------------------------------------------------
@@ -102,7 +107,8 @@ class TemporalExecutor:
         )
         result = self._carry_out(order, stop, self._name_sent(assignment))
         report = result if isinstance(result, Report) else self._take_work(assignment, result)
-        self.context.workspace.home.set_refs({self._name_sent(assignment): None})
+        if not self._is_cut_off:
+            self.context.workspace.home.set_refs({self._name_sent(assignment): None})
         return report
 
     def _take_work(self, assignment: Assignment, result: Result) -> Report:
@@ -134,8 +140,17 @@ class TemporalExecutor:
         return result.report
 
     def measure(self, assignment: Assignment, stop: Callable[[], bool]) -> tuple[Baseline | None, float]:
-        result = self._carry_out(self._build_order("measure", assignment), stop)
-        return (None, 0.0) if isinstance(result, Report) else (result.baseline, result.seconds)
+        """Without it nobody could tell which gates are newly red: so it is tried until it is known."""
+        why = ""
+        for turn in range(_FIRST_TRIES):
+            result = self._carry_out(self._build_order("measure", assignment), stop)
+            if not isinstance(result, Report):
+                return result.baseline, result.seconds
+            if stop():
+                return None, 0.0
+            why = result.end.reason
+            time.sleep(min(_PAUSE * 2**turn, _LONGEST_PAUSE))
+        raise RemoteFailed(f"no worker could run the gates: {why}")
 
     def examine(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
         result = self._carry_out(self._build_order("examine", assignment), stop)
@@ -199,23 +214,27 @@ class TemporalExecutor:
     def _carry_out(self, order: Order, stop: Callable[[], bool], sent: str = "") -> Result | Report:
         """What came of an order; a report of the machine's fault where nothing did. That charges no attempt."""
         avoid: list[str] = []
+        self._is_cut_off = False
         try:
             known = self.context.workspace.home.resolve(sent) if sent else None
             commit = known or self._send(order, sent)
-            for turn in range(_MOST_REFUSALS):
+            for turn in count():
                 if stop():
                     return _build_stopped()
+                if turn >= _MOST_REFUSALS and not self._knows_others(avoid):
+                    break
                 offer = self._build_offer(order, turn, commit, avoid)
                 try:
                     return self._follow(order, offer, self._build_limits(order, turn), stop)
                 except _Refused as error:
                     self._note_refusal(order, error, avoid)
-                    time.sleep(_PAUSE)
+                    time.sleep(min(_PAUSE * 1.2**turn, _LONGEST_PAUSE))
+            return _build_lost(f"no worker could do it; {', '.join(avoid)} refused")
         except RemoteRefused:
             raise
         except (GitError, RemoteFailed) as error:
-            return _build_stopped() if stop() else _build_lost(str(error))
-        return _build_lost(f"no worker could do it; {', '.join(avoid)} refused")
+            self._is_cut_off = not stop()
+            return _build_lost(str(error)) if self._is_cut_off else _build_stopped()
 
     def _build_offer(self, order: Order, turn: int, commit: str, avoid: Sequence[str]) -> Offer:
         return Offer(
@@ -233,9 +252,15 @@ class TemporalExecutor:
             avoid=tuple(avoid),
         )
 
+    def _knows_others(self, avoid: Sequence[str]) -> bool:
+        """Whether there is somebody who has not refused: busy, perhaps for as long as a story takes."""
+        names = [one.identity for one in self.context.link.list_workers()]
+        names += [one.worker for one in self.context.link.list_jobs() if one.worker]
+        return any(name not in avoid for name in names)
+
     def _note_refusal(self, order: Order, error: _Refused, avoid: list[str]) -> None:
-        """Said once for each worker and reason."""
-        if error.worker not in avoid:
+        """Said once for each worker."""
+        if error.is_unfit and error.worker not in avoid:
             avoid.append(error.worker)
             text = f"worker {error.worker} can't work on story {order.assignment.story}: {error}; another one is asked"
             self.context.log.note(events.Notice(text=text))
@@ -250,7 +275,8 @@ class TemporalExecutor:
         if stop() or state.state == "cancelled":
             return _build_stopped()
         if state.kind in _MACHINE_FAULTS or limits.worker:
-            raise _Refused(limits.worker or state.worker, state.failure or "it is gone")
+            worker, is_unfit = limits.worker or state.worker, state.kind in _UNFIT
+            raise _Refused(worker, state.failure or "it is gone", is_unfit=is_unfit)
         return _build_lost(_describe_loss(state, self.context.settings.executor.queue))
 
     def _build_limits(self, order: Order, turn: int) -> JobLimits:
@@ -316,7 +342,7 @@ def _describe_loss(state: JobState, queue: str) -> str:
 
 def _build_lost(text: str) -> Report:
     """A machine's fault: no attempt, and tried again after a while."""
-    return Report(ending="exit", end=End(False, reason=text), failure=Failure("network", text))
+    return Report(ending="exit", end=End(False, reason=text), failure=Failure("network", text, time.time() + _PAUSE))
 
 
 def _build_stopped() -> Report:
