@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import structs
 
 from ralphtool import specs, workspace
-from ralphtool.core import layout, lifecycle, locks, session
+from ralphtool.core import layout, lifecycle, locks, secrets, session
 from ralphtool.errors import RalphError
 from ralphtool.executors.orders import Result
 from ralphtool.judging.test_side import has_manifest
@@ -158,8 +158,11 @@ class Bench:
             "examine": self._examine,
         }[order.kind]
         made = act(order, stop)
-        state = session.load(self._id) if order.kind == "work" else {}
-        return structs.replace(made, worker=worker, session=state)
+        return structs.replace(made, worker=worker, session=self._read_session() if order.kind == "work" else {})
+
+    def _read_session(self) -> dict[str, Any]:
+        """What the agent has recorded. The loop does not know our secrets, and could not mask them."""
+        return dict(secrets.mask(session.load(self._id), secrets.list_values()))
 
     def _begin_session(self, order: Order) -> None:
         with session.LockedSession(self._id) as held:
