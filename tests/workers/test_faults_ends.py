@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,8 @@ def processes_of_agents(farm: Farm) -> list[str]:
 # --- a worker that is ended -------------------------------------------------------------------------
 
 
-def test_a_worker_that_is_stopped_hands_over_what_there_is(farm: Farm) -> None:
+def stop_while_it_works(farm: Farm) -> None:
+    """What there is, is handed over, and another one goes on from there."""
     goes_on = {"run": f"[ -e parts/{{story}}.txt ] && touch {farm.meet}/found; true"}
     hangs = {"run": f"touch {farm.meet}/begun; [ -e {farm.meet}/go ] || sleep 3621"}
     farm.make(ONE).lab.play(default=[count(farm), goes_on, part(), hangs, *WRITES])
@@ -80,7 +82,7 @@ def test_a_worker_that_is_stopped_hands_over_what_there_is(farm: Farm) -> None:
     assert (farm.meet / "found").exists(), "the second goes on from the work of the first"
 
 
-def test_a_worker_that_is_stopped_while_it_proves(farm: Farm) -> None:
+def stop_while_it_proves(farm: Farm) -> None:
     """Another one proves it: half a proof says nothing, and the work is not done again."""
     farm.make(ONE).lab.play(default=[count(farm), *WRITES])
     wait = f"touch {farm.meet}/proving; while [ ! -e {farm.meet}/go ]; do sleep 0.05; done"
@@ -95,6 +97,11 @@ def test_a_worker_that_is_stopped_while_it_proves(farm: Farm) -> None:
     farm.check_done("1")
     assert farm.count_agents() == 1
     assert find_worker_events(farm.lab.events(), "1")[-1] == "berta"
+
+
+@pytest.mark.parametrize("stop", [stop_while_it_works, stop_while_it_proves])
+def test_a_worker_that_is_stopped(farm: Farm, stop: Callable[[Farm], None]) -> None:
+    stop(farm)
 
 
 # --- two runs of a change ---------------------------------------------------------------------------
