@@ -13,7 +13,7 @@ from workers.farm import Farm
 from ralphtool.executors.temporal.dev_server import DevServer
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # not longer: tests of processes look at all that there are
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
     with DevServer(str(tmp_path_factory.mktemp("temporal"))) as server:
         yield server

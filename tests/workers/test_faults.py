@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from typing import Any
@@ -90,9 +91,8 @@ def test_an_agent_that_is_killed_alone_has_failed_as_it_would_at_home(farm: Farm
 # --- the server -------------------------------------------------------------------------------------
 
 
-def test_a_server_that_is_killed_twice_and_started_anew(own_farm: Farm) -> None:
-    """Once while an agent works, which goes on, and once when it has ended: the result comes later."""
-    farm = own_farm
+def kill_server_twice(farm: Farm) -> None:
+    """Once while agents work, which go on, and once when one has ended: its result comes later."""
     farm.make(TWO).lab.play(default=[count(farm), pause_until(farm, "begun-{story}", "go-{story}"), *WRITES])
     farm.start_worker("anna")
     run = farm.lab.start("add-login")
@@ -111,22 +111,38 @@ def test_a_server_that_is_killed_twice_and_started_anew(own_farm: Farm) -> None:
     assert farm.count_agents() == 2, "no agent was started a second time"
 
 
-@pytest.mark.parametrize("is_done", [True, False], ids=["done meanwhile", "still at work"])
-def test_a_server_that_is_away_for_longer_than_a_worker_may_be_silent(own_farm: Farm, is_done: bool) -> None:
-    """It may take the worker for dead. What that has done meanwhile counts, and is not done again."""
-    farm = own_farm
+def miss_server_until_it_is_done(farm: Farm) -> None:
+    """The server may take the worker for dead. What that has done meanwhile counts, and is not done again."""
+    run = begin_and_kill_server(farm)
+    farm.let_go("go-1")
+    assert wait_until(lambda: read_remote(farm.remote, "for-each-ref", "refs/ralph/results"))
+    time.sleep(6)  # by the server's clock: there is nothing else to wait for
+    farm.server.start()
+    finish(run)
+    farm.check_done("1")
+    assert farm.count_agents() == 1
+
+
+def miss_server_while_it_works(farm: Farm) -> None:
+    """The worker is heard before it is taken for dead, or after: then it is done twice, and counts once."""
+    run = begin_and_kill_server(farm)
+    time.sleep(6)  # by the server's clock: there is nothing else to wait for
+    farm.server.start()
+    farm.let_go("go-1")
+    farm.let_go("go-2")
+    finish(run)
+    farm.check_done("1")
+
+
+def begin_and_kill_server(farm: Farm) -> subprocess.Popen[bytes]:
     farm.make(ONE, heartbeat="5s").lab.play(default=[count(farm), wait_for_turn(farm), *WRITES])
     farm.start_worker("anna")
     run = farm.lab.start("add-login")
     assert wait_until(lambda: farm.count_agents() == 1)
     farm.server.kill()
-    if is_done:
-        farm.let_go("go-1")
-        assert wait_until(lambda: read_remote(farm.remote, "for-each-ref", "refs/ralph/results"))
-    time.sleep(6)  # by the server's clock: there is nothing else to wait for
-    farm.server.start()
-    farm.let_go("go-1")
-    farm.let_go("go-2")  # the worker may be heard before it is taken for dead, or after
-    finish(run)
-    farm.check_done("1")
-    assert farm.count_agents() == 1 or not is_done
+    return run
+
+
+@pytest.mark.parametrize("lose", [kill_server_twice, miss_server_until_it_is_done, miss_server_while_it_works])
+def test_a_server_that_goes_away_and_comes_back(own_farm: Farm, lose: Callable[[Farm], None]) -> None:
+    lose(own_farm)

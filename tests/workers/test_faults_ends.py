@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from ralphtool.workspace.remote import Remote
 
 @pytest.mark.parametrize("when", ["works", "waits", "pushes"])
 def test_a_run_that_is_ended_while_a_job(farm: Farm, when: str) -> None:
-    """Nothing goes on elsewhere, what there is of work is kept, and the next run goes on with it."""
+    """As at home: nothing goes on, half of a work is kept by a ref, and finished work is what the next run has."""
     goes_on = f"[ -e parts/{{story}}.txt ] && touch {farm.meet}/found; true"
     hangs = {"run": f"touch {farm.meet}/begun; [ -e {farm.meet}/go ] || sleep 3620"}
     steps = [count(farm), {"run": goes_on}, part(), *([hangs] if when == "works" else []), *WRITES]
@@ -41,12 +42,13 @@ def test_a_run_that_is_ended_while_a_job(farm: Farm, when: str) -> None:
     assert run.returncode == 130
     assert wait_until(lambda: not processes_of_agents(farm)), processes_of_agents(farm)
     assert read_remote(farm.remote, "for-each-ref") == ""
+    assert bool(farm.lab.git("for-each-ref", "refs/ralph/interrupted")) == (when != "waits")
     if when == "waits":
         farm.start_worker("anna")
         assert farm.count_agents() == 0
     finish(farm.lab.start("add-login"))
     farm.check_done("1")
-    assert (farm.meet / "found").exists() == (when != "waits")
+    assert (farm.meet / "found").exists() == (when == "pushes")
 
 
 def has_come_to(farm: Farm, when: str) -> bool:
@@ -56,13 +58,15 @@ def has_come_to(farm: Farm, when: str) -> bool:
 
 
 def processes_of_agents(farm: Farm) -> list[str]:
-    return [one for one in farm.list_left("anna/") if " worker --address" not in one]
+    """A worker keeps its box, and who watches over it, for the next order."""
+    return [one for one in farm.list_left("anna/") if "script.json" in one or "sleep" in one]
 
 
 # --- a worker that is ended -------------------------------------------------------------------------
 
 
-def test_a_worker_that_is_stopped_hands_over_what_there_is(farm: Farm) -> None:
+def stop_while_it_works(farm: Farm) -> None:
+    """What there is, is handed over, and another one goes on from there."""
     goes_on = {"run": f"[ -e parts/{{story}}.txt ] && touch {farm.meet}/found; true"}
     hangs = {"run": f"touch {farm.meet}/begun; [ -e {farm.meet}/go ] || sleep 3621"}
     farm.make(ONE).lab.play(default=[count(farm), goes_on, part(), hangs, *WRITES])
@@ -79,7 +83,7 @@ def test_a_worker_that_is_stopped_hands_over_what_there_is(farm: Farm) -> None:
     assert (farm.meet / "found").exists(), "the second goes on from the work of the first"
 
 
-def test_a_worker_that_is_stopped_while_it_proves(farm: Farm) -> None:
+def stop_while_it_proves(farm: Farm) -> None:
     """Another one proves it: half a proof says nothing, and the work is not done again."""
     farm.make(ONE).lab.play(default=[count(farm), *WRITES])
     wait = f"touch {farm.meet}/proving; while [ ! -e {farm.meet}/go ]; do sleep 0.05; done"
@@ -94,6 +98,11 @@ def test_a_worker_that_is_stopped_while_it_proves(farm: Farm) -> None:
     farm.check_done("1")
     assert farm.count_agents() == 1
     assert find_worker_events(farm.lab.events(), "1")[-1] == "berta"
+
+
+@pytest.mark.parametrize("stop", [stop_while_it_works, stop_while_it_proves])
+def test_a_worker_that_is_stopped(farm: Farm, stop: Callable[[Farm], None]) -> None:
+    stop(farm)
 
 
 # --- two runs of a change ---------------------------------------------------------------------------
@@ -169,7 +178,8 @@ def test_a_secret_of_a_worker_is_told_to_nobody(farm: Farm) -> None:
     says: list[dict[str, Any]] = [
         {"run": f"echo $MY_API_KEY; echo $MY_API_KEY >&2; touch {farm.meet}/key-is-${{MY_API_KEY:-missing}}"},
         {"say": f"the key is {secret}"},
-        {"observe": f"the key is {secret}", "description": f"I have seen {secret}", "type": "gotcha"},
+        {"observe": "finding", "title": f"the key is {secret}", "description": f"I have seen {secret}"},
+        {"learn": f"the key is {secret}"},
     ]
     farm.make(ONE).lab.play(default=[*says, *WRITES])
     farm.start_worker("anna", MY_API_KEY=secret)

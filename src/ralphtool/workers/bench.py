@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import structs
 
 from ralphtool import specs, workspace
-from ralphtool.core import files, layout, lifecycle, locks, session
-from ralphtool.errors import RemoteFailed
+        self.awaits_proof = order.kind in ("work", "gates-ahead") and bool(self.token)
+from ralphtool.core import layout, lifecycle, locks, secrets, session
+from ralphtool.errors import RalphError
 from ralphtool.executors.orders import Result
 from ralphtool.judging.test_side import has_manifest
 from ralphtool.loop import workspace_choice
@@ -155,13 +156,18 @@ class Bench:
         }[order.kind]
         made = act(order, stop)
         self.awaits_proof = order.kind in ("work", "gates-ahead") and bool(self.token)
-        state = session.load(self._id) if order.kind == "work" else {}
-        return structs.replace(made, worker=worker, session=state)
+        return structs.replace(made, worker=worker, session=self._read_session() if order.kind == "work" else {})
+
+    def _read_session(self) -> dict[str, Any]:
+        """What the agent has recorded. The loop does not know our secrets, and could not mask them."""
+        return dict(secrets.mask(session.load(self._id), secrets.list_values()))
 
     def _begin_session(self, order: Order) -> None:
+        """A fresh one each time; by the time when it was created, the lock of the change knows it as its own."""
         with session.LockedSession(self._id) as held:
+            created = held.state["created_at"]
             held.state.clear()
-            held.state.update(session.build_state(self._id, self.change))
+            held.state.update(session.build_state(self._id, self.change), created_at=created)
             held.state["current_story_id"] = order.assignment.story or None
             held.state["iteration"] = order.iteration
             held.state["completed_tasks"] = list(order.completed)

@@ -14,7 +14,7 @@ from ralphtool.executors.temporal.link import Link
 from ralphtool.settings.executor import ExecutorSettings
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # not longer: tests of processes look at all that there are
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
     with DevServer(str(tmp_path_factory.mktemp("temporal"))) as server:
         yield server

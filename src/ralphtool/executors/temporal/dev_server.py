@@ -13,6 +13,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from ralphtool.core import files
@@ -102,13 +103,18 @@ class DevServer:
         settings = ExecutorSettings(address=self.address)
         while True:
             try:
-                asyncio.run(connect(settings, identity="dev server"))
+                self._connect(settings)
                 return
             except RemoteFailed:
                 self._check_alive()
                 if time.monotonic() > end:
                     raise
             time.sleep(0.1)
+
+    def _connect(self, settings: ExecutorSettings) -> None:
+        """On a thread of its own: the caller's may have an event loop."""
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(lambda: asyncio.run(connect(settings, identity="dev server"))).result()
 
     def _check_alive(self) -> None:
         if self._server.poll() is not None:
