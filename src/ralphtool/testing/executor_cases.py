@@ -246,13 +246,6 @@ CASES: dict[str, ExecutorCase] = {
         stories=["1"],
         check=_check_same_attempt,
     ),
-    "no agent": ExecutorCase(
-        settings={"run": {"agent": "missing"}, "agents.missing": {"command": ["no-such-program-anywhere"]}},
-        turns=[],
-        statuses={},
-        stories=[],
-        exit_code=1,
-    ),
     "no final word": ExecutorCase(
         turns=[_turn([{"exit": 3}], attempt=1), _turn(_DONE, attempt=2)],
         statuses={"1": ["failed", "completed"]},
