@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,15 +10,18 @@ from typing import Any
 import pytest
 from lab import Lab
 from loop.lanes import NEEDS_BOXES
+from patience import PATIENCE
 from workers.farm import Farm
 
 from ralphtool.executors.temporal.dev_server import DevServer
-from ralphtool.testing import EXECUTOR_CASES, EXECUTOR_SECRET, ExecutorOutcome, check_executor
+from ralphtool.testing import EXECUTOR_CASES, EXECUTOR_SECRET, ContractBroken, ExecutorOutcome, check_executor
 
 pytestmark = NEEDS_BOXES
 
 HERE = {"run": {"workspace": "box"}}
 SIDE_BY_SIDE = {"run": {"workspace": "box", "side_by_side": 2}}
+ON_WORKERS = [case for case in EXECUTOR_CASES if case != "prd.json"]
+COMMAND = f"{sys.executable} -m ralphtool"
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +42,11 @@ def farm(tmp_path_factory: pytest.TempPathFactory, server: DevServer) -> Iterato
         made.end()
 
 
-def check(top: Path, settings: dict[str, Any], case: str) -> ExecutorOutcome:
+def check(top: Path, settings: dict[str, Any], case: str, **more: Any) -> ExecutorOutcome:
     """In a home of its own."""
     top.mkdir()
     lab = Lab(top)
-    return check_executor(str(lab.root), settings, cases=[case], env=lab.env)[case]
+    return check_executor(str(lab.root), settings, cases=[case], env=lab.env, **more)[case]
 
 
 @pytest.mark.parametrize("case", EXECUTOR_CASES)
@@ -51,8 +55,31 @@ def test_side_by_side_as_one_after_the_other(tmp_path: Path, case: str) -> None:
     assert check(tmp_path / "beside", SIDE_BY_SIDE, case) == here
 
 
-@pytest.mark.parametrize("case", EXECUTOR_CASES)
+@pytest.mark.parametrize("case", ON_WORKERS)
 def test_on_workers_as_here(tmp_path: Path, farm: Farm, case: str) -> None:
     told = {"address": farm.server.address, "queue": farm.queue, "remote": str(farm.remote), "heartbeat": "15m"}
     there = {"run": {"executor": "temporal", "side_by_side": 2}, "executor": told}
     assert check(tmp_path / "there", there, case) == check(tmp_path / "here", HERE, case)
+
+
+BROKEN = {
+    "the verdicts are": ("proven", "exit 0"),
+    "the exit code is 0, not 7": ("proven", f'{COMMAND} "$@"; exit 7'),
+    "the user's files and branches": ("proven", f'{COMMAND} "$@"; echo more >> shop.py'),
+    "commits are of the stories": ("proven", f'{COMMAND} "$@" && git branch -fq ralph/$3 main'),
+    "what events name is there": ("proven", f'{COMMAND} "$@" && rm .ralph/runs/*/001-*/transcript.log'),
+    "what the agent learnt is in the history": (
+        "learnings",
+        f'{COMMAND} "$@" && sed -i s/till/bank/ .ralph/progress.json',
+    ),
+    "a secret is in no record": ("secret", f'{COMMAND} "$@" && env > .ralph/environment'),
+    "a run ends": ("proven", "exec sleep 3600"),
+}
+
+
+@pytest.mark.parametrize("promise", BROKEN)
+def test_what_breaks_a_promise_is_told_which(tmp_path: Path, promise: str) -> None:
+    case, script = BROKEN[promise]
+    patience = 2.0 if "sleep" in script else PATIENCE
+    with pytest.raises(ContractBroken, match=f"{case}: .*{promise}"):
+        check(tmp_path / "here", HERE, case, command=("sh", "-c", script, "sh"), patience=patience)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
+from ralphtool.core import layout
 from ralphtool.core.secrets import MASK
 from ralphtool.testing.adapters import ContractBroken
 from ralphtool.testing.sample_project import CHANGE, SampleProject, Step
@@ -103,7 +104,7 @@ def _check_red(project: SampleProject) -> None:
     first = _list_events(project, "verdict")[0]
     _require("test_count" in json.dumps(first["reasons"]), "the verdict names the test that is red")
     _require("test_count" in _read_prompt(project, 1), "the next prompt names the test that is red")
-    kept = project.git("ls-tree", "--name-only", f"refs/ralph/attempts/{first['entry']}")
+    kept = project.git("ls-tree", "--name-only", layout.ATTEMPTS + first["entry"])
     _require("count.py" in kept.split(), "the work of an attempt that failed can be found by its ref")
     gates = [event for event in _list_events(project, "gate") if event["when"] == "after" and event["failed"]]
     _require(bool(gates), "the event of a red gate names its failed tests")
@@ -157,7 +158,7 @@ def _stop_and_go_on(project: SampleProject) -> int:
     _require(code == 130, f"a run that was stopped has the exit code 130, not {code}")
     ended = _list_events(project, "run_ended")[-1]
     _require(ended["result"] == "interrupted", f"a run that was stopped is interrupted, not {ended['result']}")
-    refs = project.git("for-each-ref", "--format=%(refname)", "refs/ralph/interrupted").split()
+    refs = project.git("for-each-ref", "--format=%(refname)", layout.INTERRUPTED).split()
     kept = [project.git("ls-tree", "--name-only", ref).split() for ref in refs]
     _require(any("half.txt" in names for names in kept), "what a stopped agent had done can be found by a ref")
     project.play([_turn(_DONE)])
@@ -167,7 +168,7 @@ def _stop_and_go_on(project: SampleProject) -> int:
 # --- the cases --------------------------------------------------------------------------------------
 
 _PRD = {
-    "branchName": f"ralph/{CHANGE}",
+    "branchName": layout.BRANCH + CHANGE,
     "userStories": [
         {"id": f"US-{n}", "title": f"Part {n}", "acceptanceCriteria": ["one", "two"], "priority": n, "passes": False}
         for n in (1, 2)
@@ -245,13 +246,6 @@ CASES: dict[str, ExecutorCase] = {
         statuses={"1": ["transient", "completed"]},
         stories=["1"],
         check=_check_same_attempt,
-    ),
-    "no agent": ExecutorCase(
-        settings={"run": {"agent": "missing"}, "agents.missing": {"command": ["no-such-program-anywhere"]}},
-        turns=[],
-        statuses={},
-        stories=[],
-        exit_code=1,
     ),
     "no final word": ExecutorCase(
         turns=[_turn([{"exit": 3}], attempt=1), _turn(_DONE, attempt=2)],

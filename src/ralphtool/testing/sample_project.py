@@ -10,6 +10,7 @@ import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
+from ralphtool.core import layout
 from ralphtool.testing.adapters import ContractBroken
 
 if TYPE_CHECKING:
@@ -125,20 +126,20 @@ class SampleProject:
 
     def list_stories(self) -> list[str]:
         """Those with a commit on the branch."""
-        if not self.git("branch", "--list", f"ralph/{self._change}"):
+        if not self.git("branch", "--list", layout.BRANCH + self._change):
             return []
         form = "--format=%(trailers:key=Ralph-Story,valueonly,separator=)"
-        return sorted(line for line in self.git("log", form, f"ralph/{self._change}").splitlines() if line)
+        return sorted(line for line in self.git("log", form, layout.BRANCH + self._change).splitlines() if line)
 
     def read_branch(self) -> dict[str, str]:
         """Every file of the branch, without moments."""
-        branch = f"ralph/{self._change}" if self.git("branch", "--list", f"ralph/{self._change}") else "main"
+        branch = layout.BRANCH + self._change if self.git("branch", "--list", layout.BRANCH + self._change) else "main"
         paths = self.git("ls-tree", "-r", "--name-only", branch).splitlines()
         return {path: _MOMENT.sub("then", self.git("show", f"{branch}:{path}")) for path in paths}
 
     def read_events(self) -> list[dict[str, Any]]:
         """Of all runs, the oldest first; without a line that is still being written."""
-        runs = os.path.join(self.root, ".ralph", "runs")
+        runs = layout.runs(self.root)
         names = sorted(
             os.listdir(runs) if os.path.isdir(runs) else (),
             key=lambda name: _read_first_moment(os.path.join(runs, name)),
@@ -147,7 +148,7 @@ class SampleProject:
 
     def read_history(self, kind: str) -> list[dict[str, Any]]:
         """The entries, or the learnings, of progress.json."""
-        path = os.path.join(self.root, ".ralph", "progress.json")
+        path = layout.history(self.root)
         if not os.path.exists(path):
             return []
         with open(path, encoding="utf-8") as file:
@@ -167,7 +168,7 @@ class SampleProject:
     def read_records(self) -> dict[str, bytes]:
         """Every file of ours, by its path."""
         found = {}
-        for folder, _, names in os.walk(os.path.join(self.root, ".ralph")):
+        for folder, _, names in os.walk(layout.folder(self.root)):
             for path in (os.path.join(folder, name) for name in names):
                 with open(path, "rb") as file:
                     found[path] = file.read()
