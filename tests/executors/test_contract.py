@@ -20,7 +20,6 @@ pytestmark = NEEDS_BOXES
 
 HERE = {"run": {"workspace": "box"}}
 SIDE_BY_SIDE = {"run": {"workspace": "box", "side_by_side": 2}}
-ON_WORKERS = [case for case in EXECUTOR_CASES if case != "prd.json"]
 COMMAND = f"{sys.executable} -m ralphtool"
 
 
@@ -55,7 +54,7 @@ def test_side_by_side_as_one_after_the_other(tmp_path: Path, case: str) -> None:
     assert check(tmp_path / "beside", SIDE_BY_SIDE, case) == here
 
 
-@pytest.mark.parametrize("case", ON_WORKERS)
+@pytest.mark.parametrize("case", EXECUTOR_CASES)
 def test_on_workers_as_here(tmp_path: Path, farm: Farm, case: str) -> None:
     told = {"address": farm.server.address, "queue": farm.queue, "remote": str(farm.remote), "heartbeat": "15m"}
     there = {"run": {"executor": "temporal", "side_by_side": 2}, "executor": told}

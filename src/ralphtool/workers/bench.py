@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import structs
 
 from ralphtool import specs, workspace
-        self.awaits_proof = order.kind in ("work", "gates-ahead") and bool(self.token)
-from ralphtool.core import layout, lifecycle, locks, secrets, session
-from ralphtool.errors import RalphError
+from ralphtool.core import files, layout, lifecycle, locks, secrets, session
+from ralphtool.errors import RemoteFailed
 from ralphtool.executors.orders import Result
 from ralphtool.judging.test_side import has_manifest
 from ralphtool.loop import workspace_choice
