@@ -45,7 +45,7 @@ BAD = {
     "\n[runn]\nx = 1": "line 2: there is no table [runn]: did you mean [run]?",
     "[agent.x]": "line 1: there is no table [agent]: did you mean [agents]?",
     "[xyzzy]": "line 1: there is no table [xyzzy]: there are run, verify, proof, memory, prompt, sandbox, "
-    "blockers, executor, notify, specs.github, specs.beads, "
+    "blockers, executor, notify, otel, specs.github, specs.beads, "
     "agents.NAME, prices.MODEL",
     "\nrun = 3": "line 2: run must be a table, as in [run]",
     "[[run]]\n[[run]]": "line 1: run must be a table, as in [run]",

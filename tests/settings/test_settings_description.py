@@ -24,6 +24,7 @@ from ralphtool.settings import (
     VerifySettings,
 )
 from ralphtool.settings.executor import ExecutorSettings
+from ralphtool.settings.otel import OtelSettings
 from ralphtool.settings.trackers import BeadsSettings, GithubSettings
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -42,6 +43,7 @@ def test_every_setting_is_described() -> None:
         "blockers": BlockerSettings,
         "executor": ExecutorSettings,
         "notify": NotifySettings,
+        "otel": OtelSettings,
         "specs.github": GithubSettings,
         "specs.beads": BeadsSettings,
         "agents.NAME": AgentSettings,

@@ -119,6 +119,7 @@ class _CommandGroup(SuggestingGroup):
         "runs": _LazyCommand("watch:runs", "List the runs, and how each ended."),
         "logs": _LazyCommand("logs:logs", "Show what an agent said and did in an attempt."),
         "report": _LazyCommand("report:report", "Tell what a run came to, for the morning after."),
+        "otel": _LazyCommand("otel:otel", "Export a run to OpenTelemetry: spans and metrics."),
         "explain": _LazyCommand("attempts:explain", "Tell why an attempt was judged as it was, and what was decided."),
         "attempts": _LazyCommand("attempts:attempts", "List the attempts that are kept, with the commit of each."),
         "diff": _LazyCommand("attempts:diff", "Show what an attempt changed."),
@@ -139,7 +140,7 @@ class _CommandGroup(SuggestingGroup):
         "Look back": ("report", "runs", "logs", "explain", "attempts", "diff", "backtest"),
         "What is known": ("progress", "memory", "learnings", "migrate"),
         "End a change": ("finish", "back"),
-        "For programs": ("agent", "mcp", "completion"),
+        "For programs": ("agent", "mcp", "otel", "completion"),
     }
 
     def list_commands(self, context: click.Context) -> list[str]:

@@ -172,7 +172,7 @@ def _start_run(
 ) -> int:
     stop = StopRequest()
     with Signals(stop):
-        viewer = partial(RunViewer, as_json=as_json)
+        viewer = partial(_view_run, root, settings, as_json=as_json)
         result = start_recovered(root, change, settings, ref, runners, viewer, stop)
     if result.record is None:
         click.echo(f"{result.ended.reason}.")
@@ -181,6 +181,14 @@ def _start_run(
 
         summary.print_summary(result.ended, change)
     return _EXIT_CODES[result.ended.result]
+
+
+def _view_run(root: str, settings: Settings, path: str, *, as_json: bool) -> RunViewer:
+    if settings.otel.endpoint:
+        from ralphtool.cli import exporting
+
+        exporting.start_export(root, path, settings.otel.endpoint)
+    return RunViewer(path, as_json=as_json)
 
 
 def _print_plan(root: str, spec: Spec, settings: Settings, agent_command: str | None, *, as_json: bool) -> int:

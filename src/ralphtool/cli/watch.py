@@ -250,7 +250,7 @@ def _choose_run(root: str, name: str | None) -> RunSummary:
     return going[0]
 
 
-class _RunEndSignal:
+class RunEndSignal:
     """Set when the run is no more, whether it told its end or not."""
 
     def __init__(self, run: RunSummary) -> None:
@@ -269,7 +269,7 @@ class _RunEndSignal:
 
 
 def _watch_run(run: RunSummary, speed: float | None, *, as_json: bool) -> None:
-    stop = _RunEndSignal(run)
+    stop = RunEndSignal(run)
     if speed is None and as_json:
         from ralphtool.views.terminal import raw
 
@@ -281,7 +281,7 @@ def _watch_run(run: RunSummary, speed: float | None, *, as_json: bool) -> None:
     _print_end(run, as_json=as_json)
 
 
-def _draw_run(run: RunSummary, stop: _RunEndSignal, speed: float | None, *, as_json: bool) -> None:
+def _draw_run(run: RunSummary, stop: RunEndSignal, speed: float | None, *, as_json: bool) -> None:
     """In a function of its own, because what draws takes as long to load as all the rest."""
     from ralphtool.views.terminal import live
 

@@ -24,6 +24,7 @@ class Assignment(Struct, frozen=True, kw_only=True):
     """One iteration, as it is handed out. It stands alone: nothing in it belongs to the machine of the loop."""
 
     number: int  # in this run
+    run: str = ""  # its name, where the session has another
     change: str
     story: str
     task: str | None  # of a chunk

@@ -8,6 +8,7 @@ import sys
 
 from ralphtool.core import files
 from ralphtool.executors.transcript import REDACTED
+from ralphtool.record import trace_ids
 
 _LONGEST_FILE = 128 << 20  # bytes
 # What only an agent gets: neither gates nor an agent that only looks belong to a session.
@@ -19,6 +20,12 @@ HIDDEN_VARIABLES = (
 def check_session_id(session_id: str) -> str:
     """What stands for a session where an agent only looks."""
     return f"{session_id}-check"
+
+
+def build_check_variables(session_id: str, run: str, iteration: int) -> dict[str, str]:
+    """The variables of an agent that only looks: the second one of its iteration."""
+    traceparent = trace_ids.build_traceparent(run or session_id, iteration, 1)
+    return {"RALPH_SESSION": check_session_id(session_id), "TRACEPARENT": traceparent}
 
 
 def build_path(run_folder: str) -> str:

@@ -16,7 +16,7 @@ from ralphtool import agents, specs
 from ralphtool.agents import End, Event, Job, McpServer
 from ralphtool.agents.program import write_file
 from ralphtool.core import secrets, session
-from ralphtool.executors import Assignment, Report
+from ralphtool.executors import Assignment, Report, environment
 from ralphtool.executors.claims import must_prove
 from ralphtool.executors.environment import HIDDEN_VARIABLES, build_path, check_session_id, redact
 from ralphtool.executors.gate_series import GateSeries, is_cut_off
@@ -28,7 +28,7 @@ from ralphtool.executors.transcript import StderrChunk, find_full_disk
 from ralphtool.executors.watchdog import Watchdog
 from ralphtool.judging import gates, verdict
 from ralphtool.judging.guard.model import GuardFinding
-from ralphtool.record import events
+from ralphtool.record import events, trace_ids
 from ralphtool.sandbox import beneath
 from ralphtool.settings import AgentSettings
 from ralphtool.workspace.protected_state import ensure_real_folder
@@ -145,7 +145,9 @@ class LocalExecutor:
         )
         before = self._spec.read(assignment.story)
         # A session that is not there: whoever only looks has nothing to tick, and nothing to record.
-        env = self._build_environment(assignment) | {"RALPH_SESSION": check_session_id(self.context.session_id)}
+        env = self._build_environment(assignment) | environment.build_check_variables(
+            self.context.session_id, assignment.run, assignment.number
+        )
         wall = find_smaller_limit(self.context.settings.run.timeout, assignment.seconds)
         report = self._drive_agent(assignment, job, env, wall, stop)
         self._undo_changes(before, folder)
@@ -378,6 +380,7 @@ class LocalExecutor:
             "RALPH_ATTEMPT": str(assignment.attempt),
             "RALPH_WORKSPACE": self.context.workspace.shown_root,
             "PATH": build_path(self.context.folder),
+            "TRACEPARENT": trace_ids.build_traceparent(assignment.run or self.context.session_id, assignment.number),
         }
         slot = {"RALPH_SLOT": str(self.context.slot)} if self.context.slot else {}
         return own | slot | ({"RALPH_TASK": assignment.task} if assignment.task else {})

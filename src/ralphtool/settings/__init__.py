@@ -20,6 +20,7 @@ from ralphtool.core import config, files
 from ralphtool.errors import WrongSetting, shorten
 from ralphtool.settings.describing import read_docstrings, write_default
 from ralphtool.settings.executor import ExecutorSettings
+from ralphtool.settings.otel import OtelSettings
 from ralphtool.settings.positions import KeyPath, find_broken_line, find_lines, find_nearest, join_keys
 from ralphtool.settings.trackers import BeadsSettings, GithubSettings, SpecsSettings
 from ralphtool.settings.values import (
@@ -252,6 +253,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     blockers: BlockerSettings = BlockerSettings()
     executor: ExecutorSettings = ExecutorSettings()
     notify: NotifySettings = NotifySettings()
+    otel: OtelSettings = OtelSettings()
     specs: SpecsSettings = SpecsSettings()
     agents: dict[str, AgentSettings] = {}
     prices: dict[str, PriceSettings] = {}
@@ -267,6 +269,7 @@ _TABLES: dict[str, type[Struct]] = {
     "blockers": BlockerSettings,
     "executor": ExecutorSettings,
     "notify": NotifySettings,
+    "otel": OtelSettings,
 }
 # Tables of tables, whose names we know.
 _GROUPED_TABLES: dict[str, dict[str, type[Struct]]] = {"specs": {"github": GithubSettings, "beads": BeadsSettings}}
@@ -507,7 +510,8 @@ def list_flags() -> list[tuple[str, bool]]:
 @cache
 def describe(section: str = "") -> tuple[SettingHelp, ...]:
     """Every setting, or those of one section, in the order of the file."""
-    docs = read_docstrings(__name__, BeadsSettings.__module__, ExecutorSettings.__module__)
+    elsewhere = (BeadsSettings, ExecutorSettings, OtelSettings)
+    docs = read_docstrings(__name__, *(table.__module__ for table in elsewhere))
     return tuple(
         SettingHelp(name, key, write_default(table, key), docs.get((table.__name__, key), ""), find_kind(hint).words)
         for name, table in _SECTIONS.items()

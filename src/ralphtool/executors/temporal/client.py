@@ -170,7 +170,7 @@ class TemporalExecutor:
             kind=kind,
             name=f"{self.context.run}/{assignment.number:03}-{kind}-{os.urandom(4).hex()}",
             run=self.context.run,
-            assignment=structs.replace(assignment, kept=kept, cut_off=cut_off),
+            assignment=structs.replace(assignment, kept=kept, cut_off=cut_off, run=self.context.run),
             settings=orders.strip_secrets(self.context.settings),
             spec=self.context.spec,
             prd_ids=tuple(self.context.prd_ids),

@@ -1,0 +1,36 @@
+"""Starts the export of a run to OpenTelemetry, as a process of its own that the run knows nothing of."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import click
+
+from ralphtool.core.text import make_printable
+
+_LOG = "otel.log"
+
+
+def start_export(root: str, record: str, endpoint: str) -> None:
+    """Follows the record from now on. Whatever goes wrong stands in `otel.log` beside it, and disturbs nobody."""
+    folder = os.path.dirname(record)
+    # -P: nothing in the project's folder may be taken for a part of Python's library.
+    command = [sys.executable, "-P", "-m", "ralphtool", "otel", "--follow", f"--to={endpoint}"]
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(os.path.join(folder, _LOG), flags, 0o600)
+        try:
+            subprocess.Popen(
+                [*command, "--", os.path.basename(folder)],
+                cwd=root,
+                stdin=subprocess.DEVNULL,
+                stdout=fd,
+                stderr=fd,
+                start_new_session=True,
+            )
+        finally:
+            os.close(fd)
+    except OSError as error:
+        click.echo(make_printable(f"Warning: the run is not exported to OpenTelemetry ({error.strerror})"), err=True)

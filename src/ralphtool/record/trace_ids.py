@@ -1,0 +1,28 @@
+"""The ids of a run in OpenTelemetry. They follow from its name, so that whoever needs one can work it out.
+
+`ralphtool otel` gives its spans these ids, and every agent gets that of its own span as `TRACEPARENT`: spans that an
+agent sends itself hang below it.
+"""
+
+from __future__ import annotations
+
+
+def build_trace_id(run: str) -> str:
+    """32 hex digits, the same for everything in a run."""
+    return _hash(run, 16)
+
+
+def build_span_id(run: str, kind: str, iteration: int = 0, nth: int = 0) -> str:
+    """16 hex digits: the span that is the nth of its kind in an iteration."""
+    return _hash(f"{run}\n{kind}\n{iteration}\n{nth}", 8)
+
+
+def build_traceparent(run: str, iteration: int, nth: int = 0) -> str:
+    """The span of an agent as W3C's trace context has it. The second agent of an iteration checks a blocker."""
+    return f"00-{build_trace_id(run)}-{build_span_id(run, 'agent', iteration, nth)}-01"
+
+
+def _hash(text: str, size: int) -> str:
+    from hashlib import sha256  # slow to import, because of OpenSSL
+
+    return sha256(text.encode("utf-8", "surrogatepass")).digest()[:size].hex()

@@ -1,0 +1,24 @@
+"""The settings of what OpenTelemetry is told: `[otel]`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from ralphtool.settings.values import Switch, ValueKind
+
+# No login: it would stand in files and messages. A path may follow, and `/v1/traces` is added to it.
+URL = r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~/%-]*)?"
+Endpoint = Annotated[
+    str, Meta(pattern=rf"\A(?:{URL})?\Z"), ValueKind("a URL without a login", '"http://127.0.0.1:4318"')
+]
+
+
+class OtelSettings(Struct, frozen=True, kw_only=True):
+    """`[otel]`: where spans and metrics of a run go."""
+
+    endpoint: Endpoint = ""
+    """The OTLP/HTTP endpoint that `ralphtool run` sends spans and metrics to; if not given, nothing is sent."""
+    content: Switch = False
+    """Whether prompts, messages, what tools are given and give back, and the output of gates are sent too."""
