@@ -76,6 +76,13 @@ def test_the_labelled_lines_are_many_and_no_text_has_two_labels() -> None:
         ('pods "web-7d9f8b6c5d-x2x9z" not found', 'pods "web-5c4b8f7d66-klm4p" not found'),
         ("=== 3 failed in 0.12s ===", "====== 14 failed in 12.5s ======"),
         ("make[2]: *** [Makefile:3: all] Error 2", "make: *** [Makefile:77: all] Error 2"),
+        ("attempt_1445_0020_m_000001_0: lost", "attempt_1502_0007_r_000044_2: lost"),
+        ("found rdd_21_2 locally", "found rdd_3_117 locally"),
+        ("lost 'shard_4_12' again", "lost 'shard_5_1' again"),
+        ("job_202401 is late", "job_202402 is late"),
+        ("I/O error on sda1", "I/O error on sda3"),
+        ("no answer of R12-M0-N4-C:J03-U11", "no answer of R02-M1-NC-C:J12-U01"),
+        ("cached (4.2 KB, free 1.5 GiB)", "cached (17 MB, free 900 B)"),
         ("mail to ann@example.com bounced", "mail to bob.k@mail.example.org bounced"),
     ],
 )
@@ -111,6 +118,10 @@ def test_the_same_failure_elsewhere(one: str, other: str) -> None:
         ("type 'i32'", "type 'i64'"),
         ("assert a == b", "assert a != b"),
         ("in `parse_list'", "in `parse_map'"),
+        ("KeyError: 'line_2'", "KeyError: 'line_3'"),
+        ("lost rdd_21_2", "lost task_21_2"),
+        ("test_1_2 failed", "test_1_3 failed"),
+        ("err_1001", "err_1002"),
     ],
 )
 def test_another_failure(one: str, other: str) -> None:

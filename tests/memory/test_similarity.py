@@ -32,6 +32,16 @@ def test_repeats_are_found_and_others_are_not_taken_for_them(file: str, found: f
     assert shares["opposite"] <= 0.05
 
 
+@pytest.mark.parametrize("file", ["negations.jsonl", "negations_held_out.jsonl"])
+def test_a_text_and_its_negation_are_told_apart(file: str) -> None:
+    taken: dict[str, list[bool]] = {"repeat": [], "opposite": []}
+    for line in (DATA / file).read_text(encoding="utf-8").splitlines():
+        pair = json.loads(line)
+        taken[pair["kind"]].append(level(pair["one"], pair["other"]) == "same")
+    assert sum(taken["repeat"]) >= 0.93 * len(taken["repeat"])
+    assert sum(taken["opposite"]) <= 0.05 * len(taken["opposite"])
+
+
 @pytest.mark.parametrize("kind", ["repeat", "different", "opposite"])
 def test_it_does_not_matter_which_text_comes_first(kind: str) -> None:
     pairs = [json.loads(line) for line in (DATA / "repeats.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -146,6 +156,47 @@ def test_a_denial_of_a_denial_is_none() -> None:
         level("The setup is not invalid when the list is empty", "The setup is valid when the list is empty") == "same"
     )
     assert level("`unwrap` is not allowed in the library code", "`unwrap` is forbidden in the library code") == "same"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("It is safe to always retry here.", "It is safe to never retry here."),
+        ("The loader reads the file twice.", "The loader fails to read the file twice."),
+        ("The flag is needed for local builds.", "The flag is unnecessary for local builds."),
+        ("Use star imports in the package.", "Star imports are forbidden in the package."),
+        ("Generated code is linted in CI.", "Linting skips generated code in CI."),
+        ("The `id` is a number, or else a word.", "The `id` isn't a number, or else a word."),
+    ],
+)
+def test_what_denies_in_other_words_is_no_repeat(one: str, other: str) -> None:
+    assert level(one, other) != "same"
+    assert level(other, one) != "same"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Did not hear from 10.2.3.4", "Did not hear from 192.168.7.8"),
+        ("Not enough room for rdd_21_2 (4.2 KB so far)", "Not enough room for rdd_3_40 (17 MB so far)"),
+        ("attempt_1445_0020_m_000001_0: Committed", "attempt_1502_0001_m_000321_1: Committed"),
+    ],
+)
+def test_a_line_of_a_program_is_known_by_its_fingerprint(one: str, other: str) -> None:
+    assert level(one, other, same_fingerprint=True) == "same"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Running task 3.0 in stage 61.0 (TID 352)", "Running check 3.0 in stage 61.0 (TID 352)"),
+        ("interrupt: illegal instruction 0", "interrupt: privileged instruction 0"),
+        ("Closed the channel to 10.2.3.4 at once", "Closed the session to 10.2.3.4 at once"),
+        ("FATAL ERROR: Reached heap limit in zone 7", "FATAL ERROR: Reached stack limit in zone 7"),
+    ],
+)
+def test_lines_of_programs_are_not_the_same_by_likeness(one: str, other: str) -> None:
+    assert level(one, other) != "same"
 
 
 def test_equal_fingerprints_decide_for_output_and_not_for_advice() -> None:

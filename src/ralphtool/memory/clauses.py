@@ -31,6 +31,7 @@ _VOLATILE = (
     r"\b(?:lines?|pid|id|build|run)[ #]{1,2}\d{1,12}\b"
 )
 _COLOUR = r"\x1b\[[0-9;]{0,20}m"
+_FAILS_TO = r"(?i)\b(?:fail(?:s|ed)?|refuse[sd]?|stop(?:s|ped)?) (?:to|(?=working))(?=\s*\w)"
 _SWITCHED_ON = r"\bon(?=[.,;:!?)]|\s*$)"
 _PIECE = (
     r"(?P<word>-{0,2}\w+(?:[.\-'/\\]+\w+)*)|(?P<mark>[`\"“”«»„]|'(?!\w)|(?<!\w)')|"
@@ -50,7 +51,8 @@ def _split_words(spaced: str) -> frozenset[str]:
 
 _WITHOUT = _split_words("without ohne sans sin без")
 _DENIALS = _WITHOUT | _split_words(
-    """not never no cannot none neither nor nothing non avoid unable impossible hardly lack lacks lacking nicht kein
+    """not never no cannot none neither nor nothing non avoid unable impossible hardly lack lacks lacking
+    unnecessary unneeded needless unused nicht kein
     keine keinen keiner nie pas jamais nunca не нет ни никогда нельзя"""
 )
 _ELSE = _split_words("otherwise else or sonst oder иначе")
@@ -58,6 +60,7 @@ _BREAKS = _ELSE | _split_words(
     """because since so but and or although though when whenever if unless while which that where then until once weil
     sondern aber denn wenn потому если но"""
 )
+_AIMS = (("to", "avoid"), ("to", "no"), ("to", "none"))  # "to avoid leaks, do this" denies nothing
 # "use this instead of that" denies that
 _RATHER = {"instead": "of", "rather": "than", "prefer": "over", "prefers": "over", "preferred": "over"}
 _FILLER_WORDS = _split_words(
@@ -211,7 +214,7 @@ class _TextParser:
             self._denying, word = "", "not"
         self._denying = _RATHER.get(word, self._denying)
         if word in _DENIALS or word.endswith("n't"):
-            if self._previous != "to":  # "to avoid leaks, do this" denies nothing
+            if (self._previous, word) not in _AIMS:
                 self._deny(word)
         elif word in _BREAKS:
             self._break(word)
@@ -275,6 +278,7 @@ def _prepare(text: str) -> str:
     label = compile_pattern(_LABEL).match(text)
     if label and label.end() < len(text):
         text = text[label.end() :]
+    text = compile_pattern(_FAILS_TO).sub("not ", text)
     # "on" at an end says a state, as after an "is"
     return compile_pattern(_SWITCHED_ON).sub("is on", compile_pattern(_VOLATILE).sub(" ", text))
 

@@ -47,7 +47,48 @@ lazy eager
 stateful stateless
 run skip
 old new
+enable off
+disable on
+allow prevent
+visible hidden
+success failure
+succeed fail
+mandatory optional
+manual automatic
+public private
+internal external
+local remote
+static dynamic
+online offline
+explicit implicit
+high low
+good bad
+better worse
+early late
+safe dangerous
+always sometimes
+serial parallel
+sequential parallel
+shared isolated
+shared separate
+persistent volatile
+strict lenient
+swallow raise
+swallow propagate
+attach detach
+import export
+encode decode
+push pull
+commit rollback
+all none
+check skip
+check ignore
+read ignore
+change preserve
+support drop
 """
+# These deny their clause even when the other text has no word that they are the opposite of.
+_REFUSALS = "forbid exclude skip ignore omit prevent"
 _PREFIXES = ("un", "in", "im", "ir", "il", "non", "dis", "de", "mis")
 
 
@@ -57,6 +98,7 @@ def find_opposite_words(left: ParsedText, right: ParsedText) -> dict[str, str]:
     # sorted, as words can have two opposites and sets have no order
     flips = dict(sorted((max(pair), min(pair)) for pair in known))
     flips |= _find_prefixed(left, right) | _find_prefixed(right, left)
+    flips |= _find_refusals(left, right, flips) | _find_refusals(right, left, flips)
     both = left.keys & right.keys  # who speaks of both is told by where they stand
     return {one: other for one, other in flips.items() if one not in both or other not in both}
 
@@ -64,6 +106,12 @@ def find_opposite_words(left: ParsedText, right: ParsedText) -> dict[str, str]:
 def are_opposite(left: ParsedText, right: ParsedText, flips: dict[str, str]) -> bool:
     """Whether one text says the opposite of the other; `flips` are their opposite words."""
     return _is_denied(left, right, flips) or _is_swapped(left, right) or _is_reversed(left, right)
+
+
+def _find_refusals(mine: ParsedText, yours: ParsedText, flips: dict[str, str]) -> dict[str, str]:
+    """My words that refuse something, unless you have them or their opposites too."""
+    known = {key[:4] for key in yours.keys.union(flips, flips.values())}  # by how they begin: they can be misspelled
+    return {key: key for key in mine.keys & _REFUSING if key[:4] not in known}
 
 
 def _find_prefixed(mine: ParsedText, yours: ParsedText) -> dict[str, str]:
@@ -88,6 +136,7 @@ def _index_pairs(pairs: str) -> dict[str, set[str]]:
 
 
 _OPPOSITES_OF = _index_pairs(_OPPOSITES)
+_REFUSING = frozenset(map(build_key, _REFUSALS.split()))
 
 
 # --- what is denied ------------------------------------------------------------------------------
@@ -97,7 +146,21 @@ def _is_denied(left: ParsedText, right: ParsedText, flips: dict[str, str]) -> bo
     # what is only supposed counts when both texts suppose: "needs it" and "fails without it" are one
     is_counted = left.has_else == right.has_else or bool(left.suppositions and right.suppositions)
     one, other = _Claims(left, flips, is_counted), _Claims(right, flips, is_counted)
-    return one.denies(other) or other.denies(one) or one.is_crossed_with(other)
+    return one.denies(other) or other.denies(one) or one.is_crossed_with(other) or _is_turned(left, right, flips)
+
+
+def _is_turned(left: ParsedText, right: ParsedText, flips: dict[str, str]) -> bool:
+    """The very same words in the same order, and a "not" more in one of them: nobody words a thing anew like that."""
+
+    turns = flips | {build_key("after"): build_key("before")}
+
+    def split(text: ParsedText) -> tuple[list[str], int]:
+        words = [turns.get(unit.key, unit.key) for unit in text.units]
+        flipped = sum(unit.key in turns for unit in text.units)
+        return words, (len(text.denials) + len(text.suppositions) + flipped) % 2
+
+    (mine, is_mine_denied), (yours, is_yours_denied) = split(left), split(right)
+    return mine == yours and is_mine_denied != is_yours_denied
 
 
 class _Claims:

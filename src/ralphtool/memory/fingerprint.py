@@ -26,8 +26,13 @@ _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}+"
 # What Kubernetes takes for the random ends of its names: no vowels, so that no word comes out.
 _POD = "[bcdfghjklmnpqrstvwxz2456789]"
 _UNIT = (
-    r"(?:ms|[µμun]s|s|secs?|seconds?|milliseconds?|mins?|minutes?|hrs?|hours?|days?|[kKMGT]i?B|B|bytes?|%|"
+    r"(?:ms|[µμun]s|s|secs?|seconds?|millis(?:econds?)?|mins?|minutes?|hrs?|hours?|days?|[kKMGTP]i?[Bb](?:/s|ps)?|B|bytes?|%|"
     r"[AaPp][Mm]|UTC|GMT|CES?T|[PECM][SD]T)"
+)
+# What machines have many of: the number after it says which one, and nothing about the failure.
+_COUNTED = (
+    r"(?:broadcast|client|consumer|container|cpu|disk|eth|executor|host|job|loop|lun|node|nvme|part|partition|pod|pool|"
+    r"producer|rack|rdd|replica|sd[a-z]|server|session|shard|slave|slot|stage|task|thread|tty|vm|worker)"
 )
 # What none of the kinds can begin with is most of a text: common words, and what ends a token.
 _PROMISING = (
@@ -47,6 +52,13 @@ _KINDS = {
         rf"(?:[^{_ENDS}/\\]*+[/\\])++[^{_ENDS}/\\]*+"
     ),
     "at": r"(?<![\w.+-])[\w.+-]++@[\w^~*-]++(?:\.[\w-]++)*+",
+    # rdd_21_2, attempt_1445_0020_m_000001_0; one number alone is more often a part of a name, unless it is long
+    "serial": (
+        r"(?!test)(?:[A-Za-z]{2,30}+(?:_[A-Za-z]{2,30}+){0,2}+_-?\d++(?:_(?:\d++|[a-z]{1,12}+\d{1,6}+|[a-z](?=_\d)))++|"
+        r"(?!(?i:err|code|status|http))[a-z]{2,30}+_-?\d{4,40}+)(?![\w(])"
+    ),
+    "location": r"[A-Z]{1,3}\d{1,4}+(?:[-:](?:[A-Z]{1,2}\d{1,4}+|[A-Z][0-9A-F]?)(?![^\W_])){2,8}+",
+    "counted": rf"(?<![.:'\"`\w])(?i:{_COUNTED})_?\d{{1,9}}+(?![\w(.'\"`]|::)",
     "uuid": rf"{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}",
     "moment": r"\d{4}-\d\d-\d\dT\d\d[\d:._]*+(?:Z|[+-]\d\d:?\d\d)?",
     "day": (
@@ -219,6 +231,11 @@ def _strip_person(match: re.Match[str]) -> str:
     return f"{name}@{PLACE}" if compile_pattern(_VERSION).fullmatch(rest) else PLACE
 
 
+def _strip_serial(match: re.Match[str]) -> str:
+    """What sort of thing has the id stays: a block is no task."""
+    return f"{match[0].rstrip('0123456789').partition('_')[0]} {PLACE}"
+
+
 def _mask_unless_word(match: re.Match[str]) -> str:
     """Names change from small to capital letters or to digits now and then; what was drawn at random, all the time."""
     run = match[0]
@@ -277,6 +294,8 @@ _REPLACEMENTS: dict[str, Callable[[re.Match[str]], str]] = {
     "spaced": lambda match: _strip_folders(match[0]),
     "path": _strip_path,
     "at": _strip_person,
+    "serial": _strip_serial,
+    "counted": _strip_serial,
     "random": _mask_unless_word,
     "hexadecimal": _mask_unless_code,
     "number": _mask_unless_code,

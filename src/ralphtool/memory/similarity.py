@@ -28,22 +28,38 @@ _OTHER_NAMES = 0.45  # what it costs when each text names something that the oth
 _OTHER_WORDS = 4.0  # what it costs when words stand in one another's place, by their part of the text
 _MOST_COST = 0.5
 _MOST_RENAMED = 3  # words in which two texts may differ and still be the very same one
-_SAME_OUTPUT = 0.95
 _MOST_UNSHARED = 12  # words that one text has alone: with more, misspelling is not what sets the texts apart
 _UNKNOWN = 0.8  # of the greatest weight: words that hardly anybody writes
 
 # What programs print, and what only people write: in the one a number is any number, in the other it is the point.
 _OUTPUT = (
-    r"(?i:error|exception|fail(?:ed|ure)|fatal|panic|traceback|cannot|could not|timed out|invalid|exceeded|refused|"
-    r"denied|not found|elapsed|exited|retry after|\berr\b)|\w\.\w+:\d|^\s*at |=="
+    r"(?i:error|exception|fail(?:ed|ure)|fatal|panic|traceback|can(?:no|')t|could not|timed out|invalid|exceeded|"
+    r"refused|denied|not found|elapsed|exited|retry after|\berr\b)|\w\.\w+:\d|^\s*at |=="
 )
-_SMALL_WORDS = 0.25  # of all words: output has fewer of them
-_NAMED = r"^\W*[\w./-]+(?:\[\d+\])?: \S"  # a program tells its name first
+_SMALL_WORDS = 0.25  # of all words: output has fewer of them,
+_MOST_SMALL_WORDS = 0.36  # and this is the most that a line has beside another that is surely output
+_NAMED = r"^\W*[\w./-]+(?:\([\w:.-]+\))?(?:\[\d+\])?: \S"  # a program tells its name first
 _ADVICE = (
     r"(?i)\b(?:must|should|needs?|always|never|since|so|use|set|run|keep|limit|raise|add|don't|avoid|means|instead|"
     r"unless|otherwise)\b(?=\s+[\w`'\"])"
 )
-_SURELY_OUTPUT = r"\w(?:Error|Exception)\b|^\W*(?i:error|fatal|panic|err!|e)\b[:!\[]|\w\.\w+:\d|^\s*at "
+_SURELY_OUTPUT = (
+    r"\w(?:Error|Exception)\b|^\W*(?:[\w.()-]+:? ){0,2}(?i:error|fatal|panic|err|e)\b(?: [A-Z]*\d+)?\s?[:!\[(]|"
+    r"\w\.\w+[:(]\d|^\s*at "
+)
+# An address or an id in a line is a program's, unless somebody tells what to do with it.
+_MACHINE = (
+    r"\b\d{1,3}(?:\.\d{1,3}){3}\b|\b0[xX][0-9a-fA-F]{3,}|\b[A-Za-z]{2,30}_-?\d+(?:_\w{1,20}|\d{3})|"
+    r"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-|\b(?=[a-f]{0,40}\d)(?=\d{0,40}[a-f])[0-9a-f]{8,40}\b"
+)
+_ORDER = (
+    r"(?i)\b(?:must|should|ha(?:s|ve) to|needs|always|never|don't|avoid|instead|unless|otherwise)\b|"
+    r"^\W*(?:use|set|run|keep|limit|raise|add|make|give|put|point|the)\s+[\w`'\"]|\buse `"
+)
+# People give reasons, and write sentences.
+_TOLD = r"(?i)\b(?:because|whenever|when|if|only|means)\b"
+_SENTENCE = r"(?i)\b(?:the|an?|is|are|every)\b|;\s|\.\s*$"
+_PROGRAM = r"^\W*[a-z][\w./-]*(?:\([\w:.-]+\))?(?:\[\d+\])?: \S"
 
 
 class Match:
@@ -89,8 +105,8 @@ def match_texts(one: str, other: str, weight: Weight, same_fingerprint: bool = F
     if same_fingerprint and (_is_output(one) or not _is_prose(one) or pair.has_same_numbers()):
         return Match("same", 1.0)
     score = pair.score()
-    if score < _SAME_OUTPUT and _is_surely_output(one) and _is_surely_output(other):
-        score = min(score, SAME - 0.01)  # programs don't word a thing anew: theirs is another failure
+    if score >= SAME and not pair.is_shared() and _are_output(one, other):
+        score = SAME - 0.01  # programs don't word a thing anew: theirs is another failure
     if score >= LIKELY and are_opposite(left, right, flips):
         return Match("related", LIKELY - 0.01, is_opposite=True)
     return Match(_find_level(score), score)
@@ -109,21 +125,48 @@ def _normalize(text: str) -> str:
 
 
 def _is_output(text: str) -> bool:
+    if _has_pattern(_MACHINE, text) and not _has_pattern(_ORDER, text):
+        return True
     return _has_pattern(_OUTPUT, text) and not _has_pattern(_ADVICE, text)
 
 
 def _is_prose(text: str) -> bool:
     """Whether somebody wrote this to be read: small words between the others, and no name of a program before it."""
-    found = tokens.split_plain_words(text[:MOST_READ])
-    if not found or _has_pattern(_ADVICE, text):
+    if _has_pattern(_ADVICE, text):
         return True
-    small = sum(word in tokens.COMMON for word in found) / len(found)
-    return small >= _SMALL_WORDS and not _has_pattern(_NAMED, text)
+    return _measure_small_words(text) >= _SMALL_WORDS and not _has_pattern(_NAMED, text)
+
+
+def _measure_small_words(text: str) -> float:
+    found = tokens.split_plain_words(text[:MOST_READ])
+    return sum(word in tokens.COMMON for word in found) / len(found) if found else 1.0
+
+
+def _are_output(one: str, other: str) -> bool:
+    """Whether programs printed both: at least one of them beyond doubt."""
+    one, other = (strip_colours(text[:MOST_READ]) for text in (one, other))
+    if not _may_be_output(one) or not _may_be_output(other):
+        return False
+    return _is_surely_output(one) or _is_surely_output(other)
+
+
+def _may_be_output(text: str) -> bool:
+    if _has_pattern(_SURELY_OUTPUT, text) and text.strip().count("\n") > 1:
+        return True  # a report of several lines can give advice of its own
+    if _has_pattern(_MACHINE, text):
+        return not _has_pattern(_ORDER, text)
+    if _has_pattern(_SURELY_OUTPUT, text):
+        return not _has_pattern(_ORDER, text) and not _has_pattern(_TOLD, text)
+    if any(_has_pattern(one, text) for one in (_ADVICE, _TOLD)) or _measure_small_words(text) >= _MOST_SMALL_WORDS:
+        return False
+    if _has_pattern(_OUTPUT, text) or _has_pattern(_NAMED, text):
+        return True
+    return _has_pattern(r"\d", text) and not _has_pattern(_SENTENCE, text)
 
 
 def _is_surely_output(text: str) -> bool:
-    text = strip_colours(text[:MOST_READ])
-    return _has_pattern(_SURELY_OUTPUT, text) and not _has_pattern(_ADVICE, text)
+    evidence = (_SURELY_OUTPUT, _MACHINE, _PROGRAM)
+    return any(_has_pattern(one, text) for one in evidence) or _measure_small_words(text) < _SMALL_WORDS
 
 
 def _has_pattern(pattern: str, text: str) -> bool:
@@ -191,6 +234,10 @@ class _Pair:
         moved = [(one.key, other.key) for (one, _), (other, _) in zip(left.units, right.units, strict=True)]
         moved = [(one, other) for one, other in moved if one != other]
         return len(moved) <= _MOST_RENAMED and any(one in left.names or other in right.names for one, other in moved)
+
+    def is_shared(self) -> bool:
+        """Whether neither text has a word of its own."""
+        return all(is_shared for side in (self._left, self._right) for _, is_shared in side.units)
 
     def has_same_numbers(self) -> bool:
         return self._left.numbers == self._right.numbers
