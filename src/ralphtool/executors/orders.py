@@ -20,6 +20,7 @@ PROTOCOL = 1  # changed when a worker of an earlier version would misunderstand 
 ORDERS = "refs/ralph/orders/"
 RESULTS = "refs/ralph/results/"
 SENT = "refs/ralph/sent/"  # at home: the order of an iteration that is not over, by change and entry
+KEPT = "refs/ralph/kept/"  # on a worker: what it has done, and could not push yet
 ORDER_FILE = "order.json"
 RESULT_FILE = "result.json"
 EVENTS_FILE = "events.jsonl"

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 from ralphtool.core import files, layout
 from ralphtool.errors import GitError
-from ralphtool.executors.orders import RESULTS
+from ralphtool.executors.orders import KEPT, RESULTS
 from ralphtool.workspace.git import Repository
 from ralphtool.workspace.remote import Remote, hide_login
 
 if TYPE_CHECKING:
     from ralphtool.executors.orders import Offer
 
-_KEPT = "refs/ralph/kept/"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -105,7 +104,7 @@ def list_clones(home: str) -> list[str]:
 
 
 def _name_kept(offer: Offer) -> str:
-    return _KEPT + offer.result.removeprefix(RESULTS)
+    return KEPT + offer.result.removeprefix(RESULTS)
 
 
 def _make_lock(folder: str) -> str:
