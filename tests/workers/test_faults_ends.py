@@ -15,7 +15,7 @@ from loop.lanes import ONE, WRITES, check_commits, list_stories, of_kind, part, 
 from workers.farm import Farm, count, find_notices, find_worker_events, finish, pause_until, read_remote
 
 from ralphtool.core.layout import CLAIMS
-from ralphtool.errors import ChangeLocked
+from ralphtool.errors import ChangeLocked, GitError
 from ralphtool.loop.run_claim import RunClaim
 from ralphtool.workspace.git import Repository
 from ralphtool.workspace.remote import Remote
@@ -168,6 +168,22 @@ def test_a_dead_claim_is_taken_and_its_holder_stops_if_it_lives(tmp_path: Path) 
     assert bench.find() == held, "it is not the first one's to give up"
     second.release()
     assert bench.find() == ""
+
+
+def test_what_is_pushed_for_an_order_that_is_gone_is_refused(tmp_path: Path) -> None:
+    """Who comes back after the run is over leaves nothing on the remote."""
+    lab = Lab(tmp_path)
+    lab.repository(ONE)
+    subprocess.run(["git", "init", "--quiet", "--bare", tmp_path / "remote.git"], check=True)
+    repository = Repository.find(str(lab.root))
+    assert repository
+    remote, commit = Remote(repository, str(tmp_path / "remote.git")), lab.git("rev-parse", "HEAD")
+    assert remote.push_new("refs/ralph/orders/1", commit)
+    assert remote.push_new("refs/ralph/results/1", commit, upon={"refs/ralph/orders/1": commit})
+    remote.push({"refs/ralph/orders/1": None, "refs/ralph/results/1": None})
+    with pytest.raises(GitError, match="git push"):
+        remote.push_new("refs/ralph/results/1", commit, upon={"refs/ralph/orders/1": commit})
+    assert remote.list() == {}
 
 
 # --- secrets ----------------------------------------------------------------------------------------
