@@ -12,7 +12,7 @@ from msgspec import structs
 
 from ralphtool import __version__
 from ralphtool.agents import Failure
-from ralphtool.core import files
+from ralphtool.core import files, layout, project
 from ralphtool.errors import GitError, RalphError
 from ralphtool.executors import orders
 from ralphtool.executors.orders import Receipt
@@ -75,6 +75,8 @@ class Carrier:
             raise JobRefused("version", _explain_version(f"the offer can't be read ({error})")) from None
         if offer.protocol != orders.PROTOCOL or offer.version != __version__:
             raise JobRefused("version", _explain_version(f"the loop has ralphtool {offer.version}"))
+        if not (offer.order.startswith(layout.ORDERS) and offer.result.startswith(layout.RESULTS)):
+            raise JobRefused("remote", "the offer names refs that are none of ours")
         return offer
 
     def _read_order(self, offer: Offer, store: Repository) -> Order:
@@ -82,6 +84,9 @@ class Carrier:
         order = orders.decode_order(data)
         if order.assignment.token != offer.token:
             raise JobRefused("remote", "the order is another than the one that was offered")
+        folder = order.assignment.folder
+        if not project.is_name(order.assignment.change) or not folder or "/" in folder or folder in (".", ".."):
+            raise JobRefused("remote", "the order has names that could lead out of a folder")
         if order.kind in ("work", "examine"):
             self._check_agent(order)
         return order

@@ -6,6 +6,7 @@ Hooks never run, and nothing is pushed.
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 import signal
@@ -67,22 +68,6 @@ class TreeChanges(NamedTuple):
     ignored: list[str]
 
 
-def _find_plain(folder: str) -> Repository | None:
-    """The usual repository, found without git: a `.git` of our own user around the folder, and nothing that would
-    have git look elsewhere. A run asks many times."""
-    here = os.path.realpath(folder)
-    try:
-        device = os.stat(here).st_dev
-        while not os.path.lexists(os.path.join(here, ".git")):
-            above = os.path.dirname(here)
-            if above == here or os.stat(above).st_dev != device or plain_git.is_bare(here):
-                return None
-            here = above
-        return Repository(here, git, git) if plain_git.is_plain(git := os.path.join(here, ".git")) else None
-    except OSError:
-        return None
-
-
 class Repository:
     """A repository and its working tree. `index` is the file of our own that all tree work goes through."""
 
@@ -96,11 +81,14 @@ class Repository:
         self.held: tuple[int, ...] = ()  # locks that a git command of ours holds on to when we are killed
         # Whether the run is to end; None: a command takes as long as it takes. Set where agents can leave anything.
         self.must_end: Callable[[], bool] | None = None
+        self._longest = _LONGEST
 
     @staticmethod
     def find(folder: str) -> Repository | None:
         """The repository around a folder; None if there is none, or no git."""
-        return _find_plain(folder) or Repository._ask(folder)
+        if top := plain_git.find_top(folder):
+            return Repository(top, git := os.path.join(top, ".git"), git)
+        return Repository._ask(folder)
 
     @staticmethod
     def _ask(folder: str) -> Repository | None:
@@ -123,6 +111,14 @@ class Repository:
         """Another working tree of the same repository, with what is known of its settings."""
         other = Repository(top, gitdir, self.common)
         other._env, other.empty_tree, other._is_sparse = dict(self._env), self.empty_tree, self._is_sparse
+        return other
+
+    def for_network(self, longest: float) -> Repository:
+        """The same, for commands that talk to others: each ends after some seconds, and ssh asks nobody anything."""
+        other = copy.copy(self)
+        other.must_end, other._longest = lambda: False, longest
+        asks = os.environ.get("GIT_SSH_COMMAND") or self.text("config", "core.sshCommand", check=False)
+        other._env = self._env | {"GIT_SSH_COMMAND": asks or "ssh -o BatchMode=yes"}
         return other
 
     # --- running git ----------------------------------------------------------------------------
@@ -158,7 +154,7 @@ class Repository:
                 return output or b"", errors or b""
             except subprocess.TimeoutExpired:
                 took = time.monotonic() - began
-                if took > _LONGEST or (took > _SHORT and self.must_end and self.must_end()):
+                if took > self._longest or (took > _SHORT and self.must_end and self.must_end()):
                     os.killpg(process.pid, signal.SIGKILL)
                     process.communicate()
                     raise GitError(f"git {name} was ended after {took:.0f} seconds") from None

@@ -117,3 +117,19 @@ def _read(path: str, most: int = 4096) -> bytes | None:
         return files.read(path) if os.stat(path).st_size <= most else None
     except (OSError, ValueError):
         return None
+
+
+def find_top(folder: str) -> str | None:
+    """The top of the usual repository: a `.git` of our own user around the folder, and nothing that would have git look
+    elsewhere. A run asks many times."""
+    here = os.path.realpath(folder)
+    try:
+        device = os.stat(here).st_dev
+        while not os.path.lexists(os.path.join(here, ".git")):
+            above = os.path.dirname(here)
+            if above == here or os.stat(above).st_dev != device or is_bare(here):
+                return None
+            here = above
+        return here if is_plain(os.path.join(here, ".git")) else None
+    except OSError:
+        return None

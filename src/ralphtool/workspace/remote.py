@@ -17,12 +17,13 @@ from ralphtool.errors import GitError, UnsafePath
 from ralphtool.sandbox import beneath
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from ralphtool.workspace.git import Repository
 
 _LOGIN = re.compile(r"(?<=://)[^/@\s]+@")
 _TRIES, _PAUSE = 3, 0.5  # of what the network may have failed, and seconds before the second
+_LONGEST = 600.0  # seconds that a push or a fetch may take
 _PLAIN_FILES = (b"100644", b"100755")
 
 
@@ -33,8 +34,12 @@ def hide_login(text: str) -> str:
 
 class Remote:
     def __init__(self, repository: Repository, url: str) -> None:
+        if url.startswith("-"):
+            raise GitError(f"{url} is no git repository: correct executor.remote")
         self.repository = repository
         self.url = url
+        # A connection that is dead, or a question for a password: nobody would end it, or answer.
+        self._git = repository.for_network(_LONGEST)
 
     def push_new(self, ref: str, commit: str, upon: Mapping[str, str] | None = None) -> bool:
         """Makes a ref; False if there is one already that somebody else has made.
@@ -99,7 +104,7 @@ class Remote:
 
     def _run(self, *arguments: str) -> bytes:
         try:
-            return self.repository.run(*arguments, own_index=False)
+            return self._git.run(*arguments, own_index=False)
         except GitError as error:
             raise GitError(hide_login(str(error))) from None
 
@@ -121,18 +126,18 @@ def list_plain(folder: str) -> list[str]:
     return sorted(os.path.relpath(path, folder) for path in found if os.path.isfile(path) and not os.path.islink(path))
 
 
-def read_folder(repository: Repository, tree: str, folder: str, skipped: Sequence[str] = ()) -> None:
-    """Writes the files of a tree into a folder. A tree with anything but plain files is refused: others made it."""
+def read_folder(repository: Repository, tree: str, folder: str) -> None:
+    """Makes a folder of the files of a tree. A tree with anything but plain files is refused: others made it."""
     listed = repository.run("ls-tree", "-r", "-z", "--full-tree", tree).split(b"\0")
     rows = [line.partition(b"\t") for line in listed if line]
     if not all(_is_safe(about, path) for about, _, path in rows):
         raise UnsafePath(f"what a worker sent has something else than plain files in it: {tree} is not taken")
     ids = {os.fsdecode(path): about.split(b" ")[2].decode() for about, _, path in rows}
     found = repository.blobs(ids.values())
+    os.makedirs(folder, exist_ok=True)
     for path, id in ids.items():
-        if path not in skipped:
-            beneath.make_folder(folder, os.path.dirname(path))
-            files.replace(os.path.join(folder, path), found[id])
+        beneath.make_folder(folder, os.path.dirname(path))
+        files.replace(os.path.join(folder, path), found[id])
 
 
 def _is_safe(about: bytes, path: bytes) -> bool:

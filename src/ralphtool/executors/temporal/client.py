@@ -135,7 +135,7 @@ class TemporalExecutor:
     ) -> Report:
         order = structs.replace(self._build_order(kind, assignment), report=report, work=self._commit(report))
         result = self._carry_out(order, stop)
-        if isinstance(result, Report) or result.report is None:
+        if isinstance(result, Report) or result.report is None or result.report.tree != report.tree:
             return structs.replace(report, ending="stopped")  # no gate has said anything: it is proven another time
         return result.report
 
@@ -271,7 +271,7 @@ class TemporalExecutor:
         live = LiveRecord(self.context.log, self.context.folder, order.assignment)
         state = self._wait(job, live, stop)
         if state.state == "done":
-            return self._take(offer, job.result(), live)
+            return self._take(order, offer, job.result(), live)
         if stop() or state.state == "cancelled":
             return _build_stopped()
         if state.kind in _MACHINE_FAULTS or limits.worker:
@@ -312,7 +312,7 @@ class TemporalExecutor:
         self.context.log.note(events.Notice(text=f"waiting for a worker of the queue {queue}: {why}"))
         return True
 
-    def _take(self, offer: Offer, answer: bytes, live: LiveRecord) -> Result:
+    def _take(self, order: Order, offer: Offer, answer: bytes, live: LiveRecord) -> Result:
         """Fetches what a worker has pushed. Only what was made for this very order counts."""
         receipt, home = orders.decode_receipt(answer), self.context.workspace.home
         commit = self.context.remote.fetch(offer.result)
@@ -323,14 +323,15 @@ class TemporalExecutor:
         if result.token != offer.token:
             raise _Refused(receipt.worker, "it answered another order")
         live.finish(result, found.get(orders.EVENTS_FILE, b""))
-        self._take_records(commit)
+        self._take_records(commit, order.assignment)
         return orders.decode_result(live.use_own_paths(found[orders.RESULT_FILE]))
 
-    def _take_records(self, commit: str) -> None:
-        home = self.context.workspace.home
-        tree = home.text("rev-parse", "--verify", "--quiet", f"{commit}:{orders.RECORDS}", check=False)
+    def _take_records(self, commit: str, one: Assignment) -> None:
+        """Those of the iteration: what else lies in the folder of a run is written by its loop alone."""
+        home, place = self.context.workspace.home, f"{commit}:{orders.RECORDS}/{one.folder}"
+        tree = home.text("rev-parse", "--verify", "--quiet", place, check=False)
         if tree:
-            read_folder(home, tree, self.context.folder)
+            read_folder(home, tree, os.path.join(self.context.folder, one.folder))
 
 
 def _describe_loss(state: JobState, queue: str) -> str:
