@@ -103,6 +103,15 @@ def processes(root: str, id: str, slot: int = 0) -> str:
     return os.path.join(root, FOLDER, "runs", id, f"processes-{slot}" if slot else "processes")
 
 
+def list_processes(root: str, id: str) -> list[str]:
+    """Those files of the slots beside the first."""
+    try:
+        names = os.listdir(run(root, id))
+    except FileNotFoundError:
+        return []
+    return [os.path.join(run(root, id), name) for name in sorted(names) if name.startswith("processes-")]
+
+
 # --- git --------------------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ _LONGEST_FILE = 128 << 20  # bytes
 # What only an agent gets: neither gates nor an agent that only looks belong to a session.
 HIDDEN_VARIABLES = (
     *("RALPH_SESSION", "RALPH_STORY", "RALPH_TOKEN", "RALPH_ATTEMPT", "RALPH_TASK", "RALPH_WORKSPACE", "RALPH_DRAFT"),
+    "TEMPORAL_API_KEY",  # whoever has it gives work to every worker
 )
 
 

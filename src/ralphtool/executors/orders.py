@@ -22,6 +22,7 @@ ORDER_FILE = "order.json"
 RESULT_FILE = "result.json"
 EVENTS_FILE = "events.jsonl"
 HISTORY_FILE = "history.json"
+UNSENT = "unsent"  # the failure of a worker that has done it, and can't push it
 RECORDS = "records"  # the folder of the iteration's own files
 
 OrderKind = Literal["work", "prove", "gates-ahead", "measure", "tip", "examine"]
@@ -60,6 +61,7 @@ class Offer(Struct, frozen=True, kw_only=True):
     commit: str
     result: str  # the ref for what comes of it
     avoid: tuple[str, ...] = ()  # workers that could not do it
+    is_again: bool = False  # somebody may have done it already
 
 
 class Receipt(Struct, frozen=True, kw_only=True):
@@ -74,6 +76,7 @@ class Result(Struct, frozen=True, kw_only=True):
     """What came of an order."""
 
     token: str
+    order: str  # the name of the order
     worker: str
     root: str  # of the worker's records: paths below it are the loop's own, as far as the loop is concerned
     report: Report | None = None

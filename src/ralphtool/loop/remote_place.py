@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from collections import Counter
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from msgspec import Struct
 
 from ralphtool.core import files, layout, project
-from ralphtool.errors import InvalidValue
+from ralphtool.errors import GitError, InvalidValue
 from ralphtool.loop import remote_refs
 from ralphtool.loop.run_claim import RunClaim
 from ralphtool.loop.run_place import RunPlace
@@ -36,6 +38,7 @@ class RemotePlace(RunPlace, frozen=True, kw_only=True):
     link: Link
     remote: Remote
     claim: Callable[[], AbstractContextManager[None]]
+    losses: Counter[str]
 
     @contextmanager
     def open(self) -> Iterator[LaneExecutor]:
@@ -58,6 +61,7 @@ class RemotePlace(RunPlace, frozen=True, kw_only=True):
                 spec=self.spec.ref,
                 prd_ids=self.prd_ids,
                 folder=self.folder,
+                losses=self.losses,
             )
         )
 
@@ -81,7 +85,7 @@ class RemoteRun(Struct, frozen=True):
         remote = find_remote(self.repository, self.settings)
         link = Link.open(apply_environment(self.settings.executor))
         try:
-            yield partial(RemotePlace, link=link, remote=remote, claim=partial(self._claim, remote))
+            yield partial(RemotePlace, link=link, remote=remote, claim=partial(self._claim, remote), losses=Counter())
         finally:
             link.close()
 
@@ -90,15 +94,27 @@ class RemoteRun(Struct, frozen=True):
         claim = RunClaim(remote, self.change, self.id, self._lose, self._is_known)
         claim.take(lambda: self.stop.count > 0, lambda text: self.log.note(Notice(text=text)))
         try:
-            remote_refs.clear_earlier(remote, self._is_known)
+            self._clear(partial(remote_refs.clear_earlier, remote, self._is_earlier))
             yield
-            remote_refs.clear(remote, self.id)
+            self._clear(partial(remote_refs.clear, remote, self.id))
         finally:
             claim.release()
+
+    def _clear(self, act: Callable[[], None]) -> None:
+        """What can't be removed now is removed by the next run: nothing depends on it."""
+        try:
+            act()
+        except GitError as error:
+            self.log.note(Notice(text=f"some refs of workers are left: {error}"))
 
     def _lose(self) -> None:
         self.log.note(Notice(text=f"another run has taken {self.change} over, by way of the same remote: stopping"))
         self.stop.ask()
+
+    def _is_earlier(self, run: str) -> bool:
+        """Whether it is a run of this change: it is dead, since we hold its lock. Others may be alive."""
+        own = re.fullmatch(re.escape(self.change[:90]) + r"-\d{8}-\d{6}-[0-9a-f]{4}", run)
+        return own is not None and self._is_known(run)
 
     def _is_known(self, run: str) -> bool:
         return project.is_name(run) and os.path.isdir(layout.run(self.root, run))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import MsgspecError
+
 from ralphtool.core.layout import ORDERS, RESULTS, SENT
 from ralphtool.executors.orders import ORDER_FILE, decode_order
 
@@ -17,26 +19,32 @@ _AT_ONCE = 500  # refs in one push: a command line has an end
 
 
 def clear(remote: Remote, run: str) -> None:
-    """A run is over: all that it has handed out was taken."""
-    _remove(remote, remote.list(f"{ORDERS}{run}/*", f"{RESULTS}{run}/*"))
-    _remove_here(remote.repository, remote.repository.refs(f"{ORDERS}{run}/", f"{RESULTS}{run}/"))
+    """A run is over: what it has handed out was taken, but for what a next run takes up."""
+    _clear(remote, lambda one: one == run)
 
 
-def clear_earlier(remote: Remote, is_known: Callable[[str], bool]) -> None:
-    """What runs of this folder have left that were killed, but for the orders that are still to be taken up."""
+def clear_earlier(remote: Remote, is_earlier: Callable[[str], bool]) -> None:
+    """What runs have left that were killed, but for the orders that are still to be taken up."""
+    _clear(remote, is_earlier)
+
+
+def _clear(remote: Remote, is_over: Callable[[str], bool]) -> None:
     spared = {_find_name(remote.repository, commit) for commit in remote.repository.refs(SENT).values()}
 
     def is_left(ref: str) -> bool:
         name = ref.removeprefix(ORDERS).removeprefix(RESULTS)
-        return name not in spared and is_known(name.partition("/")[0])
+        return name not in spared and is_over(name.partition("/")[0])
 
     _remove(remote, filter(is_left, remote.list(f"{ORDERS}*", f"{RESULTS}*")))
     _remove_here(remote.repository, filter(is_left, remote.repository.refs(ORDERS, RESULTS)))
 
 
 def _find_name(repository: Repository, commit: str) -> str:
-    data = repository.files_at(repository.tree_of(commit), ORDER_FILE)[ORDER_FILE]
-    return decode_order(data).name
+    """Of an order; empty for one of another version, which nobody takes up."""
+    try:
+        return decode_order(repository.files_at(repository.tree_of(commit), ORDER_FILE)[ORDER_FILE]).name
+    except (MsgspecError, KeyError):
+        return ""
 
 
 def _remove(remote: Remote, refs: Iterable[str]) -> None:

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RunResult", "StopRequest", "recover", "start"]
 
-_MOST_SLOTS = 9  # of one run
 _MOST_DENIED = 5  # hosts in the summary
 _NO_LANES = "stories are worked on one after the other: side by side, each of them needs a box of its own"
 _NO_GATE = "there is no gate: stories will be done, not proven; set [verify]"
@@ -174,7 +173,7 @@ def _recover_from(root: str, change: str, session_id: str) -> Iterator[str]:
     from ralphtool.executors.environment import check_session_id
 
     ours = ProtectedState(root, change, session_id)  # which looks for its last sign of life, before we change that
-    record, *beside = (layout.processes(root, session_id, slot) for slot in range(_MOST_SLOTS))
+    record, beside = layout.processes(root, session_id), layout.list_processes(root, session_id)
     check = check_session_id(session_id)
     for name in [*process.end_orphans(record, session_id, *beside), *process.end_orphans(record, check)]:
         yield f"A process that the last run left was ended: {name}"

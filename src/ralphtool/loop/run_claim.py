@@ -46,14 +46,14 @@ class RunClaim:
         self._change = change
         self._run = run
         self._lose = lose
-        self._own = ""
+        self._own = self._next = ""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._renew, daemon=True)
 
     def take(self, stop: Callable[[], bool], tell: Callable[[str], None]) -> RunClaim:
         """Raises ChangeLocked if a run on another machine is alive. To find that out takes a minute."""
         self._repository.ensure_identity()
-        self._own = self._write()
+        self._own, self._next = self._write("a"), self._write("b")
         if not self._remote.push_new(self._ref, self._own):
             self._take_over(stop, tell)
         self._thread.start()
@@ -65,25 +65,28 @@ class RunClaim:
             who = f"{self._describe(found)} has {self._change}"
             tell(f"{who}: waiting for {self._lease:.0f} seconds to see if it is alive")
             self._watch(found, stop)
-        if not self._remote.replace(self._ref, found or "", self._own):
+        if not (self._remote.replace(self._ref, found or "", self._own) or self._remote.push_new(self._ref, self._own)):
             raise self._build_error(self._remote.fetch(self._ref))
 
     def _watch(self, found: str, stop: Callable[[], bool]) -> None:
         until = time.monotonic() + self._lease
         while time.monotonic() < until:
             time.sleep(_TICK)
-            if stop() or self._remote.find(self._ref) not in (found, None):
+            now = self._remote.find(self._ref)
+            if now is None:
+                return  # that run is over
+            if stop() or now != found:
                 raise self._build_error(found)
 
     def _build_error(self, found: str | None) -> ChangeLocked:
         who = self._describe(found) if found else "another run"
         return ChangeLocked(f"{who} works on {self._change}, by way of the same remote: wait for it, or stop it there")
 
-    def _write(self) -> str:
-        """A commit that is another one each time."""
+    def _write(self, name: str) -> str:
+        """One of two commits, between which the ref moves to and fro."""
         machine = locks.describe_process()["machine"]
         message = f"ralphtool: {self._change} is being run\n\nRalph-Run: {self._run}\nRalph-Machine: {machine}\n"
-        message += f"Ralph-Beat: {time.monotonic_ns()}\n"
+        message += f"Ralph-Beat: {name}\n"
         return self._repository.commit(self._repository.empty_tree, [], message)
 
     def _read(self, commit: str) -> dict[str, str]:
@@ -101,13 +104,16 @@ class RunClaim:
     def _renew(self) -> None:
         while not self._over.wait(self._beat):
             try:
-                new = self._write()
-                if not self._remote.replace(self._ref, self._own, new):
+                # A push may have worked and not have said so: then it is there already.
+                if not self._remote.replace(self._ref, self._own, self._next) and not self._is_there(self._next):
                     self._lose()
                     return
-                self._own = new
+                self._own, self._next = self._next, self._own
             except GitError:
                 continue  # the remote is away: whoever waits for a move waits for the lease
+
+    def _is_there(self, commit: str) -> bool:
+        return self._remote.find(self._ref) == commit
 
     def release(self) -> None:
         self._over.set()

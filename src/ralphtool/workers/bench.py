@@ -27,8 +27,10 @@ from ralphtool.workspace.worktree import Worktree
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ralphtool.executors import Assignment
     from ralphtool.executors.local import LocalExecutor
     from ralphtool.executors.orders import Order
+    from ralphtool.judging.gates import Baseline
     from ralphtool.loop.workspace_choice import Choice
     from ralphtool.workspace.git import Repository
 
@@ -43,6 +45,7 @@ class Bench:
         self.change = order.assignment.change
         self.token = ""  # of the assignment whose work is in the box
         self.awaits_proof = False
+        self._own_baseline: tuple[str, Baseline | None] = ("", None)  # of a checkpoint, on this machine
         self._key = _describe(order)
         self._root = repository.top
         self.repository = repository
@@ -173,7 +176,7 @@ class Bench:
             held.save()
 
     def _build_result(self, order: Order) -> Result:
-        return Result(token=order.assignment.token, worker="", root=self.folder)
+        return Result(token=order.assignment.token, order=order.name, worker="", root=self.folder)
 
     def _work(self, order: Order, stop: Stop) -> Result:
         self.token = ""
@@ -196,7 +199,24 @@ class Bench:
         if self.token != assignment.token and has_manifest(report.paths):
             self._executor.set_up_anew(assignment, stop)
         run = self._executor.prove if order.kind == "prove" else self._executor.run_gates_ahead
-        return structs.replace(self._build_result(order), report=run(report, assignment, stop))
+        made = run(report, assignment, stop)
+        if any(not one.ok for one in made.results) and (own := self._measure_here(order, assignment, stop)):
+            made = run(structs.replace(report, baseline=own, ahead=()), assignment, stop)
+        return structs.replace(self._build_result(order), report=made)
+
+    def _measure_here(self, order: Order, assignment: Assignment, stop: Stop) -> Baseline | None:
+        """What is red before the work on this very machine, once something is red with it, and if that is something
+        else than where it was measured: a machine may lack a tool. The work is in its place afterwards."""
+        known = order.report.baseline if order.report else None
+        if self._own_baseline[0] != order.upon:
+            found, _ = self._executor.find_baseline(structs.replace(assignment, baseline=None), stop)
+            self._own_baseline = (order.upon, found)
+            self.token = ""
+            self._place.show_upon(order.upon, self.repository.tree_of(str(order.work)))
+            if order.report and has_manifest(order.report.paths):
+                self._executor.set_up_anew(assignment, stop)
+        own = self._own_baseline[1]
+        return own if own and not stop() and (known is None or own.red != known.red) else None
 
     def _measure(self, order: Order, stop: Stop) -> Result:
         self.token = ""

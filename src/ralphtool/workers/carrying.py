@@ -51,9 +51,9 @@ class Carrier:
         if find_full_disk([self._home]):
             raise JobRefused("disk", f"its disk is full ({self._home})")
         clone = ProjectClone(self._home, self._remote or offer.remote)
-        is_first = job.attempt == 1 and offer.id.endswith("-0")
+        is_first = job.attempt == 1 and not offer.is_again
         with _explain_failures(f"it can't use the remote {clone.shown_url}: "):
-            done = None if is_first else clone.find_result(offer) or clone.push_kept(offer)
+            done = None if is_first else clone.find_result(offer) or _push_kept(clone, offer)
             if done:  # a try before this one has pushed it and was lost then, or could not push it
                 return self._answer(offer, done)
             if self._worker in offer.avoid:
@@ -107,7 +107,7 @@ class Carrier:
             if job.why_end == "lost" or (job.must_end() and order.kind != "work"):
                 raise JobEnded
             commit = self._commit(bench, order, self._explain_stop(job, result), teller.read_lines(), before)
-            return clone.push(offer, bench.repository, commit)
+            return _push(clone, offer, bench, commit)
 
     def _explain_stop(self, job: JobContext, result: Result) -> Result:
         """A worker that is stopped hands over what there is, and somebody goes on from there: no attempt."""
@@ -135,6 +135,20 @@ def _explain_version(what: str) -> str:
 
 def _end_early(report: Report, why: Failure) -> Report:
     return structs.replace(report, ending="exit", failure=why, end=structs.replace(report.end, ok=False))
+
+
+def _push_kept(clone: ProjectClone, offer: Offer) -> str | None:
+    try:
+        return clone.push_kept(offer)
+    except GitError as error:
+        raise JobRefused(orders.UNSENT, f"the remote does not take what it has done: {error}") from None
+
+
+def _push(clone: ProjectClone, offer: Offer, bench: Bench, commit: str) -> str:
+    try:
+        return clone.push(offer, bench.repository, commit)
+    except GitError as error:
+        raise JobRefused(orders.UNSENT, f"the remote does not take what it has done: {error}") from None
 
 
 @contextmanager

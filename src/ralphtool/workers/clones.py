@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ from ralphtool.workspace.remote import Remote, hide_login
 if TYPE_CHECKING:
     from ralphtool.executors.orders import Offer
 
+_CHANGES = "changes"  # the folder of the benches, by change
+_UNUSED = 7 * 24 * 3600.0  # seconds
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -81,7 +84,7 @@ class ProjectClone:
 
     def open_folder(self, change: str, number: int) -> Repository:
         """A project's folder for one box, which has everything that was fetched, and no file of its own."""
-        store, place = self._open_store(), os.path.join(self.folder, change, str(number))
+        store, place = self._open_store(), os.path.join(self.folder, _CHANGES, change, str(number))
         with files.FileLock(_make_lock(self.folder), make=True):
             made = _ensure_repository(place)
         borrowed = os.path.join(made.common, "objects", "info", "alternates")
@@ -91,9 +94,21 @@ class ProjectClone:
 
 def list_folders(clone: str) -> list[str]:
     """The folders of all benches that a project has had."""
-    changes = [os.path.join(clone, name) for name in os.listdir(clone) if name != "store"]
-    found = [os.path.join(place, number) for place in changes if os.path.isdir(place) for number in os.listdir(place)]
+    top = os.path.join(clone, _CHANGES)
+    changes = [os.path.join(top, name) for name in (os.listdir(top) if os.path.isdir(top) else ())]
+    found = [os.path.join(place, number) for place in changes for number in os.listdir(place)]
     return [place for place in found if os.path.isdir(layout.folder(place))]
+
+
+def shrink(clone: str) -> None:
+    """Removes what nobody needs any more. No bench is open: those that were not used for a while go."""
+    for place in list_folders(clone):
+        if time.time() - os.stat(layout.folder(place)).st_mtime > _UNUSED:
+            files.clear(place)
+    store = _ensure_repository(os.path.join(clone, "store"))
+    store.set_refs(dict.fromkeys(store.refs(layout.ORDERS, layout.RESULTS)))
+    if not list_folders(clone):  # else they may borrow what no ref of the store names
+        store.run("gc", "--quiet", "--prune=now", own_index=False)
 
 
 def list_clones(home: str) -> list[str]:

@@ -18,7 +18,7 @@ from ralphtool.errors import InvalidValue, RalphError
 from ralphtool.executors.temporal import serving
 from ralphtool.loop.run import recover
 from ralphtool.workers.carrying import Carrier
-from ralphtool.workers.clones import list_clones, list_folders
+from ralphtool.workers.clones import list_clones, list_folders, shrink
 from ralphtool.workers.pool import BenchPool
 
 if TYPE_CHECKING:
@@ -107,3 +107,5 @@ def _clean_up(home: str) -> None:
             with suppress(RalphError, OSError):  # whatever is wrong there is told when the folder is used again
                 recover(folder)
                 files.clear(layout.runs(folder))
+        with suppress(RalphError, OSError):
+            shrink(place)

@@ -116,9 +116,10 @@ class Repository:
     def for_network(self, longest: float) -> Repository:
         """The same, for commands that talk to others: each ends after some seconds, and ssh asks nobody anything."""
         other = copy.copy(self)
-        other.must_end, other._longest = lambda: False, longest
-        asks = os.environ.get("GIT_SSH_COMMAND") or self.text("config", "core.sshCommand", check=False)
-        other._env = self._env | {"GIT_SSH_COMMAND": asks or "ssh -o BatchMode=yes"}
+        other.must_end, other._longest = self.must_end or (lambda: False), longest
+        ssh = os.environ.get("GIT_SSH_COMMAND") or self.text("config", "core.sshCommand", check=False) or "ssh"
+        asks_nobody = {"GIT_SSH_COMMAND": f"{ssh} -oBatchMode=yes -oConnectTimeout=20", "SSH_ASKPASS_REQUIRE": "never"}
+        other._env = self._env | asks_nobody
         return other
 
     # --- running git ----------------------------------------------------------------------------

@@ -21,15 +21,17 @@ if TYPE_CHECKING:
 
     from ralphtool.workspace.git import Repository
 
-_LOGIN = re.compile(r"(?<=://)[^/@\s]+@")
+_LOGIN = re.compile(r"(?<=://)[^\s]*@(?=[^/@\s]+(?:/|$|\s))")
+_SSH_PASSWORD = re.compile(r"(?<=ssh://)([^:@/\s]*)(:[^\s]*)?@(?=[^/@\s]+(?:/|$|\s))")
 _TRIES, _PAUSE = 3, 0.5  # of what the network may have failed, and seconds before the second
-_LONGEST = 600.0  # seconds that a push or a fetch may take
+_LONGEST = 300.0  # seconds that a push or a fetch may take
 _PLAIN_FILES = (b"100644", b"100755")
 
 
 def hide_login(text: str) -> str:
-    """A text without the user names and passwords that URLs in it have."""
-    return _LOGIN.sub("", text)
+    """A text without the logins of URLs in it. The user names of ssh stay: they are needed, and no secret."""
+    kept = _SSH_PASSWORD.sub(lambda found: f"{found[1]}\0" if found[1] else "", text)
+    return _LOGIN.sub("", kept).replace("\0", "@")
 
 
 class Remote:

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, structs
+from msgspec import MsgspecError, Struct, structs
 
 from ralphtool import __version__
 from ralphtool.agents import End, Failure
 from ralphtool.core import layout, session
-from ralphtool.errors import GitError, RemoteFailed, RemoteRefused
+from ralphtool.errors import GitError, RemoteFailed, RemoteRefused, UnsafePath
 from ralphtool.executors import Report, orders
 from ralphtool.executors.orders import Offer, Order, Result
 from ralphtool.executors.temporal.link import JobLimits
 from ralphtool.executors.temporal.live import LiveRecord
+from ralphtool.judging import gates
 from ralphtool.record import events
 from ralphtool.workspace.remote import hide_login, read_folder, write_files
 
@@ -42,10 +44,14 @@ _GRACE = 60.0  # seconds that a worker has to hand in what there is, once it was
 _OWN_TURN = 10.0  # seconds that a worker has to begin with what only it is asked for
 _MOST_REFUSALS = 10  # of one order, by workers that can't do it, where nobody else is known
 _PAUSE, _LONGEST_PAUSE = 1.0, 15.0  # seconds before an order goes out again
-_FIRST_TRIES = 10  # to find out what is red, where no worker could tell
+_MOST_PUSHES = 8  # of the same work, which the remote does not take
+_MOST_LOSSES = 3  # of workers, in a row, at one story
+_BESIDES = 4 * 3600.0  # seconds for set-up and gates, besides an agent's own time
 # What a worker can't do that another one can: nothing is wrong with the work.
 _UNFIT = ("agent", "disk", "remote", "version", "workspace")
-_MACHINE_FAULTS = (*_UNFIT, "avoid", "stopping", "lost", "ended")
+_MACHINE_FAULTS = (*_UNFIT, "avoid", "stopping", "lost", "ended", orders.UNSENT)
+# What gates say about work. Whatever else a report has, the loop knows itself.
+_PROVEN = ("results", "red", "gates_ran", "proof", "ahead", "gate_seconds", "ending")
 
 
 class RemoteContext(Struct, frozen=True, kw_only=True):
@@ -61,15 +67,17 @@ class RemoteContext(Struct, frozen=True, kw_only=True):
     spec: str
     prd_ids: Sequence[str]
     folder: str  # where the run's records lie
+    losses: Counter[str]  # of workers, by entry
 
 
 class _Refused(Exception):
     """A worker could not do it. One that is unfit is not asked again; one that was away or stopped may be."""
 
-    def __init__(self, worker: str, text: str, *, is_unfit: bool = True) -> None:
+    def __init__(self, worker: str, text: str, kind: str = "remote") -> None:
         super().__init__(text)
         self.worker = worker
-        self.is_unfit = is_unfit
+        self.is_unfit = kind in _UNFIT
+        self.is_unsent = kind == orders.UNSENT  # it has done it, and the remote did not take that
 
 
 class TemporalExecutor:
@@ -95,8 +103,11 @@ class TemporalExecutor:
         commit = home.resolve(self._name_sent(assignment))
         if commit is None:
             return None
-        found = home.files_at(home.tree_of(commit), orders.ORDER_FILE)
-        return orders.decode_order(found[orders.ORDER_FILE])
+        try:
+            return orders.decode_order(home.files_at(home.tree_of(commit), orders.ORDER_FILE)[orders.ORDER_FILE])
+        except (MsgspecError, KeyError):  # of another version
+            home.set_refs({self._name_sent(assignment): None})
+            return None
 
     def _name_sent(self, assignment: Assignment) -> str:
         return f"{layout.SENT}{self.context.change}/{assignment.entry}"
@@ -105,7 +116,7 @@ class TemporalExecutor:
         order = self._find_sent(assignment) or structs.replace(
             self._build_order("work", assignment), **self._read_session()
         )
-        result = self._carry_out(order, stop, self._name_sent(assignment))
+        result = self._carry_out(order, stop, assignment)
         report = result if isinstance(result, Report) else self._take_work(assignment, result)
         if not self._is_cut_off:
             self.context.workspace.home.set_refs({self._name_sent(assignment): None})
@@ -115,7 +126,7 @@ class TemporalExecutor:
         """Puts it in place, and keeps it: from here on no worker is needed for it any more."""
         self._take_session(result.session)
         self._worker = result.worker
-        report, place = result.report or _build_lost("the worker sent no report"), self.context.workspace
+        report, place = _clean(result, "the worker sent no report"), self.context.workspace
         if report.tree:
             place.show_upon(str(place.tip), report.tree)
             place.protect(report.tree, assignment.story, assignment.entry)
@@ -135,26 +146,32 @@ class TemporalExecutor:
     ) -> Report:
         order = structs.replace(self._build_order(kind, assignment), report=report, work=self._commit(report))
         result = self._carry_out(order, stop)
-        if isinstance(result, Report) or result.report is None or result.report.tree != report.tree:
+        if isinstance(result, Report) or result.report is None or result.report.full_disk:
             return structs.replace(report, ending="stopped")  # no gate has said anything: it is proven another time
-        return result.report
+        return structs.replace(report, **{name: getattr(result.report, name) for name in _PROVEN})
 
     def measure(self, assignment: Assignment, stop: Callable[[], bool]) -> tuple[Baseline | None, float]:
         """Without it nobody could tell which gates are newly red: so it is tried until it is known."""
-        why = ""
-        for turn in range(_FIRST_TRIES):
-            result = self._carry_out(self._build_order("measure", assignment), stop)
+        for turn in count():
+            order = self._build_order("measure", assignment)
+            result = self._carry_out(order, stop)
             if not isinstance(result, Report):
-                return result.baseline, result.seconds
+                key = gates.build_key(self.context.workspace.home.tree_of(order.upon), assignment.gates)
+                is_right = result.baseline is None or result.baseline.key == key
+                return (result.baseline, result.seconds) if is_right else (None, 0.0)
             if stop():
-                return None, 0.0
-            why = result.end.reason
-            time.sleep(min(_PAUSE * 2**turn, _LONGEST_PAUSE))
-        raise RemoteFailed(f"no worker could run the gates: {why}")
+                break
+            self._note(f"no worker could run the gates, and it is tried again: {result.end.reason}", once=turn > 0)
+            time.sleep(min(_PAUSE * 2 ** min(turn, 4), _LONGEST_PAUSE))
+        return None, 0.0
+
+    def _note(self, text: str, *, once: bool = False) -> None:
+        if not once:
+            self.context.log.note(events.Notice(text=text))
 
     def examine(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
         result = self._carry_out(self._build_order("examine", assignment), stop)
-        return result if isinstance(result, Report) else result.report or _build_lost("the worker sent no report")
+        return result if isinstance(result, Report) else _clean(result, "the worker sent no report")
 
     def check_tip(self, gates: Sequence[str], directory: str, stop: Callable[[], bool]) -> tuple[GateResult, ...]:
         order = self._build_order("tip", _build_tip_assignment(self.context.change, gates, directory))
@@ -205,38 +222,56 @@ class TemporalExecutor:
         commit = home.commit(tree, list(parents), f"ralphtool: {order.kind} for {one.change}, story {one.story}\n")
         if sent:
             home.set_refs({sent: commit})
+        return self._push(order, commit)
+
+    def _push(self, order: Order, commit: str) -> str:
         if not self.context.remote.push_new(layout.ORDERS + order.name, commit):
             raise GitError(f"{layout.ORDERS}{order.name} is there already, and not ours")
         return commit
 
     # --- carrying it out --------------------------------------------------------------------------
 
-    def _carry_out(self, order: Order, stop: Callable[[], bool], sent: str = "") -> Result | Report:
-        """What came of an order; a report of the machine's fault where nothing did. That charges no attempt."""
-        avoid: list[str] = []
+    def _carry_out(self, order: Order, stop: Callable[[], bool], working: Assignment | None = None) -> Result | Report:
+        """What came of an order; a report of the machine's fault where nothing did. That charges no attempt.
+
+        `working` is the iteration that asks for work: a next run finds the order by it.
+        """
         self._is_cut_off = False
+        sent = self._name_sent(working) if working else ""
         try:
             known = self.context.workspace.home.resolve(sent) if sent else None
-            commit = known or self._send(order, sent)
-            for turn in count():
-                if stop():
-                    return _build_stopped()
-                if turn >= _MOST_REFUSALS and not self._knows_others(avoid):
-                    break
-                offer = self._build_offer(order, turn, commit, avoid)
-                try:
-                    return self._follow(order, offer, self._build_limits(order, turn), stop)
-                except _Refused as error:
-                    self._note_refusal(order, error, avoid)
-                    time.sleep(min(_PAUSE * 1.2**turn, _LONGEST_PAUSE))
-            return _build_lost(f"no worker could do it; {', '.join(avoid)} refused")
+            commit = self._push(order, known) if known else self._send(order, sent)
+            return self._offer_until_done(order, commit, working or order.assignment, stop, is_again=bool(known))
         except RemoteRefused:
             raise
         except (GitError, RemoteFailed) as error:
-            self._is_cut_off = not stop()
-            return _build_lost(str(error)) if self._is_cut_off else _build_stopped()
+            self._is_cut_off = True
+            return _build_stopped() if stop() else _build_lost(str(error))
 
-    def _build_offer(self, order: Order, turn: int, commit: str, avoid: Sequence[str]) -> Offer:
+    def _offer_until_done(
+        self, order: Order, commit: str, one: Assignment, stop: Callable[[], bool], *, is_again: bool
+    ) -> Result | Report:
+        """To one worker after another, as long as there may be one that can do it."""
+        avoid: list[str] = []
+        own, unsent = self._worker if order.kind in ("prove", "gates-ahead") else "", 0
+        for turn in count():
+            if stop():
+                return _build_stopped()
+            if turn >= _MOST_REFUSALS and not own and not self._knows_others(avoid):
+                break
+            offer = self._build_offer(order, turn, commit, avoid, is_again=is_again)
+            try:
+                return self._follow(order, offer, self._build_limits(order, own), one, stop)
+            except _Refused as error:
+                unsent += error.is_unsent
+                own = error.worker if error.is_unsent else ""
+                if unsent > _MOST_PUSHES:
+                    return _build_refused(str(error))
+                self._note_refusal(order, error, avoid)
+                time.sleep(min(_PAUSE * 1.2**turn, _LONGEST_PAUSE))
+        return _build_lost(f"no worker could do it; {', '.join(avoid)} refused")
+
+    def _build_offer(self, order: Order, turn: int, commit: str, avoid: Sequence[str], *, is_again: bool) -> Offer:
         return Offer(
             version=__version__,
             id=f"{order.name}-{turn}",
@@ -250,6 +285,7 @@ class TemporalExecutor:
             commit=commit,
             result=layout.RESULTS + order.name,
             avoid=tuple(avoid),
+            is_again=is_again or turn > 0,
         )
 
     def _knows_others(self, avoid: Sequence[str]) -> bool:
@@ -265,26 +301,39 @@ class TemporalExecutor:
             text = f"worker {error.worker} can't work on story {order.assignment.story}: {error}; another one is asked"
             self.context.log.note(events.Notice(text=text))
 
-    def _follow(self, order: Order, offer: Offer, limits: JobLimits, stop: Callable[[], bool]) -> Result | Report:
+    def _follow(
+        self, order: Order, offer: Offer, limits: JobLimits, one: Assignment, stop: Callable[[], bool]
+    ) -> Result | Report:
         """Waits for the end of a job, and records meanwhile what its worker tells."""
         job = self.context.link.start(offer.id, orders.encode(offer), limits, stop)
-        live = LiveRecord(self.context.log, self.context.folder, order.assignment)
+        live = LiveRecord(self.context.log, self.context.folder, one)
         state = self._wait(job, live, stop)
         if state.state == "done":
             return self._take(order, offer, job.result(), live)
         if stop() or state.state == "cancelled":
             return _build_stopped()
         if state.kind in _MACHINE_FAULTS or limits.worker:
-            worker, is_unfit = limits.worker or state.worker, state.kind in _UNFIT
-            raise _Refused(worker, state.failure or "it is gone", is_unfit=is_unfit)
-        return _build_lost(_describe_loss(state, self.context.settings.executor.queue))
+            worker = limits.worker or state.worker
+            raise _Refused(worker, state.failure or "it is gone", state.kind)
+        return self._count_loss(order, state)
 
-    def _build_limits(self, order: Order, turn: int) -> JobLimits:
+    def _count_loss(self, order: Order, state: JobState) -> Report:
+        """A story at which one machine after another is lost is the reason, most likely: that is an attempt."""
+        text = _describe_loss(state, self.context.settings.executor.queue)
+        if state.kind == "schedule_to_start" or order.kind != "work":
+            return _build_lost(text)
+        self.context.losses[order.assignment.entry] += 1
+        if self.context.losses[order.assignment.entry] < _MOST_LOSSES:
+            return _build_lost(text)
+        return _build_refused(f"{_MOST_LOSSES} times in a row {text}")
+
+    def _build_limits(self, order: Order, own: str) -> JobLimits:
         """The worker that has done the work proves it best: what its agent installed is there. Without it, anybody."""
-        limits = JobLimits(heartbeat=self.context.settings.executor.heartbeat)
-        if turn or not self._worker or order.kind not in ("prove", "gates-ahead"):
-            return limits
-        return structs.replace(limits, worker=self._worker, schedule_to_start=_OWN_TURN, attempts=1)
+        settings = self.context.settings
+        limits = JobLimits(heartbeat=settings.executor.heartbeat)
+        if settings.run.timeout and order.kind == "work":
+            limits = structs.replace(limits, start_to_close=settings.run.timeout + _BESIDES)
+        return structs.replace(limits, worker=own, schedule_to_start=_OWN_TURN, attempts=1) if own else limits
 
     def _wait(self, job: RemoteJob, live: LiveRecord, stop: Callable[[], bool]) -> JobState:
         began, asked, is_told = time.monotonic(), 0.0, False
@@ -295,6 +344,7 @@ class TemporalExecutor:
                 asked = now
                 job.cancel()
             if asked and (now - asked > _GRACE or state.state == "waiting"):
+                self._is_cut_off = state.state != "waiting"  # what it does by now, a next run may find
                 return structs.replace(state, state="cancelled")
             if state.state == "waiting" and not is_told and now - began > _LONELY:
                 is_told = self._tell_lonely()
@@ -314,14 +364,24 @@ class TemporalExecutor:
 
     def _take(self, order: Order, offer: Offer, answer: bytes, live: LiveRecord) -> Result:
         """Fetches what a worker has pushed. Only what was made for this very order counts."""
-        receipt, home = orders.decode_receipt(answer), self.context.workspace.home
+        receipt = orders.decode_receipt(answer)
         commit = self.context.remote.fetch(offer.result)
         if commit is None or receipt.token != offer.token or receipt.commit != commit:
             raise _Refused(receipt.worker, "what it pushed is not what it was asked for")
+        try:
+            return self._read_result(order, commit, live)
+        except (MsgspecError, KeyError, ValueError, UnsafePath) as error:
+            raise _Refused(receipt.worker, f"what it pushed can't be used: {error}") from None
+
+    def _read_result(self, order: Order, commit: str, live: LiveRecord) -> Result:
+        home = self.context.workspace.home
         found = home.files_at(home.tree_of(commit), orders.RESULT_FILE, orders.EVENTS_FILE)
         result = orders.decode_result(found[orders.RESULT_FILE])
-        if result.token != offer.token:
-            raise _Refused(receipt.worker, "it answered another order")
+        if (result.token, result.order) != (order.assignment.token, order.name):
+            raise ValueError("it answers another order")
+        tree = result.report.tree if result.report and order.kind == "work" else None
+        if tree and tree != home.tree_of(f"{commit}^1"):
+            raise ValueError("the work is not what the report says")
         live.finish(result, found.get(orders.EVENTS_FILE, b""))
         self._take_records(commit, order.assignment)
         return orders.decode_result(live.use_own_paths(found[orders.RESULT_FILE]))
@@ -344,6 +404,21 @@ def _describe_loss(state: JobState, queue: str) -> str:
 def _build_lost(text: str) -> Report:
     """A machine's fault: no attempt, and tried again after a while."""
     return Report(ending="exit", end=End(False, reason=text), failure=Failure("network", text, time.time() + _PAUSE))
+
+
+def _build_refused(text: str) -> Report:
+    """What is worth an attempt: going on like that would never end."""
+    return Report(ending="exit", end=End(False, reason=text), trouble=text)
+
+
+def _clean(result: Result, otherwise: str) -> Report:
+    """What a worker says of an agent's work, without what only gates can say, or its own disk."""
+    report = result.report or _build_lost(otherwise)
+    if report.full_disk:
+        failure = Failure("network", f"the disk of worker {result.worker} is full", time.time() + _PAUSE)
+        report = structs.replace(report, ending="exit", failure=failure, full_disk="")
+        report = structs.replace(report, end=structs.replace(report.end, ok=False))
+    return structs.replace(report, results=(), red=(), ahead=(), proof=None)
 
 
 def _build_stopped() -> Report:

@@ -36,7 +36,10 @@ class LiveRecord:
         """Adds what is new in the end of a worker's record."""
         if not heartbeat:
             return
-        beat = msgspec.msgpack.decode(heartbeat, type=Beat)
+        try:
+            beat = msgspec.msgpack.decode(heartbeat, type=Beat)
+        except msgspec.MsgspecError:
+            return  # all of it comes at the end
         self._meet(beat)
         if beat.offset > self._known:
             self._missing.append(slice(self._known, beat.offset))
