@@ -44,7 +44,7 @@ _GRACE = 60.0  # seconds that a worker has to hand in what there is, once it was
 _OWN_TURN = 10.0  # seconds that a worker has to begin with what only it is asked for
 _MOST_REFUSALS = 10  # of one order, by workers that can't do it, where nobody else is known
 _PAUSE, _LONGEST_PAUSE = 1.0, 15.0  # seconds before an order goes out again
-_MOST_PUSHES = 8  # of the same work, which the remote does not take
+_MOST_PUSHES = 200  # of the same work, which the remote does not take: the better part of an hour
 _MOST_LOSSES = 3  # of workers, in a row, at one story
 _BESIDES = 4 * 3600.0  # seconds for set-up and gates, besides an agent's own time
 # What a worker can't do that another one can: nothing is wrong with the work.
@@ -267,7 +267,7 @@ class TemporalExecutor:
                 own = error.worker if error.is_unsent else ""
                 if unsent > _MOST_PUSHES:
                     return _build_refused(str(error))
-                self._note_refusal(order, error, avoid)
+                self._note_refusal(order, error, avoid, unsent)
                 time.sleep(min(_PAUSE * 1.2**turn, _LONGEST_PAUSE))
         return _build_lost(f"no worker could do it; {', '.join(avoid)} refused")
 
@@ -294,12 +294,14 @@ class TemporalExecutor:
         names += [one.worker for one in self.context.link.list_jobs() if one.worker]
         return any(name not in avoid for name in names)
 
-    def _note_refusal(self, order: Order, error: _Refused, avoid: list[str]) -> None:
+    def _note_refusal(self, order: Order, error: _Refused, avoid: list[str], unsent: int) -> None:
         """Said once for each worker."""
-        if error.is_unfit and error.worker not in avoid:
+        who = f"worker {error.worker} can't work on story {order.assignment.story}: {error}"
+        if error.is_unsent:
+            self._note(f"{who}; it keeps that, and tries again", once=unsent > 1)
+        elif error.is_unfit and error.worker not in avoid:
             avoid.append(error.worker)
-            text = f"worker {error.worker} can't work on story {order.assignment.story}: {error}; another one is asked"
-            self.context.log.note(events.Notice(text=text))
+            self._note(f"{who}; another one is asked")
 
     def _follow(
         self, order: Order, offer: Offer, limits: JobLimits, one: Assignment, stop: Callable[[], bool]
