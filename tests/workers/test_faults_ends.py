@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from lab import Lab, wait_until
 from loop.lanes import ONE, WRITES, check_commits, list_stories, of_kind, part, set_gate
+from patience import PATIENCE
 from workers.farm import Farm, count, find_notices, find_worker_events, finish, pause_until, read_remote
 
 from ralphtool.core.layout import CLAIMS
@@ -37,8 +38,8 @@ def test_a_run_that_is_ended_while_a_job(farm: Farm, when: str) -> None:
     assert wait_until(lambda: has_come_to(farm, when))
     run.send_signal(signal.SIGINT)
     farm.let_go("push")
-    farm.let_go("go")
-    run.communicate()
+    run.communicate(timeout=PATIENCE)
+    farm.let_go("go")  # not before: the agent looks for it when it has told that it has begun
     assert run.returncode == 130
     assert wait_until(lambda: not processes_of_agents(farm)), processes_of_agents(farm)
     assert read_remote(farm.remote, "for-each-ref") == ""
