@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING
@@ -59,8 +60,8 @@ async def connect(settings: ExecutorSettings, *, identity: str) -> Client:
         raise explain(settings, error) from None
     except RuntimeError as error:  # what the library raises when nobody answers
         raise RemoteFailed(
-            f"no Temporal server answers at {settings.address} ({_shorten(str(error))}): "
-            "start it, or correct executor.address"
+            f"no Temporal server answers at {settings.address}{_find_cause(str(error))}: start it, or correct "
+            "executor.address; `ralphtool worker --dev` starts one to try it out"
         ) from None
     return client
 
@@ -122,6 +123,12 @@ def explain(settings: ExecutorSettings, error: RPCError) -> RemoteFailed:
     }.get(error.status)
     said = f"the Temporal server at {settings.address} says: {_shorten(error.message)}"
     return RemoteRefused(f"{said}; {advice}") if advice else RemoteFailed(f"{said}; check that server")
+
+
+def _find_cause(text: str) -> str:
+    """The words of the system in an error of the library, which has many more."""
+    found = re.search(r'message: "([^"]*)"', text) or re.search(r"kind: (\w+)", text)
+    return f" ({found[1]})" if found else ""
 
 
 def _shorten(text: str) -> str:
