@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -78,6 +79,14 @@ def worker(slots: int | None, name: str, home: str, remote: str, dev: bool, **se
     )
     with program.stop_by_signals() as stop:
         program.run_worker(options, lambda: _announce(options), stop)
+    _leave()
+
+
+def _leave() -> None:
+    """At once: the library's own threads may still wait for a server that is away, and would abort the process when
+    Python ends around them."""
+    sys.stdout.flush()
+    os._exit(0)
 
 
 def _announce(options: Any) -> None:

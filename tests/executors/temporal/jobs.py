@@ -159,6 +159,7 @@ def main() -> None:
     worker = Worker(ExecutorSettings(address=address, queue=queue), Path(folder), identity)
     signal.signal(signal.SIGTERM, lambda *_: worker.stop.set())
     worker.serve()
+    os._exit(0)  # as `ralphtool worker` does: the library's threads may still wait for a server
 
 
 if __name__ == "__main__":

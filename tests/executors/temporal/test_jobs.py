@@ -158,7 +158,7 @@ def test_what_a_worker_that_stops_leaves_is_done_by_another(
     assert seen.heartbeat == b""  # what the attempt before has told is not this one's
     with Worker(settings, tmp_path, "berta"):
         reach(job, "running", also=lambda state: state.worker == "berta")
-    assert notes(tmp_path)[2] == "berta begins 2"
+        assert wait_until(lambda: notes(tmp_path)[2:3] == ["berta begins 2"]), notes(tmp_path)
 
 
 # --- what there is ----------------------------------------------------------------------------------
