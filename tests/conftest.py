@@ -6,9 +6,14 @@ import gc
 import os
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ralphtool.executors.temporal.dev_server import DevServer
 
 # Every worker has a processor's share at most: more threads of numpy's would spin while they wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -20,6 +25,7 @@ pytest.register_assert_rewrite(
     "cli.agent.calls",
     "cli.bad_input.calls",
     "core.test_full_disk",
+    "executors.temporal.jobs",
     "history.documents",
     "history.store.histories",
     "history.store.journals",
@@ -36,6 +42,7 @@ pytest.register_assert_rewrite(
     "views.run_events",
     "views.tmux",
     "views.web.hostile",
+    "workers.farm",
 )
 
 import properties  # noqa: E402, F401  (its settings hold for every property)
@@ -89,3 +96,26 @@ def lab(tmp_path: Path) -> Any:
     from lab import Lab
 
     return Lab(tmp_path)
+
+
+# --- a real Temporal server -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")  # not longer: tests of processes look at all that there are
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
+    """One for all tests of a module; each of them has a queue of its own on it."""
+    from ralphtool.executors.temporal.dev_server import DevServer
+
+    with DevServer(str(tmp_path_factory.mktemp("temporal"))) as server:
+        yield server
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[DevServer]:
+    """One that a test may kill."""
+    from ralphtool.executors.temporal.dev_server import DevServer
+
+    folder = tmp_path / "server"
+    folder.mkdir()
+    with DevServer(str(folder)) as server:
+        yield server

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,12 +21,6 @@ for command; do :; done
 case $command in *receive-pack*) echo "you may only read here" >&2; exit 1;; esac
 eval "$command"
 """
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
-    with DevServer(str(tmp_path_factory.mktemp("temporal"))) as server:
-        yield server
 
 
 @pytest.fixture

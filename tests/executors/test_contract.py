@@ -24,12 +24,6 @@ COMMAND = f"{sys.executable} -m ralphtool"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
-    with DevServer(str(tmp_path_factory.mktemp("temporal"))) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
 def farm(tmp_path_factory: pytest.TempPathFactory, server: DevServer) -> Iterator[Farm]:
     """Two workers, which have the secret of the contract too."""
     made = Farm(Lab(tmp_path_factory.mktemp("contract")), server, "contract")

@@ -13,26 +13,11 @@ from workers.farm import Farm
 from ralphtool.executors.temporal.dev_server import DevServer
 
 
-@pytest.fixture(scope="module")  # not longer: tests of processes look at all that there are
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
-    with DevServer(str(tmp_path_factory.mktemp("temporal"))) as server:
-        yield server
-
-
 @pytest.fixture
 def farm(tmp_path: Path, server: DevServer) -> Iterator[Farm]:
     made = Farm(Lab(tmp_path), server, f"test-{uuid.uuid4()}")
     yield made
     made.end()
-
-
-@pytest.fixture
-def own_server(tmp_path: Path) -> Iterator[DevServer]:
-    """One that a test may kill."""
-    folder = tmp_path / "server"
-    folder.mkdir()
-    with DevServer(str(folder)) as server:
-        yield server
 
 
 @pytest.fixture

@@ -110,8 +110,8 @@ def _check_remote(project: DoctorContext, settings: Settings) -> Iterator[Diagno
     elif executor.is_loopback(executor.apply_environment(settings.executor).address):
         yield ok(_ABOUT, "executor.remote is not set: commits are exchanged below .git, by workers on this machine")
     else:
-        mend = "set executor.remote to a git repository that you and the workers may push to"
-        yield wrong(_ABOUT, "executor.remote is not set, and the server is on another machine", mend)
+        fix = "set executor.remote to a git repository that you and the workers can push to"
+        yield wrong(_ABOUT, "executor.remote is not set, and the server is on another machine", fix)
 
 
 def _try_remote(repository: Repository, remote: Remote) -> Diagnosis:

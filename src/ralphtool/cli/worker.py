@@ -21,6 +21,14 @@ if TYPE_CHECKING:
     from ralphtool.executors.temporal.link import JobState, WorkerSeen
     from ralphtool.settings.executor import ExecutorSettings
 
+_DOING = {
+    "work": "an agent",
+    "prove": "the proof",
+    "gates-ahead": "the gates, ahead of the queue",
+    "measure": "the gates before the work",
+    "tip": "the last check",
+    "examine": "a look at a blocker",
+}
 _FLAGS = {
     "address": "The Temporal server, as HOST:PORT.",
     "namespace": "The namespace on that server.",
@@ -54,7 +62,7 @@ def worker(slots: int | None, name: str, home: str, remote: str, dev: bool, **se
     and works in boxes as a run at home does. Agents and their keys are its own: no secret is sent to it, or by it.
     Ctrl-C ends it: it takes no new work, and hands over what its agents have done.
 
-    Whoever can put work into the queue runs programs on this machine: protect the server.
+    Anyone who can add work to the queue can run programs on this machine, so protect the server.
 
     \b
     Examples:
@@ -162,13 +170,21 @@ def _describe_job(job: JobState) -> dict[str, Any]:
     return {"id": job.id, "state": job.state, "worker": job.worker, "attempt": job.attempt}
 
 
+def _name_job(id: str) -> str:
+    """An order's id has its run, the number of the iteration, and what is to be done."""
+    run, _, rest = id.partition("/")
+    number, _, kind = rest.partition("-")
+    doing = next((words for name, words in _DOING.items() if kind.startswith(name)), "at work")
+    return f"{doing}, iteration {int(number)} of {run}" if number.isdecimal() else id
+
+
 def _print_workers(settings: ExecutorSettings, seen: Sequence[WorkerSeen], jobs: Sequence[JobState]) -> None:
     rows = _list_workers(seen, jobs)
     if not rows:
         click.echo(f"No worker takes work from {settings.queue} at {settings.address}. Start one:\n")
         click.echo(f"  ralphtool worker --queue {settings.queue} --address {settings.address}")
     for row in rows:
-        doing = ", ".join(make_printable(job["id"]) for job in row["jobs"]) or "waits for work"
+        doing = "; ".join(make_printable(_name_job(job["id"])) for job in row["jobs"]) or "waits for work"
         click.echo(f"{make_printable(row['name'])}: {doing}")
     waiting = [one for one in jobs if one.state == "waiting"]
     if waiting:

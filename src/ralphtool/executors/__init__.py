@@ -75,7 +75,7 @@ class Report(Struct, frozen=True, kw_only=True):
 
 
 class Executor(Protocol):
-    def execute(self, assignment: Assignment, stop: Callable[[], bool]) -> Report: ...
+    """What a loop asks of whatever carries out its assignments."""
 
     def examine(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
         """Lets the agent look at the tree as it is, with another prompt, in the mode in which it changes nothing."""
@@ -84,6 +84,12 @@ class Executor(Protocol):
     def check_tip(self, gates: Sequence[str], directory: str, stop: Callable[[], bool]) -> tuple[GateResult, ...]:
         """Runs the gates on the last checkpoint, at the end of a run; nothing if it was stopped meanwhile."""
         ...
+
+
+class StoryExecutor(Executor, Protocol):
+    """Carries out one assignment after the other, each from the agent's work to its proof."""
+
+    def execute(self, assignment: Assignment, stop: Callable[[], bool]) -> Report: ...
 
 
 class LaneExecutor(Executor, Protocol):

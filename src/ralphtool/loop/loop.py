@@ -6,7 +6,7 @@ import os
 import time
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct, structs
 
@@ -42,7 +42,7 @@ from ralphtool.record import events, questions
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ralphtool.executors import Executor
+    from ralphtool.executors import Executor, StoryExecutor
     from ralphtool.history.analyzer import AttemptContext
     from ralphtool.judging.gates import GateResult
     from ralphtool.judging.recovery import RecoveryContext
@@ -314,8 +314,8 @@ class Loop:
     def _execute(self, assignment: Assignment) -> Report:
         """The iteration. One that ended because the run's own budget is used up is the run's end, not the story's."""
         self.is_abandoned = False
-        report = self.parts.executor.execute(assignment, partial(self._must_end_agent, assignment.story))
-        return self._count(assignment, report)
+        executor = cast("StoryExecutor", self.parts.executor)
+        return self._count(assignment, executor.execute(assignment, partial(self._must_end_agent, assignment.story)))
 
     def _count(self, assignment: Assignment, report: Report) -> Report:
         """Adds up what an iteration has used."""

@@ -14,21 +14,6 @@ from ralphtool.executors.temporal.link import Link
 from ralphtool.settings.executor import ExecutorSettings
 
 
-@pytest.fixture(scope="module")  # not longer: tests of processes look at all that there are
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
-    with DevServer(str(tmp_path_factory.mktemp("temporal"))) as server:
-        yield server
-
-
-@pytest.fixture
-def own_server(tmp_path: Path) -> Iterator[DevServer]:
-    """One that a test may kill."""
-    folder = tmp_path / "server"
-    folder.mkdir()
-    with DevServer(str(folder)) as server:
-        yield server
-
-
 @pytest.fixture
 def settings(server: DevServer) -> ExecutorSettings:
     return ExecutorSettings(address=server.address, queue=f"test-{uuid.uuid4()}")

@@ -132,9 +132,6 @@ class TemporalExecutor:
             place.protect(report.tree, assignment.story, assignment.entry)
         return report
 
-    def execute(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
-        raise NotImplementedError("work on other machines is proven by the queue")
-
     def prove(self, report: Report, assignment: Assignment, stop: Callable[[], bool]) -> Report:
         return self._have_gates_run("prove", report, assignment, stop)
 
