@@ -75,7 +75,7 @@ def test_a_server_elsewhere_needs_a_safe_connection_and_a_remote(repository: Ral
     assert server[0] == remote[0] == "wrong"
     assert "set executor.tls = true, or an API key in TEMPORAL_API_KEY" in server[1]
     assert remote[1] == "executor.remote is not set, and the server is on another machine"
-    assert remote[2] == "set executor.remote to a git repository that you and the workers may push to"
+    assert remote[2] == "set executor.remote to a git repository that you and the workers can push to"
 
 
 def test_without_the_package(repository: Ralph, monkeypatch: pytest.MonkeyPatch) -> None:
