@@ -20,7 +20,7 @@ ROOMS = (
 )
 NEVER = {"views": {"loop", "executors", "workers"}, "testing": {"loop", "workers", "views"}}
 THIRD_PARTY = {
-    "core": {"psutil"},
+    "core": {"msgspec", "psutil"},
     "settings": {"msgspec"},
     "agents": {"msgspec"},
     "history": {"msgspec"},
@@ -223,6 +223,24 @@ def test_functions_are_short() -> None:
 def test_a_long_module_says_why_it_is_one_file() -> None:
     long = [module for module, text in sources().items() if len(text.splitlines()) > LONGEST_MODULE]
     assert [module for module in long if "One file" not in (ast.get_docstring(modules()[module]) or "")] == []
+
+
+def learns_a_type(node: ast.AST) -> bool:
+    """Whether it has msgspec read something as a type. Two threads at once must not be the first to do so."""
+    if not isinstance(node, ast.Call):
+        return False
+    called = ast.unparse(node.func)
+    is_typed = any(keyword.arg == "type" for keyword in node.keywords)
+    return called in ("Decoder", "msgspec.json.Decoder", "msgspec.msgpack.Decoder", "msgspec.convert") or (
+        called in ("msgspec.json.decode", "msgspec.msgpack.decode") and is_typed
+    )
+
+
+def test_types_are_learnt_in_one_place_that_has_a_lock() -> None:
+    found = {module for module in modules() if any(map(learns_a_type, walk(module)))}
+    assert found == {"core.typed"}
+    convert = {module for module in modules() if "msgspec.convert" in dotted_imports(module)}
+    assert convert == set()
 
 
 def is_broad(node: ast.AST) -> bool:

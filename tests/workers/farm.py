@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from patience import PATIENCE
 from project import COMMAND
 
 from ralphtool.executors.temporal.dev_server import DevServer
+from ralphtool.executors.temporal.link import Link
+from ralphtool.settings.executor import ExecutorSettings
 
 
 class Farm:
@@ -72,7 +75,19 @@ class Farm:
 
     def wait_for(self, name: str) -> None:
         """A file that an agent makes in the folder that all share."""
-        assert wait_until(lambda: (self.meet / name).exists()), sorted(self.meet.iterdir())
+        assert wait_until(lambda: (self.meet / name).exists() or not self.all_work()), self.describe()
+        assert (self.meet / name).exists(), self.describe()
+
+    def all_work(self) -> bool:
+        return all(worker.poll() is None for worker in self.workers.values())
+
+    def describe(self) -> str:
+        """What there is to know about a test that waits in vain."""
+        logs = [f"{name}: {(self.top / name / 'log').read_text()}" for name in self.workers]
+        with closing(Link.open(ExecutorSettings(address=self.server.address, queue=self.queue))) as link:
+            told = [*link.list_workers(), *link.list_jobs()]
+        events = [json.dumps(one) for one in self.lab.events()]
+        return "\n".join([*map(str, sorted(self.meet.iterdir())), *logs, *map(str, told), *events[-20:]])
 
     def let_go(self, name: str) -> None:
         (self.meet / name).touch()

@@ -14,7 +14,6 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from msgspec import DecodeError, Struct
-from msgspec.json import Decoder
 
 from ralphtool.agents import (
     Credentials,
@@ -32,6 +31,7 @@ from ralphtool.agents import (
     program,
 )
 from ralphtool.agents.program import HOSTS, KEYS, Program
+from ralphtool.core.typed import build_decoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -186,7 +186,7 @@ class AiderEvent(Struct, frozen=True):
     properties: EventProperties = EventProperties()
 
 
-_LOGGED = Decoder(AiderEvent)
+_LOGGED = build_decoder(AiderEvent)
 _HEAD = re.compile(r"(?:TO LLM|LLM RESPONSE) \d{4}-\d\d-\d\dT[\d:]+")
 _COMPLETED = "Completed --message-file"
 _GAVE_UP = re.compile(r"Only \d+ reflections allowed, stopping\.")

@@ -7,7 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from msgspec import Raw, Struct, ValidationError, convert, field, structs
+from msgspec import Raw, Struct, ValidationError, field, structs
 from msgspec.json import Decoder
 
 from ralphtool.agents import (
@@ -28,6 +28,7 @@ from ralphtool.agents import (
 )
 from ralphtool.agents.json_lines import Lines
 from ralphtool.agents.program import Program, write_file
+from ralphtool.core.typed import build_decoder, convert
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -282,11 +283,11 @@ class ToolInput(Struct, frozen=True):
     description: Any = None
 
 
-_INPUT = Decoder(ToolInput)
+_INPUT = build_decoder(ToolInput)
 
 
 class ClaudeReader(Lines[ClaudeLine]):
-    decoder: ClassVar[Decoder[Any]] = Decoder(ClaudeLine)
+    decoder: ClassVar[Decoder[Any]] = build_decoder(ClaudeLine)
     bulk = b'{"type":"user",'  # what tools told, which is most of it
 
     def __init__(self, *, reads_all: bool = False) -> None:

@@ -35,6 +35,7 @@ from ralphtool.agents.codex_rollout import RolloutFile
 from ralphtool.agents.json_lines import Lines
 from ralphtool.agents.program import Program
 from ralphtool.core import files, layout
+from ralphtool.core.typed import build_decoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -217,7 +218,7 @@ CodexLine = ThreadLine | ItemStartedLine | ItemCompletedLine | CodexErrorLine | 
 
 
 class CodexReader(Lines[CodexLine]):
-    decoder: ClassVar[Decoder[Any]] = Decoder(CodexLine)
+    decoder: ClassVar[Decoder[Any]] = build_decoder(CodexLine)
 
     def __init__(self, home: str, model: str = "") -> None:
         super().__init__()

@@ -11,9 +11,9 @@ import time
 from typing import Any
 
 from msgspec import DecodeError, Struct
-from msgspec.json import Decoder
 
 from ralphtool.agents import Quota
+from ralphtool.core.typed import build_decoder
 
 _TAIL = 256 << 10  # bytes of its end
 
@@ -50,7 +50,7 @@ class TokenCountLine(Struct, frozen=True, tag="event_msg", tag_field="type"):
     payload: TokenCount
 
 
-_COUNTS = Decoder(TokenCountLine)
+_COUNTS = build_decoder(TokenCountLine)
 _CLOCKS = (time.localtime, time.gmtime)  # whichever names the day
 
 

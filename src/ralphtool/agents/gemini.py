@@ -14,7 +14,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from msgspec import Struct, ValidationError, convert, structs
+from msgspec import Struct, ValidationError, structs
 from msgspec.json import Decoder
 
 from ralphtool.agents import (
@@ -34,6 +34,7 @@ from ralphtool.agents import (
 from ralphtool.agents.json_lines import Lines
 from ralphtool.agents.program import Program, write_file
 from ralphtool.core import files
+from ralphtool.core.typed import build_decoder, convert
 from ralphtool.errors import InvalidValue, shorten
 
 if TYPE_CHECKING:
@@ -292,7 +293,7 @@ GeminiLine = InitLine | GeminiMessageLine | GeminiToolLine | GeminiToolResultLin
 
 
 class GeminiReader(Lines[GeminiLine]):
-    decoder: ClassVar[Decoder[Any]] = Decoder(GeminiLine)
+    decoder: ClassVar[Decoder[Any]] = build_decoder(GeminiLine)
 
     def __init__(self, home: str = "") -> None:
         super().__init__()

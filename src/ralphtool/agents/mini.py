@@ -8,7 +8,6 @@ import re
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec import DecodeError, Raw, Struct
-from msgspec.json import Decoder
 
 from ralphtool.agents import (
     Credentials,
@@ -26,6 +25,7 @@ from ralphtool.agents import (
     program,
 )
 from ralphtool.agents.program import HOSTS, KEYS, Program
+from ralphtool.core.typed import build_decoder
 from ralphtool.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class TrajectoryMessage(Struct, frozen=True):
 
 
 _LONGEST_LINE = 64 << 10
-_TRAJECTORIES, _MESSAGES = Decoder(Trajectory), Decoder(TrajectoryMessage)
+_TRAJECTORIES, _MESSAGES = build_decoder(Trajectory), build_decoder(TrajectoryMessage)
 _RETRY = re.compile(rb"Retrying \S{1,300} in [\d.]+ seconds as it raised (.+)")
 
 

@@ -32,6 +32,7 @@ from ralphtool.agents import (
 )
 from ralphtool.agents.json_lines import Lines
 from ralphtool.agents.program import HOSTS, KEYS, Program
+from ralphtool.core.typed import build_decoder
 from ralphtool.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -208,7 +209,7 @@ class ToolState(Struct, frozen=True):
             return 0
 
 
-_ABOUT = Decoder(ToolMetadata)
+_ABOUT = build_decoder(ToolMetadata)
 
 
 class ToolPart(Struct, frozen=True):
@@ -277,7 +278,9 @@ _LONGEST = 64 << 10  # bytes of a line of the log
 
 
 class OpenCodeReader(Lines["StartLine | TextLine | OpenCodeToolLine | FinishLine | OpenCodeErrorLine"]):
-    decoder: ClassVar[Decoder[Any]] = Decoder(StartLine | TextLine | OpenCodeToolLine | FinishLine | OpenCodeErrorLine)
+    decoder: ClassVar[Decoder[Any]] = build_decoder(
+        StartLine | TextLine | OpenCodeToolLine | FinishLine | OpenCodeErrorLine
+    )
 
     def __init__(self) -> None:
         super().__init__()

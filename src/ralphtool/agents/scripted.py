@@ -28,6 +28,7 @@ from ralphtool.agents import (
     scripted_program,
 )
 from ralphtool.agents.json_lines import Lines
+from ralphtool.core.typed import build_decoder
 from ralphtool.errors import InvalidValue, shorten
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ ScriptedLine = ScriptedMessageLine | ScriptedToolLine | ScriptedUsageLine | Scri
 class ScriptedReader(Lines[ScriptedLine]):
     """Makes events of the player's lines."""
 
-    decoder: ClassVar[Decoder[Any]] = Decoder(ScriptedLine)
+    decoder: ClassVar[Decoder[Any]] = build_decoder(ScriptedLine)
     longest = 1 << 20
 
     def __init__(self) -> None:

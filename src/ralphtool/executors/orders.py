@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, structs
 
+from ralphtool.core import typed
 from ralphtool.executors import Assignment, Report
 from ralphtool.judging.gates import Baseline, GateResult
 from ralphtool.settings import NotifySettings, Settings
@@ -106,16 +107,16 @@ def encode(value: Struct) -> bytes:
 
 
 def decode_order(data: bytes) -> Order:
-    return msgspec.json.decode(data, type=Order)
+    return typed.decode(data, Order)
 
 
 def decode_result(data: bytes) -> Result:
-    return msgspec.json.decode(data, type=Result)
+    return typed.decode(data, Result)
 
 
 def decode_receipt(data: bytes) -> Receipt:
-    return msgspec.json.decode(data, type=Receipt)
+    return typed.decode(data, Receipt)
 
 
 def decode_offer(data: bytes) -> Offer:
-    return msgspec.json.decode(data, type=Offer)
+    return typed.decode(data, Offer)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct, structs
 
+from ralphtool.core import typed
 from ralphtool.errors import InvalidValue, shorten
 from ralphtool.history import document, migrate
 from ralphtool.history.catalog import digest_words, invalidate
@@ -369,7 +370,7 @@ def _has_only_grown(state: HistoryState, known: _Mark) -> bool:
 
 def _parse_mark(text: str) -> _Mark | None:
     try:
-        return msgspec.json.decode(text, type=_Mark)
+        return typed.decode(text, _Mark)
     except msgspec.DecodeError:
         return None
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 import msgspec
 from msgspec import Struct, structs
 
+from ralphtool.core import typed
 from ralphtool.history import document, journal
 from ralphtool.history.document import Layout
 from ralphtool.history.journal import Batch, Invalidation, ReferenceCount
@@ -155,7 +156,7 @@ class Catalog:
             return False
         self._version = version
         try:
-            self.facts = msgspec.json.decode(self._one("SELECT json FROM facts") or b"", type=CatalogState)
+            self.facts = typed.decode(self._one("SELECT json FROM facts") or b"", CatalogState)
         except msgspec.DecodeError:
             raise IndexMismatch from None
         self.pending, self._last, self.renamed, self.journal_end = [], {}, {}, 0
@@ -344,7 +345,7 @@ class Catalog:
     def learning(self, id: str) -> Learning | None:
         self.settle()
         text = self._one("SELECT text FROM learnings WHERE id = ?", id)
-        return msgspec.json.decode(text, type=Learning) if text is not None else None
+        return typed.decode(text, Learning) if text is not None else None
 
     def rows(self, question: str, *values: Any) -> list[Any]:
         self.settle()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 from msgspec import Raw
 
+from ralphtool.core import typed
 from ralphtool.errors import shorten
 from ralphtool.history import records
 from ralphtool.history.records import Entry, HistoryRecord, Learning, Pattern, Progress
@@ -23,8 +24,8 @@ KINDS: dict[str, type[Entry | Learning | Pattern]] = {"entries": Entry, "learnin
 VERSION = "1.0"
 _LONGEST_NUMBER = 1000  # digits
 
-_FIELDS = msgspec.json.Decoder(dict[str, Raw])
-_ITEMS = msgspec.json.Decoder(list[Raw])
+_FIELDS = typed.build_decoder(dict[str, Raw])
+_ITEMS = typed.build_decoder(list[Raw])
 _NAME = rb'(?s)[ \t\r\n,{]*"(?:[^"\\]|\\.)*"[ \t\r\n]*:[ \t\r\n]*'
 _GAP = rb"[ \t\r\n,]*"
 
@@ -125,7 +126,7 @@ def _convert(value: Any, kind: type[RecordT], error: msgspec.ValidationError, wh
     if lenient:
         value = schema.keep_known_fields(value, kind)
         try:
-            return msgspec.convert(value, kind)
+            return typed.convert(value, kind)
         except msgspec.ValidationError as later:
             error = later
     raise InvalidDocument(schema.explain(error, value, kind, where))

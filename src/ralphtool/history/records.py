@@ -7,10 +7,11 @@ The JSON Schema is made from these types, and errors are explained from it (`sch
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
-from msgspec.json import Decoder
+
+from ralphtool.core import typed
 
 __all__ = ["Entry", "IterationContext", "Learning", "Observation", "Pattern", "Progress"]
 
@@ -177,7 +178,6 @@ def parse_number(id: str) -> int:
 # --- reading ----------------------------------------------------------------------------------------
 
 _Kind = TypeVar("_Kind")
-_DECODERS: dict[type, Decoder[Any]] = {}
 
 
 def decode(data: bytes | str | Raw, kind: type[_Kind]) -> _Kind:
@@ -185,5 +185,4 @@ def decode(data: bytes | str | Raw, kind: type[_Kind]) -> _Kind:
 
     A decoder is made when it is first needed: the patterns of its fields take long to compile.
     """
-    found: _Kind = (_DECODERS.get(kind) or _DECODERS.setdefault(kind, Decoder(kind))).decode(data)
-    return found
+    return typed.decode(data, kind)

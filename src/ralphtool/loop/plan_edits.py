@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ralphtool.core import typed
 from ralphtool.loop.story_list import list_stories
 from ralphtool.record import change_state
 from ralphtool.record.change_state import StoryState
@@ -50,7 +51,7 @@ def finish_killed(change: Change) -> None:
     start, message = change.workspace.read_plan_message()
     line = next((line for line in message.split("\n") if line.startswith(_MARK)), "")
     if line and start != change.change_state.plan:
-        _apply(change, msgspec.json.decode(line.removeprefix(_MARK), type=PlanEdit), start)
+        _apply(change, typed.decode(line.removeprefix(_MARK), PlanEdit), start)
 
 
 def build_message(change: str, edit: PlanEdit) -> str:

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from ralphtool import __version__, workspace
-from ralphtool.core import files, layout
+from ralphtool.core import files, layout, typed
 from ralphtool.errors import InvalidValue
 from ralphtool.executors.gate_trouble import Trouble
 from ralphtool.record import events
@@ -79,7 +79,7 @@ class Findings:
 
     def _read(self) -> dict[str, Trouble]:
         try:
-            return msgspec.json.decode(files.read(self._path), type=dict[str, Trouble])
+            return typed.decode(files.read(self._path), dict[str, Trouble])
         except (OSError, msgspec.DecodeError, msgspec.ValidationError):
             return {}  # then it is found out once more
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from ralphtool.core import files, layout
+from ralphtool.core import files, layout, typed
 from ralphtool.errors import UnsafePath
 from ralphtool.history.catalog import digest_words
 
@@ -98,7 +98,7 @@ class UseStore:
     def _read_to(self, fd: int) -> int:
         """Where reading had stopped. In another file than that, at its beginning: what is known counts once."""
         known = self._cache.ask("SELECT value FROM facts WHERE name = 'uses'")
-        start, tail = msgspec.json.decode(known[0][0], type=tuple[int, bytes]) if known else (0, b"")
+        start, tail = typed.decode(known[0][0], tuple[int, bytes]) if known else (0, b"")
         return start if files.read_at(fd, max(0, start - len(tail)), start) == tail else 0
 
     def _take(self, data: bytes, start: int) -> int:
@@ -135,7 +135,7 @@ class UseStore:
 
 def _parse_line(line: bytes) -> ShownItems | None:
     try:
-        return msgspec.json.decode(line, type=ShownItems)
+        return typed.decode(line, ShownItems)
     except (ValueError, RecursionError):  # also of msgspec, and of what is not UTF-8
         return None  # torn, or not ours: it is no record of a showing
 

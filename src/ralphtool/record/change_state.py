@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from ralphtool.core import files, layout, project
+from ralphtool.core import files, layout, project, typed
 from ralphtool.errors import CorruptState
 from ralphtool.history.records import Entry, Learning
 from ralphtool.judging.gates import Baseline
@@ -118,7 +118,7 @@ def load(root: str, change: str) -> ChangeState:
     except (FileNotFoundError, NotADirectoryError):
         return ChangeState()
     try:
-        return msgspec.json.decode(data, type=ChangeState)
+        return typed.decode(data, ChangeState)
     except msgspec.DecodeError as error:
         raise CorruptState(
             f"{path} is damaged ({error}): move it away. Branch and history tell what is done; the count of attempts, "

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, Struct, structs
 
 from ralphtool import agents
+from ralphtool.core import typed
 from ralphtool.judging.receipt import Receipt
 from ralphtool.record.event_parts import (
     Count,
@@ -636,7 +637,7 @@ def decode(line: bytes) -> Event | None:
 
 @functools.cache
 def _build_decoder() -> msgspec.json.Decoder[Event]:
-    return msgspec.json.Decoder(Event)
+    return typed.build_decoder(Event)
 
 
 def decode_fields(fields: dict[str, Any]) -> Event | None:

@@ -8,6 +8,8 @@ from typing import Any, TypeVar, get_args, get_origin
 import msgspec
 from msgspec import UNSET, Struct, structs
 
+from ralphtool.core import typed
+
 _TEXT, _ITEM, _LATER_ITEM = 8000, 1000, 60  # characters of a text, and of one in a list
 _ITEMS, _SHOWN = 1000, 20  # items in a list, and how many of them are shown
 _FREE = 64 << 10  # bytes of a value of any form
@@ -18,7 +20,7 @@ StructT = TypeVar("StructT", bound=Struct)
 def fit(kind: Any, value: object) -> Any:
     """As much of a value as fits a type; UNSET if nothing does."""
     try:
-        return msgspec.convert(value, kind)
+        return typed.convert(value, kind)
     except msgspec.ValidationError:
         if isinstance(value, dict):
             member = _find_struct(kind, value)

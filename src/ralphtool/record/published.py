@@ -9,7 +9,7 @@ import os
 
 import msgspec
 
-from ralphtool.core import files, layout, project
+from ralphtool.core import files, layout, project, typed
 from ralphtool.errors import CorruptState
 
 
@@ -20,7 +20,7 @@ def path_of(root: str, change: str) -> str:
 def load(root: str, change: str) -> dict[str, str]:
     path = path_of(root, change)
     try:
-        return msgspec.json.decode(files.read(path), type=dict[str, str])
+        return typed.decode(files.read(path), dict[str, str])
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except msgspec.DecodeError as error:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from ralphtool import settings
+from ralphtool.core import typed
 from ralphtool.judging.recovery import RecoveryContext, RecoveryPolicy, decide
 from ralphtool.judging.verdict import Verdict
 from ralphtool.record.events import RunStarted, decode
@@ -172,7 +173,7 @@ def _find_limit(reason: str) -> str:
 
 def parse_input(value: object) -> DecisionInput | None:
     try:
-        return msgspec.convert(value, DecisionInput)
+        return typed.convert(value, DecisionInput)
     except msgspec.ValidationError:
         return None
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from ralphtool.core import typed
 from ralphtool.settings.positions import find_nearest, join_keys
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def read_value(hint: Any, value: object) -> object:
     kind = find_kind(hint)
     number = kind.parse(value) if kind.parse else value
     try:
-        read = msgspec.convert(number, hint)
+        read = typed.convert(number, hint)
     except _REFUSED:
         raise _explain(hint, number) from None
     return read + 0.0 if isinstance(read, float) else read  # TOML knows -0.0
@@ -108,7 +109,7 @@ def _find_bad_items(hint: Any, value: object) -> Iterator[BadValue]:
 
 def _fits(hint: Any, value: object) -> bool:
     try:
-        msgspec.convert(value, hint)
+        typed.convert(value, hint)
     except _REFUSED:
         return False
     return True

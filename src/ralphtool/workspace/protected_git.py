@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from ralphtool.core import files, layout
+from ralphtool.core import files, layout, typed
 from ralphtool.judging.guard.model import GuardFinding
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class ProtectedGit:
     def recover(self) -> list[GuardFinding]:
         """Puts back what an agent touched before its run was killed."""
         try:
-            known = msgspec.json.decode(files.read(self._record_path), type=_GitRecord)
+            known = typed.decode(files.read(self._record_path), _GitRecord)
         except (FileNotFoundError, msgspec.DecodeError):
             return []
         self._files = {path: known.files.get(path) for path in known.paths}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from ralphtool.core import files, layout, locks, session
+from ralphtool.core import files, layout, locks, session, typed
 from ralphtool.errors import CorruptState, RalphError, SessionNotFound
 from ralphtool.history import History, neighbour
 from ralphtool.judging.guard.model import GuardFinding
@@ -106,7 +106,7 @@ class ProtectedState:
     def recover(self) -> list[GuardFinding]:
         """Puts back what an agent changed before its run was killed."""
         try:
-            self._known = msgspec.json.decode(files.read_private(self._copies), type=_StateRecord).known
+            self._known = typed.decode(files.read_private(self._copies), _StateRecord).known
         except (FileNotFoundError, msgspec.DecodeError):
             return []
         self._forget_own()

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec import Struct, structs
 
-from ralphtool.core import files, layout
+from ralphtool.core import files, layout, typed
 from ralphtool.errors import CorruptState, GitError, TreeBusy
 from ralphtool.workspace.git import SUBMODULE
 from ralphtool.workspace.paths import Paths
@@ -85,7 +85,7 @@ class Stash:
         except FileNotFoundError:
             return None
         try:
-            return msgspec.json.decode(data, type=StashNote)
+            return typed.decode(data, StashNote)
         except msgspec.DecodeError as error:
             raise CorruptState(
                 f"{self._note} is damaged ({error}): your files are in {self._files}; "

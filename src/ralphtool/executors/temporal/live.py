@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import structs
 
-from ralphtool.core import session
+from ralphtool.core import session, typed
 from ralphtool.executors.orders import Beat
 from ralphtool.record import events
 
@@ -37,7 +37,7 @@ class LiveRecord:
         if not heartbeat:
             return
         try:
-            beat = msgspec.msgpack.decode(heartbeat, type=Beat)
+            beat = typed.decode_msgpack(heartbeat, Beat)
         except msgspec.MsgspecError:
             return  # all of it comes at the end
         self._meet(beat)

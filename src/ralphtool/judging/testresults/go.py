@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from ralphtool.core import typed
 from ralphtool.judging.testresults.model import Counts, ProgramReport, TestResult, build_report
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class _Event(Struct):
     failed_build: str = msgspec.field(name="FailedBuild", default="")
 
 
-_DECODER = msgspec.json.Decoder(_Event)
+_DECODER = typed.build_decoder(_Event)
 
 
 def _decode_events(lines: list[str]) -> Iterator[_Event]:

@@ -6,9 +6,7 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from ralphtool.core import files, project
+from ralphtool.core import files, project, typed
 from ralphtool.errors import RalphError
 from ralphtool.history import History
 from ralphtool.memory import usefulness
@@ -106,6 +104,6 @@ def _read_showings(path: str) -> Iterator[ShownItems]:
     with os.fdopen(fd, "rb") as file:
         for line in file:
             try:
-                yield msgspec.json.decode(line, type=usefulness.ShownItems)
+                yield typed.decode(line, usefulness.ShownItems)
             except (ValueError, RecursionError):  # also of msgspec, and of what is not UTF-8
                 continue  # torn, or not ours

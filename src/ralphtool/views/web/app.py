@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ralphtool.core import project
+from ralphtool.core import project, typed
 from ralphtool.errors import RalphError, from_os_error
 from ralphtool.record import runs
 from ralphtool.views.report.elements import build_tree
@@ -116,7 +116,7 @@ class App:
     def _log_in(self, body: bytes, cookie: str | None) -> Response:
         access, now = self.site.access, time.time()
         try:
-            token = msgspec.json.decode(body, type=dict[str, str]).get("token", "")
+            token = typed.decode(body, dict[str, str]).get("token", "")
         except (msgspec.MsgspecError, ValueError):
             return refuse(400, "a login is an object with a token")
         if not access.is_token(token, now):
@@ -184,7 +184,7 @@ class App:
         if self.site.read_only:
             return refuse(403, "this page is for looking only: start it without --read-only to steer")
         try:
-            order = msgspec.json.decode(body, type=commands.Order)
+            order = typed.decode(body, commands.Order)
         except (msgspec.MsgspecError, ValueError):
             return refuse(400, "that is no command of this page")
         root = self.served.projects.get(order.project)
