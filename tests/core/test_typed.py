@@ -17,7 +17,7 @@ def read():
     try:
         orders.decode_order(b'{"kind": "work", "settings": {"executor": {}, "run": {}}, "report": {}}')
     except orders.msgspec.ValidationError:
-        print("read")
+        sys.stdout.write("read\\n")
 
 threads = [threading.Thread(target=read) for _ in range(4)]
 for thread in threads:
