@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 from lab import wait_until
 from loop.lanes import ONE, WRITES
-from workers.farm import Farm, count, find_notices, find_worker_events, finish, read_remote
+from workers.farm import Farm, count, find_notices, find_worker_events, finish, pause_until, read_remote
 
 from ralphtool import __version__
 
@@ -89,6 +91,46 @@ def test_what_a_worker_can_not_do_is_done_by_another(farm: Farm, start: Start) -
     farm.check_done("1")
     assert find_worker_events(farm.lab.events(), "1")[0] == "berta"
     assert farm.count_agents() == 1
+
+
+def test_a_worker_that_sends_something_else(farm: Farm) -> None:
+    """What it has pushed is not used, whoever changed it, and the story goes to another worker."""
+    farm.make(ONE).lab.play(default=[count(farm), *WRITES])
+    other = "$(git commit-tree -m other $(git hash-object -t tree /dev/null))"
+    swap = f'case "$ref" in refs/ralph/results/*-work-*) git update-ref "$ref" {other};; esac'
+    hook = farm.write_hook("post-receive", f"while read old new ref; do {swap}; done")
+    farm.start_worker("anna")
+    run = farm.lab.start("add-login")
+    assert wait_until(lambda: find_notices(farm.lab.events(), "what it pushed is not what it was asked for"))
+    hook.unlink()
+    farm.start_worker("berta")
+    finish(run)
+    farm.check_done("1")
+    assert farm.count_agents() == 2
+
+
+def test_a_story_that_loses_one_worker_after_another_is_charged(farm: Farm) -> None:
+    """Most likely it is the story: to try it on machine after machine would never end.
+
+    The server gives a job to three workers before it is lost, and a story that is lost three times has failed.
+    """
+    farm.make(ONE, heartbeat="3s").lab.play(default=[count(farm), pause_until(farm, "begun", "go"), *WRITES])
+    run = farm.lab.start("add-login")
+    for turn in range(1, 10):
+        farm.start_worker(f"worker-{turn}")
+        assert wait_until(lambda turn=turn: farm.count_agents() == turn or run.poll() is not None)
+        assert not has_failed(farm)
+        farm.stop_worker(f"worker-{turn}", signal.SIGKILL)
+    assert wait_until(lambda: has_failed(farm))
+    farm.let_go("go")
+    farm.start_worker("anna")
+    finish(run)
+    assert [status for _, status in farm.lab.endings()] == ["failed", "completed"]
+    assert "3 times in a row" in json.dumps(farm.lab.events())
+
+
+def has_failed(farm: Farm) -> bool:
+    return any(one["type"] == "verdict" and one["status"] == "failed" for one in farm.lab.events())
 
 
 # --- the remote -------------------------------------------------------------------------------------
