@@ -49,6 +49,8 @@ def build_environment(top: Path) -> dict[str, str]:
         "RUSTUP_HOME": os.environ.get("RUSTUP_HOME", str(home / ".rustup")),
         "CARGO_NET_OFFLINE": "true",
         "GOCACHE": str(TOOLS / "go-cache"),
+        # Else go insists on writing to that cache, which a box shows read-only, once files are two seconds old.
+        "GODEBUG": "goindex=0",
         "GOPROXY": "off",
         "npm_config_offline": "true",
         "npm_config_update_notifier": "false",

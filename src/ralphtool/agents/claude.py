@@ -28,7 +28,7 @@ from ralphtool.agents import (
 )
 from ralphtool.agents.json_lines import Lines
 from ralphtool.agents.program import Program, write_file
-from ralphtool.core.typed import build_decoder, convert
+from ralphtool.typed import build_decoder, convert
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -35,7 +35,7 @@ from ralphtool.agents.codex_rollout import RolloutFile
 from ralphtool.agents.json_lines import Lines
 from ralphtool.agents.program import Program
 from ralphtool.core import files, layout
-from ralphtool.core.typed import build_decoder
+from ralphtool.typed import build_decoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

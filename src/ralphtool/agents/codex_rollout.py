@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import DecodeError, Struct
 
 from ralphtool.agents import Quota
-from ralphtool.core.typed import build_decoder
+from ralphtool.typed import build_decoder
 
 _TAIL = 256 << 10  # bytes of its end
 

@@ -34,8 +34,8 @@ from ralphtool.agents import (
 from ralphtool.agents.json_lines import Lines
 from ralphtool.agents.program import Program, write_file
 from ralphtool.core import files
-from ralphtool.core.typed import build_decoder, convert
 from ralphtool.errors import InvalidValue, shorten
+from ralphtool.typed import build_decoder, convert
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -32,8 +32,8 @@ from ralphtool.agents import (
 )
 from ralphtool.agents.json_lines import Lines
 from ralphtool.agents.program import HOSTS, KEYS, Program
-from ralphtool.core.typed import build_decoder
 from ralphtool.errors import InvalidValue
+from ralphtool.typed import build_decoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -28,8 +28,8 @@ from ralphtool.agents import (
     scripted_program,
 )
 from ralphtool.agents.json_lines import Lines
-from ralphtool.core.typed import build_decoder
 from ralphtool.errors import InvalidValue, shorten
+from ralphtool.typed import build_decoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

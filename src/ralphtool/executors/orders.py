@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, structs
 
-from ralphtool.core import typed
+from ralphtool import typed
 from ralphtool.executors import Assignment, Report
 from ralphtool.judging.gates import Baseline, GateResult
 from ralphtool.settings import NotifySettings, Settings

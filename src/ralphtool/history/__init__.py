@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct, structs
 
-from ralphtool.core import typed
+from ralphtool import typed
 from ralphtool.errors import InvalidValue, shorten
 from ralphtool.history import document, migrate
 from ralphtool.history.catalog import digest_words, invalidate

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 import msgspec
 from msgspec import Struct, structs
 
-from ralphtool.core import typed
+from ralphtool import typed
 from ralphtool.history import document, journal
 from ralphtool.history.document import Layout
 from ralphtool.history.journal import Batch, Invalidation, ReferenceCount

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 from msgspec import Raw
 
-from ralphtool.core import typed
+from ralphtool import typed
 from ralphtool.errors import shorten
 from ralphtool.history import records
 from ralphtool.history.records import Entry, HistoryRecord, Learning, Pattern, Progress

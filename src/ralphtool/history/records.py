@@ -11,7 +11,7 @@ from typing import Annotated, Literal, TypeVar
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from ralphtool.core import typed
+from ralphtool import typed
 
 __all__ = ["Entry", "IterationContext", "Learning", "Observation", "Pattern", "Progress"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ralphtool.core import typed
+from ralphtool import typed
 from ralphtool.loop.story_list import list_stories
 from ralphtool.record import change_state
 from ralphtool.record.change_state import StoryState

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from ralphtool import __version__, workspace
-from ralphtool.core import files, layout, typed
+from ralphtool import __version__, typed, workspace
+from ralphtool.core import files, layout
 from ralphtool.errors import InvalidValue
 from ralphtool.executors.gate_trouble import Trouble
 from ralphtool.record import events

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from ralphtool.core import files, layout, typed
+from ralphtool import typed
+from ralphtool.core import files, layout
 from ralphtool.errors import UnsafePath
 from ralphtool.history.catalog import digest_words
 

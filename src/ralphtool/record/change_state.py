@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from ralphtool.core import files, layout, project, typed
+from ralphtool import typed
+from ralphtool.core import files, layout, project
 from ralphtool.errors import CorruptState
 from ralphtool.history.records import Entry, Learning
 from ralphtool.judging.gates import Baseline

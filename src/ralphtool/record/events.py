@@ -14,8 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, structs
 
-from ralphtool import agents
-from ralphtool.core import typed
+from ralphtool import agents, typed
 from ralphtool.judging.receipt import Receipt
 from ralphtool.record.event_parts import (
     Count,

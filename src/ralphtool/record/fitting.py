@@ -8,7 +8,7 @@ from typing import Any, TypeVar, get_args, get_origin
 import msgspec
 from msgspec import UNSET, Struct, structs
 
-from ralphtool.core import typed
+from ralphtool import typed
 
 _TEXT, _ITEM, _LATER_ITEM = 8000, 1000, 60  # characters of a text, and of one in a list
 _ITEMS, _SHOWN = 1000, 20  # items in a list, and how many of them are shown

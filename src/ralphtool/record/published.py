@@ -9,7 +9,8 @@ import os
 
 import msgspec
 
-from ralphtool.core import files, layout, project, typed
+from ralphtool import typed
+from ralphtool.core import files, layout, project
 from ralphtool.errors import CorruptState
 
 

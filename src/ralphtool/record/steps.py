@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct, structs
 
-from ralphtool import settings
-from ralphtool.core import typed
+from ralphtool import settings, typed
 from ralphtool.judging.recovery import RecoveryContext, RecoveryPolicy, decide
 from ralphtool.judging.verdict import Verdict
 from ralphtool.record.events import RunStarted, decode

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from ralphtool.core import typed
+from ralphtool import typed
 from ralphtool.settings.positions import find_nearest, join_keys
 
 if TYPE_CHECKING:

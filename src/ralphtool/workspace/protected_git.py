@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from ralphtool.core import files, layout, typed
+from ralphtool import typed
+from ralphtool.core import files, layout
 from ralphtool.judging.guard.model import GuardFinding
 
 if TYPE_CHECKING:

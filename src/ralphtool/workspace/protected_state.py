@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from ralphtool.core import files, layout, locks, session, typed
+from ralphtool import typed
+from ralphtool.core import files, layout, locks, session
 from ralphtool.errors import CorruptState, RalphError, SessionNotFound
 from ralphtool.history import History, neighbour
 from ralphtool.judging.guard.model import GuardFinding

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec import Struct, structs
 
-from ralphtool.core import files, layout, typed
+from ralphtool import typed
+from ralphtool.core import files, layout
 from ralphtool.errors import CorruptState, GitError, TreeBusy
 from ralphtool.workspace.git import SUBMODULE
 from ralphtool.workspace.paths import Paths

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import structs
 
-from ralphtool.core import session, typed
+from ralphtool import typed
+from ralphtool.core import session
 from ralphtool.executors.orders import Beat
 from ralphtool.record import events
 

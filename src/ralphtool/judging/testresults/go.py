@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from ralphtool.core import typed
+from ralphtool import typed
 from ralphtool.judging.testresults.model import Counts, ProgramReport, TestResult, build_report
 
 if TYPE_CHECKING:

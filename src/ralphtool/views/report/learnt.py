@@ -6,7 +6,8 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ralphtool.core import files, project, typed
+from ralphtool import typed
+from ralphtool.core import files, project
 from ralphtool.errors import RalphError
 from ralphtool.history import History
 from ralphtool.memory import usefulness

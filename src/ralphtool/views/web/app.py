@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ralphtool.core import project, typed
+from ralphtool import typed
+from ralphtool.core import project
 from ralphtool.errors import RalphError, from_os_error
 from ralphtool.record import runs
 from ralphtool.views.report.elements import build_tree
