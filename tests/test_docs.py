@@ -55,7 +55,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def find_long_lines(text: str) -> list[str]:
-    """Lines of prose over 100 characters. Tables, code blocks and lines that hold one link or one word may be longer."""
+    """Lines of prose over 100 characters. Tables, code blocks and lines that are one link or one word are exempt."""
     prose = re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL)
     lines = [line for line in prose.split("\n") if len(line) > 100 and not line.startswith("|")]
     unbreakable = re.compile(r"\s*(?:[-*] +|\d+\. +)?(?:!?\[[^]]*\]\(\S+\)|`[^`]+`|\S+)")
