@@ -16,10 +16,7 @@ from ralphtool.history import History, document, schema
 from ralphtool.testing import check_adapter
 
 PAGES = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").glob("*.md")])
-OTHER_WIDTH = {
-    "truth.md": "scripts/truth writes it",
-    "README.md": "not wrapped yet",
-}
+OTHER_WIDTH = {"README.md": "not wrapped yet"}
 CONFORMANCE = (REPOSITORY / "docs/conformance.md").read_text()
 
 
