@@ -51,6 +51,19 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert [link for link in local if not (page.parent / link).exists()] == []
 
 
+def find_anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_anchors_lead_to_a_heading(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s:]*)#([^)]+)\)", page.read_text())
+    targets = [((page.parent / name) if name else page, anchor) for name, anchor in links]
+    assert [(path.name, anchor) for path, anchor in targets if anchor not in find_anchors(path)] == []
+
+
 def find_long_lines(text: str) -> list[str]:
     """Lines of prose over 100 characters. Tables, code blocks and lines that are one link or one word are exempt."""
     prose = re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL)
