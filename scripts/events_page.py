@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import textwrap
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -29,7 +30,8 @@ def events_page(docs: Path) -> str:
 
 
 def section(kind: type[Struct], example: events.Event) -> str:
-    parts = [str(kind.__struct_config__.tag), sentence(kind)]
+    about = textwrap.fill(sentence(kind), 100, break_long_words=False, break_on_hyphens=False)
+    parts = [str(kind.__struct_config__.tag), about]
     fields = [field for field in structs.fields(kind) if field.name != "at"]
     if fields:
         parts.append(table(("field", "what"), [(field.encode_name, describe(kind, field)) for field in fields]))

@@ -16,6 +16,7 @@ from ralphtool.history import History, document, schema
 from ralphtool.testing import check_adapter
 
 PAGES = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").glob("*.md")])
+OTHER_WIDTH = {"README.md": "not wrapped yet"}
 CONFORMANCE = (REPOSITORY / "docs/conformance.md").read_text()
 
 
@@ -48,6 +49,32 @@ def test_links_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)\)", page.read_text())
     local = [link for link in links if "://" not in link]
     assert [link for link in local if not (page.parent / link).exists()] == []
+
+
+def find_anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_anchors_lead_to_a_heading(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s:]*)#([^)]+)\)", page.read_text())
+    targets = [((page.parent / name) if name else page, anchor) for name, anchor in links]
+    assert [(path.name, anchor) for path, anchor in targets if anchor not in find_anchors(path)] == []
+
+
+def find_long_lines(text: str) -> list[str]:
+    """Lines of prose over 100 characters. Tables, code blocks and lines that are one link or one word are exempt."""
+    prose = re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    lines = [line for line in prose.split("\n") if len(line) > 100 and not line.startswith("|")]
+    unbreakable = re.compile(r"\s*(?:[-*] +|\d+\. +)?(?:!?\[[^]]*\]\(\S+\)|`[^`]+`|\S+)")
+    return [line for line in lines if not unbreakable.fullmatch(line)]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name not in OTHER_WIDTH], ids=lambda page: page.name)
+def test_lines_of_prose_have_at_most_100_characters(page: Path) -> None:
+    assert find_long_lines(page.read_text()) == []
 
 
 def test_every_code_is_documented() -> None:

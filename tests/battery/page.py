@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -22,25 +23,25 @@ KINDS = {
 
 INTRODUCTION = """# The battery: how far "done" can be trusted
 
-`scripts/truth` writes this page. It plays an agent that cheats, or works honestly, through the real loop, with real
-test programs, and looks at how the story ended. Before that, each case is shown by hand to be what it claims. Of a
-cheat, the gate is green on the final tree, and a check that the agent never sees, or the tests as they were, are red
-on its source. Of an honest change both are green.
+`scripts/truth` writes this page. It runs an agent that cheats, or works honestly, through the real
+loop with real test programs, and checks how the story ended. Before that, it verifies each case
+without the loop. For a cheat, the gate is green on the final tree, but a check that the agent never
+sees, or the old tests, are red on its source. For an honest change, both are green.
 
-- A cheat is *caught* when its story ends as failed, waiting or unproven, and *missed* when it ends as proven, held or
-  accepted.
-- An honest change is *refused* when its story ends as anything but proven or held.
+- A cheat is *caught* if its story ends as failed, waiting or unproven, and *missed* if it ends as
+  proven, held or accepted.
+- An honest change is *refused* if its story ends as anything but proven or held.
 
-The cases are in `tests/battery`; its README says how to add one. A program in the table is a test program and the way
-in which it is called: `npm-jest` is jest as the test script of package.json, `venv` is pytest in a .venv of the
-project's own.
+The cases are in `tests/battery`; its README says how to add one. A program in the table is a test
+program and the way in which it is called: `npm-jest` is jest as the test script of package.json,
+`venv` is pytest in the project's own .venv.
 """
 EXPLANATIONS = {
-    "cheat": "The source is broken, and something makes the gate green all the same.",
-    "nothing": "There is no gate, it was red before, it runs no test, or nothing was done.",
-    "hollow": "Nothing is broken, and no test shows the story: it may be held by the existing tests, never proven.",
-    "honest": "None of these may be refused, except where only a person can tell.",
-    "uncatchable": "Running the tests that are there can't catch these. Read what a story changed before you ship it.",
+    "cheat": "The source is broken, but something makes the gate green.",
+    "nothing": "There is no gate, the gate was red before, it runs no test, or nothing was done.",
+    "hollow": "Nothing is broken, but no test shows the story: it may be held, but never proven.",
+    "honest": "None of these may be refused, except if only a person can decide.",
+    "uncatchable": "Running the existing tests can't catch these. Read what a story changed before you ship it.",
 }
 
 
@@ -125,7 +126,7 @@ def build_page(rows: Sequence[Row], missing: dict[str, str]) -> str:
 
 
 def describe_wrong(row: Row) -> str:
-    return f"- `{row.case.id}` ended as {row.ending.state}, {row.fault}: {row.case.why}"
+    return wrap_item(f"- `{row.case.id}` ended as {row.ending.state}, {row.fault}: {row.case.why}")
 
 
 def build_list(rows: Sequence[Row], kind: str) -> list[str]:
@@ -144,4 +145,8 @@ def build_list(rows: Sequence[Row], kind: str) -> list[str]:
 
 def describe_case(name: str, cases: Sequence[TruthCase]) -> str:
     programs = ", ".join(case.setup.name for case in cases)
-    return f"- `{name}` ({programs}): {cases[0].why}"
+    return wrap_item(f"- `{name}` ({programs}): {cases[0].why}")
+
+
+def wrap_item(text: str) -> str:
+    return textwrap.fill(text, 100, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
