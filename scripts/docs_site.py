@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
 _LINK = re.compile(r"\]\(([^()\s#]+)")
+_ITEM = re.compile(r"(?:[-*+]|\d+\.) +(?=\S)")
+_STEP = 4  # blanks by which mkdocs wants the inside of a list to be indented
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -50,7 +52,7 @@ def find_source(folder: str, link: str) -> str:
 def on_page_markdown(markdown: str, page: Any, **rest: Any) -> str:
     """Lets links lead to where the files are in the site."""
     if page.file.src_uri in PAGES:
-        return markdown.replace("](docs/", "](")
+        return indent_lists(markdown.replace("](docs/", "]("))
     folder = posixpath.join("docs", posixpath.dirname(page.file.src_uri)).rstrip("/")
     up = "../" * page.file.src_uri.count("/")
 
@@ -58,4 +60,27 @@ def on_page_markdown(markdown: str, page: Any, **rest: Any) -> str:
         target = find_source(folder, match[1])
         return f"]({up}source/{target}.txt" if target else match[0]
 
-    return _LINK.sub(point, markdown)
+    return indent_lists(_LINK.sub(point, markdown))
+
+
+def indent_lists(markdown: str) -> str:
+    """Writes lists as mkdocs wants them. GitHub asks for less, and our pages are written for both."""
+    inside: list[int] = []  # the columns at which the texts of the open items begin
+    is_code = is_apart = False  # inside of a fence; after a paragraph that does not belong to an item's first line
+    lines = [""]
+    for line in markdown.split("\n"):
+        text = line.lstrip(" ")
+        column = len(line) - len(text)
+        item = None if is_code else _ITEM.match(text)
+        if text and not is_code:
+            while inside and column < inside[-1] and (item or not lines[-1].strip()):
+                inside.pop()
+        if item and is_apart and lines[-1].strip():
+            lines.append("")
+        is_apart = not item and (is_apart or not text)
+        depth = sum(column >= one for one in inside)
+        lines.append(" " * (_STEP * depth + column - (inside[depth - 1] if depth else 0)) + text)
+        if item:
+            inside.append(column + item.end())
+        is_code ^= text.startswith("```")
+    return "\n".join(lines[1:])
