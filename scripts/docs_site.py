@@ -9,10 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from mkdocs.structure.files import Files
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
@@ -21,9 +18,9 @@ _ITEM = re.compile(r"(?:[-*+]|\d+\.) +(?=\S)")
 _STEP = 4  # blanks by which mkdocs wants the inside of a list to be indented
 
 
-def on_files(files: Files, config: Any) -> Files:
+def on_files(files: Any, config: Any) -> Any:
     """Adds the pages and copies that are not in `docs/`."""
-    from mkdocs.structure.files import File
+    from mkdocs.structure.files import File  # type: ignore[import-not-found,unused-ignore]
 
     for name, source in PAGES.items():
         files.append(File.generated(config, name, abs_src_path=str(ROOT / source)))
@@ -34,7 +31,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 def find_sources() -> set[str]:
     """The files outside of `docs/` that a page links to, by their path from the root."""
-    found = set()
+    found: set[str] = set()
     for page in (ROOT / "docs").rglob("*.md"):
         folder = page.parent.relative_to(ROOT).as_posix()
         links = _LINK.findall(page.read_text(encoding="utf-8"))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from ralphtool import errors
 from ralphtool.cli import detect, run
@@ -55,62 +55,108 @@ REFS = {
     "TRIALS": ("…", "working trees that belong to no change, as for trying the gates"),
 }
 CODES = {
-    0: "Success. For `ralphtool run`: every story is done and proven, held or accepted, and the gates are green at the end.",
-    1: "The command failed, and says why. For `ralphtool run`: stories are unfinished or unproven, or the gates are red. "
-    "For `ralphtool doctor`: something is wrong. For `ralphtool run --dry-run`: a run could not begin.",
+    0: "Success. For `ralphtool run`: every story is done and [proven, held or accepted](proof.md), and the gates are "
+    "green at the end.",
+    1: "The command failed, and says why. For `ralphtool run`: stories are unfinished or unproven, or the gates are "
+    "red. For `ralphtool doctor`: something is wrong. For `ralphtool run --dry-run`: a run could not begin.",
     2: "The command line or a setting is wrong. Nothing was done.",
     3: "A bug in ralphtool. The message names a log to report it with.",
     130: "Interrupted, as by Ctrl-C. Running the same command again continues.",
 }
+FILES_PAGE = """\
+# Files and git refs
+
+Where ralphtool keeps what. CHANGE is the name of a change, RUN that of a run, and ENTRY that of an
+attempt, such as `add-login-3-1`.
+
+## In your project
+
+| path | what it is |
+|---|---|
+PROJECT
+
+Beside the record of a run, each iteration has a folder `NUMBER-ENTRY/` with `prompt.md`,
+`transcript.log` and the output of the gates, such as `gate-1-after.log`:
+[running.md](running.md#what-is-on-record).
+
+`ralphtool init` offers these lines for `.gitignore`. They keep in git what others need:
+
+```text
+IGNORED
+```
+
+## In git's folder
+
+| path | what it is |
+|---|---|
+GIT_FOLDER
+
+## In the temporary directory
+
+Below `TMPDIR` (else `/tmp`), readable by you alone:
+
+| path | what it is |
+|---|---|
+| `ralph/sessions/SESSION.json` | a session of the [agent's commands](agent-commands.md) |
+| `ralph/logs/bug-PID.log` | what to report a bug with: [exit code 3](exit-codes.md#exit-codes) |
+| `ralphtool/CHANGE-learnings.md` | what agents note freely; `ralphtool learnings` shows it |
+
+## Branches and refs
+
+| ref | what it is |
+|---|---|
+REFS
+"""
+EXIT_CODES_PAGE = """\
+# Exit codes and error codes
+
+## Exit codes
+
+| exit code | meaning |
+|---|---|
+CODES
+
+`ralphtool run --all` exits with the highest code of its runs. The code of a run follows from the
+`result` in its last [event](events.md#run_ended):
+
+| `result` | exit code |
+|---|---|
+RESULTS
+
+## Error codes
+
+With `--json`, and for every command of `ralphtool agent`, an error is one JSON object on stderr:
+
+```json
+{"success": false, "error": "what happened and what to do", "code": "CHANGE_LOCKED"}
+```
+
+Programs compare `code`; the text may change.
+
+| code | exit code | what happened |
+|---|---|---|
+ERRORS
+| `INTERNAL` | 3 | a bug in ralphtool |
+| `INTERRUPTED` | 130 | a command of `ralphtool agent` was interrupted: run it again |
+"""
 
 
 def files_page() -> str:
     check_complete()
-    names = {name: getattr(layout, name) + last for name, (last, _) in REFS.items()}
-    return "\n".join(
-        [
-            "# Files and git refs",
-            "",
-            "Where ralphtool keeps what. The paths on this page are those of `core/layout.py`; CHANGE is the name of a",
-            "change, RUN that of a run, ENTRY that of an attempt, such as `add-login-3-1`.",
-            "",
-            "## In your project",
-            "",
-            *table("path", PROJECT.items()),
-            "",
-            "Beside the record of a run, each iteration has a folder `NUMBER-ENTRY/`: `prompt.md`, `transcript.log`, and what",
-            "the gates printed, as `gate-1-after.log`. Also there after the run: [running.md](running.md#what-is-on-record).",
-            "",
-            "`ralphtool init` offers these lines for `.gitignore`, which keep in git what others need:",
-            "",
-            f"```text\n{chr(10).join(detect.IGNORED)}\n```",
-            "",
-            "## In git's folder",
-            "",
-            *table("path", GIT_FOLDER.items()),
-            "",
-            "## In the temporary directory",
-            "",
-            "Below `TMPDIR` (else `/tmp`), readable by you alone:",
-            "",
-            "| path | what it is |",
-            "|---|---|",
-            "| `ralph/sessions/SESSION.json` | a session of the [agent's commands](agent-commands.md) |",
-            "| `ralph/logs/bug-PID.log` | what to report a bug with: [exit code 3](exit-codes.md#exit-codes) |",
-            "| `ralphtool/CHANGE-learnings.md` | what agents note freely; `ralphtool learnings` shows it |",
-            "",
-            "## Branches and refs",
-            "",
-            "| ref | what it is |",
-            "|---|---|",
-            *(f"| `{names[name]}` | {about} |" for name, (_, about) in REFS.items()),
-            "",
-        ]
-    )
+    refs = [f"| `{getattr(layout, name)}{last}` | {about} |" for name, (last, about) in REFS.items()]
+    parts = {"PROJECT": table(PROJECT), "IGNORED": detect.IGNORED, "GIT_FOLDER": table(GIT_FOLDER), "REFS": refs}
+    return fill(FILES_PAGE, parts)
 
 
-def table(head: str, rows: Iterable[tuple[Callable[..., str], str]]) -> list[str]:
-    return [f"| {head} | what it is |", "|---|---|", *(f"| `{path_of(find)}` | {about} |" for find, about in rows)]
+def fill(page: str, parts: Mapping[str, Iterable[str]]) -> str:
+    """Puts lines in the place of each line that is a name."""
+    for name, lines in parts.items():
+        page = page.replace(f"\n{name}\n", "\n{}\n".format("\n".join(lines)))
+    return page
+
+
+def table(rows: Mapping[Callable[..., str], str]) -> list[str]:
+    return [f"| `{path_of(find)}` | {about} |" for find, about in rows.items()]
 
 
 def path_of(find: Callable[..., str]) -> str:
@@ -131,44 +177,19 @@ def check_complete() -> None:
 
 
 def exit_codes_page() -> str:
+    codes = [f"| {code} | {about} |" for code, about in CODES.items()]
     results = [f"| `{result}` | {code} |" for result, code in run._EXIT_CODES.items()]
-    return "\n".join(
-        [
-            "# Exit codes and error codes",
-            "",
-            "## Exit codes",
-            "",
-            "| exit code | meaning |",
-            "|---|---|",
-            *(f"| {code} | {about} |" for code, about in CODES.items()),
-            "",
-            "`ralphtool run --all` exits with the highest code of its runs. The `result` of a run, which is in its last",
-            "[event](events.md#run_ended), decides:",
-            "",
-            "| `result` | exit code |",
-            "|---|---|",
-            *results,
-            "",
-            "## Error codes",
-            "",
-            "With `--json`, and for every command of `ralphtool agent`, an error is one JSON object on stderr:",
-            '`{"success": false, "error": "what happened and what to do", "code": "CHANGE_LOCKED"}`. Programs compare `code`;',
-            "the text may change.",
-            "",
-            "| code | exit code | what happened |",
-            "|---|---|---|",
-            *error_rows(),
-            "| `INTERNAL` | 3 | a bug in ralphtool |",
-            "| `INTERRUPTED` | 130 | a command of `ralphtool agent` was interrupted: run it again |",
-            "",
-        ]
-    )
+    return fill(EXIT_CODES_PAGE, {"CODES": codes, "RESULTS": results, "ERRORS": error_rows()})
 
 
 def error_rows() -> Iterable[str]:
     """The tree at the top of errors.py, with the codes of its classes."""
     told = dict(re.findall(r"─ (\w+) +(?:[A-Z_]+ +)?(.*)", errors.__doc__ or ""))
-    kinds = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type)}
+    kinds = {
+        name: kind
+        for name, kind in vars(errors).items()
+        if inspect.isclass(kind) and issubclass(kind, errors.RalphError)
+    }
     if unknown := kinds.keys() - told.keys() - {"RalphError"}:
         raise SystemExit(f"the tree at the top of errors.py lacks {unknown}")
     for name, about in told.items():
