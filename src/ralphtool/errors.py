@@ -23,7 +23,8 @@
     ├── SetupFailed       SETUP_FAILED       the set-up commands could not prepare the environment
     ├── RunDied           RUN_DIED           a run is over without having recorded its end
     ├── DraftFailed       DRAFT_FAILED       an agent has drafted no change that can be used
-    └── RemoteFailed      REMOTE_FAILED      the server that work is handed out by can't be reached, or refuses
+    └── RemoteFailed      REMOTE_FAILED      the server that work is handed out by can't be reached
+        └── RemoteRefused REMOTE_REFUSED     that server refuses; waiting does not help
 
 The message of an error says what happened and what to do next. `code` is for programs.
 Everything else that escapes is a bug of ours.
