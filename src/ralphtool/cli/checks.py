@@ -13,6 +13,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -105,7 +106,8 @@ def check_machine(project: DoctorContext) -> Iterator[Diagnosis]:
     script = own_command.find_script()
     if os.path.isfile(script) and not own_command.can_start(script):
         text = f"{script} can't start: its first line names a Python whose path is too long or has a blank"
-        yield wrong("machine", text, "python -m ralphtool doctor --fix", partial(_make_startable, script))
+        mend = f"{shlex.quote(sys.executable)} -m ralphtool doctor --fix"
+        yield wrong("machine", text, mend, partial(_make_startable, script))
 
 
 def _make_startable(script: str) -> str:
