@@ -26,8 +26,9 @@ from ralphtool import settings as settings_module
 from ralphtool.agents.program import Program, format_version
 from ralphtool.cli import detect
 from ralphtool.cli.version import describe_version
-from ralphtool.core import config, files, layout, locks, own_command, secrets
+from ralphtool.core import config, files, layout, locks, secrets
 from ralphtool.errors import ChangeNotFound, InvalidValue, RalphError, TreeBusy, from_os_error, shorten
+from ralphtool.executors import own_command
 from ralphtool.loop import budget
 from ralphtool.specs import remaining
 from ralphtool.workspace.git import Repository

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 
-from ralphtool.core import files, own_command
+from ralphtool.core import files
+from ralphtool.executors import own_command
 from ralphtool.executors.transcript import REDACTED
 from ralphtool.record import trace_ids
 
