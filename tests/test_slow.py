@@ -20,8 +20,9 @@ def source(name: str) -> str:
 def test_whole_tests_are_left_out_only_where_smaller_ones_try_the_same() -> None:
     """Each of these does at a large size, or for a long time, what another test of its file does once.
 
-    The demo of workers takes half a minute; tests/workers and tests/executors/temporal try what it shows. The story
-    that loses nine workers, which mostly waits for the server, is the one that has no smaller one beside it.
+    The demo of workers takes half a minute; tests/workers and tests/executors/temporal try what it shows. A wheel
+    that is installed takes an environment of its own; the other tests of its file read what is in it. The story that
+    loses nine workers, which mostly waits for the server, is the only one without a smaller one beside it.
     """
-    assert sum(share == 0 for share in SLOW.values()) <= 10
+    assert sum(share == 0 for share in SLOW.values()) <= 11
     assert not [name for name in SLOW if not re.fullmatch(r"[\w/]+\.py(::\w+)+", name)]

@@ -13,6 +13,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -20,12 +21,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, structs
 
-from ralphtool import __version__, agents, specs
+from ralphtool import agents, specs
 from ralphtool import settings as settings_module
 from ralphtool.agents.program import Program, format_version
 from ralphtool.cli import detect
-from ralphtool.core import config, layout, locks, secrets
+from ralphtool.cli.version import describe_version
+from ralphtool.core import config, files, layout, locks, secrets
 from ralphtool.errors import ChangeNotFound, InvalidValue, RalphError, TreeBusy, from_os_error, shorten
+from ralphtool.executors import own_command
 from ralphtool.loop import budget
 from ralphtool.specs import remaining
 from ralphtool.workspace.git import Repository
@@ -100,7 +103,17 @@ class DoctorContext:
 
 
 def check_machine(project: DoctorContext) -> Iterator[Diagnosis]:
-    yield ok("machine", f"ralphtool {__version__}, Python {platform.python_version()}, {platform.system()}")
+    yield ok("machine", f"ralphtool {describe_version()}, Python {platform.python_version()}, {platform.system()}")
+    script = own_command.find_script()
+    if os.path.isfile(script) and not own_command.can_start(script):
+        text = f"{script} can't start: its first line names a Python whose path is too long or has a blank"
+        mend = f"{shlex.quote(sys.executable)} -m ralphtool doctor --fix"
+        yield wrong("machine", text, mend, partial(_make_startable, script))
+
+
+def _make_startable(script: str) -> str:
+    files.rewrite(script, lambda _: own_command.build_startable(script))
+    return f"rewrote {script}: a shell starts it"
 
 
 def check_git(project: DoctorContext) -> Iterator[Diagnosis]:

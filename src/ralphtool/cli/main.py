@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import click
 
-from ralphtool import __version__, specs
+from ralphtool import specs
 from ralphtool.cli import arguments
 from ralphtool.cli.groups import SuggestingGroup
 from ralphtool.cli.help_text import FittingContext
@@ -163,8 +163,23 @@ class _CommandGroup(SuggestingGroup):
         return self.elsewhere[name].about if name in self.elsewhere else self.commands[name].get_short_help_str(200)
 
 
+def _show_version(context: click.Context, _: click.Parameter, is_asked: bool) -> None:
+    if is_asked and not context.resilient_parsing:
+        from ralphtool.cli.version import describe_version  # may ask git: not for the other commands
+
+        click.echo(f"ralphtool {describe_version()}")
+        context.exit()
+
+
 @click.group(cls=_CommandGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="ralphtool")
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
 @click.pass_context
 def cli(context: click.Context) -> None:
     """Runs a coding agent over the stories of a written change until every one is done, and shows what proves it.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 
 from ralphtool.core import files
+from ralphtool.executors import own_command
 from ralphtool.executors.transcript import REDACTED
 from ralphtool.record import trace_ids
 
@@ -32,9 +32,9 @@ def build_check_variables(session_id: str, run: str, iteration: int) -> dict[str
 def build_path(run_folder: str) -> str:
     """The PATH of an agent. If our command is not on it anyway, a folder is added that has nothing else in it: so an
     agent gets no other program of ours."""
-    script, path = os.path.join(os.path.dirname(sys.executable), "ralphtool"), os.environ.get("PATH", os.defpath)
+    script, path = own_command.find_script(), os.environ.get("PATH", os.defpath)
     found = shutil.which("ralphtool", path=path)
-    if found and os.path.realpath(found) == os.path.realpath(script):
+    if found and os.path.realpath(found) == os.path.realpath(script) and own_command.can_start(script):
         return path
     return f"{_make_command_folder(run_folder, script)}{os.pathsep}{path}"
 
@@ -47,10 +47,10 @@ def _make_command_folder(run_folder: str, script: str) -> str:
         return folder
     files.clear(folder)
     os.makedirs(folder)
-    if os.path.exists(script):
+    if own_command.can_start(script):
         os.symlink(script, target)
     else:
-        files.create(target, f'#!/bin/sh\nexec "{sys.executable}" -m ralphtool "$@"\n'.encode(), 0o755)
+        files.create(target, own_command.build_startable(script), 0o755)
     return folder
 
 

@@ -33,8 +33,9 @@ def changes(project: str) -> list[str]:
 
 def locate(project: str) -> list[ChangeLocation]:
     """The change of each file. What lies in the project's own folder is found by its name alone."""
-    usual = sorted(name for name in _list_names(project) if name.lower() in _USUAL)
-    plans = [os.path.join(_PLANS, name) for name in sorted(_list_names(os.path.join(project, _PLANS)), key=_get_stem)]
+    # No `name` of our own here: Python 3.12.1 would take the module's below for it, and not find it.
+    usual = sorted(file for file in _list_names(project) if file.lower() in _USUAL)
+    plans = [os.path.join(_PLANS, plan) for plan in sorted(_list_names(os.path.join(project, _PLANS)), key=_get_stem)]
     files = [*usual, *_ELSEWHERE, *(file for file in plans if file.endswith(_MARKDOWN))]
     named = [(name_in(project, file), file) for file in files]
     found = [pair for pair in named if _is_checklist(pair[0]) and _has_boxes(os.path.join(project, pair[1]))]
