@@ -1,4 +1,5 @@
-"""Makes the pages that are made from the code: `docs/commands/`, the tables of `docs/settings.md`, `docs/events.md`.
+"""Makes the pages that are made from the code: `docs/commands/`, `docs/events.md`, and the tables of
+`docs/settings.md` and `docs/ci.md`.
 
 .venv/bin/python scripts/docs.py            writes them
 .venv/bin/python scripts/docs.py --check    only tells whether they are up to date
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+from ci_page import ci_page
 from events_page import events_page
 
 from ralphtool import settings
@@ -43,7 +45,8 @@ def main() -> int:
 def made() -> dict[str, str]:
     """Every page, by its name in `docs/`."""
     context = click.Context(cli, info_name="ralphtool")
-    pages = {"commands/README.md": contents(context), "settings.md": settings_page(), "events.md": events_page(DOCS)}
+    pages = {"commands/README.md": contents(context), "settings.md": settings_page()}
+    pages |= {"events.md": events_page(DOCS), "ci.md": ci_page(DOCS)}
     for name in cli.list_commands(context):
         command = cli.get_command(context, name)
         assert command is not None
