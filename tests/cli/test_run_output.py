@@ -46,7 +46,7 @@ def start(lab: Lab, stderr: int, *arguments: str) -> subprocess.Popen[bytes]:
 
 
 def cases_of(path: Path) -> dict[str, list[str]]:
-    """The tags inside of each case, but for properties."""
+    """The tags inside of each case, but for its output."""
     root = ET.parse(path).getroot()
     assert root.tag == "testsuites"
     suites = root.findall("testsuite")
@@ -58,7 +58,7 @@ def cases_of(path: Path) -> dict[str, list[str]]:
         for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
             assert int(suite.attrib[name]) == sum(one.find(tag) is not None for one in cases)
     return {
-        one.attrib["name"]: [child.tag for child in one if child.tag != "properties"] for one in root.iter("testcase")
+        one.attrib["name"]: [child.tag for child in one if child.tag != "system-out"] for one in root.iter("testcase")
     }
 
 
