@@ -19,6 +19,7 @@ from project import COMMAND
 
 from ralphtool.views.report.final import FinalCounts, FinalPaths, FinalResult, FinalResults, FinalStory
 
+ENDINGS = {"failure", "error", "skipped"}
 HANG = [{"hang": True}]
 
 
@@ -49,6 +50,8 @@ def cases_of(path: Path) -> dict[str, list[str]]:
     """The tags inside of each case, but for its output."""
     root = ET.parse(path).getroot()
     assert root.tag == "testsuites"
+    assert set(root.attrib) == {"name", "tests", "failures", "errors", "time"}  # all that Jenkins' schema allows
+    assert {child.tag for case in root.iter("testcase") for child in case} <= ENDINGS | {"system-out"}
     suites = root.findall("testsuite")
     for name in ("tests", "failures", "errors"):
         assert int(root.attrib[name]) == sum(int(one.attrib[name]) for one in suites)
