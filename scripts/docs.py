@@ -1,5 +1,5 @@
-"""Makes the pages that are made from the code: `docs/commands/`, the tables of `docs/settings.md`, `docs/events.md`,
-`docs/files.md` and `docs/exit-codes.md`. `scripts/docs` calls this, and builds the site.
+"""Makes the pages that are made from the code: `docs/commands/`, the tables of `docs/settings.md` and
+`docs/ci.md`, `docs/events.md`, `docs/files.md` and `docs/exit-codes.md`. `scripts/docs` calls this, and builds the site.
 
 .venv/bin/python scripts/docs.py            writes them
 .venv/bin/python scripts/docs.py --check    only tells whether they are up to date
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+from ci_page import ci_page
 from events_page import events_page
 from reference_pages import exit_codes_page, files_page
 
@@ -46,7 +47,7 @@ def made() -> dict[str, str]:
     """Every page, by its name in `docs/`."""
     context = click.Context(cli, info_name="ralphtool")
     pages = {"commands/README.md": contents(context), "settings.md": settings_page(), "events.md": events_page(DOCS)}
-    pages |= {"files.md": files_page(), "exit-codes.md": exit_codes_page()}
+    pages |= {"files.md": files_page(), "exit-codes.md": exit_codes_page(), "ci.md": ci_page(DOCS)}
     for name in cli.list_commands(context):
         command = cli.get_command(context, name)
         assert command is not None

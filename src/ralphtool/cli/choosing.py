@@ -33,8 +33,8 @@ def _has_stories_left(one: Overview) -> bool:
     return not one.problem and bool(one.tasks_total) and one.stories_done != one.stories_total
 
 
-def choose(root: str) -> str:
-    """The change to run."""
+def choose(root: str, *, may_ask: bool = True) -> str:
+    """The change to run. Where standard output is for a program, nothing is asked there."""
     names = overview.list_names(root)
     if len(names) == 1:
         return names[0]
@@ -48,7 +48,7 @@ def choose(root: str) -> str:
         raise UsageError(
             f"no change that can be read has anything left to do; name one to run it all the same: {listed}"
         )
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not (may_ask and sys.stdin.isatty() and sys.stdout.isatty()):
         listed = ", ".join(one.name for one in found)
         raise UsageError(f"several changes are open, so name one, or say --all: {listed}")
     return _ask(found)

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from contextlib import nullcontext, suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -181,7 +180,7 @@ def _write_draft(request: PlanRequest, settings: Settings, given: Sequence[Runne
     for text in recover(request.root):
         click.echo(make_printable(text), err=True)
     stop = StopRequest()
-    viewer = nullcontext if as_json else partial(RunViewer, as_json=False)
+    viewer = nullcontext if as_json else RunViewer
     with Signals(stop):
         try:
             return drafting.write_draft(request, settings, given, viewer, stop)

@@ -65,21 +65,21 @@ def report(run: str | None, form: str | None, output: str | None, as_json: bool)
       ralphtool report --json | jq -r '.stories[] | select(.state == "waiting") | .question.missing'
     """
     root = project.find()
-    form = _choose_format(form, output, as_json=as_json)
+    form = choose_format(form, output, as_json=as_json)
     found = runs.find(root, run)
     if form == "html" and output is None:
         output = os.path.join(found.folder, "report.html")
     if output not in (None, "-") and os.path.isdir(output or ""):
         raise InvalidValue(f"{output} is a folder: name the file to be written")
-    text = _render_report(root, found, form, _find_width() if output is None else None)
+    text = render_report(root, found, form, _find_width() if output is None else None)
     if output is None or output == "-":
         _print_report(text, form)
     else:
-        _write_report(output, text)
+        write_file(output, text)
         click.echo(make_printable(f"The report of {found.id} is in {_shorten_path(output)}"))
 
 
-def _choose_format(form: str | None, output: str | None, *, as_json: bool) -> str:
+def choose_format(form: str | None, output: str | None, *, as_json: bool) -> str:
     if as_json and form not in (None, "json"):
         raise UsageError(f"--json and --format {form} exclude each other: give one of them")
     if output == "":
@@ -100,7 +100,7 @@ def _find_width() -> int | None:
         return None
 
 
-def _render_report(root: str, run: RunSummary, form: str, width: int | None) -> str:
+def render_report(root: str, run: RunSummary, form: str, width: int | None) -> str:
     facts = from_record.read_facts(run)
     facts = msgspec.structs.replace(facts, knowledge=learnt.look_up(root, facts))
     if form == "json":
@@ -136,8 +136,8 @@ def _print_report(text: str, form: str) -> None:
     sys.stdout.flush()
 
 
-def _write_report(path: str, text: str) -> None:
-    """All of it or nothing: a report may be looked at while it is made anew."""
+def write_file(path: str, text: str) -> None:
+    """All of it or nothing: a file may be looked at while it is written anew."""
     data = text.encode("utf-8", "backslashreplace")
     folder = files.folder_of(path)
     if not os.path.isdir(folder):

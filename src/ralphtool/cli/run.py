@@ -16,10 +16,11 @@ from msgspec import structs, to_builtins
 
 from ralphtool import agents, specs
 from ralphtool import settings as settings_module
-from ralphtool.cli import arguments, choosing, moving
+from ralphtool.cli import arguments, choosing, moving, run_output
+from ralphtool.cli.run_output import RunOutput, Wanted
 from ralphtool.core import gate_commands, project, quickjson
 from ralphtool.core.text import make_lines_printable, make_printable
-from ralphtool.errors import RalphError, UsageError
+from ralphtool.errors import RalphError, SpecError, UsageError
 from ralphtool.loop.run import StopRequest, is_finished, recover, start_recovered
 from ralphtool.loop.runners import check_runners, make_runners, register_secrets
 from ralphtool.specs import remaining
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ralphtool.agents import Runner
+    from ralphtool.cli.run_output import Format
     from ralphtool.settings import Settings
     from ralphtool.specs import Spec
 
@@ -53,7 +55,21 @@ def _add_settings_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@click.command()
+class _RunCommand(click.Command):
+    """`--format json` prints its object also where the command line is wrong."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        given = list(args)  # parsing empties the list
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.UsageError as error:
+            run_output.print_usage_error(given, error)
+            raise
+
+
+@click.command(cls=_RunCommand)
 @click.argument("change", **arguments.OPTIONAL)
 @click.option("--spec", metavar="FORMAT|PATH", help="The format, or the file, that holds the change.")
 @click.option("--all", "runs_all", is_flag=True, help="Every open change, one after the other.")
@@ -61,7 +77,16 @@ def _add_settings_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     "--agent-command", metavar="COMMAND", help="The agent, as it would be typed: the prompt comes on its stdin."
 )
 @click.option("--dry-run", is_flag=True, help="Show the plan, the gates and the first prompt, and change nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print every event as one JSON object a line, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="The same as --format events.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(run_output.FORMATS),
+    help="What goes to standard output: lines for people, every event as a line of JSON, or one JSON object at the"
+    " end. [default: text]",
+)
+@click.option("--junit", metavar="FILE", type=click.Path(), help="Write the stories as JUnit XML at the end.")
+@click.option("--report", metavar="FILE", type=click.Path(), help="Write the report at the end: .md, .html or .json.")
 @_add_settings_flags
 def run(
     change: str | None,
@@ -70,6 +95,9 @@ def run(
     agent_command: str | None,
     dry_run: bool,
     as_json: bool,
+    form: str | None,
+    junit: str | None,
+    report: str | None,
     **flags: Any,
 ) -> int:
     """Run an agent over the stories of a change until every one is done.
@@ -91,21 +119,31 @@ def run(
       ralphtool run add-login --max-time 8h --max-iterations 40
       ralphtool run add-login --side-by-side 4       four stories at once, each in a box of its own
       ralphtool run add-login --json | jq -r 'select(.type == "verdict") | .summary'
+      ralphtool run add-login --format json --junit stories.xml    in CI: see docs/ci.md
     """
+    chosen = run_output.choose_format(form, as_json=as_json)
+    with RunOutput(Wanted(chosen, junit, report, is_all=runs_all)) as output:
+        output.check(form, as_json=as_json, is_dry=dry_run)
+        return _run(output, change, spec, agent_command, flags, is_dry=dry_run)
+
+
+def _run(
+    output: RunOutput, change: str | None, spec: str | None, agent_command: str | None, flags: Any, *, is_dry: bool
+) -> int:
     root = project.find()
-    if not dry_run:
+    if not is_dry:
         for text in recover(root):
             click.echo(make_printable(text), err=True)
     loaded, agent_command = _use_command_elsewhere(settings_module.load(root, flags), agent_command)
     ref = specs.parse_ref(root, spec)
-    if runs_all:
-        return _run_all(root, change, ref, loaded, agent_command, is_dry=dry_run, as_json=as_json)
-    name = change or specs.find_named(root, spec) or choosing.choose(root)
-    if dry_run:
-        return _print_plan(root, specs.open(root, name, ref), loaded, agent_command, as_json=as_json)
-    if ref is None and not as_json:
+    if output.wanted.is_all:
+        return _run_all(output, root, change, ref, loaded, agent_command, is_dry=is_dry)
+    name = change or specs.find_named(root, spec) or choosing.choose(root, may_ask=output.form == "text")
+    if is_dry:
+        return _print_plan(root, specs.open(root, name, ref), loaded, agent_command, as_json=output.form != "text")
+    if ref is None and output.form == "text":
         moving.offer_move(root, name)
-    return _start_run(root, name, ref, loaded, make_given_runner(agent_command), as_json=as_json)
+    return _start_run(output, root, name, ref, loaded, make_given_runner(agent_command))
 
 
 def _use_command_elsewhere(settings: Settings, command: str | None) -> tuple[Settings, str | None]:
@@ -118,6 +156,7 @@ def _use_command_elsewhere(settings: Settings, command: str | None) -> tuple[Set
 
 
 def _run_all(
+    output: RunOutput,
     root: str,
     change: str | None,
     ref: str | None,
@@ -125,7 +164,6 @@ def _run_all(
     agent_command: str | None,
     *,
     is_dry: bool,
-    as_json: bool,
 ) -> int:
     """One after the other; one that stays unfinished or can't begin does not hold up the next, an interrupt does."""
     if change or ref:
@@ -133,15 +171,20 @@ def _run_all(
     chosen = choosing.list_all(root)
     for one in chosen.unreadable:
         _report_left_out(one.name, one.problem)
+        if not is_dry:
+            output.fail(SpecError(one.problem or "it can't be read"), one.name)
     codes = [_EXIT_CODES["unfinished"]] * len(chosen.unreadable)
     for name in chosen.names:
         try:
             if is_dry:
+                as_json = output.form != "text"
                 codes.append(_print_plan(root, specs.open(root, name), settings, agent_command, as_json=as_json))
             else:
-                codes.append(_start_run(root, name, None, settings, make_given_runner(agent_command), as_json=as_json))
+                codes.append(_start_run(output, root, name, None, settings, make_given_runner(agent_command)))
         except RalphError as error:
             _report_left_out(name, str(error))
+            if not is_dry:
+                output.fail(error, name, _EXIT_CODES["unfinished"])
             codes.append(_EXIT_CODES["unfinished"])
         if codes[-1] == _EXIT_CODES["interrupted"]:
             break
@@ -168,27 +211,30 @@ def _split_command(command: str) -> list[str]:
 
 
 def _start_run(
-    root: str, change: str, ref: str | None, settings: Settings, runners: Sequence[Runner], *, as_json: bool
+    output: RunOutput, root: str, change: str, ref: str | None, settings: Settings, runners: Sequence[Runner]
 ) -> int:
     stop = StopRequest()
+    output.begin(root, change)
     with Signals(stop):
-        viewer = partial(_view_run, root, settings, as_json=as_json)
-        result = start_recovered(root, change, settings, ref, runners, viewer, stop)
-    if result.record is None:
-        click.echo(f"{result.ended.reason}.")
-    elif not as_json:
+        result = start_recovered(root, change, settings, ref, runners, partial(_view_run, output, root, settings), stop)
+    code = _EXIT_CODES[result.ended.result]
+    output.end(result, code)
+    if result.record is None and output.form != "json":
+        click.echo(f"{result.ended.reason}.", err=output.form == "events")
+    elif output.form == "text":
         from ralphtool.views.terminal import summary
 
         summary.print_summary(result.ended, change)
-    return _EXIT_CODES[result.ended.result]
+    return code
 
 
-def _view_run(root: str, settings: Settings, path: str, *, as_json: bool) -> RunViewer:
+def _view_run(output: RunOutput, root: str, settings: Settings, path: str) -> RunViewer:
+    output.note_record(path)
     if settings.otel.endpoint:
         from ralphtool.cli import exporting
 
         exporting.start_export(root, path, settings.otel.endpoint)
-    return RunViewer(path, as_json=as_json)
+    return RunViewer(path, output.form)
 
 
 def _print_plan(root: str, spec: Spec, settings: Settings, agent_command: str | None, *, as_json: bool) -> int:
@@ -244,9 +290,9 @@ class Signals:
 class RunViewer:
     """Shows the run while it goes on, by reading its events."""
 
-    def __init__(self, path: str, *, as_json: bool) -> None:
+    def __init__(self, path: str, form: Format = "text") -> None:
         self._path = path
-        self._as_json = as_json
+        self._form = form
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._show, daemon=True)
 
@@ -258,11 +304,16 @@ class RunViewer:
         with suppress(FileNotFoundError):
             while not os.path.getsize(self._path) and not self._stop.wait(_TICK):
                 pass
-        if self._as_json:
+        if self._form == "events":
             raw.follow(self._path, self._stop)
+            return
+        if self._form == "json" and not sys.stderr.isatty():
             return
         from ralphtool.views.terminal import live
 
+        if self._form == "json":
+            live.print_lines_aside(self._path, self._stop)
+            return
         show = live.show_live if sys.stdout.isatty() else live.print_lines
         show(self._path, self._stop)
 

@@ -116,6 +116,8 @@ def _list_mounts(plan: BoxPlan) -> Iterator[str]:
         yield from ("--bind", plan.cache, os.path.join(plan.home, ".cache"))
     for path in plan.read:
         yield from ("--ro-bind-try", path, path)
+        if plan.temporary.startswith(f"{path}/"):  # which is covered now, and has to be writable
+            yield from ("--tmpfs", plan.temporary)
     is_masked = any(layer.upper for layer in plan.layers)  # they are covered already, where the overlays are made
     yield from _list_hiding_mounts((*plan.hidden, *(() if is_masked else plan.sockets)))
     yield from ("--ro-bind" if plan.is_read_only else "--bind", plan.slot, plan.top)

@@ -29,6 +29,7 @@ _WAYS_OUT_NAMES = (
 _WAYS_OUT = frozenset(_WAYS_OUT_NAMES.split())
 _PROXY_PORT = 64128  # on the box's loopback; above the ports that the system gives to connections
 _PROXY = f"http://127.0.0.1:{_PROXY_PORT}"
+_NO_HOME = "/tmp/home"  # noqa: S108 - in the box, where /tmp is empty
 _DIRECT = "localhost,127.0.0.1,::1"  # the box has a loopback of its own
 _PROXY_ENVIRONMENT = {
     **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"), _PROXY),
@@ -139,6 +140,8 @@ class Confinement:
         kept = {name: self._translate(value) for name, value in env.items() if name not in withheld}
         if self._plan.git:
             kept |= {"GIT_OBJECT_DIRECTORY": OBJECTS, "GIT_ALTERNATE_OBJECT_DIRECTORIES": f"{GIT}/objects"}
+        if self._plan.home == _NO_HOME:
+            kept["HOME"] = _NO_HOME
         return kept | (_PROXY_ENVIRONMENT if self._plan.network else {})
 
     def _find_uncommitted(self, argv: Sequence[str], cwd: str) -> dict[str, str]:
@@ -177,7 +180,10 @@ def list_withheld(env: Mapping[str, str], allowed: Collection[str]) -> list[str]
 
 
 def find_home() -> str:
-    return os.path.realpath(os.path.expanduser("~"))
+    """The user's home. A user of a container may have none (HOME is / there, or a folder that is missing): a box
+    can't be made with that, and so has one of its own."""
+    home = os.path.realpath(os.path.expanduser("~"))
+    return home if home != "/" and os.path.isdir(home) else _NO_HOME
 
 
 def find_homes() -> tuple[str, ...]:

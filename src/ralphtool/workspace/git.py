@@ -102,7 +102,7 @@ class Repository:
         if done.returncode:
             told = done.stderr.decode("utf-8", "replace")
             if "dubious ownership" in told:
-                raise GitError(told.strip())
+                raise GitError(plain_git.explain_owner(folder))
             return None
         top, gitdir, common = os.fsdecode(done.stdout).rstrip("\n").split("\n")
         return Repository(top, gitdir, os.path.normpath(os.path.join(folder, common)))

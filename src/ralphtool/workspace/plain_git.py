@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import zlib
 from typing import TYPE_CHECKING
@@ -133,3 +134,14 @@ def find_top(folder: str) -> str | None:
         return here if is_plain(os.path.join(here, ".git")) else None
     except OSError:
         return None
+
+
+def explain_owner(folder: str) -> str:
+    """Why git refuses a repository of another user: usual in a container, where the job's files are somebody else's."""
+    place = os.path.abspath(folder)
+    while not os.path.lexists(os.path.join(place, ".git")) and place != os.path.dirname(place):
+        place = os.path.dirname(place)
+    return (
+        f"git refuses {place}: it belongs to another user, and you are uid {os.geteuid()}. If you trust it, run"
+        f" `git config --global --add safe.directory {shlex.quote(place)}`; else run ralphtool as its owner"
+    )

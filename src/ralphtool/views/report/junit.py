@@ -3,26 +3,53 @@
 A story that failed is a failure, and one that waits for a person an error: it could not be tried to its end. What was
 skipped, or is still open, is skipped. A story that is done and not proven is a failure: the run's exit code is 1 as
 well, and most of these programs take what is skipped for green. It is skipped where the settings accept it, so that the
-run is done. A red last check is a failure of its own, beside those of the stories.
+run is done, and so is one that no record shows anything for. A red last check is a failure of its own, beside those of
+the stories.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ralphtool.judging.proof_words import describe_proof
 from ralphtool.views.report import formatting, wording
 from ralphtool.views.report.elements import render_xml, tag
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ralphtool.views.report.elements import Element
     from ralphtool.views.report.facts import Facts, ReportAttempt, ReportStory
 
 
+_COUNTS = ("tests", "failures", "errors")  # of all suites: the schema that Jenkins checks knows no more
+
+
+class NoRun(NamedTuple):
+    """A change that no run began for. A missing file would leave the one of an earlier job in its place."""
+
+    change: str
+    why: str
+    is_error: bool  # else there was nothing to do
+
+
 def render(facts: Facts) -> str:
+    return render_all([facts])
+
+
+def render_all(runs: Sequence[Facts | NoRun]) -> str:
+    """A suite for each change."""
+    suites = [_build_empty_suite(one) if isinstance(one, NoRun) else _build_suite(one) for one in runs]
+    sums = {name: sum(int(one.attributes[name]) for one in suites) for name in _COUNTS}
+    seconds = sum(float(one.attributes["time"]) for one in suites)
+    return render_xml(tag("testsuites", suites, name="ralphtool", **sums, time=_format_seconds(seconds)))
+
+
+def _build_suite(facts: Facts) -> Element:
     is_red = facts.tip is not None and not facts.tip.ok
     unproven, is_accepted = len(facts.list_unproven()), facts.state == "done"
-    skipped = len(facts.list_stories("skipped")) + len(facts.list_stories("open"))
+    unknown = sum(not one.proof for one in facts.list_stories("done"))
+    skipped = len(facts.list_stories("skipped")) + len(facts.list_stories("open")) + unknown
     counts: dict[str, str | int] = {
         "tests": len(facts.stories) + is_red,
         "failures": len(facts.list_stories("failed")) + unproven * (not is_accepted) + is_red,
@@ -30,17 +57,24 @@ def render(facts: Facts) -> str:
         "skipped": skipped + unproven * is_accepted,
         "time": _format_seconds(sum(one.used.seconds for one in facts.stories)),
     }
-    moment = formatting.format_utc(facts.began).removesuffix("Z")
-    suite = tag(
+    return tag(
         "testsuite",
         _build_properties([*wording.list_settings(facts), ("state", facts.state), ("verdict", facts.verdict)]),
         [_build_case(facts, story) for story in facts.stories],
         _build_last_check(facts) if is_red else None,
         name=facts.change,
         **counts,
-        timestamp=moment,
+        timestamp=formatting.format_utc(facts.began).removesuffix("Z"),
     )
-    return render_xml(tag("testsuites", suite, name="ralphtool", **counts))
+
+
+def _build_empty_suite(one: NoRun) -> Element:
+    change, why = formatting.clean_line(one.change, 200), formatting.clean_block(one.why)
+    message = _clean_first_line(why)
+    ending = tag("error", why, message=message, type="refused") if one.is_error else tag("skipped", message=message)
+    case = tag("testcase", ending, classname=change, name="ralphtool run", time=_format_seconds(0.0))
+    counts: dict[str, str | int] = {"tests": 1, "failures": 0, "errors": int(one.is_error)}
+    return tag("testsuite", case, name=change, **counts, skipped=int(not one.is_error), time=_format_seconds(0.0))
 
 
 def _format_seconds(seconds: float) -> str:
@@ -64,8 +98,9 @@ def _build_case(facts: Facts, story: ReportStory) -> Element:
     rows += [row for row in story.receipt.rows if row[0] != "commit"] if story.receipt else []
     return tag(
         "testcase",
-        _build_properties(rows) if rows else None,
         _build_doubt(facts, story) if story.is_unproven else _build_ending(story),
+        # Not as properties: the schema that Jenkins checks has them in suites only.
+        tag("system-out", "\n".join(f"{name}: {text}" for name, text in rows)) if rows else None,
         classname=facts.change,
         name=story.name,
         time=_format_seconds(story.used.seconds),
@@ -91,7 +126,7 @@ def _build_ending(story: ReportStory) -> Element | None:
         answer = f"Answer: {wording.build_answer_command(story)}"
         return tag("error", f"{text}\n\n{answer}", message=_clean_first_line(text) or "waits for you", type="waiting")
     if story.state == "done":
-        return None
+        return None if story.proof else tag("skipped", message="done, but no record says what shows it")
     return tag("skipped", message=story.why or wording.TITLES[story.state].lower())
 
 

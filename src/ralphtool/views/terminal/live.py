@@ -51,6 +51,11 @@ def print_lines(path: str, stop: StopSignal, look: WatchOptions = FROM_THE_START
     raw.write_lines(_format_lines(look.open_source(path, RunLines), stop, look.lead))
 
 
+def print_lines_aside(path: str, stop: StopSignal) -> None:
+    """The same on standard error, where standard output is for a program."""
+    raw.write_lines(_format_lines(FROM_THE_START.open_source(path, RunLines), stop, None), "stderr")
+
+
 def _format_lines(
     source: Follower[RunLines] | Replay[RunLines], stop: StopSignal, lead: int | None
 ) -> Iterator[str | None]:

@@ -6,7 +6,7 @@ All fields are written, those included that this version does not know.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ralphtool.core import quickjson
 from ralphtool.record.lines import LineReader, parse_fields
@@ -60,13 +60,14 @@ def _encode(event: dict[str, Any]) -> str:
         return quickjson.dumps({"at": str(event.get("at", ""))[:100], "type": event["type"]})
 
 
-def write_lines(lines: Iterable[str | None]) -> None:
+def write_lines(lines: Iterable[str | None], stream: Literal["stdout", "stderr"] = "stdout") -> None:
     """Writes lines, and hands them on whenever there is nothing more for the moment."""
-    if sys.stdout is None:
+    output = getattr(sys, stream)
+    if output is None:
         return
     try:
         for line in lines:
-            sys.stdout.flush() if line is None else sys.stdout.write(f"{line}\n")
-        sys.stdout.flush()
+            output.flush() if line is None else output.write(f"{line}\n")
+        output.flush()
     except OSError:
-        sys.stdout = None  # nobody reads on, so there is nothing to flush at the end
+        setattr(sys, stream, None)  # nobody reads on, so there is nothing to flush at the end
