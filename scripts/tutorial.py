@@ -26,6 +26,7 @@ _LONGEST = 900  # seconds that a command may take
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"\A# (\S+\.\w+)\n")
 _VOLATILE = (
+    (re.compile(r"\bralphtool \d+\.\d+\.\d+(?: \([0-9a-f]{7}\))?"), "RALPHTOOL"),  # a checkout names its commit
     (re.compile(r"\b\d{8}-\d{6}-[0-9a-f]{4}\b"), "RUN"),
     (re.compile(r"\b[0-9a-f]{7,40}\b"), "COMMIT"),
     (re.compile(r"\b[A-Z][a-z]{2} \d{1,2} [A-Z][a-z]{2} \d{4}\b"), "DAY"),
