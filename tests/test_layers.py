@@ -239,7 +239,7 @@ def test_a_long_module_says_why_it_is_one_file() -> None:
     assert [module for module in long if "One file" not in (ast.get_docstring(modules()[module]) or "")] == []
 
 
-def learns_a_type(node: ast.AST) -> bool:
+def prepares_a_type(node: ast.AST) -> bool:
     """Whether it has msgspec read something as a type. Two threads at once must not be the first to do so."""
     if not isinstance(node, ast.Call):
         return False
@@ -250,8 +250,8 @@ def learns_a_type(node: ast.AST) -> bool:
     )
 
 
-def test_types_are_learnt_in_one_place_that_has_a_lock() -> None:
-    found = {module for module in modules() if any(map(learns_a_type, walk(module)))}
+def test_types_are_prepared_in_one_place_that_has_a_lock() -> None:
+    found = {module for module in modules() if any(map(prepares_a_type, walk(module)))}
     assert found == {"typed"}
     convert = {module for module in modules() if "msgspec.convert" in dotted_imports(module)}
     assert convert == set()

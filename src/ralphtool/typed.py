@@ -1,8 +1,8 @@
 """Reads JSON into types, in any thread.
 
-msgspec learns a type when it meets it for the first time. A second thread that meets the same type meanwhile finds it
-half learnt, and the whole process dies (seen with msgspec 0.22). So a type is learnt under a
-lock, and nobody else asks msgspec for one: `tests/test_layers.py` looks after that.
+msgspec prepares a type when it is first used. If a second thread uses the same type at that moment, it finds it half
+prepared, and the process crashes (SIGSEGV, seen with msgspec 0.22). So types are prepared under a lock, and only here:
+`tests/test_layers.py` checks that no other module does it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from msgspec import Raw
 from msgspec.json import Decoder
 
 _T = TypeVar("_T")
-_learning = RLock()
-_known: dict[Any, Any] = {}
+_preparing = RLock()
+_decoders: dict[Any, Any] = {}
 
 
 @overload
@@ -24,8 +24,8 @@ def build_decoder(kind: type[_T]) -> Decoder[_T]: ...
 @overload
 def build_decoder(kind: Any) -> Decoder[Any]: ...
 def build_decoder(kind: Any) -> Decoder[Any]:
-    """One for many texts. Once it is made, any thread may use it."""
-    with _learning:
+    """A decoder for many texts. Any thread may use it."""
+    with _preparing:
         return Decoder(kind)
 
 
@@ -34,10 +34,10 @@ def decode(data: bytes | str | Raw, kind: type[_T]) -> _T: ...
 @overload
 def decode(data: bytes | str | Raw, kind: Any) -> Any: ...
 def decode(data: bytes | str | Raw, kind: Any) -> Any:
-    """Raises MsgspecError if it is no JSON, or of another type."""
-    decoder = _known.get(kind)
+    """Raises MsgspecError if the text is not JSON, or does not fit the type."""
+    decoder = _decoders.get(kind)
     if decoder is None:
-        decoder = _known.setdefault(kind, build_decoder(kind))
+        decoder = _decoders.setdefault(kind, build_decoder(kind))
     return decoder.decode(data)
 
 
@@ -46,11 +46,11 @@ def convert(value: Any, kind: type[_T]) -> _T: ...
 @overload
 def convert(value: Any, kind: Any) -> Any: ...
 def convert(value: Any, kind: Any) -> Any:
-    """What was read already, as that type."""
-    with _learning:
+    """The same for a value that was decoded already."""
+    with _preparing:
         return msgspec.convert(value, kind)
 
 
 def decode_msgpack(data: bytes, kind: type[_T]) -> _T:
-    with _learning:
+    with _preparing:
         return msgspec.msgpack.decode(data, type=kind)

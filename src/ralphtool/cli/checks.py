@@ -107,8 +107,8 @@ def check_machine(project: DoctorContext) -> Iterator[Diagnosis]:
     script = own_command.find_script()
     if os.path.isfile(script) and not own_command.can_start(script):
         text = f"{script} can't start: its first line names a Python whose path is too long or has a blank"
-        mend = f"{shlex.quote(sys.executable)} -m ralphtool doctor --fix"
-        yield wrong("machine", text, mend, partial(_make_startable, script))
+        command = f"{shlex.quote(sys.executable)} -m ralphtool doctor --fix"
+        yield wrong("machine", text, command, partial(_make_startable, script))
 
 
 def _make_startable(script: str) -> str:

@@ -185,19 +185,15 @@ class _Serving:
         work.result()
 
     async def _work(self, job: JobContext, payload: bytes, token: bytes) -> None:
-        result = await self._find_result(job, payload)
-        await self._deliver(self.client.get_async_activity_handle(task_token=token), result)
-
-    async def _find_result(self, job: JobContext, payload: bytes) -> Result:
         if not await self._is_ours(job):
             job.end("lost")
-            # The server refuses that of a job which is somebody else's. If it is ours after all, it is tried again
-            # at once, and does not wait for the end of a heartbeat's time.
-            return _build_failure("lost", "the server named another attempt", retry=True)
+            return
         if self.stopping:
-            return _build_failure("stopping", "the worker is stopping", retry=True)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self.pool, _carry_out_safely, self.carry_out, job, payload)
+            result: Result = _build_failure("stopping", "the worker is stopping", retry=True)
+        else:
+            loop = asyncio.get_running_loop()
+            result = await loop.run_in_executor(self.pool, _carry_out_safely, self.carry_out, job, payload)
+        await self._deliver(self.client.get_async_activity_handle(task_token=token), result)
 
     async def _is_ours(self, job: JobContext) -> bool:
         """A worker that hung finds a job which was given to it meanwhile, and given away again: no agent is started."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ralphtool.views.report.facts import Facts, ReportAttempt, ReportStory
 
 
-_COUNTS = ("tests", "failures", "errors")  # of all suites: the schema that Jenkins checks knows no more
+_COUNTS = ("tests", "failures", "errors")  # of all suites: the schema that Jenkins publishes has no more
 
 
 class NoRun(NamedTuple):
@@ -99,7 +99,7 @@ def _build_case(facts: Facts, story: ReportStory) -> Element:
     return tag(
         "testcase",
         _build_doubt(facts, story) if story.is_unproven else _build_ending(story),
-        # Not as properties: the schema that Jenkins checks has them in suites only.
+        # Not as properties: the schema that Jenkins publishes has them in suites only.
         tag("system-out", "\n".join(f"{name}: {text}" for name, text in rows)) if rows else None,
         classname=facts.change,
         name=story.name,

@@ -70,4 +70,4 @@ def write_lines(lines: Iterable[str | None], stream: Literal["stdout", "stderr"]
             output.flush() if line is None else output.write(f"{line}\n")
         output.flush()
     except OSError:
-        setattr(sys, stream, None)  # nobody reads on, so there is nothing to flush at the end
+        setattr(sys, stream, None)  # the reader is gone: Python must not flush it at exit
