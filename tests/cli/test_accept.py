@@ -158,7 +158,7 @@ def test_a_refused_attempt_becomes_the_checkpoint_of_its_story(refused: Lab, nam
         *("openspec/changes/add-login/tasks.md", [refused.git("rev-parse", "ralph/add-login")]),
     )
     assert refused.git("rev-parse", "refs/ralph/attempts/add-login-1-2") == refused.git("rev-parse", "ralph/add-login")
-    assert (refused.question().exists(), refused.run("questions").stdout) == (False, "Nothing waits for you.\n")
+    assert (refused.question().exists(), refused.run("questions").stdout) == (False, "Nothing needs your answer.\n")
     assert refused.users_state() == mine
 
 
@@ -363,7 +363,7 @@ def test_a_file_in_the_way_is_named(refused: Lab) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["accept", "9"], 1, "no story and no attempt '9': there are the stories 1, 2, 3"),
+        (["accept", "9"], 1, "no story and no attempt '9'; its stories are 1, 2, 3"),
         (["accept", "add-login-9-1"], 1, "no story and no attempt"),
         (["accept", "add-login-1-7"], 1, "add-login-1-7 is not kept"),
         (["accept", "1", "--why", "x" * 20_000], 1, "too long"),
@@ -404,7 +404,7 @@ def test_several_changes_have_to_be_told_apart(finished: Lab) -> None:
 def test_an_agent_can_not_decide(finished: Lab, command: str) -> None:
     before = frozen(finished)
     told = finished.run(command, "1", RALPH_TOKEN="t")
-    assert (told.exit_code, "for the people" in told.stderr) == (2, True)
+    assert (told.exit_code, "for people" in told.stderr) == (2, True)
     assert frozen(finished) == before
 
 

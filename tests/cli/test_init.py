@@ -224,14 +224,14 @@ def test_git_that_ignores_everything_is_told(bare: Bare) -> None:
     bare.git("init", "--quiet")
     bare.write(".gitignore", ".ralph/\n")
     result = bare.run("init", "--yes")
-    assert "history (progress.json) are not kept" in result.stdout
+    assert "history (progress.json) are not committed" in result.stdout
     assert bare.read(".gitignore") == ".ralph/\n"
 
 
 def test_without_git(bare: Bare) -> None:
     result = bare.run("init", "--yes")
     assert result.exit_code == 0
-    assert "no git repository: nothing can be committed or taken back" in result.stdout
+    assert "not a git repository: work can't be committed or undone" in result.stdout
     assert sorted(path.name for path in bare.root.iterdir()) == [".ralph"]
 
 

@@ -442,7 +442,7 @@ def test_odd_combinations_are_told(records: Records) -> None:
     for wrong in (["--raw", "--json"], ["--raw", "-f"]):
         result = records.ralph.run("logs", *wrong)
         assert result.exit_code == 2
-        assert "leave one" in result.stderr or "give one" in result.stderr
+        assert "use one" in result.stderr or "give one" in result.stderr
 
 
 # --- huge ones --------------------------------------------------------------------------------------

@@ -203,7 +203,7 @@ def test_a_program_gets_exactly_the_records(past: Ralph, command: str, expected:
             "blockers --prd login-2",
             [["ENTRY", "KIND", "WHAT"], ["login-2-1", "blocker", "Shop is down"]],
         ),
-        ("blockers --prd search-1", [["Nothing blocked anybody."]]),
+        ("blockers --prd search-1", [["There are no blockers."]]),
         (
             "learnings --all",
             [
@@ -260,7 +260,7 @@ def test_a_long_history_is_shortened_for_people_and_says_so(ralph: Ralph) -> Non
     keep(ralph, HISTORY | {"entries": many + stories})
     shown = ralph.run("progress", "entries", "--prd", "a-1").stdout
     assert shown.count("a-1-") == 20
-    assert "8 earlier entries not shown: say --last N" in shown
+    assert "8 earlier entries not shown: use --last N" in shown
     assert ralph.run("progress", "entries", "--last", "70").stdout.count("completed") == 50
     assert len(ralph.run("progress", "entries", "--json").json["entries"]) == 78
     summary = ralph.run("progress", "show").stdout
@@ -445,7 +445,7 @@ NOTHING: Fields = dict.fromkeys(("entries", "learnings", "patterns", "valid_lear
         ("show", "no history yet", NOTHING | {"success_rate": None, "prds": [], "failures": {}, "last": []}),
         ("entries", "no entries yet", {"entries": []}),
         ("observations", "Nothing was observed", {"observations": []}),
-        ("blockers", "Nothing blocked", {"blockers": []}),
+        ("blockers", "There are no blockers", {"blockers": []}),
         ("learnings", "Nothing has been learnt", {"learnings": []}),
         ("patterns", "No patterns", {"patterns": []}),
         ("failures", "Nothing was observed", {"failures": {}}),

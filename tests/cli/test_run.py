@@ -22,7 +22,7 @@ from project import COMMAND
         (
             (),
             '[run]\nagent = "scripted"\nattemps = 3\n',
-            "line 3: there is no setting run.attemps: did you mean run.attempts?",
+            "line 3: unknown setting run.attemps: did you mean run.attempts?",
         ),
         ((), "[run]\nagent = 3\n", "line 2"),
         ((), "[run\n", "line 1"),
@@ -202,7 +202,7 @@ def test_all_names_what_it_leaves_out_and_runs_the_rest(lab: Lab) -> None:
     assert told.exit_code == 1
     assert "a-thing is left out: " in told.stderr
     assert "bad is left out: " in told.stderr
-    assert "story 1 depends on 9, which is not there" in told.stderr
+    assert "story 1 depends on 9, which does not exist" in told.stderr
     assert lab.checkpoints() == ["1", "2"]
 
 

@@ -330,7 +330,7 @@ def test_entries_of_another_run_survive_an_agent_that_touches_our_files(lab: Lab
 
 @pytest.mark.parametrize(
     ("guard", "said"),
-    [("off", "nobody looked at the diff"), ("warn", "only warned"), ("fail", "found nothing dishonest")],
+    [("off", "the diff was not checked"), ("warn", "set to warn only"), ("fail", "found no cheating")],
 )
 def test_why_something_is_done_claims_no_more_than_was_looked_at(lab: Lab, guard: str, said: str) -> None:
     lab.repository(guard=guard)

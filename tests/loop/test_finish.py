@@ -365,7 +365,7 @@ def test_a_change_that_a_run_holds_is_refused(lab: Lab, flag: str) -> None:
         before = lab.git("for-each-ref")
         told = lab.run("finish", "add-login", flag)
         assert told.exit_code == 1
-        assert "add-login is held by" in told.stderr
+        assert "add-login is locked by" in told.stderr
         assert lab.git("for-each-ref") == before
         assert not (lab.root / "own.txt").exists()
     finally:
@@ -599,7 +599,7 @@ def test_what_is_still_open_is_said(lab: Lab) -> None:
     lab.loop("--max-iterations", "1")
     told = squash(lab)
     assert told.exit_code == 0, told.stderr
-    assert "Story 2 is still open: commit, then `ralphtool run add-login` goes on there." in told.stdout
+    assert "Story 2 is still open: commit, then `ralphtool run add-login` continues there." in told.stdout
 
 
 def test_finishing_twice_says_that_it_is_finished(done: Lab) -> None:

@@ -405,10 +405,10 @@ def test_why_it_was_judged_so(tried: Lab) -> None:
     assert told["decision"]["action"] == "retry"
     assert told["next_entry"] == "add-login-1-2"
     shown = tried.run("explain", "add-login-1-1").stdout
-    assert "Why it was judged so" in shown
+    assert "Reasons for the verdict" in shown
     assert "no entry 'add-login-9-9'" in tried.run("explain", "add-login-9-9").stderr
     shutil.rmtree(tried.root / ".ralph/runs")
-    assert "records of the run are gone" in tried.run("explain", "add-login-1-1").stdout
+    assert "the run's records are gone" in tried.run("explain", "add-login-1-1").stdout
     assert json.loads(tried.run("explain", "add-login-1-1", "--json").stdout)["verdict"] is None
 
 
@@ -424,7 +424,7 @@ def test_going_back_after_a_kill(lab: Lab) -> None:
     told = lab.run("back")
     assert "your files are back" in told.stdout
     assert lab.users_state() == before
-    assert "Nothing is to be given back" in lab.run("back").stdout
+    assert "Nothing to restore" in lab.run("back").stdout
 
 
 @pytest.mark.parametrize("rule", [".ralph", ".ralph/", "/.ralph/*", "*.toml"])

@@ -300,7 +300,7 @@ def test_what_was_left_out_says_so_in_its_place() -> None:
     assert set(prompt.cut) == {"the proposal", "the design", "the learnings file", "the last failure", "the guidance"}
     for what in ("the proposal", "the design", "the last failure", "the guidance"):
         assert re.search(rf"\[\d+ characters of {what} left out here", prompt.text), what
-    assert re.search(rf"\[\d+ characters left out here; the whole is in {NOTES}\]", prompt.text)
+    assert re.search(rf"\[\d+ characters left out; the whole file is {NOTES}\]", prompt.text)
 
 
 def test_learnings_that_do_not_fit_are_counted() -> None:

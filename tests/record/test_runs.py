@@ -111,7 +111,7 @@ def test_a_run_is_found_by_its_name(tmp_path: Path, name: str | None, found: str
 
 
 def test_without_any_run(project: Ralph) -> None:
-    assert project.run("runs").stdout == "There are no runs here yet: `ralphtool run` begins one.\n"
+    assert project.run("runs").stdout == "There are no runs here yet: `ralphtool run` starts one.\n"
     assert project.run("runs", "--json").json == {"runs": []}
     with pytest.raises(InvalidValue, match="`ralphtool run` begins one"):
         runs.find(str(project.root), None)

@@ -410,7 +410,7 @@ def test_the_real_program_and_we_read_and_write_the_same(ralph: Ralph) -> None:
     assert all(story.done for story in spec.stories())
     made = ralph.run("new", "Add search", "--format", "backlog", "--json").json
     listed = run("task", "list", "--plain")
-    assert "TASK-3 - The first thing that can be seen to work (ac: 0/2)" in listed
+    assert "TASK-3 - The first working part (ac: 0/2)" in listed
     assert made["change"] == "add-search"
 
 

@@ -217,7 +217,7 @@ def test_depends_on(ralph: Ralph) -> None:
 @pytest.mark.parametrize(
     ("stories", "message"),
     [
-        ([{"id": "A", "title": "a", "dependsOn": ["C"]}], "depends on C, which is not there"),
+        ([{"id": "A", "title": "a", "dependsOn": ["C"]}], "depends on C, which does not exist"),
         (
             [{"id": "A", "title": "a", "dependsOn": ["B"]}, {"id": "B", "title": "b", "dependsOn": ["A"]}],
             "A, B wait for each other",

@@ -85,7 +85,7 @@ def test_optional_last_and_complete_without_them_by_command(ralph: Ralph) -> Non
 @pytest.mark.parametrize(
     ("stories", "message"),
     [
-        ([story("1", depends_on=["7"])], r"x\.md: story 1 depends on 7, which is not there"),
+        ([story("1", depends_on=["7"])], r"x\.md: story 1 depends on 7, which does not exist"),
         ([story("1", depends_on=["1"])], r"1 wait for each other"),
         ([story("1", depends_on=["2"]), story("2", depends_on=["1"])], r"1, 2 wait for each other"),
         (

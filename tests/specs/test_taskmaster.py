@@ -62,7 +62,7 @@ def test_subtasks_are_tasks_and_a_task_without_any_is_its_own(ralph: Ralph) -> N
     spec = make(ralph, [task(7, subtasks=subtasks, description="a", details="b", testStrategy="c"), task("8")])
     assert outline(spec) == {"7": ["7.1", "7.2"], "8": ["8"]}
     [first, second] = spec.stories()
-    assert first.description == "a\n\nb\n\nHow it is tested: c"
+    assert first.description == "a\n\nb\n\nHow to test it: c"
     assert [one.text for one in first.tasks] == ["Task 1\nd\ne", "Task 7.2\nf"]
     assert second.tasks[0].text == "Task 8"
 
@@ -219,7 +219,7 @@ def test_a_wrong_type_is_an_error_that_names_the_field(ralph: Ralph, tasks: Any,
         (TASKMASTER[:100], "not JSON"),
         (TASKMASTER.replace('"id": 1,', '"id": 1, // no', 1), "not JSON"),
         (b'{"master": {"tasks": [{"title": "\xff"}]}}', "not UTF-8"),
-        ("[]", "must hold an object"),
+        ("[]", "must contain an object"),
         ('{"master": {"tasks": 7}}', "master'?.tasks must be a list"),
         ('{"tasks": "x"}', "tasks must be a list"),
         ('{"epics": []}', "keys 'epics'"),

@@ -550,13 +550,13 @@ def test_the_file_is_written_whole_and_its_name_tells_the_format(night: Ralph, t
     ("arguments", "said"),
     [
         (("--output", "."), "is a folder: name the file"),
-        (("--output", "no/such/x.html"), "there is no folder no/such: make it first"),
-        (("--output", "/dev/null"), "not a plain file"),
-        (("--json", "--format", "html"), "exclude each other"),
+        (("--output", "no/such/x.html"), "there is no folder no/such: create it"),
+        (("--output", "/dev/null"), "not a regular file"),
+        (("--json", "--format", "html"), "can't be combined"),
         (("nothing",), "there is no run nothing"),
         (("--format", "pdf"), "is not one of"),
         (("--output", ""), "--output needs the name of a file"),
-        (("--output", "x.pdf"), "name it .md, .html, .xml or .json, or say --format"),
+        (("--output", "x.pdf"), "use .md, .html, .xml or .json, or --format"),
     ],
 )
 def test_what_can_not_be_is_refused(night: Ralph, arguments: tuple[str, ...], said: str) -> None:
