@@ -125,7 +125,7 @@ def test_an_agent_that_never_answers_is_not_waited_for(well: Lab) -> None:
     well.write("bin/codex", "#!/bin/sh\nsleep 3600\n").chmod(0o755)
     well.write(".ralph/config.toml", '[run]\nagent = "codex"\n')
     [told] = troubles(examined(well, PATH=f"{well.root}/bin:{well.env['PATH']}"), "agents")
-    found = re.search(r"no answer within ([\d.]+) seconds", told)
+    found = re.search(r"no response within ([\d.]+) seconds", told)
     assert found is not None
     assert float(found[1]) <= 8
 
@@ -172,7 +172,7 @@ def test_settings_that_can_t_hold(well: Lab) -> None:
     well.write(".ralph/config.toml", '[run]\nagents = ["mine", "other"]\n[agents.mine]\ncommand = ["no-such-thing"]\n')
     missing, unknown = troubles(examined(well), "agents")
     assert "no-such-thing' is not there" in missing
-    assert "there is no agent 'other'" in unknown
+    assert "unknown agent 'other'" in unknown
 
 
 def test_specs_that_can_t_be_read(well: Lab) -> None:
@@ -368,7 +368,7 @@ def test_agents_are_told_apart(well: Lab) -> None:
     assert told[0] == "claude 2.1.197: not logged in"
     assert "codex 0.1.0 is too old" in told[1]
     assert "could not check whether it is logged in" in told[2]
-    assert "tells no version" in told[3]
+    assert "printed no version" in told[3]
     assert result.exit_code == 1
 
 

@@ -164,9 +164,9 @@ def test_the_reason_names_what_decided() -> None:
     assert "the variable API_KEY is missing" in decide(BLOCKED, structs.replace(FIRST, **REAL), RecoveryPolicy()).reason
     assert "3 attempts" in decide(FAILED, structs.replace(FIRST, attempts=3), RecoveryPolicy()).reason
     assert "learning-0001" in decide(FAILED, structs.replace(FIRST, **KNOWN), RecoveryPolicy()).reason
-    assert "the same was solved" not in decide(FAILED, structs.replace(FIRST, **KNOWN), RecoveryPolicy()).reason
+    assert "the same problem was solved" not in decide(FAILED, structs.replace(FIRST, **KNOWN), RecoveryPolicy()).reason
     assert (
-        "the same was solved before (learning-0001)"
+        "the same problem was solved before (learning-0001)"
         in decide(FAILED, structs.replace(FIRST, **SURE), RecoveryPolicy()).reason
     )
     assert "1 attempt left" in decide(FAILED, structs.replace(FIRST, attempts=2), RecoveryPolicy()).reason
@@ -355,8 +355,8 @@ BLOCKERS: list[tuple[str, bool | None, str]] = [
     ("the command 'sh' is missing", False, "the command sh is there"),
     ("the program no-such-program-here is not installed", True, "no-such-program-here is missing"),
     ("SET_KEY and certs/server.pem are missing", False, "are there"),
-    ("the design is not decided", None, "nothing that can be looked up"),
-    ("", None, "nothing that can be looked up"),
+    ("the design is not decided", None, "nothing that can be checked"),
+    ("", None, "nothing that can be checked"),
 ]
 
 

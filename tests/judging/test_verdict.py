@@ -194,10 +194,10 @@ SHORT_OF_DONE: dict[str, tuple[dict[str, Any], str, str]] = {
     "honesty": ({"findings": (CHEATED,)}, "failed", "not honest: test-deleted tests/test_a.py (it is gone)"),
     "a tree": ({"trouble": "disk\nfull"}, "failed", "the work can't be read: disk full"),
     "time": ({"ending": "wall-clock"}, "partial", "ran out of time"),
-    "a sign of life": ({"ending": "silence"}, "partial", "said nothing for too long"),
+    "a sign of life": ({"ending": "silence"}, "partial", "printed nothing for too long"),
     "measure": ({"ending": "too-much"}, "partial", "printed too much"),
     "room": ({"ending": "no-room"}, "partial", "the disk was full"),
-    "its supervisor": ({"ending": "supervisor-lost"}, "partial", "watches over the agent was killed"),
+    "its supervisor": ({"ending": "supervisor-lost"}, "partial", "supervisor process was killed"),
     "a start": ({"ending": "not-started", "ticked": frozenset()}, "failed", "could not be started"),
     "money": ({"ending": "budget"}, "partial", "the budget was used up"),
     "freedom": ({"claim": Claim(blocked="no key")}, "blocked", "says that it is blocked: no key"),
@@ -283,7 +283,7 @@ def test_a_guard_that_only_warns_keeps_nothing_from_being_done(is_guarded: bool,
 
 
 def test_a_warning_is_reported_and_fails_nothing() -> None:
-    verdict = but(findings=(GuardFinding("lint-config", "ruff.toml", "asks less: ignore S101"),))
+    verdict = but(findings=(GuardFinding("lint-config", "ruff.toml", "is less strict: ignore S101"),))
     assert verdict.status == "completed"
     assert "warned: lint-config ruff.toml" in verdict.summary
     assert not verdict.is_dishonest

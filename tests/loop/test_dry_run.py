@@ -96,7 +96,7 @@ def test_what_keeps_a_run_from_beginning_is_told(planned: Lab) -> None:
     planned.configure(agent="nobody")
     told = planned.run("run", "--dry-run")
     assert told.exit_code == 1
-    assert "there is no agent 'nobody'" in told.stdout
+    assert "unknown agent 'nobody'" in told.stdout
     assert "Make c" in told.stdout, "the plan is shown all the same"
     planned.begin()
     assert "locked by session s1" in planned.run("run", "--dry-run").stdout

@@ -65,7 +65,7 @@ def test_a_gate_that_was_red_as_a_whole_is_not_called_green(lab: Lab) -> None:
     assert lab.loop("--max-iterations", "1").exit_code == 1
     [entry] = lab.entries()
     assert entry["status"] == "completed"
-    assert "not proven: `false` was red before and is red still" in entry["summary"]
+    assert "not proven: `false` was red before and is still red" in entry["summary"]
     assert "green" not in entry["summary"]
 
 

@@ -456,7 +456,10 @@ def test_what_agents_may_do_is_told_before_they_do_it(lab: Lab, odd: Callable[..
 
 @pytest.mark.parametrize(
     ("permissions", "notice"),
-    [("edit", 'to let it do all without asking, set permissions = "all"'), ("all", "claude runs without asking: ")],
+    [
+        ("edit", 'to let it do everything without asking, set permissions = "all"'),
+        ("all", "claude runs without asking: "),
+    ],
 )
 def test_permissions_are_told_in_plain_words(lab: Lab, tmp_path: Path, permissions: str, notice: str) -> None:
     program = tmp_path / "claude"

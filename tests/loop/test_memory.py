@@ -389,7 +389,7 @@ def test_the_same_blocker_that_was_solved_decides(blocked: Lab) -> None:
     """Other times, addresses and process ids: the same error."""
     guidance, reason = decided(blocked, "1")
     assert guidance == f"{SOLVED} (shop-1)"
-    assert reason == "the same was solved before (shop-1-1 was blocked by it, shop-1-2 was not)"
+    assert reason == "the same problem was solved before (shop-1-1 was blocked by it, shop-1-2 was not)"
     assert guidance in section(prompt(blocked, "add-login-1-2"), "Do this first")
     assert "Perhaps" not in prompt(blocked, "add-login-1-2")
 
@@ -397,9 +397,9 @@ def test_the_same_blocker_that_was_solved_decides(blocked: Lab) -> None:
 def test_a_blocker_in_like_words_only_suggests(blocked: Lab) -> None:
     guidance, reason = decided(blocked, "2")
     assert guidance.startswith("blocked: the documents could not go out")
-    assert guidance.endswith(f"Perhaps this helps, it is about something like it: {SOLVED} (shop-2)")
-    assert "something like it was met before" in reason
-    assert "Perhaps this helps" in section(prompt(blocked, "add-login-2-2"), "Do this first")
+    assert guidance.endswith(f"This may help; it is about a similar problem: {SOLVED} (shop-2)")
+    assert "a similar problem occurred before" in reason
+    assert "This may help" in section(prompt(blocked, "add-login-2-2"), "Do this first")
 
 
 def test_another_failure_with_the_same_words_around_it_is_not_the_same(blocked: Lab) -> None:

@@ -384,7 +384,7 @@ def test_what_an_earlier_story_learnt_is_the_guidance(lab: Lab) -> None:
     context = lab.entries()[2]["context"]
     assert context["recovery_action"] == "retry"
     assert context["recovery_guidance"].startswith("blocked: zlint panics"), "prose only suggests"
-    assert context["recovery_guidance"].endswith(f"Perhaps this helps, it is about something like it: {learning}")
+    assert context["recovery_guidance"].endswith(f"This may help; it is about a similar problem: {learning}")
 
 
 def test_a_claim_of_being_blocked_that_is_wrong_is_told_so(lab: Lab) -> None:

@@ -65,9 +65,9 @@ BAD = {
     "[run]\nmax_cost = nan": "line 2: run.max_cost must be a number, at least 0, as in max_cost = 2.50",
     "[run]\nmax_cost = true": "line 2: run.max_cost must be a number, at least 0, as in max_cost = 2.50",
     "[run]\nstrict_order = 1": "line 2: run.strict_order must be true or false, as in strict_order = true",
-    "[run]\nagent = ''": 'line 2: run.agent must be a text that is not empty, as in agent = "claude"',
-    '[run]\nagent = "a\\u0000"': 'line 2: run.agent must be a text that is not empty, as in agent = "claude"',
-    "[run]\nagent = ['x']": 'line 2: run.agent must be a text that is not empty, as in agent = "claude"',
+    "[run]\nagent = ''": 'line 2: run.agent must be a non-empty string, as in agent = "claude"',
+    '[run]\nagent = "a\\u0000"': 'line 2: run.agent must be a non-empty string, as in agent = "claude"',
+    "[run]\nagent = ['x']": 'line 2: run.agent must be a non-empty string, as in agent = "claude"',
     "[run]\nagents = 'x'": 'line 2: run.agents must be a list of names, as in agents = ["claude", "codex"]',
     "[verify]\ntests = 'x'": 'line 2: verify.tests must be a list of commands, as in tests = ["make test"]',
     "[verify]\ntests = [\n'x',\n'',\n]": (

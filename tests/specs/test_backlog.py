@@ -311,7 +311,7 @@ def test_a_file_that_cant_be_read_is_refused(project: Ralph, body: bytes, told: 
 def test_a_circle_is_refused(project: Ralph) -> None:
     add(project, "1", "dependencies: [TASK-2]\n")
     add(project, "2", "dependencies: [TASK-1]\n")
-    with pytest.raises(SpecError, match="wait for each other"):
+    with pytest.raises(SpecError, match="depend on each other"):
         backlog(project).stories()
 
 

@@ -185,7 +185,7 @@ def test_a_text_never_becomes_a_story_or_a_task(ralph: Ralph, format: str, text:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["login", "kiro"], "is in the format kiro already"),
+        (["login", "kiro"], "is already in the format kiro"),
         (["login", "nonsense"], "unknown spec format"),
         (["other", "prd"], "no change other"),
         (["login", "prd", "--file", "x.md"], "--file works only with the format checklist"),

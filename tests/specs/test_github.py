@@ -277,7 +277,7 @@ def test_a_program_that_is_not_there(hub: Tracker, monkeypatch: pytest.MonkeyPat
     ("body", "says"),
     [
         ("- [ ] a\n```\n- [ ] hidden\n", "never closed"),
-        ("## A (depends on 2)\n- [ ] a\n## B (depends on 1)\n- [ ] b\n", "wait for each other"),
+        ("## A (depends on 2)\n- [ ] a\n## B (depends on 1)\n- [ ] b\n", "depend on each other"),
     ],
 )
 def test_what_an_issue_can_have_wrong(hub: Tracker, body: str, says: str) -> None:
@@ -290,7 +290,7 @@ def test_what_an_issue_can_have_wrong(hub: Tracker, body: str, says: str) -> Non
 def test_a_circle_of_issues_is_refused(hub: Tracker) -> None:
     put_issue(hub, 2, "A", "- Blocked by #3", milestone="m")
     put_issue(hub, 3, "B", "**Depends on** #2.", milestone="m")
-    with pytest.raises(SpecError, match="2, 3 wait for each other"):
+    with pytest.raises(SpecError, match="2, 3 depend on each other"):
         copy(hub, "milestone:m")
 
 
@@ -435,7 +435,7 @@ def test_what_somebody_edited_meanwhile_stays(hub: Tracker) -> None:
     told = publish(hub, spec, "1", "2", complete=True)
     assert hub.issues["12"]["body"] == edited.replace("[ ] A field", "[x] A field")
     assert told is not None
-    assert "has no box" in told[0]
+    assert "no longer has the box" in told[0]
     assert "Read the docs" in told[0]
     assert "stays open" in told[1]
     assert hub.issues["12"]["state"] == "OPEN"

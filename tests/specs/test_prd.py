@@ -220,7 +220,7 @@ def test_depends_on(ralph: Ralph) -> None:
         ([{"id": "A", "title": "a", "dependsOn": ["C"]}], "depends on C, which does not exist"),
         (
             [{"id": "A", "title": "a", "dependsOn": ["B"]}, {"id": "B", "title": "b", "dependsOn": ["A"]}],
-            "A, B wait for each other",
+            "A, B depend on each other",
         ),
     ],
 )

@@ -194,14 +194,14 @@ def test_ids_that_are_there_twice_get_a_suffix_and_a_warning(ralph: Ralph) -> No
         ([7], r"master\.tasks\[0\] must be an object"),
         ([task(True)], r"\[0\]\.id must be a number"),
         ([task([1])], r"\[0\]\.id must be"),
-        ([task(1, title=7)], r"\[0\]\.title must be a text"),
-        ([task(1, status=1)], r"\[0\]\.status must be a text"),
+        ([task(1, title=7)], r"\[0\]\.title must be a string"),
+        ([task(1, status=1)], r"\[0\]\.status must be a string"),
         ([task(1, dependencies="2")], r"\[0\]\.dependencies must be a list"),
         ([task(1, dependencies=[None])], r"\[0\]\.dependencies\[0\] must be an id"),
         ([{**task(1), "subtasks": {}}], r"\[0\]\.subtasks must be a list"),
         ([task(1, subtasks=["x"])], r"\[0\]\.subtasks\[0\] must be an object"),
-        ([task(1, details=[])], r"\[0\]\.details must be a text"),
-        ([task(1, dependencies=[2]), task(2, dependencies=[1])], "wait for each other"),
+        ([task(1, details=[])], r"\[0\]\.details must be a string"),
+        ([task(1, dependencies=[2]), task(2, dependencies=[1])], "depend on each other"),
     ],
 )
 def test_a_wrong_type_is_an_error_that_names_the_field(ralph: Ralph, tasks: Any, field: str) -> None:

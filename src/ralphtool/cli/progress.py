@@ -390,7 +390,7 @@ def fold() -> None:
     if not os.path.lexists(history.path):
         tables.print_line("There is no history yet.")
     else:
-        tables.print_line(f"{make_printable(history.path)} is complete" + ("" if done else " already"))
+        tables.print_line(f"{make_printable(history.path)} {'is' if done else 'was already'} up to date")
     _print_warnings(history)
 
 
