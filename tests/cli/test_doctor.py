@@ -390,11 +390,11 @@ def test_what_the_next_run_does_is_told_by_what_is_known(well: Lab) -> None:
     known.remember("box", None)
     [found] = read_sandbox(well)
     assert (found["state"], "work happens in a box" in found["text"]) == ("ok", True)
-    known.remember("box", Trouble(what="`make test` passes in your own folder, and not there", help="set it"))
+    known.remember("box", Trouble(what="`make test` passes in your own folder, but not there", help="set it"))
     [found] = read_sandbox(well)
     assert (found["state"], found["mend"]) == ("warning", "set it")
     assert "work happens in a worktree" in found["text"]
-    assert "passes in your own folder, and not there" in found["text"]
+    assert "passes in your own folder, but not there" in found["text"]
     assert [one["fixed"] for one in read_sandbox(well, "--fix")] == [True]
     assert "tries your gates" in read_sandbox(well)[0]["text"]
 

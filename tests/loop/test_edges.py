@@ -52,7 +52,7 @@ def test_a_part_that_does_not_fit_any_more_is_begun_anew_and_that_is_said(lab: L
     lab.question().write_text(lab.question().read_text() + "\nGo on.\n")
     lab.play(default=DONE)
     assert lab.loop().exit_code == 0
-    assert any("does not fit on top of newer work" in text for text in told(lab, "notice", "text"))
+    assert any("can't be applied on top of newer work" in text for text in told(lab, "notice", "text"))
     assert lab.git("show", "ralph/add-login:same.txt") == "other"
     assert lab.checkpoints() == ["2", "3", "1"]
 

@@ -422,7 +422,7 @@ def test_going_back_after_a_kill(lab: Lab) -> None:
     assert lab.run("back").exit_code == 1
     kill(run)
     told = lab.run("back")
-    assert "your files are back" in told.stdout
+    assert "your files are restored" in told.stdout
     assert lab.users_state() == before
     assert "Nothing to restore" in lab.run("back").stdout
 
@@ -447,5 +447,5 @@ def test_uncommitted_files_that_a_run_does_not_see_are_named(lab: Lab, workspace
     lab.write("openspec/changes/add-login/proposal.md", "part of the change\n")
     lab.loop()
     notices = [event["text"] for event in lab.events() if event["type"] == "notice"]
-    [told] = [text for text in notices if "does not see" in text]
-    assert told == "the run does not see what you have not committed: README.md, new.txt"
+    [told] = [text for text in notices if "does not include" in text]
+    assert told == "the run does not include your uncommitted files: README.md, new.txt"

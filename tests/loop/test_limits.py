@@ -241,7 +241,7 @@ def test_a_storys_budget_ends_its_iteration_and_nothing_else(lab: Lab, budget: d
     assert result.exit_code == 1
     assert is_gone(lab)
     assert lab.endings() == [("add-login-1-1", "failed"), ("add-login-2-1", "completed")]
-    assert told(lab, "verdict", "reasons")[0][0] == "the budget was used up and the agent was ended"
+    assert told(lab, "verdict", "reasons")[0][0] == "the budget was used up and the agent was stopped"
     assert (row(lab)["state"], row(lab)["attempts"], row(lab, "2")["state"]) == ("failed", 1, "done")
     assert "half" not in lab.git("ls-tree", "--name-only", "ralph/add-login").split()
     assert lab.git("show", "refs/ralph/attempts/add-login-1-1:half") == ""

@@ -248,7 +248,7 @@ def test_tests_that_need_uncommitted_files_cost_no_box(lab: Lab) -> None:
     lab.write("data.json", "{}")
     lab.loop()
     assert list_places(lab) == ["box"]
-    assert any("needs files that are not committed" in text for text in list_notices(lab)), json.dumps(
+    assert any("needs uncommitted files" in text for text in list_notices(lab)), json.dumps(
         list_notices(lab)
     )
 

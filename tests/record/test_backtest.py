@@ -309,7 +309,7 @@ def test_a_line_that_nobody_wrote_is_passed_over(tmp_path: Path) -> None:
 
 def test_without_runs_it_says_so(ralph: Ralph) -> None:
     result = ralph.run("backtest", "--attempts", "5")
-    assert (result.exit_code, result.stderr) == (1, "Error: there is no run here yet: `ralphtool run` begins one\n")
+    assert (result.exit_code, result.stderr) == (1, "Error: there are no runs yet: `ralphtool run` starts one\n")
     ralph.write(".ralph/runs/c-20260301-220000-1a2b/events.jsonl", "no\n")
     result = ralph.run("backtest", "--json")
     assert result.exit_code == 1

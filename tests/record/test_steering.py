@@ -224,7 +224,7 @@ def test_a_change_in_a_file_of_its_own_can_be_steered(lab: Lab) -> None:
     process = lab.start("pay", "--spec", "docs/pay.md")
     has_begun(lab)
     assert "story 2 is left out" in lab.run("skip", "2").stdout, "the one that runs is meant"
-    assert "wait aside until the run of pay" in lab.run("list").stdout or "waits aside" in lab.run("list").stdout
+    assert "are set aside until the run of pay" in lab.run("list").stdout or "waits aside" in lab.run("list").stdout
     went_on(lab)
     assert ended(process) == 1
     assert "story 2 gets fresh attempts" in lab.run("retry", "2", "--change", "pay").stdout
@@ -290,7 +290,7 @@ def test_a_story_that_was_answered_and_then_cut_off_is_open(lab: Lab) -> None:
     lab.run("stop")
     assert ended(process) == 130
     [row] = seen(lab, "run_ended")[-1]["stories"]
-    assert (row["state"], row["why"]) == ("open", "you answered: it is taken up with that")
+    assert (row["state"], row["why"]) == ("open", "you answered: it continues with your answer")
     went_on(lab)
     assert lab.loop().exit_code == 0
     assert seen(lab, "run_ended")[-1]["stories"][0]["attempts"] == 1

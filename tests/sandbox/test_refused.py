@@ -104,7 +104,7 @@ def test_without_overlays_a_box_shows_environments_read_only(shop: Lab, tmp_path
     done = run(shop, replace(tmp_path, "mount", NO_OVERLAY))
     assert done.returncode == 0, done.stderr
     assert list_events(shop, "workspace", "kind") == ["box"]
-    said = "this machine refuses overlays: build is read-only in the box"
+    said = "this machine does not support overlays: build is read-only in the box"
     assert said in list_events(shop, "notice", "text")
     assert [one["state"] for one in list_events(shop, "proof", "receipt")] == ["proven"]
 

@@ -379,7 +379,7 @@ def test_a_reader_that_goes_away_does_not_hurt(finished: Lab, arguments: tuple[s
 
 
 def test_a_run_that_is_not_there(project: Ralph) -> None:
-    assert "there is no run here yet" in project.run("watch", "--json").error["error"]
+    assert "there are no runs yet" in project.run("watch", "--json").error["error"]
     put(project.root, ID, started())
     failed = project.run("watch", "--json", "nope")
     assert (failed.exit_code, failed.code) == (1, "INVALID_VALUE")

@@ -54,7 +54,7 @@ def test_a_run_that_is_ended_while_a_job(farm: Farm, when: str) -> None:
 
 def has_come_to(farm: Farm, when: str) -> bool:
     if when == "waits":
-        return bool(find_notices(farm.lab.events(), "no worker asks for work"))
+        return bool(find_notices(farm.lab.events(), "no worker is connected"))
     return (farm.meet / ("begun" if when == "works" else "pushing")).exists()
 
 

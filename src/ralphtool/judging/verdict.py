@@ -200,7 +200,7 @@ def _has_run_out(evidence: Evidence) -> bool:
 
 _ENDINGS: dict[str, str] = {
     "stopped": "the agent was stopped",
-    "wall-clock": "the agent reached its time limit and was stopped",
+    "wall-clock": "the agent ran out of time and was stopped",
     "silence": "the agent printed nothing for too long and was stopped",
     "too-much": "the agent printed too much and was stopped",
     "no-room": "the disk was full and the agent was stopped",

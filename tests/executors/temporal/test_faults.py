@@ -75,7 +75,7 @@ def test_patience_has_an_end(own_server: DevServer, tmp_path: Path) -> None:
     job = link.start("job", b"hello", CALM)
     own_server.kill()
     assert job.look().state == "unreachable"
-    with pytest.raises(RemoteFailed, match=r"127\.0\.0\.1:\d+ has not answered for"):
+    with pytest.raises(RemoteFailed, match=r"127\.0\.0\.1:\d+ has not responded for"):
         wait_until(lambda: job.look().state != "unreachable")
     own_server.start()
     assert job.look().state == "waiting"
