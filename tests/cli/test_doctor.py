@@ -77,7 +77,7 @@ def test_nothing_at_all(lab: Lab) -> None:
     assert result.exit_code == 1
     told = " ".join(troubles(result))
     for words in (
-        "no git repository",
+        "not a git repository",
         "there is no .ralph/config.toml",
         "no known agent is installed",
         "no change",
@@ -168,7 +168,7 @@ def test_settings_that_can_t_be_read(well: Lab) -> None:
 
 def test_settings_that_can_t_hold(well: Lab) -> None:
     well.write(".ralph/config.toml", '[run]\nagent = "mine"\nmax_cost = 5.0\n[agents.mine]\ncommand = ["cat"]\n')
-    assert any("the limit of cost can't hold for mine" in one for one in troubles(examined(well), "agents"))
+    assert any("the cost limit can't be enforced for mine" in one for one in troubles(examined(well), "agents"))
     well.write(".ralph/config.toml", '[run]\nagents = ["mine", "other"]\n[agents.mine]\ncommand = ["no-such-thing"]\n')
     missing, unknown = troubles(examined(well), "agents")
     assert "no-such-thing' is not there" in missing
@@ -190,7 +190,7 @@ def test_git_that_is_in_the_middle_of_something(well: Lab) -> None:
     well.write(".git/MERGE_HEAD", well.git("rev-parse", "HEAD") + "\n")
     well.git("config", "--unset", "user.email")
     busy, nameless = sorted(troubles(examined(well), "git"), reverse=True)
-    assert "merge, rebase or the like is under way" in busy
+    assert "merge, rebase or similar operation is in progress" in busy
     assert "has no user name and email" in nameless
 
 

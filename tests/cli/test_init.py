@@ -103,7 +103,7 @@ def test_a_second_time_changes_nothing(bare: Bare) -> None:
     before = bare.own_files(), bare.config
     again = bare.run("init", "--yes")
     assert (again.exit_code, again.stderr) == (0, "")
-    assert "is there already, and is left as it is" in again.stdout
+    assert "already exists and is not changed" in again.stdout
     assert "ralphtool doctor" in again.stdout
     assert (bare.own_files(), bare.config) == before
     assert bare.run("init", "--agent", "claude").exit_code == 0

@@ -72,7 +72,7 @@ def test_an_empty_project_has_learnt_nothing_and_gets_nothing(ralph: Ralph) -> N
     before = ralph.snapshot()
     told = ralph.run("memory")
     assert (told.exit_code, told.stderr) == (0, "")
-    assert "Nothing has been learnt yet" in told.stdout
+    assert "There are no learnings yet" in told.stdout
     assert ralph.run("memory", "--json").json == {"known": 0, "learnings": [], "stale": [], "repeats": []}
     assert ralph.run("memory", "search", "anything", "--json").json == {"found": []}
     assert "No learning or pattern matches" in ralph.run("memory", "search", "anything").stdout

@@ -85,7 +85,7 @@ def test_stories_that_the_history_could_not_tell_apart_are_refused(lab: Lab) -> 
     before = lab.users_state()
     result = lab.loop()
     assert result.exit_code == 1
-    assert "the stories US 1 and US-1 are the same to the history" in result.stderr
+    assert "the stories US 1 and US-1 are the same in the history" in result.stderr
     assert lab.users_state() == before
 
 

@@ -146,7 +146,7 @@ def test_a_reset_time_that_is_over_makes_no_hot_loop(lab: Lab) -> None:
     lab.loop("--max-time", "28s")
     assert len(told(lab, "iteration_started", "number")) == 1
     assert told(lab, "run_ended", "reason") == [
-        "rate-limit: slow down: that would be over only after the limit of time (--max-time)"
+        "rate-limit: slow down: waiting would exceed the time limit (--max-time)"
     ]
     assert lab.entries() == []
 

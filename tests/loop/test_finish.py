@@ -591,7 +591,7 @@ def test_gh_that_fails_says_what_is_done_and_what_is_not(done: Lab) -> None:
     gh.write_text(gh.read_text().replace("OPEN", "CLOSED"))
     told = done.run("finish", "--pr")
     assert told.exit_code == 1
-    assert "is pushed to origin, but gh opened no pull request: GraphQL: no" in told.stderr
+    assert "is pushed to origin, but gh did not open a pull request: GraphQL: no" in told.stderr
 
 
 def test_what_is_still_open_is_said(lab: Lab) -> None:

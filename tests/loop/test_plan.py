@@ -30,7 +30,7 @@ prompt = sys.stdin.read()
 line = next(line for line in prompt.splitlines() if "/draft/" in line)
 draft = line[: line.index("/draft/") + len("/draft")]
 told = json.load(open(os.path.join(os.path.dirname(os.path.abspath(sys.argv[1])), "drafts.json")))
-round = told["rounds"][1 if "Your draft is there already" in prompt and len(told["rounds"]) > 1 else 0]
+round = told["rounds"][1 if "Your draft exists already" in prompt and len(told["rounds"]) > 1 else 0]
 for path, text in round.items():
     place = os.path.join(draft, path)
     os.makedirs(os.path.dirname(place), exist_ok=True)
@@ -480,7 +480,7 @@ def test_a_change_that_appears_meanwhile_is_left_alone(lab: PlanLab) -> None:
     mine.write_text("mine\n")
     out, err = running.communicate(timeout=PATIENCE)
     assert running.returncode == 1, out
-    assert b"is there already, and is left as it is" in err
+    assert b"already exists and is not changed" in err
     assert lab.kept() == {f"{OPENSPEC}/tasks.md": "mine\n"}
     assert lab.told("run_ended", "result") == ["unfinished"]
 

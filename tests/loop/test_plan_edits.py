@@ -165,7 +165,7 @@ def test_a_plan_that_is_deleted_during_a_run_changes_nothing(lab: Lab) -> None:
     lab.play({"story": "1", "steps": [{"run": f"rm -r {folder}"}, *DONE]}, default=DONE)
     lab.loop()
     assert lab.checkpoints() == ["1", "2"]
-    assert "can't be used as it is now, so the last one stays" in notices(lab)
+    assert "can't be used as it is now, so the last valid version stays in use" in notices(lab)
 
 
 def test_a_plan_that_is_deleted_between_runs_is_told_and_the_last_one_stays(lab: Lab) -> None:

@@ -529,8 +529,8 @@ def test_a_rate_limit_charges_nothing(lab: Lab) -> None:
     [waited] = told(lab, "waiting", "seconds")
     assert 0 < waited <= 15
     assert "[x] 1.1" in prompt(lab, "add-login-1-1"), "what was cut off is taken up"
-    assert "was cut off from outside" in prompt(lab, "add-login-1-1")
-    assert "was cut off from outside" not in prompt(lab, "add-login-2-1")
+    assert "was interrupted from outside" in prompt(lab, "add-login-1-1")
+    assert "was interrupted from outside" not in prompt(lab, "add-login-2-1")
     [ref] = lab.git("for-each-ref", "--format=%(refname)", "refs/ralph/interrupted").split()
     assert lab.git("ls-tree", "--name-only", ref, "half") == "half"
     assert "half" in lab.git("ls-tree", "--name-only", "ralph/add-login").split()

@@ -239,7 +239,7 @@ def test_more_retries_than_a_run_may_have_wait_for_the_next_one(busy: Any) -> No
         lab.run("retry", "3", f"hint {number}")
     went_on(lab)
     assert ended(process) == 0
-    assert any("the next run gives it more" in one["text"] for one in seen(lab, "notice"))
+    assert any("retry it in the next run" in one["text"] for one in seen(lab, "notice"))
     [word] = lab.root.glob(".ralph/steering/add-login/*.json")
     assert "hint 3" in word.read_text()
 
@@ -337,7 +337,7 @@ def test_a_link_in_the_place_of_a_question_is_no_answer(lab: Lab) -> None:
     lab.question().mkdir()
     assert lab.run("questions", "--json").json["questions"][0]["answer"] is None
     assert lab.loop().exit_code == 1
-    assert any("was no answer" in one["text"] for one in seen(lab, "notice"))
+    assert any("had no answer below its last heading" in one["text"] for one in seen(lab, "notice"))
 
 
 def test_an_answer_to_a_story_that_is_gone_ends_no_run_in_circles(lab: Lab) -> None:

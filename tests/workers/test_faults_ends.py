@@ -154,7 +154,7 @@ def test_a_claim_that_moves_is_not_taken(tmp_path: Path) -> None:
     told: list[str] = []
     with pytest.raises(ChangeLocked, match="the run first works on add-login"):
         bench.claim("second", lease=900.0).take(lambda: False, told.append)
-    assert told == ["the run first has add-login: waiting for 900 seconds to see if it is alive"]
+    assert told == ["the run first has add-login: waiting for 900 seconds to see whether it is alive"]
     first.release()
     assert bench.find() == ""
 

@@ -77,7 +77,7 @@ def _print_conversion(old: Spec, done: Conversion) -> None:
     spec = made.spec or made.format
     if made.change == old.change:
         lines.append(f"Both have the same name: delete the old one, or select one with --spec {spec}.")
-    lines += ["Next:", f"  ralphtool show {made.change} --spec {spec}"]
+    lines += ["Next steps:", f"  ralphtool show {made.change} --spec {spec}"]
     click.echo(make_lines_printable("\n".join(lines)))
 
 

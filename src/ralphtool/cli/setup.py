@@ -185,7 +185,7 @@ def _print_result(found: DetectedProject, done: dict[str, Any]) -> None:
     if isinstance(chosen, Program) and chosen.needs_all:
         _print_line(f'{chosen.name} {chosen.kept_to}: set permissions = "all" there to allow more.')
     _print_gitignore(done["gitignore"])
-    _print_line("Next:")
+    _print_line("Next steps:")
     for step in done["next"]:
         _print_line(f"  {step}")
 

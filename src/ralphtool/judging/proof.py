@@ -285,7 +285,7 @@ def _find_doubt(evidence: ProofEvidence) -> str:
 def _doubt_gates(evidence: ProofEvidence) -> str:
     runs = [one for one in evidence.after if not one.is_linter]
     if not evidence.after:
-        return "no gate is configured"
+        return "there is no gate"
     if red := [one for one in runs if not one.ok]:
         return f"`{red[0].command}` was red before and is still red"
     if not runs:

@@ -156,7 +156,7 @@ def _build_success(evidence: Evidence, new: tuple[str, ...]) -> Verdict:
 
 def _describe_gates(evidence: Evidence) -> str:
     if not evidence.gates_ran:
-        return "no gate is configured"
+        return "there is no gate"
     if not evidence.still_red:
         return "all gates are green"
     red = ", ".join(f"`{_shorten_line(one, 80)}`" for one in evidence.still_red)

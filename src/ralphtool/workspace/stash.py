@@ -104,8 +104,8 @@ class Stash:
     def check_not_busy(self) -> None:
         if name := find_under_way(self.repository):
             raise TreeBusy(
-                f"a merge, rebase or similar operation is in progress in {self.repository.top} ({name}): finish or abort it, "
-                'or set workspace = "worktree"'
+                f"a merge, rebase or similar operation is in progress in {self.repository.top} ({name}): "
+                'finish or abort it, or set workspace = "worktree"'
             )
 
     def set_aside(self, change: str, run: str, target: str) -> StashNote:
