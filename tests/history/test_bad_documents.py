@@ -44,7 +44,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     "a wrong type inside": (raw("true", DURATION), "entries[0].duration_seconds: true is not an integer"),
     "a wrong word": (raw('"done"', ("entries", 0, "status")), "entries[0].status: 'done' is not one of "),
     "an unknown field": (encoded(FULL | {"extra": 1}), "extra: unknown field"),
-    "two entries of one id": (encoded(FULL | {"entries": [ENTRY, ENTRY]}), "entries[1].id: 'auth-2-1' is there"),
+    "two entries of one id": (encoded(FULL | {"entries": [ENTRY, ENTRY]}), "entries[1].id: 'auth-2-1' already exists"),
     "a date without a zone": (raw('"2025-01-15T10:30:00"', ("created_at",)), "created_at: '2025-01-15T10:30:00' is"),
     "NaN": (raw("NaN", DURATION), "not JSON"),
     "Infinity": (raw("-Infinity", DURATION), "not JSON"),

@@ -46,7 +46,7 @@ def closed_port() -> int:
 )
 def test_a_port_that_is_named_is_knocked_at(port: int, claim: str) -> None:
     assert blockers.check_claim(claim.format(port), "/", {}) == BlockerCheck(
-        False, f"an answer on port {port} is there"
+        False, f"an answer on port {port} is available"
     )
     closed = closed_port()
     assert blockers.check_claim(claim.format(closed), "/", {}) == BlockerCheck(
@@ -97,9 +97,9 @@ def test_what_the_project_needs_is_looked_up_where_it_is_mentioned(tmp_path: Pat
         return blockers.check_claim(claim, str(tmp_path), environ, needs)
 
     assert found("there is no token") == BlockerCheck(True, "the variable TOKEN is missing")
-    assert found("there is no token", TOKEN="x") == BlockerCheck(False, "the variable TOKEN is there")
-    assert found("no makefile, and no sh") == BlockerCheck(False, "the file Makefile, the command sh are there")
-    assert found(f"{port} does not answer") == BlockerCheck(False, f"an answer on port 127.0.0.1:{port} is there")
+    assert found("there is no token", TOKEN="x") == BlockerCheck(False, "the variable TOKEN is available")
+    assert found("no makefile, and no sh") == BlockerCheck(False, "the file Makefile, the command sh are available")
+    assert found(f"{port} does not answer") == BlockerCheck(False, f"an answer on port 127.0.0.1:{port} is available")
     assert found("I can't get any further") == BlockerCheck(True, "the variable TOKEN is missing"), (
         "nothing is mentioned"
     )

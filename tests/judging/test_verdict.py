@@ -175,7 +175,7 @@ def test_without_gates_it_says_that_nothing_was_proven() -> None:
 
 FAILED_END = End(ok=False, reason="it\nbroke")
 SHORT_OF_DONE: dict[str, tuple[dict[str, Any], str, str]] = {
-    "the end": ({"end": FAILED_END}, "partial", "did not end well: it broke"),
+    "the end": ({"end": FAILED_END}, "partial", "the agent failed: it broke"),
     "the end, without a reason": ({"end": End(ok=False)}, "partial", "it gave no reason"),
     "the promise": ({"claim": Claim()}, "partial", "does not end with the promise of this iteration"),
     "an answer": (
@@ -191,7 +191,7 @@ SHORT_OF_DONE: dict[str, tuple[dict[str, Any], str, str]] = {
         "`make check` is newly red: exit status 2",
     ),
     "a test": ({"red": (RedGate("pytest", ("tests/a.py::b",)),)}, "failed", "newly red: tests/a.py::b (`pytest`)"),
-    "honesty": ({"findings": (CHEATED,)}, "failed", "not honest: test-deleted tests/test_a.py (it is gone)"),
+    "honesty": ({"findings": (CHEATED,)}, "failed", "the diff shows cheating: test-deleted tests/test_a.py (it is gone)"),
     "a tree": ({"trouble": "disk\nfull"}, "failed", "the work can't be read: disk full"),
     "time": ({"ending": "wall-clock"}, "partial", "ran out of time"),
     "a sign of life": ({"ending": "silence"}, "partial", "printed nothing for too long"),
@@ -200,7 +200,7 @@ SHORT_OF_DONE: dict[str, tuple[dict[str, Any], str, str]] = {
     "its supervisor": ({"ending": "supervisor-lost"}, "partial", "supervisor process was killed"),
     "a start": ({"ending": "not-started", "ticked": frozenset()}, "failed", "could not be started"),
     "money": ({"ending": "budget"}, "partial", "the budget was used up"),
-    "freedom": ({"claim": Claim(blocked="no key")}, "blocked", "says that it is blocked: no key"),
+    "freedom": ({"claim": Claim(blocked="no key")}, "blocked", "reported a blocker: no key"),
 }
 
 

@@ -391,7 +391,7 @@ def test_a_claim_of_being_blocked_that_is_wrong_is_told_so(lab: Lab) -> None:
     lab.repository("## 1. First\n\n- [ ] 1.1 Make a\n")
     lab.play(turn("1", [{"blocked": "the file `./README.md` is missing"}], attempt=1), default=DONE)
     assert lab.loop().exit_code == 0
-    assert "README.md is there" in known(lab, "add-login-1-2")
+    assert "README.md is available" in known(lab, "add-login-1-2")
     context = lab.entries()[0]["context"]
     assert (context["blocker_verified"], context["blocker_valid"]) == (True, False)
 

@@ -82,7 +82,7 @@ BAD = {
         'line 3: agents.x.env must be a table of strings, as in env = { PORT = "8080" } (see PORT)'
     ),
     "[agents.x]\nenv.'A=B' = ''": "line 2: agents.x.env must be a table of strings, as in env = { PORT = "
-    + "\"8080\" }: look at 'A=B'",
+    + "\"8080\" } (see 'A=B')",
     # too much
     "[run]\nattempts = 1000000000001": "line 2: run.attempts is too big: the maximum is 1000000000000",
     "[run]\nmax_cost = inf": "line 2: run.max_cost is too big: the maximum is 1000000000000",

@@ -125,7 +125,7 @@ def test_the_change_is_named_after_branch_project_name_or_folder(
 ) -> None:
     spec = opened(ralph, {**document, "userStories": []})
     assert spec.change == name
-    with pytest.raises(ChangeNotFound, match=f"holds the change {name}, not other"):
+    with pytest.raises(ChangeNotFound, match=f"contains the change {name}, not other"):
         open_spec(ralph, "other", "prd")
 
 

@@ -222,7 +222,7 @@ def test_a_wrong_type_is_an_error_that_names_the_field(ralph: Ralph, tasks: Any,
         ("[]", "must contain an object"),
         ('{"master": {"tasks": 7}}', "master'?.tasks must be a list"),
         ('{"tasks": "x"}', "tasks must be a list"),
-        ('{"epics": []}', "keys 'epics'"),
+        ('{"epics": []}', "keys are 'epics'"),
     ],
 )
 def test_a_file_that_is_none_is_refused_with_a_reason(ralph: Ralph, text: str | bytes, told: str) -> None:

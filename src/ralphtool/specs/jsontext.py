@@ -18,7 +18,7 @@ def parse_object(text: str, path: str) -> "dict[str, Any]":
         value = quickjson.loads(text)
     except ValueError as error:
         raise SpecError(
-            f"{path} is not valid JSON ({error}): fix it. Comments and trailing commas are not allowed"
+            f"{path} is not JSON ({error}): fix it. Comments and trailing commas are not allowed"
         ) from None
     if not isinstance(value, dict):
         raise SpecError(f"{path} must contain an object, not {NAMES.get(type(value), 'nothing')}")
