@@ -171,7 +171,7 @@ def test_settings_that_can_t_hold(well: Lab) -> None:
     assert any("the cost limit can't be enforced for mine" in one for one in troubles(examined(well), "agents"))
     well.write(".ralph/config.toml", '[run]\nagents = ["mine", "other"]\n[agents.mine]\ncommand = ["no-such-thing"]\n')
     missing, unknown = troubles(examined(well), "agents")
-    assert "no-such-thing' is not there" in missing
+    assert "no-such-thing' was not found" in missing
     assert "unknown agent 'other'" in unknown
 
 

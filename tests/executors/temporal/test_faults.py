@@ -190,7 +190,7 @@ def test_the_server_program_is_found_beside_python(monkeypatch: pytest.MonkeyPat
 
 def test_a_server_that_ends_at_once_says_why(tmp_path: Path) -> None:
     (tmp_path / "temporal.db").mkdir()
-    with pytest.raises(RemoteFailed, match=r"has ended: .+ \(see .*server\.log\)"):
+    with pytest.raises(RemoteFailed, match=r"exited: .+ \(see .*server\.log\)"):
         DevServer(str(tmp_path)).start()
 
 
