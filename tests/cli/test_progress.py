@@ -448,7 +448,7 @@ NOTHING: Fields = dict.fromkeys(("entries", "learnings", "patterns", "valid_lear
         ("blockers", "There are no blockers", {"blockers": []}),
         ("learnings", "Nothing has been learnt", {"learnings": []}),
         ("patterns", "No patterns", {"patterns": []}),
-        ("failures", "There are no observations", {"failures": {}}),
+        ("failures", "Nothing was observed", {"failures": {}}),
         ("attempts a-1", "never", {"prd_id": "a-1", "attempts": 0, "last": None, "next_iteration": 1}),
     ],
 )

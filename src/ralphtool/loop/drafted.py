@@ -192,7 +192,7 @@ def keep(draft: DraftedChange) -> Scaffold:
     except OSError as error:
         if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
             raise
-        raise InvalidValue(f"{made.place} already exists and was not changed: the draft is in {draft.folder}") from None
+        raise InvalidValue(f"{made.place} already exists and is not changed: the draft is in {draft.folder}") from None
     flag = f" --spec {made.spec}" if made.spec else ""
     steps = (
         NextStep(say="read it", run=f"ralphtool show {made.change}{flag}"),
