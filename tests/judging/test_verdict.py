@@ -191,7 +191,7 @@ SHORT_OF_DONE: dict[str, tuple[dict[str, Any], str, str]] = {
         "`make check` is newly red: exit status 2",
     ),
     "a test": ({"red": (RedGate("pytest", ("tests/a.py::b",)),)}, "failed", "newly red: tests/a.py::b (`pytest`)"),
-    "honesty": ({"findings": (CHEATED,)}, "failed", "the diff shows cheating: test-deleted tests/test_a.py (it is gone)"),
+    "honesty": ({"findings": (CHEATED,)}, "failed", "shows cheating: test-deleted tests/test_a.py (it is gone)"),
     "a tree": ({"trouble": "disk\nfull"}, "failed", "the work can't be read: disk full"),
     "time": ({"ending": "wall-clock"}, "partial", "ran out of time"),
     "a sign of life": ({"ending": "silence"}, "partial", "printed nothing for too long"),
