@@ -17,9 +17,7 @@ def parse_object(text: str, path: str) -> "dict[str, Any]":
     try:
         value = quickjson.loads(text)
     except ValueError as error:
-        raise SpecError(
-            f"{path} is not JSON ({error}): fix it. Comments and trailing commas are not allowed"
-        ) from None
+        raise SpecError(f"{path} is not JSON ({error}): fix it. Comments and trailing commas are not allowed") from None
     if not isinstance(value, dict):
         raise SpecError(f"{path} must contain an object, not {NAMES.get(type(value), 'nothing')}")
     return value
