@@ -262,7 +262,7 @@ def test_failures_are_marked_and_reasons_told(records: Records) -> None:
     (folder / "transcript.log.err").write_text("".join(f"complaint {number}\n" for number in range(9)))
     records.note(RUN, "iteration_started", number=2)
     told = records.show()
-    assert "\n✗ rate-limit: slow down (it tries again, 1 of 9)\n" in told
+    assert "\n✗ rate-limit: slow down (retrying, 1 of 9)\n" in told
     assert "\nfailed: because failed\n" in told
     assert "complaint 3" not in told
     assert "    complaint 4\n" in told
@@ -345,7 +345,7 @@ def test_a_missing_transcript_is_an_error_that_tells_what_is_there(records: Reco
 
 def test_an_empty_transcript(records: Records) -> None:
     records.add("")
-    assert "\nthe agent said nothing\n" in records.show()
+    assert "\nthe agent printed nothing\n" in records.show()
     assert records.events() == []
 
 
@@ -442,7 +442,7 @@ def test_odd_combinations_are_told(records: Records) -> None:
     for wrong in (["--raw", "--json"], ["--raw", "-f"]):
         result = records.ralph.run("logs", *wrong)
         assert result.exit_code == 2
-        assert "leave one" in result.stderr or "give one" in result.stderr
+        assert "use one" in result.stderr or "give one" in result.stderr
 
 
 # --- huge ones --------------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ if grep -qs '<<<<' parts/same.txt; then echo both > parts/same.txt; else echo {s
     assert "conflict markers" in prompts[0].read_text()
     assert [entry["status"] for entry in lab.entries()] == ["completed", "completed"]  # no attempt was charged
     told = lab.run("explain", f"add-login-{back['story']}-1").stdout
-    assert "Sent back to its agent before\n  it does not go together with story" in told
+    assert "Sent back to the agent first\n  it does not go together with story" in told
     assert lab.git("for-each-ref", "refs/ralph/interrupted") == "", "what is resolved is kept by no ref"
     check_commits(lab)
 

@@ -247,7 +247,7 @@ def test_it_fits_a_terminal_without_colours(project: Ralph) -> None:
 
 def test_an_attempt_is_explained_with_its_receipt(project: Ralph) -> None:
     shown = project.run("explain", "add-login-3-1").stdout
-    assert f"What it rests on\n  done, not proven: {made.WHY}\n" in shown
+    assert f"Proof\n  done, not proven: {made.WHY}\n" in shown
     assert "accept it as it is: ralphtool accept add-login-3-1" in shown
     assert 'reject it: ralphtool reject 3 --change add-login --why "…"' in shown
     assert "ralphtool accept" not in project.run("explain", "add-login-1-1").stdout
@@ -446,5 +446,5 @@ def test_a_test_that_has_to_fail_is_no_trouble(other: Ralph) -> None:
     assert '<span class="chip gate-green">red, as it should be</span>' in page
     assert '<span class="chip gate-red">red</span>' in page
     shown = other.run("explain", "add-login-1-1").stdout
-    assert "red, as it should be, on the new tests without the work: pytest -q" in shown
+    assert "red, as expected, on the new tests without the work: pytest -q" in shown
     assert "red on the tests as they were: pytest -q" in shown

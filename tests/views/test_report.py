@@ -289,7 +289,7 @@ def all_formats(ralph: Ralph) -> dict[str, str]:
 def test_without_a_run_there_is_one_clear_error(project: Ralph) -> None:
     done = project.run("report")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr == "Error: there is no run here yet: `ralphtool run` begins one\n"
+    assert done.stderr == "Error: there are no runs yet: `ralphtool run` starts one\n"
     assert project.run("report", "--json").code == "INVALID_VALUE"
 
 
@@ -361,8 +361,8 @@ def test_what_a_person_said_since_is_how_a_story_stands(ralph: Ralph) -> None:
     night.add("steered", action="skip", story="no such story", text="")
     facts = told_of(ralph, night)
     assert [(one["state"], one["why"]) for one in facts["stories"][1:5]] == [
-        ("open", "you gave it fresh attempts; it is taken up next"),
-        ("open", "you answered; it is taken up next"),
+        ("open", "you asked to try it again; it is next"),
+        ("open", "you answered; it is next"),
         ("skipped", "you skipped it: not now"),
         ("failed", "attempts are left"),
     ]
@@ -416,7 +416,7 @@ def test_waiting_to_be_merged_is_nobodys_work(ralph: Ralph) -> None:
     story = told_of(ralph, night)["stories"][1]
     [attempt] = story["attempts"]
     assert (attempt["status"], attempt["work"]["seconds"]) == ("sent back", 300.0)
-    assert (story["state"], story["why"]) == ("open", "sent back to its agent after meeting story 3: both change a")
+    assert (story["state"], story["why"]) == ("open", "sent back to its agent because of story 3: both change a")
 
 
 @pytest.mark.parametrize("is_side_by_side", [True, False])
@@ -550,13 +550,13 @@ def test_the_file_is_written_whole_and_its_name_tells_the_format(night: Ralph, t
     ("arguments", "said"),
     [
         (("--output", "."), "is a folder: name the file"),
-        (("--output", "no/such/x.html"), "there is no folder no/such: make it first"),
-        (("--output", "/dev/null"), "not a plain file"),
-        (("--json", "--format", "html"), "exclude each other"),
+        (("--output", "no/such/x.html"), "there is no folder no/such: create it"),
+        (("--output", "/dev/null"), "not a regular file"),
+        (("--json", "--format", "html"), "can't be combined"),
         (("nothing",), "there is no run nothing"),
         (("--format", "pdf"), "is not one of"),
         (("--output", ""), "--output needs the name of a file"),
-        (("--output", "x.pdf"), "name it .md, .html, .xml or .json, or say --format"),
+        (("--output", "x.pdf"), "use .md, .html, .xml or .json, or --format"),
     ],
 )
 def test_what_can_not_be_is_refused(night: Ralph, arguments: tuple[str, ...], said: str) -> None:

@@ -52,13 +52,19 @@ def _list_changes(root: str) -> list[str]:
 
 
 @click.command("runs")
-@click.option("--last", type=click.IntRange(min=1), default=_NEWEST, metavar="N", help="How many. [default: 20]")
 @click.option(
-    "--change", metavar="CHANGE", shell_complete=_complete_from(_list_changes), help="Only those of a change."
+    "--last",
+    type=click.IntRange(min=1),
+    default=_NEWEST,
+    metavar="N",
+    help="The maximum number of runs. [default: 20]",
+)
+@click.option(
+    "--change", metavar="CHANGE", shell_complete=_complete_from(_list_changes), help="Only the runs of this change."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 def runs(last: int, change: str | None, as_json: bool) -> None:
-    """List the runs, the newest first, and how each ended.
+    """List the runs and their results, newest first.
 
     \b
     Examples:
@@ -73,7 +79,7 @@ def runs(last: int, change: str | None, as_json: bool) -> None:
         _print_runs(found)
     else:
         about = f"of {make_printable(change)} " if change else ""
-        click.echo(f"There are no runs {about}here yet: `ralphtool run` begins one.")
+        click.echo(f"There are no runs {about}here yet: `ralphtool run` starts one.")
 
 
 def _list_runs(root: str, change: str | None, last: int) -> list[RunSummary]:
@@ -204,20 +210,20 @@ def _checked_speed(context: click.Context, parameter: click.Parameter, value: fl
 
 @click.command()
 @click.argument("run", required=False, metavar="[RUN]", shell_complete=_complete_from(records.list_ids))
-@click.option("--replay", is_flag=True, help="Play it from its beginning.")
+@click.option("--replay", is_flag=True, help="Replay the run from its start.")
 @click.option(
     "--speed",
     type=float,
     callback=_checked_speed,
     metavar="N",
-    help="Play it N times as quick as it was; 0 is as quick as can be. Pauses are cut to 2 seconds. [default: 60]",
+    help="Replay N times faster; 0 is as fast as possible. Pauses are cut to 2 seconds. [default: 60]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print every event as one JSON object a line, for programs.")
 def watch(run: str | None, replay: bool, speed: float | None, as_json: bool) -> int:
-    """Watch a run, while it goes on or afterwards.
+    """Watch a run live, or replay it afterwards.
 
-    Without RUN, the one that goes on now, else the newest. RUN is an id of `ralphtool runs`, its beginning or its end,
-    or the name of a change. Ctrl-C ends the watching; the run goes on.
+    RUN is an id from `ralphtool runs`, its beginning or end, or the name of a change. The default is the run in
+    progress, else the newest. Ctrl-C stops watching, not the run.
 
     \b
     Examples:
@@ -232,7 +238,7 @@ def watch(run: str | None, replay: bool, speed: float | None, as_json: bool) -> 
         _watch_run(found, (_SPEED if speed is None else speed) if replay else None, as_json=as_json)
     except KeyboardInterrupt:
         if found.end is None and records.is_alive(found):
-            click.echo("The run goes on: `ralphtool watch` shows it again, `ralphtool stop` stops it.", err=True)
+            click.echo("The run continues: `ralphtool watch` shows it again, `ralphtool stop` stops it.", err=True)
         return 130
     return 0
 
@@ -246,7 +252,7 @@ def _choose_run(root: str, name: str | None) -> RunSummary:
         return records.find(root, None)
     if len(going) > 1:
         others = ", ".join(make_printable(run.id) for run in going[1:])
-        click.echo(f"Watching {make_printable(going[0].id)}; these go on too: {others}", err=True)
+        click.echo(f"Watching {make_printable(going[0].id)}; also in progress: {others}", err=True)
     return going[0]
 
 
@@ -275,7 +281,11 @@ def _watch_run(run: RunSummary, speed: float | None, *, as_json: bool) -> None:
 
         raw.follow(run.path, stop)
     elif speed is None and run.end is not None:
-        click.echo(click.style(f"{_make_writable(run.id)}, begun {_format_time(run.began) or 'some day'}", dim=True))
+        click.echo(
+            click.style(
+                (f"{_make_writable(run.id)}, started {_format_time(run.began) or 'at an unknown time'}"), dim=True
+            )
+        )
     else:
         _draw_run(run, stop, speed, as_json=as_json)
     _print_end(run, as_json=as_json)
@@ -302,11 +312,11 @@ def _print_end(before: RunSummary, *, as_json: bool) -> None:
     try:
         run = records.read_summary(before.root, before.id) if before.end is None else before
     except InvalidValue:
-        raise InvalidValue(f"the record of {before.id} was taken away: nothing more is known of that run") from None
+        raise InvalidValue(f"the record of {before.id} was deleted: the run can't be shown any more") from None
     if run.end is None and not records.is_alive(run):
-        when = f" (last heard of at {_format_time(run.last)})" if run.last else ""
+        when = f" (last event at {_format_time(run.last)})" if run.last else ""
         raise RunDied(
-            f"{run.id} died{when}: its process is gone, and it never told its end; "
+            f"{run.id} died{when}: its process is gone without a final event; "
             f"`{f'ralphtool run {run.change}'.rstrip()}` resumes where it stopped"
         )
     if run.end is not None and not as_json:
