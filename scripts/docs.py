@@ -1,5 +1,6 @@
 """Makes the pages that are made from the code: `docs/commands/`, the tables of `docs/settings.md` and
-`docs/ci.md`, `docs/events.md`, `docs/files.md` and `docs/exit-codes.md`. `scripts/docs` calls this, and builds the site.
+`docs/ci.md`, `docs/events.md`, `docs/files.md` and `docs/exit-codes.md`. `scripts/docs` calls this, and builds the
+site.
 
 .venv/bin/python scripts/docs.py            writes them
 .venv/bin/python scripts/docs.py --check    only tells whether they are up to date
