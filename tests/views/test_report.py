@@ -196,7 +196,7 @@ def test_the_night_is_drawn(page: str) -> None:
     assert seen.count("text", "lane") == 7  # what was done before the run has none
     assert seen.count("g", "wait") == 2
     assert seen.count("g", "mark mark-question") == 1
-    assert "waited 70 min" in seen.text
+    assert "waited 1 h 10 min" in seen.text
     assert "»" in seen.texts("key mark-you")
     assert "<span>5 of 9 stories are done;</span> <span>" in page  # no line begins with a semicolon
     assert [text for text in seen.texts("axis") if ":" in text][:2] == ["22:00", "23:00"]
@@ -431,7 +431,7 @@ def test_what_side_by_side_saved_is_told(ralph: Ralph, is_side_by_side: bool) ->
     night.end(dict.fromkeys(range(4, 10), "open"))
     write(ralph, b"".join(line + b"\n" for line in night.lines))
     told = all_formats(ralph)
-    said = "Agents and gates worked for 2 h 00 min: side by side that took about 54 min less than one by one."
+    said = "Agents and gates worked for 2 h: side by side that took about 54 min less than one by one."
     assert [said in told[kind] for kind in ("markdown", "html")] == [is_side_by_side] * 2
     assert ("side by side" in told["markdown"]) == is_side_by_side
 

@@ -13,7 +13,8 @@ from ralphtool.errors import UsageError
 from ralphtool.history import History
 from ralphtool.memory.knowledge import KnowledgeBase
 from ralphtool.memory.review import review_learnings
-from ralphtool.views.terminal import phrases, tables
+from ralphtool.views.amounts import pluralize
+from ralphtool.views.terminal import tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,7 +106,7 @@ def _print_review(found: Review, total: int) -> None:
         "Nothing has been learnt yet: `ralphtool agent learn` records it, and a run shows it where it matters.",
     )
     if total > len(rows):
-        rest = phrases.pluralize(total - len(rows), "earlier learning", "earlier learnings")
+        rest = pluralize(total - len(rows), "earlier learning", "earlier learnings")
         tables.print_line(f"\n{rest} not shown: --json has all that were looked through, --all looks through all")
     if found.stale:
         tables.print_line("\nStale:", style="bold")

@@ -14,6 +14,7 @@ from ralphtool.core.text import can_write_unicode, make_printable
 from ralphtool.errors import InvalidValue, RalphError, RunDied, from_os_error
 from ralphtool.record import runs as records
 from ralphtool.record.run_end import RunEnd
+from ralphtool.views.amounts import format_cost, format_duration, format_recorded_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -161,36 +162,18 @@ def _style_line(line: str, state: str | None) -> str:
 
 def _build_row(run: RunSummary) -> tuple[str, ...]:
     cost = run.spent.get("cost")
-    is_known = isinstance(cost, int | float) and 0.005 <= cost < 1e9
+    cost = cost if isinstance(cost, int | float) and cost < 1e9 else 0.0
     stories = f"{run.stories_done}/{run.stories_total}" if run.stories_total else ""
     stories = "plan" if run.purpose == "plan" else stories
-    took = _format_duration(records.measure_duration(run))
-    cells = (run.id, run.change, _format_time(run.began or run.last), took, run.state, stories)
-    return (*map(_make_writable, cells), f"${cost:.2f}" if is_known else "")
+    seconds = records.measure_duration(run)
+    took = "" if seconds is None else format_duration(seconds)
+    cells = (run.id, run.change, format_recorded_time(run.began or run.last), took, run.state, stories)
+    return (*map(_make_writable, cells), format_cost(cost))
 
 
 def _make_writable(text: str) -> str:
     shown = make_printable(text)
     return shown if can_write_unicode() else shown.encode("ascii", "backslashreplace").decode()
-
-
-def _format_time(moment: str) -> str:
-    """By the clock on the wall, to the minute."""
-    from datetime import datetime
-
-    try:
-        return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M")
-    except (ValueError, OverflowError, OSError):
-        return ""
-
-
-def _format_duration(seconds: float | None) -> str:
-    if seconds is None:
-        return ""
-    minutes = int(seconds) // 60
-    if not minutes:
-        return f"{int(seconds)}s"
-    return f"{minutes // 60}h{minutes % 60:02}m" if minutes >= 60 else f"{minutes}m{int(seconds) % 60:02}s"
 
 
 # --- watch ------------------------------------------------------------------------------------------
@@ -275,7 +258,9 @@ def _watch_run(run: RunSummary, speed: float | None, *, as_json: bool) -> None:
 
         raw.follow(run.path, stop)
     elif speed is None and run.end is not None:
-        click.echo(click.style(f"{_make_writable(run.id)}, begun {_format_time(run.began) or 'some day'}", dim=True))
+        click.echo(
+            click.style(f"{_make_writable(run.id)}, begun {format_recorded_time(run.began) or 'some day'}", dim=True)
+        )
     else:
         _draw_run(run, stop, speed, as_json=as_json)
     _print_end(run, as_json=as_json)
@@ -304,7 +289,7 @@ def _print_end(before: RunSummary, *, as_json: bool) -> None:
     except InvalidValue:
         raise InvalidValue(f"the record of {before.id} was taken away: nothing more is known of that run") from None
     if run.end is None and not records.is_alive(run):
-        when = f" (last heard of at {_format_time(run.last)})" if run.last else ""
+        when = f" (last heard of at {format_recorded_time(run.last)})" if run.last else ""
         raise RunDied(
             f"{run.id} died{when}: its process is gone, and it never told its end; "
             f"`{f'ralphtool run {run.change}'.rstrip()}` resumes where it stopped"

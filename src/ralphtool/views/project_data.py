@@ -15,7 +15,8 @@ from ralphtool.record import overview as changes_module
 from ralphtool.record import questions, receipts, runs
 from ralphtool.record.view_parts import parse_time
 from ralphtool.specs import scaffold
-from ralphtool.views.terminal.phrases import choose_mark, pluralize
+from ralphtool.views.amounts import pluralize
+from ralphtool.views.terminal.phrases import choose_mark
 from ralphtool.workspace import branch
 
 if TYPE_CHECKING:

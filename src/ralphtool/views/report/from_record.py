@@ -36,6 +36,7 @@ from ralphtool.record.lines import LineReader
 from ralphtool.record.run_view import RunView
 from ralphtool.record.view_parts import parse_time
 from ralphtool.views import receipts
+from ralphtool.views.amounts import format_cost, format_duration
 from ralphtool.views.report import formatting, wording
 from ralphtool.views.report.facts import (
     Facts,
@@ -298,8 +299,8 @@ def _describe(
 def _list_limits(limits: RunLimits) -> Iterator[tuple[str, str]]:
     for name in filter(_LIMITS_IN_WORDS.get, settings.list_limits()):
         if value := getattr(limits, name):
-            dollars = formatting.format_cost(value) if name == "max_cost" else f"{value:,.0f}"
-            yield _LIMITS_IN_WORDS[name], formatting.format_duration(value) if name in _TIMES else dollars
+            dollars = format_cost(value) if name == "max_cost" else f"{value:,.0f}"
+            yield _LIMITS_IN_WORDS[name], format_duration(value) if name in _TIMES else dollars
 
 
 def _describe_state(state: str, stories: tuple[ReportStory, ...], tip: ReportCheck | None) -> str:

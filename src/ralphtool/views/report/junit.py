@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ralphtool.judging.proof_words import describe_proof
+from ralphtool.views.amounts import format_cost, format_duration, format_utc
 from ralphtool.views.report import formatting, wording
 from ralphtool.views.report.elements import render_xml, tag
 
@@ -30,7 +31,7 @@ def render(facts: Facts) -> str:
         "skipped": skipped + unproven * is_accepted,
         "time": _format_seconds(sum(one.used.seconds for one in facts.stories)),
     }
-    moment = formatting.format_utc(facts.began).removesuffix("Z")
+    moment = format_utc(facts.began).removesuffix("Z")
     suite = tag(
         "testsuite",
         _build_properties([*wording.list_settings(facts), ("state", facts.state), ("verdict", facts.verdict)]),
@@ -77,7 +78,7 @@ def _format_name(one: ReportAttempt) -> str:
 
 
 def _format_attempt(one: ReportAttempt) -> str:
-    took, cost = formatting.format_duration(one.work.seconds + one.gate_seconds), formatting.format_cost(one.work.cost)
+    took, cost = format_duration(one.work.seconds + one.gate_seconds), format_cost(one.work.cost)
     return ", ".join(filter(None, [one.status, took, cost]))
 
 

@@ -10,10 +10,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ralphtool.judging import proof_words
 from ralphtool.record.view_parts import STORY_STATES
+from ralphtool.views.amounts import (
+    format_cost,
+    format_duration,
+    format_time_of_day,
+    format_tokens,
+    format_utc,
+    pluralize,
+)
 from ralphtool.views.report import formatting, timeline, wording
 from ralphtool.views.report.elements import Css, build_bar, render_html, tag
 from ralphtool.views.report.facts import sum_use
-from ralphtool.views.terminal.phrases import describe_gate_time, format_tokens, pluralize
+from ralphtool.views.terminal.phrases import describe_gate_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -138,10 +146,10 @@ def _build_numbers(facts: Facts) -> Element:
         ("attempts", str(counted), more),
         (
             "time",
-            formatting.format_duration(facts.seconds),
-            f"{formatting.format_duration(waited)} of it waiting" if waited else "",
+            format_duration(facts.seconds),
+            f"{format_duration(waited)} of it waiting" if waited else "",
         ),
-        ("cost", formatting.format_cost(used.cost), ""),
+        ("cost", format_cost(used.cost), ""),
         (
             "tokens",
             format_tokens(used.input_tokens + used.output_tokens) if used.input_tokens else "",
@@ -261,7 +269,7 @@ def build_story(story: ReportStory, diffs: Mapping[str, Diff]) -> Element:
 
 
 def _build_attempt(one: ReportAttempt, diff: Diff | None) -> Element:
-    head = [wording.name_attempt(one), formatting.format_clock(one.began), *wording.describe_use(one.work), one.agent]
+    head = [wording.name_attempt(one), format_time_of_day(one.began), *wording.describe_use(one.work), one.agent]
     head.append(wording.describe_workers(one))
     status = tag("span", one.status, class_=f"chip v-{timeline.choose_css_class(one.status)}")
     return tag(
@@ -292,7 +300,7 @@ def _build_gate(gate: ReportGate) -> Element:
     colour = "green" if gate.ok else "red"
     words = "red, as it should be" if gate.is_fine and not gate.ok else colour
     chip = tag("span", words, class_=f"chip gate-{'green' if gate.is_fine else 'red'}")
-    took = formatting.format_duration(gate.ended - gate.began)
+    took = format_duration(gate.ended - gate.began)
     said = _join_dotted([describe_gate_time(gate.when, formatting.clean_line), gate.told, took])
     new = tag("ul", [tag("li", tag("code", one)) for one in gate.new]) if gate.new else None
     return tag("li", chip, " ", tag("code", gate.command), " ", tag("span", said, class_="soft"), new)
@@ -382,12 +390,9 @@ class _CostColumns(NamedTuple):
 
     def cells(self, parts: tuple[ResourceUse, ResourceUse, ResourceUse]) -> list[Element]:
         whole = sum_use(parts)
-        cells = [formatting.format_duration(one.seconds) if one.seconds else "" for one in (*parts, whole)]
+        cells = [format_duration(one.seconds) if one.seconds else "" for one in (*parts, whole)]
         counted = [format_tokens(number) if number else "" for number in (whole.input_tokens, whole.output_tokens)]
-        cells += (
-            counted * self.has_tokens
-            + [formatting.format_cost(whole.cost), formatting.format_cost(parts[1].cost)] * self.has_cost
-        )
+        cells += counted * self.has_tokens + [format_cost(whole.cost), format_cost(parts[1].cost)] * self.has_cost
         return [tag("td", one, class_="n") for one in cells]
 
 
@@ -434,7 +439,7 @@ def _build_occurrence(one: ReportOccurrence) -> Element:
     about = f"{one.kind}, story {one.story}" if one.story else one.kind
     return tag(
         "li",
-        tag("time", formatting.format_clock(one.at), datetime=formatting.format_utc(one.at)),
+        tag("time", format_time_of_day(one.at), datetime=format_utc(one.at)),
         tag("b", about),
         " ",
         one.text,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from ralphtool.views.amounts import format_duration, format_time_of_day
 from ralphtool.views.report import formatting, wording
 from ralphtool.views.report.elements import tag
 from ralphtool.views.terminal.phrases import describe_gate_time
@@ -146,7 +147,7 @@ def _draw_tick(place: float, label: str, scale: _Scale) -> list[Element]:
 
 def _draw_wait(one: Wait, scale: _Scale) -> Element:
     left, width = scale.span(one.began, one.ended)
-    said = f"{'paused' if one.kind == 'pause' else 'waited'} {formatting.format_duration(one.ended - one.began)}"
+    said = f"{'paused' if one.kind == 'pause' else 'waited'} {format_duration(one.ended - one.began)}"
     place: dict[str, str | int] = {
         "x": f"{left}%",
         "y": scale.top - 6,
@@ -155,7 +156,7 @@ def _draw_wait(one: Wait, scale: _Scale) -> Element:
     }
     return tag(
         "g",
-        tag("title", f"{formatting.format_clock(one.began)}: {said}: {one.why}"),
+        tag("title", f"{format_time_of_day(one.began)}: {said}: {one.why}"),
         tag("rect", **place, class_="wait-ground"),
         tag("rect", **place, class_="lines", fill="url(#hatch)"),
         tag("text", said, x=f"{left}%", y=scale.top - 12, class_="axis") if width > _ROOM_FOR_WORDS else None,
@@ -191,10 +192,10 @@ def choose_css_class(status: str) -> str:
 
 
 def _describe_attempt(one: ReportAttempt) -> str:
-    took = formatting.format_duration(one.ended - one.began)
+    took = format_duration(one.ended - one.began)
     why = f": {'; '.join(one.reasons)}" if one.reasons else ""
     name = " ".join(filter(None, [wording.name_attempt(one), wording.describe_workers(one)]))
-    return f"{formatting.format_clock(one.began)}, {name}: {one.status} after {took}{why}"
+    return f"{format_time_of_day(one.began)}, {name}: {one.status} after {took}{why}"
 
 
 def _draw_gate(gate: ReportGate, top: int, scale: _Scale) -> Element:
@@ -221,7 +222,7 @@ def _draw_mark(one: ReportOccurrence, scale: _Scale) -> Element:
     place = scale.at(one.at)
     return tag(
         "g",
-        tag("title", f"{formatting.format_clock(one.at)}, {one.kind}: {one.text}"),
+        tag("title", f"{format_time_of_day(one.at)}, {one.kind}: {one.text}"),
         tag("circle", cx=f"{place}%", cy=y, r=9),
         tag("text", _MARKS[one.kind][0], x=f"{place}%", y=y + 4.5, text_anchor="middle"),
         transform=None if lane is None else "translate(9 0)",

@@ -7,8 +7,15 @@ from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ralphtool.views.report import formatting
-from ralphtool.views.terminal.phrases import ACTIONS, format_tokens, pluralize
+from ralphtool.views.amounts import (
+    format_cost,
+    format_day_and_time,
+    format_duration,
+    format_time_of_day,
+    format_tokens,
+    pluralize,
+)
+from ralphtool.views.terminal.phrases import ACTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,10 +74,8 @@ def build_diff_command(attempt: ReportAttempt) -> str:
 
 def describe_time(facts: Facts) -> str:
     """As in `7 h 42 min, from Sun 1 Mar 2026, 22:00 UTC to 05:42`."""
-    end = (
-        formatting.format_clock(facts.ended) if facts.seconds < 86_400 else formatting.format_day_and_time(facts.ended)
-    )
-    took, began = formatting.format_duration(facts.seconds), formatting.format_day_and_time(facts.began)
+    end = format_time_of_day(facts.ended) if facts.seconds < 86_400 else format_day_and_time(facts.ended)
+    took, began = format_duration(facts.seconds), format_day_and_time(facts.began)
     return f"{took}, from {began} to {end}" if facts.is_over else f"{took}, since {began}; last heard of at {end}"
 
 
@@ -89,8 +94,8 @@ def list_remarks(story: ReportStory) -> list[str]:
 
 
 def describe_use(used: ResourceUse) -> list[str]:
-    told = [formatting.format_duration(used.seconds)] if used.seconds else []
-    return told + ([formatting.format_cost(used.cost)] if used.cost else [])
+    told = [format_duration(used.seconds)] if used.seconds else []
+    return told + ([format_cost(used.cost)] if used.cost else [])
 
 
 def describe_tokens(used: ResourceUse) -> str:
@@ -130,7 +135,7 @@ def describe_saved(facts: Facts) -> str:
     work = sum(one.work.seconds + one.gate_seconds for one in attempts)
     if not is_side_by_side or work <= facts.seconds:
         return ""
-    done, saved = map(formatting.format_duration, (work, work - facts.seconds))
+    done, saved = map(format_duration, (work, work - facts.seconds))
     return f"Agents and gates worked for {done}: side by side that took about {saved} less than one by one."
 
 
@@ -140,7 +145,7 @@ def describe_all_runs(facts: Facts) -> str:
     if known.entries <= own:
         return ""
     counted = pluralize(known.entries, "attempt", "attempts")
-    return f"Since the change began, all runs together: {counted}, {formatting.format_duration(known.seconds)}."
+    return f"Since the change began, all runs together: {counted}, {format_duration(known.seconds)}."
 
 
 def summarize_learnings(knowledge: RunKnowledge) -> str:

@@ -13,12 +13,13 @@ from textual.widgets import Input, OptionList, Static
 
 from ralphtool.errors import RalphError
 from ralphtool.views import project_data as data
+from ralphtool.views.amounts import pluralize
 from ralphtool.views.screen.base import Navigate, Page, RowList, TextDialog, build_row
 from ralphtool.views.screen.chosen import ChosenPage
 from ralphtool.views.screen.preview import describe_run, render_preview
 from ralphtool.views.screen.record import FollowedRun, split_lines
 from ralphtool.views.terminal.changes import describe_locations
-from ralphtool.views.terminal.phrases import flatten, pluralize, render_mark
+from ralphtool.views.terminal.phrases import flatten, render_mark
 from ralphtool.views.terminal.tables import render_bar
 
 if TYPE_CHECKING:

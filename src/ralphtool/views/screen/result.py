@@ -13,6 +13,7 @@ from ralphtool.errors import RalphError
 from ralphtool.judging.proof_words import describe_proof
 from ralphtool.record import runs
 from ralphtool.views import project_data as data
+from ralphtool.views.amounts import format_cost, format_duration, format_tokens, pluralize
 from ralphtool.views.screen.base import Navigate, Page
 from ralphtool.views.screen.diff import DiffTarget
 from ralphtool.views.screen.record import FollowedRun, render_receipt
@@ -22,12 +23,8 @@ from ralphtool.views.terminal.phrases import (
     describe_workers,
     flatten,
     flatten_first,
-    format_cost,
-    format_duration,
     format_story,
-    format_tokens,
     make_copyable,
-    pluralize,
     render_mark,
 )
 from ralphtool.views.terminal.summary import describe_run_end

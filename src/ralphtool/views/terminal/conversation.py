@@ -14,9 +14,10 @@ from ralphtool.agents import Failure, Message, Output, Result, Tool, Usage
 from ralphtool.core.text import can_write_unicode
 from ralphtool.record.event_parts import Durations
 from ralphtool.record.view_parts import ResourceUse
+from ralphtool.views.amounts import format_cost, format_duration, format_tokens, pluralize
 from ralphtool.views.receipts import describe_receipt
 from ralphtool.views.terminal import phrases
-from ralphtool.views.terminal.phrases import flatten, pluralize
+from ralphtool.views.terminal.phrases import flatten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -145,15 +146,9 @@ class Conversation:
 
 def _describe_use(used: Verdict | ResourceUse, took: Durations) -> str:
     read, written = used.input_tokens, used.output_tokens
-    parts = [
-        f"{phrases.format_tokens(read)} tokens read, {phrases.format_tokens(written)} written"
-        if read or written
-        else ""
-    ]
-    parts.append(phrases.format_cost(used.cost or 0.0))
-    parts += [
-        f"{name} {phrases.format_duration(one)}" for name, one in (("agent", took.agent), ("gates", took.gates)) if one
-    ]
+    parts = [f"{format_tokens(read)} tokens read, {format_tokens(written)} written" if read or written else ""]
+    parts.append(format_cost(used.cost or 0.0))
+    parts += [f"{name} {format_duration(one)}" for name, one in (("agent", took.agent), ("gates", took.gates)) if one]
     return ", ".join(one for one in parts if one)
 
 

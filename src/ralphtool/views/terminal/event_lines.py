@@ -34,6 +34,7 @@ from ralphtool.record.events import (
     WorkerJoined,
     WorkspaceChosen,
 )
+from ralphtool.views.amounts import format_duration, pluralize
 from ralphtool.views.receipts import count_removed, describe_receipt
 from ralphtool.views.terminal.phrases import (
     ACTIONS,
@@ -46,10 +47,8 @@ from ralphtool.views.terminal.phrases import (
     flatten,
     flatten_first,
     format_attempt,
-    format_duration,
     is_expected,
     make_copyable,
-    pluralize,
     render_mark,
 )
 from ralphtool.views.terminal.styled import assemble

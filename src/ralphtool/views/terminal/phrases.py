@@ -1,4 +1,4 @@
-"""The words of every view of a run: texts fit for a terminal, and numbers and times as people read them.
+"""The words of every view of a run: texts fit for a terminal, and sentences about runs and stories.
 
 Agents wrote much of what is in an event, and the file is not trusted: every text goes through `flatten` or
 `make_copyable`. This module imports neither rich nor the typed events, because `ralphtool watch` has to start quickly.
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ralphtool.core.text import can_write_unicode, make_printable
 from ralphtool.judging import proof_words
+from ralphtool.views.amounts import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -89,30 +90,6 @@ def make_writable(text: str) -> str:
 # --- how it is written ------------------------------------------------------------------------------
 
 
-def format_duration(seconds: float) -> str:
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    minutes = whole // 60
-    return f"{minutes}m{whole % 60:02}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02}m"
-
-
-def format_clock(passed: float) -> str:
-    minutes, second = divmod(int(max(0.0, min(passed, 1e9))), 60)
-    return f"{minutes:02}:{second:02}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02}:{second:02}"
-
-
-def format_tokens(number: float) -> str:
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= size:
-            return f"{number / size:.1f}".removesuffix(".0") + letter
-    return str(int(number))
-
-
-def format_cost(cost: float) -> str:
-    return f"${cost:.2f}" if cost >= 0.005 else "<$0.01" if cost else ""
-
-
 def render_mark(state: str) -> Piece:
     pretty, plain, style = _MARKS.get(state, _MARKS["open"])
     return (pretty if can_write_unicode() else plain, style)
@@ -122,10 +99,6 @@ def format_story(id: str | None, title: str = "") -> str:
     """A story as people know it: `3. Login form`."""
     id, title = flatten(id or "", 40), flatten(title, 120)
     return f"{id}. {title}" if id and title else id or title or "a story"
-
-
-def pluralize(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"
 
 
 def format_attempt(number: int, most: int) -> str:

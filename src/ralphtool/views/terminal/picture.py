@@ -34,6 +34,7 @@ from ralphtool.record.events import (
 )
 from ralphtool.record.follow import Follower
 from ralphtool.record.view_parts import parse_time
+from ralphtool.views.amounts import format_cost, format_duration, format_stopwatch, format_tokens, pluralize
 from ralphtool.views.terminal.drawing import build_console, truncate
 from ralphtool.views.terminal.event_lines import format_gate_result, name_change, render_agent_event
 from ralphtool.views.terminal.phrases import (
@@ -42,12 +43,7 @@ from ralphtool.views.terminal.phrases import (
     describe_workers,
     flatten,
     format_attempt,
-    format_clock,
-    format_cost,
-    format_duration,
-    format_tokens,
     is_expected,
-    pluralize,
     render_mark,
 )
 from ralphtool.views.terminal.run_lines import RunLines, keep_recent
@@ -86,7 +82,7 @@ class RunDisplay(RunLines):
     """What is known of a run, as it is drawn."""
 
     def _format_since(self, began: float | None) -> str:
-        return format_clock(self.clock() - began if began else 0.0)
+        return format_stopwatch(self.clock() - began if began else 0.0)
 
     @property
     def story_ids(self) -> list[str]:
@@ -232,7 +228,7 @@ class RunDisplay(RunLines):
         if now.last_event is None:
             return [Text("  the agent starts", style="dim")]
         quiet = self.clock() - (parse_time(now.last_event.at) or self.clock())
-        remark = f"quiet for {format_clock(quiet)}" if quiet >= _QUIET else ""
+        remark = f"quiet for {format_stopwatch(quiet)}" if quiet >= _QUIET else ""
         return [
             _align_ends(
                 Text.assemble("  ", *render_agent_event(now.last_event.event)), Text(remark, style="yellow"), width
@@ -247,7 +243,7 @@ class RunDisplay(RunLines):
     def _render_wait(self, event: Waiting) -> Text:
         until = event.until if isinstance(event.until, float) else parse_time(event.until)
         end = (parse_time(event.at) or self.clock()) + event.seconds if until is None else until
-        return Text(f"  waiting {format_clock(end - self.clock())} more: {flatten(event.why)}", style="yellow")
+        return Text(f"  waiting {format_stopwatch(end - self.clock())} more: {flatten(event.why)}", style="yellow")
 
 
 def _align_ends(left: Text, right: Text, width: int, fill: str = " ") -> Text:

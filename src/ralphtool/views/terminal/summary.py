@@ -6,19 +6,16 @@ import sys
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ralphtool.judging.proof_words import WORDS, count_states, describe_short_counts
+from ralphtool.views.amounts import format_cost, format_duration, format_tokens, pluralize
 from ralphtool.views.terminal.phrases import (
     LONGEST_WHY,
     choose_mark,
     describe_end,
     describe_red_gates,
     flatten,
-    format_cost,
-    format_duration,
     format_story,
-    format_tokens,
     join_counts,
     make_copyable,
-    pluralize,
     render_mark,
 )
 from ralphtool.views.terminal.styled import assemble

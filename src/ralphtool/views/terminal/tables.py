@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ralphtool.core.text import can_write_unicode, make_printable
+from ralphtool.views.amounts import format_duration, format_recorded_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -107,29 +108,18 @@ def style_status(name: str) -> Text:
     return Text(name, style=_STYLES.get(name, ""))
 
 
-def format_day(moment: str) -> str:
-    return moment[:16].replace("T", " ")
-
-
 def print_entries(found: Sequence[Entry], nothing: str = "There are no entries yet.") -> None:
     rows = [
         (
             _make_line(one.id),
-            format_day(one.timestamp),
+            format_recorded_time(one.timestamp),
             style_status(one.status),
-            _format_length(one),
+            format_duration(one.duration_seconds) if isinstance(one.duration_seconds, int) else "",
             one.summary or "",
         )
         for one in found
     ]
     print_table(("ENTRY", "WHEN", "STATUS", "TOOK", "SUMMARY"), rows, nothing)
-
-
-def _format_length(entry: Entry) -> str:
-    if not isinstance(entry.duration_seconds, int):
-        return ""
-    minutes, seconds = divmod(entry.duration_seconds, 60)
-    return f"{minutes // 60}h{minutes % 60:02}m" if minutes >= 60 else f"{minutes}m{seconds:02}s"
 
 
 def print_observations(found: Sequence[EntryObservation], nothing: str) -> None:

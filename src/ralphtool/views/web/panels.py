@@ -9,6 +9,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ralphtool import agents
 from ralphtool.judging import proof_words
+from ralphtool.views.amounts import (
+    format_cost,
+    format_day_and_time,
+    format_duration,
+    format_time_of_day,
+    format_tokens,
+    format_utc,
+    pluralize,
+)
 from ralphtool.views.report import formatting
 from ralphtool.views.report.elements import build_bar, tag
 from ralphtool.views.terminal.event_lines import format_gate_result, render_agent_event
@@ -19,8 +28,6 @@ from ralphtool.views.terminal.phrases import (
     describe_workers,
     format_attempt,
     format_story,
-    format_tokens,
-    pluralize,
     render_mark,
 )
 from ralphtool.views.terminal.summary import describe_run_end
@@ -83,8 +90,8 @@ def build_sections(shown: Shown) -> dict[str, Element]:
 
 def build_moment(name: str, seconds: float) -> Element:
     """A moment that the page counts from: `since` for a clock that runs, `at` for how long ago it was."""
-    exact = formatting.format_day_and_time(seconds)
-    return tag("time", exact, title=exact, datetime=formatting.format_utc(seconds), **{f"data-{name}": int(seconds)})
+    exact = format_day_and_time(seconds)
+    return tag("time", exact, title=exact, datetime=format_utc(seconds), **{f"data-{name}": int(seconds)})
 
 
 def build_state(state: str) -> Element:
@@ -162,7 +169,7 @@ def _build_numbers(shown: Shown) -> Element:
         ("stories done", f"{len(done)} of {len(view.stories)}", claims),
         ("time", _build_time(shown), ""),
         ("attempts", str(len(view.attempts)), ""),
-        ("cost", formatting.format_cost(used.cost), ""),
+        ("cost", format_cost(used.cost), ""),
         ("tokens", format_tokens(used.input_tokens + used.output_tokens) if used.input_tokens else "", ""),
         *(_build_quota(one) for one in view.quotas.values()),
     ]
@@ -176,11 +183,11 @@ def _build_time(shown: Shown) -> Element | str:
         return ""
     if shown.is_alive:
         return build_moment("since", view.began)
-    return formatting.format_duration(max(0.0, view.now - view.began))
+    return format_duration(max(0.0, view.now - view.began))
 
 
 def _build_quota(quota: agents.Quota) -> tuple[str, str, str]:
-    reset = f"until {formatting.format_clock(quota.reset_at)}" if quota.reset_at and quota.reset_at < 7e9 else ""
+    reset = f"until {format_time_of_day(quota.reset_at)}" if quota.reset_at and quota.reset_at < 7e9 else ""
     return _clean(f"quota {quota.name}", 40), f"{max(0.0, min(quota.used, 9.99)):.0%}", reset
 
 
