@@ -324,10 +324,10 @@ def test_what_is_told_of_each_event() -> None:
         "✗ 2. Login form: failed (attempt 2, 4 min 12 s): red",
         "2. Login form: retrying: one is left",
         "checkpoint 9f2c1b7d0e Login form",
-        "? 3. Sign out waits for you: .ralph/questions/3.md (a password)",
+        "? 3. Sign out needs your answer: .ralph/questions/3.md (a password)",
         "no tests",
         "waiting 5 min: rate limit",
-        "1 of 2 stories are done; 1 waits for you.",
+        "1 of 2 stories are done; 1 needs your answer.",
     ]
 
 
@@ -362,7 +362,7 @@ def written(end: RunEnd | events.RunEnded, change: str, encoding: str) -> list[s
         (
             ["done", "done", "done", "waiting", "failed"],
             "unfinished",
-            "3 of 5 stories are done; 1 waits for you; 1 failed.",
+            "3 of 5 stories are done; 1 needs your answer; 1 failed.",
         ),
         (["done", "open"], "interrupted", "Interrupted; run it again and it resumes where it stopped."),
         (["done"], "unfinished", "1 of 1 story is done."),
@@ -381,13 +381,13 @@ def test_times_that_are_more_than_the_run_took_say_why() -> None:
 
 def test_the_summary() -> None:
     assert shown(FIVE) == [
-        "1 of 5 stories are done; 1 waits for you; 1 failed; 1 was skipped; 1 is open.",
+        "1 of 5 stories are done; 1 needs your answer; 1 failed; 1 was skipped; 1 is open.",
         "Nothing more can be done.",
         "",
         "Done",
         "  ✓ 1. Set up  (commit 41b0c2d9a8)",
         "",
-        "Waiting for you",
+        "Needs your answer",
         "  ? 2. Form",
         "      no mail server",
         "      .ralph/questions/2.md",
@@ -400,7 +400,7 @@ def test_the_summary() -> None:
         "  - 4. Hints",
         "      optional",
         "",
-        "Still open",
+        "Open",
         "  · 5. Later",
         "",
         "Spent on add-login: 1 h (agent 11 min 40 s), 4 iterations, 1.2M tokens in, 0 out, $1.50",

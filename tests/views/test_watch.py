@@ -289,7 +289,7 @@ def test_the_picture_shows_what_people_said() -> None:
     waits = {"at": NOON, "type": "waiting", "seconds": 100, "why": "rate limit"}
     assert "waiting 00:30 more: rate limit" in picture(waits, GUIDED)
     asked = {"at": NOON, "type": "question", "story": "1"}
-    assert "1 question waits for you: ralphtool questions" in picture(asked)
+    assert "1 question needs your answer: ralphtool questions" in picture(asked)
     assert "for you" not in picture(asked, {"at": NOON, "type": "answered", "story": "1", "text": "yes"})
 
 

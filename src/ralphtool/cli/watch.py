@@ -14,6 +14,7 @@ from ralphtool.core.text import can_write_unicode, make_printable
 from ralphtool.errors import InvalidValue, RalphError, RunDied, from_os_error
 from ralphtool.record import runs as records
 from ralphtool.record.run_end import RunEnd
+from ralphtool.views import look
 from ralphtool.views.amounts import format_cost, format_duration, format_recorded_time
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 _NEWEST = 20
 _HEARTBEAT = 1.0  # seconds between two looks whether a run is still alive
-_COLOURS = {"running": "cyan", "paused": "yellow", "done": "green", "unproven": "yellow", "died": "red"}
 _GAP = 2
 _SHORT_NAME = 26  # a run's name is cut to that before other columns go
 _SPEED = 60.0
@@ -156,7 +156,7 @@ def _shorten_name(name: str, width: int) -> str:
 def _style_line(line: str, state: str | None) -> str:
     if state is None:
         return click.style(line, dim=True)
-    colour = _COLOURS.get(state)
+    colour = look.RUNS[state].colour
     return line.replace(f"  {state}", f"  {click.style(state, fg=colour)}", 1) if colour else line
 
 

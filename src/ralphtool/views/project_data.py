@@ -83,7 +83,7 @@ class ChangeItem(NamedTuple):
         elif self.overview.locked_by:
             parts.append("locked by another session")
         if self.questions:
-            parts.append(f"{pluralize(self.questions, 'question waits', 'questions wait')} for you")
+            parts.append(f"{pluralize(self.questions, 'question needs', 'questions need')} your answer")
         return ", ".join(filter(None, parts))
 
 

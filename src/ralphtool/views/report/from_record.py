@@ -319,9 +319,9 @@ def _list_next_steps(run: RunSummary, end: RunEnded | None, stories: tuple[Repor
     if run.state == "running":
         yield ReportStep("watch it", f"ralphtool watch {shlex.quote(formatting.clean_line(run.id, 200))}")
     elif run.state == "paused":
-        yield ReportStep("let it go on", f"ralphtool resume{change}")
+        yield ReportStep("resume it", f"ralphtool resume{change}")
     elif run.state == "died" or (not steps and run.state not in ("done", "unproven")):
-        yield ReportStep("go on where it was", f"ralphtool run{change}")
+        yield ReportStep("continue where it stopped", f"ralphtool run{change}")
 
 
 def _list_answers(stories: tuple[ReportStory, ...]) -> Iterator[ReportStep]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ralphtool.judging.proof_words import describe_proof
+from ralphtool.views import look
 from ralphtool.views.amounts import format_cost, format_duration, format_utc
 from ralphtool.views.report import formatting, wording
 from ralphtool.views.report.elements import render_xml, tag
@@ -74,7 +75,7 @@ def _build_case(facts: Facts, story: ReportStory) -> Element:
 
 
 def _format_name(one: ReportAttempt) -> str:
-    return f"{'put off' if one.is_put_off else 'attempt'} {one.entry or one.number}"
+    return f"{'not counted as an attempt:' if one.is_put_off else 'attempt'} {one.entry or one.number}"
 
 
 def _format_attempt(one: ReportAttempt) -> str:
@@ -90,10 +91,15 @@ def _build_ending(story: ReportStory) -> Element | None:
         asked = story.question
         text = "\n\n".join(filter(None, [asked.missing, asked.why] if asked else [story.why]))
         answer = f"Answer: {wording.build_answer_command(story)}"
-        return tag("error", f"{text}\n\n{answer}", message=_clean_first_line(text) or "waits for you", type="waiting")
+        return tag(
+            "error",
+            f"{text}\n\n{answer}",
+            message=_clean_first_line(text) or look.STORIES["waiting"].words,
+            type="waiting",
+        )
     if story.state == "done":
         return None
-    return tag("skipped", message=story.why or wording.TITLES[story.state].lower())
+    return tag("skipped", message=story.why or look.STORIES[story.state].words)
 
 
 def _build_doubt(facts: Facts, story: ReportStory) -> Element:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ralphtool.core.text import fence_visible
 from ralphtool.judging.proof_words import WORDS
 from ralphtool.record.view_parts import ResourceUse
+from ralphtool.views import look
 from ralphtool.views.amounts import format_cost, format_duration, format_time_of_day, format_tokens
 from ralphtool.views.report import formatting, wording
 from ralphtool.views.report.facts import sum_use
@@ -99,7 +100,7 @@ def _build_head(facts: Facts) -> Iterator[str]:
 
 def _build_waiting(facts: Facts) -> Iterator[str]:
     lines = [line for story in facts.list_stories("waiting") for line in _build_question(story)]
-    yield from _build_section("Waiting for you", lines)
+    yield from _build_section(look.STORIES["waiting"].title, lines)
 
 
 def _build_question(story: ReportStory) -> Iterator[str]:
@@ -111,10 +112,10 @@ def _build_question(story: ReportStory) -> Iterator[str]:
     if asked and asked.why:
         yield from (f"Why you are asked: {escape_text(asked.why)}", "")
     if asked and not asked.is_open:
-        yield from ("This question does not wait any more: it was answered, or put away, after the run.", "")
+        yield from ("This question is closed: it was answered or withdrawn after the run.", "")
         return
     if asked and asked.answer:
-        yield from ("You have answered already; the next run takes it up:", "", fence_visible(asked.answer), "")
+        yield from ("You have answered already; the next run uses this:", "", fence_visible(asked.answer), "")
         return
     yield from (f"Answer: {quote_code(wording.build_answer_command(story))}", "")
     if asked and asked.path:
@@ -123,7 +124,7 @@ def _build_question(story: ReportStory) -> Iterator[str]:
 
 def _build_unproven(facts: Facts) -> Iterator[str]:
     lines = [line for story in facts.list_unproven() for line in _build_doubt(facts, story)]
-    yield from _build_section("Done, not proven", lines)
+    yield from _build_section(look.STORIES["unproven"].title, lines)
 
 
 def _build_doubt(facts: Facts, story: ReportStory) -> Iterator[str]:
@@ -190,7 +191,7 @@ def _build_done(facts: Facts) -> Iterator[str]:
 def _build_rest(facts: Facts) -> Iterator[str]:
     for state in ("skipped", "open"):
         stories = facts.list_stories(state)
-        yield from _build_section(wording.TITLES[state], [_format_story(story) for story in stories])
+        yield from _build_section(look.STORIES[state].title, [_format_story(story) for story in stories])
 
 
 def _format_story(story: ReportStory) -> str:

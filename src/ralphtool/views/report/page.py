@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ralphtool.judging import proof_words
 from ralphtool.record.view_parts import STORY_STATES
+from ralphtool.views import look
 from ralphtool.views.amounts import (
     format_cost,
     format_duration,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from ralphtool.views.report.facts import Diff, Facts, ReportAttempt, ReportGate, ReportOccurrence, ReportStory
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-_MARKS = {"done": "✓", "waiting": "?", "failed": "✗", "skipped": "-", "open": "·"}
 _WHOLE = 30  # characters that fit into every line
 
 
@@ -42,8 +42,12 @@ def render(facts: Facts, diffs: Mapping[str, Diff]) -> str:
 def build_report(facts: Facts, diffs: Mapping[str, Diff]) -> list[Element]:
     """What is in the body of the page."""
     sections = [
-        _build_section("waiting", "Waiting for you", [_build_question(one) for one in facts.list_stories("waiting")]),
-        _build_section("unproven", "Done, not proven", [_build_doubt(facts, one) for one in facts.list_unproven()]),
+        _build_section(
+            "waiting", look.STORIES["waiting"].title, [_build_question(one) for one in facts.list_stories("waiting")]
+        ),
+        _build_section(
+            "unproven", look.STORIES["unproven"].title, [_build_doubt(facts, one) for one in facts.list_unproven()]
+        ),
         _build_section("failed", "What failed, and why", [_build_failure(one) for one in facts.list_stories("failed")]),
         _build_section("next", "What next", _build_next_steps(facts)),
         _build_section("timeline", "Timeline", timeline.draw(facts)),
@@ -57,7 +61,7 @@ def build_report(facts: Facts, diffs: Mapping[str, Diff]) -> list[Element]:
 
 
 def _build_document_head(facts: Facts) -> Element:
-    style = resources.files("ralphtool.views.report").joinpath("page.css").read_text("utf-8")
+    style = resources.files("ralphtool.views.report").joinpath("page.css").read_text("utf-8") + look.build_css()
     return tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -120,16 +124,16 @@ def _describe_run(facts: Facts) -> str:
 
 
 def _build_progress(facts: Facts) -> Element | None:
-    """All stories as one bar, by their states; those that are done and not proven look as if they waited."""
+    """All stories as one bar, by their states."""
     doubtful, total = len(facts.list_unproven()), len(facts.stories)
     if not total:
         return None
-    counts = {state: len(facts.list_stories(state)) for state in STORY_STATES}
-    parts = [("done", "done", counts.pop("done") - doubtful), ("waiting", proof_words.WORDS["unproven"], doubtful)]
-    parts += [(state, wording.TITLES[state].lower(), number) for state, number in counts.items()]
-    said = ", ".join(f"{number} {words}" for _, words, number in parts if number)
+    counts: dict[str, int] = {state: len(facts.list_stories(state)) for state in STORY_STATES}
+    shown = {**counts, "done": counts["done"] - doubtful, "unproven": doubtful}
+    parts = [(state, shown[state]) for state in look.STORIES if shown.get(state)]
+    said = ", ".join(f"{number} {look.STORIES[state].words}" for state, number in parts)
     label = f"{pluralize(total, 'story', 'stories')}: {said}"
-    return build_bar([(state, number) for state, _, number in parts], role="img", aria_label=label)
+    return build_bar(parts, role="img", aria_label=label)
 
 
 def _build_numbers(facts: Facts) -> Element:
@@ -186,13 +190,13 @@ def _build_question(story: ReportStory) -> Element:
     )
 
 
-_QUESTION_CLOSED = "This question does not wait any more: it was answered, or put away, after the run."
+_QUESTION_CLOSED = "This question is closed: it was answered or withdrawn after the run."
 
 
 def _build_answer(story: ReportStory) -> list[Element]:
     asked = story.question
     if asked and asked.answer:
-        return [tag("p", "You have answered already; the next run takes it up:"), tag("blockquote", asked.answer)]
+        return [tag("p", "You have answered already; the next run uses this:"), tag("blockquote", asked.answer)]
     parts = [tag("p", "Answer it so:"), _build_command(wording.build_answer_command(story))]
     if asked and asked.path:
         parts.append(tag("p", "Or write below the question in ", tag("code", asked.path), ".", class_="soft"))
@@ -253,10 +257,10 @@ def _join_dotted(parts: list[str]) -> list[object]:
 
 def build_story(story: ReportStory, diffs: Mapping[str, Diff]) -> Element:
     remarks, receipt = wording.list_remarks(story), _build_receipt(story)
-    look = "waiting" if story.is_unproven else story.state
-    chip = proof_words.describe_proof(story.proof) if story.state == "done" else wording.TITLES[story.state].lower()
-    state = tag("span", chip, class_=f"chip is-{look}")
-    mark = tag("span", "!" if story.is_unproven else _MARKS[story.state], class_=f"sign is-{look}", aria_hidden="true")
+    name = "unproven" if story.is_unproven else story.state
+    chip = proof_words.describe_proof(story.proof) if story.state == "done" else look.STORIES[story.state].words
+    state = tag("span", chip, class_=f"chip is-{name}")
+    mark = tag("span", look.STORIES[name].symbol, class_=f"sign is-{name}", aria_hidden="true")
     return tag(
         "article",
         tag("h3", mark, story.name, " ", state),
@@ -271,13 +275,17 @@ def build_story(story: ReportStory, diffs: Mapping[str, Diff]) -> Element:
 def _build_attempt(one: ReportAttempt, diff: Diff | None) -> Element:
     head = [wording.name_attempt(one), format_time_of_day(one.began), *wording.describe_use(one.work), one.agent]
     head.append(wording.describe_workers(one))
-    status = tag("span", one.status, class_=f"chip v-{timeline.choose_css_class(one.status)}")
+    status = tag("span", _describe_status(one), class_=f"chip v-{look.find_attempt_name(one.status)}")
     return tag(
         "details",
         tag("summary", status, tag("span", _join_dotted(head), class_="soft")),
         tag("div", _build_attempt_parts(one, diff), class_="inside"),
         class_="attempt",
     )
+
+
+def _describe_status(one: ReportAttempt) -> str:
+    return look.ATTEMPTS[one.status].words if one.status in look.ATTEMPTS else one.status
 
 
 def _build_attempt_parts(one: ReportAttempt, diff: Diff | None) -> list[Element | None]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ralphtool.views.amounts import format_duration, format_time_of_day
+from ralphtool.views import look
+from ralphtool.views.amounts import format_duration, format_time_of_day, pluralize
 from ralphtool.views.report import formatting, wording
 from ralphtool.views.report.elements import tag
 from ralphtool.views.terminal.phrases import describe_gate_time
@@ -29,21 +30,15 @@ _ROOM_FOR_A_NUMBER, _ROOM_FOR_WORDS = 2.6, 5  # percent
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200)
 _DAY = 86_400
 _TICKS = 8  # at the most
-_SIGNS = {"completed": "✓", "partial": "½", "failed": "✗", "blocked": "!"}
 _MARKS = {
     "question": ("?", "a question for you"),
     "answer": ("✎", "your answer"),
     "you": ("»", "you said something"),
-    "hand-over": ("→", "another agent goes on"),
+    "hand-over": ("→", "another agent continues"),
     "sent-back": ("↩", "sent back: it does not go together with other work"),
 }
 _LEGEND = (
-    ("completed", "completed"),
-    ("partial", "partial"),
-    ("failed", "failed"),
-    ("blocked", "blocked"),
-    ("running", "going on"),
-    ("other", "not counted: cut off or put off"),
+    *((f"v-{name}", one.words) for name, one in look.ATTEMPTS.items()),
     ("gate-green", "gate, green"),
     ("gate-red", "gate, red"),
     ("wait", "waiting or paused"),
@@ -92,7 +87,11 @@ def draw(facts: Facts) -> Element | None:
     if not stories:
         return None
     shown = stories[:_MOST_LANES]
-    more = f"{len(stories) - len(shown)} more stories are not drawn." if len(stories) > len(shown) else None
+    more = (
+        f"{pluralize(len(stories) - len(shown), 'more story is', 'more stories are')} not drawn."
+        if len(stories) > len(shown)
+        else None
+    )
     return tag(
         "figure",
         tag("div", _draw_picture(facts, shown), class_="scroll", tabindex=0, role="region", aria_label="Timeline"),
@@ -121,9 +120,8 @@ def _draw_picture(facts: Facts, stories: list[ReportStory]) -> Element:
 
 
 def _describe_picture(facts: Facts, stories: list[ReportStory]) -> str:
-    return (
-        f"{len(stories)} stories over {wording.describe_time(facts)}; the list of stories below says the same in words."
-    )
+    counted = pluralize(len(stories), "story", "stories")
+    return f"{counted} over {wording.describe_time(facts)}; the list of stories below says the same in words."
 
 
 def _draw_hatch() -> Element:
@@ -176,19 +174,16 @@ def _draw_lane(story: ReportStory, top: int, scale: _Scale) -> Element:
 def _draw_bar(one: ReportAttempt, top: int, scale: _Scale) -> Element:
     left, width = scale.span(one.began, one.ended)
     middle = round(left + width / 2, 3)
-    sign = f"{one.number} {_SIGNS.get(one.status, '')}".strip()
+    symbol = look.ATTEMPTS[look.find_attempt_name(one.status)].symbol
+    sign = f"{one.number} {symbol}" if one.counts else symbol
     number = tag("text", sign, x=f"{middle}%", y=top + _BAR + 13, text_anchor="middle", class_="on-bar")
     return tag(
         "g",
         tag("title", _describe_attempt(one)),
         tag("rect", x=f"{left}%", y=top + _BAR, width=f"{width}%", height=_BAR_HEIGHT, rx=3),
         number if width > _ROOM_FOR_A_NUMBER else None,
-        class_=f"bar {choose_css_class(one.status)}",
+        class_=f"bar v-{look.find_attempt_name(one.status)}",
     )
-
-
-def choose_css_class(status: str) -> str:
-    return status if status in _SIGNS else "running" if status == "running" else "other"
 
 
 def _describe_attempt(one: ReportAttempt) -> str:
@@ -232,7 +227,7 @@ def _draw_mark(one: ReportOccurrence, scale: _Scale) -> Element:
 
 def _build_legend(facts: Facts) -> Element:
     """Only what is in the picture."""
-    present = {choose_css_class(one.status) for one in facts.attempts}
+    present = {f"v-{look.find_attempt_name(one.status)}" for one in facts.attempts}
     present |= {"gate-green" if gate.is_fine else "gate-red" for one in facts.attempts for gate in one.gates}
     present |= {"wait"} if facts.waits else set()
     rows = [tag("li", tag("i", class_=f"key {name}"), said) for name, said in _LEGEND if name in present]

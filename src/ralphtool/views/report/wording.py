@@ -7,6 +7,7 @@ from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from ralphtool.views import look
 from ralphtool.views.amounts import (
     format_cost,
     format_day_and_time,
@@ -23,14 +24,6 @@ if TYPE_CHECKING:
     from ralphtool.record.view_parts import ResourceUse
     from ralphtool.views.report.facts import Facts, ReportAttempt, ReportStory, RunKnowledge
 
-TITLES = {
-    "done": "Done",
-    "waiting": "Waiting for you",
-    "failed": "Failed",
-    "skipped": "Skipped",
-    "open": "Still open",
-}
-_UNCOUNTED = {"transient": "put off", "interrupted": "put off", "cut off": "cut off", "running": "going on"}
 _NAMES = 20  # of workers
 _ACTIONS = {**ACTIONS, "wait": "wait", "stop": "stop"}
 
@@ -55,11 +48,15 @@ def describe_ending(facts: Facts) -> str:
 
 
 def count_attempts(attempts: Sequence[ReportAttempt]) -> list[str]:
-    """As in `2 attempts`, `1 put off`: what is no attempt has a name of its own."""
+    """As in `2 attempts`, `1 not counted`, `1 in progress`."""
     number = sum(one.counts for one in attempts)
-    others = Counter(_UNCOUNTED.get(one.status, "not counted") for one in attempts if not one.counts)
+    others = Counter(_name_uncounted(one) for one in attempts if not one.counts)
     told = [pluralize(number, "attempt", "attempts")] if number else []
     return told + [f"{times} {name}" for name, times in others.items()]
+
+
+def _name_uncounted(attempt: ReportAttempt) -> str:
+    return look.ATTEMPTS["running"].words if attempt.status == "running" else "not counted"
 
 
 def build_explain_command(attempt: ReportAttempt) -> str:
@@ -67,7 +64,7 @@ def build_explain_command(attempt: ReportAttempt) -> str:
 
 
 def build_diff_command(attempt: ReportAttempt) -> str:
-    """Nothing where nobody keeps the work."""
+    """Empty where the work was not kept."""
     is_there = attempt.is_kept and attempt.counts and attempt.entry
     return f"ralphtool diff {shlex.quote(attempt.entry)}" if is_there else ""
 
@@ -106,7 +103,8 @@ def describe_tokens(used: ResourceUse) -> str:
 
 def name_attempt(attempt: ReportAttempt) -> str:
     task = f", task {attempt.task}" if attempt.task else ""
-    return f"put off{task}" if attempt.is_put_off else f"attempt {attempt.number}{task}"
+    is_counted = attempt.counts or attempt.status == "running"
+    return f"attempt {attempt.number}{task}" if is_counted else f"{look.ATTEMPTS['other'].words}{task}"
 
 
 def describe_workers(attempt: ReportAttempt) -> str:
@@ -125,7 +123,9 @@ def list_failure_reasons(story: ReportStory) -> list[str]:
     counted = [one for one in story.attempts if one.counts]
     last = counted[-1] if counted else None
     told = list(last.reasons or (last.summary,)) if last else []
-    return [one for one in [*told, *(last.findings if last else ())] if one] or [story.why or "nobody told why"]
+    return [one for one in [*told, *(last.findings if last else ())] if one] or [
+        story.why or "the record does not say why"
+    ]
 
 
 def describe_saved(facts: Facts) -> str:

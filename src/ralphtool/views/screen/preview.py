@@ -8,6 +8,7 @@ from rich.console import Group
 from rich.text import Text
 
 from ralphtool.record import runs
+from ralphtool.views import look
 from ralphtool.views.amounts import format_cost, format_duration, format_recorded_time
 from ralphtool.views.screen.base import build_row
 from ralphtool.views.screen.record import render_task, split_lines
@@ -56,7 +57,11 @@ def describe_run(run: RunSummary) -> str:
     """When a run began, how long it took, how far it came, what it cost, and how it is."""
     seconds = runs.measure_duration(run)
     told = [format_recorded_time(run.began), format_duration(seconds) if seconds else ""]
-    told += [f"{run.stories_done}/{run.stories_total}", format_cost(float(run.spent.get("cost") or 0)), run.state]
+    told += [
+        f"{run.stories_done}/{run.stories_total}",
+        format_cost(float(run.spent.get("cost") or 0)),
+        look.RUNS[run.state].words,
+    ]
     return "  ".join(filter(None, told))
 
 

@@ -182,7 +182,7 @@ class WatchPage(Page, inherit_bindings=False):
             return Text(f"This run died. `ralphtool run {self.change}` resumes where it stopped.", style="red")
         asked = [one for one in view.stories if one.state == "waiting"]
         if asked:
-            told = f" {pluralize(len(asked), 'story waits', 'stories wait')} for you: press a to answer"
+            told = f" {pluralize(len(asked), 'story needs', 'stories need')} your answer: press a to answer"
             return Text.assemble(render_mark("waiting"), (told, "yellow"))
         return Text()
 

@@ -14,6 +14,7 @@ from ralphtool.agents import Failure, Message, Output, Result, Tool, Usage
 from ralphtool.core.text import can_write_unicode
 from ralphtool.record.event_parts import Durations
 from ralphtool.record.view_parts import ResourceUse
+from ralphtool.views import look
 from ralphtool.views.amounts import format_cost, format_duration, format_tokens, pluralize
 from ralphtool.views.receipts import describe_receipt
 from ralphtool.views.terminal import phrases
@@ -60,7 +61,8 @@ class Conversation:
                 yield from self._render_result(event.text, is_ok=event.ok)
             case Failure():
                 told = f"{flatten(event.trouble, 40)}: {flatten(event.text, 1000)}"
-                yield click.style(f"{self._choose_mark('✗', 'x')} {self.clean_line(told)}", fg="red")
+                mark, colour = look.STORIES["failed"].mark
+                yield click.style(f"{mark} {self.clean_line(told)}", fg=colour)
 
     def clean_line(self, line: str) -> str:
         """One line, fit for a terminal."""
@@ -71,7 +73,8 @@ class Conversation:
         return line if is_plain else phrases.make_writable(line)
 
     def _render_tool(self, use: Tool) -> str:
-        name = click.style(f"{self._choose_mark('▸', '>')} {flatten(use.name, 60)}", fg="cyan")
+        mark, colour = look.STORIES["current"].mark
+        name = click.style(f"{mark} {flatten(use.name, 60)}", fg=colour)
         detail = flatten(use.detail)
         return f"{name}  {detail}" if detail else name
 
@@ -133,7 +136,7 @@ class Conversation:
             told = why or ("" if verdict.summary == verdict.status else flatten(verdict.summary))
             yield click.style(flatten(verdict.status, 20), bold=True) + (f": {told}" if told else "")
         elif is_running:
-            yield click.style("it is still running", bold=True) + ": -f goes on with it"
+            yield click.style("it is still running", bold=True) + ": -f follows it"
         else:
             yield click.style("it was never judged", bold=True) + ": its run was cut off"
         if receipt and verdict and verdict.status == "completed":

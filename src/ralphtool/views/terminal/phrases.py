@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ralphtool.core.text import can_write_unicode, make_printable
 from ralphtool.judging import proof_words
+from ralphtool.views import look
 from ralphtool.views.amounts import pluralize
 
 if TYPE_CHECKING:
@@ -30,15 +31,6 @@ LONGEST_WORKER = 24  # characters of a worker's name
 _FIRST = 20  # texts of a list that are shown
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 _SELECTORS = {0xFE0E: None, 0xFE0F: None}  # terminals don't agree how wide these make a character
-_MARKS = {
-    "done": ("✓", "+", "green"),
-    "failed": ("✗", "x", "red"),
-    "waiting": ("?", "?", "yellow"),
-    "skipped": ("-", "-", "dim"),
-    "current": ("▸", ">", "cyan"),
-    "open": ("·", ".", "dim"),
-    "unproven": ("!", "!", "yellow"),  # it is done, and a person should look at it
-}
 ACTIONS = {  # what is decided after an attempt
     "next": "on to the next story",
     "retry": "retrying",
@@ -59,7 +51,6 @@ _GATE_TIMES = {
     "blind": "with the source broken on purpose",
 }
 _MUST_FAIL = ("own-tests", "blind")
-MARK_BY_STATUS = {"completed": "done", "failed": "failed", "blocked": "failed"}
 
 
 # --- untrusted texts --------------------------------------------------------------------------------
@@ -91,8 +82,11 @@ def make_writable(text: str) -> str:
 
 
 def render_mark(state: str) -> Piece:
-    pretty, plain, style = _MARKS.get(state, _MARKS["open"])
-    return (pretty if can_write_unicode() else plain, style)
+    return look.STORIES.get(state, look.STORIES["open"]).mark
+
+
+def render_attempt_mark(status: str) -> Piece:
+    return look.ATTEMPTS[look.find_attempt_name(status)].mark
 
 
 def format_story(id: str | None, title: str = "") -> str:
@@ -138,7 +132,7 @@ def join_counts(states: Sequence[str], counts: str) -> str:
     done = f"{states.count('done')} of {pluralize(len(states), 'story is', 'stories are')} done"
     parts = [f"{done}: {counts}" if counts else done]
     for state, one, many in (
-        ("waiting", "waits for you", "wait for you"),
+        ("waiting", "needs your answer", "need your answer"),
         ("failed", "failed", "failed"),
         ("skipped", "was skipped", "were skipped"),
         ("open", "is open", "are open"),
@@ -163,7 +157,7 @@ def describe_red_gates(tip: LastCheck | LastCheckEnd | None, clean: Callable[[st
     red = [one for one in tip.runs if not one.ok]
     told = [clean(one.command, 100) + (f" ({clean(one.tally, 80)})" if one.tally else "") for one in red[:_FEW]]
     more = [f"{len(red) - _FEW} more"] if len(red) > _FEW else []
-    return ", ".join([*told, *more]) or "nobody told which"
+    return ", ".join([*told, *more]) or "the record does not say which"
 
 
 def describe_gate_time(when: str, clean: Callable[[str, int], str] = flatten) -> str:

@@ -34,6 +34,7 @@ from ralphtool.record.events import (
 )
 from ralphtool.record.follow import Follower
 from ralphtool.record.view_parts import parse_time
+from ralphtool.views import look
 from ralphtool.views.amounts import format_cost, format_duration, format_stopwatch, format_tokens, pluralize
 from ralphtool.views.terminal.drawing import build_console, truncate
 from ralphtool.views.terminal.event_lines import format_gate_result, name_change, render_agent_event
@@ -71,7 +72,6 @@ _SHORT_TIMES = {  # of gates, where there is little room
     "outside": "your folder",
     "blind": "source broken on purpose",
 }
-_PHASES = {"waiting": "waits to be merged", "merging": "is being proven"}
 _LASTING = (
     *(Verdict, Decision, Checkpoint, SentBack, Proof, Reopened, PlanEdited, Question, Notice, Denied, WorkspaceChosen),
     *(Steered, Paused, Resumed, Answered),
@@ -152,7 +152,7 @@ class RunDisplay(RunLines):
             return self._render_resting_story(story, name, tasks, width)
         task = flatten(now.start.task or "", 20)
         left = Text.assemble(render_mark("current"), " ", (name, "bold"), f" (task {task})" if task else "")
-        number = _PHASES.get(now.phase) or format_attempt(now.start.attempt, now.start.attempts)
+        number = look.PHASES.get(now.phase) or format_attempt(now.start.attempt, now.start.attempts)
         about = [tasks, describe_workers([now.worker], width // 5)] if width >= _NARROW else []
         right = [*about, number, self._format_since(now.began)]
         return _align_ends(left, Text("  ".join(filter(None, right))), width)
@@ -202,7 +202,7 @@ class RunDisplay(RunLines):
         if self.run.paused is None:
             return []
         why = flatten(self.run.paused.why)
-        going = "; what is under way goes on to its end" if self.run.current else ""
+        going = "; iterations under way finish first" if self.run.current else ""
         return [Text(f"  paused{f': {why}' if why else ''}{going}", style="yellow")]
 
     def _render_steering(self) -> list[Text]:
@@ -213,7 +213,7 @@ class RunDisplay(RunLines):
         number = sum(story.state == "waiting" for story in self.run.stories.values())
         if not number:
             return []
-        told = f"{pluralize(number, 'question waits', 'questions wait')} for you: ralphtool questions"
+        told = f"{pluralize(number, 'question needs', 'questions need')} your answer: ralphtool questions"
         return [Text.assemble("  ", render_mark("waiting"), " ", (told, "yellow"))]
 
     def _render_activity(self, width: int) -> list[Text]:

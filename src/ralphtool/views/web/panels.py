@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ralphtool import agents
 from ralphtool.judging import proof_words
+from ralphtool.views import look
 from ralphtool.views.amounts import (
     format_cost,
     format_day_and_time,
@@ -42,9 +43,6 @@ if TYPE_CHECKING:
     from ralphtool.views.report.elements import Element
     from ralphtool.views.web.watched import WatchedView
 
-LOOKS = {"unproven": "waiting", "current": "running"}  # marks that look like a state of stories
-_PHASES = {"waiting": "queued", "merging": "being proven"}
-_STATE_WORDS = {"waiting": "needs you", "failed": "failed", "skipped": "skipped", "open": ""}
 _MOST_STORIES, _MOST_TASKS, _MOST_GATES, _MOST_LANES, _MOST_DOUBTS, _OPEN_CARDS = 500, 100, 6, 32, 50, 3
 _clean = formatting.clean_line
 
@@ -96,12 +94,12 @@ def build_moment(name: str, seconds: float) -> Element:
 
 def build_state(state: str) -> Element:
     """The state of a run."""
-    return build_chip(LOOKS.get(state, state), "done, not all proven" if state == "unproven" else state)
+    return build_chip(state, look.RUNS[state].words if state in look.RUNS else state)
 
 
 def build_sign(mark: str) -> Element:
     """Read aloud it would only repeat the words beside it."""
-    return tag("span", render_mark(mark)[0], class_=f"sign is-{LOOKS.get(mark, mark)}", aria_hidden="true")
+    return tag("span", render_mark(mark)[0], class_=f"sign is-{mark}", aria_hidden="true")
 
 
 def build_chip(state: str, words: str) -> Element:
@@ -130,10 +128,9 @@ def _build_progress(shown: Shown) -> Element | None:
     stories = shown.view.stories.values()
     if not stories:
         return None
-    names = [_choose_look(shown, one) for one in stories]
-    kinds = ("done", "running", "waiting", "failed", "skipped", "open")
+    names = [_choose_mark(shown, one) for one in stories]
     said = f"{len(_list_done(shown))} of {pluralize(len(names), 'story', 'stories')} done"
-    parts = [(kind, names.count(kind)) for kind in kinds]
+    parts = [(kind, names.count(kind)) for kind in look.STORIES]
     return build_bar(parts, role="img", aria_label=said, data_key="progress")
 
 
@@ -141,11 +138,6 @@ def _list_done(shown: Shown) -> list[StoryView]:
     """Those that are done, and that no person has reopened since."""
     done = [one for one in shown.view.stories.values() if one.state == "done"]
     return [one for one in done if shown.find_proof(one) != "rejected"]
-
-
-def _choose_look(shown: Shown, story: StoryView) -> str:
-    mark = _choose_mark(shown, story)
-    return LOOKS.get(mark, mark)
 
 
 def _choose_mark(shown: Shown, story: StoryView) -> str:
@@ -248,7 +240,7 @@ def _list_controls(shown: Shown) -> list[Element]:
 def _fold_cards(cards: list[Element]) -> list[Element]:
     """The first few; the others don't push the run out of sight."""
     first, rest = cards[:_OPEN_CARDS], cards[_OPEN_CARDS:]
-    words = pluralize(len(rest), "more waits for you", "more wait for you")
+    words = pluralize(len(rest), "more needs your answer", "more need your answer")
     return [*first, tag("details", tag("summary", words), rest, data_key="more")] if rest else first
 
 
@@ -263,7 +255,7 @@ def _build_question(shown: Shown, one: OpenQuestion) -> Element:
             "h3",
             name,
             " ",
-            build_chip("open", "answered") if one.answer else build_chip("waiting", "needs your answer"),
+            build_chip("open", "answered") if one.answer else build_chip("waiting", look.STORIES["waiting"].words),
         ),
         tag("blockquote", missing) if missing else None,
         tag("p", _clean(one.why, 1000), class_="soft") if one.why and one.missing not in one.why else None,
@@ -277,7 +269,7 @@ def _build_question(shown: Shown, one: OpenQuestion) -> Element:
 def _build_answer(one: OpenQuestion, name: str) -> list[Element]:
     if one.answer:
         answer = tag("blockquote", formatting.clean_block(one.answer))
-        return [tag("p", "You answered; the story is taken up with this:"), answer]
+        return [tag("p", "You answered; the story resumes with this:"), answer]
     button = build_button("Answer", "answer", change=one.change, story=one.story)
     return [_build_field(f"Your answer for {name}", "What should the agent know or do?"), _build_buttons(button)]
 
@@ -314,7 +306,7 @@ def _build_doubt(shown: Shown, story: StoryView) -> Element:
     name = format_story(_clean(story.id, 60), _clean(story.title, 160))
     return tag(
         "article",
-        tag("h3", name, " ", build_chip("waiting", "done, not proven")),
+        tag("h3", name, " ", build_chip("unproven", look.STORIES["unproven"].words)),
         tag("blockquote", _clean(story.proof_why, 1000)) if story.proof_why else None,
         None if shown.read_only else _build_buttons(*list_judgements(shown.run.change, story.id, name)),
         class_="card is-waiting",
@@ -340,7 +332,7 @@ def _build_lane(shown: Shown, number: int, one: AttemptView) -> Element:
     about.append(describe_workers([one.worker], clean=_clean))
     if one.start.task:
         about.append(f"task {_clean(one.start.task, 20)}")
-    phase = _PHASES.get(one.phase, "")
+    phase = look.PHASES.get(one.phase, "")
     return tag(
         "article",
         tag("h3", name, " ", build_chip("waiting" if one.phase else "running", phase) if phase else None),
@@ -366,7 +358,7 @@ def _build_gate(gate: GateView) -> Element:
     if gate.is_running:
         return tag("li", build_chip("running", "running"), " ", command, tag("span", f" {when}", class_="soft"))
     mark = choose_gate_mark(gate.event.when, gate.event.ok)  # type: ignore[union-attr]
-    chip = build_chip(LOOKS.get(mark, mark), "green" if gate.event.ok else "red")  # type: ignore[union-attr]
+    chip = build_chip(mark, "green" if gate.event.ok else "red")  # type: ignore[union-attr]
     told = _clean(format_gate_result(gate.event))  # type: ignore[arg-type]
     return tag("li", chip, " ", command, tag("span", f"{told} {when}", class_="soft"))
 
@@ -404,7 +396,7 @@ def _quote(text: str) -> str:
 
 def _list_remarks(shown: Shown, story: StoryView, now: AttemptView | None) -> list[object]:
     proof = shown.find_proof(story)
-    words = _STATE_WORDS.get(story.state, "")
+    words = "" if story.state == "open" else look.STORIES[story.state].words
     if any(one.story == story.id and one.answer for one in shown.asked):
         words = "answered"
     if story.state == "done":
@@ -413,7 +405,7 @@ def _list_remarks(shown: Shown, story: StoryView, now: AttemptView | None) -> li
     if story.tasks_total and story.state != "done":
         parts.append(f"{story.tasks_done} of {pluralize(story.tasks_total, 'task', 'tasks')}")
     if now:
-        parts += filter(None, [_PHASES.get(now.phase), describe_workers([now.worker], clean=_clean)])
+        parts += filter(None, [look.PHASES.get(now.phase), describe_workers([now.worker], clean=_clean)])
         parts.append(build_moment("since", now.began))
     elif len(story.attempts) > 1:
         parts.append(pluralize(len(story.attempts), "attempt", "attempts"))
