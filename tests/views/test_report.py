@@ -99,7 +99,7 @@ def test_a_question_is_told_as_it_stands_now(real: Lab, tmp_path: Path) -> None:
     assert "it is in &lt;b&gt;the vault&lt;/b&gt;" in told
     assert "You have answered already" in told
     real.loop(cwd=copy)
-    assert "Since the change began, all runs together: 6 attempts, " in real.run("report", cwd=copy).stdout
+    assert "Since the change began, all runs together: 2 runs, 6 attempts, " in real.run("report", cwd=copy).stdout
     again = real.run("report", first, cwd=copy).stdout
     assert "This question does not wait any more" in again
     assert "Since the change began" in again
@@ -385,8 +385,8 @@ def test_what_is_no_attempt_is_not_counted_and_what_it_used_is(ralph: Ralph) -> 
     work = json.loads(told["json"])["stories"][1]["attempts"][3]["work"]
     assert work == {"seconds": 120.0, "input_tokens": 120, "output_tokens": 5, "cost": 1.5}
     assert " 1 attempt, 3 not counted, 41 min, $3.60)\n" in told["markdown"]
-    assert "<dd>1<small>2 put off, 1 cut off</small></dd>" in told["html"]
-    assert told["junit"].count('name="put off add-login-2-1"') == 2
+    assert "<dd>1<small>3 not counted</small></dd>" in told["html"]
+    assert told["junit"].count('name="not counted as an attempt: add-login-2-1"') == 2
 
 
 def both_at_once(night: Night) -> None:

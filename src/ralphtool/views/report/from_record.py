@@ -210,7 +210,7 @@ def _build_attempt(one: AttemptView, *, is_kept: bool) -> ReportAttempt:
     return ReportAttempt(
         story=formatting.clean_line(one.start.story, _ID),
         entry=formatting.clean_line(one.start.entry, 250),
-        number=max(1, one.start.attempt),
+        number=_find_number(one.start.entry) or max(1, one.start.attempt),
         task=formatting.clean_line(one.start.task or "", _ID),
         agent=formatting.clean_line(one.start.agent, _ID),
         workers=tuple(filter(None, (formatting.clean_line(name, LONGEST_WORKER) for name in one.worker_names))),
@@ -233,6 +233,12 @@ def _build_attempt(one: AttemptView, *, is_kept: bool) -> ReportAttempt:
         commit=formatting.clean_line(one.checkpoint.commit or "", 100) if one.checkpoint else "",
         is_kept=is_kept,
     )
+
+
+def _find_number(entry: str) -> int:
+    """The number of an attempt, from the id of its entry: that counts on in the next run. 0 for an id without one."""
+    last = entry.rpartition("-")[2]
+    return int(last) if last.isascii() and last.isdecimal() and len(last) < 6 else 0
 
 
 def _format_finding(one: RecordedFinding) -> str:

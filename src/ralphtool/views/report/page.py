@@ -153,7 +153,7 @@ def _build_numbers(facts: Facts) -> Element:
             format_duration(facts.seconds),
             f"{format_duration(waited)} of it waiting" if waited else "",
         ),
-        ("cost", format_cost(used.cost), ""),
+        ("cost", format_cost(used.cost), _describe_all_costs(facts)),
         (
             "tokens",
             format_tokens(used.input_tokens + used.output_tokens) if used.input_tokens else "",
@@ -161,6 +161,11 @@ def _build_numbers(facts: Facts) -> Element:
         ),
     ]
     return tag("dl", [_build_number(*one) for one in tiles if one[1]], class_="numbers")
+
+
+def _describe_all_costs(facts: Facts) -> str:
+    known = facts.knowledge
+    return f"{format_cost(known.cost)} in {known.runs} runs" if known.runs > 1 and known.cost else ""
 
 
 def _describe_output(used: ResourceUse) -> str:

@@ -142,10 +142,11 @@ def describe_saved(facts: Facts) -> str:
 def describe_all_runs(facts: Facts) -> str:
     """What all runs of the change took; nothing if this was the only one."""
     known, own = facts.knowledge, sum(one.counts for one in facts.attempts)
-    if known.entries <= own:
+    if known.entries <= own and known.runs < 2:
         return ""
-    counted = pluralize(known.entries, "attempt", "attempts")
-    return f"Since the change began, all runs together: {counted}, {format_duration(known.seconds)}."
+    counted = [pluralize(known.runs, "run", "runs"), pluralize(max(known.entries, own), "attempt", "attempts")]
+    spent = filter(None, [format_duration(known.seconds) if known.seconds else "", format_cost(known.cost)])
+    return f"Since the change began, all runs together: {', '.join([*counted, *spent])}."
 
 
 def summarize_learnings(knowledge: RunKnowledge) -> str:
