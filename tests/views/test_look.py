@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import re
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
+from rich.console import Console
 from rich.style import Style
+from views.night import BEGAN, Night
 
 import ralphtool
+from ralphtool.record import events
 from ralphtool.record.runs import RUN_STATES
 from ralphtool.record.view_parts import STORY_STATES
 from ralphtool.views import look
 from ralphtool.views.report import facts
 from ralphtool.views.terminal import phrases
+from ralphtool.views.terminal.picture import RunDisplay
 from ralphtool.views.web.page import answer_page
 
 VIEWS = Path(ralphtool.__file__).parent / "views"
@@ -83,3 +89,28 @@ def test_no_view_has_symbols_of_its_own() -> None:
 def test_what_is_no_attempt_looks_like_nothing_to_worry_about(status: str, name: str) -> None:
     assert look.find_attempt_name(status) == name
     assert phrases.render_attempt_mark(status)[1] == look.ATTEMPTS[name].colour
+
+
+@pytest.mark.parametrize(
+    ("text", "longest", "short"),
+    [("ralph/login", 20, "ralph/login"), ("ralph/abcdefghijklmnop/end", 12, "ralph/…p/end"), ("abc", 3, "abc")],
+)
+def test_paths_and_branches_lose_their_middle(text: str, longest: int, short: str) -> None:
+    assert phrases.shorten_middle(text, longest) == short
+    assert len(short) <= longest
+
+
+@pytest.mark.parametrize("width", [30, 60, 79, 119])
+def test_long_names_take_one_line_each(width: int) -> None:
+    night = Night()
+    night.start(titles=("Pay 請求書払い 🧾 " * 20, "Short"), branch=f"ralph/{'very-long-' * 15}end")
+    view = RunDisplay(lambda: BEGAN.timestamp() + 60)
+    for line in night.lines:
+        view.feed(events.decode(line))
+    screen = Console(width=width, file=io.StringIO(), force_terminal=False)
+    screen.print(view.render(width, 30))
+    head, progress, first, second = screen.file.getvalue().rstrip("\n").split("\n")
+    assert all(cell_len(line) <= width for line in (head, progress, first, second))
+    assert head.endswith("01:00")
+    assert ("ralph/" in head, head.count("…")) == ((True, 1) if width > 30 else (False, 0))
+    assert ("…" in first, "Short" in second) == (True, True)

@@ -101,7 +101,7 @@ def test_a_question_is_told_as_it_stands_now(real: Lab, tmp_path: Path) -> None:
     real.loop(cwd=copy)
     assert "Since the change began, all runs together: 2 runs, 6 attempts, " in real.run("report", cwd=copy).stdout
     again = real.run("report", first, cwd=copy).stdout
-    assert "This question does not wait any more" in again
+    assert "This question is closed" in again
     assert "Since the change began" in again
 
 
@@ -191,7 +191,7 @@ def test_hostile_text_stays_text_in_every_format(night: Ralph, page: str) -> Non
 
 def test_the_night_is_drawn(page: str) -> None:
     seen = Page(page)
-    verdicts = {name: seen.count("g", f"bar {name}") for name in ("completed", "partial", "failed", "blocked")}
+    verdicts = {name: seen.count("g", f"bar v-{name}") for name in ("completed", "partial", "failed", "blocked")}
     assert verdicts == {"completed": 4, "partial": 1, "failed": 5, "blocked": 1}
     assert seen.count("text", "lane") == 7  # what was done before the run has none
     assert seen.count("g", "wait") == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -23,7 +24,12 @@ def build_side_by_side() -> Night:
     night = Night()
     night.start()
     for number in (2, 3, 4):
-        begun = {"iteration": number, "story": str(number), "entry": f"add-login-{number}-1", "attempt": 1}
+        begun: dict[str, Any] = {
+            "iteration": number,
+            "story": str(number),
+            "entry": f"add-login-{number}-1",
+            "attempt": 1,
+        }
         night.add("iteration_started", number=number, agent="claude", **begun)
     night.add("worker_joined", iteration=3, story="3", worker="build-7", part="agent")
     for number, status in ((2, "completed"), (3, "failed"), (4, "completed")):

@@ -268,7 +268,7 @@ def build_story(story: ReportStory, diffs: Mapping[str, Diff]) -> Element:
     mark = tag("span", look.STORIES[name].symbol, class_=f"sign is-{name}", aria_hidden="true")
     return tag(
         "article",
-        tag("h3", mark, story.name, " ", state),
+        tag("h3", mark, tag("span", story.name, class_="title", title=story.name), " ", state),
         tag("p", _join_dotted(remarks), class_="soft") if remarks else None,
         tag("p", story.why) if story.why and story.state in ("skipped", "open") else None,
         tag("details", tag("summary", "receipt"), receipt) if receipt else None,
@@ -399,14 +399,14 @@ class _CostColumns(NamedTuple):
 
     def names(self) -> list[str]:
         names = ["First", "Retries", "Gates", "In all"]
-        return names + ["Tokens in", "out"] * self.has_tokens + ["Cost", "of it retries"] * self.has_cost
+        return names + ["Tokens in", "Tokens out"] * self.has_tokens + ["Cost", "of it retries"] * self.has_cost
 
     def cells(self, parts: tuple[ResourceUse, ResourceUse, ResourceUse]) -> list[Element]:
         whole = sum_use(parts)
         cells = [format_duration(one.seconds) if one.seconds else "" for one in (*parts, whole)]
         counted = [format_tokens(number) if number else "" for number in (whole.input_tokens, whole.output_tokens)]
         cells += counted * self.has_tokens + [format_cost(whole.cost), format_cost(parts[1].cost)] * self.has_cost
-        return [tag("td", one, class_="n") for one in cells]
+        return [tag("td", one, class_="n", data_label=name) for name, one in zip(self.names(), cells, strict=True)]
 
 
 def _build_knowledge(facts: Facts) -> object:

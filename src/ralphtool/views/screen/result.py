@@ -141,7 +141,7 @@ def _render_end(run: RunSummary, view: WatchedRun) -> Iterator[Text]:
     spent = end.spent
     parts = [
         format_duration(runs.measure_duration(run) or 0),
-        pluralize(spent.iterations or 0, "iteration", "iterations"),
+        pluralize(spent.iterations, "iteration", "iterations") if spent.iterations else "",
     ]
     if spent.input_tokens or spent.output_tokens:
         parts.append(

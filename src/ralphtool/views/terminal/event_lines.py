@@ -51,6 +51,7 @@ from ralphtool.views.terminal.phrases import (
     make_copyable,
     render_attempt_mark,
     render_mark,
+    shorten_middle,
 )
 from ralphtool.views.terminal.styled import assemble
 from ralphtool.views.terminal.summary import describe_run_end
@@ -109,7 +110,7 @@ def _describe_start(event: RunStarted, name: str) -> StyledLine:
     if event.purpose == "plan":
         return assemble((f"{flatten(event.change, 100)}: drafted by {flatten(event.agent, 60)}", "bold"))
     parts = [f"{pluralize(len(event.stories), 'story', 'stories')}, {done} done", flatten(event.agent, 60)]
-    parts += [f"branch {branch}"] if (branch := flatten(event.branch or "", 100)) else []
+    parts += [f"branch {branch}"] if (branch := shorten_middle(flatten(event.branch or "", 200), 60)) else []
     return assemble((f"{name_change(event)}: {', '.join(filter(None, parts))}", "bold"))
 
 

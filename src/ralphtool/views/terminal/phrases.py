@@ -63,6 +63,15 @@ def flatten(text: str, longest: int = LONGEST) -> str:
     return line if len(line) <= longest else line[:longest] + ("…" if can_write_unicode() else "...")
 
 
+def shorten_middle(text: str, longest: int) -> str:
+    """A path or a branch that fits: both ends say what it is, so the middle goes."""
+    if len(text) <= longest:
+        return text
+    gap = "…" if can_write_unicode() else "..."
+    kept = max(longest - len(gap), 2)
+    return text[: kept - kept // 2] + gap + text[len(text) - kept // 2 :]
+
+
 def make_copyable(text: str | None) -> str:
     """A command or a path, blanks and all: people copy it."""
     return make_writable((text or "")[: 10 * LONGEST])

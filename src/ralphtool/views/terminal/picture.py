@@ -8,6 +8,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from rich.console import Group
 from rich.live import Live
 from rich.text import Text
@@ -46,6 +47,7 @@ from ralphtool.views.terminal.phrases import (
     format_attempt,
     is_expected,
     render_mark,
+    shorten_middle,
 )
 from ralphtool.views.terminal.run_lines import RunLines, keep_recent
 from ralphtool.views.terminal.styled import assemble
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
 
 _TALLEST = 15  # lines of the picture
 _NARROW = 60
+_LEAST_BRANCH = 12  # columns: less of a branch says nothing
 _QUIET = 30  # seconds without a word from the agent that are worth a remark
 # What stays on the screen above the picture; the rest can be seen in the picture itself.
 _SHORT_TIMES = {  # of gates, where there is little room
@@ -104,9 +107,11 @@ class RunDisplay(RunLines):
 
     def _render_head(self, width: int) -> Text:
         start = self.run.start
-        about = "  ".join(filter(None, (flatten(start.agent, 60), flatten(start.branch or "", 60))))
-        left = Text.assemble((name_change(start, 60) or "starting", "bold"), "  ", (about, "dim"))
         clock = "" if self.run.began is None else self._format_since(self.run.began)
+        name, agent = name_change(start, 60) or "starting", flatten(start.agent, 60)
+        room = width - cell_len(name) - cell_len(agent) - len(clock) - 6  # blanks between them
+        branch = shorten_middle(flatten(start.branch or "", 200), room) if room >= _LEAST_BRANCH else ""
+        left = Text.assemble((name, "bold"), "  ", ("  ".join(filter(None, (agent, branch))), "dim"))
         return _align_ends(left, Text(clock, style="bold"), width, "─" if can_write_unicode() else "-")
 
     def _render_progress(self, width: int) -> Text:

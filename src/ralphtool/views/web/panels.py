@@ -30,6 +30,7 @@ from ralphtool.views.terminal.phrases import (
     format_attempt,
     format_story,
     render_mark,
+    shorten_middle,
 )
 from ralphtool.views.terminal.summary import describe_run_end
 
@@ -115,7 +116,7 @@ def _find_title(shown: Shown) -> str:
 
 def _build_title(shown: Shown) -> Element:
     start = shown.view.start
-    about = [_clean(start.agent, 60), f"branch {_clean(start.branch, 100)}" if start.branch else ""]
+    about = [_clean(start.agent, 60), f"branch {shorten_middle(_clean(start.branch, 200), 60)}" if start.branch else ""]
     return tag(
         "div",
         tag("h1", _find_title(shown), " ", build_state(shown.state)),
