@@ -106,10 +106,13 @@ def test_long_names_take_one_line_each(width: int) -> None:
     night.start(titles=("Pay 請求書払い 🧾 " * 20, "Short"), branch=f"ralph/{'very-long-' * 15}end")
     view = RunDisplay(lambda: BEGAN.timestamp() + 60)
     for line in night.lines:
-        view.feed(events.decode(line))
-    screen = Console(width=width, file=io.StringIO(), force_terminal=False)
+        event = events.decode(line)
+        assert event
+        view.feed(event)
+    written = io.StringIO()
+    screen = Console(width=width, file=written, force_terminal=False)
     screen.print(view.render(width, 30))
-    head, progress, first, second = screen.file.getvalue().rstrip("\n").split("\n")
+    head, progress, first, second = written.getvalue().rstrip("\n").split("\n")
     assert all(cell_len(line) <= width for line in (head, progress, first, second))
     assert head.endswith("01:00")
     assert ("ralph/" in head, head.count("…")) == ((True, 1) if width > 30 else (False, 0))
