@@ -315,7 +315,7 @@ def test_the_page_shows_it(project: Ralph, tmp_path: Path) -> None:
     assert project.run("report", "--output", str(path)).exit_code == 0
     page = path.read_text()
     assert '<span class="chip is-done">proven by its own tests</span>' in page
-    assert '<span class="chip is-waiting">done, not proven</span>' in page
+    assert '<span class="chip is-unproven">done, not proven</span>' in page
     assert "60 fail without the work and pass with it" in page
     assert 'aria-label="5 stories: 4 done, 1 done, not proven"' in page
 

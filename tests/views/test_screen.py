@@ -165,7 +165,7 @@ def test_every_page_is_reached_by_keys(finished: Lab) -> None:
         text = await seen(pilot, "enter Open", "u Refresh", "? Keys", "q Quit")
         assert "w Watch" not in text
         await pilot.press("?")
-        await seen(pilot, "look again at what there is", "watch what runs now", "what runs goes on")
+        await seen(pilot, "look again at what there is", "watch what runs now", "runs continue")
         await pilot.press("ctrl+c")
         await pilot.press("enter")
         await seen(pilot, "! 1. First", "? 2. Second", "Proposal", "Users want in.")
