@@ -178,7 +178,7 @@ def test_a_conversation(records: Records, agent: str) -> None:
         "All is done.",
         "",
         "completed: it is completed",
-        "used: 5k tokens read, 250 written, agent 12s",
+        "used: 5k tokens read, 250 written, agent 12 s",
         "standard error: --errors shows it",
         f"records: {folder}",
     ]
@@ -507,7 +507,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, sub
 def test_one_that_goes_on_can_be_followed(running: tuple[Lab, subprocess.Popen[bytes]]) -> None:
     lab, process = running
     assert wait_until(lambda: "I begin." in lab.run("logs").stdout), lab.run("logs").stderr
-    assert "it is still running: -f goes on with it" in lab.run("logs").stdout
+    assert "it is still running: -f follows it" in lab.run("logs").stdout
     following = subprocess.Popen([COMMAND, "logs", "-f"], cwd=lab.root, env=lab.env, stdout=subprocess.PIPE)
     assert following.stdout is not None
     first = [following.stdout.readline().decode() for _ in range(3)]

@@ -186,7 +186,7 @@ def test_a_program_gets_exactly_the_records(past: Ralph, command: str, expected:
             "entries --last 3",
             [
                 ["ENTRY", "WHEN", "STATUS", "TOOK", "SUMMARY"],
-                ["login-1-2", "2026-01-02 10:00", "completed", "1h01m", "it works"],
+                ["login-1-2", "2026-01-02 10:00", "completed", "1 h 02 min", "it works"],
                 ["login-2-1", "2026-01-01 10:00", "blocked", "waits for the shop"],
                 ["search-1-1", "2026-01-01 10:00", "partial"],
             ],
@@ -229,7 +229,7 @@ def test_a_program_gets_exactly_the_records(past: Ralph, command: str, expected:
             [
                 ["ENTRY", "WHEN", "STATUS", "TOOK", "SUMMARY"],
                 ["login-1-1", "2026-01-01 10:00", "failed", "0m59s", "the build broke"],
-                ["login-1-2", "2026-01-02 10:00", "completed", "1h01m", "it works"],
+                ["login-1-2", "2026-01-02 10:00", "completed", "1 h 02 min", "it works"],
             ],
         ),
         ("attempts nobody", [["nobody was never attempted."]]),

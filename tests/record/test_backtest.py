@@ -325,10 +325,10 @@ def test_it_tells_what_it_means_and_writes_nothing(ralph: Ralph) -> None:
     why, lost = "2 attempts did not complete it: it needs your answer", "lost: 1-3, 2-1 completed their stories"
     assert [line.split("  ")[-1] for line in shown.stdout.splitlines()] == [
         "REASON AND CONSEQUENCE",
-        f"{why}; 1-3, 2-1 would not have happened; 3m20s, 2k tokens, $2.00 saved; {lost}",
-        f"{why}; 3-3 would not have happened; 1m40s, 1k tokens, $1.00 saved; nothing lost: it never completed",
+        f"{why}; 1-3, 2-1 would not have happened; 3 min 20 s, 2k tokens, $2.00 saved; {lost}",
+        f"{why}; 3-3 would not have happened; 1 min 40 s, 1k tokens, $1.00 saved; nothing lost: it never completed",
         "",
-        "--attempts: 2 differences; 5m00s, 3k tokens, $3.00 saved; 2 stories lost",
+        "--attempts: 2 differences; 5 min, 3k tokens, $3.00 saved; 2 stories lost",
         "7 of 7 recorded decisions come out the same with the recorded limits.",
         "1 record can't be read: c-20260301-230000-1a2b.",
     ]

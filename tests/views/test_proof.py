@@ -315,7 +315,7 @@ def test_the_page_shows_it(project: Ralph, tmp_path: Path) -> None:
     assert project.run("report", "--output", str(path)).exit_code == 0
     page = path.read_text()
     assert '<span class="chip is-done">proven by its own tests</span>' in page
-    assert '<span class="chip is-waiting">done, not proven</span>' in page
+    assert '<span class="chip is-unproven">done, not proven</span>' in page
     assert "60 fail without the work and pass with it" in page
     assert 'aria-label="5 stories: 4 done, 1 done, not proven"' in page
 
@@ -422,13 +422,13 @@ def test_the_full_screen_tells_it_on_each_page(project: Ralph) -> None:
 @pytest.mark.parametrize(
     ("when", "ok", "line"),
     [
-        ("after", True, "gate passed after the work: pytest -q: 2 passed (12s)"),
-        ("replay", True, "gate passed on the tests as they were: pytest -q: 2 passed (12s)"),
-        ("replay", False, "gate failed on the tests as they were: pytest -q: 2 passed (12s) /log"),
-        ("own-tests", False, "gate failed on the new tests without the work, as it should: pytest -q: 2 passed (12s)"),
-        ("own-tests", True, "gate passed on the new tests without the work: pytest -q: 2 passed (12s)"),
-        ("tip", False, "gate failed at the end of the run: pytest -q: 2 passed (12s) /log"),
-        ("", True, "gate passed: pytest -q: 2 passed (12s)"),
+        ("after", True, "gate passed after the work: pytest -q: 2 passed (12 s)"),
+        ("replay", True, "gate passed on the tests as they were: pytest -q: 2 passed (12 s)"),
+        ("replay", False, "gate failed on the tests as they were: pytest -q: 2 passed (12 s) /log"),
+        ("own-tests", False, "gate failed on the new tests without the work, as it should: pytest -q: 2 passed (12 s)"),
+        ("own-tests", True, "gate passed on the new tests without the work: pytest -q: 2 passed (12 s)"),
+        ("tip", False, "gate failed at the end of the run: pytest -q: 2 passed (12 s) /log"),
+        ("", True, "gate passed: pytest -q: 2 passed (12 s)"),
     ],
 )
 def test_a_gate_says_what_it_was_run_on(when: str, ok: bool, line: str) -> None:

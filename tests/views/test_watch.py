@@ -273,7 +273,7 @@ def test_what_people_say_is_told() -> None:
         "you left 1. Story 1 out",
         "you said of-later: x",
         "paused: you asked for it",
-        "it goes on",
+        "resumed",
         "1. Story 1: you answered: mail.example.org",
     ]
 
@@ -283,13 +283,13 @@ def test_the_picture_shows_what_people_said() -> None:
     assert "you said to 1. Story 1: use bcrypt" in picture(begun, GUIDED)
     assert "use bcrypt" not in picture(GUIDED, begun)
     assert "paused: you asked for it" in picture(PAUSED)
-    assert "paused: you asked for it; what is under way goes on to its end" in picture(begun, PAUSED)
+    assert "paused: you asked for it; iterations under way finish first" in picture(begun, PAUSED)
     assert "paused: you asked for it" in picture(PAUSED, height=4)
     assert "paused" not in picture(PAUSED, {"at": NOON, "type": "resumed"})
     waits = {"at": NOON, "type": "waiting", "seconds": 100, "why": "rate limit"}
     assert "waiting 00:30 more: rate limit" in picture(waits, GUIDED)
     asked = {"at": NOON, "type": "question", "story": "1"}
-    assert "1 question waits for you: ralphtool questions" in picture(asked)
+    assert "1 question needs your answer: ralphtool questions" in picture(asked)
     assert "for you" not in picture(asked, {"at": NOON, "type": "answered", "story": "1", "text": "yes"})
 
 

@@ -17,6 +17,7 @@ from ralphtool.errors import GitError, InvalidValue, RalphError, shorten
 from ralphtool.history import History
 from ralphtool.record import iterations, overview, questions, receipts, runs
 from ralphtool.record.lines import LineReader, parse_fields
+from ralphtool.views.amounts import format_cost, format_tokens
 from ralphtool.views.terminal import changes, phrases, tables
 from ralphtool.views.terminal.wrapping import echo
 from ralphtool.workspace.git import Repository
@@ -203,12 +204,8 @@ def _list_more(entry: Entry, folder: str) -> list[str]:
 
 def _describe_usage(verdict: dict[str, Any]) -> list[str]:
     read, written = verdict.get("input_tokens") or 0, verdict.get("output_tokens") or 0
-    cost = phrases.format_cost(verdict.get("cost") or 0.0)
-    tokens = (
-        f"{phrases.format_tokens(read)} tokens read, {phrases.format_tokens(written)} written"
-        if read or written
-        else ""
-    )
+    cost = format_cost(verdict.get("cost") or 0.0)
+    tokens = f"{format_tokens(read)} tokens read, {format_tokens(written)} written" if read or written else ""
     return [", ".join(filter(None, (tokens, cost)))] if tokens or cost else []
 
 

@@ -15,7 +15,8 @@ from ralphtool.errors import InvalidValue
 from ralphtool.record import backtest as replayed
 from ralphtool.record import runs, steps
 from ralphtool.record.lines import LineReader
-from ralphtool.views.terminal import phrases, tables
+from ralphtool.views.amounts import format_cost, format_duration, format_tokens, pluralize
+from ralphtool.views.terminal import tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -129,7 +130,7 @@ def _print_result(done: Backtest, limits: dict[str, float], unreadable: list[str
         for name, total in done.sum_by_limit().items():
             tables.print_line(_describe_total(name, total))
     elif limits:
-        tables.print_line(f"Nothing would have been different in {phrases.pluralize(done.runs, 'run', 'runs')}.")
+        tables.print_line(f"Nothing would have been different in {pluralize(done.runs, 'run', 'runs')}.")
     else:
         tables.print_line("No limit is given: add one, as in `ralphtool backtest --attempts 5`.")
     for line in _describe_reliability(done.check, unreadable):
@@ -144,7 +145,7 @@ def _describe_difference(one: Difference) -> str:
     if _is_nonzero(one.saved):
         parts.append(f"{_format_amount(one.saved)} saved")
     if one.more_attempts:
-        parts.append(f"up to {phrases.pluralize(one.more_attempts, 'more attempt', 'more attempts')}")
+        parts.append(f"up to {pluralize(one.more_attempts, 'more attempt', 'more attempts')}")
     if one.more is None:
         parts.append("its additional usage is unknown")
     elif _is_nonzero(one.more):
@@ -175,28 +176,28 @@ def _is_nonzero(spent: Expense) -> bool:
 
 
 def _format_amount(spent: Expense) -> str:
-    parts = [phrases.format_duration(spent.seconds)] if spent.seconds else []
+    parts = [format_duration(spent.seconds)] if spent.seconds else []
     if spent.tokens:
-        parts.append(f"{phrases.format_tokens(spent.tokens)} tokens")
+        parts.append(f"{format_tokens(spent.tokens)} tokens")
     if spent.cost:
-        parts.append(phrases.format_cost(spent.cost))
+        parts.append(format_cost(spent.cost))
     return ", ".join(parts)
 
 
 def _describe_total(name: str, total: LimitTotal) -> str:
-    parts = [phrases.pluralize(total.differences, "difference", "differences")]
+    parts = [pluralize(total.differences, "difference", "differences")]
     if _is_nonzero(total.saved):
         parts.append(f"{_format_amount(total.saved)} saved")
     if _is_nonzero(total.more):
         parts.append(f"at most about {_format_amount(total.more)} more (an estimate)")
     if total.lost:
-        parts.append(f"{phrases.pluralize(total.lost, 'story', 'stories')} lost")
+        parts.append(f"{pluralize(total.lost, 'story', 'stories')} lost")
     return f"--{name.replace('_', '-')}: {'; '.join(parts)}"
 
 
 def _describe_reliability(check: ReplayCheck, unreadable: Sequence[str]) -> Iterator[str]:
     yield (
-        f"{check.same} of {phrases.pluralize(check.decisions, 'recorded decision', 'recorded decisions')} "
+        f"{check.same} of {pluralize(check.decisions, 'recorded decision', 'recorded decisions')} "
         f"come{'s' if check.same == 1 else ''} out the same with the recorded limits."
     )
     if check.otherwise:
@@ -205,4 +206,4 @@ def _describe_reliability(check: ReplayCheck, unreadable: Sequence[str]) -> Iter
         yield f"{check.unknown} can't be replayed and are left out: the record is incomplete."
     if unreadable:
         names = make_printable(_join_names(unreadable))
-        yield f"{phrases.pluralize(len(unreadable), 'record', 'records')} can't be read: {names}."
+        yield f"{pluralize(len(unreadable), 'record', 'records')} can't be read: {names}."

@@ -11,6 +11,7 @@ from ralphtool.cli.checks import Diagnosis, DoctorContext
 from ralphtool.core import project, quickjson
 from ralphtool.core.text import can_write_unicode, make_lines_printable, make_printable
 from ralphtool.errors import GitError, RalphError, from_os_error
+from ralphtool.views import look
 from ralphtool.views.terminal.wrapping import echo
 
 Check = Callable[[DoctorContext], Iterator[Diagnosis]]
@@ -35,7 +36,7 @@ _CHECKS: dict[str, Check] = {
     "disk": state_checks.check_disk,
 }
 _HANG = 12  # what is found begins in this column
-_MARKS = {"ok": ("✓", "+", "green"), "warning": ("!", "!", "yellow"), "wrong": ("✗", "x", "red")}
+_STORY_STATES = {"ok": "done", "warning": "unproven", "wrong": "failed"}  # which a finding looks like
 
 
 def examine(
@@ -117,8 +118,8 @@ def _print_progress(text: str) -> None:
 
 
 def _print_diagnosis(finding: Diagnosis, *, fixed: bool, done: str) -> None:
-    fancy, plain, colour = _MARKS[finding.state]
-    mark = click.style(fancy if can_write_unicode() else plain, fg=colour, bold=True)
+    symbol, colour = look.STORIES[_STORY_STATES[finding.state]].mark
+    mark = click.style(symbol, fg=colour, bold=True)
     first, *more = make_lines_printable(finding.text).split("\n")
     echo(f"{mark} {finding.about:9} {first}", _HANG)
     for line in more:

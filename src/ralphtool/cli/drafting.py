@@ -26,6 +26,7 @@ from ralphtool.loop.run import StopRequest, recover
 from ralphtool.loop.runners import check_runners, make_runners, register_secrets
 from ralphtool.record import overview
 from ralphtool.specs import scaffold
+from ralphtool.views.amounts import format_cost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -287,7 +288,7 @@ def _print_draft(draft: DraftedChange) -> None:
 
 def _describe_cost(draft: DraftedChange) -> str:
     spent = draft.spent
-    return f"; it cost ${spent.cost:.2f}" if spent.cost else ""
+    return f"; it cost {format_cost(spent.cost)}" if spent.cost else ""
 
 
 def _print_kept(draft: DraftedChange) -> None:

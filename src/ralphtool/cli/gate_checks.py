@@ -16,6 +16,7 @@ from ralphtool.executors import gate_run
 from ralphtool.executors.process import Supervisor
 from ralphtool.loop.gate_trial import GateTrial
 from ralphtool.loop.workspace_choice import AGAIN, Findings
+from ralphtool.views.amounts import format_duration
 from ralphtool.workspace import in_place
 
 if TYPE_CHECKING:
@@ -134,9 +135,9 @@ def _describe_result(root: str, done: GateResult, timeout: float, blind: Collect
     if done.ok:
         can_fail = "; it stays green when the code is broken" if done.command in blind else ""
         tally = f" ({done.tally})" if done.tally else ""
-        return ok("gates", f"`{done.command}` is green{tally}, {done.seconds:.1f} s{can_fail}")
+        return ok("gates", f"`{done.command}` is green{tally}, {format_duration(done.seconds)}{can_fail}")
     if done.why == "wall-clock":
-        text = f"`{done.command}` took longer than {timeout:g} s and was killed"
+        text = f"`{done.command}` took longer than {format_duration(timeout)} and was killed"
         return wrong("gates", text, "raise timeout in [verify]")
     return _describe_red(root, done)
 

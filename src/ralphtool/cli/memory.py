@@ -13,7 +13,8 @@ from ralphtool.errors import UsageError
 from ralphtool.history import History
 from ralphtool.memory.knowledge import KnowledgeBase
 from ralphtool.memory.review import review_learnings
-from ralphtool.views.terminal import phrases, tables
+from ralphtool.views.amounts import pluralize
+from ralphtool.views.terminal import tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,7 +106,7 @@ def _print_review(found: Review, total: int) -> None:
         "There are no learnings yet: agents record them with `ralphtool agent learn`, and runs add them to prompts.",
     )
     if total > len(rows):
-        rest = phrases.pluralize(total - len(rows), "earlier learning", "earlier learnings")
+        rest = pluralize(total - len(rows), "earlier learning", "earlier learnings")
         tables.print_line(f"\n{rest} not shown: --json prints all that were checked, --all checks all")
     if found.stale:
         tables.print_line("\nStale:", style="bold")

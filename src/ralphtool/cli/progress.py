@@ -15,7 +15,8 @@ from ralphtool.core.text import make_printable
 from ralphtool.errors import CorruptState, UsageError
 from ralphtool.history import History, document, schema
 from ralphtool.history.records import LearningType, PatternType
-from ralphtool.views.terminal import phrases, tables
+from ralphtool.views.amounts import pluralize
+from ralphtool.views.terminal import tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,11 +108,11 @@ def _success_rates(tallies: Sequence[Any]) -> dict[str, float | None]:
 def _print_summary(history: History, counts: dict[str, int], tallies: Sequence[Any]) -> None:
     rate = _success_rates(tallies)["success_rate"]
     completed = f", {100 * rate:.0f}% completed" if rate is not None else ""
-    entries = phrases.pluralize(counts["entries"], "entry", "entries")
-    stories = phrases.pluralize(len(tallies), "story", "stories")
+    entries = pluralize(counts["entries"], "entry", "entries")
+    stories = pluralize(len(tallies), "story", "stories")
     tables.print_line(f"{entries} of {stories}{completed}", style="bold")
-    learnings = phrases.pluralize(counts["valid_learnings"], "valid learning", "valid learnings")
-    patterns = phrases.pluralize(counts["patterns"], "pattern", "patterns")
+    learnings = pluralize(counts["valid_learnings"], "valid learning", "valid learnings")
+    patterns = pluralize(counts["patterns"], "pattern", "patterns")
     tables.print_line(f"{learnings} of {counts['learnings']}, {patterns}\n")
     if tallies:
         tables.print_statuses(history.endings(60))
@@ -149,9 +150,7 @@ def entries(last: int | None, prd_id: str | None, as_json: bool) -> None:
 def _print_left_out(history: History, last: int | None, prd_id: str | None) -> None:
     total = history.attempts(prd_id) if prd_id else history.counts()["entries"]
     if last is None and total > _SHOWN:
-        tables.print_line(
-            f"\n{phrases.pluralize(total - _SHOWN, 'earlier entry', 'earlier entries')} not shown: use --last N"
-        )
+        tables.print_line(f"\n{pluralize(total - _SHOWN, 'earlier entry', 'earlier entries')} not shown: use --last N")
 
 
 @progress.command()
@@ -423,7 +422,7 @@ def migrate_command(dry_run: bool, as_json: bool) -> None:
 
 
 def _print_migration(found: Migration, became: str) -> None:
-    learnings = phrases.pluralize(len(found.learnings), "learning", "learnings")
-    patterns = phrases.pluralize(len(found.patterns), "pattern", "patterns")
+    learnings = pluralize(len(found.learnings), "learning", "learnings")
+    patterns = pluralize(len(found.patterns), "pattern", "patterns")
     tables.print_line(f"{make_printable(found.path)} {became} {make_printable(found.backup)}")
     tables.print_line(f"{learnings} and {patterns} {became} part of the history")

@@ -14,6 +14,8 @@ from ralphtool.core.text import can_write_unicode, make_printable
 from ralphtool.errors import InvalidValue, RalphError, RunDied, from_os_error
 from ralphtool.record import runs as records
 from ralphtool.record.run_end import RunEnd
+from ralphtool.views import look
+from ralphtool.views.amounts import format_cost, format_duration, format_recorded_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 
 _NEWEST = 20
 _HEARTBEAT = 1.0  # seconds between two looks whether a run is still alive
-_COLOURS = {"running": "cyan", "paused": "yellow", "done": "green", "unproven": "yellow", "died": "red"}
 _GAP = 2
 _SHORT_NAME = 26  # a run's name is cut to that before other columns go
 _SPEED = 60.0
@@ -161,42 +162,24 @@ def _shorten_name(name: str, width: int) -> str:
 def _style_line(line: str, state: str | None) -> str:
     if state is None:
         return click.style(line, dim=True)
-    colour = _COLOURS.get(state)
+    colour = look.RUNS[state].colour
     return line.replace(f"  {state}", f"  {click.style(state, fg=colour)}", 1) if colour else line
 
 
 def _build_row(run: RunSummary) -> tuple[str, ...]:
     cost = run.spent.get("cost")
-    is_known = isinstance(cost, int | float) and 0.005 <= cost < 1e9
+    cost = cost if isinstance(cost, int | float) and cost < 1e9 else 0.0
     stories = f"{run.stories_done}/{run.stories_total}" if run.stories_total else ""
     stories = "plan" if run.purpose == "plan" else stories
-    took = _format_duration(records.measure_duration(run))
-    cells = (run.id, run.change, _format_time(run.began or run.last), took, run.state, stories)
-    return (*map(_make_writable, cells), f"${cost:.2f}" if is_known else "")
+    seconds = records.measure_duration(run)
+    took = "" if seconds is None else format_duration(seconds)
+    cells = (run.id, run.change, format_recorded_time(run.began or run.last), took, run.state, stories)
+    return (*map(_make_writable, cells), format_cost(cost))
 
 
 def _make_writable(text: str) -> str:
     shown = make_printable(text)
     return shown if can_write_unicode() else shown.encode("ascii", "backslashreplace").decode()
-
-
-def _format_time(moment: str) -> str:
-    """By the clock on the wall, to the minute."""
-    from datetime import datetime
-
-    try:
-        return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M")
-    except (ValueError, OverflowError, OSError):
-        return ""
-
-
-def _format_duration(seconds: float | None) -> str:
-    if seconds is None:
-        return ""
-    minutes = int(seconds) // 60
-    if not minutes:
-        return f"{int(seconds)}s"
-    return f"{minutes // 60}h{minutes % 60:02}m" if minutes >= 60 else f"{minutes}m{int(seconds) % 60:02}s"
 
 
 # --- watch ------------------------------------------------------------------------------------------
@@ -283,7 +266,7 @@ def _watch_run(run: RunSummary, speed: float | None, *, as_json: bool) -> None:
     elif speed is None and run.end is not None:
         click.echo(
             click.style(
-                (f"{_make_writable(run.id)}, started {_format_time(run.began) or 'at an unknown time'}"), dim=True
+                f"{_make_writable(run.id)}, started {format_recorded_time(run.began) or 'at an unknown time'}", dim=True
             )
         )
     else:
@@ -314,7 +297,7 @@ def _print_end(before: RunSummary, *, as_json: bool) -> None:
     except InvalidValue:
         raise InvalidValue(f"the record of {before.id} was deleted: the run can't be shown any more") from None
     if run.end is None and not records.is_alive(run):
-        when = f" (last event at {_format_time(run.last)})" if run.last else ""
+        when = f" (last event at {format_recorded_time(run.last)})" if run.last else ""
         raise RunDied(
             f"{run.id} died{when}: its process is gone without a final event; "
             f"`{f'ralphtool run {run.change}'.rstrip()}` resumes where it stopped"
