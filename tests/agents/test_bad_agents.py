@@ -401,7 +401,7 @@ def test_a_program_that_is_missing(lab: BadLab, kind: str) -> None:
 def test_a_program_that_is_not_executable(lab: BadLab) -> None:
     lab.program("#!/bin/sh\necho 9.9.9\n", 0o644)
     lab.use("claude")
-    refused(lab, "is not there", "install it with")
+    refused(lab, "was not found", "install it with")
 
 
 @pytest.mark.parametrize("kind", ["codex", "opencode"])
@@ -413,11 +413,11 @@ def test_a_program_that_is_too_old(lab: BadLab, kind: str) -> None:
 @pytest.mark.parametrize(
     ("version", "told"),
     [
-        ("pass", "it says nothing"),
+        ("pass", "it printed nothing"),
         ("print('hello')", "hello"),
         ("sys.exit('node is too old')", "node is too old"),
         ("print('9.9.9'); sys.exit(3)", "9.9.9"),
-        ("import os; os.kill(os.getpid(), 9)", "it says nothing"),
+        ("import os; os.kill(os.getpid(), 9)", "it printed nothing"),
         ("sys.stdout.buffer.write(b'\\xff' * 100000)", "printed no version"),
     ],
 )

@@ -63,5 +63,5 @@ def test_its_own_variables_are_there_when_it_is_asked(tmp_path: Path, monkeypatc
     monkeypatch.setenv("KEY", "usual")
     monkeypatch.setenv("OTHER", "usual")
     claude(command=[path], env={"KEY": "own"}).check()
-    with pytest.raises(InvalidValue, match="it says nothing"):
+    with pytest.raises(InvalidValue, match="it printed nothing"):
         claude(command=[path]).check()

@@ -159,7 +159,7 @@ def test_no_link_leads_a_step_out_of_the_working_directory(stage: Stage, step: d
     (stage.root / "link").symlink_to(outside / "theirs")
     (stage.root / "inside").write_text("inside")
     played = stage.play(step)
-    assert "out of the working directory" in played.end.reason
+    assert "outside the working directory" in played.end.reason
     assert [path.name for path in outside.iterdir()] == ["theirs"]
     assert (outside / "theirs").read_text() == "theirs"
 

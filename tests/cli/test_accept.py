@@ -353,7 +353,7 @@ def test_a_file_in_the_way_is_named(refused: Lab) -> None:
     refused.write("1.txt", "mine\n")
     before = frozen(refused)
     told = refused.run("accept", "1")
-    assert (told.exit_code, "1.txt" in told.stderr, "in the way" in told.stderr) == (1, True, True)
+    assert (told.exit_code, "1.txt" in told.stderr, "would be overwritten" in told.stderr) == (1, True, True)
     assert frozen(refused) == before
 
 

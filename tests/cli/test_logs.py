@@ -322,7 +322,7 @@ def test_which_one_is_meant(records: Records) -> None:
     os.remove(records.ralph.root / f".ralph/runs/{other}/events.jsonl")
     assert records.events("zebra-1-1")[0]["text"] == "fifth"
     assert f"has no iteration '9': there is {RUN}:2, {RUN}:1" in records.error(f"{RUN}:9")
-    assert "there is no entry 'add-login-9-9'" in records.error("add-login-9-9")
+    assert "there is no entry or run 'add-login-9-9'" in records.error("add-login-9-9")
     assert "there is no run nobody" in records.error("nobody:1")
     assert "no entry" in records.error("../../etc")
 
@@ -337,7 +337,7 @@ def test_a_missing_transcript_is_an_error_that_tells_what_is_there(records: Reco
     folder = records.add(None)
     told = records.error()
     assert f"{folder} has no transcript.log" in told
-    assert "there is prompt.md" in told
+    assert "recorded: prompt.md" in told
     os.symlink("/etc/passwd", folder / "transcript.log")
     assert "is a link or a special file" in records.error()
     assert "root:" not in records.error("--raw")

@@ -228,7 +228,7 @@ def test_a_program_gets_exactly_the_records(past: Ralph, command: str, expected:
             "attempts login-1",
             [
                 ["ENTRY", "WHEN", "STATUS", "TOOK", "SUMMARY"],
-                ["login-1-1", "2026-01-01 10:00", "failed", "0m59s", "the build broke"],
+                ["login-1-1", "2026-01-01 10:00", "failed", "59 s", "the build broke"],
                 ["login-1-2", "2026-01-02 10:00", "completed", "1 h 02 min", "it works"],
             ],
         ),

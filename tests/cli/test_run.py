@@ -47,7 +47,7 @@ def test_wrong_usage_is_exit_2_and_changes_nothing(
 @pytest.mark.parametrize(
     ("arguments", "config", "told"),
     [
-        ((), "", "no agent is named"),
+        ((), "", "no agent is configured"),
         (("--agent", "claud"), "", "unknown agent 'claud'"),
         (("--agent-command", "no-such-program --x"), "", "was not found: install it"),
         (("no-such-change", "--agent-command", "true"), "", "there is no change no-such-change"),

@@ -76,7 +76,7 @@ def test_without_any_branch(lab: Lab) -> None:
 
 def test_without_git(lab: Lab) -> None:
     lab.openspec()
-    assert "no git repository" in lab.run("finish").stderr
+    assert "not in a git repository" in lab.run("finish").stderr
 
 
 # --- squashing --------------------------------------------------------------------------------------
@@ -415,7 +415,7 @@ def test_a_run_afterwards_keeps_what_is_staged_and_not_committed(done: Lab) -> N
 def test_finishing_twice(done: Lab) -> None:
     assert squash(done).exit_code == 0
     before = everything(done)
-    assert "is finished already" in squash(done).stderr
+    assert "is already finished" in squash(done).stderr
     assert everything(done) == before
 
 
@@ -606,7 +606,7 @@ def test_finishing_twice_says_that_it_is_finished(done: Lab) -> None:
     assert "still open" not in squash(done).stdout
     before = everything(done)
     told = squash(done)
-    assert (told.exit_code, "add-login is finished already" in told.stderr) == (1, True)
+    assert (told.exit_code, "add-login is already finished" in told.stderr) == (1, True)
     assert everything(done) == before
 
 

@@ -334,7 +334,7 @@ def test_a_merge_under_way(lab: Lab) -> None:
     before, refs = lab.users_state(), lab.git("for-each-ref")
     told = lab.loop()
     assert told.exit_code == 1
-    assert "under way" in told.stderr
+    assert "in progress" in told.stderr
     assert lab.users_state() == before
     assert lab.git("for-each-ref") == refs
     lab.git("merge", "--abort")
@@ -395,7 +395,7 @@ def test_looking_at_what_was_tried(tried: Lab) -> None:
     assert "add-login-1-1" in tried.run("attempts").stdout
     assert "+wrong" in tried.run("diff", "add-login-1-1").stdout
     assert "wrong.txt" in tried.run("diff", "--stat", "add-login-1-1").stdout
-    assert "no attempt 'add-login-9-9'" in tried.run("diff", "add-login-9-9").stderr
+    assert "no kept attempt 'add-login-9-9'" in tried.run("diff", "add-login-9-9").stderr
     assert tried.users_state() == before
 
 

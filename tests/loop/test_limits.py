@@ -81,7 +81,7 @@ def test_work_is_handed_over_and_back(lab: Lab) -> None:
     handed = [(one["from"], one["to"], one["why"]) for one in lab.events() if one["type"] == "handed_over"]
     assert handed == [
         ("scripted", "second", "rate-limit: slow down"),
-        ("second", "scripted", "it can go on"),
+        ("second", "scripted", "it can continue"),
     ]
     assert told(lab, "waiting", "seconds") == [], "somebody could work all the time"
     assert lab.endings() == [("add-login-1-1", "completed"), ("add-login-2-1", "completed")]
@@ -401,7 +401,7 @@ def test_tokens_without_a_cost_are_priced(
     assert "the budget was used up" in told(lab, "verdict", "summary")[0]
     assert told(lab, "verdict", "cost") == [pytest.approx(2.5), pytest.approx(0.25)]
     assert ended(lab)["spent"]["cost"] == pytest.approx(2.75)
-    assert "can't hold" not in notices(lab)
+    assert "can't be enforced" not in notices(lab)
 
 
 def test_a_price_that_turns_out_to_be_missing_is_told_once(lab: Lab, odd: Callable[..., None]) -> None:
@@ -410,7 +410,7 @@ def test_a_price_that_turns_out_to_be_missing_is_told_once(lab: Lab, odd: Callab
     configure(lab, "[prices.gpt-x]\ninput = 2.5")
     lab.play(default=[COUNTS, *DONE])
     assert lab.loop().exit_code == 0
-    found = [text for text in told(lab, "notice", "text") if "can't hold" in text]
+    found = [text for text in told(lab, "notice", "text") if "can't be enforced" in text]
     assert found == ["the cost of odd is unknown, so the cost limit can't be enforced for it: set [prices.gpt-y]"]
 
 
@@ -421,7 +421,7 @@ def test_what_is_free_is_not_unknown(lab: Lab, odd: Callable[..., None], is_told
     configure(lab, "[prices.odd]\ninput = 0")
     lab.play(default=[{"usage": {"input_tokens": 9, **({"cost": 0} if is_told else {})}}, *DONE])
     assert lab.loop().exit_code == 0
-    assert "can't hold" not in notices(lab)
+    assert "can't be enforced" not in notices(lab)
 
 
 NO_COST = "the cost limit can't be enforced for odd: "
@@ -443,7 +443,7 @@ def test_a_limit_that_can_not_hold_is_told(
     odd(f"cost={cost}")
     assert lab.loop().exit_code == 0
     assert notice in notices(lab)
-    assert ("can't hold" in notices(lab)) is bool(notice)
+    assert ("can't be enforced" in notices(lab)) is bool(notice)
 
 
 def test_what_agents_may_do_is_told_before_they_do_it(lab: Lab, odd: Callable[..., None]) -> None:

@@ -299,7 +299,7 @@ def test_what_was_left_out_says_so_in_its_place() -> None:
     prompt = made(proposal=long, design=long, notes=long, failure=long, guidance=long, budget_tokens=10_000)
     assert set(prompt.cut) == {"the proposal", "the design", "the learnings file", "the last failure", "the guidance"}
     for what in ("the proposal", "the design", "the last failure", "the guidance"):
-        assert re.search(rf"\[\d+ characters of {what} left out here", prompt.text), what
+        assert re.search(rf"\[\d+ characters of {what} left out; ", prompt.text), what
     assert re.search(rf"\[\d+ characters left out; the whole file is {NOTES}\]", prompt.text)
 
 

@@ -210,7 +210,7 @@ def test_a_gate_that_collects_no_test_proves_nothing(shop: Lab) -> None:
     shop.configure(tests=[f"{GATE} -k nothing_at_all || true"], accept="held")
     shop.play(default=attempt({"cart.py": CART + DISCOUNT}))
     assert shop.loop().exit_code == 1
-    assert receipts(shop)[0]["why"] == "the gates ran no test"
+    assert receipts(shop)[0]["why"] == "the gates ran no tests"
 
 
 def test_boxes_that_were_ticked_by_hand_over_red_tests(shop: Lab) -> None:

@@ -347,7 +347,7 @@ def test_the_same_failure_twice_goes_back_to_the_checkpoint(lab: Lab) -> None:
     assert lab.git("show", "refs/ralph/attempts/add-login-1-1:a") == "a"
     assert lab.entries()[3]["context"]["recovery_action"] == "fix-state"
     assert "[ ] 1.1" in prompt(lab, "add-login-1-4")
-    assert "another way" in known(lab, "add-login-1-4")
+    assert "a different approach" in known(lab, "add-login-1-4")
 
 
 def test_parts_that_end_alike_are_not_thrown_away(lab: Lab) -> None:

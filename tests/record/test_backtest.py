@@ -333,7 +333,7 @@ def test_it_tells_what_it_means_and_writes_nothing(ralph: Ralph) -> None:
         "1 record can't be read: c-20260301-230000-1a2b.",
     ]
     assert "Nothing would have been different in 1 run." in ralph.run("backtest", "--attempts", "3").stdout
-    assert "name one" in ralph.run("backtest", "--change", "c").stdout
+    assert "add one" in ralph.run("backtest", "--change", "c").stdout
     assert ralph.run("backtest", "--attempts", "0").exit_code == 2
     assert ralph.run("backtest", "--run", "nope").exit_code == 1
     assert ralph.snapshot() == before

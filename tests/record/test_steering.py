@@ -88,7 +88,7 @@ def test_a_paused_run_begins_nothing_new_until_it_is_resumed(busy: Any) -> None:
     went_on(lab)
     assert wait_until(lambda: seen(lab, "paused"), 60)
     assert [one["story"] for one in seen(lab, "verdict")] == ["1"], "what was going on is finished first"
-    assert lab.run("resume").stdout == "add-login goes on\n"
+    assert lab.run("resume").stdout == "add-login resumes\n"
     assert ended(process) == 0
     assert [one["type"] for one in lab.events() if one["type"] in ("steered", "paused", "resumed")] == [
         *("steered", "paused", "steered", "resumed")
@@ -110,7 +110,7 @@ def test_stop_is_like_ctrl_c(busy: Any) -> None:
 
 def test_stop_after_lets_the_iteration_end(busy: Any) -> None:
     lab, process = busy
-    assert "after the iteration" in lab.run("stop", "--after").stdout
+    assert "after the current iteration" in lab.run("stop", "--after").stdout
     assert wait_until(lambda: seen(lab, "steered"))
     went_on(lab)
     assert ended(process) == 1
@@ -121,7 +121,7 @@ def test_stop_after_lets_the_iteration_end(busy: Any) -> None:
 
 def test_a_story_that_is_skipped_is_left_at_once_and_the_others_go_on(busy: Any) -> None:
     lab, process = busy
-    assert lab.run("skip", "1", "--why", "not now").stdout == "story 1 is left out\n"
+    assert lab.run("skip", "1", "--why", "not now").stdout == "story 1 is skipped\n"
     assert ended(process) == 1, "what was skipped is not done"
     assert [id for id, _ in lab.endings()] == ["add-login-2-1", "add-login-3-1"], "and was no attempt"
     rows = {row["id"]: row for row in seen(lab, "run_ended")[-1]["stories"]}
@@ -223,7 +223,7 @@ def test_a_change_in_a_file_of_its_own_can_be_steered(lab: Lab) -> None:
     lab.play({"story": "1", "attempt": 1, "steps": held(lab)}, default=DONE)
     process = lab.start("pay", "--spec", "docs/pay.md")
     has_begun(lab)
-    assert "story 2 is left out" in lab.run("skip", "2").stdout, "the one that runs is meant"
+    assert "story 2 is skipped" in lab.run("skip", "2").stdout, "the one that runs is meant"
     assert "are set aside until the run of pay" in lab.run("list").stdout or "waits aside" in lab.run("list").stdout
     went_on(lab)
     assert ended(process) == 1
@@ -360,10 +360,10 @@ def test_an_answer_to_a_story_that_is_gone_ends_no_run_in_circles(lab: Lab) -> N
     ("words", "code", "said"),
     [
         (["answer", "1", "x"], "INVALID_VALUE", "story '1' has no question; nothing needs your answer"),
-        (["answer", "1"], "INVALID_VALUE", "asks nothing"),
-        (["guide", "9", "x"], "STORY_NOT_FOUND", "there are 1, 2"),
+        (["answer", "1"], "INVALID_VALUE", "has no question"),
+        (["guide", "9", "x"], "STORY_NOT_FOUND", "its stories are 1, 2"),
         (["guide", "1", "two", "three"], "USAGE", "quotes"),
-        (["guide", " "], "INVALID_VALUE", "nothing in it"),
+        (["guide", " "], "INVALID_VALUE", "the text is empty"),
         (["guide", "x" * 20_000], "INVALID_VALUE", "too long"),
         (["guide", "2"], "USAGE", "the guidance for story 2 is missing"),
         (["questions", "--change", "nothing"], "CHANGE_NOT_FOUND", "no change nothing"),

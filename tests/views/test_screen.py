@@ -174,7 +174,7 @@ def test_every_page_is_reached_by_keys(finished: Lab) -> None:
         await pilot.press("o")
         await seen(
             pilot,
-            "1 of 2 stories are done: 1 done, not proven: there is no gate; 1 waits for",
+            "1 of 2 stories are done: 1 done, not proven: there is no gate; 1 needs your",
             f"ralphtool report {runs.list_ids(str(finished.root))[0]}",
         )
         await pilot.press("end")
@@ -307,7 +307,7 @@ def test_a_run_that_does_not_start_says_why(lab: Lab) -> None:
         await seen(pilot, "r Run")
         lab.write(".ralph/config.toml", "")
         await pilot.press("r")
-        await seen(pilot, "no agent is named yet")
+        await seen(pilot, "no agent is configured yet")
 
     drive(lab.root, act)
     assert not runs.list_ids(str(lab.root))

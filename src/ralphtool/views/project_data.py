@@ -219,7 +219,7 @@ def find_agent(root: str) -> str:
     run = settings.load(root).run
     name = run.agent or next(iter(run.agents), None)
     if name is None:
-        raise InvalidValue("no agent is named yet: `ralphtool init` finds those that are installed, and names one")
+        raise InvalidValue("no agent is configured yet: `ralphtool init` finds the installed agents and configures one")
     return name
 
 

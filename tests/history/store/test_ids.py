@@ -165,7 +165,7 @@ WRONG: list[tuple[Any, str]] = [
     (structs.replace(entry(1), summary=None), r"entries\[0\]\.summary: null is not a string"),
     (
         structs.replace(entry(1), observations=(learning("a"),)),
-        r"entries\[0\]\.observations\[0\]\.id: unknown field is no such",
+        r"entries\[0\]\.observations\[0\]\.id: unknown field; the fields are",
     ),
 ]
 
