@@ -391,7 +391,7 @@ def test_the_same_blocker_that_was_solved_decides(blocked: Lab) -> None:
     assert guidance == f"{SOLVED} (shop-1)"
     assert reason == "the same problem was solved before (shop-1-1 was blocked by it, shop-1-2 was not)"
     assert guidance in section(prompt(blocked, "add-login-1-2"), "Do this first")
-    assert "Perhaps" not in prompt(blocked, "add-login-1-2")
+    assert "This may help" not in prompt(blocked, "add-login-1-2")
 
 
 def test_a_blocker_in_like_words_only_suggests(blocked: Lab) -> None:
