@@ -293,7 +293,7 @@ def _environment(top: Path) -> dict[str, str]:
 
 
 _SECTION = re.compile(
-    r"^## (?:What was learnt before|Patterns of this code base)\n\n(`{3,})text\n.*?\n\1$", re.S | re.M
+    r"^## (?:Learnings from earlier iterations|Patterns of this code base)\n\n(`{3,})text\n.*?\n\1$", re.S | re.M
 )
 
 

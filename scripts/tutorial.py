@@ -32,7 +32,7 @@ _VOLATILE = (
     (re.compile(r"\b[A-Z][a-z]{2} \d{1,2} [A-Z][a-z]{2} \d{4}\b"), "DAY"),
     (re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?Z?)?)?(?: UTC)?"), "WHEN"),
     (re.compile(r"\b\d{1,2}:\d\d(?::\d\d)?\b"), "CLOCK"),
-    (re.compile(r"\b\d+(?:\.\d+)? ?m?s\b|\b\d+ (?:seconds?|min)\b"), "LONG"),
+    (re.compile(r"\b(?:\d+ h(?: \d\d min)?|\d+ min(?: \d\d s)?|\d+(?:\.\d+)? ?m?s|\d+ seconds?)\b"), "LONG"),
     (re.compile(r"-{3,}"), "---"),
     (re.compile(r"git \d+\.\d+[.\d]*"), "git VERSION"),
     (re.compile(r"Python 3\.[\d.]+(?:rc\d+)?, \w+"), "PYTHON"),

@@ -187,7 +187,7 @@ def test_half_of_an_answer_is_no_success(folder: Folder) -> None:
     folder.log(ASKED, ANSWERED, ASKED, OVER)
     folder.answers("look at a.py", PROMISE)
     folder.history("\nlook at a.py\n", f"\n{PROMISE}\n")
-    assert folder.read()[1] == End(False, PROMISE, "its last request got no answer")
+    assert folder.read()[1] == End(False, PROMISE, "its last request got no response")
 
 
 def test_a_conversation_that_does_not_fit(folder: Folder) -> None:

@@ -215,7 +215,7 @@ def test_half_a_terminal_event_is_none(lab: BadLab, kind: str) -> None:
     assert lab.loop().exit_code == 1
     status, summary = lab.verdict()
     assert status == "partial"
-    assert "the agent did not end well: ended without a final event (exit status 0)" in summary
+    assert "the agent failed: ended without a final event (exit status 0)" in summary
 
 
 @every_kind
@@ -371,7 +371,7 @@ def test_work_without_a_last_word_and_then_silence_is_none_that_is_done(lab: Bad
     assert lab.loop().exit_code == 1
     status, summary = lab.verdict()
     assert status == "partial"
-    assert "2 tasks done, but the agent said nothing for too long and was ended" in summary
+    assert "2 tasks done, but the agent printed nothing for too long and was stopped" in summary
 
 
 # --- programs that can't be used --------------------------------------------------------------------
@@ -395,41 +395,41 @@ def refused(lab: BadLab, *told: str) -> None:
 @pytest.mark.parametrize("kind", ["claude", "gemini"])
 def test_a_program_that_is_missing(lab: BadLab, kind: str) -> None:
     lab.use(kind)
-    refused(lab, "is not there: install it with `npm install -g", f"[agents.{kind}]")
+    refused(lab, "was not found: install it with `npm install -g", f"[agents.{kind}]")
 
 
 def test_a_program_that_is_not_executable(lab: BadLab) -> None:
     lab.program("#!/bin/sh\necho 9.9.9\n", 0o644)
     lab.use("claude")
-    refused(lab, "is not there", "install it with")
+    refused(lab, "was not found", "install it with")
 
 
 @pytest.mark.parametrize("kind", ["codex", "opencode"])
 def test_a_program_that_is_too_old(lab: BadLab, kind: str) -> None:
     lab.agent_is(kind, "", version="print('0.0.7 (Some Code)')")
-    refused(lab, "0.0.7 is too old for us", "update it with `npm install -g")
+    refused(lab, "0.0.7 is too old", "update it with `npm install -g")
 
 
 @pytest.mark.parametrize(
     ("version", "told"),
     [
-        ("pass", "it says nothing"),
+        ("pass", "it printed nothing"),
         ("print('hello')", "hello"),
         ("sys.exit('node is too old')", "node is too old"),
         ("print('9.9.9'); sys.exit(3)", "9.9.9"),
-        ("import os; os.kill(os.getpid(), 9)", "it says nothing"),
-        ("sys.stdout.buffer.write(b'\\xff' * 100000)", "tells no version"),
+        ("import os; os.kill(os.getpid(), 9)", "it printed nothing"),
+        ("sys.stdout.buffer.write(b'\\xff' * 100000)", "printed no version"),
     ],
 )
 def test_a_program_that_tells_no_version(lab: BadLab, version: str, told: str) -> None:
     lab.agent_is("claude", "", version=version)
-    refused(lab, "--version` tells no version", told, "install the program again with `npm install -g")
+    refused(lab, "--version` printed no version", told, "reinstall it with `npm install -g")
 
 
 def test_a_program_that_can_not_be_started(lab: BadLab) -> None:
     lab.program("#!/no/such/interpreter\n")
     lab.use("claude")
-    refused(lab, "tells no version", "No such file or directory")
+    refused(lab, "printed no version", "No such file or directory")
 
 
 @pytest.mark.parametrize("workspace", ["here", "auto"])
@@ -447,7 +447,7 @@ def test_a_program_that_hangs_when_it_is_asked_for_its_version(tmp_path: Path, m
     path.write_text("#!/bin/sh\nexec sleep 3600\n")
     path.chmod(0o755)
     monkeypatch.setattr(program.Program, "patience", 0.5)
-    with pytest.raises(InvalidValue, match=r"tells no version .*no answer within 0\.5 seconds.* with `npm"):
+    with pytest.raises(InvalidValue, match=r"printed no version .*no response within 0\.5 seconds.* with `npm"):
         make("claude", {"command": [str(path)]}).check()
     assert processes_with(str(tmp_path)) == []
 
@@ -457,7 +457,7 @@ def test_an_agent_that_nobody_is_logged_in_to_says_so_and_costs_no_attempt(lab: 
     lab.agent_is(kind, "complain('Please run /login')\nsys.exit(1)")
     done = lab.run("run")
     assert done.exit_code == 1
-    assert f"{make(kind, {}).traits.login_hint} (Please run /login)); this was no attempt" in done.stdout
+    assert f"{make(kind, {}).traits.login_hint} (Please run /login)); not counted as an attempt" in done.stdout
     assert lab.entries() == []
     assert lab.checkpoints() == []
 

@@ -179,7 +179,7 @@ def test_of_two_results_the_last_one_counts() -> None:
 
 
 def test_what_it_does_not_tell_is_nothing() -> None:
-    assert read('{"type":"result"}')[1] == End(False, "", "it tells of an error")
+    assert read('{"type":"result"}')[1] == End(False, "", "it reported an error")
     assert read('{"type":"result","is_error":false}')[1] == End(True)
     nothing = '{"type":"result","subtype":null,"is_error":false,"result":null,"usage":null,"total_cost_usd":null}'
     assert read(nothing) == ([Usage()], End(True))
@@ -210,8 +210,8 @@ def test_an_error_of_the_api_is_told_once_by_its_kind(words: str, status: int | 
 def test_every_retry_is_a_failure_and_success_stays_one() -> None:
     events, end = read(INIT, retry("overloaded", 529), retry("rate_limit", 429, 2), assistant(text("Done")), result())
     assert events[:2] == [
-        Failure("overload", "overloaded (it tries again, 1 of 10)"),
-        Failure("rate-limit", "rate_limit (it tries again, 2 of 10)"),
+        Failure("overload", "overloaded (retrying, 1 of 10)"),
+        Failure("rate-limit", "rate_limit (retrying, 2 of 10)"),
     ]
     assert end.ok
 
@@ -253,7 +253,7 @@ def test_of_two_times_the_later_one_counts(delay: int, is_longer: bool) -> None:
 def test_nobody_who_answers_has_no_status() -> None:
     events, _ = read(retry("unknown", None), '{"type":"system","subtype":"api_retry"}')
     assert events == [
-        Failure("network", "the API can't be reached (it tries again, 1 of 10)"),
+        Failure("network", "the API can't be reached (retrying, 1 of 10)"),
         Failure("network", "the API can't be reached"),
     ]
 
@@ -634,8 +634,8 @@ def test_our_mcp_server_is_a_file(tmp_path: Path) -> None:
 
 def test_its_notices_say_what_is_allowed() -> None:
     careful, bold = make("claude", {}), make("big", {"kind": "claude", "permissions": "all"})
-    assert "edits, moves and removes files of the project" in careful.traits.notices[0]
-    assert "ticks tasks, but runs no other command" in careful.traits.notices[0]
+    assert "edits, moves and deletes files in the project" in careful.traits.notices[0]
+    assert "ticks tasks, but runs no other commands" in careful.traits.notices[0]
     assert (careful.traits.is_kept, bold.traits.is_kept) == (True, False)
     assert "any command" in bold.traits.notices[0]
     assert "[agents.big]" in bold.traits.notices[0]

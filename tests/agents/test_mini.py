@@ -288,7 +288,7 @@ def test_it_needs_all_permissions() -> None:
     [
         ("This is mini-swe-agent version 2.4.6.", None),
         ("This is mini-swe-agent version 1.9.1.", "too old"),
-        ("mini", "tells no version"),
+        ("mini", "printed no version"),
     ],
 )
 def test_its_version_stands_at_the_top_of_what_it_says(

@@ -40,7 +40,7 @@ HANGS = [
 def test_one_that_hangs_is_ended_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
     path = write(tmp_path / "claude", body)
     monkeypatch.setattr(program.Program, "patience", 0.5)
-    told = r"--version` tells no version \('no answer within 0\.5 seconds'\): .*`npm install -g @anthropic-ai"
+    told = r"--version` printed no version \('no response within 0\.5 seconds'\): .*`npm install -g @anthropic-ai"
     with pytest.raises(InvalidValue, match=told):
         claude(command=[path], env={"MARK": str(tmp_path)}).check()  # by which its children are known, too
     assert wait_until(lambda: processes_with(str(tmp_path)) == [])
@@ -53,7 +53,7 @@ def test_it_is_looked_for_on_its_own_path(tmp_path: Path, monkeypatch: pytest.Mo
     claude(env={"PATH": f"{tmp_path / 'own'}{os.pathsep}/usr/bin:/bin"}).check()
     with pytest.raises(InvalidValue, match=r"claude 0\.0\.1 is too old"):
         claude().check()
-    with pytest.raises(InvalidValue, match="is not there: install it with"):
+    with pytest.raises(InvalidValue, match="was not found: install it with"):
         claude(env={"PATH": str(tmp_path / "nowhere")}).check()
 
 
@@ -63,5 +63,5 @@ def test_its_own_variables_are_there_when_it_is_asked(tmp_path: Path, monkeypatc
     monkeypatch.setenv("KEY", "usual")
     monkeypatch.setenv("OTHER", "usual")
     claude(command=[path], env={"KEY": "own"}).check()
-    with pytest.raises(InvalidValue, match="it says nothing"):
+    with pytest.raises(InvalidValue, match="it printed nothing"):
         claude(command=[path]).check()

@@ -84,7 +84,7 @@ def test_one_that_hangs_is_ended(lab: RealLab, agent: str) -> None:
         result = lab.loop()
     assert result.exit_code == 1
     assert lab.told(result, "verdict", "status") == ["failed"]
-    assert "said nothing for too long" in lab.told(result, "verdict", "summary")[0]
+    assert "printed nothing for too long" in lab.told(result, "verdict", "summary")[0]
 
 
 @EVERY_AGENT
@@ -179,7 +179,7 @@ def test_without_our_tools_it_works_by_our_command(lab: RealLab, agent: str) -> 
     ("workspace", "words"),
     [
         ("here", "it can run any command and change any file that you can"),
-        pytest.param("box", "held by its box", marks=needs_box),
+        pytest.param("box", "restricted by its box", marks=needs_box),
     ],
 )
 def test_what_is_allowed_is_said_once(lab: RealLab, workspace: str, words: str) -> None:

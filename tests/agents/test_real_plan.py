@@ -60,7 +60,7 @@ class Planning:
         if request.asks_for_title:
             return Say("A title")
         self.results = list(request.results) or self.results
-        is_back = "Your draft is there already" in request.prompt
+        is_back = "Your draft exists already" in request.prompt
         place = f"{find_draft(request)}/{PLACE}"
         doing = [
             *(() if is_back else self.before),
@@ -142,7 +142,7 @@ def test_a_draft_with_problems_goes_back_once(lab: RealLab, agent: str) -> None:
         lab.prepare(agent, model)
         result = plan(lab, "--yes")
     assert result.exit_code == 0, result.stderr[-3000:]
-    back = [request for request in model.requests if "Your draft is there already" in request.prompt]
+    back = [request for request in model.requests if "Your draft exists already" in request.prompt]
     assert 'the task 1.1 says "properly"' in back[0].prompt
     assert lab.read(f"{PLACE}/tasks.md") == TASKS
     assert read_events(lab, "iteration_started", "agent") == [agent, agent]

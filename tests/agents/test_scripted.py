@@ -123,7 +123,7 @@ def test_files_are_written_appended_changed_moved_and_deleted(stage: Stage) -> N
 @pytest.mark.parametrize(
     ("step", "why"),
     [
-        ({"replace": "a.txt", "old": "nothing like it", "new": ""}, "does not have the text"),
+        ({"replace": "a.txt", "old": "nothing like it", "new": ""}, "does not contain the text"),
         ({"replace": "none.txt", "old": "x", "new": ""}, "No such file"),
         ({"delete": "none.txt"}, "No such file"),
         ({"move": "none.txt", "to": "b"}, "No such file"),
@@ -159,7 +159,7 @@ def test_no_link_leads_a_step_out_of_the_working_directory(stage: Stage, step: d
     (stage.root / "link").symlink_to(outside / "theirs")
     (stage.root / "inside").write_text("inside")
     played = stage.play(step)
-    assert "out of the working directory" in played.end.reason
+    assert "outside the working directory" in played.end.reason
     assert [path.name for path in outside.iterdir()] == ["theirs"]
     assert (outside / "theirs").read_text() == "theirs"
 
@@ -187,7 +187,7 @@ def test_a_draft_goes_to_the_folder_that_is_asked_for(stage: Stage) -> None:
     played = stage.play(step)
     assert (played.end.ok, played.end.reason) == (
         False,
-        "step 1 (draft): no draft is asked for here: this step is for `ralphtool plan`, and `write` for a story",
+        "step 1 (draft): this is not a draft: use this step with `ralphtool plan`, and `write` for a story",
     )
     assert not (stage.root / "plans").exists()
 
@@ -528,7 +528,7 @@ def test_the_first_turn_that_fits_is_played(stage: Stage, story: str, attempt: i
 def test_when_no_turn_fits_that_is_said_and_not_ok(stage: Stage) -> None:
     script = str(stage.ralph.write("turns.toml", TURNS))
     played = stage.play_file(script, RALPH_STORY="2")
-    why = "no turn of the script fits story 2, attempt 1"
+    why = "no turn of the script matches story 2, attempt 1"
     assert played.end == End(False, why, why)
     assert played.messages() == [why]
     assert stage.play_file(script, 3, RALPH_TASK="1.1").end.reason.endswith("story 1, attempt 3, task 1.1")
@@ -551,25 +551,25 @@ def problems_of(tmp_path: Path, text: str, name: str = "script.toml") -> list[st
 @pytest.mark.parametrize(
     ("step", "problem"),
     [
-        ('{ wirte = "a", text = "" }', "(step) no step is called 'wirte': did you mean write?"),
-        ('{ xyzzy = "a" }', "(step) no step is called 'xyzzy': it is one of write, append,"),
-        ("{}", "(step) no step is called '': it is one of write,"),
-        ('{ write = "a" }', "(write) text is missing: it is a text"),
+        ('{ wirte = "a", text = "" }', "(step) unknown step 'wirte': did you mean write?"),
+        ('{ xyzzy = "a" }', "(step) unknown step 'xyzzy': use one of write, append,"),
+        ("{}", "(step) unknown step '': use one of write,"),
+        ('{ write = "a" }', "(write) text is missing: it must be a string"),
         ('{ draft = "../a", text = "" }', "(draft) draft must be a path inside the project"),
-        ('{ write = "a", txet = "" }', "(write) text is missing: it is a text"),
+        ('{ write = "a", txet = "" }', "(write) text is missing: it must be a string"),
         ('{ run = "a", backgruond = true }', "(run) there is no 'backgruond': did you mean background?"),
-        ('{ run = "a", say = "b" }', "(step) run and say are two steps: write them one after the other"),
+        ('{ run = "a", say = "b" }', "(step) run and say are two steps: write them as separate steps"),
         ("{ say = 1 }", "(say) say must be a text"),
-        ('{ run = "" }', "(run) run must be a text that is not empty"),
+        ('{ run = "" }', "(run) run must be a non-empty string"),
         ('{ delete = "." }', "(delete) delete must be a path inside the working directory"),
         ('{ write = "../a", text = "" }', "(write) write must be a path inside"),
         ('{ write = "/etc/a", text = "" }', "(write) write must be a path inside"),
         ('{ move = "a", to = "b/../../c" }', "(move) to must be a path inside"),
         ('{ write = "a\\u0000b", text = "" }', "(write) write must be a path inside"),
-        ("{ sleep = -1 }", "(sleep) sleep must be a number, 0 or more"),
-        ("{ sleep = nan }", "(sleep) sleep must be a number, 0 or more"),
-        ("{ sleep = inf }", "(sleep) sleep must be a number, 0 or more"),
-        ("{ flood = true }", "(flood) flood must be a whole number, 0 or more"),
+        ("{ sleep = -1 }", "(sleep) sleep must be a number, at least 0"),
+        ("{ sleep = nan }", "(sleep) sleep must be a number, at least 0"),
+        ("{ sleep = inf }", "(sleep) sleep must be a number, at least 0"),
+        ("{ flood = true }", "(flood) flood must be a whole number, at least 0"),
         ("{ exit = 256 }", "(exit) exit must be a whole number from 0 to 255"),
         ('{ bytes = "f" }', "(bytes) bytes must be bytes as hexadecimal digits"),
         ('{ error = "ratelimit" }', '(error) error must be "rate-limit" or "overload"'),
@@ -577,7 +577,7 @@ def problems_of(tmp_path: Path, text: str, name: str = "script.toml") -> list[st
         ('{ kill = "all" }', '(kill) kill must be "self"'),
         ("{ complete = false }", "(complete) complete must be true"),
         ("{ usage = { input_token = 1 } }", "(usage) there is no 'input_token': did you mean input_tokens?"),
-        ("{ usage = { cost = -1 } }", "(usage) cost must be a number, 0 or more"),
+        ("{ usage = { cost = -1 } }", "(usage) cost must be a number, at least 0"),
     ],
 )
 def test_a_bad_step_is_named_with_what_would_be_right(tmp_path: Path, step: str, problem: str) -> None:
@@ -591,17 +591,17 @@ def test_a_bad_step_is_named_with_what_would_be_right(tmp_path: Path, step: str,
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "it has no [[turn]]: there is nothing to play"),
+        ("", "it has no [[turn]]: add one"),
         ("[[turns]]\nsteps = []", "the script: there is no 'turns': did you mean turn?"),
         ("[turn]\nsteps = []", "the script: turn must be a list of tables"),
-        ("[[turn]]", "turn 1: steps is missing: it is a list of tables"),
-        ("[[turn]]\nstep = []", "turn 1: steps is missing: it is a list of tables"),
+        ("[[turn]]", "turn 1: steps is missing: it must be a list of tables"),
+        ("[[turn]]\nstep = []", "turn 1: steps is missing: it must be a list of tables"),
         ('[[turn]]\nsteps = ["say"]', "turn 1: steps must be a list of tables"),
-        ("[[turn]]\nstory = 1\nsteps = []", "turn 1: story must be a text that is not empty"),
-        ("[[turn]]\nattempt = 0\nsteps = []", "turn 1: attempt must be a whole number from 1 on, or a list of them"),
-        ("[[turn]]\nattempt = []\nsteps = []", "turn 1: attempt must be a whole number from 1 on, or a list of them"),
+        ("[[turn]]\nstory = 1\nsteps = []", "turn 1: story must be a non-empty string"),
+        ("[[turn]]\nattempt = 0\nsteps = []", "turn 1: attempt must be a whole number, at least 1, or a list of them"),
+        ("[[turn]]\nattempt = []\nsteps = []", "turn 1: attempt must be a whole number, at least 1, or a list of them"),
         ("[[turn]]\nsteps = []\n[defaults]\ndelya = 1", "defaults: there is no 'delya': did you mean delay?"),
-        ("[defaults]\nsteps = [{ sya = 1 }]", "defaults, step 1: no step is called 'sya': did you mean say?"),
+        ("[defaults]\nsteps = [{ sya = 1 }]", "defaults, step 1: unknown step 'sya': did you mean say?"),
         ("[[turn]\n", "Expected"),
         ("a = '\udcff'", "'utf-8' codec can't decode"),
     ],
@@ -626,7 +626,7 @@ def test_json_scripts_are_read_and_checked_too(tmp_path: Path) -> None:
     assert "turn 1, step 1" in problems_of(tmp_path, '{"turn": [{"steps": [{"sya": "a"}]}]}', "s.json")[0]
     assert problems_of(tmp_path, "[]", "s.json") == [" must be one JSON object"]
     assert problems_of(tmp_path, "[" * 100_000, "s.json")
-    assert "must be a text" in problems_of(tmp_path, '{"turn": [{"steps": [{"say": "\\ud800"}]}]}', "s.json")[0]
+    assert "must be a string" in problems_of(tmp_path, '{"turn": [{"steps": [{"say": "\\ud800"}]}]}', "s.json")[0]
 
 
 def test_check_tells_what_is_wrong_and_what_to_do(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a person decides between two runs: a story or an attempt is accepted as it stands, or work is taken back."""
+"""What a person decides between two runs: a story or an attempt is accepted as it is, or work is taken back."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_story_that_needs_no_acceptance_says_so(finished: Lab, state: str) -> 
     set_proof(finished, "1", Receipt(state=state))
     before = frozen(finished)
     told = finished.run("accept", "1")
-    assert (told.exit_code, "already: there is nothing to accept" in told.stdout) == (0, True)
+    assert (told.exit_code, ": there is nothing to accept" in told.stdout) == (0, True)
     assert frozen(finished) == before
 
 
@@ -121,7 +121,7 @@ def test_a_story_that_the_user_ticked_is_theirs(lab: Lab) -> None:
     told = lab.run("accept", "2")
     assert (told.exit_code, "was ticked by you" in told.stdout) == (0, True)
     told = lab.run("reject", "2")
-    assert (told.exit_code, "open its boxes instead" in told.stderr) == (1, True)
+    assert (told.exit_code, "untick its boxes instead" in told.stderr) == (1, True)
     assert frozen(lab) == before
 
 
@@ -145,7 +145,7 @@ def test_without_git_a_story_is_accepted_and_none_can_be_rejected(lab: Lab) -> N
 def test_a_refused_attempt_becomes_the_checkpoint_of_its_story(refused: Lab, name: str) -> None:
     mine = refused.users_state()
     told = refused.run("accept", name, "--why", "I read\nthe diff")
-    assert "the attempt add-login-1-1 is accepted as it stands" in told.stdout, told.stderr
+    assert "the attempt add-login-1-1 is accepted as it is" in told.stdout, told.stderr
     assert refused.checkpoints() == ["2", "3", "1"]
     assert (on_branch(refused, "1.txt"), on_branch(refused, "2.txt")) == ("refused", "work"), "upon newer work"
     assert "[ ]" not in tasks(refused)
@@ -153,12 +153,12 @@ def test_a_refused_attempt_becomes_the_checkpoint_of_its_story(refused: Lab, nam
     assert (trailers(refused, "Ralph-Accepted-By"), trailers(refused, "Ralph-Change")) == ([ME], ["add-login"])
     assert refused.endings()[-1] == ("add-login-1-2", "completed")
     entry = refused.entries()[-1]
-    assert entry["summary"] == f"accepted as it stands (add-login-1-1) by {ME}: I read\nthe diff"
+    assert entry["summary"] == f"accepted as it is (add-login-1-1) by {ME}: I read\nthe diff"
     assert (entry["files_modified"][-1], entry["git_commits"]) == (
         *("openspec/changes/add-login/tasks.md", [refused.git("rev-parse", "ralph/add-login")]),
     )
     assert refused.git("rev-parse", "refs/ralph/attempts/add-login-1-2") == refused.git("rev-parse", "ralph/add-login")
-    assert (refused.question().exists(), refused.run("questions").stdout) == (False, "Nothing waits for you.\n")
+    assert (refused.question().exists(), refused.run("questions").stdout) == (False, "Nothing needs your answer.\n")
     assert refused.users_state() == mine
 
 
@@ -166,7 +166,7 @@ def test_what_was_found_about_a_refused_attempt_stays_on_record(refused: Lab) ->
     refused.run("accept", "1")
     told = refused.run("explain", "1").stdout
     assert "accepted by you" in told
-    assert "it was refused: " in told
+    assert "it was judged failed: " in told
 
 
 def test_the_next_run_finds_an_accepted_attempt_done(refused: Lab) -> None:
@@ -233,7 +233,7 @@ def test_a_change_in_prd_json_is_accepted_and_rejected(lab: Lab) -> None:
 def test_a_rejected_story_is_open_again_and_its_next_agent_knows_why(finished: Lab) -> None:
     mine, before = finished.users_state(), len(finished.endings())
     told = finished.run("reject", "2", "--why", "it logs passwords")
-    assert told.stdout == ("story 2 of add-login is open again: its work is taken back\n  ralphtool run add-login\n"), (
+    assert told.stdout == ("story 2 of add-login is open again: its work is reverted\n  ralphtool run add-login\n"), (
         told.stderr
     )
     assert [on_branch(finished, f"{id}.txt") for id in "123"] == ["work", "", "work"]
@@ -246,7 +246,7 @@ def test_a_rejected_story_is_open_again_and_its_next_agent_knows_why(finished: L
     )
     finished.loop()
     [text] = [path.read_text() for path in finished.root.glob(".ralph/runs/*/*add-login-2-2/prompt.md")]
-    assert "A human says: The work that was done for this story was rejected: it logs passwords" in text
+    assert "A human says: The earlier work on this story was rejected: it logs passwords" in text
     assert finished.checkpoints() == ["1", "2", "3", "2"]
     assert [one["by"] for one in seen(finished, "steered")] == [ME]
 
@@ -267,7 +267,7 @@ def test_later_stories_that_changed_the_same_lines_are_reopened_too(lab: Lab) ->
              default=[{"run": "echo {story} > shared.txt"}, *DONE])  # fmt: skip
     lab.loop()
     told = lab.run("reject", "1", "--why", "wrong")
-    assert "what builds on it, which is open again too: 3" in told.stdout, told.stderr
+    assert "stories that build on it are reverted and open again too: 3" in told.stdout, told.stderr
     assert (on_branch(lab, "shared.txt"), on_branch(lab, "other.txt")) == ("", "x")
     assert trailers(lab, "Ralph-Rejected") == ["3", "1"], "the newest first"
     assert tasks(lab).count("[x]") == 1
@@ -353,7 +353,7 @@ def test_a_file_in_the_way_is_named(refused: Lab) -> None:
     refused.write("1.txt", "mine\n")
     before = frozen(refused)
     told = refused.run("accept", "1")
-    assert (told.exit_code, "1.txt" in told.stderr, "in the way" in told.stderr) == (1, True, True)
+    assert (told.exit_code, "1.txt" in told.stderr, "would be overwritten" in told.stderr) == (1, True, True)
     assert frozen(refused) == before
 
 
@@ -363,7 +363,7 @@ def test_a_file_in_the_way_is_named(refused: Lab) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["accept", "9"], 1, "no story and no attempt '9': there are the stories 1, 2, 3"),
+        (["accept", "9"], 1, "no story and no attempt '9'; its stories are 1, 2, 3"),
         (["accept", "add-login-9-1"], 1, "no story and no attempt"),
         (["accept", "add-login-1-7"], 1, "add-login-1-7 is not kept"),
         (["accept", "1", "--why", "x" * 20_000], 1, "too long"),
@@ -404,7 +404,7 @@ def test_several_changes_have_to_be_told_apart(finished: Lab) -> None:
 def test_an_agent_can_not_decide(finished: Lab, command: str) -> None:
     before = frozen(finished)
     told = finished.run(command, "1", RALPH_TOKEN="t")
-    assert (told.exit_code, "for the people" in told.stderr) == (2, True)
+    assert (told.exit_code, "for people" in told.stderr) == (2, True)
     assert frozen(finished) == before
 
 

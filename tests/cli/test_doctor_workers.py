@@ -75,7 +75,7 @@ def test_a_server_elsewhere_needs_a_safe_connection_and_a_remote(repository: Ral
     assert server[0] == remote[0] == "wrong"
     assert "set executor.tls = true, or an API key in TEMPORAL_API_KEY" in server[1]
     assert remote[1] == "executor.remote is not set, and the server is on another machine"
-    assert remote[2] == "set executor.remote to a git repository that you and the workers can push to"
+    assert remote[2] == "set executor.remote to a git repository that you and all workers can push to"
 
 
 def test_without_the_package(repository: Ralph, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,13 +91,13 @@ def test_a_queue_without_workers_and_with_one(repository: Ralph, server: DevServ
     configure(repository, address=server.address, queue="of the doctor")
     [found, workers, _] = find(repository)
     assert found[:2] == ("ok", f"a Temporal server answers at {server.address}, with the namespace default")
-    assert workers[:2] == ("wrong", "no worker takes work from the queue of the doctor")
-    assert workers[2] == f"on each worker: ralphtool worker --address {server.address} --queue 'of the doctor'"
+    assert workers[:2] == ("wrong", "no worker is connected to the queue of the doctor")
+    assert workers[2] == f"on each worker, run: ralphtool worker --address {server.address} --queue 'of the doctor'"
     command = [COMMAND, "worker", "--name", "anna"]
     with subprocess.Popen(command, cwd=repository.root, env=repository.env, stdout=subprocess.PIPE) as worker:
         assert worker.stdout
         assert worker.stdout.readline().startswith(b"anna takes work from of the doctor")
-        wait_until(lambda: "1 worker takes work" in find(repository)[1][1])
+        wait_until(lambda: "1 worker is connected" in find(repository)[1][1])
         assert find(repository)[1][1].endswith(": anna")
         worker.terminate()
 
@@ -129,7 +129,7 @@ def test_a_remote_that_may_be_pushed_to_is_left_as_it_is(repository: Ralph) -> N
     shared = make_bare(repository)
     configure(repository, address=NOBODY, remote=str(shared))
     [_, remote] = find(repository)
-    assert remote == ("ok", f"commits are exchanged by {shared}, and may be pushed there", "")
+    assert remote == ("ok", f"commits are exchanged through {shared}; pushing works", "")
     assert run_git(repository, "-C", str(shared), "for-each-ref") == ""
 
 
@@ -150,9 +150,9 @@ def test_a_remote_that_may_only_be_read(repository: Ralph) -> None:
     configure(repository, address=NOBODY, remote=f"git@build.example.org:{shared}")
     [_, (state, text, mend)] = find(repository)
     assert state == "wrong"
-    assert "nothing may be pushed" in text
+    assert "can't push to" in text
     assert "you may only read here" in text
-    assert "the right to push" in mend
+    assert "to push there" in mend
 
 
 def test_a_remote_without_a_repository_of_ours(ralph: Ralph) -> None:
@@ -168,7 +168,7 @@ def test_an_agent_has_to_be_on_the_workers_only(repository: Ralph) -> None:
     repository.write(".ralph/config.toml", named)
     assert find(repository, "agents")[0][:2] == (
         "ok",
-        "mine works on workers: it has to be installed there, and logged in",
+        "mine runs on workers: it must be installed and logged in there",
     )
     repository.write(".ralph/config.toml", named.replace("temporal", "local"))
     assert find(repository, "agents")[0][0] == "wrong"

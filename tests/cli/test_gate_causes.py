@@ -45,7 +45,7 @@ CASES: dict[str, tuple[str, int, str, set[str], str, str]] = {
     ),
     "a package of node": ("npm test", 1, "Error: Cannot find module 'chalk'", NPM, "chalk", "npm ci"),
     "go": ("go test ./...", 1, "a.go:3: missing go.sum entry for module", {"go.mod"}, "go.sum", "go mod tidy"),
-    "not executable": ("./check", 126, "sh: 1: ./check: Permission denied", set(), "executed", "chmod +x"),
+    "not executable": ("./check", 126, "sh: 1: ./check: Permission denied", set(), "executable", "chmod +x"),
     "something": ("poetry run x", 127, "", {"poetry.lock"}, "a program in it", "poetry install"),
 }
 UNKNOWN: tuple[tuple[str, int, str, set[str]], ...] = (

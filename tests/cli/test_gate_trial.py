@@ -48,7 +48,7 @@ def test_gates_are_tried_in_a_box_and_the_next_run_need_not_do_it_again(shop: La
     assert blind.endswith("it stays green when the code is broken")
     assert sees.startswith(f"ok: `{GATE}` is green (2 passed)")
     assert "broken" not in sees
-    assert used == "ok: tried in a box: the next run works there, and need not try them again"
+    assert used == "ok: tried in a box: the next run works there and skips this trial"
     assert list_left(shop) == before
     assert shop.git("status", "--porcelain").split() == ["??", ".ralph/"]
     assert shop.loop().exit_code == 0
@@ -85,7 +85,7 @@ def test_a_worktree_in_which_gates_are_blind_can_t_be_used(lab: Lab) -> None:
 def test_what_is_red_in_a_worktree_is_told_with_its_output(shop: Lab) -> None:
     shop.configure(tests=["cat cart.py nothing"], workspace="worktree")
     red, used = describe(examine(shop))
-    assert red.startswith("wrong: `cat cart.py nothing` is red already (exit status 1)")
+    assert red.startswith("wrong: `cat cart.py nothing` is already red (exit status 1)")
     assert "nothing: No such file" in red
     assert used.startswith("ok: tried in a worktree")
 

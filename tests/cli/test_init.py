@@ -103,7 +103,7 @@ def test_a_second_time_changes_nothing(bare: Bare) -> None:
     before = bare.own_files(), bare.config
     again = bare.run("init", "--yes")
     assert (again.exit_code, again.stderr) == (0, "")
-    assert "is there already, and is left as it is" in again.stdout
+    assert "already exists and is not changed" in again.stdout
     assert "ralphtool doctor" in again.stdout
     assert (bare.own_files(), bare.config) == before
     assert bare.run("init", "--agent", "claude").exit_code == 0
@@ -224,14 +224,14 @@ def test_git_that_ignores_everything_is_told(bare: Bare) -> None:
     bare.git("init", "--quiet")
     bare.write(".gitignore", ".ralph/\n")
     result = bare.run("init", "--yes")
-    assert "history (progress.json) are not kept" in result.stdout
+    assert "history (progress.json) are not committed" in result.stdout
     assert bare.read(".gitignore") == ".ralph/\n"
 
 
 def test_without_git(bare: Bare) -> None:
     result = bare.run("init", "--yes")
     assert result.exit_code == 0
-    assert "no git repository: nothing can be committed or taken back" in result.stdout
+    assert "not a git repository: work can't be committed or undone" in result.stdout
     assert sorted(path.name for path in bare.root.iterdir()) == [".ralph"]
 
 

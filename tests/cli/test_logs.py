@@ -178,7 +178,7 @@ def test_a_conversation(records: Records, agent: str) -> None:
         "All is done.",
         "",
         "completed: it is completed",
-        "used: 5k tokens read, 250 written, agent 12s",
+        "used: 5k tokens read, 250 written, agent 12 s",
         "standard error: --errors shows it",
         f"records: {folder}",
     ]
@@ -262,7 +262,7 @@ def test_failures_are_marked_and_reasons_told(records: Records) -> None:
     (folder / "transcript.log.err").write_text("".join(f"complaint {number}\n" for number in range(9)))
     records.note(RUN, "iteration_started", number=2)
     told = records.show()
-    assert "\n✗ rate-limit: slow down (it tries again, 1 of 9)\n" in told
+    assert "\n✗ rate-limit: slow down (retrying, 1 of 9)\n" in told
     assert "\nfailed: because failed\n" in told
     assert "complaint 3" not in told
     assert "    complaint 4\n" in told
@@ -322,7 +322,7 @@ def test_which_one_is_meant(records: Records) -> None:
     os.remove(records.ralph.root / f".ralph/runs/{other}/events.jsonl")
     assert records.events("zebra-1-1")[0]["text"] == "fifth"
     assert f"has no iteration '9': there is {RUN}:2, {RUN}:1" in records.error(f"{RUN}:9")
-    assert "there is no entry 'add-login-9-9'" in records.error("add-login-9-9")
+    assert "there is no entry or run 'add-login-9-9'" in records.error("add-login-9-9")
     assert "there is no run nobody" in records.error("nobody:1")
     assert "no entry" in records.error("../../etc")
 
@@ -337,7 +337,7 @@ def test_a_missing_transcript_is_an_error_that_tells_what_is_there(records: Reco
     folder = records.add(None)
     told = records.error()
     assert f"{folder} has no transcript.log" in told
-    assert "there is prompt.md" in told
+    assert "recorded: prompt.md" in told
     os.symlink("/etc/passwd", folder / "transcript.log")
     assert "is a link or a special file" in records.error()
     assert "root:" not in records.error("--raw")
@@ -345,7 +345,7 @@ def test_a_missing_transcript_is_an_error_that_tells_what_is_there(records: Reco
 
 def test_an_empty_transcript(records: Records) -> None:
     records.add("")
-    assert "\nthe agent said nothing\n" in records.show()
+    assert "\nthe agent printed nothing\n" in records.show()
     assert records.events() == []
 
 
@@ -442,7 +442,7 @@ def test_odd_combinations_are_told(records: Records) -> None:
     for wrong in (["--raw", "--json"], ["--raw", "-f"]):
         result = records.ralph.run("logs", *wrong)
         assert result.exit_code == 2
-        assert "leave one" in result.stderr or "give one" in result.stderr
+        assert "use one" in result.stderr or "give one" in result.stderr
 
 
 # --- huge ones --------------------------------------------------------------------------------------
@@ -507,7 +507,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, sub
 def test_one_that_goes_on_can_be_followed(running: tuple[Lab, subprocess.Popen[bytes]]) -> None:
     lab, process = running
     assert wait_until(lambda: "I begin." in lab.run("logs").stdout), lab.run("logs").stderr
-    assert "it is still running: -f goes on with it" in lab.run("logs").stdout
+    assert "it is still running: -f follows it" in lab.run("logs").stdout
     following = subprocess.Popen([COMMAND, "logs", "-f"], cwd=lab.root, env=lab.env, stdout=subprocess.PIPE)
     assert following.stdout is not None
     first = [following.stdout.readline().decode() for _ in range(3)]

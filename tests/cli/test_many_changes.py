@@ -31,7 +31,7 @@ def two(lab: Lab) -> Lab:
 def test_without_a_terminal_run_names_the_open_ones(two: Lab) -> None:
     told = two.run("run")
     assert told.exit_code == 2
-    assert "several changes are open, so name one, or say --all: colours, sounds" in told.stderr
+    assert "several changes are open: name one, or use --all: colours, sounds" in told.stderr
     assert two.events() == []
 
 
@@ -94,7 +94,7 @@ def test_all_of_them_run_in_order(two: Lab) -> None:
     started = [event["change"] for event in two.events() if event["type"] == "run_started"]
     assert started == ["colours", "sounds"]
     again = two.run("run", "--all")
-    assert (again.exit_code, "no change has anything left to do" in again.stderr) == (1, True)
+    assert (again.exit_code, "every change is complete" in again.stderr) == (1, True)
 
 
 def test_one_that_fails_does_not_hold_up_the_next(two: Lab) -> None:
@@ -106,14 +106,14 @@ def test_one_that_fails_does_not_hold_up_the_next(two: Lab) -> None:
 
 def test_all_and_a_name_are_too_much(two: Lab) -> None:
     told = two.run("run", "--all", "colours")
-    assert (told.exit_code, "name none" in told.stderr) == (2, True)
+    assert (told.exit_code, "leave CHANGE out" in told.stderr) == (2, True)
 
 
 def test_what_is_done_can_still_be_named(two: Lab) -> None:
     assert two.run("run", "--all").exit_code == 0
     told = two.run("run")
     assert told.exit_code == 2
-    assert "no change that can be read has anything left to do; name one" in told.stderr
+    assert "every readable change is complete; to run one anyway, name it" in told.stderr
 
 
 def test_new_always_works_and_names_the_change_after_its_title(two: Lab) -> None:

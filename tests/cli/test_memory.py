@@ -72,10 +72,10 @@ def test_an_empty_project_has_learnt_nothing_and_gets_nothing(ralph: Ralph) -> N
     before = ralph.snapshot()
     told = ralph.run("memory")
     assert (told.exit_code, told.stderr) == (0, "")
-    assert "Nothing has been learnt yet" in told.stdout
+    assert "There are no learnings yet" in told.stdout
     assert ralph.run("memory", "--json").json == {"known": 0, "learnings": [], "stale": [], "repeats": []}
     assert ralph.run("memory", "search", "anything", "--json").json == {"found": []}
-    assert "Nothing that is known is like that" in ralph.run("memory", "search", "anything").stdout
+    assert "No learning or pattern matches" in ralph.run("memory", "search", "anything").stdout
     assert ralph.snapshot() == before
 
 
@@ -164,7 +164,7 @@ def _on_a_terminal(ralph: Ralph, *arguments: str) -> str:
 def test_options_of_a_command_stand_behind_it(ralph: Ralph) -> None:
     told = ralph.run("memory", "--json", "search", "apples")
     assert told.exit_code == 2
-    assert "come behind it" in told.error["error"]
+    assert "after it" in told.error["error"]
 
 
 @pytest.mark.parametrize("command", [(), ("search",), ("merge",), ("forget",), ("install",)])

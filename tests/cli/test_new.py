@@ -115,11 +115,11 @@ def test_names_are_made_of_words(ralph: Ralph, text: str, name: str) -> None:
         (["", "--format", "openspec"], "say what the change is about"),
         (["x", "--format", "openspec", "--name", "../../etc"], "letters, digits"),
         (["Archive", "--format", "openspec"], "another name with --name"),
-        (["x", "--file", "/tmp/elsewhere.md"], "outside of the project"),
-        (["x", "--file", "../elsewhere.md"], "outside of the project"),
+        (["x", "--file", "/tmp/elsewhere.md"], "outside the project"),
+        (["x", "--file", "../elsewhere.md"], "outside the project"),
         (["x", "--file", "docs/plan.txt"], "ends in .md"),
         (["x", "--file", "README.md"], "can't be called"),
-        (["x", "--file", "a.md", "--format", "prd"], "give one of them"),
+        (["x", "--file", "a.md", "--format", "prd"], "use --file or --format"),
     ],
 )
 def test_what_can_t_be_begun(ralph: Ralph, arguments: list[str], words: str) -> None:
@@ -151,7 +151,7 @@ def test_a_checklist_that_is_there_already(ralph: Ralph) -> None:
 
 def test_a_name_that_another_format_has(project: Ralph) -> None:
     refused = project.run("new", "Add login", "--format", "prd", "--name", "add-login", "--json")
-    assert "there is a change add-login already (openspec)" in refused.error["error"]
+    assert "there is already a change add-login (openspec)" in refused.error["error"]
     assert project.run("new", "Add login", "--format", "prd", "--json").json["change"] == "add-login-2"
 
 

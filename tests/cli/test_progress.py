@@ -186,7 +186,7 @@ def test_a_program_gets_exactly_the_records(past: Ralph, command: str, expected:
             "entries --last 3",
             [
                 ["ENTRY", "WHEN", "STATUS", "TOOK", "SUMMARY"],
-                ["login-1-2", "2026-01-02 10:00", "completed", "1h01m", "it works"],
+                ["login-1-2", "2026-01-02 10:00", "completed", "1 h 02 min", "it works"],
                 ["login-2-1", "2026-01-01 10:00", "blocked", "waits for the shop"],
                 ["search-1-1", "2026-01-01 10:00", "partial"],
             ],
@@ -203,7 +203,7 @@ def test_a_program_gets_exactly_the_records(past: Ralph, command: str, expected:
             "blockers --prd login-2",
             [["ENTRY", "KIND", "WHAT"], ["login-2-1", "blocker", "Shop is down"]],
         ),
-        ("blockers --prd search-1", [["Nothing blocked anybody."]]),
+        ("blockers --prd search-1", [["There are no blockers."]]),
         (
             "learnings --all",
             [
@@ -228,8 +228,8 @@ def test_a_program_gets_exactly_the_records(past: Ralph, command: str, expected:
             "attempts login-1",
             [
                 ["ENTRY", "WHEN", "STATUS", "TOOK", "SUMMARY"],
-                ["login-1-1", "2026-01-01 10:00", "failed", "0m59s", "the build broke"],
-                ["login-1-2", "2026-01-02 10:00", "completed", "1h01m", "it works"],
+                ["login-1-1", "2026-01-01 10:00", "failed", "59 s", "the build broke"],
+                ["login-1-2", "2026-01-02 10:00", "completed", "1 h 02 min", "it works"],
             ],
         ),
         ("attempts nobody", [["nobody was never attempted."]]),
@@ -260,12 +260,12 @@ def test_a_long_history_is_shortened_for_people_and_says_so(ralph: Ralph) -> Non
     keep(ralph, HISTORY | {"entries": many + stories})
     shown = ralph.run("progress", "entries", "--prd", "a-1").stdout
     assert shown.count("a-1-") == 20
-    assert "8 earlier entries not shown: say --last N" in shown
+    assert "8 earlier entries not shown: use --last N" in shown
     assert ralph.run("progress", "entries", "--last", "70").stdout.count("completed") == 50
     assert len(ralph.run("progress", "entries", "--json").json["entries"]) == 78
     summary = ralph.run("progress", "show").stdout
     assert f"{'▁' * 10}{'█' * 50}  " in summary, "the last 60 endings, oldest first"
-    assert "the 20 stories of 51" in summary
+    assert "the last 20 of 51 stories" in summary
     assert "b-31 " in summary
     assert "b-30 " not in summary
 
@@ -444,8 +444,8 @@ NOTHING: Fields = dict.fromkeys(("entries", "learnings", "patterns", "valid_lear
     [
         ("show", "no history yet", NOTHING | {"success_rate": None, "prds": [], "failures": {}, "last": []}),
         ("entries", "no entries yet", {"entries": []}),
-        ("observations", "Nothing was observed", {"observations": []}),
-        ("blockers", "Nothing blocked", {"blockers": []}),
+        ("observations", "There are no observations", {"observations": []}),
+        ("blockers", "There are no blockers", {"blockers": []}),
         ("learnings", "Nothing has been learnt", {"learnings": []}),
         ("patterns", "No patterns", {"patterns": []}),
         ("failures", "Nothing was observed", {"failures": {}}),
@@ -581,7 +581,7 @@ def invalidate(ralph: Ralph, id: str, why: str, *more: str) -> Result:
 
 
 def test_an_invalidated_learning_is_kept_with_the_reason_and_not_shown(past: Ralph) -> None:
-    assert invalidate(past, "learning-0001", "ruff\nis gone").stdout == "learning-0001 holds no longer\n"
+    assert invalidate(past, "learning-0001", "ruff\nis gone").stdout == "learning-0001 is no longer valid\n"
     expected = LEARNINGS[0] | {"still_valid": False, "context": "when linting\nruff\nis gone"}
     assert kept(past)["learnings"] == [expected, *LEARNINGS[1:]]
     assert past.run("progress", "learnings", "--json").json == {"learnings": LEARNINGS[1:2]}
@@ -759,7 +759,7 @@ def test_what_is_known_word_for_word_is_not_added_again(project: Ralph) -> None:
     flush(project)
     assert kept(project)["entries"] == ENTRIES
     assert kept(project)["learnings"][:3] == LEARNINGS
-    # The third one of the history holds no longer: it may be learnt anew, though only once.
+    # The third one of the history is no longer valid: it may be learnt anew, though only once.
     fresh = [("learning-0004", "Ruff knows best"), ("learning-0005", "make all"), ("learning-0006", "new")]
     assert [(id, text) for id, text, _ in learnt(project)[3:]] == fresh
     found = [(one["id"], one["name"], one.get("description")) for one in kept(project)["patterns"][2:]]

@@ -22,7 +22,7 @@ from project import COMMAND
         (
             (),
             '[run]\nagent = "scripted"\nattemps = 3\n',
-            "line 3: there is no setting run.attemps: did you mean run.attempts?",
+            "line 3: unknown setting run.attemps: did you mean run.attempts?",
         ),
         ((), "[run]\nagent = 3\n", "line 2"),
         ((), "[run\n", "line 1"),
@@ -47,9 +47,9 @@ def test_wrong_usage_is_exit_2_and_changes_nothing(
 @pytest.mark.parametrize(
     ("arguments", "config", "told"),
     [
-        ((), "", "no agent is named"),
-        (("--agent", "claud"), "", "there is no agent 'claud'"),
-        (("--agent-command", "no-such-program --x"), "", "is not there: install it"),
+        ((), "", "no agent is configured"),
+        (("--agent", "claud"), "", "unknown agent 'claud'"),
+        (("--agent-command", "no-such-program --x"), "", "was not found: install it"),
         (("no-such-change", "--agent-command", "true"), "", "there is no change no-such-change"),
         (("--agent", "scripted"), '[agents.scripted]\nargs = ["/no/such/script"]\n', "/no/such/script"),
     ],
@@ -85,7 +85,7 @@ def test_stories_that_the_history_could_not_tell_apart_are_refused(lab: Lab) -> 
     before = lab.users_state()
     result = lab.loop()
     assert result.exit_code == 1
-    assert "the stories US 1 and US-1 are the same to the history" in result.stderr
+    assert "the stories US 1 and US-1 are the same in the history" in result.stderr
     assert lab.users_state() == before
 
 
@@ -175,7 +175,7 @@ def test_all_goes_on_where_one_change_is_not_filled_in(lab: Lab) -> None:
     lab.repository(change="zebra").play(default=DONE)
     assert lab.run("new", "Another thing", "--format", "openspec").exit_code == 0
     result = lab.run("run", "--all")
-    assert "another-thing is left out" in result.stderr
+    assert "another-thing is skipped" in result.stderr
     assert "still has the examples" in result.stderr
     assert lab.git("for-each-ref", "--format=%(refname)", "refs/heads/ralph") == "refs/heads/ralph/zebra"
     assert result.exit_code == 1
@@ -200,9 +200,9 @@ def test_all_names_what_it_leaves_out_and_runs_the_rest(lab: Lab) -> None:
     lab.write("plans/bad.md", "## One (depends on 9)\n\n- [ ] x\n")
     told = lab.run("run", "--all")
     assert told.exit_code == 1
-    assert "a-thing is left out: " in told.stderr
-    assert "bad is left out: " in told.stderr
-    assert "story 1 depends on 9, which is not there" in told.stderr
+    assert "a-thing is skipped: " in told.stderr
+    assert "bad is skipped: " in told.stderr
+    assert "story 1 depends on 9, which does not exist" in told.stderr
     assert lab.checkpoints() == ["1", "2"]
 
 

@@ -21,7 +21,7 @@ MISTYPED = {
     "a change, in capitals": (["run", "ADD-LOGIN"], "did you mean add-login?"),
     "a change to unlock": (["unlock", "add-logn"], "did you mean add-login?"),
     "a change to steer": (["pause", "add-logn"], "did you mean add-login?"),
-    "a story": (["retry", "US-01"], "there are US-001, US-002; did you mean US-001?"),
+    "a story": (["retry", "US-01"], "its stories are US-001, US-002; did you mean US-001?"),
     "a story to accept": (["accept", "US-02"], "did you mean US-002?"),
     "a format": (["new", "A thing", "--format", "opensepc"], "did you mean openspec?"),
     "a command of the agent": (["agent", "lern", "x"], "did you mean learn?"),

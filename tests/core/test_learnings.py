@@ -138,7 +138,7 @@ def test_people_are_told_when_there_is_nothing_yet(project: Ralph) -> None:
     shown = project.run("learnings", CHANGE)
     assert shown.exit_code == 0
     assert shown.stdout.startswith(os.path.join(project.tmp, "ralphtool"))
-    assert "Nothing has been learnt" in shown.stdout
+    assert "The file has no learnings yet" in shown.stdout
 
 
 def test_of_several_changes_one_has_to_be_named(project: Ralph) -> None:

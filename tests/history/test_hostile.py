@@ -205,7 +205,7 @@ def test_the_same_id_with_another_content_is_told(tmp_path: Path) -> None:
     history = History(str(tmp_path))
     history.append(entry("a", 1, "first"))
     assert not history.append(entry("a", 1, "first")).entries
-    with pytest.raises(InvalidValue, match="entry a-1: there is another one of that id"):
+    with pytest.raises(InvalidValue, match="entry a-1: another entry has the same id"):
         history.append(entry("a", 1, "second"))
 
 

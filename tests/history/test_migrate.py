@@ -217,8 +217,8 @@ def test_a_dry_run_tells_all_and_changes_nothing(ralph: Ralph) -> None:
     for kind in ("learnings", "patterns"):
         assert done["found"][kind] == history(ralph)[kind]
         assert [one["id"] for one in planned["found"][kind]] == [one["id"] for one in done["found"][kind]]
-    assert "nothing to migrate" in ralph.run("migrate").stdout
-    assert "nothing to migrate" in ralph.run("migrate", "--dry-run").stdout
+    assert "Nothing to migrate" in ralph.run("migrate").stdout
+    assert "Nothing to migrate" in ralph.run("migrate", "--dry-run").stdout
 
 
 def test_the_command_says_what_it_did(ralph: Ralph) -> None:

@@ -132,7 +132,7 @@ def test_doctor_names_both(project: Ralph) -> None:
     assert (state, APART in text, "another program" in text) == ("ok", True, True)
     project.write(APART, encoded(FULL))
     project.write(OTHER, encoded(FULL))
-    assert ("warning", f"{OTHER} is a history too, and is not used: {APART} is") in tell()
+    assert ("warning", f"{OTHER} is also a history, but is not used: {APART} is") in tell()
     (project.root / OTHER).write_bytes(b'{"entries": 7}')
     (project.root / APART).unlink()
     assert [state for state, _ in tell()] == ["wrong"]

@@ -65,7 +65,7 @@ def test_a_wrong_word_is_told_with_the_right_ones(steps: Steps) -> None:
 def test_an_unknown_field_is_told_with_the_known_ones(steps: Steps) -> None:
     for name, shown in (("extra", "extra"), ("a b", "'a b'"), ("\x1b[2J", r"'\x1b[2J'"), ("", "''")):
         document = with_value(FOUR, steps, at(FOUR, steps) | {name: 1})
-        head, _, allowed = told(document).partition(": there is no such field; the fields are ")
+        head, _, allowed = told(document).partition(": unknown field; the fields are ")
         assert head == f"{path_of(steps)}.{shown}".lstrip(".")
         assert listed(allowed) == set(rule_of(steps)["properties"])
 
@@ -77,7 +77,7 @@ REQUIRED = [
 
 @pytest.mark.parametrize("steps", REQUIRED, ids=path_of)
 def test_a_missing_field_is_told(steps: Steps) -> None:
-    assert told(without(FOUR, steps)) == f"{path_of(steps)}: it is required, and missing"
+    assert told(without(FOUR, steps)) == f"{path_of(steps)}: this required field is missing"
 
 
 def test_every_required_field_is_among_them() -> None:
@@ -151,7 +151,7 @@ def test_no_name_leads_the_error_to_another_field(name: str) -> None:
     for steps, record in (((), FOUR), (LAST, FOUR["entries"][3]), (("learnings", 0), LEARNING)):
         message = told(with_value(FOUR, steps, record | {name: 1}))
         where = path_of(steps)
-        assert message.startswith(f"{where}{'.' if where else ''}{name!r}: there is no such field")
+        assert message.startswith(f"{where}{'.' if where else ''}{name!r}: unknown field")
 
 
 @pytest.mark.parametrize("word", HOSTILE)

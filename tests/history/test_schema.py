@@ -302,7 +302,7 @@ def test_no_two_records_have_the_same_id(name: str, record: Document, version: s
     assert (
         complaint(data)
         == complaint_when_indexed(data)
-        == (f"{name}[2].id: {record['id']!r} is there already: ids are unique")
+        == (f"{name}[2].id: {record['id']!r} already exists: ids must be unique")
     )
 
 

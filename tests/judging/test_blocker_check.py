@@ -46,7 +46,7 @@ def closed_port() -> int:
 )
 def test_a_port_that_is_named_is_knocked_at(port: int, claim: str) -> None:
     assert blockers.check_claim(claim.format(port), "/", {}) == BlockerCheck(
-        False, f"an answer on port {port} is there"
+        False, f"an answer on port {port} is available"
     )
     closed = closed_port()
     assert blockers.check_claim(claim.format(closed), "/", {}) == BlockerCheck(
@@ -97,9 +97,9 @@ def test_what_the_project_needs_is_looked_up_where_it_is_mentioned(tmp_path: Pat
         return blockers.check_claim(claim, str(tmp_path), environ, needs)
 
     assert found("there is no token") == BlockerCheck(True, "the variable TOKEN is missing")
-    assert found("there is no token", TOKEN="x") == BlockerCheck(False, "the variable TOKEN is there")
-    assert found("no makefile, and no sh") == BlockerCheck(False, "the file Makefile, the command sh are there")
-    assert found(f"{port} does not answer") == BlockerCheck(False, f"an answer on port 127.0.0.1:{port} is there")
+    assert found("there is no token", TOKEN="x") == BlockerCheck(False, "the variable TOKEN is available")
+    assert found("no makefile, and no sh") == BlockerCheck(False, "the file Makefile, the command sh are available")
+    assert found(f"{port} does not answer") == BlockerCheck(False, f"an answer on port 127.0.0.1:{port} is available")
     assert found("I can't get any further") == BlockerCheck(True, "the variable TOKEN is missing"), (
         "nothing is mentioned"
     )
@@ -134,7 +134,7 @@ def test_a_need_that_is_missing_asks_a_human_and_is_on_record(lab: Lab) -> None:
     ],
 )
 def test_the_last_line_is_the_answer(message: str, is_real: bool, found: str) -> None:
-    assert blockers.parse_answer(message, "t0") == BlockerCheck(is_real, f"an agent looked into it: {found}")
+    assert blockers.parse_answer(message, "t0") == BlockerCheck(is_real, f"an agent checked it: {found}")
 
 
 @pytest.mark.parametrize(
@@ -229,11 +229,11 @@ def test_a_blocker_that_is_real_is_a_question(looking: Lab) -> None:
     assert looking.endings() == [("add-login-1-1", "blocked"), ("add-login-2-1", "completed")]
     assert told(looking, "decision", "action")[0] == "manual"
     assert told(looking, "blocker_checked", "real") == [True]
-    assert told(looking, "blocker_checked", "found") == ["an agent looked into it: no page names a colour"]
+    assert told(looking, "blocker_checked", "found") == ["an agent checked it: no page names a colour"]
     assert "no page names a colour" in looking.question().read_text()
     assert looked(looking) == (True, True)
     explained = looking.run("explain", "add-login-1-1").stdout
-    assert "the blocker was looked into: an agent looked into it: no page names a colour" in explained
+    assert "the blocker was checked: an agent checked it: no page names a colour" in explained
 
 
 def test_a_blocker_that_is_none_is_tried_again_with_the_reason(looking: Lab) -> None:
@@ -243,7 +243,7 @@ def test_a_blocker_that_is_none_is_tried_again_with_the_reason(looking: Lab) -> 
     assert looked(looking) == (True, False)
     assert not looking.question().exists()
     [prompt] = looking.root.glob(".ralph/runs/*/*-add-login-1-2/prompt.md")
-    assert "You are not blocked: an agent looked into it: the style guide says blue" in prompt.read_text()
+    assert "You are not blocked: an agent checked it: the style guide says blue" in prompt.read_text()
 
 
 def test_what_is_asked_holds_the_story_and_the_claim(looking: Lab) -> None:

@@ -66,7 +66,7 @@ STATES: dict[str, tuple[ProofEvidence, str, str]] = {
     "only a linter": (
         evidence(before=script(command="ruff check"), after=script(command="ruff check")),
         "unproven",
-        "the gates run no test",
+        "the gates run no tests",
     ),
     "a linter and tests": (
         evidence(after=(script(command="make lint"), suite("abc")), own=suite("ab", "c")),
@@ -77,14 +77,14 @@ STATES: dict[str, tuple[ProofEvidence, str, str]] = {
     "red before and after": (
         evidence(before=suite("a", "b"), after=suite("a", "b")),
         "unproven",
-        "`pytest` was red before and is red still",
+        "`pytest` was red before and is still red",
     ),
     "the command is not there, before and after": (
         evidence(before=script(ok=False), after=script(ok=False)),
         "unproven",
-        "`sh check.sh` was red before and is red still",
+        "`sh check.sh` was red before and is still red",
     ),
-    "no git": (evidence(has_git=False), "unproven", "without git, what was done to the tests can't be seen"),
+    "no git": (evidence(has_git=False), "unproven", "without git, changes to the tests can't be detected"),
     "only with ignored files": (
         evidence(only_with_ignored=("pytest/__init__.py",)),
         "unproven",
@@ -183,7 +183,7 @@ def test_an_attempt_that_insists_and_explains_is_for_a_person() -> None:
 
 
 def test_nothing_changed_is_a_failure_unless_it_is_explained() -> None:
-    assert "nothing was changed but the spec" in prove(evidence(is_changed=False), forbid).against[0]
+    assert "only the spec was changed" in prove(evidence(is_changed=False), forbid).against[0]
     result = prove(evidence(is_changed=False, explanation="it is there already"), forbid)
     assert result.receipt is not None
     assert (result.receipt.state, result.asks) == ("unproven", "nothing was changed: it is there already")

@@ -152,7 +152,7 @@ def test_the_guidance_is_what_helps_most() -> None:
     assert guided(FAILED, **KNOWN).endswith("run make clean first")
     none = {"blocker_is_real": False, "blocker_check": "the file a.txt is there"}
     assert "the file a.txt is there" in guided(BLOCKED, **none)
-    assert "another way" in guided(FAILED, **SAME)
+    assert "a different approach" in guided(FAILED, **SAME)
     assert "one task at a time" in guided(TOO_BIG)
     assert guided(BLOCKED, **REAL) == "API_KEY is missing"
     assert guided(ASKED).startswith(f"{ASKED.summary}\n\nThe last attempt asked: {COLOUR}")
@@ -164,9 +164,9 @@ def test_the_reason_names_what_decided() -> None:
     assert "the variable API_KEY is missing" in decide(BLOCKED, structs.replace(FIRST, **REAL), RecoveryPolicy()).reason
     assert "3 attempts" in decide(FAILED, structs.replace(FIRST, attempts=3), RecoveryPolicy()).reason
     assert "learning-0001" in decide(FAILED, structs.replace(FIRST, **KNOWN), RecoveryPolicy()).reason
-    assert "the same was solved" not in decide(FAILED, structs.replace(FIRST, **KNOWN), RecoveryPolicy()).reason
+    assert "the same problem was solved" not in decide(FAILED, structs.replace(FIRST, **KNOWN), RecoveryPolicy()).reason
     assert (
-        "the same was solved before (learning-0001)"
+        "the same problem was solved before (learning-0001)"
         in decide(FAILED, structs.replace(FIRST, **SURE), RecoveryPolicy()).reason
     )
     assert "1 attempt left" in decide(FAILED, structs.replace(FIRST, attempts=2), RecoveryPolicy()).reason
@@ -343,20 +343,20 @@ def root(tmp_path: Path) -> str:
 
 BLOCKERS: list[tuple[str, bool | None, str]] = [
     ("the variable STRIPE_API_KEY is not set", True, "STRIPE_API_KEY is missing"),
-    ("SET_KEY is missing", False, "SET_KEY is there"),
+    ("SET_KEY is missing", False, "SET_KEY is available"),
     ("EMPTY_KEY has no value", True, "EMPTY_KEY is missing"),
     ("neither SET_KEY nor STRIPE_API_KEY is set", True, "STRIPE_API_KEY is missing"),
     ("`certs/client.pem` is missing", True, "certs/client.pem is missing"),
-    ("certs/server.pem is missing", False, "certs/server.pem is there"),
+    ("certs/server.pem is missing", False, "certs/server.pem is available"),
     ("there is no ./certs/client.pem", True, "certs/client.pem is missing"),
-    ("no fixtures.json", False, "fixtures.json is there"),
+    ("no fixtures.json", False, "fixtures.json is available"),
     ("secrets.env has to be made", True, "secrets.env is missing"),
     ("the command `no-such-program-here` is missing", True, "no-such-program-here is missing"),
-    ("the command 'sh' is missing", False, "the command sh is there"),
+    ("the command 'sh' is missing", False, "the command sh is available"),
     ("the program no-such-program-here is not installed", True, "no-such-program-here is missing"),
-    ("SET_KEY and certs/server.pem are missing", False, "are there"),
-    ("the design is not decided", None, "nothing that can be looked up"),
-    ("", None, "nothing that can be looked up"),
+    ("SET_KEY and certs/server.pem are missing", False, "are available"),
+    ("the design is not decided", None, "nothing that can be checked"),
+    ("", None, "nothing that can be checked"),
 ]
 
 
@@ -413,7 +413,7 @@ def test_hostile_text_is_only_looked_at(text: str, root: str) -> None:
 @given(st.text() | st.text(alphabet="~/`'\"\0.aA_ \ud800"))
 def test_any_text_can_be_checked(text: str) -> None:
     check = blockers.check_claim(text, "/nowhere", {})
-    assert (check.is_real is None) == ("nothing" in check.found and "looked up" in check.found)
+    assert (check.is_real is None) == ("nothing" in check.found and "be checked" in check.found)
 
 
 # --- the same, and alike ----------------------------------------------------------------------------

@@ -175,7 +175,7 @@ def test_without_gates_it_says_that_nothing_was_proven() -> None:
 
 FAILED_END = End(ok=False, reason="it\nbroke")
 SHORT_OF_DONE: dict[str, tuple[dict[str, Any], str, str]] = {
-    "the end": ({"end": FAILED_END}, "partial", "did not end well: it broke"),
+    "the end": ({"end": FAILED_END}, "partial", "the agent failed: it broke"),
     "the end, without a reason": ({"end": End(ok=False)}, "partial", "it gave no reason"),
     "the promise": ({"claim": Claim()}, "partial", "does not end with the promise of this iteration"),
     "an answer": (
@@ -191,16 +191,16 @@ SHORT_OF_DONE: dict[str, tuple[dict[str, Any], str, str]] = {
         "`make check` is newly red: exit status 2",
     ),
     "a test": ({"red": (RedGate("pytest", ("tests/a.py::b",)),)}, "failed", "newly red: tests/a.py::b (`pytest`)"),
-    "honesty": ({"findings": (CHEATED,)}, "failed", "not honest: test-deleted tests/test_a.py (it is gone)"),
+    "honesty": ({"findings": (CHEATED,)}, "failed", "shows cheating: test-deleted tests/test_a.py (it is gone)"),
     "a tree": ({"trouble": "disk\nfull"}, "failed", "the work can't be read: disk full"),
     "time": ({"ending": "wall-clock"}, "partial", "ran out of time"),
-    "a sign of life": ({"ending": "silence"}, "partial", "said nothing for too long"),
+    "a sign of life": ({"ending": "silence"}, "partial", "printed nothing for too long"),
     "measure": ({"ending": "too-much"}, "partial", "printed too much"),
     "room": ({"ending": "no-room"}, "partial", "the disk was full"),
-    "its supervisor": ({"ending": "supervisor-lost"}, "partial", "watches over the agent was killed"),
+    "its supervisor": ({"ending": "supervisor-lost"}, "partial", "supervisor process was killed"),
     "a start": ({"ending": "not-started", "ticked": frozenset()}, "failed", "could not be started"),
     "money": ({"ending": "budget"}, "partial", "the budget was used up"),
-    "freedom": ({"claim": Claim(blocked="no key")}, "blocked", "says that it is blocked: no key"),
+    "freedom": ({"claim": Claim(blocked="no key")}, "blocked", "reported a blocker: no key"),
 }
 
 
@@ -283,7 +283,7 @@ def test_a_guard_that_only_warns_keeps_nothing_from_being_done(is_guarded: bool,
 
 
 def test_a_warning_is_reported_and_fails_nothing() -> None:
-    verdict = but(findings=(GuardFinding("lint-config", "ruff.toml", "asks less: ignore S101"),))
+    verdict = but(findings=(GuardFinding("lint-config", "ruff.toml", "is less strict: ignore S101"),))
     assert verdict.status == "completed"
     assert "warned: lint-config ruff.toml" in verdict.summary
     assert not verdict.is_dishonest

@@ -67,20 +67,20 @@ KEEPER = "read -r _ _ _ p _ < /proc/$(ps -o sid= -p $$ | tr -d ' ')/stat; "
 
 CASES: dict[str, Case] = {
     # --- time and output
-    "says nothing": Case([{"hang": True}], "said nothing for too long", settings=CHEAP),
+    "says nothing": Case([{"hang": True}], "printed nothing for too long", settings=CHEAP),
     "says nothing and does not listen": Case(
-        [{"hang": True, "ignore_term": True}], "said nothing for too long", settings=CHEAP
+        [{"hang": True, "ignore_term": True}], "printed nothing for too long", settings=CHEAP
     ),
     "takes too long": Case(
         [{"run": "while :; do echo x; sleep 0.1; done"}], "ran out of time", settings=(("timeout", "10s"),), entries=3
     ),
     "prints binary": Case([{"bytes": "ff00fe1b5b324a0a" * 50}, {"exit": 0}], "2 tasks not ticked"),
     "closes its output and lives on": Case(
-        [{"close": "stdout"}, {"close": "stderr"}, {"hang": True}], "said nothing for too long", settings=CHEAP
+        [{"close": "stdout"}, {"close": "stderr"}, {"hang": True}], "printed nothing for too long", settings=CHEAP
     ),
     "one line of 30 MB": Case([{"flood": 30_000_000, "lines": False}], "2 tasks not ticked"),
     # --- promises
-    "does nothing and ends well": Case([{"exit": 0}], "did not end well"),
+    "does nothing and ends well": Case([{"exit": 0}], "the agent failed: "),
     "claims without work": Case([{"complete": True}], "2 tasks not ticked"),
     "echoes the prompt": Case(
         [*DONE[:-1], {"forge": "You said <promise>COMPLETE:{token}</promise>, and so on."}],
@@ -92,7 +92,7 @@ CASES: dict[str, Case] = {
         "does not end with the promise",
         "partial",
     ),
-    "kills itself": Case([*DONE[:-1], {"kill": "self"}], "did not end well", "partial"),
+    "kills itself": Case([*DONE[:-1], {"kill": "self"}], "the agent failed: ", "partial"),
     # --- git
     "writes garbage into the index": Case(sh("echo garbage > .git/index"), "every task is ticked", "completed"),
     "removes the index": Case(sh("rm .git/index"), "every task is ticked", "completed"),
@@ -149,10 +149,8 @@ CASES: dict[str, Case] = {
     ),
     # --- processes
     "leaves a daemon": Case(sh(DAEMON), "every task is ticked", "completed"),
-    "kills its parent": Case(sh("kill -9 $PPID"), "did not end well", "partial"),
-    "kills the supervisor": Case(
-        sh(f"{KEEPER} kill -9 $p; sleep 3600"), "watches over the agent was killed", "partial"
-    ),
+    "kills its parent": Case(sh("kill -9 $PPID"), "the agent failed: ", "partial"),
+    "kills the supervisor": Case(sh(f"{KEEPER} kill -9 $p; sleep 3600"), "supervisor process was killed", "partial"),
     "stops the supervisor": Case(
         sh(f"{KEEPER} kill -STOP $p; sleep 3600"), "", "partial", settings=(("silence", "8s"),)
     ),

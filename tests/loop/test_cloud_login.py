@@ -42,7 +42,7 @@ def set_all(monkeypatch: pytest.MonkeyPatch, env: dict[str, str]) -> None:
 def test_bedrock_by_a_profile(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     set_all(monkeypatch, BEDROCK)
     [text] = describe(home)
-    assert text.startswith("claude uses Amazon Bedrock, and a box does not have its login.")
+    assert text.startswith("claude uses Amazon Bedrock, but the box does not have its login.")
     assert text.endswith(f': read = ["~/.aws"]; hosts = [{AWS_HOSTS}]')
     assert describe(home, "codex") == []
 

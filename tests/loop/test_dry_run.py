@@ -50,7 +50,7 @@ def test_stories_come_in_the_order_of_a_run_with_what_each_waits_for(planned: La
     ]
     assert (told["first"], told["gates"], told["agents"], told["trouble"]) == ("3", ["true"], ["scripted"], None)
     shown = planned.run("run", "--dry-run").stdout
-    assert "[ ] 3. Third  0/2  (this one first)" in shown
+    assert "[ ] 3. Third  0/2  (first)" in shown
     assert "[ ] 2. Second (depends on 3)  0/1  (waits for 3)" in shown
 
 
@@ -96,7 +96,7 @@ def test_what_keeps_a_run_from_beginning_is_told(planned: Lab) -> None:
     planned.configure(agent="nobody")
     told = planned.run("run", "--dry-run")
     assert told.exit_code == 1
-    assert "there is no agent 'nobody'" in told.stdout
+    assert "unknown agent 'nobody'" in told.stdout
     assert "Make c" in told.stdout, "the plan is shown all the same"
     planned.begin()
     assert "locked by session s1" in planned.run("run", "--dry-run").stdout
@@ -105,7 +105,7 @@ def test_what_keeps_a_run_from_beginning_is_told(planned: Lab) -> None:
 def test_nothing_left_to_do(planned: Lab) -> None:
     assert planned.loop().exit_code == 0
     told = planned.run("run", "--dry-run")
-    assert (told.exit_code, "Nothing is left" in told.stdout) == (0, True)
+    assert (told.exit_code, "No story can be worked on now" in told.stdout) == (0, True)
 
 
 def test_what_is_ticked_and_not_proven_is_not_done(lab: Lab) -> None:

@@ -52,7 +52,7 @@ def test_a_part_that_does_not_fit_any_more_is_begun_anew_and_that_is_said(lab: L
     lab.question().write_text(lab.question().read_text() + "\nGo on.\n")
     lab.play(default=DONE)
     assert lab.loop().exit_code == 0
-    assert any("does not fit on top of newer work" in text for text in told(lab, "notice", "text"))
+    assert any("can't be applied on top of newer work" in text for text in told(lab, "notice", "text"))
     assert lab.git("show", "ralph/add-login:same.txt") == "other"
     assert lab.checkpoints() == ["2", "3", "1"]
 
@@ -65,7 +65,7 @@ def test_a_gate_that_was_red_as_a_whole_is_not_called_green(lab: Lab) -> None:
     assert lab.loop("--max-iterations", "1").exit_code == 1
     [entry] = lab.entries()
     assert entry["status"] == "completed"
-    assert "not proven: `false` was red before and is red still" in entry["summary"]
+    assert "not proven: `false` was red before and is still red" in entry["summary"]
     assert "green" not in entry["summary"]
 
 
@@ -146,7 +146,7 @@ def test_a_reset_time_that_is_over_makes_no_hot_loop(lab: Lab) -> None:
     lab.loop("--max-time", "28s")
     assert len(told(lab, "iteration_started", "number")) == 1
     assert told(lab, "run_ended", "reason") == [
-        "rate-limit: slow down: that would be over only after the limit of time (--max-time)"
+        "rate-limit: slow down: waiting would exceed the time limit (--max-time)"
     ]
     assert lab.entries() == []
 
@@ -330,7 +330,7 @@ def test_entries_of_another_run_survive_an_agent_that_touches_our_files(lab: Lab
 
 @pytest.mark.parametrize(
     ("guard", "said"),
-    [("off", "nobody looked at the diff"), ("warn", "only warned"), ("fail", "found nothing dishonest")],
+    [("off", "the diff was not checked"), ("warn", "set to warn only"), ("fail", "found no cheating")],
 )
 def test_why_something_is_done_claims_no_more_than_was_looked_at(lab: Lab, guard: str, said: str) -> None:
     lab.repository(guard=guard)

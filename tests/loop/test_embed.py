@@ -32,7 +32,7 @@ def test_a_program_of_less_than_fifty_lines_starts_a_run_and_watches_it(tmp_path
         *("story 1, attempt 1", "story 2, attempt 1", "story 2, attempt 2"),
         *("story 3, attempt 1", "story 3, attempt 2", "story 4, attempt 1", "story 5, attempt 1"),
     ]
-    assert last == "unfinished: nothing is left that could be worked on now"
+    assert last == "unfinished: no story can be worked on now"
 
 
 @pytest.fixture

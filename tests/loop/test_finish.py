@@ -76,7 +76,7 @@ def test_without_any_branch(lab: Lab) -> None:
 
 def test_without_git(lab: Lab) -> None:
     lab.openspec()
-    assert "no git repository" in lab.run("finish").stderr
+    assert "not in a git repository" in lab.run("finish").stderr
 
 
 # --- squashing --------------------------------------------------------------------------------------
@@ -365,7 +365,7 @@ def test_a_change_that_a_run_holds_is_refused(lab: Lab, flag: str) -> None:
         before = lab.git("for-each-ref")
         told = lab.run("finish", "add-login", flag)
         assert told.exit_code == 1
-        assert "add-login is held by" in told.stderr
+        assert "add-login is locked by" in told.stderr
         assert lab.git("for-each-ref") == before
         assert not (lab.root / "own.txt").exists()
     finally:
@@ -415,7 +415,7 @@ def test_a_run_afterwards_keeps_what_is_staged_and_not_committed(done: Lab) -> N
 def test_finishing_twice(done: Lab) -> None:
     assert squash(done).exit_code == 0
     before = everything(done)
-    assert "is finished already" in squash(done).stderr
+    assert "is already finished" in squash(done).stderr
     assert everything(done) == before
 
 
@@ -591,7 +591,7 @@ def test_gh_that_fails_says_what_is_done_and_what_is_not(done: Lab) -> None:
     gh.write_text(gh.read_text().replace("OPEN", "CLOSED"))
     told = done.run("finish", "--pr")
     assert told.exit_code == 1
-    assert "is pushed to origin, but gh opened no pull request: GraphQL: no" in told.stderr
+    assert "is pushed to origin, but gh did not open a pull request: GraphQL: no" in told.stderr
 
 
 def test_what_is_still_open_is_said(lab: Lab) -> None:
@@ -599,14 +599,14 @@ def test_what_is_still_open_is_said(lab: Lab) -> None:
     lab.loop("--max-iterations", "1")
     told = squash(lab)
     assert told.exit_code == 0, told.stderr
-    assert "Story 2 is still open: commit, then `ralphtool run add-login` goes on there." in told.stdout
+    assert "Story 2 is still open: commit, then `ralphtool run add-login` continues there." in told.stdout
 
 
 def test_finishing_twice_says_that_it_is_finished(done: Lab) -> None:
     assert "still open" not in squash(done).stdout
     before = everything(done)
     told = squash(done)
-    assert (told.exit_code, "add-login is finished already" in told.stderr) == (1, True)
+    assert (told.exit_code, "add-login is already finished" in told.stderr) == (1, True)
     assert everything(done) == before
 
 

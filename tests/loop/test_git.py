@@ -334,7 +334,7 @@ def test_a_merge_under_way(lab: Lab) -> None:
     before, refs = lab.users_state(), lab.git("for-each-ref")
     told = lab.loop()
     assert told.exit_code == 1
-    assert "under way" in told.stderr
+    assert "in progress" in told.stderr
     assert lab.users_state() == before
     assert lab.git("for-each-ref") == refs
     lab.git("merge", "--abort")
@@ -395,7 +395,7 @@ def test_looking_at_what_was_tried(tried: Lab) -> None:
     assert "add-login-1-1" in tried.run("attempts").stdout
     assert "+wrong" in tried.run("diff", "add-login-1-1").stdout
     assert "wrong.txt" in tried.run("diff", "--stat", "add-login-1-1").stdout
-    assert "no attempt 'add-login-9-9'" in tried.run("diff", "add-login-9-9").stderr
+    assert "no kept attempt 'add-login-9-9'" in tried.run("diff", "add-login-9-9").stderr
     assert tried.users_state() == before
 
 
@@ -405,10 +405,10 @@ def test_why_it_was_judged_so(tried: Lab) -> None:
     assert told["decision"]["action"] == "retry"
     assert told["next_entry"] == "add-login-1-2"
     shown = tried.run("explain", "add-login-1-1").stdout
-    assert "Why it was judged so" in shown
+    assert "Reasons for the verdict" in shown
     assert "no entry 'add-login-9-9'" in tried.run("explain", "add-login-9-9").stderr
     shutil.rmtree(tried.root / ".ralph/runs")
-    assert "records of the run are gone" in tried.run("explain", "add-login-1-1").stdout
+    assert "the run's records are gone" in tried.run("explain", "add-login-1-1").stdout
     assert json.loads(tried.run("explain", "add-login-1-1", "--json").stdout)["verdict"] is None
 
 
@@ -422,9 +422,9 @@ def test_going_back_after_a_kill(lab: Lab) -> None:
     assert lab.run("back").exit_code == 1
     kill(run)
     told = lab.run("back")
-    assert "your files are back" in told.stdout
+    assert "your files are restored" in told.stdout
     assert lab.users_state() == before
-    assert "Nothing is to be given back" in lab.run("back").stdout
+    assert "Nothing to restore" in lab.run("back").stdout
 
 
 @pytest.mark.parametrize("rule", [".ralph", ".ralph/", "/.ralph/*", "*.toml"])
@@ -447,5 +447,5 @@ def test_uncommitted_files_that_a_run_does_not_see_are_named(lab: Lab, workspace
     lab.write("openspec/changes/add-login/proposal.md", "part of the change\n")
     lab.loop()
     notices = [event["text"] for event in lab.events() if event["type"] == "notice"]
-    [told] = [text for text in notices if "does not see" in text]
-    assert told == "the run does not see what you have not committed: README.md, new.txt"
+    [told] = [text for text in notices if "does not include" in text]
+    assert told == "the run does not include your uncommitted files: README.md, new.txt"

@@ -538,7 +538,7 @@ def test_a_second_run_of_the_same_change_names_the_holder(lab: Lab) -> None:
     process, before = hanging(lab)
     second = lab.loop("add-login")
     assert second.exit_code == 1
-    assert "add-login is held by" in second.stderr
+    assert "add-login is locked by" in second.stderr
     assert str(process.pid) in second.stderr
     kill(process)
     lab.run("back")

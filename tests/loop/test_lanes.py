@@ -133,7 +133,7 @@ def test_a_disk_that_is_full_again_and_again_ends_the_run(monkeypatch: pytest.Mo
     monkeypatch.setattr("ralphtool.loop.budget._SAME_TIME", -1.0)
     budget.add("1", full)
     budget.add("1", full)
-    assert "the disk of /small is full again and again: free some space there" in budget.describe_reached_limit()
+    assert "the disk of /small keeps running full: free some space there" in budget.describe_reached_limit()
     budget.add("1", Report(ending="exit", end=End(True), gates_ran=True))
     assert budget.describe_reached_limit() == ""
 

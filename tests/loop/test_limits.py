@@ -81,7 +81,7 @@ def test_work_is_handed_over_and_back(lab: Lab) -> None:
     handed = [(one["from"], one["to"], one["why"]) for one in lab.events() if one["type"] == "handed_over"]
     assert handed == [
         ("scripted", "second", "rate-limit: slow down"),
-        ("second", "scripted", "it can go on"),
+        ("second", "scripted", "it can continue"),
     ]
     assert told(lab, "waiting", "seconds") == [], "somebody could work all the time"
     assert lab.endings() == [("add-login-1-1", "completed"), ("add-login-2-1", "completed")]
@@ -130,7 +130,7 @@ def test_a_wait_that_the_run_has_no_time_for_ends_it_at_once(lab: Lab) -> None:
     assert lab.loop().exit_code == 1
     assert told(lab, "verdict", "status") == ["transient", "transient"]
     assert told(lab, "waiting", "seconds") == []
-    over = "overload: too many people: that would be over only after the limit of time (--max-time)"
+    over = "overload: too many people: waiting would exceed the time limit (--max-time)"
     assert ended(lab)["reason"] == over
     assert ended(lab)["spent"]["seconds"] < 300
     assert lab.entries() == []
@@ -155,7 +155,7 @@ def test_backing_off_ends_with_the_runs_time(lab: Lab) -> None:
     assert lab.loop().exit_code == 1
     assert told(lab, "iteration_started", "number") == [1]
     assert told(lab, "waiting", "seconds") == []
-    over = "network: no route: that would be over only after the limit of time (--max-time)"
+    over = "network: no route: waiting would exceed the time limit (--max-time)"
     assert ended(lab)["reason"] == over
 
 
@@ -241,7 +241,7 @@ def test_a_storys_budget_ends_its_iteration_and_nothing_else(lab: Lab, budget: d
     assert result.exit_code == 1
     assert is_gone(lab)
     assert lab.endings() == [("add-login-1-1", "failed"), ("add-login-2-1", "completed")]
-    assert told(lab, "verdict", "reasons")[0][0] == "the budget was used up and the agent was ended"
+    assert told(lab, "verdict", "reasons")[0][0] == "the budget was used up and the agent was stopped"
     assert (row(lab)["state"], row(lab)["attempts"], row(lab, "2")["state"]) == ("failed", 1, "done")
     assert "half" not in lab.git("ls-tree", "--name-only", "ralph/add-login").split()
     assert lab.git("show", "refs/ralph/attempts/add-login-1-1:half") == ""
@@ -401,7 +401,7 @@ def test_tokens_without_a_cost_are_priced(
     assert "the budget was used up" in told(lab, "verdict", "summary")[0]
     assert told(lab, "verdict", "cost") == [pytest.approx(2.5), pytest.approx(0.25)]
     assert ended(lab)["spent"]["cost"] == pytest.approx(2.75)
-    assert "can't hold" not in notices(lab)
+    assert "can't be enforced" not in notices(lab)
 
 
 def test_a_price_that_turns_out_to_be_missing_is_told_once(lab: Lab, odd: Callable[..., None]) -> None:
@@ -410,8 +410,8 @@ def test_a_price_that_turns_out_to_be_missing_is_told_once(lab: Lab, odd: Callab
     configure(lab, "[prices.gpt-x]\ninput = 2.5")
     lab.play(default=[COUNTS, *DONE])
     assert lab.loop().exit_code == 0
-    found = [text for text in told(lab, "notice", "text") if "can't hold" in text]
-    assert found == ["nobody knows what odd costs, so the limit of cost can't hold for it: set [prices.gpt-y]"]
+    found = [text for text in told(lab, "notice", "text") if "can't be enforced" in text]
+    assert found == ["the cost of odd is unknown, so the cost limit can't be enforced for it: set [prices.gpt-y]"]
 
 
 @pytest.mark.parametrize("is_told", [True, False], ids=["told", "by a price"])
@@ -421,17 +421,17 @@ def test_what_is_free_is_not_unknown(lab: Lab, odd: Callable[..., None], is_told
     configure(lab, "[prices.odd]\ninput = 0")
     lab.play(default=[{"usage": {"input_tokens": 9, **({"cost": 0} if is_told else {})}}, *DONE])
     assert lab.loop().exit_code == 0
-    assert "can't hold" not in notices(lab)
+    assert "can't be enforced" not in notices(lab)
 
 
-NO_COST = "the limit of cost can't hold for odd: "
+NO_COST = "the cost limit can't be enforced for odd: "
 
 
 @pytest.mark.parametrize(
     ("cost", "limits", "notice"),
     [
-        ("none", {"max_cost": 5.0}, f"{NO_COST}it tells nothing of what it uses"),
-        ("tokens", {"story_cost": 5.0}, f"{NO_COST}it tells its tokens only, and there is no price for them"),
+        ("none", {"max_cost": 5.0}, f"{NO_COST}it does not report its usage"),
+        ("tokens", {"story_cost": 5.0}, f"{NO_COST}it reports only tokens, and no price is configured for them"),
         ("tokens", {}, ""),
         ("told", {"max_cost": 5.0}, ""),
     ],
@@ -443,7 +443,7 @@ def test_a_limit_that_can_not_hold_is_told(
     odd(f"cost={cost}")
     assert lab.loop().exit_code == 0
     assert notice in notices(lab)
-    assert ("can't hold" in notices(lab)) is bool(notice)
+    assert ("can't be enforced" in notices(lab)) is bool(notice)
 
 
 def test_what_agents_may_do_is_told_before_they_do_it(lab: Lab, odd: Callable[..., None]) -> None:
@@ -456,7 +456,10 @@ def test_what_agents_may_do_is_told_before_they_do_it(lab: Lab, odd: Callable[..
 
 @pytest.mark.parametrize(
     ("permissions", "notice"),
-    [("edit", 'to let it do all without asking, set permissions = "all"'), ("all", "claude runs without asking: ")],
+    [
+        ("edit", 'to let it do everything without asking, set permissions = "all"'),
+        ("all", "claude runs without asking: "),
+    ],
 )
 def test_permissions_are_told_in_plain_words(lab: Lab, tmp_path: Path, permissions: str, notice: str) -> None:
     program = tmp_path / "claude"

@@ -44,12 +44,12 @@ def section(text: str, title: str) -> str:
 
 def learnt(lab: Lab, entry: str) -> list[str]:
     """The lines of the memory in a prompt, as they stand there."""
-    return re.findall(r"^- (.*)", section(prompt(lab, entry), "What was learnt before"), re.MULTILINE)
+    return re.findall(r"^- (.*)", section(prompt(lab, entry), "Learnings from earlier iterations"), re.MULTILINE)
 
 
 def left_out(lab: Lab, entry: str) -> int:
     """How many the prompt says are left out."""
-    found = re.findall(r"^\[(\d+) more left out here: `ralphtool agent recall", prompt(lab, entry), re.MULTILINE)
+    found = re.findall(r"^\[(\d+) more left out: `ralphtool agent recall", prompt(lab, entry), re.MULTILINE)
     assert len(found) < 2
     return int(found[0]) if found else 0
 
@@ -142,7 +142,7 @@ def test_the_prompt_tells_how_much_is_left_out(two: Lab) -> None:
     assert left_out(two, "add-login-1-1") == 200 - len(learnt(two, "add-login-1-1"))
     assert left_out(two, "add-login-2-1") == 201 - len(learnt(two, "add-login-2-1"))
     assert 0 < len(learnt(two, "add-login-2-1")) < 100
-    memory = section(prompt(two, "add-login-2-1"), "What was learnt before")
+    memory = section(prompt(two, "add-login-2-1"), "Learnings from earlier iterations")
     assert len(memory) <= 2000 * 4 + 100, "the budget, in characters, and its fence"
 
 
@@ -226,7 +226,7 @@ def test_what_no_longer_holds_is_not_even_left_out(lab: Lab) -> None:
     fill(lab.repository(ONE), [learning(1, INVOICES, still_valid=False)]).play(default=DONE)
     assert lab.loop().exit_code == 0
     assert INVOICES not in prompt(lab, "add-login-1-1")
-    assert "What was learnt before" not in prompt(lab, "add-login-1-1")
+    assert "Learnings from earlier iterations" not in prompt(lab, "add-login-1-1")
     assert left_out(lab, "add-login-1-1") == 0
     assert told(lab, "iteration_started", "cut") == [[]]
 
@@ -389,17 +389,17 @@ def test_the_same_blocker_that_was_solved_decides(blocked: Lab) -> None:
     """Other times, addresses and process ids: the same error."""
     guidance, reason = decided(blocked, "1")
     assert guidance == f"{SOLVED} (shop-1)"
-    assert reason == "the same was solved before (shop-1-1 was blocked by it, shop-1-2 was not)"
+    assert reason == "the same problem was solved before (shop-1-1 was blocked by it, shop-1-2 was not)"
     assert guidance in section(prompt(blocked, "add-login-1-2"), "Do this first")
-    assert "Perhaps" not in prompt(blocked, "add-login-1-2")
+    assert "This may help" not in prompt(blocked, "add-login-1-2")
 
 
 def test_a_blocker_in_like_words_only_suggests(blocked: Lab) -> None:
     guidance, reason = decided(blocked, "2")
     assert guidance.startswith("blocked: the documents could not go out")
-    assert guidance.endswith(f"Perhaps this helps, it is about something like it: {SOLVED} (shop-2)")
-    assert "something like it was met before" in reason
-    assert "Perhaps this helps" in section(prompt(blocked, "add-login-2-2"), "Do this first")
+    assert guidance.endswith(f"This may help; it is about a similar problem: {SOLVED} (shop-2)")
+    assert "a similar problem occurred before" in reason
+    assert "This may help" in section(prompt(blocked, "add-login-2-2"), "Do this first")
 
 
 def test_another_failure_with_the_same_words_around_it_is_not_the_same(blocked: Lab) -> None:

@@ -30,7 +30,7 @@ prompt = sys.stdin.read()
 line = next(line for line in prompt.splitlines() if "/draft/" in line)
 draft = line[: line.index("/draft/") + len("/draft")]
 told = json.load(open(os.path.join(os.path.dirname(os.path.abspath(sys.argv[1])), "drafts.json")))
-round = told["rounds"][1 if "Your draft is there already" in prompt and len(told["rounds"]) > 1 else 0]
+round = told["rounds"][1 if "Your draft exists already" in prompt and len(told["rounds"]) > 1 else 0]
 for path, text in round.items():
     place = os.path.join(draft, path)
     os.makedirs(os.path.dirname(place), exist_ok=True)
@@ -177,7 +177,7 @@ def test_without_a_terminal_nothing_is_kept_and_the_draft_is_named(lab: PlanLab)
     result = lab.plan()
     assert result.exit_code == 1
     assert lab.own_files() == before
-    place = Path(result.stdout.split("The draft is in ")[1].splitlines()[0])
+    place = Path(result.stdout.split("It is in ")[1].splitlines()[0])
     assert (place / OPENSPEC / "tasks.md").read_text() == STORIES
     assert "3 stories (1 optional), 4 tasks, 1 scenario, 3 files" in result.stdout
     assert "[ ] 1.2 A test in `tests/test_report.py` fails without it" in result.stdout
@@ -375,7 +375,7 @@ def test_problems_that_stay_are_shown_and_it_is_not_sent_back_twice(lab: PlanLab
     lab.drafts({**GOOD, f"{OPENSPEC}/tasks.md": VAGUE})
     result = lab.plan("Add CSV export", "--yes")
     assert result.exit_code == 0, result.stderr
-    assert "Problems that are left:" in result.stdout
+    assert "Remaining problems:" in result.stdout
     assert lab.told("iteration_started", "attempt") == [1, 2]
     assert lab.read(f"{OPENSPEC}/tasks.md") == VAGUE
 
@@ -400,7 +400,7 @@ UNUSABLE = {
     "no boxes": {f"{OPENSPEC}/tasks.md": "## 1. Export\n\nWrite it.\n"},
     "unknown dependency": {f"{OPENSPEC}/tasks.md": STORIES.replace("depends on 1", "depends on 9")},
     "a circle": {f"{OPENSPEC}/tasks.md": STORIES.replace("CSV\n", "CSV (depends on 2)\n", 1)},
-    "the examples": {f"{OPENSPEC}/tasks.md": "## 1. A\n\n- [ ] 1.1 One task for each thing that has to be true\n"},
+    "the examples": {f"{OPENSPEC}/tasks.md": "## 1. A\n\n- [ ] 1.1 One task for each condition that must be true\n"},
     "an open fence": {f"{OPENSPEC}/tasks.md": "```\n" + STORIES},
     "another place": {"openspec/changes/other/tasks.md": STORIES},
     "nothing": {},
@@ -480,7 +480,7 @@ def test_a_change_that_appears_meanwhile_is_left_alone(lab: PlanLab) -> None:
     mine.write_text("mine\n")
     out, err = running.communicate(timeout=PATIENCE)
     assert running.returncode == 1, out
-    assert b"is there already, and is left as it is" in err
+    assert b"already exists and is not changed" in err
     assert lab.kept() == {f"{OPENSPEC}/tasks.md": "mine\n"}
     assert lab.told("run_ended", "result") == ["unfinished"]
 

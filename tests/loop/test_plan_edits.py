@@ -145,8 +145,8 @@ def test_a_box_that_the_user_ticks_counts(lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("plan", "why"),
     [
-        ("no story at all\n", "it has no tasks any more"),
-        ("<<<<<<< HEAD\n" + PLAN + "=======\n" + THIRD + "\n>>>>>>> other\n", "the marks of a merge conflict"),
+        ("no story at all\n", "it no longer has tasks"),
+        ("<<<<<<< HEAD\n" + PLAN + "=======\n" + THIRD + "\n>>>>>>> other\n", "merge conflict markers"),
         (PLAN + "caf\xe9\n", "UTF-8"),
     ],
 )
@@ -165,7 +165,7 @@ def test_a_plan_that_is_deleted_during_a_run_changes_nothing(lab: Lab) -> None:
     lab.play({"story": "1", "steps": [{"run": f"rm -r {folder}"}, *DONE]}, default=DONE)
     lab.loop()
     assert lab.checkpoints() == ["1", "2"]
-    assert "can't be used as it is now, so the last one stays" in notices(lab)
+    assert "can't be used as it is now, so the last valid version stays in use" in notices(lab)
 
 
 def test_a_plan_that_is_deleted_between_runs_is_told_and_the_last_one_stays(lab: Lab) -> None:
@@ -173,7 +173,7 @@ def test_a_plan_that_is_deleted_between_runs_is_told_and_the_last_one_stays(lab:
     shutil.rmtree(lab.root / "openspec")
     assert lab.loop("add-login").exit_code == 0
     assert lab.checkpoints() == ["1", "2"]
-    assert "it is not there any more" in notices(lab)
+    assert "it no longer exists" in notices(lab)
 
 
 def test_people_see_the_plan_that_the_next_run_works_on(lab: Lab) -> None:

@@ -79,12 +79,12 @@ def test_the_sections_come_in_their_order() -> None:
         "## Story\n",
         "## Why\n",
         "## Design\n",
-        "## Scenarios that have to hold\n",
+        "## Scenarios that must hold\n",
         "# What we know\n",
         "## How the last attempt ended\n",
         "## Do this first\n",
         "## Beware\n",
-        "## What was learnt before\n",
+        "## Learnings from earlier iterations\n",
         "## Patterns of this code base\n",
         f"## Learnings file ({NOTES})\n",
         "# How it is verified\n",
@@ -236,7 +236,7 @@ def test_nothing_breaks_out_of_its_fence(text: str, budget: int) -> None:
 def without_memory(lines: list[str]) -> str:
     """Where the budget is small there is no room for what was learnt: its titles may be missing."""
     text = "\n".join(filter(None, lines))
-    return re.sub(r"(?m)^## (Patterns of this code base|What was learnt before)\nfence\n", "", text)
+    return re.sub(r"(?m)^## (Patterns of this code base|Learnings from earlier iterations)\nfence\n", "", text)
 
 
 def check_hostile(text: str, budget: int) -> None:
@@ -299,15 +299,15 @@ def test_what_was_left_out_says_so_in_its_place() -> None:
     prompt = made(proposal=long, design=long, notes=long, failure=long, guidance=long, budget_tokens=10_000)
     assert set(prompt.cut) == {"the proposal", "the design", "the learnings file", "the last failure", "the guidance"}
     for what in ("the proposal", "the design", "the last failure", "the guidance"):
-        assert re.search(rf"\[\d+ characters of {what} left out here", prompt.text), what
-    assert re.search(rf"\[\d+ characters left out here; the whole is in {NOTES}\]", prompt.text)
+        assert re.search(rf"\[\d+ characters of {what} left out; ", prompt.text), what
+    assert re.search(rf"\[\d+ characters left out; the whole file is {NOTES}\]", prompt.text)
 
 
 def test_learnings_that_do_not_fit_are_counted() -> None:
     known = [learnt(number, f"learning number {number} " + "x" * 400) for number in range(1, 101)]
     prompt = made(memory=known, known=5_000, memory_tokens=1_000)
     assert 5 <= len(prompt.shown) <= 10
-    assert f"[{5_000 - len(prompt.shown)} more left out here: `ralphtool agent recall " in prompt.text
+    assert f"[{5_000 - len(prompt.shown)} more left out: `ralphtool agent recall " in prompt.text
     assert "the memory" in prompt.cut
     assert list(prompt.shown) == known[: len(prompt.shown)]
     assert len(prompt.text) - len(made().text) <= 4_000 + 100, "the budget holds, but for a title and its fence"

@@ -25,7 +25,7 @@ def test_a_test_that_fails_now_and_then_accuses_nobody(shop: Lab) -> None:
     shop.configure(tests=[f"printf x >> {shop.tmp}/runs; {GATE}"])
     shop.play(default=attempt({"cart.py": CART + DISCOUNT, "tests/test_discount.py": OWN_TEST}))
     assert state_of(shop) == "proven"
-    assert "failed once and passed once, as they were: tests/test_flaky.py::test_flaky" in receipts(shop)[0]["told"]
+    assert "failed once and passed once without changes: tests/test_flaky.py::test_flaky" in receipts(shop)[0]["told"]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_what_an_attempt_installed_is_made_anew_by_setup(shop: Lab, works: bool)
     assert [event["ok"] for event in shop.events() if event["type"] == "setup"] == [works]
     assert os.listdir(shop.root / "node_modules") == (["made"] if works else ["by-hand.js"])
     told = " ".join(receipts(shop)[0]["told"])
-    assert ("made what the gates ran with anew" if works else "with what the attempt installed") in told
+    assert ("rebuilt the environment of the gates" if works else "with packages that the attempt installed") in told
 
 
 def test_what_one_attempt_left_ignored_does_not_help_the_next(shop: Lab) -> None:

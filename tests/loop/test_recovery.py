@@ -347,7 +347,7 @@ def test_the_same_failure_twice_goes_back_to_the_checkpoint(lab: Lab) -> None:
     assert lab.git("show", "refs/ralph/attempts/add-login-1-1:a") == "a"
     assert lab.entries()[3]["context"]["recovery_action"] == "fix-state"
     assert "[ ] 1.1" in prompt(lab, "add-login-1-4")
-    assert "another way" in known(lab, "add-login-1-4")
+    assert "a different approach" in known(lab, "add-login-1-4")
 
 
 def test_parts_that_end_alike_are_not_thrown_away(lab: Lab) -> None:
@@ -384,14 +384,14 @@ def test_what_an_earlier_story_learnt_is_the_guidance(lab: Lab) -> None:
     context = lab.entries()[2]["context"]
     assert context["recovery_action"] == "retry"
     assert context["recovery_guidance"].startswith("blocked: zlint panics"), "prose only suggests"
-    assert context["recovery_guidance"].endswith(f"Perhaps this helps, it is about something like it: {learning}")
+    assert context["recovery_guidance"].endswith(f"This may help; it is about a similar problem: {learning}")
 
 
 def test_a_claim_of_being_blocked_that_is_wrong_is_told_so(lab: Lab) -> None:
     lab.repository("## 1. First\n\n- [ ] 1.1 Make a\n")
     lab.play(turn("1", [{"blocked": "the file `./README.md` is missing"}], attempt=1), default=DONE)
     assert lab.loop().exit_code == 0
-    assert "README.md is there" in known(lab, "add-login-1-2")
+    assert "README.md is available" in known(lab, "add-login-1-2")
     context = lab.entries()[0]["context"]
     assert (context["blocker_verified"], context["blocker_valid"]) == (True, False)
 
@@ -529,8 +529,8 @@ def test_a_rate_limit_charges_nothing(lab: Lab) -> None:
     [waited] = told(lab, "waiting", "seconds")
     assert 0 < waited <= 15
     assert "[x] 1.1" in prompt(lab, "add-login-1-1"), "what was cut off is taken up"
-    assert "was cut off from outside" in prompt(lab, "add-login-1-1")
-    assert "was cut off from outside" not in prompt(lab, "add-login-2-1")
+    assert "was interrupted from outside" in prompt(lab, "add-login-1-1")
+    assert "was interrupted from outside" not in prompt(lab, "add-login-2-1")
     [ref] = lab.git("for-each-ref", "--format=%(refname)", "refs/ralph/interrupted").split()
     assert lab.git("ls-tree", "--name-only", ref, "half") == "half"
     assert "half" in lab.git("ls-tree", "--name-only", "ralph/add-login").split()

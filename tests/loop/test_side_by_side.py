@@ -92,7 +92,7 @@ if grep -qs '<<<<' parts/same.txt; then echo both > parts/same.txt; else echo {s
     assert "conflict markers" in prompts[0].read_text()
     assert [entry["status"] for entry in lab.entries()] == ["completed", "completed"]  # no attempt was charged
     told = lab.run("explain", f"add-login-{back['story']}-1").stdout
-    assert "Sent back to its agent before\n  it does not go together with story" in told
+    assert "Sent back to the agent first\n  it conflicts with story" in told
     assert lab.git("for-each-ref", "refs/ralph/interrupted") == "", "what is resolved is kept by no ref"
     check_commits(lab)
 
@@ -128,7 +128,7 @@ echo {story} > parts/same.txt; echo {story} > $odd"""
     assert "<<<<" not in lab.git("log", "-p", "ralph/add-login")
     [prompt] = lab.root.glob(".ralph/runs/*/004-*/prompt.md")
     [back] = of_kind(lab.events(done), "sent_back")
-    met = f"it does not go together with story {back['others'][0]}: both change parts/same.txt, parts/\\xff"
+    met = f"it conflicts with story {back['others'][0]}: both change parts/same.txt, parts/\\xff"
     assert met in prompt.read_text(), "the one after knows what it is about"
     check_commits(lab)
 

@@ -135,7 +135,7 @@ def test_an_issue_that_is_edited_meanwhile_is_told(lab: Lab, hub: Tracker) -> No
     put_issue(hub, 12, "Add login", hub.issues["12"]["body"] + "- [ ] c\n")
     result = lab.loop("github-12", "--max-iterations", "0")
     assert result.exit_code == 0
-    assert "were edited since its branch began" in notices(lab, result)
+    assert "were edited after its branch was created" in notices(lab, result)
     assert "stays open: it has a box that was not part of this run" in notices(lab, result)
     assert hub.issues["12"]["body"] == BODY.replace("[ ]", "[x]") + "- [ ] c\n"
     assert hub.issues["12"]["state"] == "OPEN"
@@ -144,7 +144,7 @@ def test_an_issue_that_is_edited_meanwhile_is_told(lab: Lab, hub: Tracker) -> No
 def test_a_change_without_an_edit_is_told_nothing(lab: Lab, hub: Tracker) -> None:
     prepare(lab, max_iterations=1)
     assert lab.loop("--spec", "github:12").exit_code == 1
-    assert "edited since" not in notices(lab, lab.loop("github-12"))
+    assert "edited after" not in notices(lab, lab.loop("github-12"))
 
 
 def test_a_rejected_story_is_said_to_be_told_already(lab: Lab, hub: Tracker) -> None:

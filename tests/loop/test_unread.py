@@ -88,7 +88,7 @@ def told_during(lab: Lab, steps: list[dict[str, Any]], *words: str, **config: An
     assert lab.run("guide", *words).exit_code == 0
     (lab.tmp / "go").touch()
     process.communicate(timeout=PATIENCE)
-    return [event["text"] for event in lab.events() if event["type"] == "notice" and "has read" in event["text"]]
+    return [event["text"] for event in lab.events() if event["type"] == "notice" and "has used" in event["text"]]
 
 
 def test_what_is_said_in_the_last_attempt_waits_with_the_question(lab: Lab) -> None:
@@ -110,7 +110,7 @@ def test_what_is_said_while_a_story_gets_done_came_too_late(lab: Lab) -> None:
 
 def test_what_is_said_to_all_in_the_last_attempt_of_all(lab: Lab) -> None:
     assert told_during(lab, DONE, "Use cents") == [
-        "every story is done, and no attempt has read what you told all stories last"
+        "every story is done, and no attempt has used your last guidance for all stories"
     ]
 
 

@@ -115,7 +115,7 @@ def test_a_required_box_is_never_left(repository: Repository, monkeypatch: pytes
         assert [kind for kind, _ in try_all(repository, settings, {"box": TROUBLE})] == ["box"]
         refusal = explain_refusal(settings, "box", TROUBLE)
         assert TROUBLE.what in refusal
-        assert "or take out" in refusal
+        assert "or remove" in refusal
     assert explain_refusal(Settings(), "box", TROUBLE) == ""
 
 
@@ -125,7 +125,7 @@ def test_without_a_box_the_reason_is_given_with_what_helps(
     offer(monkeypatch, NO_BOX)
     [worktree, here] = list_choices(Settings(), repository, find(repository))
     assert (worktree.kind, here.kind) == ("worktree", "here")
-    assert worktree.describe() == ["why: bubblewrap is not installed", "what helps: sudo apt install bubblewrap"]
+    assert worktree.describe() == ["why: bubblewrap is not installed", "to fix it: sudo apt install bubblewrap"]
     for wanted, mode in (("box", "auto"), ("auto", "require")):
         with pytest.raises(InvalidValue, match="apt install bubblewrap"):
             choose(repository, wanted, mode)
@@ -235,7 +235,7 @@ def test_what_fails_in_a_box_only_is_named_with_its_cause_and_what_helps(lab: La
     [why] = [text for text in told if text.startswith("why: ")]
     assert "test_home" in why
     assert "FileNotFoundError" in why
-    assert 'what helps: [sandbox] read = ["~/.tool/settings"]' in told
+    assert 'to fix it: [sandbox] read = ["~/.tool/settings"]' in told
     config = lab.root / ".ralph/config.toml"
     config.write_text(config.read_text() + '[sandbox]\nread = ["~/.tool/settings"]\n')
     lab.loop("--max-iterations", "1")
@@ -248,9 +248,7 @@ def test_tests_that_need_uncommitted_files_cost_no_box(lab: Lab) -> None:
     lab.write("data.json", "{}")
     lab.loop()
     assert list_places(lab) == ["box"]
-    assert any("needs files that are not committed" in text for text in list_notices(lab)), json.dumps(
-        list_notices(lab)
-    )
+    assert any("needs uncommitted files" in text for text in list_notices(lab)), json.dumps(list_notices(lab))
 
 
 COMMITS = """\

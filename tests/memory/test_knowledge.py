@@ -845,7 +845,7 @@ def test_a_link_in_its_place_is_not_followed(root: str, tmp_path: Path) -> None:
     elsewhere.write_text("mine\n")
     os.symlink(elsewhere, usefulness.path_of(root))
     told = usefulness.record_showing(root, ShownItems("shop-1-1", "completed", {digest(APPLES): "learning-0001"}))
-    assert "usefulness.jsonl is a link" in told, "it is said, and nobody stops for it"
+    assert "usefulness.jsonl must be a regular file" in told, "it is said, and nobody stops for it"
     synced(root)
     assert elsewhere.read_text() == "mine\n"
 

@@ -445,7 +445,7 @@ def test_no_texts_no_vectors() -> None:
 def test_other_weights_are_refused(tmp_path: Path, content: bytes) -> None:
     shutil.copy(os.path.join(found_weights(), "vocab.txt"), tmp_path)
     (tmp_path / "model.safetensors").write_bytes(content)
-    with pytest.raises(CorruptState, match=r"model\.safetensors is not what was published"):
+    with pytest.raises(CorruptState, match=r"model\.safetensors differs from the published file"):
         minilm.EmbeddingModel(str(tmp_path))
 
 
@@ -453,7 +453,7 @@ def test_other_weights_are_refused(tmp_path: Path, content: bytes) -> None:
 def test_a_changed_vocabulary_is_refused(tmp_path: Path) -> None:
     known = (Path(found_weights()) / "vocab.txt").read_bytes()
     (tmp_path / "vocab.txt").write_bytes(known.replace(b"\nhouse\n", b"\nmouse\n", 1))
-    with pytest.raises(CorruptState, match=r"vocab\.txt is not what was published"):
+    with pytest.raises(CorruptState, match=r"vocab\.txt differs from the published file"):
         minilm.EmbeddingModel(str(tmp_path))
 
 

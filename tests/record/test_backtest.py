@@ -309,11 +309,11 @@ def test_a_line_that_nobody_wrote_is_passed_over(tmp_path: Path) -> None:
 
 def test_without_runs_it_says_so(ralph: Ralph) -> None:
     result = ralph.run("backtest", "--attempts", "5")
-    assert (result.exit_code, result.stderr) == (1, "Error: there is no run here yet: `ralphtool run` begins one\n")
+    assert (result.exit_code, result.stderr) == (1, "Error: there are no runs yet: `ralphtool run` starts one\n")
     ralph.write(".ralph/runs/c-20260301-220000-1a2b/events.jsonl", "no\n")
     result = ralph.run("backtest", "--json")
     assert result.exit_code == 1
-    assert "no record tells how its run began" in json.loads(result.stderr)["error"]
+    assert "no run can be replayed" in json.loads(result.stderr)["error"]
 
 
 def test_it_tells_what_it_means_and_writes_nothing(ralph: Ralph) -> None:
@@ -322,18 +322,18 @@ def test_it_tells_what_it_means_and_writes_nothing(ralph: Ralph) -> None:
     before = ralph.snapshot()
     shown = ralph.run("backtest", "--attempts", "2")
     assert shown.exit_code == 0, shown.stderr
-    why, lost = "2 attempts did not complete it: a human is needed", "lost: 1-3, 2-1 completed their stories"
+    why, lost = "2 attempts did not complete it: it needs your answer", "lost: 1-3, 2-1 completed their stories"
     assert [line.split("  ")[-1] for line in shown.stdout.splitlines()] == [
-        "WHY, AND WHAT THAT MEANS",
-        f"{why}; 1-3, 2-1 would not have happened; 3m20s, 2k tokens, $2.00 saved; {lost}",
-        f"{why}; 3-3 would not have happened; 1m40s, 1k tokens, $1.00 saved; nothing lost: it never completed",
+        "REASON AND CONSEQUENCE",
+        f"{why}; 1-3, 2-1 would not have happened; 3 min 20 s, 2k tokens, $2.00 saved; {lost}",
+        f"{why}; 3-3 would not have happened; 1 min 40 s, 1k tokens, $1.00 saved; nothing lost: it never completed",
         "",
-        "--attempts: 2 differences; 5m00s, 3k tokens, $3.00 saved; 2 stories lost",
+        "--attempts: 2 differences; 5 min, 3k tokens, $3.00 saved; 2 stories lost",
         "7 of 7 recorded decisions come out the same with the recorded limits.",
         "1 record can't be read: c-20260301-230000-1a2b.",
     ]
     assert "Nothing would have been different in 1 run." in ralph.run("backtest", "--attempts", "3").stdout
-    assert "name one" in ralph.run("backtest", "--change", "c").stdout
+    assert "add one" in ralph.run("backtest", "--change", "c").stdout
     assert ralph.run("backtest", "--attempts", "0").exit_code == 2
     assert ralph.run("backtest", "--run", "nope").exit_code == 1
     assert ralph.snapshot() == before

@@ -95,7 +95,7 @@ def test_what_is_no_run_is_not_listed(tmp_path: Path) -> None:
         ("add", "add-20260301-110000-9f9f"),
         ("add-login-20260301-120000", "add-login-20260301-120000-1a2b"),
         ("9f9f", "add-20260301-110000-9f9f"),
-        ("1a2b", "1a2b can be any of add-login-20260301-120001-1a2b, add-login-20260301-120000-1a2b: give more of"),
+        ("1a2b", "1a2b matches add-login-20260301-120001-1a2b, add-login-20260301-120000-1a2b: give more of"),
         ("", "there is no run : `ralphtool runs` lists them"),
         ("nope", "there is no run nope: `ralphtool runs` lists them"),
     ],
@@ -111,9 +111,9 @@ def test_a_run_is_found_by_its_name(tmp_path: Path, name: str | None, found: str
 
 
 def test_without_any_run(project: Ralph) -> None:
-    assert project.run("runs").stdout == "There are no runs here yet: `ralphtool run` begins one.\n"
+    assert project.run("runs").stdout == "There are no runs here yet: `ralphtool run` starts one.\n"
     assert project.run("runs", "--json").json == {"runs": []}
-    with pytest.raises(InvalidValue, match="`ralphtool run` begins one"):
+    with pytest.raises(InvalidValue, match="`ralphtool run` starts one"):
         runs.find(str(project.root), None)
 
 

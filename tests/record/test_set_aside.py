@@ -59,7 +59,7 @@ def test_the_note_is_found(lab: Lab, place: object) -> None:
     note_aside(project, "some-change")
     assert overview.find_running_change(str(project)) == "some-change"
     told = lab.run("list", cwd=project)
-    assert "until the run of some-change is over" in told.stdout
+    assert "until the run of some-change ends" in told.stdout
     if project != lab.root and "tools" not in project.parts:
         assert overview.find_running_change(str(lab.root)) is None  # another working tree is not in use
 

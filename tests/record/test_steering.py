@@ -84,11 +84,11 @@ def test_guidance_is_heard_at_once_and_is_in_every_prompt_from_the_next_one_on(b
 
 def test_a_paused_run_begins_nothing_new_until_it_is_resumed(busy: Any) -> None:
     lab, process = busy
-    assert "begins nothing new" in lab.run("pause").stdout
+    assert "starts no new iteration" in lab.run("pause").stdout
     went_on(lab)
     assert wait_until(lambda: seen(lab, "paused"), 60)
     assert [one["story"] for one in seen(lab, "verdict")] == ["1"], "what was going on is finished first"
-    assert lab.run("resume").stdout == "add-login goes on\n"
+    assert lab.run("resume").stdout == "add-login resumes\n"
     assert ended(process) == 0
     assert [one["type"] for one in lab.events() if one["type"] in ("steered", "paused", "resumed")] == [
         *("steered", "paused", "steered", "resumed")
@@ -110,7 +110,7 @@ def test_stop_is_like_ctrl_c(busy: Any) -> None:
 
 def test_stop_after_lets_the_iteration_end(busy: Any) -> None:
     lab, process = busy
-    assert "after the iteration" in lab.run("stop", "--after").stdout
+    assert "after the current iteration" in lab.run("stop", "--after").stdout
     assert wait_until(lambda: seen(lab, "steered"))
     went_on(lab)
     assert ended(process) == 1
@@ -121,7 +121,7 @@ def test_stop_after_lets_the_iteration_end(busy: Any) -> None:
 
 def test_a_story_that_is_skipped_is_left_at_once_and_the_others_go_on(busy: Any) -> None:
     lab, process = busy
-    assert lab.run("skip", "1", "--why", "not now").stdout == "story 1 is left out\n"
+    assert lab.run("skip", "1", "--why", "not now").stdout == "story 1 is skipped\n"
     assert ended(process) == 1, "what was skipped is not done"
     assert [id for id, _ in lab.endings()] == ["add-login-2-1", "add-login-3-1"], "and was no attempt"
     rows = {row["id"]: row for row in seen(lab, "run_ended")[-1]["stories"]}
@@ -223,8 +223,8 @@ def test_a_change_in_a_file_of_its_own_can_be_steered(lab: Lab) -> None:
     lab.play({"story": "1", "attempt": 1, "steps": held(lab)}, default=DONE)
     process = lab.start("pay", "--spec", "docs/pay.md")
     has_begun(lab)
-    assert "story 2 is left out" in lab.run("skip", "2").stdout, "the one that runs is meant"
-    assert "wait aside until the run of pay" in lab.run("list").stdout or "waits aside" in lab.run("list").stdout
+    assert "story 2 is skipped" in lab.run("skip", "2").stdout, "the one that runs is meant"
+    assert "are set aside until the run of pay" in lab.run("list").stdout or "waits aside" in lab.run("list").stdout
     went_on(lab)
     assert ended(process) == 1
     assert "story 2 gets fresh attempts" in lab.run("retry", "2", "--change", "pay").stdout
@@ -239,7 +239,7 @@ def test_more_retries_than_a_run_may_have_wait_for_the_next_one(busy: Any) -> No
         lab.run("retry", "3", f"hint {number}")
     went_on(lab)
     assert ended(process) == 0
-    assert any("the next run gives it more" in one["text"] for one in seen(lab, "notice"))
+    assert any("retry it in the next run" in one["text"] for one in seen(lab, "notice"))
     [word] = lab.root.glob(".ralph/steering/add-login/*.json")
     assert "hint 3" in word.read_text()
 
@@ -260,11 +260,11 @@ def test_an_answer_is_taken_up_by_the_run_that_waits_for_it(lab: Lab) -> None:
     assert wait_until(lambda: seen(lab, "waiting"), 60), "the other stories are done by now"
     assert lab.checkpoints() == ["2", "3"]
     lab.play(default=DONE)
-    assert "goes on with your answer" in lab.run("answer", "1", "Use the fake key.").stdout
+    assert "continues with your answer" in lab.run("answer", "1", "Use the fake key.").stdout
     assert ended(process) == 0
     assert [one["text"] for one in seen(lab, "answered")] == ["Use the fake key."]
     assert "A human answered: Use the fake key." in prompts(lab)[-1]
-    assert lab.run("questions").stdout == "Nothing waits for you.\n"
+    assert lab.run("questions").stdout == "Nothing needs your answer.\n"
 
 
 def test_an_answer_waits_for_the_next_run(lab: Lab) -> None:
@@ -276,7 +276,7 @@ def test_an_answer_waits_for_the_next_run(lab: Lab) -> None:
     told = lab.run("answer", "add-login-1", "-", stdin=b"Use the\nfake key.\n")
     assert "ralphtool run add-login" in told.stdout
     assert lab.run("questions", "--json").json["questions"][0]["answer"] == "Use the\nfake key."
-    assert "answered, and not taken up yet" in lab.run("questions").stdout
+    assert "answered, but not read by a run yet" in lab.run("questions").stdout
     assert lab.loop().exit_code == 0
 
 
@@ -290,7 +290,7 @@ def test_a_story_that_was_answered_and_then_cut_off_is_open(lab: Lab) -> None:
     lab.run("stop")
     assert ended(process) == 130
     [row] = seen(lab, "run_ended")[-1]["stories"]
-    assert (row["state"], row["why"]) == ("open", "you answered: it is taken up with that")
+    assert (row["state"], row["why"]) == ("open", "you answered: it continues with your answer")
     went_on(lab)
     assert lab.loop().exit_code == 0
     assert seen(lab, "run_ended")[-1]["stories"][0]["attempts"] == 1
@@ -337,7 +337,7 @@ def test_a_link_in_the_place_of_a_question_is_no_answer(lab: Lab) -> None:
     lab.question().mkdir()
     assert lab.run("questions", "--json").json["questions"][0]["answer"] is None
     assert lab.loop().exit_code == 1
-    assert any("was no answer" in one["text"] for one in seen(lab, "notice"))
+    assert any("had no answer below its last heading" in one["text"] for one in seen(lab, "notice"))
 
 
 def test_an_answer_to_a_story_that_is_gone_ends_no_run_in_circles(lab: Lab) -> None:
@@ -359,13 +359,13 @@ def test_an_answer_to_a_story_that_is_gone_ends_no_run_in_circles(lab: Lab) -> N
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["answer", "1", "x"], "INVALID_VALUE", "story '1' asks nothing; nothing waits for you"),
-        (["answer", "1"], "INVALID_VALUE", "asks nothing"),
-        (["guide", "9", "x"], "STORY_NOT_FOUND", "there are 1, 2"),
+        (["answer", "1", "x"], "INVALID_VALUE", "story '1' has no question; nothing needs your answer"),
+        (["answer", "1"], "INVALID_VALUE", "has no question"),
+        (["guide", "9", "x"], "STORY_NOT_FOUND", "its stories are 1, 2"),
         (["guide", "1", "two", "three"], "USAGE", "quotes"),
-        (["guide", " "], "INVALID_VALUE", "nothing in it"),
+        (["guide", " "], "INVALID_VALUE", "the text is empty"),
         (["guide", "x" * 20_000], "INVALID_VALUE", "too long"),
-        (["guide", "2"], "USAGE", "say what story 2 should know"),
+        (["guide", "2"], "USAGE", "the guidance for story 2 is missing"),
         (["questions", "--change", "nothing"], "CHANGE_NOT_FOUND", "no change nothing"),
         (["guide", "x", "--change", "../evil"], "INVALID_NAME", "../evil"),
         (["pause", "nothing"], "CHANGE_NOT_FOUND", "no change nothing"),
@@ -385,7 +385,7 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(lab: Lab, words: lis
 def test_an_agent_can_not_steer_by_command(lab: Lab) -> None:
     lab.repository(TWO)
     told = lab.run("retry", "1", RALPH_TOKEN="t")
-    assert (told.exit_code, "for the people" in told.stderr) == (2, True)
+    assert (told.exit_code, "for people" in told.stderr) == (2, True)
     assert not (lab.root / ".ralph/steering").exists()
 
 
@@ -394,7 +394,7 @@ def test_an_agent_is_known_by_the_run_that_it_works_for(lab: Lab) -> None:
     steer = f"env -u RALPH_TOKEN -u RALPH_SESSION ralphtool guide 'ignore the tests' 2> {lab.tmp}/told"
     lab.play(default=[{"run": steer}, *DONE])
     assert lab.loop().exit_code == 0
-    assert "for the people" in (lab.tmp / "told").read_text()
+    assert "for people" in (lab.tmp / "told").read_text()
     assert seen(lab, "steered") == []
 
 

@@ -26,7 +26,7 @@ def test_an_agent_knows_that_it_is_in_a_box_and_how_to_ask_for_more(lab: Lab) ->
     config.write_text(config.read_text() + '[sandbox]\nhosts = ["packages.example.org"]\nports = [5432]\n')
     assert lab.loop().exit_code == 0
     told = read_prompt(lab)
-    for text in ("You are in a sandbox.", "packages.example.org, port 5432 of this machine", "don't push", "a blocker"):
+    for text in ("You are in a sandbox.", "packages.example.org, port 5432 of this machine", "Don't push", "a blocker"):
         assert text in told, text
     assert "learnings.md" not in told, "which can't be written there"
 

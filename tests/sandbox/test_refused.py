@@ -81,14 +81,14 @@ def test_without_user_namespaces_the_run_goes_on_in_a_worktree(shop: Lab, tmp_pa
     assert list_events(shop, "workspace", "kind") == ["worktree"]
     [why] = [text for text in list_events(shop, "notice", "text") if text.startswith("why: ")]
     assert "bwrap: setting up uid map: Permission denied" in why
-    assert any(text.startswith("what helps: ") for text in list_events(shop, "notice", "text"))
+    assert any(text.startswith("to fix it: ") for text in list_events(shop, "notice", "text"))
     assert [one["state"] for one in list_events(shop, "proof", "receipt")] == ["proven"]
 
 
 def test_without_user_namespaces_a_required_box_is_refused(shop: Lab, tmp_path: Path) -> None:
     require_box(shop)
     done = run(shop, replace(tmp_path, "bwrap", NO_NAMESPACES))
-    check_refusal(shop, done, "a box can't be had here", "setting up uid map: Permission denied", "What helps: ")
+    check_refusal(shop, done, "no box is available here", "setting up uid map: Permission denied", "To fix it: ")
 
 
 def add_environment(lab: Lab, *gates: str) -> None:
@@ -104,7 +104,7 @@ def test_without_overlays_a_box_shows_environments_read_only(shop: Lab, tmp_path
     done = run(shop, replace(tmp_path, "mount", NO_OVERLAY))
     assert done.returncode == 0, done.stderr
     assert list_events(shop, "workspace", "kind") == ["box"]
-    said = "this machine refuses overlays: build is read-only in the box"
+    said = "this machine does not support overlays: build is read-only in the box"
     assert said in list_events(shop, "notice", "text")
     assert [one["state"] for one in list_events(shop, "proof", "receipt")] == ["proven"]
 

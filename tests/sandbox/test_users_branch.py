@@ -78,7 +78,7 @@ def test_a_commit_during_an_attempt_that_fails_is_what_the_next_one_begins_with(
     assert end(lab, run) == 0, lab.events()[-1]
     assert is_in_branch(lab, mine)
     assert lab.git("show", f"{BRANCH}:seen.txt") == "mine"
-    assert f"the run goes on from your commit {mine[:10]}" in read_notices(lab)
+    assert f"the run continues from your commit {mine[:10]}" in read_notices(lab)
 
 
 def test_a_commit_that_the_work_does_not_fit_on_stays_and_the_work_is_kept(lab: Lab) -> None:
@@ -141,7 +141,7 @@ def test_a_working_tree_on_the_branch_goes_along_and_loses_nothing(
     status = lab.git("-C", str(other), "status", "--porcelain")
     if edit is edit_same:
         assert (other / "1.txt").read_text() == "mine\n"
-        assert "are in the way" in lab.events()[-1]["reason"]
+        assert "would be overwritten" in lab.events()[-1]["reason"]
         (other / "1.txt").unlink()
         assert lab.loop().exit_code == 0, lab.events()[-1]
         status = lab.git("-C", str(other), "status", "--porcelain")

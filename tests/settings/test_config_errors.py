@@ -19,32 +19,32 @@ from ralphtool.settings import Settings
 
 BAD = {
     # a key that is none
-    "[run]\ntimeout = 1\n\n# why\n\n\ntimout = 2": "line 7: there is no setting run.timout: did you mean run.timeout?",
-    "[run]\nmax-time = 1": "line 2: there is no setting run.max-time: did you mean run.max_time?",
-    "[run]\nAttempts = 1": "line 2: there is no setting run.Attempts: did you mean run.attempts?",
-    "[verify]\nattempts = 1": "line 2: there is no setting verify.attempts: did you mean run.attempts?",
-    "[run]\nmodel = 'x'": "line 2: there is no setting run.model: did you mean agents.NAME.model?",
+    "[run]\ntimeout = 1\n\n# why\n\n\ntimout = 2": "line 7: unknown setting run.timout: did you mean run.timeout?",
+    "[run]\nmax-time = 1": "line 2: unknown setting run.max-time: did you mean run.max_time?",
+    "[run]\nAttempts = 1": "line 2: unknown setting run.Attempts: did you mean run.attempts?",
+    "[verify]\nattempts = 1": "line 2: unknown setting verify.attempts: did you mean run.attempts?",
+    "[run]\nmodel = 'x'": "line 2: unknown setting run.model: did you mean agents.NAME.model?",
     "[run]\nbudget_tokens = 1": (
-        "line 2: there is no setting run.budget_tokens: did you mean memory.budget_tokens or prompt.budget_tokens?"
+        "line 2: unknown setting run.budget_tokens: did you mean memory.budget_tokens or prompt.budget_tokens?"
     ),
-    "[verify]\nxyzzy = 1": "line 2: there is no setting verify.xyzzy: there are checks, tests, timeout",
+    "[verify]\nxyzzy = 1": "line 2: unknown setting verify.xyzzy: the settings are checks, tests, timeout",
     "[agents.claude]\n\nmodle = 'x'": (
-        "line 3: there is no setting agents.claude.modle: did you mean agents.claude.model?"
+        "line 3: unknown setting agents.claude.modle: did you mean agents.claude.model?"
     ),
-    "timeout = 1": "line 1: there is no setting timeout: did you mean run.timeout or verify.timeout?",
-    "[specs.gitlab]": "line 1: there is no table [specs.gitlab]: there are [specs.github], [specs.beads]",
+    "timeout = 1": "line 1: unknown setting timeout: did you mean run.timeout or verify.timeout?",
+    "[specs.gitlab]": "line 1: unknown table [specs.gitlab]: the tables are [specs.github], [specs.beads]",
     "specs = 1": "line 1: specs must hold tables, as in [specs.github]",
     "[specs]\ngithub = 1": "line 2: specs.github must be a table, as in [specs.github]",
     "[specs.github]\nwrite = 'yes'": "line 2: specs.github.write must be true or false…",
     "[specs.beads]\nprogram = 'rm'": 'line 2: specs.beads.program must be "bd" or "br"…',
-    "[specs.github]\nrepo = 'a/b'": "line 2: there is no setting specs.github.repo…",
-    "xyzzy = 1": "line 1: there is no setting xyzzy: settings stand in tables, as in [run]",
-    "[run]\n'a\\u001bb' = 1": "line 2: there is no setting run.'a\\\\u001bb': there are …",
-    '[run]\n"a\\u001bb\\nc" = 1': "line 2: there is no setting run.'a\\x1bb\\nc': there are …",
+    "[specs.github]\nrepo = 'a/b'": "line 2: unknown setting specs.github.repo…",
+    "xyzzy = 1": "line 1: unknown setting xyzzy: put it in a table, such as [run]",
+    "[run]\n'a\\u001bb' = 1": "line 2: unknown setting run.'a\\\\u001bb': the settings are …",
+    '[run]\n"a\\u001bb\\nc" = 1': "line 2: unknown setting run.'a\\x1bb\\nc': the settings are …",
     # a table that is none
-    "\n[runn]\nx = 1": "line 2: there is no table [runn]: did you mean [run]?",
-    "[agent.x]": "line 1: there is no table [agent]: did you mean [agents]?",
-    "[xyzzy]": "line 1: there is no table [xyzzy]: there are run, verify, proof, memory, prompt, sandbox, "
+    "\n[runn]\nx = 1": "line 2: unknown table [runn]: did you mean [run]?",
+    "[agent.x]": "line 1: unknown table [agent]: did you mean [agents]?",
+    "[xyzzy]": "line 1: unknown table [xyzzy]: the tables are run, verify, proof, memory, prompt, sandbox, "
     "blockers, executor, notify, otel, specs.github, specs.beads, "
     "agents.NAME, prices.MODEL",
     "\nrun = 3": "line 2: run must be a table, as in [run]",
@@ -52,45 +52,45 @@ BAD = {
     "agents = ['claude']": "line 1: agents must hold tables, as in [agents.claude]: did you mean run.agents?",
     "[agents]\nclaude = 'x'": "line 2: agents.claude must be a table, as in [agents.claude]",
     # a value of the wrong type
-    "[run]\n\nattempts = 'x'": "line 3: run.attempts must be a whole number of 1 or more, as in attempts = 3",
-    "[run]\nattempts = 2.0": "line 2: run.attempts must be a whole number of 1 or more, as in attempts = 3",
-    "[run]\nattempts = true": "line 2: run.attempts must be a whole number of 1 or more, as in attempts = 3",
-    "[run]\nattempts = 0": "line 2: run.attempts must be a whole number of 1 or more, as in attempts = 3",
-    "[run]\nattempts = '3'": "line 2: run.attempts must be a whole number of 1 or more, as in attempts = 3",
-    "[run]\nmax_tokens = -1": "line 2: run.max_tokens must be a whole number of 0 or more, as in max_tokens = 20",
+    "[run]\n\nattempts = 'x'": "line 3: run.attempts must be a whole number, at least 1, as in attempts = 3",
+    "[run]\nattempts = 2.0": "line 2: run.attempts must be a whole number, at least 1, as in attempts = 3",
+    "[run]\nattempts = true": "line 2: run.attempts must be a whole number, at least 1, as in attempts = 3",
+    "[run]\nattempts = 0": "line 2: run.attempts must be a whole number, at least 1, as in attempts = 3",
+    "[run]\nattempts = '3'": "line 2: run.attempts must be a whole number, at least 1, as in attempts = 3",
+    "[run]\nmax_tokens = -1": "line 2: run.max_tokens must be a whole number, at least 0, as in max_tokens = 20",
     "[run]\ntimeout = 'soon'": 'line 2: run.timeout must be a duration, as in timeout = "30m"',
     "[run]\ntimeout = -5": 'line 2: run.timeout must be a duration, as in timeout = "30m"',
     "[run]\ntimeout = false": 'line 2: run.timeout must be a duration, as in timeout = "30m"',
     "[run]\ntimeout = 00:30:00": 'line 2: run.timeout must be a duration, as in timeout = "30m"',
-    "[run]\nmax_cost = nan": "line 2: run.max_cost must be a number of 0 or more, as in max_cost = 2.50",
-    "[run]\nmax_cost = true": "line 2: run.max_cost must be a number of 0 or more, as in max_cost = 2.50",
+    "[run]\nmax_cost = nan": "line 2: run.max_cost must be a number, at least 0, as in max_cost = 2.50",
+    "[run]\nmax_cost = true": "line 2: run.max_cost must be a number, at least 0, as in max_cost = 2.50",
     "[run]\nstrict_order = 1": "line 2: run.strict_order must be true or false, as in strict_order = true",
-    "[run]\nagent = ''": 'line 2: run.agent must be a text that is not empty, as in agent = "claude"',
-    '[run]\nagent = "a\\u0000"': 'line 2: run.agent must be a text that is not empty, as in agent = "claude"',
-    "[run]\nagent = ['x']": 'line 2: run.agent must be a text that is not empty, as in agent = "claude"',
+    "[run]\nagent = ''": 'line 2: run.agent must be a non-empty string, as in agent = "claude"',
+    '[run]\nagent = "a\\u0000"': 'line 2: run.agent must be a non-empty string, as in agent = "claude"',
+    "[run]\nagent = ['x']": 'line 2: run.agent must be a non-empty string, as in agent = "claude"',
     "[run]\nagents = 'x'": 'line 2: run.agents must be a list of names, as in agents = ["claude", "codex"]',
     "[verify]\ntests = 'x'": 'line 2: verify.tests must be a list of commands, as in tests = ["make test"]',
     "[verify]\ntests = [\n'x',\n'',\n]": (
-        'line 2: verify.tests must be a list of commands, as in tests = ["make test"]: look at item 2'
+        'line 2: verify.tests must be a list of commands, as in tests = ["make test"] (see item 2)'
     ),
     "[agents.x]\nargs = [1]": (
-        'line 2: agents.x.args must be a list of texts, as in args = ["--verbose"]: look at item 1'
+        'line 2: agents.x.args must be a list of strings, as in args = ["--verbose"] (see item 1)'
     ),
-    "[agents.x]\ncommand = ['']": "line 2: agents.x.command must be a list of texts, none of them empty, as in…",
-    "[agents.x]\nenv = 1": 'line 2: agents.x.env must be a table of texts, as in env = { PORT = "8080" }',
+    "[agents.x]\ncommand = ['']": "line 2: agents.x.command must be a list of non-empty strings, as in…",
+    "[agents.x]\nenv = 1": 'line 2: agents.x.env must be a table of strings, as in env = { PORT = "8080" }',
     "[agents.x.env]\nA = ''\nPORT = 80": (
-        'line 3: agents.x.env must be a table of texts, as in env = { PORT = "8080" }: look at PORT'
+        'line 3: agents.x.env must be a table of strings, as in env = { PORT = "8080" } (see PORT)'
     ),
-    "[agents.x]\nenv.'A=B' = ''": "line 2: agents.x.env must be a table of texts, as in env = { PORT = "
-    + "\"8080\" }: look at 'A=B'",
+    "[agents.x]\nenv.'A=B' = ''": "line 2: agents.x.env must be a table of strings, as in env = { PORT = "
+    + "\"8080\" } (see 'A=B')",
     # too much
-    "[run]\nattempts = 1000000000001": "line 2: run.attempts is too big: 1000000000000 is the most",
-    "[run]\nmax_cost = inf": "line 2: run.max_cost is too big: 1000000000000 is the most",
-    "[run]\nmax_cost = 0x" + "f" * 9999: "line 2: run.max_cost is too big: 1000000000000 is the most",
-    "[run]\nattempts = 0x" + "f" * 9999: "line 2: run.attempts is too big: 1000000000000 is the most",
-    "[run]\ntimeout = '9999h'": "line 2: run.timeout is too big: a year is the most",
-    "[run]\nspec = '''\n\n'''\nattempts = " + "9" * 9999: "line 5: this is more than can be read: shorten it",
-    "\n[run]\nattempts = " + "[" * 99999: "line 3: this is more than can be read: shorten it",
+    "[run]\nattempts = 1000000000001": "line 2: run.attempts is too big: the maximum is 1000000000000",
+    "[run]\nmax_cost = inf": "line 2: run.max_cost is too big: the maximum is 1000000000000",
+    "[run]\nmax_cost = 0x" + "f" * 9999: "line 2: run.max_cost is too big: the maximum is 1000000000000",
+    "[run]\nattempts = 0x" + "f" * 9999: "line 2: run.attempts is too big: the maximum is 1000000000000",
+    "[run]\ntimeout = '9999h'": "line 2: run.timeout is too big: the maximum is a year",
+    "[run]\nspec = '''\n\n'''\nattempts = " + "9" * 9999: "line 5: too long or nested too deeply: shorten it",
+    "\n[run]\nattempts = " + "[" * 99999: "line 3: too long or nested too deeply: shorten it",
     # a choice
     "[run]\nguard = 'fial'": 'line 2: run.guard must be "off", "warn", "fail" or "strict": did you mean "fail"?',
     "[run]\nguard = 'WARN'": 'line 2: run.guard must be "off", "warn", "fail" or "strict": did you mean "warn"?',
@@ -98,14 +98,14 @@ BAD = {
     "[run]\nguard = false": 'line 2: run.guard must be "off", "warn", "fail" or "strict"',
     "[run]\nworkspace = ['here']": 'line 2: run.workspace must be "auto", "box", "worktree" or "here"',
     # no TOML
-    "[run]\ntimeout 3": "line 2: this is no TOML: Expected '=' after a key in a key/value pair: fix that line",
-    "[run]\nagent = 'x\nattempts = 1\n": "line 2: this is no TOML: …",
-    "[run]\nsetup = [\n'x',\n\n": "line 2: this is no TOML: …",
-    '[run]\nspec = """\na\nb\n': "line 2: this is no TOML: …",
-    "[run]\nguard = 'off'\nagent =": "line 3: this is no TOML: …",
-    "\n[run": "line 2: this is no TOML: …",
-    "[run]\ntimeout = 1\n[run]\n": "line 3: this is no TOML: …",
-    "[run]\ntimeout = 1\ntimeout = 2\n": "line 3: this is no TOML: …",
+    "[run]\ntimeout 3": "line 2: invalid TOML: Expected '=' after a key in a key/value pair: fix that line",
+    "[run]\nagent = 'x\nattempts = 1\n": "line 2: invalid TOML: …",
+    "[run]\nsetup = [\n'x',\n\n": "line 2: invalid TOML: …",
+    '[run]\nspec = """\na\nb\n': "line 2: invalid TOML: …",
+    "[run]\nguard = 'off'\nagent =": "line 3: invalid TOML: …",
+    "\n[run": "line 2: invalid TOML: …",
+    "[run]\ntimeout = 1\n[run]\n": "line 3: invalid TOML: …",
+    "[run]\ntimeout = 1\ntimeout = 2\n": "line 3: invalid TOML: …",
 }
 
 
@@ -143,7 +143,7 @@ BEFORE = [
 @pytest.mark.parametrize("before", BEFORE)
 def test_no_text_leads_to_another_line(before: str, ending: str) -> None:
     told = read_error("attempt = 1".join(before.rsplit("X", 1)).replace("\n", ending) + ending + "[prompt]")
-    assert told == "config.toml, line 5: there is no setting run.attempt: did you mean run.attempts?"
+    assert told == "config.toml, line 5: unknown setting run.attempt: did you mean run.attempts?"
 
 
 def test_of_several_mistakes_the_first_in_the_file_is_told() -> None:
@@ -167,7 +167,7 @@ def test_the_deepest_nesting_that_can_be_read_has_a_line_too() -> None:
     for depth in range(100, 600, 2):
         told = read_error("[run]\nxyzzy = " + "[" * depth + "]" * depth)
         assert told.startswith("config.toml, line 2: ")
-        seen.add("there is no setting" in told)
+        seen.add("unknown setting" in told)
     assert True in seen
 
 
@@ -183,7 +183,7 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
     path = write_settings(tmp_path, "[run]\ntimout = 1\n")
     with pytest.raises(WrongSetting) as caught:
         settings.load(str(tmp_path))
-    assert str(caught.value) == f"{path}, line 2: there is no setting run.timout: did you mean run.timeout?"
+    assert str(caught.value) == f"{path}, line 2: unknown setting run.timout: did you mean run.timeout?"
 
 
 def test_what_is_not_utf8(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_what_can_not_be_read(tmp_path: Path) -> None:
         settings.load(str(tmp_path))
     (tmp_path / ".ralph/config.toml").rmdir()
     os.mkfifo(tmp_path / ".ralph/config.toml")
-    with pytest.raises(WrongSetting, match="not a plain file"):
+    with pytest.raises(WrongSetting, match="not a regular file"):
         settings.load(str(tmp_path))
 
 

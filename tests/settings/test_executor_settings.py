@@ -72,7 +72,7 @@ def test_a_certificate_and_its_key_belong_together() -> None:
 
 
 def test_a_heartbeat_that_nobody_can_keep_is_refused() -> None:
-    with pytest.raises(WrongSetting, match=r"executor\.heartbeat must be 3s or more"):
+    with pytest.raises(WrongSetting, match=r"executor\.heartbeat must be at least 3s"):
         check_connection(ExecutorSettings(heartbeat=0), {})
 
 

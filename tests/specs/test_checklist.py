@@ -265,7 +265,7 @@ def test_a_configured_file_that_is_missing_is_told(ralph: Ralph) -> None:
 
 def test_a_wrong_value_in_the_configuration_is_told(ralph: Ralph) -> None:
     ralph.write(".ralph/config.toml", "[run]\nspec = 7\n")
-    with pytest.raises(InvalidValue, match=r"run\.spec must be a text"):
+    with pytest.raises(InvalidValue, match=r"run\.spec must be a string"):
         open_spec(ralph, "roadmap")
 
 

@@ -144,8 +144,8 @@ def test_people_are_told_what_is_lost_and_what_to_do_next(full: Ralph) -> None:
     shown = full.run("convert", "login", "checklist", "--file", "docs/login.md")
     assert shown.exit_code == 0
     assert "  docs/login.md\n" in shown.stdout
-    assert "checklist has no place for:\n  the proposal\n" in shown.stdout
-    assert "delete the old one, or choose with --spec docs/login.md." in shown.stdout
+    assert "checklist does not support:\n  the proposal\n" in shown.stdout
+    assert "delete the old one, or select one with --spec docs/login.md." in shown.stdout
     assert full.run("show", "login", "--spec", "docs/login.md").exit_code == 0
 
 
@@ -185,12 +185,12 @@ def test_a_text_never_becomes_a_story_or_a_task(ralph: Ralph, format: str, text:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["login", "kiro"], "is in the format kiro already"),
-        (["login", "nonsense"], "there is no spec format"),
+        (["login", "kiro"], "is already in the format kiro"),
+        (["login", "nonsense"], "unknown spec format"),
         (["other", "prd"], "no change other"),
-        (["login", "prd", "--file", "x.md"], "--file names a checklist"),
-        (["login", "checklist", "--file", "../x.md"], "outside of the project"),
-        (["login", "checklist", "--file", "x.txt"], "no Markdown file"),
+        (["login", "prd", "--file", "x.md"], "--file works only with the format checklist"),
+        (["login", "checklist", "--file", "../x.md"], "outside the project"),
+        (["login", "checklist", "--file", "x.txt"], "not a Markdown file"),
         (["login", "openspec", "--name", "archive"], "can't be called archive"),
         (["login", "openspec", "--name", "../x"], "is not a change's name"),
     ],

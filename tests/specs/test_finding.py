@@ -42,7 +42,7 @@ def test_nothing_there_is_change_not_found_and_names_what_is(ralph: Ralph) -> No
 
 def test_an_empty_project_has_no_changes(ralph: Ralph) -> None:
     assert specs.find_all(str(ralph.root)) == []
-    with pytest.raises(ChangeNotFound, match="no changes at all"):
+    with pytest.raises(ChangeNotFound, match="no changes yet"):
         open_spec(ralph, "nope")
 
 
@@ -110,7 +110,7 @@ def test_list_shows_both_of_the_same_name(ralph: Ralph) -> None:
 
 
 def test_an_unknown_format_names_the_known_ones(ralph: Ralph) -> None:
-    with pytest.raises(InvalidValue, match=r"no spec format 'kanban'.*openspec, prd, speckit, checklist"):
+    with pytest.raises(InvalidValue, match=r"unknown spec format 'kanban'.*openspec, prd, speckit, checklist"):
         open_spec(ralph.openspec(), "add-login", "kanban")
 
 

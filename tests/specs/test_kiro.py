@@ -222,7 +222,7 @@ def test_an_id_that_is_there_twice_gets_a_suffix_and_a_warning(ralph: Ralph) -> 
     spec = make(ralph, "- [ ] 1. A\n  - [ ] 1.1 a\n  - [ ] 1.1 b\n- [ ] 1. B\n  - [ ] 1.1 c\n")
     assert outline(spec) == {"1": ["1.1", "1.1-2"], "1-2": ["1.1-3"]}
     assert len(spec.warnings) == 3
-    assert "'1.1' is there twice" in spec.warnings[1]
+    assert "'1.1' is used twice" in spec.warnings[1]
     spec.tick("1.1-3")
     assert tasks_of(ralph) == "- [ ] 1. A\n  - [ ] 1.1 a\n  - [ ] 1.1 b\n- [x] 1. B\n  - [x] 1.1 c\n"
 
@@ -231,7 +231,7 @@ def test_an_id_that_is_there_twice_gets_a_suffix_and_a_warning(ralph: Ralph) -> 
     ("text", "told"),
     [
         (b"- [ ] 1. A\n- [ ] 2. \xff\n", "not UTF-8"),
-        ("- [ ] 1. A\n  - _Depends: 2_\n- [ ] 2. B\n  - _Depends: 1_\n", "wait for each other"),
+        ("- [ ] 1. A\n  - _Depends: 2_\n- [ ] 2. B\n  - _Depends: 1_\n", "depend on each other"),
         ("- [ ] 1. A\n  - _Depends: 9_\n", "depends on 9"),
         ("```\n- [ ] 1. A\n", "never closed"),
     ],

@@ -92,5 +92,5 @@ def test_places_lie_inside_the_project(place: object) -> None:
         def places(self, change: str, where: str | None = None) -> list[object]:
             return ["fine.txt", place]
 
-    with pytest.raises(SpecError, match=r"the spec adapter odd says that .* belongs to x: places are a list of paths"):
+    with pytest.raises(SpecError, match=r"the spec adapter odd returned the place .* for x: places must be paths"):
         specs.check_places(Odd(), "x", None)  # type: ignore[arg-type]

@@ -125,7 +125,7 @@ def test_the_change_is_named_after_branch_project_name_or_folder(
 ) -> None:
     spec = opened(ralph, {**document, "userStories": []})
     assert spec.change == name
-    with pytest.raises(ChangeNotFound, match=f"holds the change {name}, not other"):
+    with pytest.raises(ChangeNotFound, match=f"contains the change {name}, not other"):
         open_spec(ralph, "other", "prd")
 
 
@@ -217,10 +217,10 @@ def test_depends_on(ralph: Ralph) -> None:
 @pytest.mark.parametrize(
     ("stories", "message"),
     [
-        ([{"id": "A", "title": "a", "dependsOn": ["C"]}], "depends on C, which is not there"),
+        ([{"id": "A", "title": "a", "dependsOn": ["C"]}], "depends on C, which does not exist"),
         (
             [{"id": "A", "title": "a", "dependsOn": ["B"]}, {"id": "B", "title": "b", "dependsOn": ["A"]}],
-            "A, B wait for each other",
+            "A, B depend on each other",
         ),
     ],
 )

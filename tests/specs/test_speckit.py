@@ -304,12 +304,12 @@ def test_depends_on_a_phase_in_its_heading(ralph: Ralph) -> None:
 @pytest.mark.parametrize(
     ("tasks", "message"),
     [
-        ("## Phase 1: A\n- [ ] T001 x (depends on T009)\n", "depends on T009, which is not there"),
+        ("## Phase 1: A\n- [ ] T001 x (depends on T009)\n", "depends on T009, which does not exist"),
         (
             "## Phase 1: A (depends on 2)\n- [ ] T001 x\n## Phase 2: B (depends on Phase 1)\n- [ ] T002 x\n",
-            "1, 2 wait for each other",
+            "1, 2 depend on each other",
         ),
-        ("## Phase 1: A (depends on 7)\n- [ ] T001 x\n", "depends on 7, which is not there"),
+        ("## Phase 1: A (depends on 7)\n- [ ] T001 x\n", "depends on 7, which does not exist"),
     ],
 )
 def test_circles_and_unknown_dependencies_are_spec_errors(ralph: Ralph, tasks: str, message: str) -> None:

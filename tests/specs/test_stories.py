@@ -85,15 +85,15 @@ def test_optional_last_and_complete_without_them_by_command(ralph: Ralph) -> Non
 @pytest.mark.parametrize(
     ("stories", "message"),
     [
-        ([story("1", depends_on=["7"])], r"x\.md: story 1 depends on 7, which is not there"),
-        ([story("1", depends_on=["1"])], r"1 wait for each other"),
-        ([story("1", depends_on=["2"]), story("2", depends_on=["1"])], r"1, 2 wait for each other"),
+        ([story("1", depends_on=["7"])], r"x\.md: story 1 depends on 7, which does not exist"),
+        ([story("1", depends_on=["1"])], r"1 depend on each other"),
+        ([story("1", depends_on=["2"]), story("2", depends_on=["1"])], r"1, 2 depend on each other"),
         (
             [story("1", depends_on=["3"]), story("2", depends_on=["1"]), story("3", depends_on=["2"]), story("4")],
-            r"stories 1, 2, 3 wait",
+            r"stories 1, 2, 3 depend",
         ),
-        ([story("1"), story("1")], r"task id '1\.1' is there twice"),
-        ([Story("1", "a", []), Story("1", "b", [])], r"story id '1' is there twice"),
+        ([story("1"), story("1")], r"task id '1\.1' is used twice"),
+        ([Story("1", "a", []), Story("1", "b", [])], r"story id '1' is used twice"),
     ],
 )
 def test_what_would_stall_or_confuse_a_run_is_refused(stories: list[Story], message: str) -> None:
@@ -103,7 +103,7 @@ def test_what_would_stall_or_confuse_a_run_is_refused(stories: list[Story], mess
 
 def test_a_story_behind_a_circle_is_not_blamed_alone() -> None:
     ring = [story("1", depends_on=["2"]), story("2", depends_on=["1"]), story("3", depends_on=["1"])]
-    with pytest.raises(SpecError, match="circle"):
+    with pytest.raises(SpecError, match="depend on each other"):
         specs.check(ring, "x.md")
 
 

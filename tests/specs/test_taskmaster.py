@@ -62,7 +62,7 @@ def test_subtasks_are_tasks_and_a_task_without_any_is_its_own(ralph: Ralph) -> N
     spec = make(ralph, [task(7, subtasks=subtasks, description="a", details="b", testStrategy="c"), task("8")])
     assert outline(spec) == {"7": ["7.1", "7.2"], "8": ["8"]}
     [first, second] = spec.stories()
-    assert first.description == "a\n\nb\n\nHow it is tested: c"
+    assert first.description == "a\n\nb\n\nHow to test it: c"
     assert [one.text for one in first.tasks] == ["Task 1\nd\ne", "Task 7.2\nf"]
     assert second.tasks[0].text == "Task 8"
 
@@ -194,14 +194,14 @@ def test_ids_that_are_there_twice_get_a_suffix_and_a_warning(ralph: Ralph) -> No
         ([7], r"master\.tasks\[0\] must be an object"),
         ([task(True)], r"\[0\]\.id must be a number"),
         ([task([1])], r"\[0\]\.id must be"),
-        ([task(1, title=7)], r"\[0\]\.title must be a text"),
-        ([task(1, status=1)], r"\[0\]\.status must be a text"),
+        ([task(1, title=7)], r"\[0\]\.title must be a string"),
+        ([task(1, status=1)], r"\[0\]\.status must be a string"),
         ([task(1, dependencies="2")], r"\[0\]\.dependencies must be a list"),
         ([task(1, dependencies=[None])], r"\[0\]\.dependencies\[0\] must be an id"),
         ([{**task(1), "subtasks": {}}], r"\[0\]\.subtasks must be a list"),
         ([task(1, subtasks=["x"])], r"\[0\]\.subtasks\[0\] must be an object"),
-        ([task(1, details=[])], r"\[0\]\.details must be a text"),
-        ([task(1, dependencies=[2]), task(2, dependencies=[1])], "wait for each other"),
+        ([task(1, details=[])], r"\[0\]\.details must be a string"),
+        ([task(1, dependencies=[2]), task(2, dependencies=[1])], "depend on each other"),
     ],
 )
 def test_a_wrong_type_is_an_error_that_names_the_field(ralph: Ralph, tasks: Any, field: str) -> None:
@@ -219,10 +219,10 @@ def test_a_wrong_type_is_an_error_that_names_the_field(ralph: Ralph, tasks: Any,
         (TASKMASTER[:100], "not JSON"),
         (TASKMASTER.replace('"id": 1,', '"id": 1, // no', 1), "not JSON"),
         (b'{"master": {"tasks": [{"title": "\xff"}]}}', "not UTF-8"),
-        ("[]", "must hold an object"),
+        ("[]", "must contain an object"),
         ('{"master": {"tasks": 7}}', "master'?.tasks must be a list"),
         ('{"tasks": "x"}', "tasks must be a list"),
-        ('{"epics": []}', "keys 'epics'"),
+        ('{"epics": []}', "keys are 'epics'"),
     ],
 )
 def test_a_file_that_is_none_is_refused_with_a_reason(ralph: Ralph, text: str | bytes, told: str) -> None:

@@ -133,8 +133,8 @@ def test_gates_and_their_times() -> None:
     red = gate("pytest -q", False, tally="212 passed, 1 failed", new=["tests/a.py::b"], failed=["tests/a.py::b"])
     lines = picture([THREE, iteration("2"), gate("ruff check", True), red, begun])
     assert [" ".join(line.split()) for line in lines[-3:]] == [
-        "✓ ruff check 12s",
-        "✗ pytest -q: 212 passed, 1 failed, 1 newly red 12s",
+        "✓ ruff check 12 s",
+        "✗ pytest -q: 212 passed, 1 failed, 1 newly red 12 s",
         "▸ mypy . 00:10",
     ]
 
@@ -317,17 +317,17 @@ def test_what_is_told_of_each_event() -> None:
     assert lines == [
         "add-login: 3 stories, 1 done, claude, branch ralph/add-login",
         "2. Login form: attempt 2 of 3, claude, task 2.3",
-        "setup failed: npm ci (exit code 1, 3s) a.log",
+        "setup failed: npm ci (exit code 1, 3 s) a.log",
         "agent: rate-limit: come back later",
-        "gate failed after the work: pytest: 1 failed, 1 newly red (12s) a::b b.log",
-        "gate failed after the work: pytest: nothing newly red (12s)",
-        "✗ 2. Login form: failed (attempt 2, 4m12s): red",
+        "gate failed after the work: pytest: 1 failed, 1 newly red (12 s) a::b b.log",
+        "gate failed after the work: pytest: nothing newly red (12 s)",
+        "✗ 2. Login form: failed (attempt 2, 4 min 12 s): red",
         "2. Login form: retrying: one is left",
         "checkpoint 9f2c1b7d0e Login form",
-        "? 3. Sign out waits for you: .ralph/questions/3.md (a password)",
+        "? 3. Sign out needs your answer: .ralph/questions/3.md (a password)",
         "no tests",
-        "waiting 5m00s: rate limit",
-        "1 of 2 stories are done; 1 waits for you.",
+        "waiting 5 min: rate limit",
+        "1 of 2 stories are done; 1 needs your answer.",
     ]
 
 
@@ -362,7 +362,7 @@ def written(end: RunEnd | events.RunEnded, change: str, encoding: str) -> list[s
         (
             ["done", "done", "done", "waiting", "failed"],
             "unfinished",
-            "3 of 5 stories are done; 1 waits for you; 1 failed.",
+            "3 of 5 stories are done; 1 needs your answer; 1 failed.",
         ),
         (["done", "open"], "interrupted", "Interrupted; run it again and it resumes where it stopped."),
         (["done"], "unfinished", "1 of 1 story is done."),
@@ -376,18 +376,18 @@ def test_the_first_line_says_it_all(states: list[str], result: str, first: str) 
 def test_times_that_are_more_than_the_run_took_say_why() -> None:
     spent = {"seconds": 60.0, "agent_seconds": 200.0, "gate_seconds": 20.0}
     [line] = [one for one in shown(ended({"id": "1", "state": "done"}, spent=spent)) if one.startswith("Spent")]
-    assert line == "Spent on add-login: 1m00s (agent 3m20s, gates 20s, some of them at the same time)"
+    assert line == "Spent on add-login: 1 min (agent 3 min 20 s, gates 20 s, some of them at the same time)"
 
 
 def test_the_summary() -> None:
     assert shown(FIVE) == [
-        "1 of 5 stories are done; 1 waits for you; 1 failed; 1 was skipped; 1 is open.",
+        "1 of 5 stories are done; 1 needs your answer; 1 failed; 1 was skipped; 1 is open.",
         "Nothing more can be done.",
         "",
         "Done",
         "  ✓ 1. Set up  (commit 41b0c2d9a8)",
         "",
-        "Waiting for you",
+        "Needs your answer",
         "  ? 2. Form",
         "      no mail server",
         "      .ralph/questions/2.md",
@@ -400,13 +400,13 @@ def test_the_summary() -> None:
         "  - 4. Hints",
         "      optional",
         "",
-        "Still open",
+        "Open",
         "  · 5. Later",
         "",
-        "Spent on add-login: 1h00m (agent 11m40s), 4 iterations, 1.2M tokens in, 0 out, $1.50",
-        "    TIME   COST  STORY",
-        "   1m00s         1. Set up",
-        "  11m40s  $1.50  3. Out",
+        "Spent on add-login: 1 h (agent 11 min 40 s), 4 iterations, 1.2M tokens in, 0 out, $1.50",
+        "         TIME   COST  STORY",
+        "        1 min         1. Set up",
+        "  11 min 40 s  $1.50  3. Out",
         "",
         "What next",
         "  Answer, then:",
@@ -609,7 +609,7 @@ def test_the_summary_fits_a_narrow_terminal(log: Path) -> None:
     lines = [line.rstrip() for line in out.split("\n")]
     assert max(map(len, lines)) <= 30
     assert "    ralphtool  run 'add login'" in lines
-    assert "  11m40s  $1.50  3. Out" in lines
+    assert "  11 min 40 s  $1.50  3. Out" in lines
     assert lines[lines.index("What next") - 1] == ""
 
 

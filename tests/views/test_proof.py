@@ -247,7 +247,7 @@ def test_it_fits_a_terminal_without_colours(project: Ralph) -> None:
 
 def test_an_attempt_is_explained_with_its_receipt(project: Ralph) -> None:
     shown = project.run("explain", "add-login-3-1").stdout
-    assert f"What it rests on\n  done, not proven: {made.WHY}\n" in shown
+    assert f"Proof\n  done, not proven: {made.WHY}\n" in shown
     assert "accept it as it is: ralphtool accept add-login-3-1" in shown
     assert 'reject it: ralphtool reject 3 --change add-login --why "…"' in shown
     assert "ralphtool accept" not in project.run("explain", "add-login-1-1").stdout
@@ -315,7 +315,7 @@ def test_the_page_shows_it(project: Ralph, tmp_path: Path) -> None:
     assert project.run("report", "--output", str(path)).exit_code == 0
     page = path.read_text()
     assert '<span class="chip is-done">proven by its own tests</span>' in page
-    assert '<span class="chip is-waiting">done, not proven</span>' in page
+    assert '<span class="chip is-unproven">done, not proven</span>' in page
     assert "60 fail without the work and pass with it" in page
     assert 'aria-label="5 stories: 4 done, 1 done, not proven"' in page
 
@@ -397,7 +397,7 @@ def test_the_full_screen_tells_it_on_each_page(project: Ralph) -> None:
     async def look() -> None:
         app = RalphApp(str(project.root))
         async with app.run_test(size=(80, 24)) as pilot:
-            await seen(pilot, "! add-login", "done, not all proven", "1 not proven", "unproven")
+            await seen(pilot, "! add-login", "done, not all proven", "1 not proven")
             await pilot.press("enter")
             await seen(pilot, "✓ 1. Set up", "! 3. Sign out")
             await pilot.press("down", "down", "down")
@@ -422,13 +422,13 @@ def test_the_full_screen_tells_it_on_each_page(project: Ralph) -> None:
 @pytest.mark.parametrize(
     ("when", "ok", "line"),
     [
-        ("after", True, "gate passed after the work: pytest -q: 2 passed (12s)"),
-        ("replay", True, "gate passed on the tests as they were: pytest -q: 2 passed (12s)"),
-        ("replay", False, "gate failed on the tests as they were: pytest -q: 2 passed (12s) /log"),
-        ("own-tests", False, "gate failed on the new tests without the work, as it should: pytest -q: 2 passed (12s)"),
-        ("own-tests", True, "gate passed on the new tests without the work: pytest -q: 2 passed (12s)"),
-        ("tip", False, "gate failed at the end of the run: pytest -q: 2 passed (12s) /log"),
-        ("", True, "gate passed: pytest -q: 2 passed (12s)"),
+        ("after", True, "gate passed after the work: pytest -q: 2 passed (12 s)"),
+        ("replay", True, "gate passed on the tests as they were: pytest -q: 2 passed (12 s)"),
+        ("replay", False, "gate failed on the tests as they were: pytest -q: 2 passed (12 s) /log"),
+        ("own-tests", False, "gate failed on the new tests without the work, as it should: pytest -q: 2 passed (12 s)"),
+        ("own-tests", True, "gate passed on the new tests without the work: pytest -q: 2 passed (12 s)"),
+        ("tip", False, "gate failed at the end of the run: pytest -q: 2 passed (12 s) /log"),
+        ("", True, "gate passed: pytest -q: 2 passed (12 s)"),
     ],
 )
 def test_a_gate_says_what_it_was_run_on(when: str, ok: bool, line: str) -> None:
@@ -446,5 +446,5 @@ def test_a_test_that_has_to_fail_is_no_trouble(other: Ralph) -> None:
     assert '<span class="chip gate-green">red, as it should be</span>' in page
     assert '<span class="chip gate-red">red</span>' in page
     shown = other.run("explain", "add-login-1-1").stdout
-    assert "red, as it should be, on the new tests without the work: pytest -q" in shown
+    assert "red, as expected, on the new tests without the work: pytest -q" in shown
     assert "red on the tests as they were: pytest -q" in shown

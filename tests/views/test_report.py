@@ -59,7 +59,7 @@ def test_a_real_run_is_told_as_it_was(real: Lab) -> None:
     assert first["attempts"][0]["decision"]["action"] == "retry"
     assert first["commit"] == real.git("log", "-1", "--format=%H", "--grep=Ralph-Story: 1", "ralph/add-login")
     assert told["used"]["cost"] == pytest.approx(0.5)
-    assert told["verdict"] == "1 of 3 stories are done: 1 held by the existing tests; 2 wait for you."
+    assert told["verdict"] == "1 of 3 stories are done: 1 held by the existing tests; 2 need your answer."
     [learnt] = told["knowledge"]["learnt"]
     [shown] = told["knowledge"]["shown"]
     assert (learnt["text"], learnt["source"]) == ("never leave a file called broken behind", "add-login-1")
@@ -70,8 +70,8 @@ def test_markdown_says_what_waits_and_how_to_answer(real: Lab) -> None:
     told = real.run("report")
     assert told.exit_code == 0, told.stderr
     lines = told.stdout.splitlines()
-    assert lines[0] == "# add-login: 1 of 3 stories are done: 1 held by the existing tests; 2 wait for you."
-    assert lines.index("## Waiting for you") < lines.index("## Done") < lines.index("## Time and cost")
+    assert lines[0] == "# add-login: 1 of 3 stories are done: 1 held by the existing tests; 2 need your answer."
+    assert lines.index("## Needs your answer") < lines.index("## Done") < lines.index("## Time and cost")
     assert 'Answer: `ralphtool answer 2 "…"`' in lines
     assert "the variable REPORT_TEST_KEY is missing" in told.stdout
     assert "  `ralphtool diff add-login-1-2`" in lines
@@ -99,9 +99,9 @@ def test_a_question_is_told_as_it_stands_now(real: Lab, tmp_path: Path) -> None:
     assert "it is in &lt;b&gt;the vault&lt;/b&gt;" in told
     assert "You have answered already" in told
     real.loop(cwd=copy)
-    assert "Since the change began, all runs together: 6 attempts, " in real.run("report", cwd=copy).stdout
+    assert "Since the change began, all runs together: 2 runs, 6 attempts, " in real.run("report", cwd=copy).stdout
     again = real.run("report", first, cwd=copy).stdout
-    assert "This question does not wait any more" in again
+    assert "This question is closed" in again
     assert "Since the change began" in again
 
 
@@ -191,12 +191,12 @@ def test_hostile_text_stays_text_in_every_format(night: Ralph, page: str) -> Non
 
 def test_the_night_is_drawn(page: str) -> None:
     seen = Page(page)
-    verdicts = {name: seen.count("g", f"bar {name}") for name in ("completed", "partial", "failed", "blocked")}
+    verdicts = {name: seen.count("g", f"bar v-{name}") for name in ("completed", "partial", "failed", "blocked")}
     assert verdicts == {"completed": 4, "partial": 1, "failed": 5, "blocked": 1}
     assert seen.count("text", "lane") == 7  # what was done before the run has none
     assert seen.count("g", "wait") == 2
     assert seen.count("g", "mark mark-question") == 1
-    assert "waited 70 min" in seen.text
+    assert "waited 1 h 10 min" in seen.text
     assert "»" in seen.texts("key mark-you")
     assert "<span>5 of 9 stories are done;</span> <span>" in page  # no line begins with a semicolon
     assert [text for text in seen.texts("axis") if ":" in text][:2] == ["22:00", "23:00"]
@@ -226,7 +226,7 @@ def test_a_terminal_without_unicode_gets_none(night: Ralph, page: str) -> None:
     done = night.run("report", PYTHONIOENCODING="ascii")
     assert done.exit_code == 0, done.stderr
     assert done.stdout.isascii()
-    assert "## Waiting for you" in done.stdout
+    assert "## Needs your answer" in done.stdout
     for form, unicode in (("html", page), ("junit", night.run("report", "--format", "junit").stdout)):
         ascii = night.run("report", "--format", form, "--output", "-", PYTHONIOENCODING="ascii").stdout
         assert ascii.isascii()
@@ -289,7 +289,7 @@ def all_formats(ralph: Ralph) -> dict[str, str]:
 def test_without_a_run_there_is_one_clear_error(project: Ralph) -> None:
     done = project.run("report")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr == "Error: there is no run here yet: `ralphtool run` begins one\n"
+    assert done.stderr == "Error: there are no runs yet: `ralphtool run` starts one\n"
     assert project.run("report", "--json").code == "INVALID_VALUE"
 
 
@@ -298,7 +298,7 @@ def test_a_run_that_died_is_told_as_far_as_it_got(ralph: Ralph) -> None:
     cut = next(number for number, line in enumerate(lines) if b'"entry":"add-login-6-1"' in line) + 2
     write(ralph, b"\n".join(lines[:cut]) + b'\n{"at":"2026-03-02T03:00:00.000000Z","type":"verd')
     told = all_formats(ralph)
-    assert "It died on the way: 4 of 9 stories are done; 1 waits for you; 4 are open." in told["html"]
+    assert "It died on the way: 4 of 9 stories are done; 1 needs your answer; 4 are open." in told["html"]
     facts = json.loads(told["json"])
     assert facts["state"] == "died"
     assert facts["stories"][5]["attempts"][0]["status"] == "cut off"
@@ -361,8 +361,8 @@ def test_what_a_person_said_since_is_how_a_story_stands(ralph: Ralph) -> None:
     night.add("steered", action="skip", story="no such story", text="")
     facts = told_of(ralph, night)
     assert [(one["state"], one["why"]) for one in facts["stories"][1:5]] == [
-        ("open", "you gave it fresh attempts; it is taken up next"),
-        ("open", "you answered; it is taken up next"),
+        ("open", "you asked to try it again; it is next"),
+        ("open", "you answered; it is next"),
         ("skipped", "you skipped it: not now"),
         ("failed", "attempts are left"),
     ]
@@ -384,9 +384,9 @@ def test_what_is_no_attempt_is_not_counted_and_what_it_used_is(ralph: Ralph) -> 
     told = all_formats(ralph)
     work = json.loads(told["json"])["stories"][1]["attempts"][3]["work"]
     assert work == {"seconds": 120.0, "input_tokens": 120, "output_tokens": 5, "cost": 1.5}
-    assert " 1 attempt, 2 put off, 1 cut off, 41 min, $3.60)\n" in told["markdown"]
-    assert "<dd>1<small>2 put off, 1 cut off</small></dd>" in told["html"]
-    assert told["junit"].count("put off add-login-2-1: ") == 2
+    assert " 1 attempt, 3 not counted, 41 min, $3.60)\n" in told["markdown"]
+    assert "<dd>1<small>3 not counted</small></dd>" in told["html"]
+    assert told["junit"].count("not counted as an attempt: add-login-2-1") == 2
 
 
 def both_at_once(night: Night) -> None:
@@ -416,7 +416,7 @@ def test_waiting_to_be_merged_is_nobodys_work(ralph: Ralph) -> None:
     story = told_of(ralph, night)["stories"][1]
     [attempt] = story["attempts"]
     assert (attempt["status"], attempt["work"]["seconds"]) == ("sent back", 300.0)
-    assert (story["state"], story["why"]) == ("open", "sent back to its agent after meeting story 3: both change a")
+    assert (story["state"], story["why"]) == ("open", "sent back to its agent because of story 3: both change a")
 
 
 @pytest.mark.parametrize("is_side_by_side", [True, False])
@@ -431,7 +431,7 @@ def test_what_side_by_side_saved_is_told(ralph: Ralph, is_side_by_side: bool) ->
     night.end(dict.fromkeys(range(4, 10), "open"))
     write(ralph, b"".join(line + b"\n" for line in night.lines))
     told = all_formats(ralph)
-    said = "Agents and gates worked for 2 h 00 min: side by side that took about 54 min less than one by one."
+    said = "Agents and gates worked for 2 h: side by side that took about 54 min less than one by one."
     assert [said in told[kind] for kind in ("markdown", "html")] == [is_side_by_side] * 2
     assert ("side by side" in told["markdown"]) == is_side_by_side
 
@@ -550,13 +550,13 @@ def test_the_file_is_written_whole_and_its_name_tells_the_format(night: Ralph, t
     ("arguments", "said"),
     [
         (("--output", "."), "is a folder: name the file"),
-        (("--output", "no/such/x.html"), "there is no folder no/such: make it first"),
-        (("--output", "/dev/null"), "not a plain file"),
-        (("--json", "--format", "html"), "exclude each other"),
+        (("--output", "no/such/x.html"), "there is no folder no/such: create it"),
+        (("--output", "/dev/null"), "not a regular file"),
+        (("--json", "--format", "html"), "can't be combined"),
         (("nothing",), "there is no run nothing"),
         (("--format", "pdf"), "is not one of"),
         (("--output", ""), "--output needs the name of a file"),
-        (("--output", "x.pdf"), "name it .md, .html, .xml or .json, or say --format"),
+        (("--output", "x.pdf"), "use .md, .html, .xml or .json, or --format"),
     ],
 )
 def test_what_can_not_be_is_refused(night: Ralph, arguments: tuple[str, ...], said: str) -> None:

@@ -161,11 +161,11 @@ def record(lab: Lab) -> Record:
 
 def test_every_page_is_reached_by_keys(finished: Lab) -> None:
     async def act(pilot: Pilot[None]) -> None:
-        await seen(pilot, "add-login", "1 question waits for you", "2 of 3 tasks, 1 of 2 stories", "unfinished")
+        await seen(pilot, "add-login", "1 question needs your answer", "2 of 3 tasks, 1 of 2 stories", "unfinished")
         text = await seen(pilot, "enter Open", "u Refresh", "? Keys", "q Quit")
         assert "w Watch" not in text
         await pilot.press("?")
-        await seen(pilot, "look again at what there is", "watch what runs now", "what runs goes on")
+        await seen(pilot, "look again at what there is", "watch what runs now", "runs continue")
         await pilot.press("ctrl+c")
         await pilot.press("enter")
         await seen(pilot, "! 1. First", "? 2. Second", "Proposal", "Users want in.")
@@ -174,7 +174,7 @@ def test_every_page_is_reached_by_keys(finished: Lab) -> None:
         await pilot.press("o")
         await seen(
             pilot,
-            "1 of 2 stories are done: 1 done, not proven: there is no gate; 1 waits for",
+            "1 of 2 stories are done: 1 done, not proven: there is no gate; 1 needs your",
             f"ralphtool report {runs.list_ids(str(finished.root))[0]}",
         )
         await pilot.press("end")
@@ -204,7 +204,7 @@ def test_every_page_is_reached_by_mouse(finished: Lab) -> None:
         await click("Last result")
         await click("Look back")
         await click("2. Second")
-        await seen(pilot, "2. Second waits for you")
+        await seen(pilot, "2. Second needs your answer")
 
     drive(finished.root, act)
 
@@ -307,7 +307,7 @@ def test_a_run_that_does_not_start_says_why(lab: Lab) -> None:
         await seen(pilot, "r Run")
         lab.write(".ralph/config.toml", "")
         await pilot.press("r")
-        await seen(pilot, "no agent is named yet")
+        await seen(pilot, "no agent is configured yet")
 
     drive(lab.root, act)
     assert not runs.list_ids(str(lab.root))
@@ -322,19 +322,19 @@ def test_a_question_is_answered_in_place(copied: Path) -> None:
         await pilot.press("tab", "enter")
         await seen(pilot, "a Answer")
         await pilot.press("a")
-        await seen(pilot, "2. Second waits for you", "SHOP_KEY is not set", "enter Send")
+        await seen(pilot, "2. Second needs your answer", "SHOP_KEY is not set", "enter Send")
         await pilot.press("ctrl+c", "l")
         await seen(pilot, "? 2. Second", "a Answer")
         await pilot.press("k")
         await seen(pilot, "story 1 of add-login is done: there is nothing to skip")
         await pilot.press("down", "enter")
-        await seen(pilot, "2. Second waits for you")
+        await seen(pilot, "2. Second needs your answer")
         await pilot.press("enter")
         await typed(pilot, "use b")
         await seen(pilot, "answered: story 2")
         shutil.rmtree(copied / ".ralph/standing")
         await pilot.press("a", "q")  # which nobody is told, and which does not close the screen either
-        await seen(pilot, "No question waits for you")
+        await seen(pilot, "No question needs your answer")
         await pilot.press("escape")
         (copied / ".ralph/standing").mkdir()
         standing.rename(copied / ".ralph/standing/add-login.json")
@@ -594,7 +594,7 @@ def test_it_fits_every_terminal(record: Record) -> None:
         await seen(pilot, "1. First", "Proposal", "w Watch", "q Quit")
         await pilot.press("w")
         keys = ("a Answer", "g Guide", "p Pause", "x Stop", "k Skip", "esc Back", "? Keys", "q Quit")
-        await resized(pilot, "▸ 1. First", "word word", "1 story waits for you", "attempt 1 of 3", *keys)
+        await resized(pilot, "▸ 1. First", "word word", "1 story needs your answer", "attempt 1 of 3", *keys)
         assert "Retry" not in text_of(pilot)
         await pilot.press("down")
         await seen(pilot, "t Retry", *keys)

@@ -214,7 +214,7 @@ def test_a_change_is_begun(lab: Lab) -> None:
         await seen(pilot, "export-invoices-2")
         await pilot.press("n")
         await typed(pilot, "...")
-        await seen(pilot, "has no letters to make a name of")
+        await seen(pilot, "has no letters for a name")
 
     drive(lab.root, act)
     changes = json.loads(lab.run("list", "--json").stdout)["changes"]
@@ -257,7 +257,7 @@ def test_a_change_is_finished(copied: Path, tmp_path: Path, monkeypatch: pytest.
         await seen(pilot, "add-login was not finished", "remote")
         assert os.path.exists(copied / ".git/refs/heads/ralph/add-login")
         await pilot.press("enter", "F", "s")
-        await seen(pilot, "add-login: squash", "are in your working tree,")
+        await seen(pilot, "add-login: squash", "are staged in your working tree")
         assert (copied / "1.txt").read_text() == "work\n"
         assert not os.path.exists(copied / ".git/refs/heads/ralph/add-login")
         await pilot.press("enter", "F")

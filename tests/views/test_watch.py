@@ -273,7 +273,7 @@ def test_what_people_say_is_told() -> None:
         "you left 1. Story 1 out",
         "you said of-later: x",
         "paused: you asked for it",
-        "it goes on",
+        "resumed",
         "1. Story 1: you answered: mail.example.org",
     ]
 
@@ -283,13 +283,13 @@ def test_the_picture_shows_what_people_said() -> None:
     assert "you said to 1. Story 1: use bcrypt" in picture(begun, GUIDED)
     assert "use bcrypt" not in picture(GUIDED, begun)
     assert "paused: you asked for it" in picture(PAUSED)
-    assert "paused: you asked for it; what is under way goes on to its end" in picture(begun, PAUSED)
+    assert "paused: you asked for it; iterations under way finish first" in picture(begun, PAUSED)
     assert "paused: you asked for it" in picture(PAUSED, height=4)
     assert "paused" not in picture(PAUSED, {"at": NOON, "type": "resumed"})
     waits = {"at": NOON, "type": "waiting", "seconds": 100, "why": "rate limit"}
     assert "waiting 00:30 more: rate limit" in picture(waits, GUIDED)
     asked = {"at": NOON, "type": "question", "story": "1"}
-    assert "1 question waits for you: ralphtool questions" in picture(asked)
+    assert "1 question needs your answer: ralphtool questions" in picture(asked)
     assert "for you" not in picture(asked, {"at": NOON, "type": "answered", "story": "1", "text": "yes"})
 
 
@@ -379,7 +379,7 @@ def test_a_reader_that_goes_away_does_not_hurt(finished: Lab, arguments: tuple[s
 
 
 def test_a_run_that_is_not_there(project: Ralph) -> None:
-    assert "there is no run here yet" in project.run("watch", "--json").error["error"]
+    assert "there are no runs yet" in project.run("watch", "--json").error["error"]
     put(project.root, ID, started())
     failed = project.run("watch", "--json", "nope")
     assert (failed.exit_code, failed.code) == (1, "INVALID_VALUE")
@@ -395,7 +395,7 @@ def test_a_run_that_died_says_what_to_do(project: Ralph) -> None:
     done = project.run("watch")
     assert done.exit_code == 1
     assert done.stdout.splitlines()[0] == "[00:00] add-login: 2 stories, 0 done, claude, branch ralph/add-login"
-    assert done.stderr.startswith(f"Error: {ID} died (last heard of at ")
+    assert done.stderr.startswith(f"Error: {ID} died (last event at ")
     assert "`ralphtool run add-login` resumes where it stopped" in done.stderr
     with Terminal(project, "watch", columns=80) as screen:
         seen, code = screen.rest()
@@ -415,7 +415,7 @@ def test_a_real_run_is_watched_until_it_is_killed(lab: Lab) -> None:
             screen.process.send_signal(signal.SIGINT)
             seen, code = screen.rest()
         assert code == 130
-        assert "The run goes on: `ralphtool watch` shows it again" in seen
+        assert "The run continues: `ralphtool watch` shows it again" in seen
         assert run.poll() is None
         with Terminal(lab, "watch") as screen:
             screen.shows("I begin")
@@ -500,7 +500,7 @@ def test_of_several_runs_the_newest_that_goes_on_is_watched(project: Ralph) -> N
         put(project.root, f"c{second}-20260301-12000{second}-1a2b", started(f"c{second}", pid=os.getpid(), at=at))
     with Terminal(project, "watch", NO_COLOR="1") as screen:
         seen = screen.shows("c1  claude")
-    assert "Watching c1-20260301-120001-1a2b; these go on too: c0-20260301-120000-1a2b" in seen
+    assert "Watching c1-20260301-120001-1a2b; also in progress: c0-20260301-120000-1a2b" in seen
 
 
 def test_a_record_that_is_taken_away_while_it_is_watched(project: Ralph) -> None:
@@ -513,7 +513,7 @@ def test_a_record_that_is_taken_away_while_it_is_watched(project: Ralph) -> None
             other.stdin.close()
             seen, code = screen.rest()
     assert code == 1
-    assert f"the record of {ID} was taken away" in seen
+    assert f"the record of {ID} was deleted" in seen
     assert "Traceback" not in seen
 
 

@@ -153,7 +153,7 @@ def report(root: Path, *names: str) -> dict[str, str]:
 def test_the_report_says_who_worked_on_an_attempt_and_what_it_cost(tmp_path: Path) -> None:
     seen = report(tmp_path, "build-7", "build-9")
     [row] = [line for line in seen["markdown"].splitlines() if line.startswith("| add-login-2-1")]
-    assert [cell.strip() for cell in row.split("|")[3:-1]] == ["completed", "60 s", "5 s", "$0.75", "build-7, build-9"]
+    assert [cell.strip() for cell in row.split("|")[3:-1]] == ["completed", "1 min", "5 s", "$0.75", "build-7, build-9"]
     assert "- workers: build-7, build-9" in seen["markdown"]
     assert ">on build-7, build-9</span>" in seen["html"]
     assert "attempt 1 on build-7, build-9: completed after" in seen["html"], "the timeline too"

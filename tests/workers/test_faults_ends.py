@@ -54,7 +54,7 @@ def test_a_run_that_is_ended_while_a_job(farm: Farm, when: str) -> None:
 
 def has_come_to(farm: Farm, when: str) -> bool:
     if when == "waits":
-        return bool(find_notices(farm.lab.events(), "no worker asks for work"))
+        return bool(find_notices(farm.lab.events(), "no worker is connected"))
     return (farm.meet / ("begun" if when == "works" else "pushing")).exists()
 
 
@@ -154,7 +154,7 @@ def test_a_claim_that_moves_is_not_taken(tmp_path: Path) -> None:
     told: list[str] = []
     with pytest.raises(ChangeLocked, match="the run first works on add-login"):
         bench.claim("second", lease=900.0).take(lambda: False, told.append)
-    assert told == ["the run first has add-login: waiting for 900 seconds to see if it is alive"]
+    assert told == ["the run first has add-login: waiting for 900 seconds to see whether it is alive"]
     first.release()
     assert bench.find() == ""
 

@@ -44,7 +44,7 @@ def start_other_version(farm: Farm) -> Iterator[str]:
     place.mkdir()
     (place / "sitecustomize.py").write_text("import ralphtool\nralphtool.__version__ = '99.1'\n")
     farm.start_worker("anna", PYTHONPATH=str(place))
-    yield f"the loop has ralphtool {__version__}, and the worker has 99.1: install the same version on both"
+    yield f"the run uses ralphtool {__version__}, and the worker has 99.1: install the same version on both"
 
 
 @contextmanager

@@ -36,7 +36,7 @@ def test_its_time_is_limited(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(git, "_LONGEST", 0.1)
     repository = make_hanging(lab)
     repository.must_end = lambda: False
-    with pytest.raises(GitError, match="was ended after"):
+    with pytest.raises(GitError, match="was stopped after"):
         repository.list_changes()
 
 

@@ -96,12 +96,12 @@ class Usage(Event, frozen=True):
     """What has been used up since the last report."""
 
     input_tokens: _Count = 0
-    """all that was read, what came from a cache included"""
+    """all input, including cached input"""
     output_tokens: _Count = 0
     cost: Annotated[float, Meta(ge=0, le=_MOST)] | None = None
-    """dollars, null where the agent does not report it; once reported, it covers what came without one before"""
+    """dollars, null if the agent does not report it; a reported cost also covers earlier usage without one"""
     cached_tokens: _Count = 0
-    """those of the input that came from a cache"""
+    """the part of the input that came from a cache"""
     model: str = ""
 
 
@@ -122,7 +122,7 @@ class Failure(Event, frozen=True):
     """one of `rate-limit`, `overload`, `network`, `login`, `context`, `other`"""
     text: str
     reset_at: float | None = None
-    """seconds since the epoch, where the agent says when it can continue"""
+    """seconds since the epoch, if the agent says when it can continue"""
 
 
 class End(Event, frozen=True):
@@ -267,8 +267,8 @@ def make(name: str, options: Mapping[str, Any], configured: Iterable[str] = ()) 
         made = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # other people's code may raise anything when it is imported
         raise InvalidValue(
-            f"the agent {shorten(name)} can't be loaded from {target} ({error}): check its name, and that the "
-            "Python which runs ralphtool can import it (install it there, or put its folder on PYTHONPATH)"
+            f"the agent {shorten(name)} can't be loaded from {target} ({error}): check its name, and install it for "
+            "the Python that runs ralphtool, or put its folder on PYTHONPATH"
         ) from None
     found: Runner = made(name, options)
     return found
@@ -288,8 +288,8 @@ def _find_entry_point(name: str, configured: Iterable[str]) -> str:
         return strangers.get(name, name)
     near = spelling.suggest(name, [*BUILT_IN, *strangers, *configured])
     raise InvalidValue(
-        f"there is no agent {shorten(name)}: {near}{' If not, ' if near else ''}"
-        f'give one as `--agent-command "…"`, or describe it in '
+        f"unknown agent {shorten(name)}: {near}{' If not, ' if near else ''}"
+        f'use `--agent-command "…"`, or define it in '
         f'.ralph/config.toml as [agents.{name}] with command = ["…"]'
     )
 

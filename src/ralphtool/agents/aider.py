@@ -46,17 +46,17 @@ _UNATTENDED = (
 )
 
 _ALL = """\
-You have no tools here. Put all that the text below asks for into one answer: the edits, and the commands (such as
-`ralphtool agent …`) in ```bash blocks. The commands are run once, after your edits were made, and you will not see what
-they print.
+You have no tools here. Put everything that the text below asks for into one answer: the edits, and the commands (such
+as `ralphtool agent …`) in ```bash blocks. The commands are run once, after your edits are applied, and you will not see
+their output.
 """
 _EDITS = """\
 You have no tools here and can't run commands. Where the text below asks for `ralphtool agent task done ID`, tick the
-box of that task in the spec's own file instead: `[ ]` becomes `[x]`. What else you would record
-belongs into your answer.
+box of that task in the spec's own file instead: `[ ]` becomes `[x]`. Put anything else that
+you would record into your answer.
 """
 _LOOKS = """\
-You have no tools here and can change nothing: your answer is all that is wanted.
+You have no tools here and can't change anything: only your answer matters.
 """
 
 
@@ -64,15 +64,15 @@ class Aider(Program):
     program = "aider"
     package = "python -m pip install aider-chat"
     oldest = (0, 86, 0)
-    skips = "it can change any file of the project, and runs every command that its model suggests"
-    kept_to = "edits the files of the project, and ticks tasks in the spec's own file, but runs no command"
+    skips = "it can change any file in the project, and runs every command that its model suggests"
+    kept_to = "edits files in the project, and ticks tasks in the spec file, but runs no commands"
     tells = Traits(
         cost="told",
         read_only=True,
         needs=("~/.aider", "~/.aider.conf.yml", "~/.aider.model.settings.yml", "~/.aider.model.metadata.json"),
         config_paths=(".aider*",),
         hosts=HOSTS,
-        login_hint="set the key of your model's maker, such as OPENAI_API_KEY",
+        login_hint="set the API key of your model's provider, such as OPENAI_API_KEY",
         credentials=Credentials(variables=KEYS),
     )
 
@@ -240,9 +240,9 @@ class AiderReader(log_files.LogFileReader):
             return f"ended without its final event ({how}){': ' if said else ''}{said[:300]}"
         names = [one.event for one in self._logged if one.event.startswith("message_send")]
         if wrong or names[-2:] != ["message_send_starting", "message_send"] or not "".join(self._answers[-1:]):
-            return wrong[:300] or "its last request got no answer"
+            return wrong[:300] or "its last request got no response"
         if sum(isinstance(event, Message) for event in self._told) != sum(map(bool, self._answers)):
-            return "its history does not have what its model said"
+            return "its history does not contain the model's answer"
         return ""
 
 
@@ -270,7 +270,7 @@ def _find_failures(logged: list[AiderEvent]) -> Iterator[Failure]:
     """What it could make nothing of: it sends nothing more after that."""
     for one in logged:
         if one.event == "message_send_exception":
-            yield failures.failure(one.properties.exception or "a request broke")
+            yield failures.failure(one.properties.exception or "a request failed")
 
 
 def _parse_answers(log: str) -> list[str]:

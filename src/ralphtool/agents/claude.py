@@ -49,7 +49,7 @@ class Claude(Program):
     package = "npm install -g @anthropic-ai/claude-code"
     oldest = (2, 0, 0)
     skips = "it can run any command and change any file that you can"
-    kept_to = "edits, moves and removes files of the project, and ticks tasks, but runs no other command"
+    kept_to = "edits, moves and deletes files in the project, and ticks tasks, but runs no other commands"
     tells = Traits(
         cost="told",
         read_only=True,
@@ -314,7 +314,7 @@ class ClaudeReader(Lines[ClaudeLine]):
         return ()
 
     def _read_retry(self, line: SystemLine) -> Failure:
-        again = f" (it tries again, {line.attempt} of {line.max_retries})" if line.attempt else ""
+        again = f" (retrying, {line.attempt} of {line.max_retries})" if line.attempt else ""
         if line.error_status is None:  # nobody answered
             return Failure("network", f"the API can't be reached{again}", line.retry_at)
         reset_at = max(self._reset_at or 0.0, line.retry_at or 0.0) or None
@@ -364,7 +364,7 @@ class ClaudeReader(Lines[ClaudeLine]):
             result.cost,
         )
         if result.is_error and result.subtype == "success":  # as it calls failures of the API
-            text = result.text or "; ".join(result.complaints) or "an error of the API"
+            text = result.text or "; ".join(result.complaints) or "an API error"
             yield failures.failure(text, result.status, self._reset_at)
 
     def end(self, exit_code: int) -> End:
@@ -374,7 +374,7 @@ class ClaudeReader(Lines[ClaudeLine]):
         if not result.is_error:
             return End(True, result.text)
         named = [] if result.subtype in ("success", None) else [str(result.subtype), *result.complaints]
-        return End(False, result.text, "; ".join(named) or result.text or "it tells of an error")
+        return End(False, result.text, "; ".join(named) or result.text or "it reported an error")
 
 
 def _find_detail(given: Raw) -> str:

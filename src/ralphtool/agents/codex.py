@@ -53,8 +53,8 @@ class Codex(Program):
     oldest = (0, 130, 0)
     skips = "it can run any command and change any file that you can"
     kept_to = (
-        "runs commands and edits files in its own sandbox: unless its own configuration says otherwise, it can write "
-        "in the project and the temporary folder only, makes no commits, and has no network"
+        "runs commands and edits files in its own sandbox: unless its configuration says otherwise, it can write "
+        "only to the project and the temporary folder, can't commit, and has no network"
     )
     tells = Traits(
         cost="tokens",

@@ -33,9 +33,9 @@ class Command:
 
     def check(self) -> None:
         if not self._argv:
-            raise InvalidValue(f'the agent {self.name} has no command: say one, as in --agent-command "my-agent"')
+            raise InvalidValue(f'the agent {self.name} has no command: give one, as in --agent-command "my-agent"')
         if shutil.which(self._argv[0]) is None:
-            raise InvalidValue(f"the program {shorten(self._argv[0])} is not there: install it, or correct its name")
+            raise InvalidValue(f"the program {shorten(self._argv[0])} was not found: install it, or correct its name")
 
     def start(self, job: Job) -> Start:
         return Start(argv=self._argv, stdin=job.prompt, env=self._env)

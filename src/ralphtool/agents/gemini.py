@@ -104,9 +104,7 @@ class Gemini(Program):
     package = "npm install -g @google/gemini-cli"
     oldest = (0, 45, 2)
     skips = "it can run any command and change any file that you can"
-    kept_to = (
-        "edits files below the project's folder, which it takes as trusted, and ticks tasks, but runs no other command"
-    )
+    kept_to = "edits files in the project's folder, which it trusts, and ticks tasks, but runs no other commands"
     tells = Traits(
         cost="tokens",
         needs=(_OWN,),
@@ -177,7 +175,9 @@ def _has_policies(folder: str) -> bool:
 def _write_policy(job: Job, name: str, rules: str) -> str:
     path = os.path.join(job.folder, name)
     if "," in path:  # it would look for two files, find none, and work without them
-        raise InvalidValue(f"gemini takes no policy from {shorten(path)}: move the project to a path without a comma")
+        raise InvalidValue(
+            f"gemini can't read a policy from {shorten(path)}: move the project to a path without a comma"
+        )
     return write_file(path, rules)
 
 

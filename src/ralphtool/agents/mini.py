@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 _TRAJECTORY = "mini.traj.json"
 _NOTE = """\
-Your final message is the text that you write beside the command that submits your work: the promise that you are asked
-for belongs there, as its last line.
+Your final message is the text that you write next to the command that submits your work: put the promise that you are
+asked for there, as the last line.
 """
 
 
@@ -45,21 +45,21 @@ class Mini(Program):
     asks_version = "--help"  # it has no flag for that, but begins with it, unless it is told to be silent
     when_asked: ClassVar[dict[str, str]] = {"MSWEA_SILENT_STARTUP": ""}
     skips = "it runs every command that its model asks for"
-    kept_to = "can do nothing but run commands, and asks before each"
+    kept_to = "can only run commands, and asks before each one"
     needs_all = True
     tells = Traits(
         cost="told",
         hosts=HOSTS,
         needs=("${XDG_CONFIG_HOME:-~/.config}/mini-swe-agent",),
-        login_hint="run `mini-extra config setup`, or set the key of your model's maker",
+        login_hint="run `mini-extra config setup`, or set the API key of your model's provider",
         credentials=Credentials(variables=KEYS),
     )
 
     def check(self) -> None:
         if not self.may_do_all:
             raise InvalidValue(
-                f"{self.name} {self.kept_to}, so nothing is done while nobody is there: set "
-                f'permissions = "all" in [agents.{self.name}] if it may run any command without being asked'
+                f"{self.name} {self.kept_to}, so it can't work unattended: set "
+                f'permissions = "all" in [agents.{self.name}] to let it run any command without asking'
             )
         super().check()
 

@@ -73,7 +73,7 @@ class OpenCode(Program):
     package = "npm install -g opencode-ai"
     oldest = (1, 18, 0)
     skips = "it can run any command and change any file that you can, except what its own configuration denies"
-    kept_to = "edits files of the project and ticks tasks, but runs no other command"
+    kept_to = "edits files in the project and ticks tasks, but runs no other commands"
     tells = Traits(
         cost="told",
         read_only=True,
@@ -118,9 +118,9 @@ class OpenCode(Program):
         try:
             theirs = json.loads(given)
         except ValueError as error:
-            raise InvalidValue(f"{_CONTENT} is no JSON ({error}): correct it, or unset it") from None
+            raise InvalidValue(f"{_CONTENT} is not valid JSON ({error}): correct it, or unset it") from None
         if not isinstance(theirs, dict):
-            raise InvalidValue(f"{_CONTENT} is no JSON object: correct it, or unset it")
+            raise InvalidValue(f"{_CONTENT} is not a JSON object: correct it, or unset it")
         return json.dumps(_merge_tables(theirs, self._config(job)))
 
     def _config(self, job: Job) -> dict[str, Any]:
@@ -273,7 +273,7 @@ _LOGGED = re.compile(rb'message="stream error" .*?\berror\.error=' + _VALUE)
 _FAULT = re.compile(rb"message=failed ref=\S+ error=" + _VALUE)
 _SMALL = re.compile(rb"\bsmall=true\b")  # what it asks for beside the work, such as titles
 _CLASS = re.compile(r"\A\w*Error: ")
-_CUT = "the model's answer broke off"
+_CUT = "the model's answer was cut off"
 _LONGEST = 64 << 10  # bytes of a line of the log
 
 
@@ -394,7 +394,7 @@ def _find_detail(part: ToolPart) -> str:
 
 def _build_failure(error: OpenCodeError) -> Failure:
     data = error.data or OpenCodeErrorData()
-    text = data.message or error.name or "an error without words"
+    text = data.message or error.name or "an error without a message"
     if error.name in _NAMES or data.ref:
         return Failure(_NAMES.get(error.name, "other"), text[:4000])
     return failures.failure(text, data.status_code, _parse_reset_time(data.response_headers or {}))

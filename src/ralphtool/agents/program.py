@@ -73,25 +73,25 @@ class Program:
     def notices(self) -> tuple[str, ...]:
         """What the user has allowed, in plain words."""
         if self.is_boxed and self.may_do_all:
-            return (f'{self.name} runs without asking, held by its box (permissions = "edit" changes that)',)
+            return (f'{self.name} runs without asking, restricted by its box (permissions = "edit" changes that)',)
         if self.may_do_all:
             return (f'{self.name} runs without asking: {self.skips} (permissions = "all" in [agents.{self.name}])',)
         return (
-            f'{self.name} {self.kept_to}; to let it do all without asking, set permissions = "all" in '
+            f'{self.name} {self.kept_to}; to let it do everything without asking, set permissions = "all" in '
             f"[agents.{self.name}]",
         )
 
     def check(self) -> None:
         if shutil.which(self.command[0], path=self.env.get("PATH")) is None:
             raise InvalidValue(
-                f"the program {shorten(self.command[0])} of the agent {self.name} is not there: install it with "
-                f'`{self.package}`, or name it in .ralph/config.toml as [agents.{self.name}] with command = ["…"]'
+                f"the program {shorten(self.command[0])} of the agent {self.name} was not found: install it with "
+                f'`{self.package}`, or set its path in .ralph/config.toml as [agents.{self.name}] with command = ["…"]'
             )
         told = self.version()
         if told < self.oldest:
             raise InvalidValue(
-                f"{self.command[0]} {format_version(told)} is too old for us, {format_version(self.oldest)} is the "
-                f"oldest that is known to work: update it with `{self.package}`"
+                f"{self.command[0]} {format_version(told)} is too old; the oldest supported version is "
+                f"{format_version(self.oldest)}: update it with `{self.package}`"
             )
 
     def version(self) -> tuple[int, int, int]:
@@ -105,7 +105,9 @@ class Program:
         text = done.stdout.decode("utf-8", "replace")
         found = _VERSION.search(text)
         if done.returncode or not found:
-            lines = (done.stderr.decode("utf-8", "replace").strip() or text.strip() or "it says nothing").splitlines()
+            lines = (
+                done.stderr.decode("utf-8", "replace").strip() or text.strip() or ("it printed nothing")
+            ).splitlines()
             raise self._version_error(lines[-1])
         major, minor, patch = map(int, found.groups())
         return major, minor, patch
@@ -116,13 +118,13 @@ class Program:
         if name := next((name for name in known.variables if env.get(name)), None):
             return Login("yes", f"{name} is set")
         if path := next((path for path in known.files if os.path.isfile(_expand_path(path, env, root))), None):
-            return Login("yes", f"{_expand_path(path, env, root)} is there")
+            return Login("yes", f"{_expand_path(path, env, root)} exists")
         answer = self._check_own_login()
         if answer == "yes":
             return Login("yes", f"`{self.command[0]} {' '.join(known.asks)}` says so")
         if any(_has_word(_expand_path(path, env, root), word) for path, word in known.elsewhere):
-            return Login("unknown", "its own configuration may name another way")
-        return Login(answer, "" if answer == "unknown" else "nothing shows that anybody is")
+            return Login("unknown", "its own configuration may define another login")
+        return Login(answer, "" if answer == "unknown" else "no login was found")
 
     def _check_own_login(self) -> Literal["yes", "no", "unknown"]:
         known = self.traits.credentials
@@ -157,13 +159,13 @@ class Program:
             process.wait()
             for each in (process.stdout, process.stderr):
                 each.close() if each else None  # somebody else may still hold the other end
-            raise self._version_error(f"no answer within {self.patience:.3g} seconds") from None
+            raise self._version_error(f"no response within {self.patience:.3g} seconds") from None
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
     def _version_error(self, why: str) -> InvalidValue:
         return InvalidValue(
-            f"`{' '.join(self.command)} {self.asks_version}` tells no version ({shorten(why)}): see that it works, or "
-            f"install the program again with `{self.package}`"
+            f"`{' '.join(self.command)} {self.asks_version}` printed no version ({shorten(why)}): check that it "
+            f"works, or reinstall it with `{self.package}`"
         )
 
 

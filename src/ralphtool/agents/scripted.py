@@ -55,7 +55,7 @@ class Scripted:
     def check(self) -> None:
         problems = scripted_program.find_problems(self._script_path())
         if problems:
-            raise InvalidValue("the script can't be played:\n" + "\n".join(problems))
+            raise InvalidValue("the script is invalid:\n" + "\n".join(problems))
 
     def start(self, job: Job) -> Start:
         # By its path, not with -m: so nothing but the standard library is loaded, and nothing from the tree that

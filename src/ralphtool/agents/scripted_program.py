@@ -125,7 +125,7 @@ def _resolve_path(path: str, *, follow: bool) -> str:
     folder, name = os.path.split(full)
     real = os.path.realpath(full) if follow else os.path.join(os.path.realpath(folder), name)
     if real == home or os.path.commonpath([home, real]) != home:
-        raise TurnFailed(f"{path} leads out of the working directory: begin it with ! if that is meant")
+        raise TurnFailed(f"{path} is outside the working directory: begin it with ! if that is intended")
     return real
 
 
@@ -152,7 +152,7 @@ def _replace(turn: ScriptTurn, step: Step) -> None:
     with open(_resolve_path(path, follow=True), "r+b") as file:
         data = file.read()
         if old not in data:
-            raise TurnFailed(f"{path} does not have the text that is to be replaced")
+            raise TurnFailed(f"{path} does not contain the text to replace")
         file.seek(0)
         file.write(data.replace(old, step["new"].encode()))
         file.truncate()
@@ -180,7 +180,7 @@ def _draft(turn: ScriptTurn, step: Step) -> None:
     turn.tool("draft", step["draft"])
     folder = os.environ.get("RALPH_DRAFT")
     if not folder:
-        raise TurnFailed("no draft is asked for here: this step is for `ralphtool plan`, and `write` for a story")
+        raise TurnFailed("this is not a draft: use this step with `ralphtool plan`, and `write` for a story")
     _put(f"!{os.path.join(folder, step['draft'])}", step["text"], "wb")
 
 
@@ -219,7 +219,7 @@ def _call_agent(*arguments: str, text: str | None = None) -> dict[str, Any]:
     try:
         answer: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
-        raise TurnFailed(f"{done.args[0]} is not our ralphtool: it answers without JSON") from None
+        raise TurnFailed(f"{done.args[0]} is another program called ralphtool: it did not print JSON") from None
     return answer
 
 
@@ -385,22 +385,22 @@ def _one_of(*words: str) -> ValueRule:
     return ValueRule(" or ".join(f'"{word}"' for word in words), lambda value: value in words)
 
 
-_TEXT = ValueRule("a text", _is_text)
-_WORD = ValueRule("a text that is not empty", _is_word)
+_TEXT = ValueRule("a string", _is_text)
+_WORD = ValueRule("a non-empty string", _is_word)
 _PATH = ValueRule(
     "a path inside the working directory, or one that begins with !",
     lambda value: _is_word(value) and (value.startswith("!") or not _is_outside(value)),
 )
 _INSIDE = ValueRule("a path inside the project", lambda value: _is_word(value) and not _is_outside(value))
-_WHOLE = ValueRule("a whole number, 0 or more", _is_whole)
-_NUMBER = ValueRule("a number, 0 or more", _is_number)
+_WHOLE = ValueRule("a whole number, at least 0", _is_whole)
+_NUMBER = ValueRule("a number, at least 0", _is_number)
 _STATUS = ValueRule("a whole number from 0 to 255", lambda value: _is_whole(value, 0, 255))
 _FLAG = ValueRule("true or false", lambda value: isinstance(value, bool))
 _TRUE = ValueRule("true", lambda value: value is True)
 _HEX = ValueRule('bytes as hexadecimal digits, as in "ff00"', _is_hex)
 _TABLE = ValueRule("a table", lambda value: isinstance(value, dict))
 _TABLES = ValueRule("a list of tables", lambda value: isinstance(value, list) and all(map(_TABLE.fits, value)))
-_ATTEMPTS = ValueRule("a whole number from 1 on, or a list of them", _are_attempts)
+_ATTEMPTS = ValueRule("a whole number, at least 1, or a list of them", _are_attempts)
 
 
 class StepKind:
@@ -489,7 +489,7 @@ def _find_problems(script: dict[str, Any]) -> Iterable[str]:
         return found
     defaults = script.get("defaults", {})
     if not script.get("turn") and not defaults.get("steps"):
-        return ["it has no [[turn]]: there is nothing to play"]
+        return ["it has no [[turn]]: add one"]
     found = _find_part_problems("defaults", defaults, {}, _DEFAULTS)
     for number, turn in enumerate(script.get("turn", []), 1):
         found += _find_part_problems(f"turn {number}", turn, {"steps": _TABLES}, _TURN)
@@ -508,9 +508,9 @@ def _find_part_problems(where: str, part: Step, needs: dict[str, ValueRule], may
 def _find_step_problems(where: str, step: Step) -> list[str]:
     names = [key for key in step if key in STEP_KINDS]
     if len(names) > 1:
-        return [f"{where}: {' and '.join(names)} are two steps: write them one after the other"]
+        return [f"{where}: {' and '.join(names)} are two steps: write them as separate steps"]
     if not names:
-        return [_describe_unknown(f"{where}: no step is called", next(iter(step), ""), STEP_KINDS)]
+        return [_describe_unknown(f"{where}: unknown step", next(iter(step), ""), STEP_KINDS)]
     name = names[0]
     kind = STEP_KINDS[name]
     needs = {name: kind.value, **kind.needs}
@@ -521,7 +521,7 @@ def _find_step_problems(where: str, step: Step) -> list[str]:
 
 
 def _find_table_problems(where: str, table: Step, needs: dict[str, ValueRule], may: dict[str, ValueRule]) -> list[str]:
-    found = [f"{where}: {key} is missing: it is {value.words}" for key, value in needs.items() if key not in table]
+    found = [f"{where}: {key} is missing: it must be {value.words}" for key, value in needs.items() if key not in table]
     for key, value in table.items():
         if key not in may:
             found.append(_describe_unknown(f"{where}: there is no", key, may))
@@ -534,7 +534,7 @@ def _describe_unknown(what: str, word: str, known: Iterable[str]) -> str:
     import difflib
 
     near = difflib.get_close_matches(word.lower(), known, 1, 0.5)
-    hint = f"did you mean {near[0]}?" if near else f"it is one of {', '.join(known)}"
+    hint = f"did you mean {near[0]}?" if near else f"use one of {', '.join(known)}"
     return f"{what} {word[:60]!a}: {hint}"
 
 
@@ -547,7 +547,7 @@ def _find_steps(turn: ScriptTurn, script: dict[str, Any]) -> list[Step]:
             return list(one["steps"])
     default = script.get("defaults", {}).get("steps")
     if default is None:
-        raise TurnFailed(f"no turn of the script fits {turn}")
+        raise TurnFailed(f"no turn of the script matches {turn}")
     return list(default)
 
 

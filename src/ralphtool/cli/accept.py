@@ -23,19 +23,20 @@ if TYPE_CHECKING:
     from ralphtool.record.steering import Action
 
 _PATIENCE = 30.0  # seconds for a run to hear it: one that is at work does within one
-_CHANGE = click.option("--change", help="Which change is meant, if that is not plain.", **arguments.ARGUMENT)
+_CHANGE = click.option("--change", help="The change, if there is more than one.", **arguments.ARGUMENT)
 
 
 @click.command()
 @click.argument("name", metavar="STORY|ENTRY", shell_complete=targets.complete_story)
-@click.option("--why", default="", help="Why, for the record.")
+@click.option("--why", default="", help="The reason, for the record.")
 @_CHANGE
 def accept(name: str, why: str, change: str | None) -> None:
-    """Take a story as it stands: one that is done but not proven, or a kept attempt that was refused.
+    """Accept a story as it is: one that is done but not proven, or an attempt that was judged failed.
 
-    STORY takes its last attempt, ENTRY that very attempt: its work becomes the
-    story's commit on the branch, its boxes are ticked, and its question is
-    closed. A run that goes on hears it at once. It is on record who said it.
+    STORY selects the story's last attempt, ENTRY one particular attempt. Its work
+    becomes the story's commit on the branch, its boxes are ticked, and its
+    question is closed. A run in progress applies this immediately. Your name is
+    recorded.
 
     \b
     Examples:
@@ -49,14 +50,14 @@ def accept(name: str, why: str, change: str | None) -> None:
 
 @click.command()
 @click.argument("name", metavar="STORY|ENTRY", shell_complete=targets.complete_story)
-@click.option("--why", default="", help="Why: the agent of the next attempt reads it.")
+@click.option("--why", default="", help="The reason. It is included in the next attempt's prompt.")
 @_CHANGE
 def reject(name: str, why: str, change: str | None) -> None:
-    """Reopen a story that is done: its work is reverted on the branch, and its attempts start anew.
+    """Reopen a story that is done: its work is reverted on the branch, and it is tried again.
 
-    ENTRY is the attempt that the story is done with. Later stories that
-    changed the same lines are named and reopened as well. A run that goes on
-    hears it at once. It is on record who said it.
+    ENTRY is the attempt that completed the story. Later stories that changed
+    the same lines are listed and reopened too. A run in progress applies this
+    immediately. Your name is recorded.
 
     \b
     Examples:
@@ -77,7 +78,7 @@ def _decide(action: Action, name: str, why: str, change: str | None) -> None:
     if not made.kind or not is_heard:
         click.echo(make_printable(made.text))
     else:
-        click.echo(f"{make_printable(made.text)} (as soon as the run of {change} has a moment for it)")
+        click.echo(f"{make_printable(made.text)} (the run of {change} applies it between iterations)")
     if made.kind == "revert" and not is_heard:
         click.echo(f"  ralphtool run {change}")
 
@@ -116,14 +117,14 @@ def _find_story_or_entry(root: str, change: str, name: str) -> tuple[str, str | 
     tried = [one.id for prd_id, one in stories if prd_id == _parse_entry(name)]
     if named and tried:
         raise UsageError(
-            f"{shorten(name)} is story {named[0]}, and an attempt at story {tried[0]}: say {named[0]} or {tried[0]}"
+            f"{shorten(name)} is story {named[0]}, and an attempt at story {tried[0]}: use {named[0]} or {tried[0]}"
         )
     if not named and not tried:
         there = ", ".join(one.id for _, one in stories[:20])
         near = spelling.suggest(name, [one.id for _, one in stories])
         raise StoryNotFound(
-            f"{change} has no story and no attempt {shorten(name)}: there are the stories {there or 'none'}, and "
-            f"`ralphtool attempts` lists the attempts{near and f'; {near}'}"
+            f"{change} has no story and no attempt {shorten(name)}; its stories are {there or 'none'}. `ralphtool "
+            f"attempts` lists the attempts{near and f'; {near}'}"
         )
     return (named or tried)[0], name if tried else None
 
@@ -179,7 +180,9 @@ def _tell_run(root: str, change: str, run: str, said: SteeringCommand) -> bool:
         return True
     if time.monotonic() < end:
         return False
-    raise InvalidValue(f"the run of {change} did not hear it in {_PATIENCE:.0f} seconds: say it again, or stop the run")
+    raise InvalidValue(
+        f"the run of {change} did not respond within {_PATIENCE:.0f} seconds: try again, or stop the run"
+    )
 
 
 def _is_heard(record: LineReader, said: SteeringCommand) -> bool:

@@ -38,25 +38,24 @@ if TYPE_CHECKING:
 HELP = """\
 Usage: ralphtool agent COMMAND …
 
-The agent's commands. They are meant for programs: each prints one JSON object,
-on stdout when it succeeds, on stderr when it fails ({"success": false,
+The agent's commands, for programs. Each prints one JSON object: on stdout if it
+succeeds, on stderr if it fails ({"success": false,
 "error": …, "code": …}; exit 1, or 2 for a wrong command line). All of them need
 RALPH_SESSION; `ralphtool run` sets it for the agent that it starts. RALPH_STORY
-overrides the story in scope.
+overrides the current story.
 
 For the orchestrator:
   session init --change NAME [--spec FORMAT]
-                        begin a session and take the change
-  session next-story    the next open story; it comes into scope
-  session flush         write the learnings out, end the session, free the
+                        start a session and lock the change
+  session next-story    select the next open story
+  session flush         write the learnings, end the session, release the
                         change
 
 For the agent:
   context               the story, its tasks, proposal, design, scenarios,
                         learnings
-  status                how far the story and the change are
-  recall TEXT           up to 10 learnings and patterns that match, of all that
-                        are known
+  status                progress of the story and of the change
+  recall TEXT           search all learnings and patterns; up to 10 matches
   task done ID          tick a task of the story
   learn TEXT [--task ID] [--type TYPE]
                         record what the next iteration should know
@@ -66,8 +65,7 @@ For the agent:
           [--severity NAME]
                         record a blocker, a finding or a completion
 
-TEXT or DESCRIPTION may be `-`: then it is read from stdin. `--` ends the
-options.
+If TEXT or DESCRIPTION is `-`, it is read from stdin. `--` ends the options.
 
 Example:
   export RALPH_SESSION=s1
@@ -229,7 +227,7 @@ def _parse(arguments: "Sequence[str]") -> CommandLine:
 
     known = f"it is one of {', '.join(_COMMANDS)}"
     near = [spelling.suggest(" ".join(arguments[:length]), _COMMANDS) for length in (2, 1)]
-    raise UsageError(f"there is no command {given}: {near[0] or near[1] or known}; see `ralphtool agent --help`")
+    raise UsageError(f"unknown command {given}: {near[0] or near[1] or known}; see `ralphtool agent --help`")
 
 
 def _parse_arguments(command: AgentCommand, arguments: list[str]) -> CommandLine:
@@ -259,8 +257,8 @@ def _is_option(argument: str, command: AgentCommand) -> bool:
 def _take_option(command: AgentCommand, argument: str, arguments: list[str], options: dict[str, str]) -> None:
     name, equals, value = argument[2:].partition("=")
     if not argument.startswith("--") or name not in command.options:
-        hint = "a text that begins with a dash comes after `--`"
-        raise UsageError(f"there is no option {shorten(argument)} ({hint}); usage: {command.usage()}")
+        hint = "put `--` before a text that begins with a dash"
+        raise UsageError(f"unknown option {shorten(argument)} ({hint}); usage: {command.usage()}")
     if name in options:
         raise UsageError(f"--{name} is given twice; usage: {command.usage()}")
     if not equals and not arguments:
@@ -272,8 +270,9 @@ def _session_id() -> str:
     session_id = os.environ.get("RALPH_SESSION", "")
     if not session_id:
         raise SessionRequired(
-            "RALPH_SESSION is not set, and every agent command belongs to a session: let `ralphtool run` begin one "
-            "and start you inside it, or set RALPH_SESSION and call `ralphtool agent session init --change NAME`"
+            "RALPH_SESSION is not set, and every agent command needs a session: `ralphtool run` creates one and "
+            "starts the agent in it. To create one yourself, set RALPH_SESSION and call `ralphtool agent session "
+            "init --change NAME`"
         )
     return session_id
 
@@ -315,7 +314,7 @@ def _find_story(state: "SessionState", stories: "Sequence[Story]") -> "Story":
 
     id = _find_scope(state)
     if id is None:
-        raise StoryRequired("no story is in scope: call `ralphtool agent session next-story`, or set RALPH_STORY")
+        raise StoryRequired("no story is selected: call `ralphtool agent session next-story`, or set RALPH_STORY")
     return specs.find_story(stories, id)
 
 
@@ -368,8 +367,8 @@ def _refuse_agents_of_run(run_owns: bool, session_id: str) -> None:
     """Only the agents of a run have a token: to them it is no business when stories are handed out, or sessions end."""
     if run_owns and os.environ.get("RALPH_TOKEN"):
         raise ChangeLocked(
-            f"the session {session_id} belongs to a `ralphtool run`, which hands out stories and flushes by itself: "
-            "do the story that you were given, and end"
+            f"the session {session_id} belongs to a `ralphtool run`, which selects stories and flushes by itself: "
+            "finish the story in your prompt, then exit"
         )
 
 
@@ -423,7 +422,7 @@ def _open_for_writing(state: "SessionState") -> "tuple[str, Spec]":
     except ChangeNotFound as error:
         path = session.path_of(state["session_id"])
         raise ChangeNotFound(
-            f"{error}; put the change back and flush again; nothing is lost: what the session recorded is in {path}"
+            f"{error}; restore the change and flush again. Nothing is lost: the session's records are in {path}"
         ) from None
 
 
@@ -509,7 +508,7 @@ def _check_in_scope(task_id: str, story: "Story", stories: "Sequence[Story]") ->
         return
     for other in stories:
         if task_id in [task.id for task in other.tasks]:
-            raise TaskOutOfScope(f"task {task_id} belongs to story {other.id}; the story in scope is {story.id}")
+            raise TaskOutOfScope(f"task {task_id} belongs to story {other.id}; the current story is {story.id}")
     known = ", ".join(task.id for task in story.tasks)
     raise TaskNotFound(f"the change has no task {shorten(task_id)}: story {story.id} has {known or 'none'}")
 

@@ -17,6 +17,7 @@ from ralphtool.errors import GitError, InvalidValue, RalphError, shorten
 from ralphtool.history import History
 from ralphtool.record import iterations, overview, questions, receipts, runs
 from ralphtool.record.lines import LineReader, parse_fields
+from ralphtool.views.amounts import format_cost, format_tokens
 from ralphtool.views.terminal import changes, phrases, tables
 from ralphtool.views.terminal.wrapping import echo
 from ralphtool.workspace.git import Repository
@@ -32,14 +33,16 @@ def find_repository(root: str) -> Repository:
     """The repository of a project, or an error."""
     found = Repository.find(root)
     if found is None:
-        raise GitError(f"{root} is in no git repository: attempts are only kept with git")
+        raise GitError(
+            f"{root} is not in a git repository: attempts are kept only with git. Run `git init` before the next run"
+        )
     return found
 
 
 def _find_entry(history: History, id: str) -> Entry:
     found = [one for one in history.entries(prd_id=id.rpartition("-")[0]) if one.id == id]
     if not found:
-        raise InvalidValue(f"there is no entry {shorten(id)}: `ralphtool progress entries` lists them")
+        raise InvalidValue(f"there is no entry {shorten(id)}: `ralphtool progress entries` lists all entries")
     return found[0]
 
 
@@ -58,12 +61,12 @@ def _find_last_entry(root: str, history: History, name: str, change: str | None)
 
 @click.command()
 @click.argument("name", metavar="STORY|ENTRY", shell_complete=targets.complete_story)
-@click.option("--change", help="Which change is meant, if that is not plain.", **arguments.ARGUMENT)
+@click.option("--change", help="The change, if there is more than one.", **arguments.ARGUMENT)
 @_JSON
 def explain(name: str, change: str | None, as_json: bool) -> None:
-    """Tell why an attempt was judged as it was, and why that was decided: from the records alone.
+    """Explain the verdict on an attempt and the decision that followed, from the records.
 
-    STORY means its last attempt, ENTRY that very attempt.
+    STORY selects the story's last attempt, ENTRY one particular attempt.
 
     \b
     Examples:
@@ -146,20 +149,24 @@ def _explain_lines(entry: Entry, record: dict[str, Any], later: Entry | None) ->
     receipt = receipts.parse_receipt(record["proof"])
     lines = [click.style(f"{entry.id}: {entry.status}", bold=True), f"  {make_printable(entry.summary or '')}", ""]
     lines += _describe_recovery(entry)
-    lines += _build_section("Sent back to its agent before", list(map(make_printable, record.get("returns", ()))))
-    lines += _build_section("Why it was judged so", _list_reasons(entry, verdict, receipt))
+    lines += _build_section("Sent back to the agent first", list(map(make_printable, record.get("returns", ()))))
+    lines += _build_section("Reasons for the verdict", _list_reasons(entry, verdict, receipt))
     lines += _describe_receipt(entry, receipt)
     lines += _build_section("Gates", [_describe_gate(one) for one in record["gates"]])
     decided = (
         make_printable(f"{_describe_action(decision['action'])}: {decision.get('reason', '')}") if decision else ""
     )
-    guidance = f"told the next attempt: {make_printable(str(decision['guidance']))}" if decision.get("guidance") else ""
-    lines += _build_section("What was decided, and why", [one for one in (decided, guidance) if one])
-    lines += _build_section("What it used", _describe_usage(verdict))
+    guidance = (
+        (f"guidance for the next attempt: {make_printable(str(decision['guidance']))}")
+        if decision.get("guidance")
+        else ""
+    )
+    lines += _build_section("Decision", [one for one in (decided, guidance) if one])
+    lines += _build_section("Usage", _describe_usage(verdict))
     if not verdict and not receipt:
-        lines += _build_section("Records", ["the records of the run are gone: this is all that the history tells"])
+        lines += _build_section("Records", ["the run's records are gone; this is all that the history contains"])
     if later:
-        lines += _build_section("What came of it", [f"{later.id}: {later.status}"])
+        lines += _build_section("Next attempt", [f"{later.id}: {later.status}"])
     more = _list_choices(entry, receipt, record) + (
         _list_more(entry, record["directory"]) if record["directory"] else []
     )
@@ -172,37 +179,33 @@ def _describe_receipt(entry: Entry, receipt: Receipt | None) -> list[str]:
         return []
     lines = changes.render_receipt(receipt)
     if entry.status == "completed" or receipt.state == "accepted":
-        return _build_section("What it rests on", lines)
-    return _build_section("What its tests showed", [line.strip() for line in lines[1:]])
+        return _build_section("Proof", lines)
+    return _build_section("Test results", [line.strip() for line in lines[1:]])
 
 
 def _list_choices(entry: Entry, receipt: Receipt | None, record: dict[str, Any]) -> list[str]:
     """What a person can decide about it."""
-    accept = f"accept it as it is: ralphtool accept {entry.id}"
+    accept = f"to accept it as it is: ralphtool accept {entry.id}"
     if entry.status != "completed":
         return [accept] if record["accused"] else []
     if receipt is None or receipt.state != "unproven" or not record["verdict"]:
         return []
     about = f"{shlex.quote(str(record['verdict'].get('story')))} --change {shlex.quote(record['change'])}"
-    return [accept, make_printable(f'reject it: ralphtool reject {about} --why "…"')]
+    return [accept, make_printable(f'to reject it: ralphtool reject {about} --why "…"')]
 
 
 def _list_more(entry: Entry, folder: str) -> list[str]:
     return [
-        f"what the agent said and did: ralphtool logs {entry.id}",
-        f"what it changed: ralphtool diff {entry.id}",
+        f"agent log: ralphtool logs {entry.id}",
+        f"diff: ralphtool diff {entry.id}",
         f"prompt and transcript: {folder}",
     ]
 
 
 def _describe_usage(verdict: dict[str, Any]) -> list[str]:
     read, written = verdict.get("input_tokens") or 0, verdict.get("output_tokens") or 0
-    cost = phrases.format_cost(verdict.get("cost") or 0.0)
-    tokens = (
-        f"{phrases.format_tokens(read)} tokens read, {phrases.format_tokens(written)} written"
-        if read or written
-        else ""
-    )
+    cost = format_cost(verdict.get("cost") or 0.0)
+    tokens = f"{format_tokens(read)} tokens read, {format_tokens(written)} written" if read or written else ""
     return [", ".join(filter(None, (tokens, cost)))] if tokens or cost else []
 
 
@@ -213,7 +216,7 @@ def _describe_recovery(entry: Entry) -> list[str]:
     told = [
         f"{_describe_action(context.recovery_action)}, after: {make_printable(context.previous_failure_reason or '')}"
     ]
-    return _build_section("How it came about", told)
+    return _build_section("Background", told)
 
 
 def _describe_action(name: object) -> str:
@@ -223,30 +226,30 @@ def _describe_action(name: object) -> str:
 def _list_reasons(entry: Entry, verdict: dict[str, Any], receipt: Receipt | None) -> list[str]:
     reasons = [make_printable(str(one)) for one in verdict.get("reasons") or []]
     if entry.status == "completed":
-        reasons = ["the agent ended well and gave this iteration's promise", make_printable(entry.summary or "")]
+        reasons = ["the agent exited normally and gave this iteration's promise", make_printable(entry.summary or "")]
         reasons += _describe_guard(verdict, receipt)
     for one in verdict.get("findings") or []:
         reasons.append(make_printable(f"diff: {one.get('kind')} {one.get('path')} {one.get('detail')}"))
     if verdict.get("blocker_check"):
-        reasons.append(make_printable(f"the blocker was looked into: {verdict['blocker_check']}"))
+        reasons.append(make_printable(f"the blocker was checked: {verdict['blocker_check']}"))
     return reasons or [make_printable(entry.summary or entry.status)]
 
 
 def _describe_guard(verdict: dict[str, Any], receipt: Receipt | None) -> list[str]:
     """What was made of the diff; an attempt whose records are gone does not tell."""
     if verdict.get("guard") == "off":
-        return ["the guard was off: nobody looked at the diff"]
+        return ["the guard was off: the diff was not checked"]
     if verdict.get("findings") or (receipt and receipt.suspicions and verdict.get("guard") == "warn"):
-        return ["the guard only warned about the diff"]
+        return ["the guard was set to warn only"]
     if receipt and receipt.suspicions:
-        return ["the guard suspected something in the diff: below is what came of it"]
-    return ["the guard found nothing dishonest in the diff"] if verdict.get("guard") else []
+        return ["the guard suspected cheating in the diff; the result is below"]
+    return ["the guard found no cheating in the diff"] if verdict.get("guard") else []
 
 
 def _describe_gate(event: dict[str, Any]) -> str:
     mark, when = "green" if event.get("ok") else "red", str(event.get("when") or "")
     if mark == "red" and phrases.is_expected(when, False):
-        mark = "red, as it should be,"
+        mark = "red, as expected,"
     new = f"; newly red: {', '.join(map(str, event.get('new') or []))}" if event.get("new") else ""
     return make_printable(f"{mark} {phrases.describe_gate_time(when)}: {event.get('command')}{new}")
 
@@ -262,7 +265,7 @@ def _build_section(title: str, lines: list[str]) -> list[str]:
 @click.argument("change", **arguments.OPTIONAL)
 @_JSON
 def attempts(change: str | None, as_json: bool) -> None:
-    """List the attempts that are kept, with the commit of each.
+    """List the kept attempts and their commits.
 
     \b
     Examples:
@@ -281,7 +284,7 @@ def attempts(change: str | None, as_json: bool) -> None:
         click.echo(quickjson.dumps({"attempts": rows}))
         return
     if not rows:
-        tables.print_line("No attempts are kept yet: `ralphtool run` keeps every one.")
+        tables.print_line("There are no attempts yet: `ralphtool run` keeps every attempt.")
     for row in rows:
         echo(make_printable(f"{row['id']}  {row['status']:9}  {row['commit'][:10]}  {row['summary']}"), 4)
 
@@ -293,7 +296,7 @@ def _list_prd_ids(root: str, change: str) -> set[str]:
 
 @click.command()
 @click.argument("entry")
-@click.option("--stat", is_flag=True, help="Only which files changed, and by how much.")
+@click.option("--stat", is_flag=True, help="Show only which files changed, and by how much.")
 def diff(entry: str, stat: bool) -> int:
     """Show what an attempt changed.
 
@@ -305,7 +308,7 @@ def diff(entry: str, stat: bool) -> int:
     repository = find_repository(project.find())
     commit = repository.resolve(f"{layout.ATTEMPTS}{entry}")
     if commit is None:
-        raise InvalidValue(f"no attempt {shorten(entry)} is kept: `ralphtool attempts` lists them")
+        raise InvalidValue(f"there is no kept attempt {shorten(entry)}: `ralphtool attempts` lists the kept attempts")
     before = repository.resolve(f"{commit}^") or repository.empty_tree
     command = ["git", "diff", *(["--stat"] if stat else []), before, commit]
     return subprocess.run(command, cwd=repository.top, check=False).returncode

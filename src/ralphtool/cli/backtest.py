@@ -15,7 +15,8 @@ from ralphtool.errors import InvalidValue
 from ralphtool.record import backtest as replayed
 from ralphtool.record import runs, steps
 from ralphtool.record.lines import LineReader
-from ralphtool.views.terminal import phrases, tables
+from ralphtool.views.amounts import format_cost, format_duration, format_tokens, pluralize
+from ralphtool.views.terminal import tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -53,10 +54,10 @@ def _complete_run(context: click.Context, parameter: click.Parameter, incomplete
 @click.option("--last", metavar="N", type=click.IntRange(1), help="Only the last N runs.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 def backtest(change: str | None, run: str | None, last: int | None, as_json: bool, **flags: str | None) -> None:
-    """Tell what other limits would have changed: which decisions, and what that would have cost or saved.
+    """Replay past runs with other limits: which decisions would differ, and the cost or savings.
 
-    The runs on record are put once more through the same decisions, with the limits that you name. Nothing is run, and
-    nothing is written. What would have come instead of what happened is an estimate, and is called one.
+    The decisions of recorded runs are computed again with the limits that you give. Nothing is run and nothing is
+    written. Results that depend on attempts that never happened are marked as estimates.
 
     \b
     Examples:
@@ -88,7 +89,7 @@ def _choose_runs(root: str, change: str | None, run: str | None, last: int | Non
         return [runs.find(root, run).id]
     known = runs.list_ids(root)
     if not known:
-        raise InvalidValue("there is no run here yet: `ralphtool run` begins one")
+        raise InvalidValue("there are no runs yet: `ralphtool run` starts one")
     if change is not None:
         known = [id for id in known if runs.read_summary(root, id).change == change]
         if not known:
@@ -107,8 +108,8 @@ def _read_runs(root: str, ids: Sequence[str]) -> tuple[list[RecordedRun], list[s
             found.append(run)
     if not found:
         raise InvalidValue(
-            f"no record tells how its run began, so nothing can be replayed: look at {', '.join(unreadable[:_SHOWN])} "
-            "in .ralph/runs"
+            "no run can be replayed, because the records of how they started are missing: check "
+            f"{', '.join(unreadable[:_SHOWN])} in .ralph/runs"
         )
     return found, unreadable
 
@@ -124,14 +125,14 @@ def _result_as_dict(done: Backtest, limits: dict[str, float], unreadable: list[s
 def _print_result(done: Backtest, limits: dict[str, float], unreadable: list[str]) -> None:
     rows = [(one.entry, one.was, one.would_be, _describe_difference(one)) for one in done.differences]
     if rows:
-        tables.print_table(("ENTRY", "WAS", "WOULD BE", "WHY, AND WHAT THAT MEANS"), rows, "")
+        tables.print_table(("ENTRY", "WAS", "WOULD BE", "REASON AND CONSEQUENCE"), rows, "")
         tables.print_line("")
         for name, total in done.sum_by_limit().items():
             tables.print_line(_describe_total(name, total))
     elif limits:
-        tables.print_line(f"Nothing would have been different in {phrases.pluralize(done.runs, 'run', 'runs')}.")
+        tables.print_line(f"Nothing would have been different in {pluralize(done.runs, 'run', 'runs')}.")
     else:
-        tables.print_line("No other limit is given: name one, as in `ralphtool backtest --attempts 5`.")
+        tables.print_line("No limit is given: add one, as in `ralphtool backtest --attempts 5`.")
     for line in _describe_reliability(done.check, unreadable):
         tables.print_line(line)
 
@@ -144,11 +145,11 @@ def _describe_difference(one: Difference) -> str:
     if _is_nonzero(one.saved):
         parts.append(f"{_format_amount(one.saved)} saved")
     if one.more_attempts:
-        parts.append(f"up to {phrases.pluralize(one.more_attempts, 'more attempt', 'more attempts')}")
+        parts.append(f"up to {pluralize(one.more_attempts, 'more attempt', 'more attempts')}")
     if one.more is None:
-        parts.append("nobody knows how much more it would have used")
+        parts.append("its additional usage is unknown")
     elif _is_nonzero(one.more):
-        parts.append(f"at the most about {_format_amount(one.more)} more (an estimate)")
+        parts.append(f"at most about {_format_amount(one.more)} more (an estimate)")
     return "; ".join([*parts, *_describe_lost_work(one)])
 
 
@@ -161,7 +162,7 @@ def _describe_lost_work(one: Difference) -> list[str]:
     if one.would_be == "manual":
         return ["nothing lost: it never completed"]
     if one.left_out:
-        return ["nothing lost: none of that completed a story"]
+        return ["nothing lost: none of these completed a story"]
     return []
 
 
@@ -175,34 +176,34 @@ def _is_nonzero(spent: Expense) -> bool:
 
 
 def _format_amount(spent: Expense) -> str:
-    parts = [phrases.format_duration(spent.seconds)] if spent.seconds else []
+    parts = [format_duration(spent.seconds)] if spent.seconds else []
     if spent.tokens:
-        parts.append(f"{phrases.format_tokens(spent.tokens)} tokens")
+        parts.append(f"{format_tokens(spent.tokens)} tokens")
     if spent.cost:
-        parts.append(phrases.format_cost(spent.cost))
+        parts.append(format_cost(spent.cost))
     return ", ".join(parts)
 
 
 def _describe_total(name: str, total: LimitTotal) -> str:
-    parts = [phrases.pluralize(total.differences, "difference", "differences")]
+    parts = [pluralize(total.differences, "difference", "differences")]
     if _is_nonzero(total.saved):
         parts.append(f"{_format_amount(total.saved)} saved")
     if _is_nonzero(total.more):
-        parts.append(f"at the most about {_format_amount(total.more)} more (an estimate)")
+        parts.append(f"at most about {_format_amount(total.more)} more (an estimate)")
     if total.lost:
-        parts.append(f"{phrases.pluralize(total.lost, 'story', 'stories')} lost")
+        parts.append(f"{pluralize(total.lost, 'story', 'stories')} lost")
     return f"--{name.replace('_', '-')}: {'; '.join(parts)}"
 
 
 def _describe_reliability(check: ReplayCheck, unreadable: Sequence[str]) -> Iterator[str]:
     yield (
-        f"{check.same} of {phrases.pluralize(check.decisions, 'recorded decision', 'recorded decisions')} "
+        f"{check.same} of {pluralize(check.decisions, 'recorded decision', 'recorded decisions')} "
         f"come{'s' if check.same == 1 else ''} out the same with the recorded limits."
     )
     if check.otherwise:
-        yield f"{check.otherwise} come out otherwise, and are left out: another version has decided them."
+        yield f"{check.otherwise} come out differently and are left out: another version made them."
     if check.unknown:
-        yield f"{check.unknown} can't be replayed, and are left out: the record does not tell enough."
+        yield f"{check.unknown} can't be replayed and are left out: the record is incomplete."
     if unreadable:
         names = make_printable(_join_names(unreadable))
-        yield f"{phrases.pluralize(len(unreadable), 'record', 'records')} can't be read: {names}."
+        yield f"{pluralize(len(unreadable), 'record', 'records')} can't be read: {names}."

@@ -119,21 +119,25 @@ def _make_startable(script: str) -> str:
 def check_git(project: DoctorContext) -> Iterator[Diagnosis]:
     version = _read_git_version()
     if version is None:
-        yield warning("git", f"git is not there: {_WITHOUT_GIT}", "install git, then `git init`")
+        yield warning("git", f"git is not installed: {_WITHOUT_GIT}", "install git, then `git init`")
         return
     words = format_version(version)
     if version < _OLDEST_GIT:
-        yield warning("git", f"git {words} is older than what is tried ({format_version(_OLDEST_GIT)})", "update git")
+        yield warning(
+            "git",
+            (f"git {words} is older than the oldest tested version ({format_version(_OLDEST_GIT)})"),
+            "update git",
+        )
     else:
         yield ok("git", f"git {words}")
     project.repository = Repository.find(project.root)
     if project.repository is None:
-        yield warning("git", f"this is no git repository: {_WITHOUT_GIT}", "git init")
+        yield warning("git", f"this is not a git repository: {_WITHOUT_GIT}", "git init")
         return
     yield from _check_repository(project, project.repository)
 
 
-_WITHOUT_GIT = "nothing is committed, a failed attempt is not taken back, and cheating in the diff can't be seen"
+_WITHOUT_GIT = "nothing is committed, failed attempts are not undone, and cheating in the diff can't be detected"
 
 
 def _read_git_version() -> tuple[int, ...] | None:
@@ -149,7 +153,7 @@ def _check_repository(project: DoctorContext, repository: Repository) -> Iterato
     if not _has_identity(repository):
         yield warning(
             "git",
-            "git does not know who you are, so commits will be ralphtool's",
+            "git has no user name and email, so ralphtool will be the author of commits",
             'git config user.name "…" && git config user.email "…"',
         )
     yield from _check_not_busy(project, repository)
@@ -175,13 +179,13 @@ def _check_gitignore(project: DoctorContext, repository: Repository) -> Iterator
     if found.state == "closed":
         yield warning(
             "git",
-            "git ignores all of .ralph: settings and history are not kept in the repository",
-            f"to keep them, put {', '.join(detect.list_ignore_lines(project.root))} in the place of what ignores it",
+            "git ignores all of .ralph: settings and history are not committed",
+            f"to commit them, replace the ignore rule by {', '.join(detect.list_ignore_lines(project.root))}",
         )
     elif found.state == "open":
         yield warning(
             "git",
-            f"{found.path} lets git commit files of .ralph that are of no use to others",
+            f"{found.path} lets git commit files of .ralph that only matter on this machine",
             "ralphtool init --yes",
             partial(_fix_gitignore, project, repository, found),
         )
@@ -190,8 +194,10 @@ def _check_gitignore(project: DoctorContext, repository: Repository) -> Iterator
 def _fix_gitignore(project: DoctorContext, repository: Repository, found: detect.GitignoreState) -> str:
     detect.update_gitignore(found)
     if detect.check_gitignore(repository, project.root).state == "open":
-        raise InvalidValue(f"{found.path} has lines for .ralph, but another rule wins: `git check-ignore -v` names it")
-    return f"lines for .ralph are in {found.path}"
+        raise InvalidValue(
+            f"{found.path} has rules for .ralph, but another rule overrides them: `git check-ignore -v` shows which"
+        )
+    return f"{found.path} has the rules for .ralph"
 
 
 def _check_worktrees(project: DoctorContext, repository: Repository) -> Iterator[Diagnosis]:
@@ -201,17 +207,17 @@ def _check_worktrees(project: DoctorContext, repository: Repository) -> Iterator
     for name in names:
         if layout.BRANCHES + name not in known:
             path = os.path.join(place, name)
-            text = f"{path} is a working tree of a change that has no branch any more"
+            text = f"{path} is a worktree of a change whose branch is gone"
             yield warning("git", text, f"git worktree remove --force {shlex.quote(path)}")
     listed = repository.text("worktree", "list", "--porcelain")
     if any(line.startswith("prunable") for line in listed.split("\n")):
-        text = "git knows working trees whose folders are gone"
+        text = "git lists worktrees whose folders are gone"
         yield warning("git", text, "git worktree prune", partial(_prune, repository))
 
 
 def _prune(repository: Repository) -> str:
     repository.run("worktree", "prune")
-    return "git has forgotten working trees whose folders are gone"
+    return "removed worktrees whose folders are gone from git's list"
 
 
 def check_settings(project: DoctorContext) -> Iterator[Diagnosis]:
@@ -229,7 +235,7 @@ def check_settings(project: DoctorContext) -> Iterator[Diagnosis]:
         yield warning("settings", "there is no .ralph/config.toml: defaults are used", "ralphtool init")
     command = project.settings.notify.command
     if command and shutil.which(command[0]) is None:
-        yield wrong("settings", f"the program {shorten(command[0])} of [notify] is not there", f"edit {path}")
+        yield wrong("settings", f"the program {shorten(command[0])} of [notify] is not installed", f"edit {path}")
 
 
 # --- agents -----------------------------------------------------------------------------------------
@@ -246,7 +252,7 @@ def check_agents(project: DoctorContext) -> Iterator[Diagnosis]:
         for found in pool.map(lambda name: list(_check_agent(project, settings, name)), names):
             yield from found
     if others:
-        yield ok("agents", f"installed as well: {', '.join(others)}")
+        yield ok("agents", f"also installed: {', '.join(others)}")
 
 
 def _describe_no_agent(project: DoctorContext, installed: Sequence[str]) -> Diagnosis:
@@ -254,14 +260,16 @@ def _describe_no_agent(project: DoctorContext, installed: Sequence[str]) -> Diag
         get = detect.first_program().package
         return wrong(
             "agents",
-            "no agent is named, and none that is known is installed",
-            f'{get}, or name a command of your own: command = ["…"] in [agents.NAME]',
+            "no agent is configured, and no known agent is installed",
+            f'{get}, or configure your own: command = ["…"] in [agents.NAME]',
         )
     if not os.path.lexists(config.path_of(project.root)):
-        return wrong("agents", f"no agent is named; installed are {', '.join(installed)}", "ralphtool init")
+        return wrong("agents", f"no agent is configured; installed: {', '.join(installed)}", "ralphtool init")
     setting = f'agent = "{installed[0]}"'
     return wrong(
-        "agents", "no agent is named", f"set {setting} under [run] in .ralph/config.toml, or say --agent {installed[0]}"
+        "agents",
+        "no agent is configured",
+        f"set {setting} under [run] in .ralph/config.toml, or use --agent {installed[0]}",
     )
 
 
@@ -276,7 +284,7 @@ def _check_agent(project: DoctorContext, settings: Settings, name: str) -> Itera
         yield from_error("agents", error)
         return
     if settings.run.executor != "local":
-        yield ok("agents", f"{name} works on workers: it has to be installed there, and logged in")
+        yield ok("agents", f"{name} runs on workers: it must be installed and logged in there")
     elif isinstance(runner, Program):
         _limit_patience(runner, project)
         yield from _check_program(project.root, runner)
@@ -299,7 +307,7 @@ def _check_program(root: str, runner: Program) -> Iterator[Diagnosis]:
         yield wrong("agents", f"{named}: not logged in", runner.traits.login_hint)
     else:
         why = f" ({login.because})" if login.because else ""
-        text = f"{named}: can't find out whether it is logged in{why}"
+        text = f"{named}: could not check whether it is logged in{why}"
         yield warning("agents", text, f"if not: {runner.traits.login_hint}")
 
 
@@ -307,11 +315,13 @@ def _check_limits(runner: Runner, settings: Settings) -> Iterator[Diagnosis]:
     """Settings that this agent can't be held to."""
     why = budget.explain_unknown_cost(runner, settings)
     if why and (settings.run.max_cost or settings.run.story_cost):
-        yield warning("agents", f"the limit of cost can't hold for {runner.name}: {why}", "set max_tokens or max_time")
+        yield warning(
+            "agents", (f"the cost limit can't be enforced for {runner.name}: {why}"), "set max_tokens or max_time"
+        )
     wanted = settings.agents.get(runner.name, settings_module.AgentSettings())
     is_wanted = runner.traits.is_kept if wanted.mcp is None else wanted.mcp
     if runner.traits.mcp and is_wanted and importlib.util.find_spec("mcp") is None:
-        text = f"{runner.name} gets no MCP tools of ours: the package for them is not installed"
+        text = f"{runner.name} does not get ralphtool's MCP tools: the package mcp is not installed"
         yield warning("agents", text, 'pip install "ralphtool[mcp]"')
 
 
@@ -324,7 +334,7 @@ def check_specs(project: DoctorContext) -> Iterator[Diagnosis]:
     yield from (from_error("specs", error) for error in broken)
     names = sorted({place.change for place in places if not place.error})
     if not names and not broken:
-        yield warning("specs", "there is no change yet", 'ralphtool new "What it is about"')
+        yield warning("specs", "there are no changes yet", 'ralphtool new "What it is about"')
     good = []
     for name in names:
         try:

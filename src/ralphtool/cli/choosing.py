@@ -45,12 +45,10 @@ def choose(root: str, *, may_ask: bool = True) -> str:
         return overview.find_only(root)  # which says that there is none
     if not found:
         listed = ", ".join(names)
-        raise UsageError(
-            f"no change that can be read has anything left to do; name one to run it all the same: {listed}"
-        )
+        raise UsageError(f"every readable change is complete; to run one anyway, name it: {listed}")
     if not (may_ask and sys.stdin.isatty() and sys.stdout.isatty()):
         listed = ", ".join(one.name for one in found)
-        raise UsageError(f"several changes are open, so name one, or say --all: {listed}")
+        raise UsageError(f"several changes are open: name one, or use --all: {listed}")
     return _ask(found)
 
 
@@ -91,5 +89,5 @@ def list_all(root: str) -> Chosen:
     names = dict.fromkeys(one.name for one in known if _has_tasks_left(one) or _has_stories_left(one))
     chosen = Chosen(list(names), [one for one in known if one.problem])
     if not chosen.names and not chosen.unreadable:
-        raise ChangeNotFound("no change has anything left to do: `ralphtool list` shows them")
+        raise ChangeNotFound("every change is complete: `ralphtool list` shows them")
     return chosen

@@ -28,15 +28,15 @@ def _complete_format(context: click.Context, parameter: click.Parameter, incompl
 @click.command()
 @click.argument("change", **{**arguments.ARGUMENT, "metavar": "FROM"})
 @click.argument("format", metavar="TO", shell_complete=_complete_format)
-@click.option("--spec", metavar="FORMAT", help="The format, or the Markdown file, that holds the change.")
-@click.option("--name", metavar="NAME", help="What the new change is called, instead of the same as the old one.")
-@click.option("--file", metavar="PATH", help="The checklist to write, instead of one that is called as the change.")
+@click.option("--spec", metavar="FORMAT", help="The format of the change, or its Markdown file.")
+@click.option("--name", metavar="NAME", help="The name of the new change. [default: the old name]")
+@click.option("--file", metavar="PATH", help="The checklist file to write. [default: named after the change]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 def convert(change: str, format: str, spec: str | None, name: str | None, file: str | None, as_json: bool) -> None:
     """Write a change in another format.
 
-    FROM is the change, TO the format. Stories, tasks, done marks, scenarios and dependencies are kept where the other
-    format has a place for them; what has none is listed. The old change stays as it is, and nothing is overwritten.
+    FROM is the change, TO the format. Stories, tasks, ticks, scenarios and dependencies are kept where the other format
+    supports them; anything it doesn't support is listed. The old change is not changed, and nothing is overwritten.
 
     \b
     Examples:
@@ -51,7 +51,9 @@ def convert(change: str, format: str, spec: str | None, name: str | None, file: 
     try:
         scaffold.write(made.made)
     except FileExistsError as error:
-        raise InvalidValue(f"{error.filename or made.made.place} was created just now: try again") from None
+        raise InvalidValue(
+            f"{error.filename or made.made.place} was created by another program in the meantime: try again"
+        ) from None
     if as_json:
         click.echo(quickjson.dumps(_as_dict(made)))
     else:
@@ -71,11 +73,11 @@ def _print_conversion(old: Spec, done: Conversion) -> None:
     lines = [f"{old.change} ({old.adapter}) is now also {made.change} ({made.format}):"]
     lines += [f"  {_shorten_path(path)}" for path in made.paths]
     if done.losses:
-        lines += [f"{made.format} has no place for:", *[f"  {loss}" for loss in done.losses]]
+        lines += [f"{made.format} does not support:", *[f"  {loss}" for loss in done.losses]]
     spec = made.spec or made.format
     if made.change == old.change:
-        lines.append(f"Both have the same name: delete the old one, or choose with --spec {spec}.")
-    lines += ["Next:", f"  ralphtool show {made.change} --spec {spec}"]
+        lines.append(f"Both have the same name: delete the old one, or select one with --spec {spec}.")
+    lines += ["Next steps:", f"  ralphtool show {made.change} --spec {spec}"]
     click.echo(make_lines_printable("\n".join(lines)))
 
 

@@ -129,25 +129,25 @@ def render_settings(found: DetectedProject, agent: str | None) -> str:
     others = [name for name in found.agents if name != agent]
     runner = agents.make(agent, {}) if agent else None
     lines = [
-        "# How ralphtool works in this project. `ralphtool doctor` checks it; `ralphtool run --help` has more.",
-        "# What stands behind a # here is an example.",
+        "# Settings of ralphtool for this project. `ralphtool doctor` checks them; `ralphtool run --help` lists more.",
+        "# Lines that begin with # are examples.",
         "",
         "[run]",
         *_render_agent(agent, others),
-        "# attempts = 3          # how often a story is tried before you are asked",
-        '# max_time = "8h"       # how long a run may take; without it there is no limit',
-        "# max_cost = 20.00      # how many dollars a run may cost",
-        '# workspace = "auto"    # a box where one can be had, else a worktree, else "here": your own folder',
+        "# attempts = 3          # attempts at a story before you are asked",
+        '# max_time = "8h"       # time limit of a run; none by default',
+        "# max_cost = 20.00      # cost limit of a run, in dollars",
+        '# workspace = "auto"    # a box if available, else a worktree, else "here": your own folder',
         "",
         *_render_gates(found.gates),
         *_render_agent_table(agent, runner),
         "",
-        "# [sandbox]             # what agents and gates may reach from their box",
-        '# mode = "require"      # no box, no run',
-        '# hosts = ["packages.example.org"]   # besides the hosts of the agent itself',
-        '# read = ["~/.config/tool"]          # files of your home that are shown',
+        "# [sandbox]             # what agents and gates can access from their box",
+        '# mode = "require"      # refuse to run without a box',
+        '# hosts = ["packages.example.org"]   # added to the hosts of the agent',
+        '# read = ["~/.config/tool"]          # files in your home that are visible, read-only',
         "",
-        "# [notify]              # called when a run ends or a question waits, with JSON on its standard input",
+        "# [notify]              # called when a run ends or needs an answer, with JSON on stdin",
         '# command = ["notify-send", "ralphtool"]',
     ]
     return "\n".join(lines) + "\n"
@@ -156,17 +156,17 @@ def render_settings(found: DetectedProject, agent: str | None) -> str:
 def _render_agent(agent: str | None, others: Sequence[str]) -> list[str]:
     if agent is None:
         example = f"# agent = {_quote(first_program().name)}"
-        return [f"{example:23} # none was found: `ralphtool doctor` says how to get one"]
+        return [f"{example:23} # none found: `ralphtool doctor` shows how to install one"]
     lines = [f"agent = {_quote(agent)}"]
     if others:
         order = ", ".join(map(_quote, (agent, *others[:2])))
-        lines.append(f"# agents = [{order}]   # when one can't go on, the next one does")
+        lines.append(f"# agents = [{order}]   # if one can't continue, the next one takes over")
     return lines
 
 
 def _render_gates(found: Sequence[GateCommand]) -> list[str]:
     """The table's name stands alone on its line: so the agent's commands, which are quick, can read it."""
-    lines = ["# The commands that prove a story. All of them have to pass.", "[verify]", *render_notes(found)]
+    lines = ["# The commands that verify a story. All must pass.", "[verify]", *render_notes(found)]
     for kind, example in (("checks", "make lint"), ("tests", "make test")):
         lines.append(render_commands(kind, found) or f"# {kind} = [{_quote(example)}]")
     return lines

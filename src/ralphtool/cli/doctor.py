@@ -11,6 +11,7 @@ from ralphtool.cli.checks import Diagnosis, DoctorContext
 from ralphtool.core import project, quickjson
 from ralphtool.core.text import can_write_unicode, make_lines_printable, make_printable
 from ralphtool.errors import GitError, RalphError, from_os_error
+from ralphtool.views import look
 from ralphtool.views.terminal.wrapping import echo
 
 Check = Callable[[DoctorContext], Iterator[Diagnosis]]
@@ -35,7 +36,7 @@ _CHECKS: dict[str, Check] = {
     "disk": state_checks.check_disk,
 }
 _HANG = 12  # what is found begins in this column
-_MARKS = {"ok": ("✓", "+", "green"), "warning": ("!", "!", "yellow"), "wrong": ("✗", "x", "red")}
+_STORY_STATES = {"ok": "done", "warning": "unproven", "wrong": "failed"}  # which a finding looks like
 
 
 def examine(
@@ -73,19 +74,21 @@ def repair(finding: Diagnosis) -> tuple[bool, str]:
 
 
 @click.command()
-@click.option("--fix", is_flag=True, help="Fix what can be fixed without harm.")
+@click.option("--fix", is_flag=True, help="Fix what can be fixed safely.")
 @click.option(
-    "--gates/--no-gates", default=False, help="Run the gates too, however long they take; else they are only listed."
+    "--gates/--no-gates",
+    default=False,
+    help="Also run the gates, however long they take. Without this they are only listed.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 def doctor(fix: bool, gates: bool, as_json: bool) -> int:
-    """Tell what is missing or wrong, and the command that fixes it.
+    """Check the setup, and show the command that fixes each problem.
 
-    Looks at git, the settings, the agents and whether somebody is logged in, the specs, the gates, and at what earlier
-    runs may have left. That takes a few seconds. --gates also runs the gates, which may take long: in a box or a
-    worktree, as the next run does, and once more with broken code, to see which of them can't fail. The next run need
-    not try them again. No model is asked. Where runs use workers, their Temporal server and their git repository are
-    asked too. The exit code is 1 if something is wrong.
+    Checks git, the settings, the agents and their logins, the specs, the gates, and leftovers of earlier runs. This
+    takes a few seconds. --gates also runs the gates, which may take long: in a box or a worktree, as the next run does,
+    and again with broken code, to find gates that can't fail. The next run then skips that trial. No model is called.
+    If runs use workers, the Temporal server and the git repository are checked too. The exit code is 1 if something is
+    wrong.
 
     \b
     Examples:
@@ -115,8 +118,8 @@ def _print_progress(text: str) -> None:
 
 
 def _print_diagnosis(finding: Diagnosis, *, fixed: bool, done: str) -> None:
-    fancy, plain, colour = _MARKS[finding.state]
-    mark = click.style(fancy if can_write_unicode() else plain, fg=colour, bold=True)
+    symbol, colour = look.STORIES[_STORY_STATES[finding.state]].mark
+    mark = click.style(symbol, fg=colour, bold=True)
     first, *more = make_lines_printable(finding.text).split("\n")
     echo(f"{mark} {finding.about:9} {first}", _HANG)
     for line in more:

@@ -26,6 +26,7 @@ from ralphtool.loop.run import StopRequest, recover
 from ralphtool.loop.runners import check_runners, make_runners, register_secrets
 from ralphtool.record import overview
 from ralphtool.specs import scaffold
+from ralphtool.views.amounts import format_cost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,16 +50,16 @@ def _complete_format(context: click.Context, parameter: click.Parameter, incompl
     "--format",
     metavar="FORMAT",
     shell_complete=_complete_format,
-    help=f"Instead of the one that the project uses: {', '.join(specs.BUILT_IN)}, or another adapter.",
+    help=f"The format. [default: the project's own] One of {', '.join(specs.BUILT_IN)}, or another adapter.",
 )
-@click.option("--name", metavar="NAME", help="What the change is called, instead of a name made of the idea.")
-@click.option("--file", metavar="PATH", help="The checklist to make.")
-@click.option("--agent", metavar="NAME", help="The agent that drafts it, instead of the one in the settings.")
+@click.option("--name", metavar="NAME", help="The name of the change. [default: made from the idea]")
+@click.option("--file", metavar="PATH", help="The checklist file to create.")
+@click.option("--agent", metavar="NAME", help="The agent that drafts it. [default: the configured agent]")
 @click.option(
-    "--agent-command", metavar="COMMAND", help="The agent, as it would be typed: the prompt comes on its stdin."
+    "--agent-command", metavar="COMMAND", help="The command that starts the agent. It gets the prompt on stdin."
 )
 @click.option("--yes", is_flag=True, help="Keep the draft without asking.")
-@click.option("--dry-run", is_flag=True, help="Show where the change would be, and the prompt; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the place of the change and the prompt; change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 def plan(
     idea: str | None,
@@ -72,12 +73,12 @@ def plan(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Let your agent draft a change from an idea.
+    """Draft a change from an idea with your agent.
 
-    The agent reads the project and writes the change in the project's format: stories of one iteration's size, tasks
-    that tests can prove, scenarios, dependencies, optional stories. It can change nothing else. A draft with problems
-    goes back to it once. Then you see it, and it is kept only if you agree; you can edit it first. Without a terminal
-    it is kept with --yes only.
+    The agent reads the project and writes the change in the project's format: stories that fit into one iteration,
+    tasks that tests can prove, scenarios, dependencies, optional stories. It can't change anything else. A draft with
+    problems is sent back to the agent once. Then you review it: keep it, edit it, or discard it. Without a terminal it
+    is kept only with --yes.
 
     The exit code is 0 if the change is kept.
 
@@ -117,9 +118,9 @@ def _read_idea(idea: str | None, source: str | None) -> str:
         raise UsageError('say what the change is about, as in `ralphtool plan "Add login"`, or give --from FILE')
     text = "\n\n".join(part.strip() for part in told if part.strip())
     if not text:
-        raise InvalidValue('there is nothing in it: say what the change is about, as in `ralphtool plan "Add login"`')
+        raise InvalidValue('the text is empty: say what the change is about, as in `ralphtool plan "Add login"`')
     if len(text) > _LONGEST_IDEA:
-        raise InvalidValue(f"the idea has {len(text)} characters: shorten it to {_LONGEST_IDEA} at the most")
+        raise InvalidValue(f"the idea has {len(text)} characters: shorten it to at most {_LONGEST_IDEA}")
     return text
 
 
@@ -133,7 +134,7 @@ def _read_source(source: str) -> str:
     except UnicodeDecodeError:
         raise InvalidValue(f"{where} is not UTF-8: give a text file") from None
     if "\0" in text:
-        raise InvalidValue(f"{where} has NUL characters in it: give a text file")
+        raise InvalidValue(f"{where} contains NUL characters: give a text file")
     return text
 
 
@@ -167,7 +168,9 @@ def _print_dry_run(request: PlanRequest, settings: Settings, given: Sequence[Run
         told = {"change": made.change, "format": made.format, "place": made.place, "agents": names, "prompt": text}
         click.echo(quickjson.dumps(told))
         return 0
-    click.echo(f"{make_printable(made.change)} would be drafted by {', '.join(names)}. Nothing is changed by this.")
+    click.echo(
+        f"{make_printable(made.change)} would be drafted by {', '.join(names)}. This is a dry run: nothing is changed."
+    )
     click.echo(f"Format: {made.format}. Place: {make_printable(request.inside)}\n")
     click.echo(make_lines_printable(text))
     return 0
@@ -200,7 +203,7 @@ def _settle(draft: DraftedChange, *, asks: bool, yes: bool, as_json: bool) -> in
         draft, is_kept = _ask(draft) if asks else (draft, yes)
     finally:
         if not is_kept:
-            drafted.reject(draft, "it was not kept")
+            drafted.reject(draft, "the draft was not kept")
     if is_kept and draft.blocked:
         drafted.reject(draft, draft.blocked)
         raise DraftFailed(f"the draft can't be kept: {draft.blocked}; it is in {draft.folder}")
@@ -211,9 +214,9 @@ def _settle(draft: DraftedChange, *, asks: bool, yes: bool, as_json: bool) -> in
     elif is_kept:
         _print_kept(draft)
     else:
-        click.echo(f"\nNothing is kept. The draft is in {make_printable(draft.folder)}")
+        click.echo(f"\nThe draft was not kept. It is in {make_printable(draft.folder)}")
         if not asks and not draft.blocked:
-            click.echo("There is no terminal to ask on: --yes keeps a draft. To keep this one:")
+            click.echo("There is no terminal to ask in: use --yes to keep drafts. To keep this one:")
             click.echo(f"  {make_printable(_build_copy_command(draft))}")
     return 0 if is_kept else 1
 
@@ -250,10 +253,12 @@ def _edit(paths: Sequence[str]) -> None:
     try:
         code = subprocess.call([*shlex.split(editor), *paths])
     except (OSError, ValueError) as error:
-        click.echo(f"The editor {make_printable(editor)} can't be started ({error}): set EDITOR", err=True)
+        click.echo(
+            (f"The editor {make_printable(editor)} can't be started ({error}): set EDITOR to another program"), err=True
+        )
         return
     if code:
-        click.echo(f"{make_printable(editor)} ended with {code}: the draft is read as it is now.", err=True)
+        click.echo(f"{make_printable(editor)} exited with {code}: using the draft as it is now.", err=True)
 
 
 # --- what is shown ----------------------------------------------------------------------------------
@@ -274,22 +279,22 @@ def _print_draft(draft: DraftedChange) -> None:
         for task in story.tasks:
             click.echo(f"  [ ] {make_printable(f'{task.id} {task.text}')}")
     if draft.left_out:
-        click.echo(f"\nNo part of the change, and left out: {make_printable(', '.join(draft.left_out))}")
+        click.echo(f"\nLeft out, because it is not part of the change: {make_printable(', '.join(draft.left_out))}")
     if complaints := draft.list_complaints():
-        click.echo(click.style("\nProblems that are left:", fg="yellow"))
+        click.echo(click.style("\nRemaining problems:", fg="yellow"))
         for text in complaints:
             click.echo(f"  {make_printable(text)}")
 
 
 def _describe_cost(draft: DraftedChange) -> str:
     spent = draft.spent
-    return f"; it cost ${spent.cost:.2f}" if spent.cost else ""
+    return f"; it cost {format_cost(spent.cost)}" if spent.cost else ""
 
 
 def _print_kept(draft: DraftedChange) -> None:
     made = draft.request.made
     spec = f" --spec {made.spec}" if made.spec else ""
-    click.echo(f"\n{made.change} is kept in {make_printable(draft.request.inside)}. Next:")
+    click.echo(f"\n{made.change} is in {make_printable(draft.request.inside)}. Next steps:")
     click.echo(f"  ralphtool show {made.change}{spec}")
     click.echo(f"  ralphtool run {made.change}{spec}")
 

@@ -50,7 +50,7 @@ def _list_findings(project: DoctorContext, settings: Settings) -> Iterator[Diagn
         yield from _check_server(settings.executor)
     yield from _check_remote(project, settings)
     if settings.run.workspace == "here":
-        text = 'workspace = "here" has no meaning on workers: they work in boxes or worktrees of their own'
+        text = 'workspace = "here" has no effect with workers: they use their own boxes or worktrees'
         yield warning(_ABOUT, text, 'remove workspace = "here" under [run]')
 
 
@@ -85,16 +85,16 @@ def _check_server(given: ExecutorSettings) -> Iterator[Diagnosis]:
 
 def _suggest_server(known: ExecutorSettings) -> str:
     if executor.is_loopback(known.address):
-        return "`ralphtool worker --dev` starts one to try it; or set executor.address to your own"
-    return f"look at the server, or set executor.address, now {known.address}"
+        return "start one to try it out with `ralphtool worker --dev`, or set executor.address to your server"
+    return f"check the server, or change executor.address (now {known.address})"
 
 
 def _describe_workers(known: ExecutorSettings, names: list[str]) -> Diagnosis:
     if not names:
         command = f"ralphtool worker --address {known.address} --queue {shlex.quote(known.queue)}"
-        return wrong(_ABOUT, f"no worker takes work from the queue {known.queue}", f"on each worker: {command}")
-    counted = "1 worker takes" if len(names) == 1 else f"{len(names)} workers take"
-    return ok(_ABOUT, f"{counted} work from the queue {known.queue}, or did a few minutes ago: {', '.join(names)}")
+        return wrong(_ABOUT, f"no worker is connected to the queue {known.queue}", f"on each worker, run: {command}")
+    counted = "1 worker is" if len(names) == 1 else f"{len(names)} workers are"
+    return ok(_ABOUT, f"{counted} connected to the queue {known.queue}, or left it minutes ago: {', '.join(names)}")
 
 
 # --- the git repository -----------------------------------------------------------------------------
@@ -103,14 +103,16 @@ def _describe_workers(known: ExecutorSettings, names: list[str]) -> Diagnosis:
 def _check_remote(project: DoctorContext, settings: Settings) -> Iterator[Diagnosis]:
     repository = Repository.find(project.root)
     if repository is None:
-        yield wrong(_ABOUT, "work on other machines travels as commits, and this is no git repository", "git init")
+        yield wrong(_ABOUT, "workers exchange work as git commits, but this is not a git repository", "git init")
     elif settings.executor.remote:
         repository.must_end = lambda: True  # a repository that does not answer is given up after ten seconds
         yield _try_remote(repository, find_remote(repository, settings))
     elif executor.is_loopback(executor.apply_environment(settings.executor).address):
-        yield ok(_ABOUT, "executor.remote is not set: commits are exchanged below .git, by workers on this machine")
+        yield ok(
+            _ABOUT, ("executor.remote is not set: commits are exchanged inside .git, with workers on this machine only")
+        )
     else:
-        fix = "set executor.remote to a git repository that you and the workers can push to"
+        fix = "set executor.remote to a git repository that you and all workers can push to"
         yield wrong(_ABOUT, "executor.remote is not set, and the server is on another machine", fix)
 
 
@@ -121,14 +123,17 @@ def _try_remote(repository: Repository, remote: Remote) -> Diagnosis:
     except GitError as error:
         return wrong(_ABOUT, f"the git repository {named} can't be reached: {error}", _suggest_remote(remote))
     if head is None:
-        return warning(_ABOUT, "there is no commit yet that could be pushed to the workers", "git commit")
+        return warning(_ABOUT, "there is no commit yet to push to the workers", "git commit")
     try:
         remote.try_push(layout.ORDERS + "doctor", head)
     except GitError as error:
-        text = f"nothing may be pushed to the git repository {named}: {error}"
-        return wrong(_ABOUT, text, "give yourself and the workers the right to push there, or set executor.remote")
-    return ok(_ABOUT, f"commits are exchanged by {named}, and may be pushed there")
+        text = f"can't push to the git repository {named}: {error}"
+        return wrong(_ABOUT, text, "allow yourself and the workers to push there, or change executor.remote")
+    return ok(_ABOUT, f"commits are exchanged through {named}; pushing works")
 
 
 def _suggest_remote(remote: Remote) -> str:
-    return f"set executor.remote to one that `git ls-remote {shlex.quote(hide_login(remote.url))}` lists unasked"
+    return (
+        "set executor.remote to a repository that git can read without a prompt; to check: `git ls-remote "
+        f"{shlex.quote(hide_login(remote.url))}`"
+    )

@@ -26,26 +26,26 @@ if TYPE_CHECKING:
 
 @click.command("finish")
 @click.argument("change", **arguments.OPTIONAL)
-@click.option("--squash", is_flag=True, help="Put its work into your tree, uncommitted, and end the branch.")
-@click.option("--merge", is_flag=True, help="Merge it into your branch, a commit for each story, and end it.")
-@click.option("--pr", is_flag=True, help="Push the branch, and open a pull request with gh.")
-@click.option("--keep", is_flag=True, help="Leave the branch as it is, and show the ways (the default).")
+@click.option("--squash", is_flag=True, help="Stage its work in your tree, uncommitted, and delete the branch.")
+@click.option("--merge", is_flag=True, help="Merge it into your branch, one commit per story, and delete the branch.")
+@click.option("--pr", is_flag=True, help="Push the branch and open a pull request with gh.")
+@click.option("--keep", is_flag=True, help="Keep the branch as it is and show the options (the default).")
 def finish_command(change: str | None, **ways: bool) -> None:
     """End a change: merge it, squash it, or open a pull request.
 
-    Your own uncommitted work stays as it is; where it is in the way, nothing is changed. Edits of the plan are never
-    in the way. Nothing is pushed without --pr.
+    Your uncommitted work is not touched; if it conflicts, nothing is changed. Edits of the plan never conflict.
+    Nothing is pushed without --pr.
 
     \b
     Examples:
-      ralphtool finish add-login              shows the ways, and changes nothing
-      ralphtool finish add-login --squash     its work is in your tree, staged
-      ralphtool finish add-login --merge      its commits are on your branch
-      ralphtool finish add-login --pr         a pull request with the report
+      ralphtool finish add-login              shows the options, and changes nothing
+      ralphtool finish add-login --squash     stages its work in your tree
+      ralphtool finish add-login --merge      merges its commits into your branch
+      ralphtool finish add-login --pr         opens a pull request with the report
     """
     chosen = [name for name, is_given in ways.items() if is_given]
     if len(chosen) > 1:
-        raise UsageError(f"--{chosen[0]} and --{chosen[1]} exclude each other: give one of them")
+        raise UsageError(f"--{chosen[0]} and --{chosen[1]} can't be combined: use one of them")
     way = chosen[0] if chosen else "keep"
     root = project.find()
     repository = find_repository(root)
@@ -59,30 +59,30 @@ def finish_command(change: str | None, **ways: bool) -> None:
     _warn_of_open(left, change, way)
     _warn_of_unproven(unproven)
     if way in ("squash", "merge") and spec.partition(":")[0] == "openspec":
-        click.echo(f"To move it to the archive of OpenSpec: openspec archive {change}")
+        click.echo(f"To archive it in OpenSpec: openspec archive {change}")
 
 
 def _squash(repository: Repository, root: str, change: str) -> None:
     done = finish.squash(repository, root, change)
-    click.echo(f"{len(done.paths)} files of {done.branch} are in your working tree, staged: look, then commit.")
-    click.echo(f"The branch is gone; its commits are kept as {done.kept}.")
+    click.echo(f"{len(done.paths)} files of {done.branch} are staged in your working tree: review them, then commit.")
+    click.echo(f"The branch is deleted; its commits are kept as {done.kept}.")
 
 
 def _merge(repository: Repository, root: str, change: str) -> None:
     if not repository.head().startswith("refs/heads/"):
-        raise UsageError("you are on no branch: `git switch BRANCH` first, to the one that is to have the work")
+        raise UsageError("no branch is checked out: run `git switch BRANCH` first, with the branch to merge into")
     done = finish.merge(repository, root, change, f"Merge {layout.branch(change)}\n")
     into = repository.head().removeprefix("refs/heads/")
     click.echo(f"{done.branch} is merged into {into}: {len(done.paths)} files, {(done.merge or done.commit)[:10]}.")
-    click.echo(f"The branch is gone; its commits are kept as {done.kept}.")
+    click.echo(f"The branch is deleted; its commits are kept as {done.kept}.")
 
 
 def _open_pull_request(repository: Repository, root: str, change: str) -> None:
     if repository.resolve(layout.BRANCHES + change) is None:
-        raise ChangeNotFound(f"there is no branch ralph/{change}: `ralphtool run {change}` makes it")
+        raise ChangeNotFound(f"there is no branch ralph/{change}: `ralphtool run {change}` creates it")
     made = pull_request.open_pull_request(repository, change, change, _render_report(root, change))
     click.echo(f"{layout.branch(change)} is pushed to {made.remote}: {make_printable(made.url)}")
-    click.echo(f"The branch stays. After the merge: git pull, then git branch -D {layout.branch(change)}")
+    click.echo(f"The branch is kept. After the merge: git pull, then git branch -D {layout.branch(change)}")
 
 
 def _render_report(root: str, change: str) -> str:
@@ -99,10 +99,10 @@ def _render_report(root: str, change: str) -> str:
 def _keep(repository: Repository, root: str, change: str) -> None:
     commit = repository.resolve(layout.BRANCHES + change)
     if commit is None:
-        raise ChangeNotFound(f"there is no branch ralph/{change}: `ralphtool run {change}` makes it")
-    click.echo(f"{layout.branch(change)} stays as it is, at {commit[:10]}. To take it over, one of:")
-    click.echo(f"  ralphtool finish {change} --merge        every story as a commit of its own")
-    click.echo(f"  ralphtool finish {change} --squash       all in one, in your working tree")
+        raise ChangeNotFound(f"there is no branch ralph/{change}: `ralphtool run {change}` creates it")
+    click.echo(f"{layout.branch(change)} is kept as it is, at {commit[:10]}. To use its work, run one of:")
+    click.echo(f"  ralphtool finish {change} --merge        one commit per story")
+    click.echo(f"  ralphtool finish {change} --squash       everything in one, staged in your working tree")
     click.echo(f"  ralphtool finish {change} --pr           a pull request (pushes the branch)")
 
 
@@ -124,7 +124,7 @@ def _warn_of_open(stories: Sequence[str], change: str, way: str) -> None:
         names = make_printable(", ".join(stories))
         about = f"Story {names} is" if len(stories) == 1 else f"Stories {names} are"
         first = "commit, then " if way == "squash" else ""
-        click.echo(f"{about} still open: {first}`ralphtool run {change}` goes on there.")
+        click.echo(f"{about} still open: {first}`ralphtool run {change}` continues there.")
 
 
 def _list_unproven(root: str, change: str) -> list[str]:
@@ -144,15 +144,15 @@ def _find_only_branch(repository: Repository) -> str:
     if len(names) == 1:
         return names[0]
     if not names:
-        raise ChangeNotFound("no change has a branch: `ralphtool run CHANGE` makes one")
-    raise UsageError(f"there are several changes, so name one: {', '.join(names)}")
+        raise ChangeNotFound("no change has a branch: `ralphtool run CHANGE` creates one")
+    raise UsageError(f"there are several changes; name one: {', '.join(names)}")
 
 
 @click.command()
 def back() -> None:
-    """Give you your branch and your files back, after a run that was killed.
+    """Restore your branch and your files after a run that was killed.
 
-    The next `ralphtool run` does the same by itself. Nothing of the run is lost.
+    The next `ralphtool run` does the same automatically. The run's work is not lost.
 
     \b
     Example:
@@ -160,7 +160,7 @@ def back() -> None:
     """
     root = project.find()
     told = _restore_user_files(find_repository(root), root)
-    click.echo(make_printable(told) if told else "Nothing is to be given back: the tree is yours.")
+    click.echo(make_printable(told) if told else "Nothing to restore: your branch and files are in place.")
 
 
 def _restore_user_files(repository: Repository, root: str) -> str:

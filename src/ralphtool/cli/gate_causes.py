@@ -77,7 +77,7 @@ def find_cause(command: str, exit_code: int | None, output: str, names: Collecti
     """Why a gate is red, if it is for something that is not installed. `names` are the files at the project's top."""
     tool = _find_tool(command, names)
     if exit_code == 126:
-        return GateCause("its program may not be executed", "chmod +x that file")
+        return GateCause("its program is not executable", "chmod +x that file")
     if tool in _NODE and "package.json" in names and "node_modules" not in names:
         return GateCause("its packages are not installed: there is no node_modules", _install_packages(tool, names))
     if missing := next((found[1] for mark in _NOT_FOUND if (found := mark.search(output))), ""):

@@ -16,6 +16,7 @@ from ralphtool.executors import gate_run
 from ralphtool.executors.process import Supervisor
 from ralphtool.loop.gate_trial import GateTrial
 from ralphtool.loop.workspace_choice import AGAIN, Findings
+from ralphtool.views.amounts import format_duration
 from ralphtool.workspace import in_place
 
 if TYPE_CHECKING:
@@ -39,14 +40,14 @@ def check_gates(project: DoctorContext, tell: Callable[[str], None], *, runs: bo
     except (RalphError, OSError):
         return  # the settings can't be read, which is a finding already
     if not found:
-        text = "there is no gate: stories will be done, not proven"
+        text = "no tests configured: results will be unverified"
         yield warning("gates", text, "set checks and tests under [verify] in .ralph/config.toml")
     yield from _list_missing(found)
     there = [gate.command for gate in found if not gate.missing]
     if there and not runs:
-        yield ok("gates", f"{_quote(there)}: not run; `ralphtool doctor --gates` runs them")
+        yield ok("gates", f"{_quote(there)}: not run (`ralphtool doctor --gates` runs them)")
     elif at_work := _find_running(project):
-        yield ok("gates", f"not run, since {at_work} is at work here")
+        yield ok("gates", f"not run, because {at_work} is running here")
     elif there:
         # All of them, as a run does: what is found out is remembered for these commands together.
         yield from _try_gates(project, [gate.command for gate in found], there, tell)
@@ -114,7 +115,7 @@ def _describe_tried(
     for notice in found.notices:
         what, _, mend = notice.partition("; ")
         yield warning("gates", what, mend or "commit them, or add them to the change")
-    yield ok("gates", f"tried in a {choice.kind}: the next run works there, and need not try them again")
+    yield ok("gates", f"tried in a {choice.kind}: the next run works there and skips this trial")
 
 
 def _run_here(
@@ -134,9 +135,9 @@ def _describe_result(root: str, done: GateResult, timeout: float, blind: Collect
     if done.ok:
         can_fail = "; it stays green when the code is broken" if done.command in blind else ""
         tally = f" ({done.tally})" if done.tally else ""
-        return ok("gates", f"`{done.command}` is green{tally}, {done.seconds:.1f} s{can_fail}")
+        return ok("gates", f"`{done.command}` is green{tally}, {format_duration(done.seconds)}{can_fail}")
     if done.why == "wall-clock":
-        text = f"`{done.command}` took longer than {timeout:g} s and was ended"
+        text = f"`{done.command}` took longer than {format_duration(timeout)} and was killed"
         return wrong("gates", text, "raise timeout in [verify]")
     return _describe_red(root, done)
 
@@ -145,8 +146,8 @@ def _describe_red(root: str, done: GateResult) -> Diagnosis:
     output = gate_run.read_last_output([done])
     ending = done.why or f"exit status {done.exit_code}"
     cause = gate_causes.find_cause(done.command, done.exit_code, output, set(os.listdir(root)))
-    text = f"`{done.command}` is red already ({ending}), before any agent has begun"
-    mend = "make it green: what is red at the start proves nothing, and only what is newly red is held against a story"
+    text = f"`{done.command}` is already red ({ending}), before any agent has started"
+    mend = "make it green: tests that are red from the start prove nothing; only new failures count against a story"
     if cause:
         text, mend = f"{text}: {cause.text}", cause.fix
     return wrong("gates", "\n".join([text, *(f"    {line}" for line in output.splitlines()[-_LAST_LINES:])]), mend)

@@ -40,30 +40,30 @@ def _complete_entry(context: click.Context, parameter: click.Parameter, incomple
 
 @click.command()
 @click.argument("entry", required=False, metavar="[ENTRY]", shell_complete=_complete_entry)
-@click.option("--full", is_flag=True, help="Fold nothing: show all that tools gave back.")
-@click.option("--raw", is_flag=True, help="Write the transcript as it is, byte for byte.")
-@click.option("--errors", is_flag=True, help="What the agent wrote to standard error, and nothing else.")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the agent has ended.")
+@click.option("--full", is_flag=True, help="Show tool results in full.")
+@click.option("--raw", is_flag=True, help="Print the transcript as it is, byte for byte.")
+@click.option("--errors", is_flag=True, help="Show only the agent's standard error.")
+@click.option("-f", "--follow", is_flag=True, help="Keep following until the agent exits.")
 @click.option("--json", "as_json", is_flag=True, help="Print every event as one JSON object a line, for programs.")
 def logs(entry: str | None, full: bool, raw: bool, errors: bool, follow: bool, as_json: bool) -> None:
-    """Show what an agent said and did in an attempt.
+    """Show the agent's log of an attempt: its messages and tool calls.
 
-    ENTRY is the id of an entry; RUN:3 is the third iteration of a run, whatever became of it; without one it is the
-    last there was. What tools gave back is folded. The transcript itself can be written with --raw; on a terminal its
-    control characters are made visible.
+    ENTRY is the id of an entry; RUN:3 is the third iteration of a run, whatever its result. The default is the last
+    iteration. Tool results are shortened. --raw prints the transcript itself; in a terminal its control characters are
+    made visible.
 
     \b
     Examples:
       ralphtool logs                            the last iteration
       ralphtool logs add-login-2-1 --full | less
-      ralphtool logs add-login:3 -f             the third of the newest run of add-login, as it goes on
+      ralphtool logs add-login:3 -f             the third iteration of add-login's newest run, live
       ralphtool logs add-login-2-1 --json | jq -r 'select(.kind == "tool") | .detail'
       ralphtool logs add-login-2-1 --raw > transcript.jsonl
     """
     if raw and as_json:
-        raise UsageError("--raw and --json exclude each other: give one of them")
+        raise UsageError("--raw and --json can't be combined: use one of them")
     if follow and (raw or errors):
-        raise UsageError("--follow goes with neither --raw nor --errors: leave one of them out")
+        raise UsageError("--follow can't be combined with --raw or --errors: use one of them")
     found = records.find(project.find(), entry)
     if raw:
         _write_raw(records.read_blocks(found, ERRORS if errors else TRANSCRIPT))
@@ -120,7 +120,7 @@ def _print_iteration(found: IterationFiles, told: Iterator[Event], conversation:
     for line in conversation.render_title(name, attempt.start if attempt else None, workers):
         click.echo(line)
     if not _print_events(conversation, told):
-        click.echo("the agent said nothing")
+        click.echo("the agent printed nothing")
     attempt = found.read_attempt()
     verdict, end, receipt = (attempt.verdict, attempt.end, attempt.receipt) if attempt else (None, None, None)
     is_running = verdict is None and _is_running(found)
@@ -131,7 +131,7 @@ def _print_iteration(found: IterationFiles, told: Iterator[Event], conversation:
     _print_stderr(found, conversation, is_well=verdict is not None and verdict.status == "completed")
     click.echo(f"records: {conversation.clean_line(found.folder)}")
     if os.path.isdir(found.path("check")):
-        click.echo(f"the blocker was looked into by an agent: {conversation.clean_line(found.path('check'))}")
+        click.echo(f"an agent checked the blocker: {conversation.clean_line(found.path('check'))}")
 
 
 def _is_running(found: IterationFiles) -> bool:
@@ -148,7 +148,7 @@ def _print_stderr(found: IterationFiles, conversation: Conversation, *, is_well:
     lines = _read_stderr_tail(found)
     if not lines:
         return
-    click.echo("standard error: --errors shows it" if is_well else "standard error ended with (all of it: --errors):")
+    click.echo("standard error: --errors shows it" if is_well else "end of standard error (--errors shows all of it):")
     for line in () if is_well else lines:
         click.echo(f"    {conversation.clean_line(line)}")
 

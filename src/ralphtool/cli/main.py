@@ -82,7 +82,7 @@ def _fail(error: RalphError, arguments: Sequence[str]) -> int:
 
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
-_SPEC = click.option("--spec", metavar="FORMAT", help="The format, or the Markdown file, that holds the change.")
+_SPEC = click.option("--spec", metavar="FORMAT", help="The format of the change, or its Markdown file.")
 
 
 class _LazyCommand(NamedTuple):
@@ -96,49 +96,51 @@ class _CommandGroup(SuggestingGroup):
     """Commands of other modules are imported when they are called: the rest doesn't wait for their libraries."""
 
     elsewhere: ClassVar[dict[str, _LazyCommand]] = {
-        "init": _LazyCommand("setup:init", "Set a project up: find what is there, and write its settings."),
-        "doctor": _LazyCommand("doctor:doctor", "Tell what is missing or wrong, and the command that fixes it."),
-        "new": _LazyCommand("setup:new", "Begin a change: a spec to fill in."),
+        "init": _LazyCommand("setup:init", "Set up a project: detect specs, tests and agents, and write settings."),
+        "doctor": _LazyCommand("doctor:doctor", "Check the setup, and show the command that fixes each problem."),
+        "new": _LazyCommand("setup:new", "Create a change: a spec for you to fill in."),
         "convert": _LazyCommand("convert:convert", "Write a change in another format."),
-        "plan": _LazyCommand("drafting:plan", "Let your agent draft a change from an idea."),
-        "run": _LazyCommand("run:run", "Run an agent over the stories of a change until every one is done."),
-        "questions": _LazyCommand("steer:questions_command", "List what waits for you."),
-        "answer": _LazyCommand("steer:answer", "Answer the question of a story."),
-        "guide": _LazyCommand("steer:guide", "Tell the agent something, from its next prompt on."),
-        "pause": _LazyCommand("steer:pause", "Let a run begin nothing new until it is resumed."),
-        "resume": _LazyCommand("steer:resume", "Let a paused run go on."),
+        "plan": _LazyCommand("drafting:plan", "Draft a change from an idea with your agent."),
+        "run": _LazyCommand("run:run", "Run an agent on the stories of a change until all are done."),
+        "questions": _LazyCommand("steer:questions_command", "List the questions that need your answer."),
+        "answer": _LazyCommand("steer:answer", "Answer a story's question."),
+        "guide": _LazyCommand("steer:guide", "Add guidance to the agent's prompts."),
+        "pause": _LazyCommand("steer:pause", "Pause a run after its current iteration."),
+        "resume": _LazyCommand("steer:resume", "Resume a paused run."),
         "stop": _LazyCommand("steer:stop", "Stop a run from any terminal."),
-        "retry": _LazyCommand("steer:retry", "Give a story fresh attempts."),
-        "skip": _LazyCommand("steer:skip", "Leave a story out."),
-        "accept": _LazyCommand("accept:accept", "Take a story, or an attempt at it, as it stands."),
-        "reject": _LazyCommand("accept:reject", "Reopen a story that is done: its work is reverted."),
-        "watch": _LazyCommand("watch:watch", "Watch a run, while it goes on or afterwards."),
-        "web": _LazyCommand("web:web", "Serve a page to watch and steer from."),
-        "worker": _LazyCommand("worker:worker", "Work for runs on other machines."),
-        "workers": _LazyCommand("worker:workers", "Show the workers, and what they do."),
-        "runs": _LazyCommand("watch:runs", "List the runs, and how each ended."),
-        "logs": _LazyCommand("logs:logs", "Show what an agent said and did in an attempt."),
-        "report": _LazyCommand("report:report", "Tell what a run came to, for the morning after."),
+        "retry": _LazyCommand("steer:retry", "Try a story again with fresh attempts."),
+        "skip": _LazyCommand("steer:skip", "Skip a story."),
+        "accept": _LazyCommand("accept:accept", "Accept a story, or an attempt at it, as it is."),
+        "reject": _LazyCommand("accept:reject", "Reopen a story that is done, and revert its work."),
+        "watch": _LazyCommand("watch:watch", "Watch a run live, or replay it afterwards."),
+        "web": _LazyCommand("web:web", "Serve a web page to watch and steer runs."),
+        "worker": _LazyCommand("worker:worker", "Start a worker for runs on other machines."),
+        "workers": _LazyCommand("worker:workers", "List the workers and their current work."),
+        "runs": _LazyCommand("watch:runs", "List the runs and their results."),
+        "logs": _LazyCommand("logs:logs", "Show the agent's log of an attempt."),
+        "report": _LazyCommand("report:report", "Report the results of a run."),
         "otel": _LazyCommand("otel:otel", "Export a run to OpenTelemetry: spans and metrics."),
-        "explain": _LazyCommand("attempts:explain", "Tell why an attempt was judged as it was, and what was decided."),
-        "attempts": _LazyCommand("attempts:attempts", "List the attempts that are kept, with the commit of each."),
+        "explain": _LazyCommand(
+            "attempts:explain", ("Explain the verdict on an attempt and the decision that followed.")
+        ),
+        "attempts": _LazyCommand("attempts:attempts", "List the kept attempts and their commits."),
         "diff": _LazyCommand("attempts:diff", "Show what an attempt changed."),
-        "backtest": _LazyCommand("backtest:backtest", "Tell what other limits would have changed."),
-        "progress": _LazyCommand("progress:progress", "Show the history: what was tried, observed and learnt."),
-        "memory": _LazyCommand("memory:memory", "Show and tend what the memory knows."),
-        "migrate": _LazyCommand("progress:migrate_command", "Take an old progress.txt into the history."),
+        "backtest": _LazyCommand("backtest:backtest", "Replay past runs with other limits."),
+        "progress": _LazyCommand("progress:progress", "Show the history: attempts, observations, learnings."),
+        "memory": _LazyCommand("memory:memory", "Show, search and clean up what was learnt."),
+        "migrate": _LazyCommand("progress:migrate_command", "Import an old progress.txt into the history."),
         "finish": _LazyCommand("finish:finish_command", "End a change: merge it, squash it, or open a pull request."),
-        "back": _LazyCommand("finish:back", "Give you your branch and files back after a run that was killed."),
+        "back": _LazyCommand("finish:back", "Restore your branch and files after a killed run."),
     }
     # Every command has its place here, so that nobody has to search a long list.
     sections: ClassVar[dict[str, tuple[str, ...]]] = {
-        "Begin": ("init", "doctor", "new", "plan", "convert", "list", "show"),
+        "Start": ("init", "doctor", "new", "plan", "convert", "list", "show"),
         "Run and steer": (
             *("run", "watch", "web", "questions", "answer", "guide", "pause", "resume", "stop", "retry", "skip"),
             *("accept", "reject", "unlock", "worker", "workers"),
         ),
         "Look back": ("report", "runs", "logs", "explain", "attempts", "diff", "backtest"),
-        "What is known": ("progress", "memory", "learnings", "migrate"),
+        "History and memory": ("progress", "memory", "learnings", "migrate"),
         "End a change": ("finish", "back"),
         "For programs": ("agent", "mcp", "otel", "completion"),
     }
@@ -182,18 +184,18 @@ def _show_version(context: click.Context, _: click.Parameter, is_asked: bool) ->
 )
 @click.pass_context
 def cli(context: click.Context) -> None:
-    """Runs a coding agent over the stories of a written change until every one is done, and shows what proves it.
+    """Run a coding agent on the stories of a written change until all are done, and show the proof.
 
-    Without a command, in a terminal, the full screen opens: choose a change, read it, run it, watch it.
+    Without a command, in a terminal, the full-screen view opens: choose, read, run and watch a change.
 
     \b
     Examples:
-      ralphtool init                 sets a project up
-      ralphtool new "Add login"      begins a change; `ralphtool list` shows them all
+      ralphtool init                 sets up a project
+      ralphtool new "Add login"      creates a change; `ralphtool list` shows all changes
       ralphtool run                  runs the agent until every story is done
-      ralphtool watch                looks on, from any terminal
-      ralphtool questions            what waits for you; `ralphtool answer 4 "…"` answers
-      ralphtool report               what a run came to
+      ralphtool watch                shows the run, from any terminal
+      ralphtool questions            lists questions; `ralphtool answer 4 "…"` answers one
+      ralphtool report               reports the results of a run
     """
     gc.freeze()  # the command's modules are here by now, and stay
     gc.enable()
@@ -222,7 +224,7 @@ def _shows_screen() -> bool:
 @cli.command("list")
 @_JSON
 def list_changes(as_json: bool) -> None:
-    """List the changes of every format, with their progress.
+    """List the changes in every format, with their progress.
 
     \b
     Examples:
@@ -244,8 +246,8 @@ def list_changes(as_json: bool) -> None:
 
 def _describe_set_aside(change: str, *, has_died: bool) -> str:
     if has_died:
-        return "What you had not committed is set aside and not listed here: `ralphtool back` gives it back."
-    return f"What you have not committed waits aside until the run of {change} is over: it is not listed here."
+        return "Your uncommitted files are set aside and not listed here: `ralphtool back` restores them."
+    return f"Your uncommitted files are set aside until the run of {change} ends: they are not listed here."
 
 
 @cli.command()
@@ -253,7 +255,7 @@ def _describe_set_aside(change: str, *, has_died: bool) -> str:
 @_SPEC
 @_JSON
 def show(change: str | None, spec: str | None, as_json: bool) -> None:
-    """Show a change: its stories, tasks and scenarios, and who holds it.
+    """Show a change: its stories, tasks and scenarios, and what locks it.
 
     \b
     Examples:
@@ -337,9 +339,9 @@ def _receipt_as_dict(receipt: Receipt) -> Any:
 @click.argument("change", **arguments.OPTIONAL)
 @_JSON
 def show_learnings(change: str | None, as_json: bool) -> None:
-    """Show the learnings file of a change: where it is, and what agents wrote in it.
+    """Show the learnings file of a change: its path, and what agents wrote in it.
 
-    Without CHANGE, of the only change there is.
+    CHANGE may be left out if there is only one.
 
     \b
     Examples:
@@ -356,7 +358,7 @@ def show_learnings(change: str | None, as_json: bool) -> None:
         click.echo(quickjson.dumps({"path": path, "content": content}))
         return
     click.echo(path)
-    click.echo(f"\n{make_lines_printable(content)}" if content else "\nNothing has been learnt there yet.")
+    click.echo(f"\n{make_lines_printable(content)}" if content else "\nThe file has no learnings yet.")
 
 
 def _check_change_exists(change: str) -> None:
@@ -367,11 +369,11 @@ def _check_change_exists(change: str) -> None:
 
 @cli.command()
 @click.argument("change", **arguments.ARGUMENT)
-@click.option("--force", is_flag=True, help="Even if the process that holds it is alive.")
+@click.option("--force", is_flag=True, help="Release it even if the process that holds it is alive.")
 def unlock(change: str, force: bool) -> None:
     """Release a change that a dead session still locks.
 
-    What the session had recorded is not lost: the next session takes it over.
+    The session's records are not lost: the next session takes them over.
 
     \b
     Example:
@@ -415,9 +417,9 @@ def agent(arguments: tuple[str, ...]) -> int:
 def serve_tools() -> None:
     """Serve the agent's commands as MCP tools, over stdin and stdout.
 
-    An agent starts this by itself once it knows of it. Its tools are context, task_done, learn, pattern, observe and
-    status; like the commands they need RALPH_SESSION (and use RALPH_STORY, RALPH_TOKEN and TMPDIR) in the environment
-    in which the agent starts this server.
+    Your agent starts this server once it is in the agent's configuration. The tools are context, task_done, learn,
+    pattern, observe and status. Like the commands, they need RALPH_SESSION (and use RALPH_STORY, RALPH_TOKEN and
+    TMPDIR) in the environment in which the agent starts the server.
 
     \b
     Examples:
@@ -425,7 +427,7 @@ def serve_tools() -> None:
       codex mcp add ralphtool --env RALPH_SESSION="$RALPH_SESSION" -- ralphtool mcp
 
     \b
-    Or, in the file where your agent lists its servers:
+    Or, in your agent's MCP configuration file:
       {"mcpServers": {"ralphtool": {"command": "ralphtool", "args": ["mcp"]}}}
     """
     try:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from mcp.server import ServerRequestContext
 
 INSTRUCTIONS = """\
-You work on one story of a written change. Call `context` first: it tells the story, its tasks, and what earlier \
-iterations learnt. Call `task_done` as soon as a task is finished, and `learn` when you find out something that \
-whoever comes after you should know: they start with an empty memory. An answer with "success": false says what is \
+You work on one story of a written change. Call `context` first: it returns the story, its tasks, and what \
+earlier iterations learnt. Call `task_done` as soon as a task is finished, and `learn` when you discover something \
+that the next agent should know: it starts with an empty memory. An answer with "success": false says what is \
 wrong and what to do."""
 
 
@@ -80,7 +80,7 @@ def _option(name: str, about: str, choices: tuple[str, ...] = ()) -> Argument:
 _CONTEXT = AgentTool(
     "context",
     "context",
-    "Everything about the story that you are to do: its description, its tasks with their ids, the proposal and design "
+    "Everything about your story: its description, its tasks with their ids, the proposal and design "
     "of the change, the scenarios it must satisfy, what earlier iterations learnt, and the commands that will verify "
     "your work. Call it before you begin; it changes nothing.",
     changes=False,
@@ -95,28 +95,29 @@ _STATUS = AgentTool(
 _RECALL = AgentTool(
     "recall",
     "recall",
-    "Ask what earlier iterations learnt about something: up to ten learnings and patterns that match, of all that are "
-    "known in this project. Ask when something is odd, fails, or is done in a way you don't understand.",
+    "Ask what earlier iterations learnt about something: up to ten learnings and patterns that match, from "
+    "everything known in this project. Use it when something fails, looks odd, or is done in a way you don't "
+    "understand.",
     (Argument("text", "What you want to know, or the error message itself."),),
     changes=False,
 )
 _TASK_DONE = AgentTool(
     "task_done",
     "task done",
-    "Mark one task of your story as done, once the work is finished and works. Only tasks of your own story; doing it "
-    "twice does no harm. The answer lists the ids that remain and, when none do, the scenarios to check.",
+    "Mark one task of your story as done, once the work is finished and works. Only tasks of your own story; "
+    "repeating it is harmless. The answer lists the ids that remain and, when none do, the scenarios to check.",
     (Argument("id", 'The id of the task as `context` gives it, as a string: "1.2", or "T004".'),),
 )
 _LEARN = AgentTool(
     "learn",
     "learn",
-    "Record something that you found out and that whoever works here next must know: a command that is needed, a trap, "
-    "a decision and its reason. They start with an empty memory and read this. One fact a call, complete in itself. "
-    "Not for progress reports.",
+    "Record something that you discovered and that the next agent must know: a required command, a pitfall, a "
+    "decision and its reason. The next agent starts with an empty memory and reads this. One fact per call, "
+    "understandable on its own. Not for progress reports.",
     (
-        Argument("text", "What you learnt, in a sentence or a few. Markdown is fine."),
+        Argument("text", "What you learnt, in one sentence or a few. Markdown is fine."),
         _option("task", 'The id of the task that it came from: "1.2".'),
-        _option("type", "What kind of thing it is; without it, that is inferred.", session.LEARNING_TYPES),
+        _option("type", "The kind of learning; inferred if left out.", session.LEARNING_TYPES),
     ),
     repeatable=False,
 )
@@ -127,17 +128,17 @@ _PATTERN = AgentTool(
     "built here.",
     (
         Argument("name", 'A short name for it, in one line: "Repository classes".'),
-        Argument("description", "What to do and where an example is."),
-        _option("type", "What kind of pattern it is.", session.PATTERN_TYPES),
+        Argument("description", "What to do, and where to find an example."),
+        _option("type", "The kind of pattern.", session.PATTERN_TYPES),
     ),
     repeatable=False,
 )
 _OBSERVE = AgentTool(
     "observe",
     "observe",
-    "Put something on record about this iteration: a blocker (what keeps you from finishing the story, or a decision "
-    "that only a human can make, as a question), a finding (something wrong or noteworthy that is not yours to fix "
-    "now), or a completion (what you got done).",
+    "Record an observation about this iteration: a blocker (what prevents you from finishing the story, or a "
+    "decision that only a human can make, as a question), a finding (a problem or noteworthy fact outside your "
+    "story), or a completion (what you finished).",
     (
         Argument("type", "blocker, finding or completion.", session.OBSERVATION_TYPES),
         Argument("title", "What it is, in one line."),
@@ -164,7 +165,7 @@ def call_tool(name: str, arguments: dict[str, Any]) -> tuple[dict[str, Any], boo
 
 def _find_tool(name: str) -> AgentTool:
     if name not in TOOLS:
-        raise UsageError(f"there is no tool {shorten(name)}: it is one of {', '.join(TOOLS)}")
+        raise UsageError(f"unknown tool {shorten(name)}: use one of {', '.join(TOOLS)}")
     return TOOLS[name]
 
 
@@ -172,7 +173,9 @@ def _split_arguments(tool: AgentTool, arguments: dict[str, Any]) -> tuple[list[s
     known = [one.name for one in tool.arguments]
     for name in arguments:
         if name not in known:
-            raise UsageError(f"{tool.name} has no argument {shorten(name)}: it takes {', '.join(known) or 'none'}")
+            raise UsageError(
+                f"{tool.name} has no argument {shorten(name)}; its arguments are {', '.join(known) or 'none'}"
+            )
     words = [_check_text(tool, one, arguments.get(one.name)) for one in tool.arguments if not one.is_option]
     # Models like to fill in every argument; null is how they say that they have nothing to say.
     given = [one for one in tool.arguments if one.is_option and arguments.get(one.name) is not None]
@@ -184,7 +187,7 @@ def _check_text(tool: AgentTool, argument: Argument, value: object) -> str:
         raise UsageError(f"{tool.name} needs {argument.name}: {argument.about}")
     # A number is no id: 2.10 would become 2.1, which is another task.
     if not isinstance(value, str):
-        raise UsageError(f"{argument.name} is a string, not {shorten(quickjson.dumps(value))}: {argument.about}")
+        raise UsageError(f"{argument.name} must be a string, not {shorten(quickjson.dumps(value))}: {argument.about}")
     return value
 
 

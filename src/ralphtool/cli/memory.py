@@ -13,7 +13,8 @@ from ralphtool.errors import UsageError
 from ralphtool.history import History
 from ralphtool.memory.knowledge import KnowledgeBase
 from ralphtool.memory.review import review_learnings
-from ralphtool.views.terminal import phrases, tables
+from ralphtool.views.amounts import pluralize
+from ralphtool.views.terminal import tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,13 +44,13 @@ def _check_ids(context: click.Context, parameter: click.Parameter, value: Sequen
 
 
 @click.group(cls=SuggestingGroup, invoke_without_command=True)
-@click.option("--all", "everything", is_flag=True, help=f"Look through all of them, not the newest {_LOOKED_THROUGH}.")
+@click.option("--all", "everything", is_flag=True, help=f"Check all learnings, not only the newest {_LOOKED_THROUGH}.")
 @_JSON
 @click.pass_context
 def memory(context: click.Context, everything: bool, as_json: bool) -> None:
-    """What was learnt: how often each learning was shown and helped, which are stale, which say the same.
+    """Show the learnings: how often each was shown and helped, which are stale, which are duplicates.
 
-    A learning has helped when an attempt completed that had it in its prompt.
+    A learning has helped if an attempt whose prompt included it completed the story.
 
     \b
     Examples:
@@ -60,7 +61,7 @@ def memory(context: click.Context, everything: bool, as_json: bool) -> None:
     """
     if context.invoked_subcommand is not None:
         if everything or as_json:
-            raise UsageError(f"options of `{context.invoked_subcommand}` come behind it")
+            raise UsageError(f"put options of `{context.invoked_subcommand}` after it")
         return
     knowledge = _open_knowledge()
     learnings = knowledge.history.learnings(last=None if everything else _LOOKED_THROUGH)
@@ -102,11 +103,11 @@ def _print_review(found: Review, total: int) -> None:
             (row.learning.id, str(row.shown), str(row.helped), row.learning.source_prd_id, row.learning.content)
             for row in rows
         ],
-        "Nothing has been learnt yet: `ralphtool agent learn` records it, and a run shows it where it matters.",
+        "There are no learnings yet: agents record them with `ralphtool agent learn`, and runs add them to prompts.",
     )
     if total > len(rows):
-        rest = phrases.pluralize(total - len(rows), "earlier learning", "earlier learnings")
-        tables.print_line(f"\n{rest} not shown: --json has all that were looked through, --all looks through all")
+        rest = pluralize(total - len(rows), "earlier learning", "earlier learnings")
+        tables.print_line(f"\n{rest} not shown: --json prints all that were checked, --all checks all")
     if found.stale:
         tables.print_line("\nStale:", style="bold")
         for one in found.stale:
@@ -115,16 +116,22 @@ def _print_review(found: Review, total: int) -> None:
         tables.print_line("\nRepeats:", style="bold")
         for pair in found.repeats:
             tables.print_line(
-                f"  {pair.merge} says what {pair.keep} says: `ralphtool memory merge {pair.keep} {pair.merge}`"
+                f"  {pair.merge} duplicates {pair.keep}: `ralphtool memory merge {pair.keep} {pair.merge}`"
             )
 
 
 @memory.command()
 @click.argument("text", callback=_check_text)
-@click.option("--limit", type=click.IntRange(min=1, max=1000), default=10, show_default=True, help="How many at most.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1, max=1000),
+    default=10,
+    show_default=True,
+    help="The maximum number of results.",
+)
 @_JSON
 def search(text: str, limit: int, as_json: bool) -> None:
-    """Find learnings and patterns by what they are about.
+    """Search learnings and patterns by meaning.
 
     \b
     Examples:
@@ -136,7 +143,7 @@ def search(text: str, limit: int, as_json: bool) -> None:
         _print_json({"found": [_learning_as_dict(one) for one in found]})
     else:
         rows = [(one.id or "(not written out)", f"{one.score:.2f}", ", ".join(one.sources), one.text) for one in found]
-        tables.print_table(("ID", "SCORE", "FROM", "WHAT"), rows, "Nothing that is known is like that.")
+        tables.print_table(("ID", "SCORE", "FROM", "WHAT"), rows, "No learning or pattern matches.")
 
 
 def _learning_as_dict(one: KnownItem) -> dict[str, Any]:
@@ -156,14 +163,14 @@ def _learning_as_dict(one: KnownItem) -> dict[str, Any]:
 @click.argument("others", nargs=-1, required=True, callback=_check_ids)
 @_JSON
 def merge(keep: str, others: Sequence[str], as_json: bool) -> None:
-    """Keep one learning; the others, which say the same, hold no longer.
+    """Keep one learning, and mark its duplicates as no longer valid.
 
     \b
     Example:
       ralphtool memory merge learning-0003 learning-0017
     """
     if keep in others or len(set(others)) < len(others):
-        raise UsageError("a learning is named twice: name the one to keep first, then the others, each once")
+        raise UsageError("a learning is given twice: give the one to keep first, then each of the others once")
     history = History(project.find())
     history.forget(others, f"merged into {keep}", besides=keep)
     _print_line(
@@ -181,25 +188,25 @@ def merge(keep: str, others: Sequence[str], as_json: bool) -> None:
 )
 @_JSON
 def forget(ids: Sequence[str], why: str, as_json: bool) -> None:
-    """Mark learnings as ones that hold no longer: no prompt shows them again. The history keeps them.
+    """Mark learnings as no longer valid: prompts leave them out. The history keeps them.
 
     \b
     Example:
       ralphtool memory forget learning-0007 --why "the script is gone"
     """
     if not why.strip():
-        raise UsageError("--why can't be empty: say why, or leave it out")
+        raise UsageError("--why can't be empty: give a reason, or leave --why out")
     ids = list(dict.fromkeys(ids))
     History(project.find()).forget(ids, why)
-    _print_line(as_json, f"{make_printable(', '.join(ids))}: no prompt shows that again", forgotten=ids)
+    _print_line(as_json, f"{make_printable(', '.join(ids))}: left out of prompts from now on", forgotten=ids)
 
 
 @memory.command("install")
 @_JSON
 def install_command(as_json: bool) -> None:
-    """Install what compares sentences by their meaning: the weights of a small model, about 80 MB.
+    """Install a small model that compares sentences by meaning (about 80 MB).
 
-    This needs numpy, which `pip install 'ralphtool[semantic]'` brings. From then on the memory uses it by itself.
+    This needs numpy: `pip install 'ralphtool[semantic]'`. Once installed, the memory uses it automatically.
 
     \b
     Example:
@@ -208,7 +215,7 @@ def install_command(as_json: bool) -> None:
     from ralphtool.memory import vectors
 
     vectors.install()
-    _print_line(as_json, "From now on sentences are compared by their meaning too.", installed=True)
+    _print_line(as_json, "Installed: sentences are now also compared by meaning.", installed=True)
 
 
 def _print_line(as_json: bool, text: str, **facts: object) -> None:

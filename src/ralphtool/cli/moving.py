@@ -25,7 +25,7 @@ def offer_move(root: str, change: str) -> None:
     if not remaining.is_in_our_folder(root, old) or not os.path.isfile(old) or os.path.lexists(new):
         return
     inside = make_printable(os.path.relpath(old, root))
-    click.echo(f"{inside} can't be run where it is: a run commits ticks, but nothing in .ralph.")
+    click.echo(f"{inside} can't be run there: a run commits ticks, but no files in .ralph.")
     agreed = click.confirm(f"Move it to {make_printable(os.path.basename(new))}", default=True)
     if agreed and not os.path.lexists(new):  # somebody may have made one while we asked
         os.rename(old, new)

@@ -48,7 +48,7 @@ def _complete_run(context: click.Context, parameter: click.Parameter, incomplete
 
 @click.command()
 @click.argument("run", required=False, metavar="[RUN]", shell_complete=_complete_run)
-@click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended: each span is sent when it ends.")
+@click.option("-f", "--follow", is_flag=True, help="Keep exporting until the run ends: each span is sent when it ends.")
 @click.option(
     "--to",
     metavar="URL|FILE",
@@ -57,12 +57,12 @@ def _complete_run(context: click.Context, parameter: click.Parameter, incomplete
 def otel(run: str | None, follow: bool, to: str | None) -> None:
     """Export a run to OpenTelemetry: spans and metrics, as OTLP/JSON.
 
-    Run, attempts at stories, agents and their tools, gates, merges and waits become spans. Ids follow from the run, so
-    exporting it twice adds nothing. Of a run that goes on, the spans that have ended are exported. Prompts, messages
-    and outputs are left out, unless `content = true` stands under `[otel]` in the settings.
+    The run, its attempts, agents and their tools, gates, merges and waits become spans. Ids are derived from the run,
+    so exporting it twice adds nothing. For a run in progress, the spans that have ended are exported. Prompts, messages
+    and outputs are left out unless `content = true` is set under `[otel]`.
 
     The endpoint gets POST requests at /v1/traces and /v1/metrics, with the headers of OTEL_EXPORTER_OTLP_HEADERS.
-    Without RUN, it is the newest one; RUN may be a part of its name, or a change.
+    RUN is a part of a run's id, or a change; the default is the newest run.
 
     \b
     Examples:
@@ -80,7 +80,7 @@ def otel(run: str | None, follow: bool, to: str | None) -> None:
         export = _Export(found, target, read)
         export.follow(RunEndSignal(found)) if follow else export.write_all()
         if target.rejected:
-            raise RemoteFailed(f"the server has rejected {target.rejected} spans or values: its log should say why")
+            raise RemoteFailed(f"the server rejected {target.rejected} spans or values: check its log")
     if _is_url(to):
         click.echo(make_printable(f"{export.sent} spans of {found.id} are sent to {urlsplit(to).netloc}"))
 
@@ -108,7 +108,7 @@ def _open_target(to: str) -> Iterator[Target]:
         yield sending.LinesTarget(cast("IO[bytes]", sys.stdout.buffer))
     else:
         if not to or os.path.isdir(to):
-            raise InvalidValue(f"--to {to} is no file: name the file to be written")
+            raise InvalidValue(f"--to {to} is not a file: name the file to write")
         with open(to, "wb") as file:
             yield sending.LinesTarget(file)
 

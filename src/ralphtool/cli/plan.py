@@ -17,26 +17,26 @@ _MARKS = {"done": "x", "ready": " ", "later": " ", "waiting": "?", "skipped": "-
 
 
 def print_plan(plan: Plan, agents: Sequence[str], troubles: Sequence[str]) -> None:
-    click.echo(f"{_bold(plan.change)}: what a run would do. Nothing is changed by this.")
+    click.echo(f"{_bold(plan.change)}: what a run would do. This is a dry run: nothing is changed.")
     if plan.held_by:
         click.echo(
-            click.style(f"It is locked by {make_printable(plan.held_by)}, so a run would have to wait.", fg="yellow")
+            click.style(f"It is locked by {make_printable(plan.held_by)}, so a run can't start now.", fg="yellow")
         )
     if plan.paused:
-        told = f"It is paused: nothing is begun until `ralphtool resume {plan.change}`."
+        told = f"It is paused: no story is started until `ralphtool resume {plan.change}`."
         click.echo(click.style(make_printable(told), fg="yellow"))
     _print_part(
-        "Stories, in the order in which they would be begun", [_format_story(one, plan.first) for one in plan.steps]
+        "Stories, in the order in which they would be started", [_format_story(one, plan.first) for one in plan.steps]
     )
     if plan.rounds and (plan.side_by_side > 1 or len(plan.rounds[0]) > 1):
         _print_part("Side by side", list(_describe_rounds(plan)))
     _print_part("Where", plan.workspace)
-    _print_part("Gates", list(plan.gates) or ["none: stories will be done, not proven"])
+    _print_part("Gates", list(plan.gates) or ["no tests configured: results will be unverified"])
     _print_part("Agents", agents or ["none"])
     if troubles:
-        _print_part("What keeps a run from beginning", troubles)
+        _print_part("Problems that prevent a run", troubles)
     if plan.prompt is None:
-        click.echo("\nNothing is left that could be worked on now.")
+        click.echo("\nNo story can be worked on now.")
         return
     cut = f" (shortened: {', '.join(plan.cut)})" if plan.cut else ""
     click.echo(f"\n{_bold(f'The first prompt, for story {plan.first}{cut}')}\n")
@@ -62,15 +62,15 @@ def _describe_rounds(plan: Plan) -> Iterator[str]:
     if plan.side_by_side > 1:
         yield f"at most {plan.side_by_side} at a time; {longest}"
     else:
-        yield f"one at a time, as it is set; {longest}: --side-by-side 4 works on four at once"
+        yield f"one at a time, as configured; {longest}. Use --side-by-side 4 to work on four at once"
 
 
 def _format_story(step: PlannedStory, first: str | None) -> str:
-    remarks = ["this one first"] if step.id == first else []
+    remarks = ["first"] if step.id == first else []
     if step.waits_for and step.state not in ("done", "skipped"):
         remarks.append(f"waits for {', '.join(step.waits_for)}")
     if step.state == "waiting":
-        remarks.append(f'waits for your answer: ralphtool answer {step.id} "…"')
+        remarks.append(f'needs your answer: ralphtool answer {step.id} "…"')
     remarks += [step.put_aside or "skipped"] if step.state == "skipped" else []
     remarks += ["optional"] if step.optional else []
     remarks += [f"attempt {step.attempts + 1}"] if step.attempts and step.state == "ready" else []

@@ -30,7 +30,7 @@ def _read_tables(path: str) -> dict[str, Any]:
     except OSError as error:
         raise InvalidValue(str(from_os_error(error))) from None
     except ValueError as error:  # no TOML, or no UTF-8
-        raise InvalidValue(f"{error}; `ralphtool doctor` says more") from None
+        raise InvalidValue(f"{error}; run `ralphtool doctor` for details") from None
 
 
 def _list_lines(path: tuple[str, ...], table: dict[str, Any]) -> Iterator[str]:

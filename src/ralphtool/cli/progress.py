@@ -15,7 +15,8 @@ from ralphtool.core.text import make_printable
 from ralphtool.errors import CorruptState, UsageError
 from ralphtool.history import History, document, schema
 from ralphtool.history.records import LearningType, PatternType
-from ralphtool.views.terminal import phrases, tables
+from ralphtool.views.amounts import pluralize
+from ralphtool.views.terminal import tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +36,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON obj
 _LAST = click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N entries.")
 _LAST_RECORDS = click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N of them.")
 _PRD = click.option(
-    "--prd", "prd_id", metavar="ID", callback=_decode_value, help="Only of this PRD: <change>-<story> in lower case."
+    "--prd", "prd_id", metavar="ID", callback=_decode_value, help="Only this PRD: <change>-<story> in lower case."
 )
 
 
@@ -56,12 +57,12 @@ def _print_warnings(history: History) -> None:
 
 def _list_types(types: Any) -> str:
     """For the help: as a part of the option's name they would make it too wide."""
-    return f"Only of this type: {', '.join(get_args(types))}."
+    return f"Only this type: {', '.join(get_args(types))}."
 
 
 @click.group(cls=SuggestingGroup)
 def progress() -> None:
-    """The history of this project: every iteration, what was observed, learnt, and found to be a pattern.
+    """Show the history of this project: iterations, observations, learnings and patterns.
 
     \b
     Examples:
@@ -79,7 +80,7 @@ def progress() -> None:
 @progress.command()
 @_JSON
 def show(as_json: bool) -> None:
-    """A summary: how many records, how each story's attempts ended, the last entries.
+    """Show a summary: number of records, results of each story's attempts, last entries.
 
     \b
     Example:
@@ -92,9 +93,7 @@ def show(as_json: bool) -> None:
         failures = history.failures()
         _print_json({**counts, **_success_rates(tallies), "prds": stories, "failures": failures, "last": last})
     elif not any(counts.values()):
-        tables.print_line(
-            "There is no history yet: `ralphtool run` writes it, and `ralphtool agent session flush` adds to it."
-        )
+        tables.print_line("There is no history yet: `ralphtool run` and `ralphtool agent session flush` write it.")
     else:
         _print_summary(history, counts, tallies)
         tables.print_entries(last)
@@ -109,17 +108,17 @@ def _success_rates(tallies: Sequence[Any]) -> dict[str, float | None]:
 def _print_summary(history: History, counts: dict[str, int], tallies: Sequence[Any]) -> None:
     rate = _success_rates(tallies)["success_rate"]
     completed = f", {100 * rate:.0f}% completed" if rate is not None else ""
-    entries = phrases.pluralize(counts["entries"], "entry", "entries")
-    stories = phrases.pluralize(len(tallies), "story", "stories")
+    entries = pluralize(counts["entries"], "entry", "entries")
+    stories = pluralize(len(tallies), "story", "stories")
     tables.print_line(f"{entries} of {stories}{completed}", style="bold")
-    learnings = phrases.pluralize(counts["valid_learnings"], "valid learning", "valid learnings")
-    patterns = phrases.pluralize(counts["patterns"], "pattern", "patterns")
+    learnings = pluralize(counts["valid_learnings"], "valid learning", "valid learnings")
+    patterns = pluralize(counts["patterns"], "pattern", "patterns")
     tables.print_line(f"{learnings} of {counts['learnings']}, {patterns}\n")
     if tallies:
         tables.print_statuses(history.endings(60))
         tables.print_line("")
         if len(tallies) > _SHOWN:
-            tables.print_line(f"the {_SHOWN} stories of {len(tallies)} that were tried last:")
+            tables.print_line(f"the last {_SHOWN} of {len(tallies)} stories:")
         tables.print_attempt_counts(tallies[-_SHOWN:])
         tables.print_line("")
 
@@ -132,7 +131,7 @@ def _print_summary(history: History, counts: dict[str, int], tallies: Sequence[A
 @_PRD
 @_JSON
 def entries(last: int | None, prd_id: str | None, as_json: bool) -> None:
-    """The entries: one for each iteration, oldest first.
+    """List the entries: one for each iteration, oldest first.
 
     \b
     Examples:
@@ -151,9 +150,7 @@ def entries(last: int | None, prd_id: str | None, as_json: bool) -> None:
 def _print_left_out(history: History, last: int | None, prd_id: str | None) -> None:
     total = history.attempts(prd_id) if prd_id else history.counts()["entries"]
     if last is None and total > _SHOWN:
-        tables.print_line(
-            f"\n{phrases.pluralize(total - _SHOWN, 'earlier entry', 'earlier entries')} not shown: say --last N"
-        )
+        tables.print_line(f"\n{pluralize(total - _SHOWN, 'earlier entry', 'earlier entries')} not shown: use --last N")
 
 
 @progress.command()
@@ -161,7 +158,7 @@ def _print_left_out(history: History, last: int | None, prd_id: str | None) -> N
 @_PRD
 @_JSON
 def observations(last: int | None, prd_id: str | None, as_json: bool) -> None:
-    """What agents noticed, in the last entries.
+    """List what agents observed in the last entries.
 
     \b
     Example:
@@ -169,7 +166,7 @@ def observations(last: int | None, prd_id: str | None, as_json: bool) -> None:
     """
     history = _open_history()
     found = history.observations(last=last if as_json else last or _SHOWN, prd_id=prd_id)
-    _print_observations(history, "observations", found, as_json, "Nothing was observed.")
+    _print_observations(history, "observations", found, as_json, "There are no observations.")
     if not as_json:
         _print_left_out(history, last, prd_id)
 
@@ -179,7 +176,7 @@ def observations(last: int | None, prd_id: str | None, as_json: bool) -> None:
 @_PRD
 @_JSON
 def blockers(last: int | None, prd_id: str | None, as_json: bool) -> None:
-    """What kept agents from going on.
+    """List what blocked agents.
 
     \b
     Example:
@@ -187,7 +184,7 @@ def blockers(last: int | None, prd_id: str | None, as_json: bool) -> None:
     """
     history = _open_history()
     found = history.blockers(last=last, prd_id=prd_id)
-    _print_observations(history, "blockers", found, as_json, "Nothing blocked anybody.")
+    _print_observations(history, "blockers", found, as_json, "There are no blockers.")
 
 
 def _print_observations(
@@ -205,7 +202,7 @@ def _print_observations(
 @click.option(
     "--type", "kind", type=click.Choice(get_args(LearningType)), metavar="TYPE", help=_list_types(LearningType)
 )
-@click.option("--all", "everything", is_flag=True, help="Also those that hold no longer.")
+@click.option("--all", "everything", is_flag=True, help="Include those that are no longer valid.")
 @_LAST_RECORDS
 @_PRD
 @_JSON
@@ -218,7 +215,7 @@ def learnings(
     prd_id: str | None,
     as_json: bool,
 ) -> None:
-    """What was learnt, and still holds.
+    """List the learnings that are still valid.
 
     \b
     Examples:
@@ -227,7 +224,7 @@ def learnings(
     """
     if context.invoked_subcommand is not None:
         if kind or everything or last or prd_id or as_json:
-            raise UsageError(f"options of `{context.invoked_subcommand}` come behind it")
+            raise UsageError(f"put options of `{context.invoked_subcommand}` after it")
         return
     history = _open_history()
     found = history.learnings((kind,) if kind else (), prd_id=prd_id, valid_only=not everything)[-(last or 0) :]
@@ -249,7 +246,7 @@ def learnings(
 )
 @_JSON
 def invalidate(id: str, why: str, as_json: bool) -> None:
-    """Mark a learning as one that holds no longer: no prompt shows it again.
+    """Mark a learning as no longer valid: prompts leave it out.
 
     \b
     Example:
@@ -262,7 +259,7 @@ def invalidate(id: str, why: str, as_json: bool) -> None:
     if as_json:
         _print_json(found)
     else:
-        tables.print_line(f"{make_printable(found.id)} holds no longer")
+        tables.print_line(f"{make_printable(found.id)} is no longer valid")
     _print_warnings(history)
 
 
@@ -272,7 +269,7 @@ def invalidate(id: str, why: str, as_json: bool) -> None:
 @_PRD
 @_JSON
 def patterns(kind: PatternType | None, last: int | None, prd_id: str | None, as_json: bool) -> None:
-    """The patterns of the code base that were found.
+    """List the patterns that were found in the code base.
 
     \b
     Example:
@@ -292,7 +289,7 @@ def patterns(kind: PatternType | None, last: int | None, prd_id: str | None, as_
 @_PRD
 @_JSON
 def failures(last: int | None, prd_id: str | None, as_json: bool) -> None:
-    """What was observed in attempts that failed or were blocked, by category.
+    """Count the observations in failed and blocked attempts, by category.
 
     \b
     Examples:
@@ -312,7 +309,7 @@ def failures(last: int | None, prd_id: str | None, as_json: bool) -> None:
 @click.argument("prd", callback=_decode_value)
 @_JSON
 def attempts(prd: str, as_json: bool) -> None:
-    """How often a PRD was attempted, and how each attempt ended.
+    """List the attempts at a PRD and their results.
 
     \b
     Example:
@@ -348,7 +345,7 @@ def print_schema() -> None:
 @click.argument("file", type=click.Path())
 @_JSON
 def validate(file: str, as_json: bool) -> None:
-    """Check any progress.json; the error names the field, what is wrong, and what is allowed.
+    """Check any progress.json; errors name the field, the problem, and the allowed values.
 
     \b
     Example:
@@ -368,7 +365,7 @@ def validate(file: str, as_json: bool) -> None:
 
 @progress.command()
 def export() -> None:
-    """Print the whole history as one document, with what is still in the journal.
+    """Print the whole history as one document, including the journal.
 
     \b
     Example:
@@ -381,7 +378,7 @@ def export() -> None:
 
 @progress.command()
 def fold() -> None:
-    """Put what is in the journal into progress.json, as for a commit.
+    """Merge the journal into progress.json, for example before a commit.
 
     \b
     Example:
@@ -392,7 +389,7 @@ def fold() -> None:
     if not os.path.lexists(history.path):
         tables.print_line("There is no history yet.")
     else:
-        tables.print_line(f"{make_printable(history.path)} has everything" + ("" if done else " already"))
+        tables.print_line(f"{make_printable(history.path)} {'is' if done else 'was already'} up to date")
     _print_warnings(history)
 
 
@@ -400,12 +397,12 @@ def fold() -> None:
 
 
 @click.command("migrate")
-@click.option("--dry-run", is_flag=True, help="Only say what would be taken over.")
+@click.option("--dry-run", is_flag=True, help="Show what would be imported; change nothing.")
 @_JSON
 def migrate_command(dry_run: bool, as_json: bool) -> None:
-    """Take over progress.txt, which other loops keep, into the history.
+    """Import progress.txt, which other loops write, into the history.
 
-    This also happens by itself when the history is used for the first time.
+    This also happens automatically when the history is first used.
 
     \b
     Example:
@@ -419,13 +416,13 @@ def migrate_command(dry_run: bool, as_json: bool) -> None:
             del shown["text"]  # which is the first of the learnings
         _print_json({"migrated": found is not None and not dry_run, "found": shown})
     elif found is None:
-        tables.print_line("There is nothing to migrate: no progress.txt, or a history already.")
+        tables.print_line("Nothing to migrate: there is no progress.txt, or the history already exists.")
     else:
         _print_migration(found, "would become" if dry_run else "became")
 
 
 def _print_migration(found: Migration, became: str) -> None:
-    learnings = phrases.pluralize(len(found.learnings), "learning", "learnings")
-    patterns = phrases.pluralize(len(found.patterns), "pattern", "patterns")
+    learnings = pluralize(len(found.learnings), "learning", "learnings")
+    patterns = pluralize(len(found.patterns), "pattern", "patterns")
     tables.print_line(f"{make_printable(found.path)} {became} {make_printable(found.backup)}")
     tables.print_line(f"{learnings} and {patterns} {became} part of the history")

@@ -42,20 +42,20 @@ def _complete_run(context: click.Context, parameter: click.Parameter, incomplete
     "--format",
     "form",
     type=click.Choice(_FORMATS),
-    help="Default: what the name of FILE says, else markdown.",
+    help="[default: by the extension of FILE, else markdown]",
 )
 @click.option(
     "--output",
     metavar="FILE",
     type=click.Path(),
-    help="Where to write it; - is standard output. A page goes beside the run's record if this is not given.",
+    help="The file to write; - is standard output. An HTML page is written next to the run's record by default.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 def report(run: str | None, form: str | None, output: str | None, as_json: bool) -> None:
-    """Tell what a run came to, for the morning after.
+    """Report the results of a run.
 
-    What was done, what waits for you, what failed and why; attempts, gates and waits on a timeline; time and cost by
-    story; what was learnt. Without RUN, of the newest one; RUN may be a part of its name, or a change.
+    What was done, what needs your answer, what failed and why; a timeline of attempts, gates and waits; time and cost
+    per story; what was learnt. RUN is a part of a run's id, or a change; the default is the newest run.
 
     \b
     Examples:
@@ -70,7 +70,7 @@ def report(run: str | None, form: str | None, output: str | None, as_json: bool)
     if form == "html" and output is None:
         output = os.path.join(found.folder, "report.html")
     if output not in (None, "-") and os.path.isdir(output or ""):
-        raise InvalidValue(f"{output} is a folder: name the file to be written")
+        raise InvalidValue(f"{output} is a folder: name the file to write")
     text = render_report(root, found, form, _find_width() if output is None else None)
     if output is None or output == "-":
         _print_report(text, form)
@@ -81,14 +81,14 @@ def report(run: str | None, form: str | None, output: str | None, as_json: bool)
 
 def choose_format(form: str | None, output: str | None, *, as_json: bool) -> str:
     if as_json and form not in (None, "json"):
-        raise UsageError(f"--json and --format {form} exclude each other: give one of them")
+        raise UsageError(f"--json and --format {form} can't be combined: use one of them")
     if output == "":
         raise UsageError("--output needs the name of a file; - is standard output")
     if as_json or form:
         return form or "json"
     ending = os.path.splitext(output or "")[1].lower()
     if ending and ending not in _ENDINGS:
-        raise UsageError(f"{ending} is no format of a report: name it .md, .html, .xml or .json, or say --format")
+        raise UsageError(f"{ending} is not a report format: use .md, .html, .xml or .json, or --format")
     return _ENDINGS.get(ending, "markdown")
 
 
@@ -141,7 +141,7 @@ def write_file(path: str, text: str) -> None:
     data = text.encode("utf-8", "backslashreplace")
     folder = files.folder_of(path)
     if not os.path.isdir(folder):
-        raise InvalidValue(f"there is no folder {folder}: make it first, or name another file")
+        raise InvalidValue(f"there is no folder {folder}: create it, or name another file")
     try:
         files.create(path, data, 0o666)
     except FileExistsError:

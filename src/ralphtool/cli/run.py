@@ -71,10 +71,10 @@ class _RunCommand(click.Command):
 
 @click.command(cls=_RunCommand)
 @click.argument("change", **arguments.OPTIONAL)
-@click.option("--spec", metavar="FORMAT|PATH", help="The format, or the file, that holds the change.")
-@click.option("--all", "runs_all", is_flag=True, help="Every open change, one after the other.")
+@click.option("--spec", metavar="FORMAT|PATH", help="The format of the change, or its file.")
+@click.option("--all", "runs_all", is_flag=True, help="Run every open change, one after the other.")
 @click.option(
-    "--agent-command", metavar="COMMAND", help="The agent, as it would be typed: the prompt comes on its stdin."
+    "--agent-command", metavar="COMMAND", help="The command that starts the agent. It gets the prompt on stdin."
 )
 @click.option("--dry-run", is_flag=True, help="Show the plan, the gates and the first prompt, and change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format events.")
@@ -100,15 +100,14 @@ def run(
     report: str | None,
     **flags: Any,
 ) -> int:
-    """Run an agent over the stories of a change until every one is done.
+    """Run an agent on the stories of a change until all are done.
 
-    At the end it says what each "done" rests on: proven by its own tests, held by the existing tests, done but not
-    proven, or accepted by you. The exit code is 0 if every story is done, none of them is unproven, and the gates are
-    green at the end.
+    At the end it shows the proof of each story: proven by its own tests, held by the existing tests, done but not
+    proven, or accepted by you. The exit code is 0 if every story is done, none is unproven, and the gates are green.
 
-    Work is committed to the branch ralph/CHANGE. It happens in a box where one can be had, else in a worktree: your own
-    files are not touched. Only with workspace = "here", or where nothing else works, your own folder is used, and your
-    files are back as they were at the end. Ctrl-C stops it, and running it again resumes where it stopped.
+    Work is committed to the branch ralph/CHANGE. It is done in a box if one is available, else in a worktree: your own
+    files are not touched. With workspace = "here", or if nothing else works, your own folder is used; your files are
+    restored at the end. Ctrl-C stops the run, and running it again resumes where it stopped.
 
     \b
     Examples:
@@ -167,7 +166,7 @@ def _run_all(
 ) -> int:
     """One after the other; one that stays unfinished or can't begin does not hold up the next, an interrupt does."""
     if change or ref:
-        raise UsageError("--all runs every open change: name none")
+        raise UsageError("--all runs every open change: leave CHANGE out")
     chosen = choosing.list_all(root)
     for one in chosen.unreadable:
         _report_left_out(one.name, one.problem)
@@ -192,7 +191,7 @@ def _run_all(
 
 
 def _report_left_out(change: str, problem: str | None) -> None:
-    wrapping.echo(f"{make_printable(change)} is left out: {make_lines_printable(problem or '')}", err=True)
+    wrapping.echo(f"{make_printable(change)} is skipped: {make_lines_printable(problem or '')}", err=True)
 
 
 def make_given_runner(command: str | None) -> list[Runner]:
@@ -206,7 +205,7 @@ def _split_command(command: str) -> list[str]:
     except ValueError as error:
         raise UsageError(f"--agent-command: {error}: fix the quotes") from None
     if not words:
-        raise UsageError('--agent-command is empty: say which program, as in --agent-command "my-agent"')
+        raise UsageError('--agent-command is empty: give a program, as in --agent-command "my-agent"')
     return words
 
 
@@ -243,7 +242,7 @@ def _print_plan(root: str, spec: Spec, settings: Settings, agent_command: str | 
     from ralphtool.loop import dryrun
 
     if is_finished(root, spec):
-        click.echo(f"{spec.change} is done and finished: nothing is left to run.")
+        click.echo(f"{spec.change} is complete and finished: nothing left to run.")
         return 0
     register_secrets(settings)
     commands = gate_commands.find_commands(root)

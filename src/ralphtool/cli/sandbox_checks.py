@@ -49,13 +49,13 @@ def _check_cloud_logins(project: DoctorContext, settings: Settings) -> Iterator[
     except RalphError:
         return  # the check of the agents says so
     for text in cloud_login.list_notices(settings, runners, project.root):
-        yield warning("sandbox", text, "add these lines, if the agent may have that login")
+        yield warning("sandbox", text, "add these lines to give the agent that login")
 
 
 def _check_box(project: DoctorContext, repository: Repository, settings: Settings) -> Diagnosis:
     tools = try_box(project.seconds_left)
     if isinstance(tools, NoBox) and needs_box(settings):
-        return wrong("sandbox", f"a box can't be had: {tools.why}", tools.help)
+        return wrong("sandbox", f"no box is available: {tools.why}", tools.help)
     commands = gate_commands.find_commands(project.root)
     found = Findings(repository, settings, [*commands.checks, *commands.tests])
     return _describe_next(find_next(tools, found, settings), found, has_gates=bool(commands.checks or commands.tests))
@@ -68,19 +68,21 @@ def _describe_next(choice: Choice, found: Findings, *, has_gates: bool) -> Diagn
         repair = partial(_forget, found) if found.read_trouble("box") else None
         return warning("sandbox", text, "; ".join(choice.help or (AGAIN,)), repair)
     if has_gates and not found.is_suitable(choice.kind):
-        first = "a box can be had; the next run tries your gates in it first, and uses it if they pass as they do here"
+        first = (
+            "a box is available; the next run first tries your gates in it, and uses it if they pass as they do here"
+        )
         return ok("sandbox", first)
     return ok("sandbox", text)
 
 
 def _forget(found: Findings) -> str:
     found.forget()
-    return "what was found out is forgotten: the next run tries your gates in a box again"
+    return "cleared the results of the last trial: the next run tries your gates in a box again"
 
 
 def _check_paths(settings: Settings, root: str) -> Iterator[Diagnosis]:
     for name in ("read", "write"):
         for path in getattr(settings.sandbox, name):
             if not os.path.exists(os.path.join(root, os.path.expanduser(path))):
-                text = f"{name} under [sandbox] names {shorten(path)}, which is not there: no run can begin"
-                yield wrong("sandbox", text, "make it, or take it out")
+                text = f"{name} under [sandbox] names {shorten(path)}, which does not exist: no run can start"
+                yield wrong("sandbox", text, "create it, or remove it from the list")

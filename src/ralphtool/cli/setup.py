@@ -44,16 +44,15 @@ def _shorten_path(path: str) -> str:
 
 
 @click.command()
-@click.option("--agent", metavar="NAME", help="The agent to use, instead of the first that is installed.")
+@click.option("--agent", metavar="NAME", help="The agent to use. [default: the first one installed]")
 @click.option("--yes", is_flag=True, help="Ask nothing, and add the lines to .gitignore.")
-@click.option("--here", is_flag=True, help="Set up this very folder, also if it is a part of a bigger project.")
+@click.option("--here", is_flag=True, help="Set up this folder, even if it is inside a bigger project.")
 @_JSON
 def init(agent: str | None, yes: bool, here: bool, as_json: bool) -> None:
-    """Set a project up: find what is there, and write its settings.
+    """Set up a project: detect specs, tests and agents, and write settings.
 
-    Looks for specs, test commands and agents, writes a short .ralph/config.toml, and proposes lines for .gitignore.
-    What is there already is never changed: then it shows what is set, and which lines a new file would have besides.
-    Without a terminal nothing is asked.
+    Writes a short .ralph/config.toml, and suggests lines for .gitignore. Existing settings are never changed: then it
+    shows them, and the lines that a new file would add. Without a terminal it asks nothing.
 
     \b
     Examples:
@@ -79,7 +78,7 @@ def _initialise(found: DetectedProject, agent: str | None, *, asks: bool, yes: b
     path = config.path_of(found.root)
     is_there = os.path.lexists(path)
     if is_there and agent is not None and settings.load(found.root).run.agent != agent:
-        raise InvalidValue(f'{path} is there already, and is left as it is: set agent = "{agent}" under [run] in it')
+        raise InvalidValue(f'{path} already exists and is not changed: set agent = "{agent}" under [run] in it')
     chosen = None if is_there else agent or _choose_agent(found.agents, asks=asks)
     repository = Repository.find(found.root)
     ignoring = detect.check_gitignore(repository, found.root) if repository else None
@@ -124,7 +123,7 @@ def _choose_agent(installed: Sequence[str], *, asks: bool) -> str | None:
 
 def _confirm_lines(ignoring: GitignoreState) -> bool:
     _print_line()
-    _print_line("Of .ralph, only settings, history and prompts are worth a commit.")
+    _print_line("In .ralph, only settings, history and prompts should be committed.")
     _print_line(f"Lines for {_shorten_path(ignoring.path)}:")
     _print_line("\n".join(f"  {line}" for line in ignoring.lines))
     return click.confirm("Add them?", default=True)
@@ -140,7 +139,7 @@ def _list_next_steps(found: DetectedProject, agent: str | None, *, is_there: boo
     steps = ["ralphtool doctor"]
     if agent is None and not is_there:
         one = detect.first_program()
-        steps.insert(0, f"get an agent, such as {one.title or one.name}: {one.package}")
+        steps.insert(0, f"install an agent, such as {one.title or one.name}: {one.package}")
     if not found.changes:
         steps.append('ralphtool new "What it is about"')
     name = f" {found.changes[0]}" if len(found.changes) > 1 else ""
@@ -150,12 +149,12 @@ def _list_next_steps(found: DetectedProject, agent: str | None, *, is_there: boo
 def _print_project(found: DetectedProject) -> None:
     _print_line(f"{'project':9}{found.root}")
     if os.path.realpath(found.root) != os.path.realpath(os.getcwd()):
-        _print_line(f"{'':9}found by going up from here; `ralphtool init --here` sets up this folder instead")
+        _print_line(f"{'':9}found in a parent folder; `ralphtool init --here` sets up this folder instead")
     if not found.is_repository:
-        _print_line(f"{'':9}no git repository: nothing can be committed or taken back; `git init` gives you that")
+        _print_line(f"{'':9}not a git repository: work can't be committed or undone; `git init` creates one")
     _print_line(f"{'changes':9}{_join_first(found.changes) or 'none yet'}")
     commands = [one.command for one in found.gates]
-    _print_line(f"{'gates':9}{_join_first(commands) or 'none found: stories will be done, not proven'}")
+    _print_line(f"{'gates':9}{_join_first(commands) or 'no tests configured: results will be unverified'}")
     for program, install in {one.missing: one.install for one in found.gates if one.missing}.items():
         _print_line(f"{'':9}{program} is not installed here: {install}")
     _print_line(f"{'agents':9}{_join_first(found.agents) or 'none found'}")
@@ -176,25 +175,27 @@ def _print_result(found: DetectedProject, done: dict[str, Any]) -> None:
     if not done["created"]:
         _print_present(path, done)
     elif done["agent"] is None:
-        _print_line(f"{path} is written; its agent is left open, since none is installed.")
+        _print_line(f"Created {path}. No agent is set in it, because none is installed.")
     else:
         others = len(found.agents) > 1 and done["agent"] in found.agents
-        _print_line(f"{path} is written, with {done['agent']} as the agent{'; change it there' if others else ''}.")
+        _print_line(
+            f"Created {path}, with {done['agent']} as the agent{'; you can change it there' if others else ''}."
+        )
     chosen = agents.make(done["agent"], {}) if done["agent"] else None
     if isinstance(chosen, Program) and chosen.needs_all:
-        _print_line(f'{chosen.name} {chosen.kept_to}: it needs permissions = "all" there, if you want that.')
+        _print_line(f'{chosen.name} {chosen.kept_to}: set permissions = "all" there to allow more.')
     _print_gitignore(done["gitignore"])
-    _print_line("Next:")
+    _print_line("Next steps:")
     for step in done["next"]:
         _print_line(f"  {step}")
 
 
 def _print_present(path: str, done: dict[str, Any]) -> None:
     if done["problem"]:
-        _print_line(f"{path} is there already, and can't be read: {done['problem']}")
+        _print_line(f"{path} already exists and can't be read: {done['problem']}")
         return
-    _print_line(f"{path} is there already, and is left as it is{':' if done['set'] else '.'}")
-    _print_line("\n".join(f"  {line}" for line in done["set"] or ["it sets nothing"]))
+    _print_line(f"{path} already exists and is not changed{':' if done['set'] else '.'}")
+    _print_line("\n".join(f"  {line}" for line in done["set"] or ["it has no settings"]))
     if done["proposed"]:
         _print_line("You may want to add:")
         _print_line("\n".join(f"  {line}" for line in done["proposed"]))
@@ -205,9 +206,9 @@ def _print_gitignore(told: dict[str, Any] | None) -> None:
         return
     path = _shorten_path(told["path"])
     if told["added"]:
-        _print_line(f"{path} has lines for .ralph now.")
+        _print_line(f"{path} now has the rules for .ralph.")
     elif told["state"] == "closed":
-        _print_line("git ignores all of .ralph: settings and history (progress.json) are not kept in the repository.")
+        _print_line("git ignores all of .ralph: settings and history (progress.json) are not committed.")
     else:
         _print_line(f"Lines for {path} (`ralphtool init --yes` adds them):")
         _print_line("\n".join(f"  {line}" for line in told["lines"]))
@@ -226,16 +227,16 @@ def _complete_format(context: click.Context, parameter: click.Parameter, incompl
     "--format",
     metavar="FORMAT",
     shell_complete=_complete_format,
-    help=f"Instead of the one that the project uses: {', '.join(_FILES)}, or another adapter.",
+    help=f"The format. [default: the project's own] One of {', '.join(_FILES)}, or another adapter.",
 )
-@click.option("--name", metavar="NAME", help="What the change is called, instead of a name made of TEXT.")
-@click.option("--file", metavar="PATH", help="The checklist to make, instead of PLAN.md.")
+@click.option("--name", metavar="NAME", help="The name of the change. [default: made from TEXT]")
+@click.option("--file", metavar="PATH", help="The checklist file to create. [default: PLAN.md]")
 @_JSON
 def new(text: str, format: str | None, name: str | None, file: str | None, as_json: bool) -> None:
-    """Begin a change: a spec to fill in.
+    """Create a change: a spec for you to fill in.
 
-    Its format is the one that the project uses, else a checklist. Two example stories show what a good one looks
-    like. Nothing that is there is ever written over.
+    It uses the project's format, or a checklist if there is none. Two example stories show what a good story looks
+    like. Existing files are never overwritten.
 
     \b
     Examples:
@@ -248,7 +249,9 @@ def new(text: str, format: str | None, name: str | None, file: str | None, as_js
     try:
         scaffold.write(made)
     except FileExistsError:
-        raise InvalidValue(f"{made.place} is there already: somebody was quicker") from None
+        raise InvalidValue(
+            f"{made.place} was created by another program in the meantime: choose another name"
+        ) from None
     if as_json:
         told = {"change": made.change, "format": made.format, "files": made.paths, "spec": made.spec}
         click.echo(quickjson.dumps(told))
@@ -257,12 +260,12 @@ def new(text: str, format: str | None, name: str | None, file: str | None, as_js
 
 
 def _print_scaffold(made: Scaffold) -> None:
-    _print_line(f"The change {made.change} is begun ({made.format}):")
+    _print_line(f"Created change {made.change} ({made.format}):")
     for path in made.paths:
         _print_line(f"  {_shorten_path(path)}")
     spec = f" --spec {made.spec}" if made.spec else ""
     if spec:
-        _print_line(f'It is found with{spec}, or with spec = "{made.spec}" under [run] in .ralph/config.toml.')
-    _print_line("Replace its examples by what you want. Next:")
+        _print_line(f'To select it, use{spec}, or set spec = "{made.spec}" under [run] in .ralph/config.toml.')
+    _print_line("Replace the examples with what you want. Next steps:")
     _print_line(f"  ralphtool show {made.change}{spec}")
     _print_line(f"  ralphtool run {made.change}{spec} --dry-run")

@@ -43,9 +43,9 @@ def check_writable(project: DoctorContext) -> Iterator[Diagnosis]:
 
 
 def _describe_read_only(path: str) -> Diagnosis:
-    text = f"{path} can't be written, and a run has to"
+    text = f"{path} can't be written, but a run must write to it"
     if os.statvfs(path).f_flag & os.ST_RDONLY:
-        return wrong("project", f"{text}: its file system is read-only", "mount it writable, or work on a copy")
+        return wrong("project", f"{text}: its file system is read-only", "mount it writable, or use a copy")
     is_ours = os.stat(path).st_uid == os.geteuid()
     quoted = shlex.quote(path)
     return wrong("project", text, f"chmod u+w {quoted}" if is_ours else f'sudo chown -R "$(id -un)" {quoted}')
@@ -81,7 +81,7 @@ def _describe_dead_lock(lock: ChangeLock) -> str:
 
 
 def _unlock(root: str, change: str) -> str:
-    return lifecycle.unlock(root, change) or f"{change} is free already"
+    return lifecycle.unlock(root, change) or f"{change} is already released"
 
 
 def check_tree(project: DoctorContext) -> Iterator[Diagnosis]:
@@ -89,9 +89,9 @@ def check_tree(project: DoctorContext) -> Iterator[Diagnosis]:
     if note is None:
         return
     if is_alive(project.root, note.change, note.run):
-        yield ok("tree", f"the run {note.run} is at work in your tree; your own work comes back at its end")
+        yield ok("tree", f"the run {note.run} uses your working tree; your own files are restored when it ends")
     else:
-        text = f"the run {note.run} was killed: your branch and your own work wait to be given back"
+        text = f"the run {note.run} was killed: your branch and your own files must be restored"
         yield wrong("tree", text, "ralphtool back")
 
 
@@ -109,11 +109,11 @@ def check_history(project: DoctorContext) -> Iterator[Diagnosis]:
         store.close()
     yield from _check_neighbour(project.root)
     if problems:
-        text = f"{'; '.join(problems[:5])}: the next write sets that aside"
+        text = f"{'; '.join(problems[:5])}: the next write sets them aside"
         yield warning("history", text, "ralphtool progress fold", partial(_fold, project.root))
     if os.path.lexists(store.damaged_path):
-        text = f"records that could not be read were set aside in {store.damaged_path}"
-        yield warning("history", text, "look whether you miss anything, then remove it")
+        text = f"unreadable records were set aside in {store.damaged_path}"
+        yield warning("history", text, "check whether anything is missing, then delete that file")
     elif not problems and os.path.lexists(store.path):
         yield ok("history", "the history can be read")
 
@@ -123,10 +123,10 @@ def _check_neighbour(root: str) -> Iterator[Diagnosis]:
     if ours == other or not os.path.lexists(other):
         return
     if neighbour.is_foreign_file(other):
-        text = f".ralph/{layout.HISTORY} belongs to another program and is left alone"
+        text = f".ralph/{layout.HISTORY} belongs to another program and is not touched"
         yield ok("history", f"{text}; the history of ralphtool is .ralph/{layout.HISTORY_APART}")
     else:
-        text = f".ralph/{layout.HISTORY} is a history too, and is not used: .ralph/{layout.HISTORY_APART} is"
+        text = f".ralph/{layout.HISTORY} is also a history, but is not used: .ralph/{layout.HISTORY_APART} is"
         yield warning("history", text, "keep one of them: move the other away")
 
 
@@ -136,7 +136,7 @@ def _fold(root: str) -> str:
         store.fold()
     finally:
         store.close()
-    return f"what can't be read of the history is set aside in {store.damaged_path}"
+    return f"unreadable records are set aside in {store.damaged_path}"
 
 
 def check_change_states(project: DoctorContext) -> Iterator[Diagnosis]:
@@ -157,13 +157,13 @@ def check_memory(project: DoctorContext) -> Iterator[Diagnosis]:
     if not os.path.lexists(path):
         return
     if why := _find_database_problem(path):
-        text = f"{path} can't be used ({why}); it is only a cache, and is made again"
+        text = f"{path} can't be used ({why}); it is only a cache and is rebuilt"
         yield warning("memory", text, f"rm {shlex.quote(path)}", partial(_remove_cache, path))
 
 
 def _find_database_problem(path: str) -> str:
     if os.path.islink(path) or not os.path.isfile(path):
-        return "it is no plain file"
+        return "it is not a regular file"
     try:
         db = sqlite3.connect(f"file:{_quote_for_uri(path)}?mode=ro", uri=True, timeout=5)
         try:
@@ -188,7 +188,7 @@ def _remove_cache(path: str) -> str:
 def check_questions(project: DoctorContext) -> Iterator[Diagnosis]:
     waiting = [one for one in questions.list_open(project.root) if one.answer is None]
     for one in waiting[:5]:
-        text = f"story {one.story} of {one.change} waits for your answer"
+        text = f"story {one.story} of {one.change} needs your answer"
         yield warning("questions", text, f'ralphtool questions, then ralphtool answer {one.story} "…"')
 
 
@@ -209,4 +209,4 @@ def check_disk_space(place: str, free: int) -> Iterator[Diagnosis]:
     if free >= _LITTLE_SPACE:
         return
     text = f"the disk of {place} has {free // _MIB} MiB left"
-    yield (wrong if free < _TOO_LITTLE_SPACE else warning)("disk", text, "free some space")
+    yield (wrong if free < _TOO_LITTLE_SPACE else warning)("disk", text, "free some disk space")

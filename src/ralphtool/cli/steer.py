@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 _WIDEST = 100
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
-_CHANGE = click.option("--change", help="Which change is meant, if that is not plain.", **arguments.ARGUMENT)
+_CHANGE = click.option("--change", help="The change, if there is more than one.", **arguments.ARGUMENT)
 _NAMED = click.argument("change", **arguments.OPTIONAL)
 
 
 def _describe_when(root: str, change: str) -> str:
     is_running = targets.find_run_lock(root, change) is not None
-    return "" if is_running else f"; {change} is not running now, so that holds for its next run"
+    return "" if is_running else f"; {change} is not running now, so this applies to its next run"
 
 
 def _read_text(words: Sequence[str]) -> str:
@@ -45,7 +45,7 @@ def _read_text(words: Sequence[str]) -> str:
 @_CHANGE
 @_JSON
 def questions_command(change: str | None, as_json: bool) -> None:
-    """List what waits for you: the story, what is missing, and how to answer.
+    """List the questions that need your answer: the story, what is missing, and how to answer.
 
     \b
     Examples:
@@ -58,7 +58,7 @@ def questions_command(change: str | None, as_json: bool) -> None:
         click.echo(quickjson.dumps({"questions": [one.as_dict() for one in found]}))
         return
     if not found:
-        click.echo("Nothing waits for you.")
+        click.echo("Nothing needs your answer.")
     for one in found:
         _print_question(one)
 
@@ -70,9 +70,9 @@ def _print_question(one: OpenQuestion) -> None:
     for line in filter(None, ("" if one.missing in one.why else one.missing, one.why)):
         echo(f"  {_shorten_line(line)}")
     if one.answer:
-        echo(click.style(f"  answered, and not taken up yet: {_shorten_line(one.answer)}", fg="green"))
+        echo(click.style(f"  answered, but not read by a run yet: {_shorten_line(one.answer)}", fg="green"))
     else:
-        echo(f'  ralphtool answer {make_printable(one.story)} "…"      or write into {make_printable(one.path)}')
+        echo(f'  ralphtool answer {make_printable(one.story)} "…"      or edit {make_printable(one.path)}')
     click.echo()
 
 
@@ -89,7 +89,7 @@ _STORY = click.argument("story", shell_complete=targets.complete_story)
 @click.argument("text", nargs=-1)
 @_CHANGE
 def answer(story: str, text: Sequence[str], change: str | None) -> None:
-    """Answer the question of a story. It is taken up with fresh attempts, by a run that goes on or by the next one.
+    """Answer a story's question. The current or next run tries the story again with fresh attempts.
 
     Without TEXT your editor opens; `-` reads standard input.
 
@@ -104,7 +104,7 @@ def answer(story: str, text: Sequence[str], change: str | None) -> None:
     asked = _find_question(root, story, change)
     told = _read_text(text) if text else _edit_answer(asked)
     questions.reply(root, asked, told)
-    click.echo(f"story {make_printable(asked.story)} goes on with your answer{_describe_when(root, asked.change)}")
+    click.echo(f"story {make_printable(asked.story)} continues with your answer{_describe_when(root, asked.change)}")
     if not targets.find_run_lock(root, asked.change):
         click.echo(f"  {_build_run_command(root, asked.change)}")
 
@@ -125,16 +125,18 @@ def _find_question(root: str, story: str, change: str | None) -> OpenQuestion:
         return found[0]
     if found:
         names = ", ".join(one.change for one in found)
-        raise UsageError(f"story {shorten(story)} asks in several changes: say which with --change ({names})")
+        raise UsageError(
+            f"story {shorten(story)} has a question in several changes: choose one with --change ({names})"
+        )
     there = ", ".join(one.story for one in waiting)
-    rest = f"these do: {there}" if there else "nothing waits for you"
-    raise InvalidValue(f'story {shorten(story)} asks nothing; {rest}. To tell it something: ralphtool guide STORY "…"')
+    rest = f"these stories have: {there}" if there else "nothing needs your answer"
+    raise InvalidValue(f'story {shorten(story)} has no question; {rest}. To send guidance: ralphtool guide STORY "…"')
 
 
 def _edit_answer(asked: OpenQuestion) -> str:
     if not sys.stdin.isatty():
-        raise UsageError(f'say the answer as well: ralphtool answer {asked.story} "…"')
-    mark = "\n\n--- Your answer goes above this line. The question was: ---\n\n"
+        raise UsageError(f'the answer is missing: ralphtool answer {asked.story} "…"')
+    mark = "\n\n--- Write your answer above this line. The question was: ---\n\n"
     edited = click.edit(mark + make_lines_printable(asked.text))
     return (edited or "").partition(mark.strip())[0]
 
@@ -144,13 +146,13 @@ def _edit_answer(asked: OpenQuestion) -> str:
 
 @click.command()
 @click.argument("words", nargs=-1, metavar="[STORY] [TEXT]")
-@click.option("--clear", is_flag=True, help="Take back what was told so far: for STORY, or all of it.")
+@click.option("--clear", is_flag=True, help="Remove the guidance for STORY, or all guidance.")
 @_CHANGE
 @_JSON
 def guide(words: Sequence[str], clear: bool, change: str | None, as_json: bool) -> None:
-    """Tell the agent something: it is in every prompt from the next one on, until the story (or the change) is done.
+    """Add guidance to the agent's prompts, from the next one on, until the story (or the change) is done.
 
-    Without STORY it is for all stories; without anything, what holds now is shown.
+    Without STORY it applies to all stories; without arguments, the current guidance is shown.
 
     \b
     Examples:
@@ -182,13 +184,13 @@ def _describe_no_prompt(root: str, change: str, story: StorySummary) -> str:
     id = story.id
     if any(one.story == id and not one.answer for one in questions.list_open(root, change)):
         return f'story {id} needs your answer first: ralphtool answer {id} "…" (or ralphtool retry {id})'
-    return f'story {id} is done: to have it done again, ralphtool reject {id} --why "…"' if story.done else ""
+    return f'story {id} is done; to reopen it: ralphtool reject {id} --why "…"' if story.done else ""
 
 
 def _split_words(words: Sequence[str], *, clear: bool) -> tuple[str | None, str]:
     if clear:
         if len(words) > 1:
-            raise UsageError("--clear takes a STORY at most: what was told for it is taken back")
+            raise UsageError("--clear accepts only a STORY, whose guidance it removes")
         return (words[0] if words else None), ""
     if len(words) > 2:
         raise UsageError('put the text in quotes: ralphtool guide STORY "what the agent should know"')
@@ -198,12 +200,13 @@ def _split_words(words: Sequence[str], *, clear: bool) -> tuple[str | None, str]
 
 def _check_guidance(root: str, change: str, story: str | None, text: str) -> None:
     if story is None and text in {one.id for _, one in targets.list_stories(root, change)}:
-        raise UsageError(f'say what story {text} should know as well: ralphtool guide {text} "…"')
+        raise UsageError(f'the guidance for story {text} is missing: ralphtool guide {text} "…"')
     if sum(one == story for one, _ in steering.list_guidance(root, change)) >= steering.MAX_GUIDANCE:
         about = f"story {story}" if story else "all stories"
         command = f"ralphtool guide {story} --clear" if story else "ralphtool guide --clear"
         raise InvalidValue(
-            f"{steering.MAX_GUIDANCE} pieces of guidance for {about} are kept already: remove them first ({command})"
+            f"{steering.MAX_GUIDANCE} pieces of guidance for {about} exist already, the maximum: remove them first "
+            f"({command})"
         )
 
 
@@ -213,7 +216,7 @@ def _print_guidance(root: str, change: str, *, as_json: bool) -> None:
         click.echo(quickjson.dumps({"guidance": [{"story": story, "text": text} for story, text in told]}))
         return
     if not told:
-        click.echo(f'Nothing is told to the agents of {change} yet: ralphtool guide "…"')
+        click.echo(f'There is no guidance for {change} yet: ralphtool guide "…"')
     for story, text in told:
         click.echo(f"{make_printable(f'story {story}' if story else 'all stories')}: {_shorten_line(text)}")
 
@@ -224,7 +227,7 @@ def _print_guidance(root: str, change: str, *, as_json: bool) -> None:
 @click.command()
 @_NAMED
 def pause(change: str | None) -> None:
-    """Let a run begin nothing new until it is resumed. The iteration that is going on is finished first.
+    """Pause a run after its current iteration: no new one is started until `ralphtool resume`.
 
     \b
     Examples:
@@ -234,13 +237,13 @@ def pause(change: str | None) -> None:
     root = project.find()
     change = targets.find_change(root, change)
     steering.send(root, change, "pause")
-    click.echo(f"{change} begins nothing new until `ralphtool resume {change}`{_describe_when(root, change)}")
+    click.echo(f"{change} starts no new iteration until `ralphtool resume {change}`{_describe_when(root, change)}")
 
 
 @click.command()
 @_NAMED
 def resume(change: str | None) -> None:
-    """Let a paused run go on.
+    """Resume a paused run.
 
     \b
     Example:
@@ -252,13 +255,13 @@ def resume(change: str | None) -> None:
         click.echo(f"{change} is not paused: nothing to do")
         return
     steering.send(root, change, "resume")
-    when = "" if targets.find_run_lock(root, change) else f", as soon as you run it: ralphtool run {change}"
-    click.echo(f"{change} goes on{when}")
+    when = "" if targets.find_run_lock(root, change) else f" when you run it: ralphtool run {change}"
+    click.echo(f"{change} resumes{when}")
 
 
 @click.command()
 @_NAMED
-@click.option("--after", is_flag=True, help="After the iteration that is going on, and not at once.")
+@click.option("--after", is_flag=True, help="Stop after the current iteration, not immediately.")
 def stop(change: str | None, after: bool) -> None:
     """Stop a run, as Ctrl-C in its terminal would: running it again resumes where it stopped.
 
@@ -273,7 +276,7 @@ def stop(change: str | None, after: bool) -> None:
     if running is None:
         raise InvalidValue(f"{change} is not running: there is nothing to stop (`ralphtool runs` shows the runs)")
     steering.send(root, change, "stop-after" if after else "stop", run=running.session_id)
-    when = "after the iteration that is going on" if after else "now: its agent is ended within 10 seconds"
+    when = "after the current iteration" if after else "now: its agent is stopped within 10 seconds"
     click.echo(f"{change} stops {when}")
 
 
@@ -285,7 +288,7 @@ def stop(change: str | None, after: bool) -> None:
 @click.argument("text", nargs=-1)
 @_CHANGE
 def retry(story: str, text: Sequence[str], change: str | None) -> None:
-    """Give a story fresh attempts: one that failed, was skipped, or waits for you. TEXT is told to the agent.
+    """Try a story again that failed, was skipped, or needs your answer. TEXT is guidance for the agent.
 
     \b
     Examples:
@@ -297,10 +300,10 @@ def retry(story: str, text: Sequence[str], change: str | None) -> None:
 
 @click.command()
 @_STORY
-@click.option("--why", default="", help="Why, for the record.")
+@click.option("--why", default="", help="The reason, for the record.")
 @_CHANGE
 def skip(story: str, why: str, change: str | None) -> None:
-    """Leave a story out. If an agent works on it, that one is ended; `ralphtool retry` takes the story up again.
+    """Skip a story. An agent that is working on it is stopped; `ralphtool retry` undoes the skip.
 
     \b
     Examples:
@@ -312,8 +315,8 @@ def skip(story: str, why: str, change: str | None) -> None:
 
 def _describe_skip(story: StorySummary, stories: Sequence[StorySummary]) -> str:
     waiting = [one.id for one in stories if story.id in one.depends_on]
-    so = f"; so these wait: {', '.join(waiting)}" if waiting else ""
-    return f"story {story.id} is left out{so}"
+    so = f"; these stories wait for it: {', '.join(waiting)}" if waiting else ""
+    return f"story {story.id} is skipped{so}"
 
 
 def _send_decision(

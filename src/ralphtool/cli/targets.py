@@ -29,7 +29,7 @@ def refuse_agents(root: str) -> None:
     }
     if os.environ.get("RALPH_TOKEN") or owners & (_list_ancestors() if owners else set()):
         raise UsageError(
-            "this is for the people who watch over a run: an agent that is stuck says so with "
+            "this command is for people, not for agents: an agent that is stuck runs "
             '`ralphtool agent observe blocker "what is missing"`'
         )
 
@@ -80,7 +80,9 @@ def find_story(root: str, change: str, name: str) -> tuple[StorySummary, Sequenc
     if found is None:
         there = ", ".join(one.id for _, one in stories[:20])
         near = spelling.suggest(name, _list_ids(stories))
-        raise StoryNotFound(f"{change} has no story {shorten(name)}: there are {there or 'none'}{near and f'; {near}'}")
+        raise StoryNotFound(
+            f"{change} has no story {shorten(name)}; its stories are {there or 'none'}{near and f'; {near}'}"
+        )
     return found, [one for _, one in stories]
 
 

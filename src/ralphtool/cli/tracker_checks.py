@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ralphtool.cli.checks import Diagnosis, DoctorContext
 
 _INSTALL_GH = "install the GitHub CLI (https://cli.github.com), then `gh auth login`"
-_INSTALL_BEADS = "install the one that the project uses, or set write = false under [specs.beads]"
+_INSTALL_BEADS = "install the one that your project uses, or set write = false under [specs.beads]"
 
 
 def check_trackers(project: DoctorContext) -> Iterator[Diagnosis]:
@@ -32,15 +32,18 @@ def _check_beads(root: str) -> Iterator[Diagnosis]:
     named, path = beads_issues.find_program(root), beads_issues.find_export(root)
     missing = f"{named} is not" if named else "neither bd nor br is"
     if named and program.find(named):
-        yield ok("trackers", f"beads: epics are read by {named}, and issues closed when they are done")
+        yield ok("trackers", f"beads: {named} reads epics, and closes issues when they are done")
         if path is None:
             text = "beads: there is no .beads/issues.jsonl, so `ralphtool list` shows no epics"
-            yield warning("trackers", text, "name one, as in `ralphtool run --spec beads:ID`, or export the issues")
+            yield warning("trackers", text, "name an epic, as in `ralphtool run --spec beads:ID`, or export the issues")
     elif path is None:
         text = f"beads: {missing} on the PATH, and there is no .beads/issues.jsonl to read"
         yield wrong("trackers", text, "install the one that the project uses")
     elif config.read_tracker(root, "beads").get("write") is not False:
-        text = f"beads: {missing} on the PATH: epics are read from {os.path.relpath(path, root)}, and issues not closed"
+        text = (
+            f"beads: {missing} on the PATH: epics are read from {os.path.relpath(path, root)}, and issues are not "
+            "closed"
+        )
         yield warning("trackers", text, _INSTALL_BEADS)
 
 
@@ -51,8 +54,8 @@ def _check_github(root: str) -> Iterator[Diagnosis]:
     try:
         program.run(["gh", "auth", "token"], root, seconds=10)
     except SpecError as error:
-        yield wrong("trackers", f"GitHub issues: gh is not logged in, or can't be called: {error}", "gh auth login")
+        yield wrong("trackers", f"GitHub issues: gh is not logged in or can't be started: {error}", "gh auth login")
         return
     writes = config.read_tracker(root, "github").get("write") is True
-    told = "ticked and closed there when they are done" if writes else "only read: boxes are ticked in the copy"
+    told = "ticked and closed there when they are done" if writes else "only read: boxes are ticked in the local copy"
     yield ok("trackers", f"GitHub issues: gh is logged in; issues are {told}")

@@ -14,6 +14,8 @@ from ralphtool.core.text import can_write_unicode, make_printable
 from ralphtool.errors import InvalidValue, RalphError, RunDied, from_os_error
 from ralphtool.record import runs as records
 from ralphtool.record.run_end import RunEnd
+from ralphtool.views import look
+from ralphtool.views.amounts import format_cost, format_duration, format_recorded_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 
 _NEWEST = 20
 _HEARTBEAT = 1.0  # seconds between two looks whether a run is still alive
-_COLOURS = {"running": "cyan", "paused": "yellow", "done": "green", "unproven": "yellow", "died": "red"}
 _GAP = 2
 _SHORT_NAME = 26  # a run's name is cut to that before other columns go
 _SPEED = 60.0
@@ -52,13 +53,19 @@ def _list_changes(root: str) -> list[str]:
 
 
 @click.command("runs")
-@click.option("--last", type=click.IntRange(min=1), default=_NEWEST, metavar="N", help="How many. [default: 20]")
 @click.option(
-    "--change", metavar="CHANGE", shell_complete=_complete_from(_list_changes), help="Only those of a change."
+    "--last",
+    type=click.IntRange(min=1),
+    default=_NEWEST,
+    metavar="N",
+    help="The maximum number of runs. [default: 20]",
+)
+@click.option(
+    "--change", metavar="CHANGE", shell_complete=_complete_from(_list_changes), help="Only the runs of this change."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 def runs(last: int, change: str | None, as_json: bool) -> None:
-    """List the runs, the newest first, and how each ended.
+    """List the runs and their results, newest first.
 
     \b
     Examples:
@@ -73,7 +80,7 @@ def runs(last: int, change: str | None, as_json: bool) -> None:
         _print_runs(found)
     else:
         about = f"of {make_printable(change)} " if change else ""
-        click.echo(f"There are no runs {about}here yet: `ralphtool run` begins one.")
+        click.echo(f"There are no runs {about}here yet: `ralphtool run` starts one.")
 
 
 def _list_runs(root: str, change: str | None, last: int) -> list[RunSummary]:
@@ -155,42 +162,24 @@ def _shorten_name(name: str, width: int) -> str:
 def _style_line(line: str, state: str | None) -> str:
     if state is None:
         return click.style(line, dim=True)
-    colour = _COLOURS.get(state)
+    colour = look.RUNS[state].colour
     return line.replace(f"  {state}", f"  {click.style(state, fg=colour)}", 1) if colour else line
 
 
 def _build_row(run: RunSummary) -> tuple[str, ...]:
     cost = run.spent.get("cost")
-    is_known = isinstance(cost, int | float) and 0.005 <= cost < 1e9
+    cost = cost if isinstance(cost, int | float) and cost < 1e9 else 0.0
     stories = f"{run.stories_done}/{run.stories_total}" if run.stories_total else ""
     stories = "plan" if run.purpose == "plan" else stories
-    took = _format_duration(records.measure_duration(run))
-    cells = (run.id, run.change, _format_time(run.began or run.last), took, run.state, stories)
-    return (*map(_make_writable, cells), f"${cost:.2f}" if is_known else "")
+    seconds = records.measure_duration(run)
+    took = "" if seconds is None else format_duration(seconds)
+    cells = (run.id, run.change, format_recorded_time(run.began or run.last), took, run.state, stories)
+    return (*map(_make_writable, cells), format_cost(cost))
 
 
 def _make_writable(text: str) -> str:
     shown = make_printable(text)
     return shown if can_write_unicode() else shown.encode("ascii", "backslashreplace").decode()
-
-
-def _format_time(moment: str) -> str:
-    """By the clock on the wall, to the minute."""
-    from datetime import datetime
-
-    try:
-        return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M")
-    except (ValueError, OverflowError, OSError):
-        return ""
-
-
-def _format_duration(seconds: float | None) -> str:
-    if seconds is None:
-        return ""
-    minutes = int(seconds) // 60
-    if not minutes:
-        return f"{int(seconds)}s"
-    return f"{minutes // 60}h{minutes % 60:02}m" if minutes >= 60 else f"{minutes}m{int(seconds) % 60:02}s"
 
 
 # --- watch ------------------------------------------------------------------------------------------
@@ -204,20 +193,20 @@ def _checked_speed(context: click.Context, parameter: click.Parameter, value: fl
 
 @click.command()
 @click.argument("run", required=False, metavar="[RUN]", shell_complete=_complete_from(records.list_ids))
-@click.option("--replay", is_flag=True, help="Play it from its beginning.")
+@click.option("--replay", is_flag=True, help="Replay the run from its start.")
 @click.option(
     "--speed",
     type=float,
     callback=_checked_speed,
     metavar="N",
-    help="Play it N times as quick as it was; 0 is as quick as can be. Pauses are cut to 2 seconds. [default: 60]",
+    help="Replay N times faster; 0 is as fast as possible. Pauses are cut to 2 seconds. [default: 60]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print every event as one JSON object a line, for programs.")
 def watch(run: str | None, replay: bool, speed: float | None, as_json: bool) -> int:
-    """Watch a run, while it goes on or afterwards.
+    """Watch a run live, or replay it afterwards.
 
-    Without RUN, the one that goes on now, else the newest. RUN is an id of `ralphtool runs`, its beginning or its end,
-    or the name of a change. Ctrl-C ends the watching; the run goes on.
+    RUN is an id from `ralphtool runs`, its beginning or end, or the name of a change. The default is the run in
+    progress, else the newest. Ctrl-C stops watching, not the run.
 
     \b
     Examples:
@@ -232,7 +221,7 @@ def watch(run: str | None, replay: bool, speed: float | None, as_json: bool) -> 
         _watch_run(found, (_SPEED if speed is None else speed) if replay else None, as_json=as_json)
     except KeyboardInterrupt:
         if found.end is None and records.is_alive(found):
-            click.echo("The run goes on: `ralphtool watch` shows it again, `ralphtool stop` stops it.", err=True)
+            click.echo("The run continues: `ralphtool watch` shows it again, `ralphtool stop` stops it.", err=True)
         return 130
     return 0
 
@@ -246,7 +235,7 @@ def _choose_run(root: str, name: str | None) -> RunSummary:
         return records.find(root, None)
     if len(going) > 1:
         others = ", ".join(make_printable(run.id) for run in going[1:])
-        click.echo(f"Watching {make_printable(going[0].id)}; these go on too: {others}", err=True)
+        click.echo(f"Watching {make_printable(going[0].id)}; also in progress: {others}", err=True)
     return going[0]
 
 
@@ -275,7 +264,11 @@ def _watch_run(run: RunSummary, speed: float | None, *, as_json: bool) -> None:
 
         raw.follow(run.path, stop)
     elif speed is None and run.end is not None:
-        click.echo(click.style(f"{_make_writable(run.id)}, begun {_format_time(run.began) or 'some day'}", dim=True))
+        click.echo(
+            click.style(
+                f"{_make_writable(run.id)}, started {format_recorded_time(run.began) or 'at an unknown time'}", dim=True
+            )
+        )
     else:
         _draw_run(run, stop, speed, as_json=as_json)
     _print_end(run, as_json=as_json)
@@ -302,11 +295,11 @@ def _print_end(before: RunSummary, *, as_json: bool) -> None:
     try:
         run = records.read_summary(before.root, before.id) if before.end is None else before
     except InvalidValue:
-        raise InvalidValue(f"the record of {before.id} was taken away: nothing more is known of that run") from None
+        raise InvalidValue(f"the record of {before.id} was deleted: the run can't be shown any more") from None
     if run.end is None and not records.is_alive(run):
-        when = f" (last heard of at {_format_time(run.last)})" if run.last else ""
+        when = f" (last event at {format_recorded_time(run.last)})" if run.last else ""
         raise RunDied(
-            f"{run.id} died{when}: its process is gone, and it never told its end; "
+            f"{run.id} died{when}: its process is gone without a final event; "
             f"`{f'ralphtool run {run.change}'.rstrip()}` resumes where it stopped"
         )
     if run.end is not None and not as_json:

@@ -22,20 +22,28 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("folders", nargs=-1, metavar="[DIR]...", type=click.Path())
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, help="The port. [default: the same each time, if it is free]"
+    "--port", type=click.IntRange(0, 65535), default=0, help="The port. [default: always the same, if it is free]"
 )
-@click.option("--socket", "socket_path", metavar="PATH", default="", help="A Unix socket, for you only, and no port.")
-@click.option("--read-only", is_flag=True, help="Watch only: runs cannot be started, answered or steered.")
-@click.option("--open", "opens", is_flag=True, help="Open it in your browser.")
 @click.option(
-    "--host", default="127.0.0.1", help="Another address than 127.0.0.1: only with --allow-host, --cert and --key."
+    "--socket",
+    "socket_path",
+    metavar="PATH",
+    default="",
+    help="Use a Unix socket that only you can open, and no port.",
 )
-@click.option("--allow-host", "names", multiple=True, metavar="NAME", help="A name by which the page may be opened.")
-@click.option("--cert", default="", metavar="FILE", help="A certificate for TLS.")
-@click.option("--key", default="", metavar="FILE", help="Its key.")
+@click.option("--read-only", is_flag=True, help="Watch only: runs can't be started, answered or steered.")
+@click.option("--open", "opens", is_flag=True, help="Open the page in your browser.")
 @click.option(
-    "--new-key", is_flag=True, help="Make a new key: the addresses and logins of before open nothing any more."
+    "--host",
+    default="127.0.0.1",
+    help="Listen on another address than 127.0.0.1; needs --allow-host, --cert and --key.",
 )
+@click.option(
+    "--allow-host", "names", multiple=True, metavar="NAME", help="A host name that the page may be opened with."
+)
+@click.option("--cert", default="", metavar="FILE", help="The TLS certificate.")
+@click.option("--key", default="", metavar="FILE", help="The key of the TLS certificate.")
+@click.option("--new-key", is_flag=True, help="Create a new key: earlier addresses and logins stop working.")
 @click.option("--json", "as_json", is_flag=True, help="Print the address as one JSON object, for programs.")
 def web(
     folders: Sequence[str],
@@ -50,7 +58,7 @@ def web(
     new_key: bool,
     as_json: bool,
 ) -> None:
-    """Serve a page to watch and steer runs from a browser, or from a phone.
+    """Serve a web page to watch and steer runs from a browser or a phone.
 
     It shows every run of the project live: stories, agents, gates, proofs, diffs, questions, cost. Only you can open
     it: the printed address contains a key, and only this machine can reach it. You can close it at any time; runs do

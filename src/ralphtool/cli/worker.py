@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from ralphtool.settings.executor import ExecutorSettings
 
 _DOING = {
-    "work": "an agent",
-    "prove": "the proof",
-    "gates-ahead": "the gates, ahead of the queue",
-    "measure": "the gates before the work",
-    "tip": "the last check",
-    "examine": "a look at a blocker",
+    "work": "running an agent",
+    "prove": "running the proof",
+    "gates-ahead": "running gates ahead of the queue",
+    "measure": "running gates before the work",
+    "tip": "running the last check",
+    "examine": "checking a blocker",
 }
 _FLAGS = {
     "address": "The Temporal server, as HOST:PORT.",
     "namespace": "The namespace on that server.",
-    "queue": "The queue to take work from.",
-    "tls_cert": "The certificate that shows the server who we are.",
-    "tls_key": "Its key.",
-    "tls_ca": "The authorities that the server's certificate may be from.",
+    "queue": "The task queue.",
+    "tls_cert": "The client certificate for the server.",
+    "tls_key": "The key of the client certificate.",
+    "tls_ca": "The certificate authorities to accept for the server.",
 }
 
 
@@ -49,24 +49,27 @@ def _add_server_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command()
 @_add_server_flags
 @click.option(
-    "--slots", type=click.IntRange(1, 64), default=None, help="Agents at once. [default: half the processors]"
+    "--slots",
+    type=click.IntRange(1, 64),
+    default=None,
+    help="The number of agents at once. [default: half the processors]",
 )
-@click.option("--name", default="", metavar="NAME", help="What runs call this worker. [default: the machine's name]")
-@click.option("--home", default="", metavar="DIR", help="Where it keeps its clones.")
-@click.option("--remote", default="", metavar="URL", help="The git repository, if it has another address from here.")
+@click.option("--name", default="", metavar="NAME", help="The name of this worker. [default: the machine's name]")
+@click.option("--home", default="", metavar="DIR", help="The folder for its clones.")
+@click.option("--remote", default="", metavar="URL", help="The git repository, if its address is different from here.")
 @click.option("--dev", is_flag=True, help="Start a server and two workers on this machine, to try it out.")
 def worker(slots: int | None, name: str, home: str, remote: str, dev: bool, **server: Any) -> None:
     """Carry out iterations for runs on other machines.
 
-    It takes work from a queue of a Temporal server, clones the project from the git repository that the run names,
-    and works in boxes as a run at home does. Agents and their keys are its own: no secret is sent to it, or by it.
-    Ctrl-C ends it: it takes no new work, and hands over what its agents have done.
+    A worker takes work from a task queue of a Temporal server, clones the project from the git repository that the run
+    names, and works in boxes as a local run does. It uses its own agents and keys: no secrets are sent or received.
+    Ctrl-C stops it: it accepts no new work, and hands over what its agents have done so far.
 
     Anyone who can add work to the queue can run programs on this machine, so protect the server.
 
     \b
     Examples:
-      ralphtool worker --dev                              try it: a server and two workers here
+      ralphtool worker --dev                              try it out: a server and two workers here
       ralphtool worker --address build.example.org:7233 --tls --slots 4
       ralphtool run add-login --executor temporal         on the machine of the run
     """
@@ -119,7 +122,9 @@ def _run_dev(settings: ExecutorSettings, slots: int, home: str) -> None:
     from ralphtool.workers import development, program
 
     with program.stop_by_signals() as stop, development.start(settings, slots, home) as address:
-        click.echo(f"A Temporal server at {address}, and two workers of {slots} slots. In your project, run:\n")
+        click.echo(
+            f"Started a Temporal server at {address} and two workers with {slots} slots each. In your project, run:\n"
+        )
         default = executor.ExecutorSettings().address
         flag = "" if address == default else f"TEMPORAL_ADDRESS={address} "
         click.echo(f"  {flag}ralphtool run --executor temporal --side-by-side {2 * slots}\n")
@@ -131,7 +136,7 @@ def _run_dev(settings: ExecutorSettings, slots: int, home: str) -> None:
 @_add_server_flags
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 def workers(as_json: bool, **server: Any) -> None:
-    """Show which workers there are, and what they do.
+    """List the workers and their current work.
 
     \b
     Examples:
@@ -174,17 +179,17 @@ def _name_job(id: str) -> str:
     """An order's id has its run, the number of the iteration, and what is to be done."""
     run, _, rest = id.partition("/")
     number, _, kind = rest.partition("-")
-    doing = next((words for name, words in _DOING.items() if kind.startswith(name)), "at work")
+    doing = next((words for name, words in _DOING.items() if kind.startswith(name)), "working")
     return f"{doing}, iteration {int(number)} of {run}" if number.isdecimal() else id
 
 
 def _print_workers(settings: ExecutorSettings, seen: Sequence[WorkerSeen], jobs: Sequence[JobState]) -> None:
     rows = _list_workers(seen, jobs)
     if not rows:
-        click.echo(f"No worker takes work from {settings.queue} at {settings.address}. Start one:\n")
+        click.echo(f"No worker is connected to {settings.queue} at {settings.address}. Start one:\n")
         click.echo(f"  ralphtool worker --queue {settings.queue} --address {settings.address}")
     for row in rows:
-        doing = "; ".join(make_printable(_name_job(job["id"])) for job in row["jobs"]) or "waits for work"
+        doing = "; ".join(make_printable(_name_job(job["id"])) for job in row["jobs"]) or "idle"
         click.echo(f"{make_printable(row['name'])}: {doing}")
     waiting = [one for one in jobs if one.state == "waiting"]
     if waiting:

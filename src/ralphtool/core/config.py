@@ -25,7 +25,7 @@ def _read_text(project: str) -> str | None:
     except UnicodeDecodeError as error:
         raise InvalidValue(f"{path}: byte {error.start} is not UTF-8: save the file as UTF-8") from None
     except OSError as error:
-        raise InvalidValue(f"{path} can't be read ({error.strerror}): fix that") from None
+        raise InvalidValue(f"{path} can't be read ({error.strerror}): check its permissions") from None
 
 
 def _read_table(project: str, name: str) -> "dict[str, Any]":
@@ -53,7 +53,7 @@ def read_spec(project: str) -> str | None:
     """`[run] spec`: the format or the file that `--spec` would name."""
     value = _read_table(project, "run").get("spec")
     if value is not None and not isinstance(value, str):
-        raise InvalidValue(f'{path_of(project)}: run.spec must be a text, as in spec = "docs/plan.md"')
+        raise InvalidValue(f'{path_of(project)}: run.spec must be a string, as in spec = "docs/plan.md"')
     return value
 
 
@@ -93,7 +93,7 @@ def _check_command_lists(table: "dict[str, Any]", project: str) -> dict[str, lis
         value = table.get(key, [])
         if not isinstance(value, list) or not all(isinstance(command, str) for command in value):
             raise InvalidValue(
-                f'{path_of(project)}: verify.{key} must be a list of texts, as in {key} = ["make {key}"]'
+                f'{path_of(project)}: verify.{key} must be a list of strings, as in {key} = ["make {key}"]'
             )
     return {key: table[key] for key in ("checks", "tests") if key in table}
 

@@ -20,7 +20,9 @@ def report(error: BaseException, arguments: list[str]) -> str:
             "".join(traceback.format_exception(error)),
         ]
     )
-    what = f"{type(error).__name__} in ralphtool itself; this is a bug of ours, and your files are as they were"
+    what = (
+        f"{type(error).__name__} in ralphtool itself; this is a bug in ralphtool, and your files were not changed by it"
+    )
     try:
         path = files.private_path("ralph", "logs", f"bug-{os.getpid()}.log")
         files.make_private_folders(path)

@@ -30,7 +30,7 @@ def tmp_dir() -> str:
     """
     if wanted := os.environ.get("TMPDIR"):
         if not _can_write(wanted):
-            raise IoError(f"TMPDIR is {shorten(wanted)}, and no folder there can be written: make it, or unset TMPDIR")
+            raise IoError(f"TMPDIR is {shorten(wanted)}, which is not a writable folder: create it, or unset TMPDIR")
         return os.path.abspath(wanted)
     for folder in (os.environ.get("TEMP"), os.environ.get("TMP"), "/tmp", "/var/tmp", "/usr/tmp"):
         if folder and _can_write(folder):
@@ -90,7 +90,7 @@ def ensure_folder(path: str) -> list[str]:
         _make_folder(path)
     except FileExistsError:
         if not stat.S_ISDIR(os.lstat(path).st_mode):
-            raise UnsafePath(f"{path} must be a plain folder, and is a link or a file: move it away") from None
+            raise UnsafePath(f"{path} must be a plain folder, but is a link or a file: move it away") from None
         return []
     return [path]
 
@@ -137,7 +137,7 @@ def open_in_project(path: str, flags: int = os.O_RDONLY) -> int:
 
 
 def _build_not_plain_error(path: str) -> UnsafePath:
-    return UnsafePath(f"{path} is a link or a special file where ralphtool keeps its own: move it away")
+    return UnsafePath(f"{path} must be a regular file, but is a link or a special file: move it away")
 
 
 def read_fd(fd: int) -> bytes:
@@ -205,7 +205,7 @@ def open_plain(path: str, flags: int = os.O_RDONLY) -> int:
     fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise OSError(errno.EINVAL, "it is not a plain file", path)
+        raise OSError(errno.EINVAL, "it is not a regular file", path)
     return fd
 
 

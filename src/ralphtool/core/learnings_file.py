@@ -13,11 +13,11 @@ _TEMPLATE = """\
 # Learnings: {change}
 
 <!--
-What one story learns, the next one knows. Write below, in free form, what will help whoever comes after:
+Notes from one story to the next. Write below, in free form, what will help the next agent:
 
 - Discoveries: how this code base really works, where things are, commands that proved useful
 - Decisions: what you chose, and why
-- Gotchas: what went wrong or took long, and how to get around it
+- Gotchas: what went wrong or took long, and how to avoid it
 
 Correct or remove what turned out to be wrong.
 -->
@@ -99,5 +99,5 @@ def format_for_prompt(text: str, budget: int, path: str) -> str:
     if len(text) > budget:
         shown = text[len(text) - budget :]
         shown = shown.partition("\n")[2] or shown
-        notice = f"[{len(text) - len(shown)} characters left out here; the whole is in {path}]\n"
+        notice = f"[{len(text) - len(shown)} characters left out; the whole file is {path}]\n"
     return fence(f"{notice}{shown}", "markdown")

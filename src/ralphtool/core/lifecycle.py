@@ -38,7 +38,9 @@ class ProjectLock:
         for _ in range(_MAX_TRIES):
             if self._try_enter():
                 return self
-        raise FileNotFoundError(errno.ENOENT, "it can't be made, or is taken away again and again", self._folders[-1])
+        raise FileNotFoundError(
+            errno.ENOENT, ("it can't be created, or another program keeps deleting it"), self._folders[-1]
+        )
 
     def _try_enter(self) -> bool:
         """Takes the lock; not if whoever made the folders failed, and has just taken them away again."""
@@ -127,9 +129,9 @@ def find_abandoned_lock(root: str, change: str) -> "ChangeLock | None":
     """The abandoned lock that is there, if any; ChangeLocked for one that is held."""
     lock = locks.read_lock(root, change)
     if lock is not None and not lock.is_abandoned:
-        way = "`ralphtool watch` shows it, `ralphtool stop` ends it" if lock.owner else "wait for its flush"
+        way = "`ralphtool watch` shows it, `ralphtool stop` stops it" if lock.owner else "wait for its flush"
         raise ChangeLocked(
-            f"{change} is held by {lock.describe()}: {way}, or if it is dead, `ralphtool unlock {change}`"
+            f"{change} is locked by {lock.describe()}: {way}. If it is dead, run `ralphtool unlock {change}`"
         )
     return lock
 
@@ -144,7 +146,7 @@ def _refuse_second_use(path: str, session_id: str) -> None:
 
 def _build_exists_error(session_id: str) -> SessionExists:
     return SessionExists(
-        f"session {session_id} exists already: end it with `ralphtool agent session flush`, or take another id"
+        f"session {session_id} already exists: end it with `ralphtool agent session flush`, or use another id"
     )
 
 
@@ -304,7 +306,7 @@ def unlock(root: str, change: str, *, force: bool = False) -> str | None:
             lock = locks.read_lock(root, change)
             return _release_lock(path, lock, force) if lock else None
         except (CorruptState, UnsafePath):
-            return f"the lock could not be trusted, and is now {_put_aside(path)}"
+            return f"the lock file was damaged; it is now {_put_aside(path)}"
 
 
 def _put_aside(path: str) -> str:
@@ -318,13 +320,13 @@ def _put_aside(path: str) -> str:
 def _release_lock(path: str, lock: "ChangeLock", force: bool) -> str:
     if lock.owner and not lock.is_abandoned and not force:
         raise ChangeLocked(
-            f"{lock.fields['change_name']} is held by {lock.describe()}, which is at work: stop that process, "
-            "or repeat with --force"
+            f"{lock.fields['change_name']} is locked by {lock.describe()}, which is still running: stop that "
+            "process, or use --force"
         )
     if lock.fields["unlocked"]:
-        return f"it is free already: what {lock.describe()} recorded waits for the next session"
+        return f"it is already released; the next session takes over the records of {lock.describe()}"
     if lock.has_session or any(os.path.lexists(left) for left, _ in lock.inherited_sessions):
         files.replace(path, session.encode(lock.fields | {"unlocked": True}))
     else:
         files.remove(path)
-    return f"{lock.describe()} holds it no longer"
+    return f"released it from {lock.describe()}"

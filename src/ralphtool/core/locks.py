@@ -111,7 +111,7 @@ def check_folders(root: str) -> None:
     """Refuses a link where our folders of the project belong."""
     for folder in (layout.folder(root), layout.locks(root)):
         if os.path.islink(folder):
-            raise UnsafePath(f"{folder} must be a plain folder, and is a link: move it away")
+            raise UnsafePath(f"{folder} must be a plain folder, but is a link: move it away")
 
 
 def read_lock(root: str, change: str) -> ChangeLock | None:
@@ -126,12 +126,12 @@ def read_lock(root: str, change: str) -> ChangeLock | None:
     except ValueError as error:
         raise _build_damaged_error(path, change, str(error)) from None
     if not _is_lock(fields, change):
-        raise _build_damaged_error(path, change, "it does not say who holds the change")
+        raise _build_damaged_error(path, change, "it does not name its session")
     return ChangeLock(root, fields)
 
 
 def _build_damaged_error(path: str, change: str, why: str) -> CorruptState:
-    return CorruptState(f"{path} is damaged ({why}): `ralphtool unlock {change}` puts it aside")
+    return CorruptState(f"{path} is damaged ({why}): `ralphtool unlock {change}` sets it aside")
 
 
 def _is_lock(fields: object, change: str) -> bool:
@@ -181,7 +181,10 @@ def check_private(path: str, root: str) -> None:
 
 
 def _build_path_error(path: str) -> UnsafePath:
-    return UnsafePath(f"{path} is no private folder of yours, yet the change's lock names it: `ralphtool unlock` it")
+    return UnsafePath(
+        f"the change's lock names {path}, which is not a private folder of yours: release the change with `ralphtool "
+        "unlock`"
+    )
 
 
 def list_locked_changes(root: str) -> list[str]:
@@ -229,7 +232,9 @@ def find_project(state: "SessionState") -> tuple[str, ChangeLock | None]:
 def _choose_project(session_id: str, noted: list[str], here: str) -> str:
     # Somebody has removed the lock. Where a session began is known, and no other project is any of its business.
     if noted and not os.path.isdir(noted[0]):
-        raise SessionNotFound(f"session {session_id} began in {noted[0]}, which is gone: put it back, then try again")
+        raise SessionNotFound(
+            f"session {session_id} was created in {noted[0]}, which is gone: restore that folder, then try again"
+        )
     return noted[0] if noted else project.find(here)
 
 

@@ -65,7 +65,7 @@ def check_name(text: str, what: str) -> str:
     if not is_name(text):
         raise InvalidName(
             f"{shorten(text)} is not {what}: use letters, digits, '.', '_' and '-', "
-            f"beginning with a letter or a digit, {_LONGEST_NAME} characters at most"
+            f"beginning with a letter or a digit, at most {_LONGEST_NAME} characters"
         )
     return text
 

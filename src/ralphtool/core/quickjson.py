@@ -82,7 +82,7 @@ def loads(text: str) -> "Any":
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if skip_space(text, end) != len(text):
-        raise ValueError(f"there is more after the end at {describe_position(text, end)}")
+        raise ValueError(f"unexpected text after the end at {describe_position(text, end)}")
     return value
 
 

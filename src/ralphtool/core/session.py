@@ -131,8 +131,8 @@ class LockedSession:
 
 def _build_not_found_error(session_id: str) -> SessionNotFound:
     return SessionNotFound(
-        f"there is no session {session_id}: begin one with `ralphtool agent session init --change NAME`, "
-        "or leave that to `ralphtool run`"
+        f"there is no session {session_id}: create one with `ralphtool agent session init --change NAME`, or use "
+        "`ralphtool run`"
     )
 
 
@@ -174,11 +174,11 @@ def parse(data: bytes, path: str) -> "SessionState":
     state.setdefault("iteration", 0)
     state.setdefault("current_story_id", None)
     if not _is_session(state, os.path.basename(path)):
-        raise CorruptState(f"{path} is not the state of a session: {_MOVE_ADVICE}")
+        raise CorruptState(f"{path} is not a session file: {_MOVE_ADVICE}")
     return state
 
 
-_MOVE_ADVICE = "move it away (it is left as it is), `ralphtool unlock CHANGE`, and begin a new session"
+_MOVE_ADVICE = "move it away, run `ralphtool unlock CHANGE`, and start a new session"
 
 
 def _parse_object(data: bytes, path: str) -> "dict[str, Any]":
@@ -267,22 +267,24 @@ _UNPRINTABLE = "".join(map(chr, range(0x7F, 0xA0))) + "\u2028\u2029"
 
 def check_text(text: str, what: str) -> None:
     if not text.strip():
-        raise InvalidValue(f"{what} can't be empty: say something")
+        raise InvalidValue(f"{what} can't be empty: give some text")
     if len(text) > _LONGEST_TEXT:
-        raise InvalidValue(f"{what} of {len(text)} characters is too long: {_LONGEST_TEXT} at most")
+        raise InvalidValue(f"{what} of {len(text)} characters is too long: the maximum is {_LONGEST_TEXT}")
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        raise InvalidValue(f"{what} must be UTF-8, and {shorten(text)} is not") from None
+        raise InvalidValue(f"{what} must be UTF-8, but {shorten(text)} is not") from None
 
 
 def check_label(text: str, what: str) -> None:
     """A text that stands in one line: a name, a title, an id."""
     check_text(text, what)
     if len(text) > 1000 or any(character < " " or character in _UNPRINTABLE for character in text):
-        raise InvalidValue(f"{what} is one line of printable text, 1000 characters at most: {shorten(text)} is not")
+        raise InvalidValue(
+            f"{what} must be one line of printable text, at most 1000 characters, but {shorten(text)} is not"
+        )
 
 
 def check_choice(value: str | None, allowed: "Sequence[str]", what: str) -> None:
     if value is not None and value not in allowed:
-        raise InvalidValue(f"{what} can't be {shorten(value)}: it is one of {', '.join(allowed)}")
+        raise InvalidValue(f"{what} can't be {shorten(value)}: use one of {', '.join(allowed)}")

@@ -40,7 +40,7 @@ def describe_difference(inside: GateResult, outside: GateResult) -> Trouble:
     cause = find_cause(read_output(inside))
     passed = inside.tests.counts.passed if inside.tests else 0
     return Trouble(
-        what=f"`{inside.command}` passes in your own folder, and not there{named}",
+        what=f"`{inside.command}` passes in your own folder, but not there{named}",
         causes=(cause,) if cause else (),
         is_partial=bool(only) and passed > len(only),
     )

@@ -464,7 +464,7 @@ class LocalExecutor:
         """What agents are told in the project's own files holds from their next start on, commands to run included."""
         if not self._find_runner(assignment).traits.is_kept:
             return []
-        told = "agents would be allowed more by it than you have allowed"
+        told = "it would allow agents more than you have allowed"
         known = [*self.context.runners, *agents.list_runners()]
         return [GuardFinding("agent-config", path, told) for path in taken.paths if agents.is_agent_config(path, known)]
 

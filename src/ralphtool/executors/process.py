@@ -382,7 +382,7 @@ class _RunningProgram:
         left = self.end_orphans()
         left.pop(self._main, None)
         rest = ", ".join(self._orphans.find().values())
-        detail = f"could not be ended: {rest}" if rest else ""
+        detail = f"could not be stopped: {rest}" if rest else ""
         code = self._orphans.codes.get(self._main, -signal.SIGKILL)
         return self._build_result(code, self._end_reason or "supervisor-lost", tuple(left.values()), detail)
 

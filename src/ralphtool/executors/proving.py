@@ -249,11 +249,14 @@ class Prover:
         if not saved:
             return retried
         if spared and all(only_follows_moves(one, paths.changes) for one in spared):
-            told = f"the tests as they were pass with {_join([one.path for one in spared])}, which follows moved files"
+            told = (
+                f"the tests as they were pass with {_join([one.path for one in spared])}, which was adapted to moved "
+                "files"
+            )
             return structs.replace(retried, told=(*retried.told, told))
         if spared:
             return structs.replace(retried, only_with_build=tuple(printable(one.path) for one in spared))
-        told = f"failed once and passed once, as they were: {', '.join(saved[:3])}"
+        told = f"failed once and passed once without changes: {', '.join(saved[:3])}"
         return structs.replace(retried, told=(*retried.told, told))
 
     def _pick(self, runs: Sequence[SuiteRun], like: Sequence[SuiteRun]) -> tuple[SuiteRun, ...]:
@@ -321,9 +324,9 @@ def _tell_ignored(aside: Sequence[str], environments: Sequence[str], *, is_anew:
     if aside:
         yield f"files that git ignores were set aside for the gates: {_join(aside)}"
     if is_anew:
-        yield f"`setup` made what the gates ran with anew: {_join(environments)}"
+        yield f"`setup` rebuilt the environment of the gates: {_join(environments)}"
     elif environments:
-        yield f"the gates ran with what the attempt installed: {_join(environments)}"
+        yield f"the gates ran with packages that the attempt installed: {_join(environments)}"
 
 
 def _join(paths: Sequence[str]) -> str:

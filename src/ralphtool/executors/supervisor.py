@@ -350,7 +350,7 @@ class SupervisorProcess:
             self._wait_for_event(None)
         names = self._end()
         rest = [] if self._none_left() else [name for name in self._find_descendants().values() if name]
-        trouble = f"could not be ended: {', '.join(rest)}" if rest else ""
+        trouble = f"could not be stopped: {', '.join(rest)}" if rest else ""
         self._say(b"ended", str(-signal.SIGKILL if self._code is None else self._code), trouble, *names[:_MOST_NAMES])
         return not rest
 

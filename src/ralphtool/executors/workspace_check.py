@@ -98,7 +98,7 @@ class _WorkspaceCheck:
             self._workspace.mark_dirty()
             self._workspace.begin(None)
             if not _shows_more(other, one):
-                self._notices.append(f"`{one.command}` needs files that are not committed: it fails without them")
+                self._notices.append(f"`{one.command}` needs uncommitted files: it fails without them")
                 return None
         trouble = describe_difference(one, other)
         return structs.replace(trouble, help=self._suggest(read_output(one)))
@@ -130,7 +130,7 @@ class _WorkspaceCheck:
             # At the project's own path a command sees what it would see in the user's folder: no other place is better.
             self._notices.append(f"{what}: it proves nothing; name a command that runs your code under [verify]")
             return None
-        return Trouble(what=what, help="make the tests use the code of the folder that they are started in")
+        return Trouble(what=what, help="make the tests use the code in the folder where they are started")
 
 
 def _shows_more(outside: GateResult, inside: GateResult) -> bool:

@@ -161,7 +161,9 @@ class History(Store):
         def make(state: HistoryState) -> Batch:
             learning = state.catalog.learning(id)
             if learning is None:
-                raise InvalidValue(f"there is no learning {shorten(id)}: `ralphtool progress learnings` lists them")
+                raise InvalidValue(
+                    f"there is no learning {shorten(id)}: `ralphtool progress learnings` lists all learnings"
+                )
             found.append(invalidate(learning, why) if learning.still_valid else learning)
             return Batch(
                 invalidated=(Invalidation(_build_learning_ref(learning), why),) if learning.still_valid else ()
@@ -178,8 +180,8 @@ class History(Store):
             found = {id: state.catalog.learning(id) for id in [*wanted, *([besides] if besides is not None else [])]}
             for id, learning in found.items():
                 if learning is None or not learning.still_valid:
-                    is_old = "holds no longer already" if learning else "is not there"
-                    raise InvalidValue(f"{shorten(id)} {is_old}: `ralphtool memory` lists the learnings that hold")
+                    is_old = "is already marked as no longer valid" if learning else "does not exist"
+                    raise InvalidValue(f"{shorten(id)} {is_old}: `ralphtool memory` lists the valid learnings")
             gone = [learning for id, learning in found.items() if learning and id != besides]
             return Batch(invalidated=tuple(Invalidation(_build_learning_ref(one), why) for one in gone))
 

@@ -74,7 +74,7 @@ def _build_warnings(failures: dict[Category, int]) -> tuple[str, ...]:
     times = failures.get("tooling-friction", 0)
     if times <= FRICTION_LIMIT:
         return ()
-    return (f"tooling got in the way {times} times in attempts that failed: consider fixing the tools first",)
+    return (f"tool problems occurred {times} times in failed attempts: consider fixing the tools first",)
 
 
 def record(

@@ -64,7 +64,7 @@ def is_plain(data: bytes) -> bool:
 
 def _describe_syntax_error(data: bytes, error: Exception) -> str:
     if data.startswith(b"\xef\xbb\xbf"):
-        return "it begins with a byte order mark, which JSON does not have: save it without"
+        return "it begins with a byte order mark, which JSON does not allow: save it without one"
     if not data.strip():
         return "it is empty"
     try:
@@ -143,7 +143,7 @@ def check_unique(name: str, ids: Sequence[str]) -> None:
 
 
 def build_duplicate_error(name: str, number: int, id: str) -> InvalidDocument:
-    return InvalidDocument(f"{name}[{number}].id: {shorten(id)} is there already: ids are unique")
+    return InvalidDocument(f"{name}[{number}].id: {shorten(id)} already exists: ids must be unique")
 
 
 def decode(data: bytes | Raw, kind: type[RecordT], where: str, lenient: bool) -> RecordT:
@@ -209,7 +209,7 @@ def find_fields(data: bytes) -> list[FieldSpan]:
         position = found.end() + len(text)
         fields.append(FieldSpan(name, begin, found.end(), position))
     if data[position:].strip(b" \t\r\n{") != b"}":
-        raise InvalidDocument("a field stands twice in the document")
+        raise InvalidDocument("a field occurs twice in the document")
     return fields
 
 

@@ -131,7 +131,7 @@ def read_lines(data: bytes, offset: int) -> JournalChunk:
 def check_line(start: int, text: bytes) -> JournalLine:
     """A line, if its checksum fits. Zeros before it are room that was never used."""
     room = len(text) - len(text := text.lstrip(b"\0"))
-    line = JournalLine(start + room, text, None, "its checksum does not fit", room=room)
+    line = JournalLine(start + room, text, None, "its checksum does not match", room=room)
     checksum, _, data = text.partition(b" ")
     if checksum != b"%08x" % zlib.crc32(data):
         return line

@@ -78,16 +78,18 @@ def _select_new_entries(
 def _find_problem(catalog: Catalog, sources: Sources, entry: Entry, last: dict[str, int]) -> str | None:
     """Why an entry can't be added; an empty text if it is there already."""
     if entry.id != f"{entry.prd_id}-{entry.iteration}":
-        return f"entry {entry.id}: the id must be prd_id-iteration, and those are {entry.prd_id}, {entry.iteration}"
+        return f"entry {entry.id}: the id must be prd_id-iteration, but these are {entry.prd_id} and {entry.iteration}"
     before = last.get(entry.prd_id) or catalog.last_iteration(entry.prd_id)
     if catalog.facts.odd or entry.iteration <= before:
         known = catalog.find_same_id(sources, entry)
         if known and _remove_links(known) == _remove_links(entry):
             return ""
         if known:
-            return f"entry {entry.id}: there is another one of that id, of {known.timestamp}"
+            return f"entry {entry.id}: another entry has the same id, recorded at {known.timestamp}"
     if entry.iteration != before + 1 and not (catalog.facts.has_gaps and entry.iteration > before):
-        return f"entry {entry.id}: iteration {entry.iteration} does not follow {before}: the next is {before + 1}"
+        return (
+            f"entry {entry.id}: iteration {entry.iteration} does not follow {before}: the next one must be {before + 1}"
+        )
     return None
 
 
@@ -172,7 +174,7 @@ def _resolve_targets(
     for one in said:
         id = _find_target(catalog, one.about) or renamed.get(one.about.id)
         if id is None and one.about.id not in fresh:
-            _reject(one, f"{one.about.id}: the learning that this is about is not there", aside)
+            _reject(one, f"{one.about.id}: the learning that it refers to does not exist", aside)
         else:
             aimed.append(structs.replace(one, about=structs.replace(one.about, id=id or one.about.id)))
     return tuple(aimed)

@@ -108,9 +108,9 @@ def _describe_key_problem(path: str, value: dict[str, Any], field: dict[str, Any
     if unknown := [key for key in value if key not in field["properties"]]:
         plain = unknown[0].isidentifier() and unknown[0].isascii() and len(unknown[0]) <= 60
         name = unknown[0] if plain else shorten(unknown[0])
-        return f"{path}{dot}{name}: there is no such field; the fields are {', '.join(field['properties'])}"
+        return f"{path}{dot}{name}: unknown field; the fields are {', '.join(field['properties'])}"
     if missing := [key for key in field["required"] if key not in value]:
-        return f"{path}{dot}{missing[0]}: it is required, and missing"
+        return f"{path}{dot}{missing[0]}: this required field is missing"
     return None
 
 

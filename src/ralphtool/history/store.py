@@ -123,7 +123,7 @@ class Store:
                     raise
             finally:
                 self._state = None
-        raise CorruptState(f"{self.path} changes again and again: let the other program finish, then try again")
+        raise CorruptState(f"{self.path} keeps changing: wait until the other program is finished, then try again")
 
     def _check_folder(self) -> None:
         """A link that came with somebody's repository must not lead us away."""
@@ -219,8 +219,8 @@ class Store:
         return True
 
     def build_corrupt_error(self, error: InvalidDocument) -> CorruptState:
-        advice = "" if isinstance(error, VersionTooNew) else "; fix it, or put back one that was good"
-        return CorruptState(f"{self.path}: {error}{advice} (it is left as it is)")
+        advice = "" if isinstance(error, VersionTooNew) else "; fix it, or restore a backup"
+        return CorruptState(f"{self.path}: {error}{advice} (the file is not changed)")
 
     def _save_index(self, catalog: Catalog, state: HistoryState) -> Catalog | None:
         """The same catalog in a file beside the journal, where one can be written."""
@@ -364,8 +364,8 @@ class Store:
         except (OSError, DocumentChanged, IndexOutdated, IndexMismatch, InvalidDocument, sqlite3.Error) as error:
             self._failed_fold = {facts.head: 2 * facts.read_to}
             self._forget()
-            why = ", because somebody else was writing it" if isinstance(error, DocumentChanged) else f" ({error})"
-            self.notices.append(f"{self.path} could not be brought up to date{why}; what is new stays in the journal")
+            why = ", because another program was writing it" if isinstance(error, DocumentChanged) else f" ({error})"
+            self.notices.append(f"{self.path} could not be updated{why}; new records stay in the journal")
 
     def _fold(self, state: HistoryState, batch: Batch | None = None) -> None:
         self._settled(state)
@@ -408,7 +408,7 @@ class Store:
         fresh = {text: reason for text, reason in problems if text not in known}
         files.append(self.damaged_path, b"".join(b"# %b\n%b\n" % (fresh[text].encode(), text) for text in fresh))
         for _, reason in problems:
-            self.notices.append(f"a record of {self.journal_path} was put into {self.damaged_path}: {reason}")
+            self.notices.append(f"a record of {self.journal_path} was moved to {self.damaged_path}: {reason}")
 
 
 _all: weakref.WeakSet[Store] = weakref.WeakSet()

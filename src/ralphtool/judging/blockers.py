@@ -72,7 +72,7 @@ _PORT = _LazyPattern(
 _TAKEN = _LazyPattern(r"\b(?:in use|taken|occupied|busy|allocated|already bound|EADDRINUSE)\b", re.IGNORECASE)
 _CONNECT_SECONDS = 1.0  # seconds
 _NO_FILES = ("file", "it", "there", "that", "this", "which")
-_NOTHING = "it names nothing that can be looked up"
+_NOTHING = "it names nothing that can be checked"
 _LONGEST = 10_000
 _LONGEST_ANSWER = 500
 
@@ -112,7 +112,7 @@ def check_claim(text: str, root: str, environ: Mapping[str, str], needs: Needs |
         return BlockerCheck(True, f"{_join_things(missing)} missing") if missing else BlockerCheck(None, _NOTHING)
     if missing := _list_missing(named):
         return BlockerCheck(True, f"{_join_things(missing)} missing")
-    return BlockerCheck(False, f"{_join_things(list(named))} there")
+    return BlockerCheck(False, f"{_join_things(list(named))} available")
 
 
 def _extract_missing_claims(text: str) -> str:
@@ -158,7 +158,7 @@ def parse_answer(message: str, token: str) -> BlockerCheck | None:
         start = f"<promise>{word}:{token}:"
         if line.startswith(start) and line.endswith("</promise>"):
             why = _clean_line(line[len(start) : -len("</promise>")])
-            return BlockerCheck(is_real, f"an agent looked into it: {why or 'it gave no reason'}")
+            return BlockerCheck(is_real, f"an agent checked it: {why or 'it gave no reason'}")
     return None
 
 

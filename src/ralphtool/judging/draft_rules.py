@@ -47,17 +47,17 @@ def find_problems(stories: Sequence[Story], scenarios: int | None) -> list[Draft
 def _check_change(stories: Sequence[Story], scenarios: int | None) -> Iterator[DraftProblem]:
     if not stories:
         yield DraftProblem(
-            rule="no-stories", text="there is no story with a box: write one heading with boxes for each"
+            rule="no-stories", text="there is no story with a box: write a heading with boxes for each story"
         )
         return
     if len(stories) > MOST_STORIES:
-        told = f"{len(stories)} stories are more than one change: keep the {MOST_STORIES} that belong together"
+        told = f"{len(stories)} stories are too many for one change: keep at most {MOST_STORIES} that belong together"
         yield DraftProblem(rule="too-many", text=told)
     if all(story.optional for story in stories):
-        told = "every story is optional, so nothing would have to be done: mark only what can be left out"
+        told = "every story is optional, so nothing is required: mark only what can be left out"
         yield DraftProblem(rule="all-optional", text=told)
     if scenarios == 0:
-        told = "no scenario says how the finished change behaves: write at least one, with given, when and then"
+        told = "no scenario describes how the finished change behaves: write at least one, with given, when and then"
         yield DraftProblem(rule="no-scenarios", text=told)
     yield from _check_titles(stories)
     yield from _check_needed(stories)
@@ -68,7 +68,7 @@ def _check_titles(stories: Sequence[Story]) -> Iterator[DraftProblem]:
     for story in stories:
         other = seen.setdefault(" ".join(story.title.casefold().split()), story.id)
         if other != story.id:
-            told = f"it has the title of story {other}: give each story a title of its own"
+            told = f"it has the same title as story {other}: give each story its own title"
             yield DraftProblem(rule="same-title", story=story.id, text=told)
 
 
@@ -76,16 +76,18 @@ def _check_needed(stories: Sequence[Story]) -> Iterator[DraftProblem]:
     optional = {story.id for story in stories if story.optional}
     for story in stories:
         if not story.optional and (needs := [id for id in story.depends_on if id in optional]):
-            told = f"it depends on {', '.join(needs)}, which is optional: one of the two is marked wrongly"
+            told = f"it depends on {', '.join(needs)}, which is optional: make both optional, or neither"
             yield DraftProblem(rule="needs-optional", story=story.id, text=told)
 
 
 def _check_story(story: Story) -> Iterator[DraftProblem]:
     if not story.tasks:
-        yield DraftProblem(rule="no-boxes", story=story.id, text="it has no box: give it the tasks that prove it done")
+        yield DraftProblem(
+            rule="no-boxes", story=story.id, text=("it has no box: add the tasks that show when it is done")
+        )
         return
     if ticked := [task.id for task in story.tasks if task.done]:
-        told = f"{', '.join(ticked)} is ticked already, and nothing is done yet: leave every box open"
+        told = f"{', '.join(ticked)} is already ticked, but nothing is done yet: leave every box open"
         yield DraftProblem(rule="ticked", story=story.id, text=told)
     yield from _check_size(story)
     yield from _check_proof(story)
@@ -94,20 +96,20 @@ def _check_story(story: Story) -> Iterator[DraftProblem]:
 def _check_size(story: Story) -> Iterator[DraftProblem]:
     words = sum(len(text.split()) for text in (story.title, story.description or "", *_list_texts(story)))
     if len(story.tasks) > MOST_TASKS:
-        told = f"{len(story.tasks)} tasks are too many for one iteration: split it into stories of {MOST_TASKS} at most"
+        told = f"{len(story.tasks)} tasks are too many for one iteration: split it into stories of at most {MOST_TASKS}"
         yield DraftProblem(rule="too-big", story=story.id, text=told)
     elif words > _MOST_WORDS:
-        told = f"{words} words are too many for one iteration: split it into stories of {_MOST_WORDS} at most"
+        told = f"{words} words are too many for one iteration: split it into stories of at most {_MOST_WORDS}"
         yield DraftProblem(rule="too-big", story=story.id, text=told)
     for task in story.tasks:
         if len(set(_CODE.findall(task.text))) > _MOST_PLACES:
-            told = f"the task {task.id} names {len(set(_CODE.findall(task.text)))} things: make a task of each"
+            told = f"the task {task.id} names {len(set(_CODE.findall(task.text)))} things: write one task for each"
             yield DraftProblem(rule="too-big", story=story.id, text=told)
 
 
 def _check_proof(story: Story) -> Iterator[DraftProblem]:
     if not any(_PROOF.search(text) for text in (*_list_texts(story), story.description or "")):
-        told = "nothing in it can be proven: name the test, or the command, that fails before it and passes afterwards"
+        told = "nothing in it can be proven: name a test or a command that fails before the work and passes after it"
         yield DraftProblem(rule="no-proof", story=story.id, text=told)
     for task in story.tasks:
         vague = _VAGUE.search(task.text)
@@ -115,7 +117,7 @@ def _check_proof(story: Story) -> Iterator[DraftProblem]:
             told = f"the task {task.id} is empty: say what is true when it is done"
             yield DraftProblem(rule="no-proof", story=story.id, text=told)
         elif vague and not _CODE.search(task.text):
-            told = f'the task {task.id} says "{vague[0]}", which no test can show: say what exactly is true afterwards'
+            told = f'the task {task.id} says "{vague[0]}", which no test can check: say exactly what is true afterwards'
             yield DraftProblem(rule="no-proof", story=story.id, text=told)
 
 

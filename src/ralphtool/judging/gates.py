@@ -127,7 +127,7 @@ def _find_new_failure(result: GateResult, before: Baseline) -> RedGate | None:
 
 def _describe_result(result: GateResult) -> str:
     if result.why == "wall-clock":
-        return "it took too long and was ended"
+        return "it took too long and was stopped"
     if result.exit_code == 0 and result.tests and result.tests.counts.failed:
         return f"exit status 0, but {result.tally}"
     return result.why or f"exit status {result.exit_code}"

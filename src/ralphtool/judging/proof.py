@@ -115,7 +115,7 @@ def _is_same_by_reading(evidence: ProofEvidence) -> bool:
 def _judge_unchanged(evidence: ProofEvidence) -> ProofResult:
     if not evidence.explanation:
         advice = "if nothing needs to change, say so with `ralphtool agent observe finding`"
-        return ProofResult(against=(f"nothing was changed but the spec; {advice}",))
+        return ProofResult(against=(f"only the spec was changed; {advice}",))
     why = f"nothing was changed: {evidence.explanation}"
     return ProofResult(receipt=_build_receipt(evidence, "unproven", why, (), (), (), ""), asks=why)
 
@@ -278,8 +278,8 @@ def _find_doubt(evidence: ProofEvidence) -> str:
     if evidence.only_with_ignored:
         return f"the gates pass only with files that git ignores: {_name(evidence.only_with_ignored)}"
     if evidence.dirty_submodules:
-        return f"the gates ran with files that no commit has, in the submodule {_name(evidence.dirty_submodules)}"
-    return "" if evidence.has_git else "without git, what was done to the tests can't be seen: `git init` changes that"
+        return f"the gates ran with uncommitted files in the submodule {_name(evidence.dirty_submodules)}"
+    return "" if evidence.has_git else "without git, changes to the tests can't be detected: run `git init`"
 
 
 def _doubt_gates(evidence: ProofEvidence) -> str:
@@ -287,21 +287,21 @@ def _doubt_gates(evidence: ProofEvidence) -> str:
     if not evidence.after:
         return "there is no gate"
     if red := [one for one in runs if not one.ok]:
-        return f"`{red[0].command}` was red before and is red still"
+        return f"`{red[0].command}` was red before and is still red"
     if not runs:
-        return "the gates run no test"
-    return "" if any(one.ran_tests or not one.is_counted for one in runs) else "the gates ran no test"
+        return "the gates run no tests"
+    return "" if any(one.ran_tests or not one.is_counted for one in runs) else "the gates ran no tests"
 
 
 def _doubt_replay(evidence: ProofEvidence) -> str:
     if evidence.replay is None and (open_ones := [one for one in evidence.suspicions if one.kind in _SUSPICIONS]):
-        return f"{open_ones[0].path} was changed ({open_ones[0].kind}), and nothing was run to clear that"
+        return f"{open_ones[0].path} was changed ({open_ones[0].kind}), and nothing was run to rule out cheating"
     if linters := _find_red_linters(evidence):
-        return f"`{linters[0]}` is red with its configuration as it was"
+        return f"`{linters[0]}` is red with its original configuration"
     if evidence.has_new_tests and not _is_same_by_reading(evidence) and _is_only_untouched(evidence):
-        return "the tests as they were can't be loaded any more, and others were added"
+        return "the tests as they were can no longer be loaded, and others were added"
     if not evidence.has_test_files and (left_out := _find_removed(evidence)):
-        return f"{_count(left_out, 'test')} that still pass are left out now: {_name(left_out)}"
+        return f"{_count(left_out, 'test')} that still pass are now left out: {_name(left_out)}"
     if evidence.only_with_build:
         return f"the tests as they were pass only with {_name(evidence.only_with_build)} as it is now"
     return ""
@@ -355,9 +355,9 @@ def _describe_cleared(evidence: ProofEvidence, lost: Sequence[str], allowed: str
     if allowed:
         return allowed
     if evidence.replay is None:
-        return "nothing was run to clear it"
+        return "nothing was run to rule it out"
     if _is_same_by_reading(evidence) and find_lost(evidence):
-        return "the old tests are there still, with the new names"
+        return "the old tests are still there, with the new names"
     return "" if lost else "the tests as they were pass on the new code"
 
 
@@ -371,10 +371,10 @@ def _list_told(evidence: ProofEvidence, own: Sequence[str], removed: Sequence[st
     if removed:
         yield f"{_count(removed, 'test')} that still pass were removed: {_name(removed)}"
     if evidence.own and not own:
-        yield "its new tests pass without the work too, so they show nothing about it"
+        yield "its new tests also pass without the work, so they prove nothing about it"
     for one in evidence.after:
         if one.is_linter and not one.ok:
-            yield f"`{one.command}` was red before and is red still"
+            yield f"`{one.command}` was red before and is still red"
 
 
 def _sum_passed(runs: Sequence[SuiteRun]) -> int | None:

@@ -26,7 +26,7 @@ class ProofRun(Struct, frozen=True, kw_only=True):
     ok: bool = False
     """whether it was green"""
     tally: str | None = None
-    """`12 passed, 1 failed`; null where the program gives no tally"""
+    """`12 passed, 1 failed`; null if the program gives no tally"""
 
 
 class Suspicion(Struct, frozen=True, kw_only=True):
@@ -46,35 +46,35 @@ class Receipt(Struct, frozen=True, kw_only=True):
     state: str = "unproven"
     """`proven`, `held`, `unproven` or `accepted`"""
     why: str = ""
-    """why it is not proven; for one that a person accepted, what they said"""
+    """why it is not proven; for an accepted story, the reason that the person gave"""
     own_tests: tuple[str, ...] = ()
     """tests that fail without the work and pass with it; at most 50"""
     own_count: _Count = 0
     """how many such tests there are"""
     passed_before: _Count | None = None
-    """how many tests passed at the checkpoint; null where no program tells"""
+    """how many tests passed at the checkpoint; null if no program reports it"""
     passed_after: _Count | None = None
     """how many pass now"""
     lost: tuple[str, ...] = ()
     """tests as they were that passed before and fail on the new source; at most 50"""
     removed: tuple[str, ...] = ()
-    """tests that were removed though they still pass; at most 50"""
+    """tests that were removed although they still pass; at most 50"""
     allowed: str = ""
-    """what allows the loss: the story's words, or a setting"""
+    """what allows the loss: the story's text, or a setting"""
     suspicions: tuple[Suspicion, ...] = ()
     """what was suspected in the diff"""
     cleared: str = ""
-    """how that was cleared"""
+    """how the suspicion was cleared"""
     runs: tuple[ProofRun, ...] = ()
     """the commands that were run"""
     told: tuple[str, ...] = ()
-    """what else a person should know: files that were set aside, flaky tests, an environment used as it was"""
+    """other notes: files that were set aside, flaky tests, an environment that was used unchanged"""
     by: str = ""
     """who accepted it"""
     at: str = ""
     """when it was accepted"""
     commit: str | None = None
-    """the commit that it is about"""
+    """the story's commit"""
 
 
 def describe(receipt: Receipt) -> str:

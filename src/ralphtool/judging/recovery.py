@@ -71,9 +71,11 @@ def _decide_settled(verdict: Verdict, past: RecoveryContext, policy: RecoveryPol
     if verdict.status == "interrupted":
         return RecoveryDecision("stop", "", "not counted as an attempt")
     if verdict.status == "transient":
-        return RecoveryDecision("wait", "", f"nothing is wrong with the work ({verdict.summary}); this was no attempt")
+        return RecoveryDecision("wait", "", f"the work is not at fault ({verdict.summary}); not counted as an attempt")
     if past.in_chunks and verdict.status == "partial":
-        return RecoveryDecision("break-chunks", "", "a task of the story is done and kept; the next one is on")
+        return RecoveryDecision(
+            "break-chunks", "", ("a task of the story is done and kept; continuing with the next task")
+        )
     return None
 
 
@@ -97,7 +99,7 @@ def _decide_manual(verdict: Verdict, past: RecoveryContext, policy: RecoveryPoli
         return RecoveryDecision("manual", verdict.blocker or "", f"the blocker is real: {past.blocker_check}")
     if past.attempts >= policy.attempts:
         times = f"{past.attempts} attempt{'' if past.attempts == 1 else 's'}"
-        return RecoveryDecision("manual", verdict.summary, f"{times} did not complete it: a human is needed")
+        return RecoveryDecision("manual", verdict.summary, f"{times} did not complete it: it needs your answer")
     return None
 
 
@@ -110,44 +112,44 @@ def _decide_skip(verdict: Verdict, past: RecoveryContext, policy: RecoveryPolicy
 def _decide_chunks(verdict: Verdict, past: RecoveryContext, policy: RecoveryPolicy) -> RecoveryDecision | None:
     if past.in_chunks or past.open_tasks < 2:
         return None
-    one_by_one = "do one task at a time"
+    one_by_one = "working on one task at a time"
     if verdict.too_big:
-        return RecoveryDecision("break-chunks", one_by_one, "the attempt was too big: it ran out of time or of context")
+        return RecoveryDecision("break-chunks", one_by_one, "the attempt was too big: it ran out of time or context")
     if verdict.status == past.last_status == "partial":
-        return RecoveryDecision("break-chunks", one_by_one, "two attempts in a row did only a part of it")
+        return RecoveryDecision("break-chunks", one_by_one, "two attempts in a row completed only a part of it")
     return None
 
 
 def _decide_fix(verdict: Verdict, past: RecoveryContext, policy: RecoveryPolicy) -> RecoveryDecision | None:
     if verdict.is_broken:
         return RecoveryDecision(
-            "fix-state", verdict.summary, "the tree or the environment is broken: back to the checkpoint"
+            "fix-state", verdict.summary, "the tree or the environment is broken: restoring the checkpoint"
         )
     if verdict.status != "partial" and past.last_failure and _is_same_failure(verdict.summary, past.last_failure):
         return RecoveryDecision(
-            "fix-state", _suggest_other_way(verdict), "the same failure came twice: back to the checkpoint"
+            "fix-state", _suggest_other_way(verdict), "the same failure occurred twice: restoring the checkpoint"
         )
     return None
 
 
 def _suggest_other_way(verdict: Verdict) -> str:
-    return f"This failed twice in the same way, so try another way: {verdict.summary}"
+    return f"This failed twice in the same way, so try a different approach: {verdict.summary}"
 
 
 def _decide_retry(verdict: Verdict, past: RecoveryContext, policy: RecoveryPolicy) -> RecoveryDecision:
     if verdict.status == "blocked" and past.blocker_is_real is False:
         return RecoveryDecision(
-            "retry", f"You are not blocked: {past.blocker_check}", f"the blocker is none: {past.blocker_check}"
+            "retry", f"You are not blocked: {past.blocker_check}", f"not a blocker: {past.blocker_check}"
         )
     known = past.workaround
     if known and known.is_certain:
-        return RecoveryDecision("retry", known.text, f"the same was solved before ({known.source})")
+        return RecoveryDecision("retry", known.text, f"the same problem was solved before ({known.source})")
     left = policy.attempts - past.attempts
     again = f"{left} attempt{'' if left == 1 else 's'} left"
     guidance = _suggest_deciding(verdict) if verdict.question else verdict.summary
     if known:
-        guidance = f"{guidance}\n\nPerhaps this helps, it is about something like it: {known.text}"
-        return RecoveryDecision("retry", guidance, f"{again}, and something like it was met before ({known.source})")
+        guidance = f"{guidance}\n\nThis may help; it is about a similar problem: {known.text}"
+        return RecoveryDecision("retry", guidance, f"{again}; a similar problem occurred before ({known.source})")
     return RecoveryDecision("retry", guidance, again)
 
 
@@ -156,9 +158,9 @@ _ASKED = "\n\nThe last attempt asked: "
 
 def _suggest_deciding(verdict: Verdict) -> str:
     return (
-        f"{verdict.summary}{_ASKED}{verdict.question}\n\nThere is no answer yet. Look for one in "
-        "the spec and in the code, and decide yourself where that is reasonable. If only a human can decide, ask the "
-        "same question again: it is then passed on."
+        f"{verdict.summary}{_ASKED}{verdict.question}\n\nThere is no answer yet. Look for one in the spec and the "
+        "code, and decide yourself if that is reasonable. If only a human can decide, ask the same question again: "
+        "it is then forwarded."
     )
 
 

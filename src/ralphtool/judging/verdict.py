@@ -160,7 +160,7 @@ def _describe_gates(evidence: Evidence) -> str:
     if not evidence.still_red:
         return "all gates are green"
     red = ", ".join(f"`{_shorten_line(one, 80)}`" for one in evidence.still_red)
-    return f"no gate is newly red, but red as before: {red}"
+    return f"no gate is newly red; still red as before: {red}"
 
 
 class AgentExit(Protocol):
@@ -200,14 +200,14 @@ def _has_run_out(evidence: Evidence) -> bool:
 
 _ENDINGS: dict[str, str] = {
     "stopped": "the agent was stopped",
-    "wall-clock": "the agent ran out of time and was ended",
-    "silence": "the agent said nothing for too long and was ended",
-    "too-much": "the agent printed too much and was ended",
-    "no-room": "the disk was full and the agent was ended",
-    "supervisor-lost": "the process that watches over the agent was killed",
+    "wall-clock": "the agent ran out of time and was stopped",
+    "silence": "the agent printed nothing for too long and was stopped",
+    "too-much": "the agent printed too much and was stopped",
+    "no-room": "the disk was full and the agent was stopped",
+    "supervisor-lost": "the agent's supervisor process was killed",
     "not-started": "the agent could not be started",
-    "budget": "the budget was used up and the agent was ended",
-    "retrying": "the agent only tried again, and was ended",
+    "budget": "the budget was used up and the agent was stopped",
+    "retrying": "the agent only retried, and was stopped",
 }
 
 
@@ -218,7 +218,7 @@ def _list_reasons(evidence: Evidence) -> list[str]:
         against.append(f"the work can't be read: {_shorten_line(evidence.trouble)}")
     accused = [one for one in evidence.findings if not one.is_warning]
     if accused and evidence.is_guarded:
-        against.append(f"the diff is not honest: {_describe_findings(accused)}")
+        against.append(f"the diff shows cheating: {_describe_findings(accused)}")
     against += [_describe_red_gate(one) for one in evidence.red]
     against += evidence.proof.against if evidence.proof else ()
     if bad_end := describe_bad_end(evidence, evidence.exit_detail):
@@ -233,13 +233,13 @@ def describe_bad_end(ended: AgentExit, detail: str = "") -> str:
         return _ENDINGS[ended.ending] + (f" ({_shorten_line(detail)})" if detail else "")
     if ended.end.ok:
         return ""
-    return f"the agent did not end well: {_shorten_line(ended.end.reason) or 'it gave no reason'}"
+    return f"the agent failed: {_shorten_line(ended.end.reason) or 'it gave no reason'}"
 
 
 def _list_unfinished(evidence: Evidence) -> list[str]:
     found = []
     if evidence.claim.blocked is not None:
-        found.append(f"the agent says that it is blocked: {_shorten_line(evidence.claim.blocked)}")
+        found.append(f"the agent reported a blocker: {_shorten_line(evidence.claim.blocked)}")
     wanted = [evidence.task] if evidence.task else list(evidence.tasks)
     if open_tasks := [task for task in wanted if task not in evidence.ticked]:
         found.append(f"{_format_count(len(open_tasks), 'task')} not ticked: {', '.join(open_tasks[:_SHOWN])}")

@@ -70,11 +70,11 @@ def _plan_receipt(change: Change, said: SteeringCommand, story: Story) -> Decisi
         return DecisionPlan(story=story, said=said, text=f"{name} was ticked by you: there is nothing to accept")
     if said.entry and said.entry != state.entry:
         raise InvalidValue(
-            f"{name} is done already, with another attempt: take that back first (ralphtool reject {story.id}), then "
+            f"{name} is already done with another attempt: reject that first (ralphtool reject {story.id}), then "
             f"accept {said.entry}"
         )
     if state.proof and state.proof.state != "unproven":
-        text = f"{name} is {receipt.describe(state.proof)} already: there is nothing to accept"
+        text = f"{name} is already {receipt.describe(state.proof)}: there is nothing to accept"
         return DecisionPlan(story=story, said=said, text=text)
     return DecisionPlan(story=story, said=said, kind="receipt", text=f"{name} is accepted")
 
@@ -103,12 +103,12 @@ def _record_proof(change: Change, story: Story, state: StoryState) -> None:
 def _plan_attempt(change: Change, said: SteeringCommand, story: Story) -> DecisionPlan:
     entry = said.entry or _find_last_attempt(change, story)
     if entry.rpartition("-")[0] != change.prd_id(story.id):
-        raise InvalidValue(f"{entry} is no attempt at story {story.id}: `ralphtool attempts` lists the attempts")
+        raise InvalidValue(f"{entry} is not an attempt at story {story.id}: `ralphtool attempts` lists the attempts")
     tree = change.workspace.edit_spec(
         change.workspace.merge_attempt(entry, change.ref), change.ref, lambda spec: _tick_all(spec, story.id)
     )
     change.workspace.check_publish(tree)
-    text = f"story {story.id} of {change.name} is done: the attempt {entry} is accepted as it stands"
+    text = f"story {story.id} of {change.name} is done: the attempt {entry} is accepted as it is"
     return DecisionPlan(story=story, said=said, kind="attempt", text=text, tree=tree, entry=entry)
 
 
@@ -116,8 +116,7 @@ def _find_last_attempt(change: Change, story: Story) -> str:
     last = change.history.last_entry(change.prd_id(story.id))
     if last is None:
         raise InvalidValue(
-            f"story {story.id} of {change.name} has no attempt yet that could be accepted: `ralphtool run "
-            f"{change.name}` works on it"
+            f"story {story.id} of {change.name} has no attempt yet to accept: `ralphtool run {change.name}` makes one"
         )
     return last.id
 
@@ -136,7 +135,7 @@ def _accept_attempt(change: Change, made: DecisionPlan) -> None:
     entry = analyzer.record(
         before,
         "completed",
-        summary=f"accepted as it stands ({made.entry}){by}{made.said.text and f': {made.said.text}'}",
+        summary=f"accepted as it is ({made.entry}){by}{made.said.text and f': {made.said.text}'}",
         files_modified=change.workspace.list_changed(made.tree)[:_MOST_FILES],
         git_commits=[commit] if commit else [],
         dependencies_completed=[change.prd_id(id) for id in made.story.depends_on],
@@ -161,13 +160,13 @@ def _read_evidence(change: Change, made: DecisionPlan, state: StoryState, commit
     """What was found about an attempt before a person accepted it: that stays on record."""
     lost = tuple(state.accused[: receipt.MOST_NAMES]) if made.entry == state.entry else ()
     found = change.history.last_entry(change.prd_id(made.story.id))
-    told = (f"it was refused: {found.summary}",) if found and found.id == made.entry and found.summary else ()
+    told = (f"it was judged failed: {found.summary}",) if found and found.id == made.entry and found.summary else ()
     return Receipt(commit=commit, lost=lost, told=told)
 
 
 def _build_message(change: Change, made: DecisionPlan, entry: str) -> str:
     story, said = made.story, made.said
-    body = f"Accepted as it stands: {made.entry}{said.text and f'{chr(10)}{chr(10)}{said.text}'}"
+    body = f"Accepted as it is: {made.entry}{said.text and f'{chr(10)}{chr(10)}{said.text}'}"
     trailers = f"Ralph-Accepted-By: {said.by or 'somebody'}"
     return outcome.build_message(change, story, entry, body, trailers)
 
@@ -179,21 +178,19 @@ def _plan_rejection(change: Change, said: SteeringCommand, story: Story, *, is_d
     name = f"story {story.id} of {change.name}"
     if not is_done:
         text = f"{name} is not done: there is nothing to reject"
-        return DecisionPlan(
-            story=story, said=said, text=f'{text} (`ralphtool guide {story.id} "…"` tells it something)'
-        )
+        return DecisionPlan(story=story, said=said, text=f'{text} (to send guidance: `ralphtool guide {story.id} "…"`)')
     if change.workspace.branch and not change.has_checkpoint(story):
-        raise InvalidValue(f"{name} was ticked by you, so there is no work to take back: open its boxes instead")
+        raise InvalidValue(f"{name} was ticked by you, so there is no work to revert: untick its boxes instead")
     if said.entry and said.entry != change.change_state.story(story.id).entry:
         raise InvalidValue(
-            f"{name} is not done with {said.entry}: `ralphtool reject {story.id}` takes back what it has"
+            f"{name} is not done with {said.entry}: `ralphtool reject {story.id}` reverts its current attempt"
         )
     taken = change.workspace.revert(story.id, change.ref)
     tree = change.workspace.edit_spec(taken.tree, change.ref, lambda spec: _untick_all(spec, taken.stories))
     change.workspace.check_publish(tree)
-    text = f"{name} is open again: its work is taken back"
+    text = f"{name} is open again: its work is reverted"
     if others := [id for id in taken.stories if id != story.id]:
-        text += f"; so is the work of what builds on it, which is open again too: {', '.join(others)}"
+        text += f"; stories that build on it are reverted and open again too: {', '.join(others)}"
     return DecisionPlan(story=story, said=said, kind="revert", text=text, tree=tree, reopened=taken.stories)
 
 
@@ -201,7 +198,7 @@ def _untick_all(spec: Spec, stories: tuple[str, ...]) -> None:
     untick = getattr(spec, "untick", None)
     if untick is None:
         raise GitError(
-            f"the spec format {spec.adapter} can't open a box again: take the work back by hand, and open the boxes"
+            f"the spec format {spec.adapter} can't untick a box: revert the work by hand, and untick the boxes"
         )
     known = spec.stories()
     for id in stories:
@@ -230,10 +227,10 @@ def _reopen(change: Change, made: DecisionPlan, id: str) -> None:
     state, said = change.change_state.story(id), made.said
     why = said.text and f": {said.text}"
     if id == made.story.id:
-        reason, told = f"you rejected it{why}", f"The work that was done for this story was rejected{why}"
+        reason, told = f"you rejected it{why}", f"The earlier work on this story was rejected{why}"
     else:
         reason = f"it builds on story {made.story.id}, which you rejected"
-        told = f"The work that was done for this story was taken back, since story {made.story.id} was rejected{why}"
+        told = f"The earlier work on this story was reverted, because story {made.story.id} was rejected{why}"
     change.close_question(state)
     change_state.begin_anew(state, reason, told)
 

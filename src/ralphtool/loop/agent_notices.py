@@ -18,5 +18,5 @@ def list_agent_notices(runners: Sequence[Runner], settings: Settings) -> list[st
     notices = [text for runner in runners for text in runner.traits.notices]
     unknown = [(runner.name, budget.explain_unknown_cost(runner, settings)) for runner in runners]
     if settings.run.max_cost or settings.run.story_cost:
-        notices += [f"the limit of cost can't hold for {name}: {why}" for name, why in unknown if why]
+        notices += [f"the cost limit can't be enforced for {name}: {why}" for name, why in unknown if why]
     return notices

@@ -28,15 +28,15 @@ def describe_box(settings: Settings, runners: Sequence[Runner], root: str) -> st
     """Three lines for a prompt."""
     return (
         f"You are in a sandbox. {_describe_network(settings, runners, root)}\n"
-        "Your home and /tmp are your own and start empty; other files of this machine are hidden or read-only.\n"
-        "Commits go nowhere: don't push. If you need a hidden file or another host, report a blocker that names it.\n"
+        "Your home and /tmp are private and start empty; other files of this machine are hidden or read-only.\n"
+        "Don't push: commits stay here. If you need a hidden file or another host, report a blocker that names it.\n"
     )
 
 
 def _describe_network(settings: Settings, runners: Sequence[Runner], root: str) -> str:
     mode = settings.sandbox.network
     if mode != "allow":
-        return "Network: all of it." if mode == "on" else "Network: none."
+        return "Network: unrestricted." if mode == "on" else "Network: none."
     rules = way_out.build_rules(settings, runners, root)
     hosts = [
         *rules.hosts[:_MOST_HOSTS],
@@ -60,7 +60,7 @@ def check_hidden(place: Workspace, settings: Settings, record: str, claim: str) 
     line = suggest(claim, place.shown_root, home, denied, shown=shown, is_claim=True)
     if not line:
         return None
-    found = f"the box does not show it or let it through: put {line} into .ralph/config.toml if agents may have it"
+    found = f"the box hides or blocks it: to allow it, put {line} into .ralph/config.toml"
     return BlockerCheck(True, found)
 
 

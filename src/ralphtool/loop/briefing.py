@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ralphtool.specs import Spec, Story
 
 _CUT_OFF = """\
-The last iteration of this story was cut off from outside; nothing was wrong with it. What it had done by then is in the
-tree, and in no commit. Nobody has proven any of it: look at it, and go on from there."""
+The last iteration of this story was interrupted from outside; it did nothing wrong. Its unfinished work is in the tree,
+uncommitted and unproven: review it, and continue from there."""
 _SHOWN_FILES = 200
 
 
@@ -109,5 +109,9 @@ def _describe_tree(state: StoryState) -> str:
     """What the tree holds besides the last checkpoint, and why."""
     if state.sent_back:
         return state.sent_back.text
-    met = f"Earlier work on this story was given up: {state.met}. The tree has theirs." if state.met else ""
+    met = (
+        (f"Earlier work on this story was dropped: {state.met}. The tree has the other story's work.")
+        if state.met
+        else ""
+    )
     return " ".join(filter(None, [met, _CUT_OFF if state.cut_off else ""]))

@@ -107,7 +107,7 @@ class Budget:
         if limits.max_cost and self.total.cost >= limits.max_cost:
             return f"the limit of ${limits.max_cost:g} is reached (--max-cost)"
         if self._times_full >= _MOST_TIMES_FULL and self._full_disk:
-            return f"the disk of {self._full_disk} is full again and again: free some space there, and run it again"
+            return f"the disk of {self._full_disk} keeps running full: free some space there, and run again"
         return ""
 
     @property
@@ -148,7 +148,7 @@ def _smallest_remaining(*limits: tuple[float, float] | tuple[float, float, int])
 def explain_unknown_cost(runner: Runner, settings: Settings) -> str:
     """Why nobody can know what an agent costs; empty if somebody may."""
     if runner.traits.cost == "none":
-        return "it tells nothing of what it uses"
+        return "it does not report its usage"
     if runner.traits.cost == "tokens" and not settings.prices:
-        return f"it tells its tokens only, and there is no price for them; set [prices.{runner.name}]"
+        return f"it reports only tokens, and no price is configured for them: set [prices.{runner.name}]"
     return ""

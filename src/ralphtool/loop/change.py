@@ -127,7 +127,7 @@ class Change:
             state = self.change_state.story(one.story)
             state.cut_off, state.sent_back = one.ref, None
             self.save()
-        text = "was being proven when the last run was cut off: its work is taken up again"
+        text = "was being proven when the last run was interrupted: its work is resumed"
         return [f"{one.entry} {text}" for one in found]
 
     def undo_ticks(self, story: Story) -> None:
@@ -270,7 +270,7 @@ class Change:
     def _ask_again(self, path: str, text: str) -> None:
         if away := questions.ask(path, text):
             self.notices.append(
-                f"what stood in {path} was no answer: answers go below its last heading. It is in {away}"
+                f"{path} had no answer below its last heading, where answers belong. Its old text is in {away}"
             )
 
     def has_answers(self) -> bool:
@@ -309,12 +309,15 @@ class Change:
         if story is None:
             change_state.apply(self.change_state, said)
         elif story not in {one.id for one in self.stories()}:
-            told = f"you said {said.action} for the story {shorten(story)}, but there is no such story (any more)"
+            told = f"your {said.action} for the story {shorten(story)} was ignored: there is no such story"
             self.notices.append(told)
         elif said.action in steering.JUDGEMENTS:
             self._decide(said)
         elif said.action == "retry" and not self._can_restart(story):
-            told = f"story {story} had fresh attempts {_MOST_RENEWALS} times in this run: the next run gives it more"
+            told = (
+                f"story {story} got fresh attempts {_MOST_RENEWALS} times in this run, the maximum: retry it in the "
+                "next run"
+            )
             self.notices.append(told)
             return False
         else:
@@ -326,7 +329,7 @@ class Change:
             made = acceptance.plan(self, said)
             acceptance.carry_out(self, made)
         except RalphError as error:
-            self.notices.append(f"you said {said.action} for story {said.story}, which can't be done: {error}")
+            self.notices.append(f"your {said.action} for story {said.story} failed: {error}")
         else:
             self.notices.append(made.text)
 

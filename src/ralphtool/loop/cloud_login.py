@@ -66,7 +66,7 @@ def _list_for(settings: Settings, runner: Runner, root: str) -> list[str]:
     used = [cloud for cloud in _CLOUDS if env.get(cloud.switch, "").lower() not in _OFF]
     found = [(cloud, _list_lines(cloud, env, settings.sandbox, root)) for cloud in used]
     return [
-        f"{runner.name} uses {cloud.title}, and a box does not have its login. To pass it, write under [sandbox] in "
+        f"{runner.name} uses {cloud.title}, but the box does not have its login. To pass it, write under [sandbox] in "
         f".ralph/config.toml: {'; '.join(lines)}"
         for cloud, lines in found
         if lines

@@ -139,5 +139,7 @@ def list_named(paths: Sequence[str], root: str) -> Iterator[str]:
     for path in paths:
         found = os.path.realpath(os.path.join(root, os.path.expanduser(path)))
         if not os.path.exists(found):
-            raise InvalidValue(f"[sandbox] names {shorten(path)}, which is not there: make it, or take it out")
+            raise InvalidValue(
+                f"[sandbox] names {shorten(path)}, which does not exist: create it, or remove it from the list"
+            )
         yield found

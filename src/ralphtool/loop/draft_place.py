@@ -50,12 +50,10 @@ class PlaceChoice(Struct, frozen=True, kw_only=True):
         """One line for people."""
         reason = f" ({self.why})" if self.why else ""
         if self.kind == "box":
-            return "the agent works in a box: it reads your project, and writes its draft only"
+            return "the agent works in a box: it can read your project, and write only its draft"
         if self.kind == "copy":
-            return (
-                f"the agent works on a copy of your project, not in a box{reason}: of what it writes, its draft is kept"
-            )
-        return f"the agent works in your own folder{reason}, in its read-only mode: it writes its draft only"
+            return f"the agent works on a copy of your project, not in a box{reason}: only its draft is kept"
+        return f"the agent works in your own folder{reason}, in its read-only mode: it can write only its draft"
 
 
 def choose(settings: Settings, repository: Repository | None) -> PlaceChoice:
@@ -67,7 +65,7 @@ def choose(settings: Settings, repository: Repository | None) -> PlaceChoice:
         return PlaceChoice(kind="box")
     why = f"{found.why}: {found.help}" if found else f'workspace = "{settings.run.workspace}"'
     if must:
-        raise InvalidValue(f"a box can't be had here: {why}")
+        raise InvalidValue(f"no box is available here: {why}")
     return PlaceChoice(kind="copy" if repository else "here", why=why)
 
 
@@ -75,8 +73,8 @@ def check_runner(choice: PlaceChoice, runner: Runner) -> None:
     """Refuses an agent that nothing would keep from changing the project."""
     if choice.kind == "here" and not runner.traits.drafts:
         raise InvalidValue(
-            f"{runner.name} has no mode in which it writes its draft only, and there is neither a box ({choice.why}) "
-            "nor git to make a copy with: run `git init`, or give another agent, such as --agent claude"
+            f"{runner.name} can't be restricted to its draft, and there is neither a box ({choice.why}) nor git to "
+            "make a copy with: run `git init`, or use another agent, such as --agent claude"
         )
 
 

@@ -98,7 +98,7 @@ def open_boxes(draft: DraftedChange) -> DraftedChange:
     spec = specs.open(draft.folder, draft.request.made.change, draft.request.ref)
     untick = getattr(spec, "untick", None)
     if untick is None:
-        return structs.replace(draft, blocked=f"{', '.join(ticked)} is ticked, and nothing is done yet")
+        return structs.replace(draft, blocked=f"{', '.join(ticked)} is ticked, but nothing is done yet")
     for id in ticked:
         untick(id)
     return structs.replace(read_draft(draft), spent=draft.spent)
@@ -120,7 +120,7 @@ def _check(draft: DraftedChange) -> DraftedChange:
         ) from None
     stories = tuple(spec.stories())
     if all(task.done for story in stories for task in story.tasks):
-        raise SpecError("it has no open box, so nothing would be done: give each story its tasks, as open boxes")
+        raise SpecError("it has no open box, so there is nothing to do: give each story tasks, as open boxes")
     scaffold.check_filled_in(spec)
     list_prd_ids(spec)
     told = {tuple(map(str, one.as_dict().values())) for story in stories for one in spec.scenarios(story)}
@@ -135,7 +135,7 @@ def _read_texts(request: PlanRequest, folder: str) -> tuple[dict[str, str], list
     own = list(_list_files(place))
     others = [path for path in _list_files(folder) if path not in own]
     if len(own) > _MOST_FILES:
-        raise InvalidValue(f"it has {len(own)} files, which is no plan: keep to {_MOST_FILES}")
+        raise InvalidValue(f"it has {len(own)} files, which is too many for a plan: the maximum is {_MOST_FILES}")
     texts = {"" if path == place else os.path.relpath(path, place): _read_text(path) for path in own}
     return texts, [os.path.relpath(path, folder) for path in others]
 
@@ -154,13 +154,13 @@ def _list_files(place: str) -> Iterator[str]:
 
 def _read_text(path: str) -> str:
     if os.path.getsize(path) > _MOST_BYTES:
-        raise InvalidValue(f"{path} is bigger than {_MOST_BYTES >> 20} MB, which is no plan: make it shorter")
+        raise InvalidValue(f"{path} is bigger than {_MOST_BYTES >> 20} MB, which is too big for a plan: shorten it")
     try:
         text = files.read(path).decode("utf-8")
     except UnicodeDecodeError:
         raise InvalidValue(f"{path} is not UTF-8: save it as UTF-8") from None
     if "\0" in text:
-        raise InvalidValue(f"{path} has NUL characters in it: it has to be text")
+        raise InvalidValue(f"{path} contains NUL characters: it must be text")
     return text
 
 
@@ -192,9 +192,7 @@ def keep(draft: DraftedChange) -> Scaffold:
     except OSError as error:
         if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
             raise
-        raise InvalidValue(
-            f"{made.place} is there already, and is left as it is: the draft stays in {draft.folder}"
-        ) from None
+        raise InvalidValue(f"{made.place} already exists and is not changed: the draft is in {draft.folder}") from None
     flag = f" --spec {made.spec}" if made.spec else ""
     steps = (
         NextStep(say="read it", run=f"ralphtool show {made.change}{flag}"),

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 _ROUNDS = 2  # a draft with problems is sent back once
 _SHOWN = 5
-_NOTHING = "no file of the plan is there: write it, with the paths that are named above"
+_NOTHING = "the plan has no files: write them to the paths named above"
 
 
 # --- the prompt -------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ class _Drafting(Struct, frozen=True, kw_only=True):
             if not complaints or verdict.describe_bad_end(report):
                 break
         if self.is_stopped:
-            raise DraftFailed(f"stopped before the draft was whole: {self._name_leftovers(draft)}")
+            raise DraftFailed(f"stopped before the draft was complete: {self._name_leftovers(draft)}")
         if not draft.texts:
             raise DraftFailed(f"{why}: {self._name_leftovers(draft)}")
         return open_boxes(draft)

@@ -53,11 +53,11 @@ def _finish(repository: Repository, root: str, change: str, message: str | None)
     if commit is None:
         return _finish_killed(repository, root, change)
     if repository.head() == ref:
-        raise GitError(
-            f"you are on the branch ralph/{change} itself: `git switch` to the branch that is to have the work"
-        )
+        raise GitError(f"the branch ralph/{change} itself is checked out: `git switch` to the branch to merge into")
     if name := find_under_way(repository):  # whose own commit would take the work of the branch along
-        raise GitError(f"a merge, rebase or the like is under way ({name}): finish or abort it, then again")
+        raise GitError(
+            f"a merge, rebase or similar operation is in progress ({name}): finish or abort it, then try again"
+        )
     repository.run("update-index", "-q", "--refresh", own_index=False, check=False)
     place = SpecPlace(repository, root, change, change_state.load(root, change).spec)
     commit = _take_up_plan(place, commit) if place.ref else commit
@@ -84,10 +84,10 @@ def _finish_killed(repository: Repository, root: str, change: str) -> Finished:
         return Finished(layout.branch(change), done, (), kept=layout.FINISHED + change)
     if done:
         raise ChangeNotFound(
-            f"{change} is finished already, and its commits are kept as {layout.FINISHED}{change}; "
-            f"`ralphtool run {change}` begins a new branch if there is more to do"
+            f"{change} is already finished, and its commits are kept as {layout.FINISHED}{change}; `ralphtool run "
+            f"{change}` creates a new branch if there is more to do"
         )
-    raise ChangeNotFound(f"there is no branch ralph/{change}: `ralphtool run {change}` makes it")
+    raise ChangeNotFound(f"there is no branch ralph/{change}: `ralphtool run {change}` creates it")
 
 
 def _end_branch(repository: Repository, change: str, commit: str, made: str | None) -> str:
@@ -153,7 +153,9 @@ def _check_obstacles(repository: Repository, change: str, changed: Sequence[Chan
             above = os.path.dirname(above)
         is_folder = os.path.isdir(full) and not os.path.islink(full) and not one.is_submodule
         if (is_folder and one.new_blob) or os.path.islink(above) or not os.path.isdir(above):
-            raise GitError(f"{one.path} can't be written, something else is in its place: move it away, then again")
+            raise GitError(
+                f"{one.path} can't be written, because something else is in its place: move it away, then try again"
+            )
 
 
 def _find_trees(place: SpecPlace, head: str | None, commit: str) -> tuple[str, str]:
@@ -271,6 +273,6 @@ def _apply(repository: Repository, change: str, old: str, new: str) -> None:
         repository.run("apply", "--index", "--whitespace=nowarn", "-", input=patch, own_index=False)
     except GitError as error:
         raise GitError(
-            f"uncommitted work of yours is in the way of ralph/{change}: commit or stash it, and try again; "
-            f"nothing was changed ({error})"
+            f"your uncommitted work conflicts with ralph/{change}: commit or stash it, and try again. Nothing was "
+            f"changed ({error})"
         ) from None

@@ -99,7 +99,7 @@ def _check_given_back(root: str, name: str) -> None:
     note = in_place.find_note(repository, root) if repository else None
     if note and note.change == name:
         raise GitError(
-            f"the run {note.run} was cut off: `ralphtool back` gives you your branch and files back; then say it again"
+            f"the run {note.run} was interrupted: run `ralphtool back` to restore your branch and files, then try again"
         )
 
 

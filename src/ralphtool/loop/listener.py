@@ -73,10 +73,9 @@ class Listener:
         """An agent can write such a file as well: only a command that waits for us, outside of the run, is believed."""
         self._postponed.add(said.id)
         steering.remove_applied(self._change.root, self._change.name, [said.id])
-        text = (
-            f"somebody left {said.action} for story {shorten(said.story or '')}, and no command of yours stands behind"
-        )
-        self._log.note(events.Notice(text=f"{text} it: it does not count; if it was you, say it again"))
+        what = f"{said.action} for story {shorten(said.story or '')}"
+        text = f"ignored {what}: no running command of yours sent it. If it was you, run the command again"
+        self._log.note(events.Notice(text=text))
 
     def _look_for_answers(self) -> None:
         for id, state in self._change.change_state.stories.items():

@@ -156,7 +156,7 @@ class Loop:
         made = self.change.change_state.outcome
         if made and outcome.is_pending(self.change):
             self._carry_out(self.change, made)
-            text = f"{made.entry.id} had been judged when the last run was cut off: it counts"
+            text = f"{made.entry.id} was judged just before the last run was interrupted: it counts"
             self.log.note(events.Notice(text=text))
         for told in self.change.take_up_killed_proofs():
             self.log.note(events.Notice(text=told))
@@ -176,7 +176,7 @@ class Loop:
             )
             self.listener.report()  # an edit of the plan: before the story that it is about
             if story is None and not self._wait_for_answer():
-                self.reason = self.reason or self.change.explain_rest() or "nothing is left that could be worked on now"
+                self.reason = self.reason or self.change.explain_rest() or "no story can be worked on now"
                 return None
             if story and self.change.change_state.paused:
                 self._pause()
@@ -191,7 +191,7 @@ class Loop:
         if self._is_stopped():
             self.reason = "interrupted"
         elif self.listener.stops_after:
-            self.reason = "you stopped it after the iteration that was going on"
+            self.reason = "you stopped it after the current iteration"
         else:
             self.reason = self.budget.describe_reached_limit()
         return bool(self.reason)
@@ -207,7 +207,7 @@ class Loop:
 
     def _pause(self) -> None:
         """A person's pause is nobody's time: the limit of it does not come nearer."""
-        why = f"you paused it; `ralphtool resume {self.change.name}` lets it go on"
+        why = f"you paused it; `ralphtool resume {self.change.name}` resumes it"
         self.log.add(events.Paused(why=why))
         while self.change.change_state.paused and not self._is_over():
             self.budget.sleep_uncounted(_TICK)
@@ -222,7 +222,7 @@ class Loop:
             return False
         if self.answer_deadline is None:
             self.answer_deadline = until = time.time() + seconds
-            why = f"story {', '.join(asked)} waits for your answer, and nothing else is left to do"
+            why = f"story {', '.join(asked)} needs your answer, and nothing else is left to do"
             self.log.add(events.Waiting(seconds=seconds, until=_spell(until), why=why))
         while time.time() < self.answer_deadline and not self._is_over():
             if self.listener.has_pending or self.change.has_answers():
@@ -237,13 +237,13 @@ class Loop:
         if turn.seconds > 0 and self.budget.has_time_for(turn.seconds):
             self._wait(turn)
         elif turn.seconds > 0:
-            self.reason = f"{turn.why}: that would be over only after the limit of time (--max-time)"
+            self.reason = f"{turn.why}: waiting would exceed the time limit (--max-time)"
             return False
         return not self._is_over()
 
     def _hand_over(self, turn: NextAgent) -> None:
         if turn.agent != self.agent:
-            before, why = self.roster.name(self.agent), self.roster.explain_unavailable(self.agent) or "it can go on"
+            before, why = self.roster.name(self.agent), self.roster.explain_unavailable(self.agent) or "it can continue"
             self.log.note(events.HandedOver(from_=before, to=self.roster.name(turn.agent), why=why))
         self.agent = turn.agent
 
@@ -420,7 +420,7 @@ class Loop:
         is_unknown = usage.input_tokens + usage.output_tokens > 0 and usage.cost is None
         if (run.max_cost or run.story_cost) and is_unknown and name not in self.agents_without_price:
             self.agents_without_price.add(name)
-            told = f"nobody knows what {name} costs, so the limit of cost can't hold for it"
+            told = f"the cost of {name} is unknown, so the cost limit can't be enforced for it"
             self.log.note(events.Notice(text=f"{told}: set [prices.{usage.model or name}]"))
 
     # --- acting ---------------------------------------------------------------------------------

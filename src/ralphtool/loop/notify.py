@@ -38,7 +38,7 @@ class Notifier:
         try:
             self._running.append(_NotifyProcess(self._command, self._root, told.encode() + b"\n"))
         except OSError as error:
-            return f"nobody could be notified: {self._command[0]} can't be started ({error.strerror})"
+            return f"no notification was sent: {self._command[0]} can't be started ({error.strerror})"
         return ""
 
     def finish(self, is_hurried: Callable[[], bool] = lambda: False) -> str:

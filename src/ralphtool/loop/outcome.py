@@ -230,7 +230,7 @@ def _build_question(change: Change, iteration: Iteration) -> Question:
 
 def _describe_meeting(met: str) -> dict[str, str]:
     """The other stories and the files, where resolving that has failed."""
-    return {"What it met": fence_visible(met)} if met else {}
+    return {"Conflict with other work": fence_visible(met)} if met else {}
 
 
 def _describe_changed_tests(iteration: Iteration) -> dict[str, str]:
@@ -238,10 +238,10 @@ def _describe_changed_tests(iteration: Iteration) -> dict[str, str]:
     proof, id = iteration.report.proof, iteration.story.id
     sections = {"How the tests changed": fence_visible(proof.test_diff)} if proof and proof.test_diff else {}
     if iteration.verdict.asks:
-        say = f"`ralphtool accept {id}` if it is right as it is, `ralphtool reject {id} --why …` if it is not."
-        sections["What you can say"] = say
+        say = f"`ralphtool accept {id}` if it is correct as it is, `ralphtool reject {id} --why …` if it is not."
+        sections["Your options"] = say
     elif iteration.verdict.lost:
-        sections["What you can say"] = f"`ralphtool accept {iteration.assignment.entry}` takes the attempt as it is."
+        sections["Your options"] = f"`ralphtool accept {iteration.assignment.entry}` accepts the attempt as it is."
     return sections
 
 

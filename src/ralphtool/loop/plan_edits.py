@@ -30,7 +30,9 @@ def take_up(change: Change) -> bool:
     try:
         merged = change.workspace.merge_users_plan(change.ref)
     except UnusablePlan as error:
-        change.notices.append(f"your plan of {change.name} can't be used as it is now, so the last one stays: {error}")
+        change.notices.append(
+            f"your plan of {change.name} can't be used as it is now, so the last valid version stays in use: {error}"
+        )
         return False
     if merged is None:
         return False

@@ -33,10 +33,10 @@ _LONG_RUN = 100
 _LONGEST_LEARNING = 800
 _SOURCES = 3
 _TICKS = re.compile("`{7,}")
-_RECALL = '[{} more left out here: `ralphtool agent recall "what you want to know"` finds up to 10 of them]'
+_RECALL = '[{} more left out: `ralphtool agent recall "what you want to know"` finds up to 10 of them]'
 _SHORTEST = 20  # characters: no learning says anything in less
 _LEAST = 1000  # characters of the story are there, however small the budget
-_MORE = "`ralphtool agent context` has the whole"
+_MORE = "`ralphtool agent context` has all of it"
 
 
 class Material(Struct, frozen=True, kw_only=True):
@@ -127,8 +127,8 @@ def build_plan(material: PlanMaterial, folder: str | None = None) -> str:
         "example": "\n\n".join(f"`{name}`:\n\n{fence_visible(text)}" for name, text in material.examples),
         "guide": material.guide.strip(),
         "most_tasks": str(material.most_tasks),
-        "gates": f"Work here is proven with these commands:\n\n{gates}" if gates else "",
-        "problems": _add_title("Your draft is there already. Correct it: this is wrong", fence_visible(told))
+        "gates": f"Work in this project is verified with these commands:\n\n{gates}" if gates else "",
+        "problems": _add_title("Your draft exists already. Fix these problems in it", fence_visible(told))
         if told
         else "",
     }
@@ -138,7 +138,7 @@ def build_plan(material: PlanMaterial, folder: str | None = None) -> str:
 def _require_token(name: str, template: str) -> None:
     if "token: {{token}}" not in template.splitlines():
         raise InvalidValue(
-            f"the prompt's section {name} has no line `token: {{{{token}}}}`: without it nothing can be finished"
+            f"the prompt's section {name} has no line `token: {{{{token}}}}`: without it no iteration can be finished"
         )
 
 
@@ -162,7 +162,7 @@ class _CharacterBudget:
         if left_out > 0:
             self.cut.append(what)
             text = text[left_out:] if keep_end else text[:most]
-            notice = f"[{left_out} characters of {what} left out here; {_MORE}]"
+            notice = f"[{left_out} characters of {what} left out; {_MORE}]"
             text = f"{notice}\n{text}" if keep_end else f"{text}\n{notice}"
         self.take(len(fence_visible(text)))
         return fence_visible(text)
@@ -183,7 +183,7 @@ def _fill_template(template: str, parts: dict[str, str], name: str) -> str:
     """The section with its places filled; a paragraph that has nothing but empty places goes."""
     if unknown := [place for place in _PLACEHOLDER.findall(template) if place not in parts]:
         raise InvalidValue(
-            f"the section {name} of the prompt names {{{{{unknown[0]}}}}}: it can be one of {', '.join(sorted(parts))}"
+            f"the section {name} of the prompt names {{{{{unknown[0]}}}}}: use one of {', '.join(sorted(parts))}"
         )
     lines = [line for line in template.split("\n") if not _is_empty(line, parts)]
     text = _PLACEHOLDER.sub(lambda found: parts[found[1]], "\n".join(lines))
@@ -217,7 +217,7 @@ def _build_parts(material: Material, room: _CharacterBudget, memory: dict[str, s
         **memory,
         "notes": _format_notes(material, room),
         "scenarios": _build_optional(
-            room, "the scenarios", "Scenarios that have to hold", _format_scenarios(material.scenarios)
+            room, "the scenarios", "Scenarios that must hold", _format_scenarios(material.scenarios)
         ),
         "design": _build_optional(room, "the design", "Design", material.design),
         "proposal": _build_optional(room, "the proposal", "Why", material.proposal),
@@ -248,7 +248,7 @@ def _describe_chunk(task: str | None) -> str:
     if task is None:
         return ""
     id = " ".join(make_visible(task).split())  # whatever its author wrote, it stays one line
-    return f"This time do only the task {id}, and tick it. The others come later, each on its own.\n"
+    return f"This time do only the task {id}, and tick it. The other tasks come later, one by one.\n"
 
 
 def _select_memory(material: Material, room: _CharacterBudget) -> tuple[tuple[KnownItem, ...], dict[str, str]]:
@@ -270,7 +270,7 @@ def _select_memory(material: Material, room: _CharacterBudget) -> tuple[tuple[Kn
     learnt = [line for one, line in shown if one.kind == "learning"]
     found = [line for one, line in shown if one.kind != "learning"]
     parts = {
-        "learnings": _build_list("What was learnt before", [*learnt, *notice]),
+        "learnings": _build_list("Learnings from earlier iterations", [*learnt, *notice]),
         "patterns": _build_list("Patterns of this code base", found),
     }
     room.take(sum(map(len, parts.values())))

@@ -86,7 +86,7 @@ def publish(
 
 
 def _describe_failure(name: str, why: str) -> str:
-    return f"what is done could not be sent to {name}: {why}. The next run tries again"
+    return f"progress could not be sent to {name}: {why}. The next run retries"
 
 
 def _read_stories(root: str, change: str, ref: str) -> Sequence[Story]:
@@ -123,4 +123,4 @@ def _forget_reopened(root: str, change: str, marks: dict[str, str], done: set[st
     reopened = [id for id in marks if id not in done]
     if reopened:
         published.save(root, change, {id: mark for id, mark in marks.items() if id in done})
-    return [f"story {id} is open again, but {name} was told that it is done: reopen it there" for id in reopened]
+    return [f"story {id} is open again, but it is marked as done in {name}: reopen it there" for id in reopened]

@@ -46,8 +46,8 @@ def open_pull_request(repository: Repository, change: str, title: str, body: str
     if known := _find_open(repository.top, branch):
         return PullRequest(known, remote)
     raise GitError(
-        f"{branch} is pushed to {remote}, but gh opened no pull request: {_first_line(made.stderr)}; "
-        f"say it again, or open it by hand"
+        f"{branch} is pushed to {remote}, but gh did not open a pull request: {_first_line(made.stderr)}; try again, "
+        "or open it by hand"
     )
 
 
@@ -65,7 +65,7 @@ def _find_base(repository: Repository, remote: str) -> str:
     """The branch that the work is for: the one that the user is on, as the remote calls it."""
     name = repository.head().removeprefix("refs/heads/")
     if not repository.head().startswith("refs/heads/") or name.startswith("ralph/"):
-        raise GitError("a pull request is for a branch: `git switch BRANCH` first, to the one that is to have the work")
+        raise GitError("no branch is checked out: run `git switch BRANCH` first, with the branch to merge into")
     merged = repository.text("config", "--get", f"branch.{name}.merge", check=False)
     return merged.removeprefix("refs/heads/") or name
 
@@ -99,7 +99,7 @@ def _run_gh(top: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.split("\n") if line.strip()), "it said nothing")
+    return next((line.strip() for line in text.split("\n") if line.strip()), "no error message")
 
 
 def _last_line(text: str) -> str:

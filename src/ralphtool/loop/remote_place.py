@@ -105,10 +105,10 @@ class RemoteRun(Struct, frozen=True):
         try:
             act()
         except GitError as error:
-            self.log.note(Notice(text=f"some refs of workers are left: {error}"))
+            self.log.note(Notice(text=f"some refs of workers could not be deleted: {error}"))
 
     def _lose(self) -> None:
-        self.log.note(Notice(text=f"another run has taken {self.change} over, by way of the same remote: stopping"))
+        self.log.note(Notice(text=f"another run has taken over {self.change} through the same remote: stopping"))
         self.stop.ask()
 
     def _is_earlier(self, run: str) -> bool:
@@ -123,11 +123,11 @@ class RemoteRun(Struct, frozen=True):
 def find_remote(repository: Repository | None, settings: Settings) -> Remote:
     """What loop and workers exchange commits by. On one machine the project's own repository will do."""
     if repository is None:
-        raise InvalidValue("work on other machines travels as commits: make this folder a git repository (`git init`)")
+        raise InvalidValue("workers exchange work as git commits: make this folder a git repository (`git init`)")
     named = settings.executor.remote
     if not named and not is_loopback(apply_environment(settings.executor).address):
         raise InvalidValue(
-            'executor.remote is not set: name a git repository that you and the workers reach, as in remote = "…"'
+            'executor.remote is not set: name a git repository that you and all workers can push to, as in remote = "…"'
         )
     if named and os.path.isdir(os.path.join(repository.top, os.path.expanduser(named))):
         named = os.path.join(repository.top, os.path.expanduser(named))

@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 __all__ = ["RunResult", "StopRequest", "recover", "start"]
 
 _MOST_DENIED = 5  # hosts in the summary
-_NO_LANES = "stories are worked on one after the other: side by side, each of them needs a box of its own"
-_NO_GATE = "there is no gate: stories will be done, not proven; set [verify]"
+_NO_LANES = "stories are worked on one after the other: working side by side needs a box for each story"
+_NO_GATE = "no tests configured: results will be unverified; set [verify]"
 
 
 class StopRequest:
@@ -121,7 +121,7 @@ def _find_runners(settings: Settings, given: Sequence[Runner]) -> Sequence[Runne
     if settings.run.executor == "local":
         return check_runners(given or make_runners(settings))
     if given:
-        raise InvalidValue("workers make their agents themselves: name one in the settings, under [agents]")
+        raise InvalidValue("workers start agents by name: define yours in the settings, under [agents]")
     return make_runners(settings)
 
 
@@ -176,9 +176,9 @@ def _recover_from(root: str, change: str, session_id: str) -> Iterator[str]:
     record, beside = layout.processes(root, session_id), layout.list_processes(root, session_id)
     check = check_session_id(session_id)
     for name in [*process.end_orphans(record, session_id, *beside), *process.end_orphans(record, check)]:
-        yield f"A process that the last run left was ended: {name}"
+        yield f"Stopped a process that the last run left behind: {name}"
     for found in ours.recover():
-        yield f"The agent of the last run had changed {found.path}: it is put back"
+        yield f"Restored {found.path}, which the agent of the last run had changed"
 
 
 def is_finished(root: str, spec: Spec) -> bool:
@@ -191,7 +191,7 @@ def is_finished(root: str, spec: Spec) -> bool:
 
 
 def _build_empty_result(change: str) -> RunResult:
-    reason = f"{change} is done and finished: nothing is left to run"
+    reason = f"{change} is complete and finished: nothing left to run"
     return RunResult(record=None, ended=RunEnded(result="done", reason=reason))
 
 

@@ -63,7 +63,7 @@ class RunClaim:
         found = self._remote.fetch(self._ref)
         if found and not self._is_ours(found):
             who = f"{self._describe(found)} has {self._change}"
-            tell(f"{who}: waiting for {self._lease:.0f} seconds to see if it is alive")
+            tell(f"{who}: waiting for {self._lease:.0f} seconds to see whether it is alive")
             self._watch(found, stop)
         if not (self._remote.replace(self._ref, found or "", self._own) or self._remote.push_new(self._ref, self._own)):
             raise self._build_error(self._remote.fetch(self._ref))
@@ -80,7 +80,9 @@ class RunClaim:
 
     def _build_error(self, found: str | None) -> ChangeLocked:
         who = self._describe(found) if found else "another run"
-        return ChangeLocked(f"{who} works on {self._change}, by way of the same remote: wait for it, or stop it there")
+        return ChangeLocked(
+            f"{who} works on {self._change} through the same remote: wait until it ends, or stop it there"
+        )
 
     def _write(self, name: str) -> str:
         """One of two commits, between which the ref moves to and fro."""
@@ -94,7 +96,7 @@ class RunClaim:
         return dict(line.partition(": ")[::2] for line in lines if line.startswith("Ralph-"))
 
     def _describe(self, commit: str) -> str:
-        return f"the run {self._read(commit).get('Ralph-Run', 'of somebody else')}"
+        return f"the run {self._read(commit).get('Ralph-Run', 'of another user')}"
 
     def _is_ours(self, commit: str) -> bool:
         told = self._read(commit)

@@ -132,15 +132,15 @@ def _list_advice(change: Change, rows: Sequence[StoryAfter], *, is_done: bool) -
     for row in unproven[:_MOST_ADVICE]:
         yield from _advise_on_unproven(row, named)
     if len(unproven) > _MOST_ADVICE:
-        more = f"look at {len(unproven) - _MOST_ADVICE} more stories that are done, not proven"
+        more = f"review {len(unproven) - _MOST_ADVICE} more stories that are done, not proven"
         yield NextStep(say=more, run=f"ralphtool report {change.name}")
     for row in rows:
         yield from _advise_on_story(row, named, is_accused=_is_accused(change.change_state.story(row.id)))
     if not is_done:
-        yield NextStep(say="go on", run=f"ralphtool run {change.name}{change.spec_flag()}")
+        yield NextStep(say="continue", run=f"ralphtool run {change.name}{change.spec_flag()}")
     elif branch:
-        yield NextStep(say="look at the work", run=f"git log -p {_since_head(change)}{branch}")
-        yield NextStep(say="take it into your working tree", run=f"ralphtool finish {change.name} --squash")
+        yield NextStep(say="review the work", run=f"git log -p {_since_head(change)}{branch}")
+        yield NextStep(say="stage it in your working tree", run=f"ralphtool finish {change.name} --squash")
         if _has_remote(change):
             yield NextStep(say="or open a pull request", run=f"ralphtool finish {change.name} --pr")
 
@@ -161,9 +161,7 @@ def _advise_on_unproven(row: StoryAfter, named: str) -> Iterator[NextStep]:
     if row.entry:
         yield NextStep(say=f"see why story {id} is done, not proven", run=f"ralphtool explain {row.entry}")
     yield NextStep(say=f"accept story {id} as it is", run=f"ralphtool accept {id}{named}")
-    yield NextStep(
-        say=f"or reject story {id}, which takes its work back", run=f'ralphtool reject {id} --why "…"{named}'
-    )
+    yield NextStep(say=f"or reject story {id}, which reverts its work", run=f'ralphtool reject {id} --why "…"{named}')
 
 
 def _is_accused(state: StoryState) -> bool:
@@ -175,10 +173,10 @@ def _advise_on_story(row: StoryAfter, named: str, *, is_accused: bool) -> Iterat
     """What can be done about a story that is not done."""
     id = row.id
     if row.state == "waiting":
-        yield NextStep(say=f"answer the question of story {id}", run=f'ralphtool answer {id} "…"{named}')
+        yield NextStep(say=f"answer story {id}'s question", run=f'ralphtool answer {id} "…"{named}')
     if row.state == "failed":
         yield NextStep(say=f"see why story {id} failed", run=f"ralphtool explain {row.entry}")
     if row.state in ("waiting", "failed") and is_accused and row.entry:
         yield NextStep(say=f"or accept that attempt of story {id} as it is", run=f"ralphtool accept {row.entry}{named}")
     if row.state == "skipped" and not row.optional:
-        yield NextStep(say=f"take story {id} up again", run=f"ralphtool retry {id}{named}")
+        yield NextStep(say=f"try story {id} again", run=f"ralphtool retry {id}{named}")

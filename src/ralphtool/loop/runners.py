@@ -29,7 +29,7 @@ def make_runners(settings: Settings, *, is_boxed: bool = False) -> list[Runner]:
     names = [run.agent, *(name for name in run.agents if name != run.agent)] if run.agent else list(run.agents)
     if not names:
         raise InvalidValue(
-            'no agent is named: give one with --agent-command "…" or --agent NAME, or set agent = "…" under [run] '
+            'no agent is configured: give one with --agent-command "…" or --agent NAME, or set agent = "…" under [run] '
             "in .ralph/config.toml"
         )
     return [agents.make(name, _read_options(settings, name, is_boxed=is_boxed), settings.agents) for name in names]

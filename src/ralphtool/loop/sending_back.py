@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 _MOST_DIFF = 20_000  # characters of what others have done
 _MOST_TESTS = 20
 _CONFLICT = """\
-While you worked on this story, others were done, and both of you changed the same lines of these files: {files}.
-The tree has your work upon theirs, with conflict markers (<<<<<<<, =======, >>>>>>>) in those files. Resolve every one,
-so that both do what they should, leave no marker, and prove it as before. Where one of you has a file and the other a
-folder, the file is aside, by a name with `~` and a commit: resolve that too, and leave no such file. What is not in
-conflict is merged already: leave what is theirs as it is."""
+While you worked on this story, other stories were finished that change the same lines of these files: {files}.
+The tree has your work on top of theirs, with conflict markers (<<<<<<<, =======, >>>>>>>) in those files. Resolve every
+conflict so that both changes work, leave no marker, and prove it as before. Where one side has a file and the other a
+folder, the file is kept under a name with `~` and a commit: resolve that too, and leave no such file. Everything else
+is already merged: leave the work of the other stories as it is."""
 _RED = """\
-While you worked on this story, others were done. Your work is green by itself, and so is theirs, but together this is
-red: {tests}. The tree has your work upon theirs. Find out why they don't go together, and fix it; their tests have to
-stay as they are."""
+While you worked on this story, other stories were finished. Your work and theirs are green separately, but together
+this is red: {tests}. The tree has your work on top of theirs. Find out why they conflict, and fix it; don't change the
+tests of the other stories."""
 
 
 class Meeting(Struct, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ class Meeting(Struct, frozen=True, kw_only=True):
         """Why both don't go together, in a line for people."""
         red = "; ".join(self.tests[:_MOST_TESTS])
         what = f"both change {', '.join(self.files)}" if self.files else f"together this is red: {red}"
-        return f"it does not go together with story {', '.join(self.others)}: {what}"
+        return f"it conflicts with story {', '.join(self.others)}: {what}"
 
 
 def send_back(started: Started, place: Box, meeting: Meeting) -> None:
@@ -102,7 +102,7 @@ def _describe(place: Box, meeting: Meeting) -> str:
     most = _MOST_DIFF // max(1, len(meeting.others))
     diffs = [place.read_diff(commits[id], most) for id in meeting.others if id in commits]
     done = fence_visible("\n".join(diffs))
-    return f"{text}\n\nWhat was done meanwhile (story {', '.join(meeting.others)}):\n\n{done}" if diffs else text
+    return f"{text}\n\nWhat was done in the meantime (story {', '.join(meeting.others)}):\n\n{done}" if diffs else text
 
 
 def list_changing(

@@ -200,9 +200,7 @@ class SideBySide(Loop):
             if self._jobs or not (state.kept or state.cut_off):
                 raise
             # No other lane is at work, so waiting would not free any room. The kept work stays in its ref.
-            self.log.note(
-                events.Notice(text=f"story {story.id} is begun anew, without the work that was kept: {error}")
-            )
+            self.log.note(events.Notice(text=f"story {story.id} starts over, without the kept work: {error}"))
             state.kept = state.cut_off = state.sent_back = None
             return self._prepare_lane(story, tip)
         if trouble:
@@ -216,7 +214,9 @@ class SideBySide(Loop):
             raise error
         self._limit.shrink()
         self._next_look = time.monotonic() + _LOOK
-        self.log.note(events.Notice(text=f"fewer stories at once for a while, as a box can't be had: {error}"))
+        self.log.note(
+            events.Notice(text=(f"working on fewer stories at once for now, because no box is available: {error}"))
+        )
 
     def _build_assignment(self, change: Change, story: Story, before: AttemptContext) -> Assignment:
         return self._main.take_up(super()._build_assignment(change, story, before))
@@ -245,7 +245,7 @@ class SideBySide(Loop):
         self._losses += 1
         if self._losses > _MOST_LOSSES:
             raise error
-        text = f"the box in which story {job.story} was worked on can't be used any more: {error}"
+        text = f"the box of story {job.story} can no longer be used: {error}"
         self.log.note(events.Notice(text=text))
         job.started.change.undo_ticks(job.started.story)
         self._proving = None if job is self._proving else self._proving

@@ -53,11 +53,11 @@ def list_prd_ids(spec: Spec) -> list[str]:
     for story in spec.stories():
         prd_id = specs.prd_id(spec, story.id)
         if len(prd_id) > _LONGEST_ID:
-            raise SpecError(f"{spec.path}: the story {shorten(story.id)} has too long an id: give it a shorter one")
+            raise SpecError(f"{spec.path}: the id of story {shorten(story.id)} is too long: shorten it")
         other = known.setdefault(prd_id, story.id)
         if other != story.id:
             raise SpecError(
-                f"{spec.path}: the stories {other} and {story.id} are the same to the history, which knows small "
-                "letters and digits only: rename one of them"
+                f"{spec.path}: the stories {other} and {story.id} are the same in the history, which uses only "
+                "lower-case letters and digits: rename one of them"
             )
     return list(known)

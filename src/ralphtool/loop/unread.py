@@ -52,10 +52,10 @@ def explain_unread(story: str | None, outlooks: Mapping[str, StoryOutlook], *, i
     """Why no attempt gets what was told, and what to do; empty while one may still come."""
     if story is None:
         return _explain_unread_by_all(outlooks) if is_over else ""
-    unread = f"no attempt has read what you told story {story} last"
+    unread = f"no attempt has used your last guidance for story {story}"
     match outlooks.get(story):
         case "done":
-            again = f'`ralphtool reject {story} --why "…"` has it done again'
+            again = f'`ralphtool reject {story} --why "…"` reopens it'
             return f"{unread}: it is done; if that matters, {again}"
         case "waiting":
             ways = f'answer its question (`ralphtool answer {story} "…"`) or run `ralphtool retry {story}`'
@@ -69,5 +69,5 @@ def explain_unread(story: str | None, outlooks: Mapping[str, StoryOutlook], *, i
 
 def _explain_unread_by_all(outlooks: Mapping[str, StoryOutlook]) -> str:
     if all(one == "done" for one in outlooks.values()):
-        return "every story is done, and no attempt has read what you told all stories last"
-    return "no attempt has read what you told all stories last: it is kept for the next one"
+        return "every story is done, and no attempt has used your last guidance for all stories"
+    return "no attempt has used your last guidance for all stories: it is kept for the next one"

@@ -40,7 +40,7 @@ class Choice(Struct, frozen=True, kw_only=True):
 
     def describe(self) -> list[str]:
         """Lines for people: why it is no better one, and what helps."""
-        return [*(f"why: {one}" for one in self.why), *(f"what helps: {one}" for one in self.help)]
+        return [*(f"why: {one}" for one in self.why), *(f"to fix it: {one}" for one in self.help)]
 
 
 class Unsuitable(Exception):
@@ -102,7 +102,7 @@ def list_choices(settings: Settings, repository: Repository | None, found: Findi
     tools, is_needed = try_box(), needs_box(settings)
     if isinstance(tools, NoBox):
         if is_needed:
-            raise InvalidValue(f"a box can't be had here: {tools.why}. What helps: {tools.help}")
+            raise InvalidValue(f"no box is available here: {tools.why}. To fix it: {tools.help}")
         yield from _list_without_box(found, Choice(kind="worktree", why=(tools.why,), help=(tools.help,)))
         return
     if is_needed or found.read_trouble("box") is None:
@@ -145,7 +145,7 @@ def preview(settings: Settings, repository: Repository | None, commands: Sequenc
     found = Findings(repository, settings, commands, change)
     choice = find_next(try_box(), found, settings)
     is_tried = not commands or choice.is_settled or choice.kind == "here" or found.is_suitable(choice.kind)
-    doubt = [] if is_tried else ["the first run tries your gates there, and says so if they can't be used"]
+    doubt = [] if is_tried else ["the first run tries your gates there, and reports if they can't be used"]
     return [workspace.describe(choice.kind), *doubt, *choice.describe()]
 
 
@@ -160,8 +160,8 @@ def _check_not_required(settings: Settings, repository: Repository | None) -> No
         why, helps = "there is no git repository", "`git init`, and commit your files"
     else:
         why = f'workspace = "{settings.run.workspace}"'
-        helps = 'set workspace = "auto" under [run], or take mode = "require" out of [sandbox]'
-    raise InvalidValue(f'[sandbox] mode = "require" needs a box, and {why}: {helps}')
+        helps = 'set workspace = "auto" under [run], or remove mode = "require" from [sandbox]'
+    raise InvalidValue(f'[sandbox] mode = "require" needs a box, but {why}: {helps}')
 
 
 def explain_refusal(settings: Settings, kind: str, trouble: Trouble) -> str:
@@ -172,7 +172,7 @@ def explain_refusal(settings: Settings, kind: str, trouble: Trouble) -> str:
     asked = f'workspace = "{kind}" under [run]' if settings.run.workspace == kind else asked
     said = "; ".join((trouble.what, *trouble.causes))
     helps = trouble.help or "make the gates pass there"
-    return f"work in a {kind} would prove nothing: {said}. What helps: {helps}; or take out {asked}"
+    return f"work in a {kind} would prove nothing: {said}. To fix it: {helps}; or remove {asked}"
 
 
 def suggest(kind: str, root: str, record: str, said: str) -> str:
@@ -180,7 +180,7 @@ def suggest(kind: str, root: str, record: str, said: str) -> str:
     from ralphtool.sandbox.advice import suggest as suggest_for_box
 
     if kind != "box":
-        return 'name the commands that make a worktree ready in `setup` under [run], as ["npm ci"]'
+        return 'set the commands that prepare a worktree as `setup` under [run], for example ["npm ci"]'
     home = os.path.realpath(os.path.expanduser("~"))
     return suggest_for_box(said, root, home, [event.allow for event in list_denied(record)])
 

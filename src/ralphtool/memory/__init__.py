@@ -225,7 +225,7 @@ def _read_values(rows: list[Any]) -> list[str]:
 def _read_totals(rows: list[Any]) -> tuple[int, int]:
     [(count, length)] = rows
     if int(count) < 0 or int(length) < 0:
-        raise ValueError("there can't be fewer than no texts")
+        raise ValueError("the limit can't be negative")
     return int(count), int(length)
 
 

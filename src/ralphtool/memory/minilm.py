@@ -174,7 +174,7 @@ def _read_verified(folder: str, name: str, digest: str) -> memoryview:
     except ValueError:
         data = memoryview(b"")  # an empty file can't be mapped
     if hashlib.sha256(data).hexdigest() != digest:
-        raise CorruptState(f"{path} is not what was published; remove its package, and install it again")
+        raise CorruptState(f"{path} differs from the published file: uninstall its package, and install it again")
     return data
 
 

@@ -66,7 +66,7 @@ def review_learnings(knowledge: KnowledgeBase, learnings: Sequence[Learning]) ->
         for other in _find_neighbours(knowledge, one):
             match = knowledge.memory.same(one.content[:_COMPARED], other.content[:_COMPARED])
             if match.is_opposite:
-                stale.append(StaleLearning(other.id, f"{one.id}, which came later, says the opposite"))
+                stale.append(StaleLearning(other.id, f"the later {one.id} says the opposite"))
             elif match.level == "same":
                 repeats.append(RepeatedLearning(other.id, one.id))
     return Review(rows, stale, repeats)
@@ -79,7 +79,7 @@ def _build_rows(knowledge: KnowledgeBase, learnings: Sequence[Learning]) -> list
 
 
 def _describe_stale(row: ReviewRow) -> str:
-    return f"shown {row.use.shown} times, and no attempt completed with it"
+    return f"shown {row.use.shown} times, but no attempt with it completed"
 
 
 def _find_neighbours(knowledge: KnowledgeBase, one: Learning) -> list[Learning]:

@@ -69,7 +69,7 @@ def record_showing(root: str, showing: ShownItems) -> str:
     try:
         files.append(path, msgspec.json.encode(showing) + b"\n", as_line=True)
     except (OSError, UnsafePath) as error:  # a hint is lost, and no work: nobody should stop for it
-        return f"what helped can't be noted: {error}"
+        return f"can't record which learnings helped: {error}"
     return ""
 
 

@@ -46,7 +46,7 @@ def unpack_vectors(stored: Iterable[bytes]) -> Floats:
 def _stack_rows(stored: Iterable[bytes]) -> Bytes:
     pieces = list(stored)
     if any(len(piece) != SIZE for piece in pieces):
-        raise CorruptState(f"a stored vector is not of {SIZE} bytes; remove the cache that it came from")
+        raise CorruptState(f"a stored vector does not have {SIZE} bytes: delete the cache that it came from")
     return np.frombuffer(b"".join(pieces), np.int8).reshape(-1, SIZE)
 
 

@@ -310,7 +310,7 @@ class _Replayer:
         was_ended = step.given is not None and step.given.verdict.too_big and 0 < before <= step.agent_seconds
         if now is None or not was_ended or 0 < now <= before:
             return None
-        found = self._add_difference(place, step, "timeout", GOES_ON, "the clock would not have ended it yet")
+        found = self._add_difference(place, step, "timeout", GOES_ON, "the time limit would not have stopped it yet")
         found.more = Expense(seconds=now - before) if now else None
         return found
 
@@ -370,8 +370,8 @@ class _Replayer:
 
 
 _INTERRUPTED = Verdict(status="interrupted", summary="interrupted")
-_OUT_OF_TIME = Verdict(status="failed", summary="the agent ran out of time and was ended", too_big=True)
-_OUT_OF_BUDGET = Verdict(status="failed", summary="the budget was used up and the agent was ended")
+_OUT_OF_TIME = Verdict(status="failed", summary="the agent ran out of time and was stopped", too_big=True)
+_OUT_OF_BUDGET = Verdict(status="failed", summary="the budget was used up and the agent was stopped")
 
 
 def _average_expense(steps: Sequence[RecordedIteration]) -> Expense:

@@ -122,8 +122,8 @@ def load(root: str, change: str) -> ChangeState:
         return typed.decode(data, ChangeState)
     except msgspec.DecodeError as error:
         raise CorruptState(
-            f"{path} is damaged ({error}): move it away. Branch and history tell what is done; the count of attempts, "
-            "what you told the agents, questions, skips and parts that were kept begin anew"
+            f"{path} is damaged ({error}): move it away. What is done is known from the branch and the history; "
+            "attempt counts, guidance, questions, skips and partial work are reset"
         ) from None
 
 
@@ -161,14 +161,14 @@ def _apply_to_story(state: StoryState, said: SteeringCommand) -> None:
             state.decision = RecoveryDecision("skip", "", f"you skipped it{said.text and f': {said.text}'}")
         case "retry":
             reset_attempts(state)
-            state.decision = RecoveryDecision("retry", "", "you gave it fresh attempts")
+            state.decision = RecoveryDecision("retry", "", "you asked to try it again")
             state.told = [*state.told, *filter(None, [said.text])][-steering.MAX_GUIDANCE :]
 
 
 def apply_answer(state: StoryState, told: str) -> None:
     reset_attempts(state)
     state.guidance, state.answer = "", told
-    state.decision = RecoveryDecision("manual", "", "you answered: it is taken up with that")
+    state.decision = RecoveryDecision("manual", "", "you answered: it continues with your answer")
 
 
 def begin_anew(state: StoryState, reason: str, told: str) -> None:

@@ -32,24 +32,24 @@ class StoryBefore(Struct, frozen=True, kw_only=True):
     optional: bool = False
     """whether the run may end without it"""
     depends_on: tuple[str, ...] = ()
-    """the ids of the stories that have to be done first"""
+    """the ids of the stories that must be done first"""
     proof: str = ""
-    """of one that an earlier run has done: `proven`, `held`, `unproven` or `accepted`; else empty"""
+    """if an earlier run has done it: `proven`, `held`, `unproven` or `accepted`; else empty"""
 
 
 class RunLimits(Struct, frozen=True, kw_only=True):
     """The limits of a run, as in the settings; null if the record does not say."""
 
     attempts: Count | None = None
-    """attempts at a story"""
+    """maximum attempts at a story"""
     max_iterations: Count | None = None
-    """iterations of the run"""
+    """maximum iterations of the run"""
     max_time: Number | None = None
     """time of the run"""
     timeout: Number | None = None
     """time of an iteration"""
     silence: Number | None = None
-    """time without output of the agent"""
+    """time without output from the agent"""
     max_tokens: Count | None = None
     """tokens of the run"""
     max_cost: Number | None = None
@@ -64,7 +64,7 @@ class RunGates(Struct, frozen=True, kw_only=True):
     """The gates of a run."""
 
     commands: tuple[str, ...] = ()
-    """the commands that prove a story"""
+    """the commands that verify a story"""
 
 
 class RecordedFinding(Struct, frozen=True, kw_only=True):
@@ -111,8 +111,7 @@ class StoryAfter(Struct, frozen=True, kw_only=True):
     commit: str | None = None
     """its checkpoint"""
     proof: str = ""
-    """of one that is done: `proven`, `held`, `unproven`, `accepted`, or `ticked` where you had ticked it; empty in old
-    records"""
+    """if it is done: `proven`, `held`, `unproven`, `accepted`, or `ticked` if you ticked it; empty in old records"""
     proof_why: str = ""
     """why it is not proven"""
     seconds: Number = 0.0
@@ -122,9 +121,9 @@ class StoryAfter(Struct, frozen=True, kw_only=True):
     gate_seconds: Number = 0.0
     """the gates"""
     input_tokens: Count = 0
-    """tokens read"""
+    """input tokens"""
     output_tokens: Count = 0
-    """tokens written"""
+    """output tokens"""
     cost: Number = 0.0
     """dollars"""
 
@@ -139,9 +138,9 @@ class Totals(Struct, frozen=True, kw_only=True, omit_defaults=True):
     gate_seconds: Number | None = None
     """the gates"""
     input_tokens: Count | None = None
-    """tokens read"""
+    """input tokens"""
     output_tokens: Count | None = None
-    """tokens written"""
+    """output tokens"""
     cost: Number | None = None
     """dollars"""
     iterations: Count | None = None
@@ -163,6 +162,6 @@ class NextStep(Struct, frozen=True, kw_only=True):
     """Something that people can do after a run."""
 
     say: str = ""
-    """what, in words"""
+    """what to do"""
     run: str | None = None
     """the command"""

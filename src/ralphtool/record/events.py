@@ -95,25 +95,25 @@ class RunStarted(_BaseEvent, frozen=True, kw_only=True, tag="run_started"):
     """The first event."""
 
     run: str = ""
-    """the run's name, which is that of its folder"""
+    """the run's id, which is also the name of its folder"""
     change: str = ""
     """the change"""
     title: str = ""
-    """what its author calls it; empty where its name says as much"""
+    """its title; empty if the name says the same"""
     purpose: str = ""
-    """`plan` where an agent drafts the change (`ralphtool plan`); empty for a run"""
+    """`plan` if an agent drafts the change (`ralphtool plan`); empty for a run"""
     agent: str = ""
-    """the agent that it begins with"""
+    """the first agent"""
     adapter: str = ""
     """the format of the spec"""
     workspace: str = ""
-    """`box`, `worktree`, `here` or `workers`: the first that is tried; the event `workspace` has the last word"""
+    """`box`, `worktree`, `here` or `workers`: the first choice; the event `workspace` has the final one"""
     branch: str | None = None
-    """where the checkpoints go; null without git"""
+    """the branch of the checkpoints; null without git"""
     pid: Whole | None = None
-    """the process that runs it"""
+    """the process id of the run"""
     stories: tuple[StoryBefore, ...] = ()
-    """what there is to do"""
+    """the stories"""
     limits: RunLimits = RunLimits()
     """the limits of the run; times in seconds, 0 is no limit"""
     gates: RunGates = RunGates()
@@ -126,7 +126,7 @@ class WorkspaceChosen(_BaseEvent, frozen=True, kw_only=True, tag="workspace"):
     kind: str = ""
     """`box`, `worktree`, `here` or `workers`"""
     why: tuple[str, ...] = ()
-    """why no better one was taken"""
+    """why no better one was used"""
     help: tuple[str, ...] = ()
     """what would help"""
 
@@ -145,15 +145,15 @@ class IterationStarted(_BaseEvent, frozen=True, kw_only=True, tag="iteration_sta
     attempt: Count = 0
     """the number of the attempt at this story"""
     attempts: Count = 0
-    """how many there may be"""
+    """the maximum number of attempts"""
     task: str | None = None
-    """the id of the only task that is asked for; null for the whole story"""
+    """the id of the only task to do; null for the whole story"""
     directory: str = ""
-    """where the prompt and the transcript lie"""
+    """the folder of the prompt and the transcript"""
     agent: str = ""
     """the agent"""
     cut: tuple[str, ...] = ()
-    """the parts of the prompt that were shortened to make it fit"""
+    """the parts of the prompt that were shortened to fit"""
     iteration: Count = 0
     """1, 2, 3 in this run; the name of its folder begins with it"""
 
@@ -166,7 +166,7 @@ class Setup(_BaseEvent, frozen=True, kw_only=True, tag="setup"):
     ok: bool = False
     """whether it succeeded"""
     exit_code: Whole | None = None
-    """its exit code; negative is the signal that ended it"""
+    """its exit code; negative for a signal"""
     seconds: Number = 0.0
     """how long it took"""
     log: str = ""
@@ -200,17 +200,17 @@ class Gate(_BaseEvent, frozen=True, kw_only=True, tag="gate"):
     tests, without the work), `tip` (at the end of the run), `outside` (in the user's own folder), `blind` (on source
     that was broken on purpose, to see whether the gate notices)"""
     new: tuple[str, ...] = ()
-    """those of the failed tests that did not fail before"""
+    """the failed tests that did not fail before"""
     command: str = ""
     """the command"""
     ok: bool = False
     """whether it is green"""
     exit_code: Whole | None = None
-    """its exit code; negative is the signal that ended it"""
+    """its exit code; negative for a signal"""
     seconds: Number = 0.0
     """how long it took"""
     failed: tuple[str, ...] = ()
-    """the tests that failed, as far as their names are known; 100 at most"""
+    """the failed tests, if their names are known; at most 100"""
     tally: str | None = None
     """the test runner's own count; null if none was found"""
     log: str = ""
@@ -225,7 +225,7 @@ class Agent(_BaseEvent, frozen=True, kw_only=True, tag="agent"):
     """The agent emitted something."""
 
     event: AgentEvent  # first: a reader that looks for usage reads only the beginning of a line
-    """what it was: `kind`, and the fields of that kind. A field that is null is left out, and a long text is cut: the
+    """the agent's event: `kind`, and the fields of that kind. Null fields are left out, and long text is cut: the
     transcript has all of it"""
     iteration: Count = 0
     """the iteration that it belongs to"""
@@ -240,9 +240,9 @@ class Ticked(_BaseEvent, frozen=True, kw_only=True, tag="ticked"):
     story: str = ""
     """the story's id"""
     ticked: tuple[str, ...] = ()
-    """the ids of all tasks of the story that are ticked now"""
+    """the ids of all ticked tasks of the story"""
     tasks_done: Count = 0
-    """how many they are"""
+    """the number of ticked tasks"""
     tasks_total: Count = 0
     """how many tasks the story has"""
     iteration: Count = 0
@@ -258,9 +258,9 @@ class BlockerChecked(_BaseEvent, frozen=True, kw_only=True, tag="blocker_checked
     story: str = ""
     """the story's id"""
     real: bool | None = None
-    """whether the blocker is real; null if the agent does not know"""
+    """whether the blocker is real; null if the agent could not tell"""
     found: str = ""
-    """what was found, in words"""
+    """what was found, as text"""
     iteration: Count = 0
     """the iteration that it belongs to"""
 
@@ -275,14 +275,14 @@ class Verdict(_BaseEvent, frozen=True, kw_only=True, tag="verdict"):
     attempt: Count = 0
     """the number of the attempt"""
     task: str | None = None
-    """the id of the only task that was asked for; null for the whole story"""
+    """the id of the only task to do; null for the whole story"""
     status: str = ""
-    """`completed`, `failed`, `blocked`, `partial`; or `interrupted`, `transient`, which are no attempts and have no
-    entry"""
+    """`completed`, `failed`, `blocked`, `partial`; or `interrupted`, `transient`, which are not counted as attempts and
+    have no entry"""
     summary: str = ""
-    """what was done, in a sentence"""
+    """what was done, in one sentence"""
     reasons: tuple[str, ...] = ()
-    """why it is not more than that"""
+    """why it is not completed"""
     ticked: tuple[str, ...] = ()
     """the ids of the tasks that were newly ticked"""
     tasks_done: Count = 0
@@ -290,21 +290,21 @@ class Verdict(_BaseEvent, frozen=True, kw_only=True, tag="verdict"):
     tasks_total: Count = 0
     """how many it has"""
     files: tuple[str, ...] = ()
-    """the files that were changed; 200 at most"""
+    """the changed files; at most 200"""
     findings: tuple[RecordedFinding, ...] = ()
-    """what in the diff is not in order"""
+    """suspicions of cheating in the diff"""
     guard: str = ""
-    """what comes of findings, as the setting `guard` says: `off`, `warn`, `fail`"""
+    """the setting `guard`: `off`, `warn`, `fail`"""
     ended: tuple[str, ...] = ()
-    """processes that the agent left behind, and that were ended"""
+    """processes that the agent left behind, and that were stopped"""
     blocker_check: str | None = None
-    """what came of looking into a claimed blocker; null if none was claimed"""
+    """the result of checking a reported blocker; null if none was reported"""
     seconds: Durations = Durations()
     """how long it took"""
     input_tokens: Count = 0
-    """tokens read, as far as the agent reported them"""
+    """input tokens, if the agent reported them"""
     output_tokens: Count = 0
-    """tokens written"""
+    """output tokens"""
     cost: Number | None = None
     """dollars: as the agent reported them, else by `[prices]`; null in old records if no agent ran"""
     iteration: Count = 0
@@ -315,17 +315,17 @@ class Decision(_BaseEvent, frozen=True, kw_only=True, tag="decision"):
     """What happens next, and why."""
 
     entry: str = ""
-    """the id of the entry that it follows from"""
+    """the id of the entry that led to it"""
     story: str = ""
     """the story's id"""
     action: str = ""
     """`next`, `retry`, `fix-state`, `break-chunks`, `skip`, `manual`, `wait`, `stop`"""
     guidance: str = ""
-    """what the next attempt is given to read"""
+    """guidance for the next attempt"""
     reason: str = ""
     """why"""
     given: Any = None
-    """what it was made of: `verdict`, `past`, `policy`. The same function gives the same decision for them:
+    """its inputs: `verdict`, `past`, `policy`. The same inputs always give the same decision:
     [backtest.md](backtest.md)"""
     iteration: Count = 0
     """the iteration that it belongs to"""
@@ -343,7 +343,7 @@ class Checkpoint(_BaseEvent, frozen=True, kw_only=True, tag="checkpoint"):
     proof: str = ""
     """`proven`, `held`, `unproven` or `accepted`; empty in old records"""
     iteration: Count = 0
-    """the iteration that it belongs to; 0 if that was one of an earlier run, which was cut off"""
+    """the iteration that it belongs to; 0 if it belongs to an earlier, interrupted run"""
 
 
 class WorkerJoined(_BaseEvent, frozen=True, kw_only=True, tag="worker"):
@@ -365,7 +365,7 @@ class Queued(_BaseEvent, frozen=True, kw_only=True, tag="queued"):
     iteration: Count = 0
     """the iteration that it belongs to"""
     waiting: Count = 0
-    """how many are before it"""
+    """the number of stories before it in the queue"""
 
 
 class Merging(_BaseEvent, frozen=True, kw_only=True, tag="merging"):
@@ -378,7 +378,7 @@ class Merging(_BaseEvent, frozen=True, kw_only=True, tag="merging"):
     upon: str = ""
     """the commit that it is merged with"""
     others: tuple[str, ...] = ()
-    """the stories that were done since it began"""
+    """the stories that were done since it started"""
 
 
 class Merged(_BaseEvent, frozen=True, kw_only=True, tag="merged"):
@@ -402,7 +402,7 @@ class SentBack(_BaseEvent, frozen=True, kw_only=True, tag="sent_back"):
     why: str = ""
     """`conflict` or `red-together`"""
     others: tuple[str, ...] = ()
-    """the stories that it does not go together with"""
+    """the stories that it conflicts with"""
     files: tuple[str, ...] = ()
     """the files in conflict"""
     tests: tuple[str, ...] = ()
@@ -428,24 +428,24 @@ class Reopened(_BaseEvent, frozen=True, kw_only=True, tag="reopened"):
     story: str = ""
     """the story's id"""
     why: str = ""
-    """what the person said, or which story it builds on"""
+    """the person's reason, or the story that it builds on"""
     by: str = ""
     """who rejected it"""
     commit: str | None = None
-    """the commit that takes the work back"""
+    """the commit that reverts the work"""
 
 
 class PlanEdited(_BaseEvent, frozen=True, kw_only=True, tag="plan_edited"):
     """The user edited the plan: it was merged with what is done."""
 
     text: str = ""
-    """what was edited, in a sentence"""
+    """what was edited, in one sentence"""
     stories: tuple[StoryBefore, ...] = ()
-    """what there is to do now"""
+    """the stories after the edit"""
     renumbered: tuple[tuple[str, str], ...] = ()
-    """the old and the new ids of stories that have another one now"""
+    """the old and new ids of stories whose id changed"""
     commit: str | None = None
-    """the commit that has the edited plan"""
+    """the commit with the edited plan"""
 
 
 class Question(_BaseEvent, frozen=True, kw_only=True, tag="question"):
@@ -460,7 +460,7 @@ class Question(_BaseEvent, frozen=True, kw_only=True, tag="question"):
     missing: str = ""
     """what is missing"""
     iteration: Count = 0
-    """the iteration that it belongs to; 0 if that was one of an earlier run, which was cut off"""
+    """the iteration that it belongs to; 0 if it belongs to an earlier, interrupted run"""
 
 
 class Notice(_BaseEvent, frozen=True, kw_only=True, tag="notice"):
@@ -475,13 +475,13 @@ class Denied(_BaseEvent, frozen=True, kw_only=True, tag="denied"):
     run."""
 
     host: str = ""
-    """the name or the address that it asked for"""
+    """the host name or address that was requested"""
     port: Count = 0
     """the port"""
     allow: str = ""
-    """the line of configuration that would allow it"""
+    """the setting that would allow it"""
     iteration: Count = 0
-    """the last iteration that had begun; 0 if there was none"""
+    """the last iteration that had started; 0 if there was none"""
     story: str = ""
     """the story's id"""
 
@@ -490,11 +490,11 @@ class HandedOver(_BaseEvent, frozen=True, kw_only=True, tag="handed_over", renam
     """Another agent continues: the one before has to rest, or one that comes earlier in `agents` can work again."""
 
     from_: str = ""
-    """the agent that worked last"""
+    """the previous agent"""
     to: str = ""
-    """the agent that is next"""
+    """the next agent"""
     why: str = ""
-    """what keeps the one before from working; or `it can go on`"""
+    """why the previous agent can't continue; or `it can continue`"""
 
 
 class Waiting(_BaseEvent, frozen=True, kw_only=True, tag="waiting"):
@@ -506,7 +506,7 @@ class Waiting(_BaseEvent, frozen=True, kw_only=True, tag="waiting"):
     until: str | float = ""
     """until when: RFC 3339, UTC; in old records seconds since the epoch"""
     why: str = ""
-    """what for"""
+    """the reason"""
 
 
 class Steered(_BaseEvent, frozen=True, kw_only=True, tag="steered"):
@@ -519,11 +519,11 @@ class Steered(_BaseEvent, frozen=True, kw_only=True, tag="steered"):
     story: str | None = None
     """the story that it is about; null for all"""
     text: str = ""
-    """the guidance, or why; may be empty"""
+    """the guidance or the reason; may be empty"""
     by: str = ""
-    """who said it, for `accept` and `reject`"""
+    """the person's name, for `accept` and `reject`"""
     via: str = ""
-    """`web` if it was said through the web page; empty for a command"""
+    """`web` if it came from the web page; empty for a command"""
 
 
 class Answered(_BaseEvent, frozen=True, kw_only=True, tag="answered"):
@@ -536,14 +536,14 @@ class Answered(_BaseEvent, frozen=True, kw_only=True, tag="answered"):
     text: str = ""
     """the answer"""
     via: str = ""
-    """`web` if it was given through the web page; empty for a command, and where the file was edited"""
+    """`web` if it came from the web page; empty for a command or an edited file"""
 
 
 class Paused(_BaseEvent, frozen=True, kw_only=True, tag="paused"):
     """Nothing new is begun until a person resumes the run."""
 
     why: str = ""
-    """why, and what ends it"""
+    """the reason, and how to resume"""
 
 
 class Resumed(_BaseEvent, frozen=True, kw_only=True, tag="resumed"):
@@ -559,13 +559,13 @@ class RunEnded(_BaseEvent, frozen=True, kw_only=True, tag="run_ended"):
     reason: str = ""
     """why it ended"""
     stories: tuple[StoryAfter, ...] = ()
-    """how each of them stands"""
+    """the state of each story"""
     tip: LastCheck | None = None
     """the gates on the branch's tip; null if they were not run, and in old records"""
     spent: Totals = Totals()
     """what the run spent"""
     next: tuple[NextStep, ...] = ()
-    """what people can do now"""
+    """next steps for you"""
 
 
 Event = (

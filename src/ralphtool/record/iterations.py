@@ -79,7 +79,7 @@ def find(root: str, name: str | None) -> IterationFiles:
         run = runs.find(root, name).id
     except InvalidValue:
         raise InvalidValue(
-            f"there is no entry {shorten(name)}, and no run: `ralphtool progress entries` lists the entries, and "
+            f"there is no entry or run {shorten(name)}: `ralphtool progress entries` lists the entries, and "
             "`ralphtool runs` the runs"
         ) from None
     return _find_numbered(root, run, None)
@@ -107,7 +107,7 @@ def _find_newest(root: str) -> IterationFiles:
 def _find_numbered(root: str, run: str, number: str | None) -> IterationFiles:
     found = _list_of_run(root, run)
     if not found:
-        raise InvalidValue(f"no agent has worked in the run {run}: `ralphtool runs` lists the others")
+        raise InvalidValue(f"no agent has worked in the run {run}: `ralphtool runs` lists other runs")
     wanted = [one for one in found if number is None or str(one.number) == number.lstrip("0")]
     if not wanted:
         known = ", ".join(f"{run}:{one.number}" for one in found[:_SHOWN])
@@ -262,10 +262,10 @@ def _build_missing_error(iteration: IterationFiles, name: str) -> InvalidValue:
     except OSError:
         there = []
     more = f" and {len(there) - _SHOWN} more" if len(there) > _SHOWN else ""
-    told = f"there is {', '.join(there[:_SHOWN])}{more}" if there else "there is nothing else either"
+    told = f"recorded: {', '.join(there[:_SHOWN])}{more}" if there else "nothing else was recorded"
     return InvalidValue(
-        f"{iteration.folder} has no {name}: no agent was started, or somebody took it away; {told}. "
-        f"`ralphtool explain {iteration.entry}` tells what the history knows"
+        f"{iteration.folder} has no {name}: no agent was started, or the file was deleted; {told}. `ralphtool "
+        f"explain {iteration.entry}` shows what the history has"
     )
 
 

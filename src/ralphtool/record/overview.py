@@ -35,8 +35,8 @@ def find_only(root: str) -> str:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise ChangeNotFound("there is no change here: `ralphtool list` tells where ralphtool looks for them")
-    raise UsageError(f"there are several changes, so name one (or say --change NAME): {', '.join(found)}")
+        raise ChangeNotFound("there are no changes here: `ralphtool list` shows where ralphtool looks for them")
+    raise UsageError(f"there are several changes; name one (or use --change NAME): {', '.join(found)}")
 
 
 # --- how far they are -------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def build_overview(root: str, place: ChangeLocation, branches: Branches) -> Over
     except OSError as error:
         one.problem = str(from_os_error(error))
     if one.problem and (running := find_running_change(root)) not in (None, place.change):
-        one.problem = f"its files are not committed, and wait aside until the run of {running} is over"
+        one.problem = f"its files are not committed, and are set aside until the run of {running} ends"
     return one
 
 

@@ -25,7 +25,7 @@ def load(root: str, change: str) -> dict[str, str]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except msgspec.DecodeError as error:
-        raise CorruptState(f"{path} is damaged ({error}): remove it, and the next run sends all again") from None
+        raise CorruptState(f"{path} is damaged ({error}): delete it, and the next run sends everything again") from None
 
 
 def save(root: str, change: str, marks: dict[str, str]) -> None:

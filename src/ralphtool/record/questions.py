@@ -20,6 +20,11 @@ LONGEST = 16_000  # characters of an answer, or of anything else that a person t
 _MOST = 1 << 20  # bytes of a question with its answer
 _ANSWER = "## Answer"
 _HINT = (
+    "<!-- Write below this line what the agent should know or do, and save. The current or next run tries the story "
+    "again, with your answer and fresh attempts. -->"
+)
+# Questions that were asked by an earlier version may still be open.
+_EARLIER_HINT = (
     "<!-- Write below this line what the agent should know or do, and save: the story is taken up with your answer and "
     "fresh attempts, by a run that goes on, or by the next one. -->"
 )
@@ -99,7 +104,7 @@ def _split_at_hint(text: str) -> tuple[str, str, str]:
     """What stands before our hint, the hint, and what stands behind it. An editor may have broken its lines anew."""
     start = text.rfind(_HINT[:20])
     end = text.find("-->", start) + len("-->")
-    if start < 0 or end < start or text[start:end].split() != _HINT.split():
+    if start < 0 or end < start or text[start:end].split() not in (_HINT.split(), _EARLIER_HINT.split()):
         return "", "", text
     return text[:start], text[start:end], text[end:]
 
@@ -194,7 +199,7 @@ def _are_texts(value: object) -> bool:
 
 
 def _damaged_error(path: str) -> CorruptState:
-    return CorruptState(f"{path} is damaged: `ralphtool doctor` tells what to do")
+    return CorruptState(f"{path} is damaged: run `ralphtool doctor` to see what to do")
 
 
 def reply(root: str, question: OpenQuestion, text: str) -> None:
@@ -202,7 +207,7 @@ def reply(root: str, question: OpenQuestion, text: str) -> None:
     told = check_text(text)
     with turn(question.path):
         if not any(one.path == question.path for one in list_open(root, question.change)):
-            raise InvalidValue(f"story {question.story} does not wait any more: somebody else was quicker")
+            raise InvalidValue(f"story {question.story} no longer needs an answer: it was answered in the meantime")
         ask(question.path, question.text)
         marked = f"{_VIA_WEB}\n{told}" if sender.describe_via() else told
         files.rewrite(question.path, lambda data: data.rstrip() + b"\n\n" + marked.encode() + b"\n")
@@ -212,7 +217,9 @@ def check_text(text: str) -> str:
     """What a person says to an agent, fit to be kept."""
     told = text.encode("utf-8", "replace").decode().replace("\0", "").strip()
     if not told:
-        raise InvalidValue("there is nothing in it: say what the agent should know or do")
+        raise InvalidValue("the text is empty: say what the agent should know or do")
     if len(told) > LONGEST:
-        raise InvalidValue(f"that is too long ({len(told)} characters; {LONGEST} are the most): name a file instead")
+        raise InvalidValue(
+            f"the text is too long ({len(told)} characters; the maximum is {LONGEST}): name a file instead"
+        )
     return told

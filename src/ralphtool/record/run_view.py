@@ -231,7 +231,7 @@ class RunView:
         story, told = self._find_story(event.story), trim(event)
         story.ticked, story.tasks_done = (), story.tasks_before  # its ticks are undone
         what = f"both change {', '.join(told.files)}" if told.files else "together they are red"
-        story.set_state("open", f"sent back to its agent after meeting story {', '.join(told.others)}: {what}")
+        story.set_state("open", f"sent back to its agent because of story {', '.join(told.others)}: {what}")
         self._add_occurrence(event)
 
     def _apply_ticks(self, event: Ticked) -> None:
@@ -328,7 +328,7 @@ class RunView:
     def _apply_answer(self, event: Answered) -> None:
         story = self._find_story(event.story)
         if story.state != "done":
-            story.settle("open", "you answered; it is taken up next")
+            story.settle("open", "you answered; it is next")
         story.answer = trim(event).text
         self._add_occurrence(event)
 
@@ -343,7 +343,7 @@ class RunView:
         if event.action == "skip":
             story.settle("skipped", f"you skipped it{event.text and f': {event.text}'}")
         elif event.action == "retry":
-            story.settle("open", "you gave it fresh attempts; it is taken up next")
+            story.settle("open", "you asked to try it again; it is next")
 
     def _apply_setup(self, event: Setup) -> None:
         if not event.ok:

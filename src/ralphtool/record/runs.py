@@ -131,7 +131,7 @@ def find(root: str, name: str | None) -> RunSummary:
     """The run of this id, or of a beginning or end that only one has; the newest of a change, or of all."""
     known = list_ids(root)
     if not known:
-        raise InvalidValue("there is no run here yet: `ralphtool run` begins one")
+        raise InvalidValue("there are no runs yet: `ralphtool run` starts one")
     if name is None or name in known:
         return read_summary(root, name or known[0])
     if found := next((id for id in known if parse_change(id) == name[:90]), None):
@@ -145,7 +145,7 @@ def find(root: str, name: str | None) -> RunSummary:
             f"there is no run {name[:100]}: {spelling.suggest(name, names, '`ralphtool runs` lists them')}"
         )
     more = f" and {len(matching) - _SHOWN} more" if len(matching) > _SHOWN else ""
-    raise InvalidValue(f"{name[:100]} can be any of {', '.join(matching[:_SHOWN])}{more}: give more of its name")
+    raise InvalidValue(f"{name[:100]} matches {', '.join(matching[:_SHOWN])}{more}: give more of the name")
 
 
 def find_newest(root: str, change: str) -> RunSummary | None:

@@ -62,7 +62,7 @@ def parse_duration(text: str | int | float) -> float:
         return typing.cast("float", read_value(Seconds, text))
     except BadValue:
         shown = shorten(text) if isinstance(text, str) else "that"
-        raise WrongSetting(f"{shown} is no duration: write 90s, 30m, 2h, 1h30m or a number of seconds") from None
+        raise WrongSetting(f"{shown} is not a duration: write 90s, 30m, 2h, 1h30m or a number of seconds") from None
     except TooBig as error:
         raise WrongSetting(f"that duration {error}") from None
 
@@ -84,86 +84,86 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     """`[run]`: how a change is worked through."""
 
     spec: Annotated[Text, describe_text("docs/plan.md")] | None = None
-    """The format or the file of the change, where that is not plain: `openspec`, `docs/plan.md`."""
+    """The format or the file of the change, if it is ambiguous: `openspec`, `docs/plan.md`."""
     agent: Annotated[Text, describe_text("claude")] | None = None
     """The agent that writes the code: a built-in one, or a NAME of `[agents.NAME]`."""
     agents: Annotated[Texts, describe_list("names", '["claude", "codex"]')] = ()
-    """The agents in the order in which work is handed over when one can't go on."""
+    """The agents, in order: if one can't continue, the next one takes over."""
     attempts: Annotated[Attempts, LIMIT] = 3
-    """How often a story is tried before a human is asked."""
+    """The number of attempts at a story before you are asked."""
     max_iterations: Annotated[Count, LIMIT] = 0
-    """How many iterations a run may have; 0 is no limit."""
+    """The maximum number of iterations of a run; 0 is no limit."""
     max_time: Annotated[Seconds, LIMIT] = 0
-    """How long a run may take; 0 is no limit."""
+    """The time limit of a run; 0 is no limit."""
     timeout: Annotated[Seconds, LIMIT] = 3600
-    """How long an iteration may take; 0 is no limit."""
+    """The time limit of an iteration; 0 is no limit."""
     silence: Annotated[Seconds, LIMIT] = 900
-    """How long an agent may put out nothing before it is ended; 0 is no limit."""
+    """How long an agent may print nothing before it is stopped; 0 is no limit."""
     patience: Seconds = 300
-    """How long an agent may show no work after a limit or an outage before it is ended; 0 is no limit."""
+    """How long an agent may make no progress after a rate limit or an outage before it is stopped; 0 is no limit."""
     check_blockers: Switch = False
-    """Whether an agent in its read-only mode looks into a claimed blocker that we can't look up ourselves."""
+    """Whether a read-only agent checks a reported blocker that ralphtool can't check itself."""
     wait_for_answers: Seconds = 0
-    """How long a run with nothing else to do waits for your answers before it ends; 0 is not at all."""
+    """How long a run that has no other work waits for your answers before it ends; 0 means it doesn't wait."""
     strict_order: Switch = False
-    """Whether every story waits for all before it."""
+    """Whether each story waits for all stories before it."""
     side_by_side: Lanes = 1
-    """How many stories are worked on at once, each in a box of its own; at most 8, and on workers 500."""
+    """The number of stories to work on at once, each in its own box; at most 8, with workers 500."""
     speculate: Lanes = 2
-    """How many stories may run their gates at once, side by side, as if those before them were green; 1 is one."""
+    """How many stories may run their gates at once, assuming that the stories before them pass."""
     setup: Annotated[Texts, describe_list("commands", '["npm ci"]')] = ()
-    """Commands that make a workspace ready to work in."""
+    """Commands that prepare a workspace."""
     guard: GuardMode = "fail"
-    """What comes of cheating: nothing, a warning, a failed attempt; "strict" also fails removed tests that pass."""
+    """What cheating leads to: nothing, a warning, a failed attempt; "strict" also fails removed tests that pass."""
     workspace: WorkspaceMode = "auto"
-    """Where agents work: in a box, a worktree, or your own folder; "auto" is the first of these that can be had."""
+    """Where agents work: in a box, a worktree, or your own folder; "auto" is the first that is available."""
     executor: ExecutorName = "local"
-    """Where iterations run: on this machine, or on those that the server of `[executor]` hands them out to."""
+    """Where iterations run: on this machine, or on the workers of the server in `[executor]`."""
     max_tokens: Annotated[Count, LIMIT] = 0
-    """How many tokens a run may use; 0 is no limit."""
+    """The token limit of a run; 0 is no limit."""
     max_cost: Annotated[Dollars, LIMIT] = 0
-    """How many dollars a run may cost; 0 is no limit."""
+    """The cost limit of a run, in dollars; 0 is no limit."""
     story_tokens: Annotated[Count, LIMIT] = 0
-    """How many tokens a story may use; 0 is no limit."""
+    """The token limit of a story; 0 is no limit."""
     story_cost: Annotated[Dollars, LIMIT] = 0.0
-    """How many dollars a story may cost; 0 is no limit."""
+    """The cost limit of a story, in dollars; 0 is no limit."""
 
 
 class VerifySettings(Struct, frozen=True, kw_only=True):
     """`[verify]`: how a story is proven."""
 
     checks: CommandList | None = None
-    """Commands that look at the code, as linters do; inferred from the project if not given."""
+    """Commands that check the code, such as linters; inferred from the project if not given."""
     tests: CommandList | None = None
     """Commands that run tests; inferred from the project if not given."""
     timeout: Seconds = 1200
-    """How long one of these commands may take; 0 is no limit."""
+    """The time limit of each command; 0 is no limit."""
 
 
 class ProofSettings(Struct, frozen=True, kw_only=True):
     """`[proof]`: what shows that a story is done."""
 
     replay: Switch = True
-    """Whether the tests as they were are run on the new source, where an attempt changed tests or what runs them."""
+    """Whether the original tests are run on the new source if an attempt changed tests or their setup."""
     own_tests: Switch = True
-    """Whether an attempt's new tests are run without its work: at least one has to fail there."""
-    may_change: Annotated[Texts, describe_list("patterns of paths", '["tests/legacy/**"]')] = ()
-    """Tests that any story may change, as patterns of their paths."""
+    """Whether an attempt's new tests are run without its work: at least one must fail there."""
+    may_change: Annotated[Texts, describe_list("path patterns", '["tests/legacy/**"]')] = ()
+    """Tests that any story may change, as path patterns."""
     accept: Accepted = "held"
-    """With "unproven", a run whose stories are done but not all proven ends with 0 as well."""
+    """With "unproven", a run whose stories are done but not all proven also exits with 0."""
 
 
 class BlockerSettings(Struct, frozen=True, kw_only=True):
     """`[blockers]`: what the project needs to have; looked up when an agent says that it is blocked."""
 
-    variables: Annotated[Texts, describe_list("names of variables", '["DATABASE_URL"]')] = ()
-    """Variables of the environment."""
+    variables: Annotated[Texts, describe_list("variable names", '["DATABASE_URL"]')] = ()
+    """Environment variables that must be set."""
     files: Annotated[Texts, describe_list("paths", '["config/local.toml"]')] = ()
-    """Files and folders, from the project's root."""
-    commands: Annotated[Texts, describe_list("names of programs", '["psql"]')] = ()
-    """Programs that have to be on the PATH."""
+    """Files and folders that must exist, relative to the project's root."""
+    commands: Annotated[Texts, describe_list("program names", '["psql"]')] = ()
+    """Programs that must be on the PATH."""
     ports: Annotated[tuple[Port, ...], describe_list("ports or hosts with ports", '["5432", "db.local:5432"]')] = ()
-    """Ports that have to answer, here or on a host: `5432`, `db.local:5432`."""
+    """Ports that must answer, on this machine or a host: `5432`, `db.local:5432`."""
 
 
 class SandboxSettings(Struct, frozen=True, kw_only=True):
@@ -174,57 +174,57 @@ class SandboxSettings(Struct, frozen=True, kw_only=True):
     network: NetworkMode = "allow"
     """"allow": the agent's own hosts and those in `hosts`; "on": everything; "off": nothing."""
     hosts: Annotated[Texts, describe_list("host names", '["packages.example.org", "*.internal.example"]')] = ()
-    """Hosts that may be reached besides the agent's own; `*.example.org` is all below it."""
+    """Hosts that can be reached, in addition to the agent's own; `*.example.org` means all its subdomains."""
     ports: Annotated[tuple[PortNumber, ...], describe_list("port numbers", "[5432]")] = ()
-    """Ports of this machine that may be reached, as those of a database."""
+    """Ports of this machine that can be reached, such as a database's."""
     read: Annotated[Texts, describe_list("paths", '["~/.config/tool"]')] = ()
-    """Files and folders that are shown, read-only."""
+    """Files and folders that are visible, read-only."""
     write: Annotated[Texts, describe_list("paths", '["~/.cache/tool"]')] = ()
-    """Files and folders that are shown and may be changed."""
-    env: Annotated[Texts, describe_list("names of variables", '["NPM_TOKEN"]')] = ()
-    """Secret variables of your environment that agents and gates get: without this, a box has only the agent's own."""
+    """Files and folders that are visible and writable."""
+    env: Annotated[Texts, describe_list("variable names", '["NPM_TOKEN"]')] = ()
+    """Secret environment variables to pass to agents and gates; without this, a box has only the agent's own."""
 
 
 class NotifySettings(Struct, frozen=True, kw_only=True):
     """`[notify]`: who is told when a run ends, or a question waits."""
 
-    command: Annotated[Texts, describe_list("texts, none of them empty", '["notify-send", "ralphtool"]')] = ()
-    """A program and its arguments; it gets one JSON object on its standard input."""
+    command: Annotated[Texts, describe_list("non-empty strings", '["notify-send", "ralphtool"]')] = ()
+    """A program and its arguments; it gets one JSON object on stdin."""
 
 
 class MemorySettings(Struct, frozen=True, kw_only=True):
     """`[memory]`: what the next iteration knows."""
 
     budget_tokens: Count = 2000
-    """How many tokens of a prompt what was learnt may take up."""
+    """The maximum number of tokens for learnings in a prompt."""
 
 
 class PromptSettings(Struct, frozen=True, kw_only=True):
     """`[prompt]`: what an agent is given to read."""
 
     budget_tokens: Budget = 30000
-    """How many tokens a whole prompt may have."""
+    """The maximum number of tokens in a whole prompt."""
 
 
 class AgentSettings(Struct, frozen=True, kw_only=True):
     """`[agents.NAME]`: how one agent is called."""
 
     kind: Annotated[Text, describe_text("claude")] | None = None
-    """Which kind of agent it is, if its name does not say that: so there can be two of a kind."""
-    command: Annotated[Texts, describe_list("texts, none of them empty", '["my-agent", "--quiet"]')] = ()
-    """The program and its arguments, if they are not the usual ones."""
+    """The kind of agent, if the name is not a kind: this allows two of the same kind."""
+    command: Annotated[Texts, describe_list("non-empty strings", '["my-agent", "--quiet"]')] = ()
+    """The program and its arguments, if they differ from the default."""
     model: Annotated[Text, describe_text("opus")] | None = None
-    """The model that the agent is told to use."""
-    args: Annotated[tuple[Argument, ...], describe_list("texts", '["--verbose"]')] = ()
-    """Arguments that are added to the command."""
+    """The model to use."""
+    args: Annotated[tuple[Argument, ...], describe_list("strings", '["--verbose"]')] = ()
+    """Arguments to add to the command."""
     env: Environment = {}
-    """Variables that are added to the environment."""
+    """Environment variables to add."""
     permissions: Permissions | None = None
-    """What it may do unasked: "edit" files and use our own commands, or "all"; if not given, "all" in a box only."""
+    """What it may do without asking: "edit" files and run ralphtool, or "all"; by default "all" in a box only."""
     stop_at: Share | None = None
-    """How much of its quota may be used before it has to rest until the quota is reset, where it tells that."""
+    """How much of its quota may be used before it pauses until the reset, if the agent reports its quota."""
     mcp: Switch | None = None
-    """Whether it gets our commands as MCP tools too; if not given, only where it may not run any command it likes."""
+    """Whether it also gets ralphtool's commands as MCP tools; by default only if it may not run every command."""
 
 
 class PriceSettings(Struct, frozen=True, kw_only=True):
@@ -234,11 +234,11 @@ class PriceSettings(Struct, frozen=True, kw_only=True):
     """
 
     input: Dollars = 0.0
-    """What it reads."""
+    """Price of input tokens."""
     output: Dollars = 0.0
-    """What it writes."""
+    """Price of output tokens."""
     cached: Annotated[Dollars, describe_dollars("0.25")] | None = None
-    """What it reads from its cache; as other input if not given."""
+    """Price of cached input tokens; by default the price of input."""
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -307,7 +307,7 @@ def load(project: str, flags: Mapping[str, Any] | None = None) -> Settings:
 def _check_lanes(run: RunSettings) -> RunSettings:
     for name in ("side_by_side", "speculate"):
         if run.executor == "local" and getattr(run, name) > MOST_LANES:
-            raise WrongSetting(f'run.{name} is at most {MOST_LANES} on one machine: more need executor = "temporal"')
+            raise WrongSetting(f'run.{name} is at most {MOST_LANES} on one machine: set executor = "temporal" for more')
     return run
 
 
@@ -317,7 +317,7 @@ def _read_config(path: str) -> str:
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except OSError as error:
-        raise WrongSetting(f"{path} can't be read ({error.strerror}): fix that") from None
+        raise WrongSetting(f"{path} can't be read ({error.strerror}): check its permissions") from None
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -345,7 +345,7 @@ def _parse_toml(text: str, path: str) -> dict[str, Any]:
         raise _build_toml_error(text, path, str(error)) from None
     except (ValueError, RecursionError):  # of thousands of digits, or of brackets; neither has a position
         raise WrongSetting(
-            f"{path}, line {find_broken_line(text)}: this is more than can be read: shorten it"
+            f"{path}, line {find_broken_line(text)}: too long or nested too deeply: shorten it"
         ) from None
 
 
@@ -354,7 +354,7 @@ def _build_toml_error(text: str, path: str, message: str) -> WrongSetting:
     said = message[: found.start()] if found else message
     # At the end of the document, the parser does not say where the open statement begins.
     line = int(found[1]) if found and found[1] else find_broken_line(text)
-    return WrongSetting(f"{path}, line {line}: this is no TOML: {said[:200]}: fix that line")
+    return WrongSetting(f"{path}, line {line}: invalid TOML: {said[:200]}: fix that line")
 
 
 class _SettingProblem(NamedTuple):
@@ -388,7 +388,7 @@ def _read_group(name: str, given: dict[str, Any], problems: list[_SettingProblem
         else:
             there = ", ".join(f"[{name}.{one}]" for one in known)
             problems.append(
-                _SettingProblem((name, key), f"there is no table [{join_keys((name, key))}]: there are {there}")
+                _SettingProblem((name, key), f"unknown table [{join_keys((name, key))}]: the tables are {there}")
             )
     return SpecsSettings(**read)
 
@@ -402,7 +402,7 @@ def _read_table(table: type[_Table], given: object, path: KeyPath, problems: lis
         here = (*path, key)
         if key not in types:
             problems.append(
-                _SettingProblem(here, f"there is no setting {join_keys(here)}: {_suggest_setting(table, here)}")
+                _SettingProblem(here, f"unknown setting {join_keys(here)}: {_suggest_setting(table, here)}")
             )
             continue
         try:
@@ -424,7 +424,7 @@ def _parse_flag(name: str, value: object) -> object:
     if hint is None:
         near = find_nearest(name, list_types(RunSettings))
         advice = f"did you mean --{near.replace('_', '-')}?" if near else "see ralphtool run --help"
-        raise WrongSetting(f"there is no flag {flag}: {advice}")
+        raise WrongSetting(f"unknown flag {flag}: {advice}")
     try:
         return read_flag(hint, value)
     except BadValue as error:
@@ -451,11 +451,11 @@ def _describe_bad_table(name: str, given: object) -> str:
     if name == "prices":
         return "prices must hold tables, as in [prices.gpt-5]"
     if not isinstance(given, dict):
-        advice = _suggest_table(name) or "settings stand in tables, as in [run]"
-        return f"there is no setting {join_keys((name,))}: {advice}"
+        advice = _suggest_table(name) or "put it in a table, such as [run]"
+        return f"unknown setting {join_keys((name,))}: {advice}"
     near = find_nearest(name, (*_TABLES, *_GROUPED_TABLES, *_NAMED_TABLES))
-    advice = f"did you mean [{near}]?" if near else f"there are {', '.join(_SECTIONS)}"
-    return f"there is no table [{join_keys((name,))}]: {advice}"
+    advice = f"did you mean [{near}]?" if near else f"the tables are {', '.join(_SECTIONS)}"
+    return f"unknown table [{join_keys((name,))}]: {advice}"
 
 
 def _suggest_setting(table: type[Struct], path: KeyPath) -> str:
@@ -463,7 +463,7 @@ def _suggest_setting(table: type[Struct], path: KeyPath) -> str:
     near = find_nearest(path[-1], list_types(table))
     if near and not _find_tables(path[-1]):
         return f"did you mean {join_keys((*path[:-1], near))}?"
-    return _suggest_table(path[-1]) or f"there are {', '.join(list_types(table))}"
+    return _suggest_table(path[-1]) or f"the settings are {', '.join(list_types(table))}"
 
 
 def _suggest_table(key: str) -> str:

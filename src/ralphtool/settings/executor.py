@@ -18,7 +18,7 @@ _HOST = r"\A(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}\Z"
 _LEAST_HEARTBEAT = 3  # a beat a second, and one that is late
 Address = Annotated[str, Meta(pattern=_HOST), ValueKind("a host with a port", '"127.0.0.1:7233"')]
 Path = Annotated[Argument, ValueKind("a path", '"/etc/ralph/client.pem"')]
-Variable = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_]*\Z"), ValueKind("the name of a variable", '"MY_API_KEY"')]
+Variable = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_]*\Z"), ValueKind("a variable name", '"MY_API_KEY"')]
 Remote = Annotated[Argument, ValueKind("a URL or a path", '"git@example.org:team/work.git"')]
 
 
@@ -26,25 +26,25 @@ class ExecutorSettings(Struct, frozen=True, kw_only=True):
     """`[executor]`: the Temporal server that hands iterations out to other machines."""
 
     address: Address = "127.0.0.1:7233"
-    """The server; `TEMPORAL_ADDRESS` in the environment wins over it."""
+    """The Temporal server; the environment variable `TEMPORAL_ADDRESS` overrides it."""
     namespace: Annotated[Text, describe_text("default")] = "default"
-    """The namespace on that server; `TEMPORAL_NAMESPACE` in the environment wins over it."""
+    """The namespace on that server; the environment variable `TEMPORAL_NAMESPACE` overrides it."""
     queue: Annotated[Text, describe_text("ralphtool")] = "ralphtool"
-    """The queue that runs put work into and workers take it from."""
+    """The task queue that connects runs and workers."""
     remote: Remote = ""
-    """The git repository that runs and workers exchange commits by; all of them have to reach it."""
+    """The git repository through which runs and workers exchange commits; all of them must be able to push to it."""
     tls: Switch = False
-    """Whether the connection uses TLS; one to another machine always does."""
+    """Whether the connection uses TLS; connections to other machines always do."""
     tls_cert: Path = ""
-    """The certificate that shows the server who we are, as a file in PEM."""
+    """The client certificate, a PEM file."""
     tls_key: Path = ""
-    """The key of that certificate."""
+    """The key of the client certificate, a PEM file."""
     tls_ca: Path = ""
-    """The authorities that the server's certificate may be from, as a file in PEM; if not given, the system's."""
+    """The certificate authorities to accept for the server, a PEM file; by default the system's."""
     api_key_env: Variable = "TEMPORAL_API_KEY"
-    """The variable of the environment that holds the API key, if the server needs one."""
+    """The environment variable that holds the API key, if the server needs one."""
     heartbeat: Seconds = 30
-    """How long a worker may be silent before its work is given to another."""
+    """How long a worker may be silent before its work is given to another worker."""
 
 
 def apply_environment(settings: ExecutorSettings, environment: Mapping[str, str] = os.environ) -> ExecutorSettings:
@@ -80,13 +80,13 @@ def _is_local_ipv4(host: str) -> bool:
 def check_connection(settings: ExecutorSettings, environment: Mapping[str, str] = os.environ) -> None:
     """Refuses a server elsewhere that anybody could play, or listen to."""
     if settings.heartbeat < _LEAST_HEARTBEAT:
-        raise WrongSetting(f"executor.heartbeat must be {_LEAST_HEARTBEAT}s or more: workers are heard once a second")
+        raise WrongSetting(f"executor.heartbeat must be at least {_LEAST_HEARTBEAT}s: workers report once a second")
     if bool(settings.tls_cert) != bool(settings.tls_key):
         raise WrongSetting("executor.tls_cert and executor.tls_key belong together: set both, or neither")
     safe = settings.tls or settings.tls_cert or settings.tls_ca or read_api_key(settings, environment)
     if not safe and not is_loopback(settings.address):
         key = settings.api_key_env or "executor.api_key_env"
         raise WrongSetting(
-            f"{settings.address} is another machine, and the connection would be open to everybody: "
-            f"set executor.tls = true, or an API key in {key}"
+            f"{settings.address} is another machine, and the connection would not be encrypted: set executor.tls = "
+            f"true, or an API key in {key}"
         )

@@ -19,6 +19,6 @@ class OtelSettings(Struct, frozen=True, kw_only=True):
     """`[otel]`: where spans and metrics of a run go."""
 
     endpoint: Endpoint = ""
-    """The OTLP/HTTP endpoint that `ralphtool run` sends spans and metrics to; if not given, nothing is sent."""
+    """The OTLP/HTTP endpoint to which `ralphtool run` sends spans and metrics; by default nothing is sent."""
     content: Switch = False
-    """Whether prompts, messages, what tools are given and give back, and the output of gates are sent too."""
+    """Whether prompts, messages, tool inputs and results, and gate output are sent too."""

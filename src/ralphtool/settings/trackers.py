@@ -16,20 +16,20 @@ class GithubSettings(Struct, frozen=True, kw_only=True):
     """`[specs.github]`: the issues of GitHub as changes."""
 
     write: Switch = False
-    """Whether a run ticks boxes, comments and closes issues on GitHub, once a story is proven."""
+    """Whether a run ticks boxes, comments and closes issues on GitHub when a story is proven."""
     changes: Listed = ()
-    """What `ralphtool list` shows: the numbers of issues, `milestone:NAME` and `label:NAME`."""
+    """What `ralphtool list` shows: issue numbers, `milestone:NAME` and `label:NAME`."""
     repository: Annotated[Text, describe_text("owner/name")] | None = None
-    """The repository of the issues; if not given, the one that `gh` finds by the remotes of the project."""
+    """The repository of the issues; by default the one that `gh` finds from the project's remotes."""
 
 
 class BeadsSettings(Struct, frozen=True, kw_only=True):
     """`[specs.beads]`: the epics of beads as changes."""
 
     write: Switch = True
-    """Whether a run closes issues, once a story is proven."""
+    """Whether a run closes issues when a story is proven."""
     program: BeadsProgram | None = None
-    """The program to call; if not given, the one that is installed and fits the project's database."""
+    """The program to call; by default the installed one that fits the project's database."""
 
 
 class SpecsSettings(Struct, frozen=True, kw_only=True):

@@ -88,7 +88,7 @@ def read_flag(hint: Any, value: object) -> object:
 def _explain(hint: Any, value: object) -> BadValue | TooBig:
     most = find_kind(hint).most
     if most and isinstance(value, int | float) and value > hint.__metadata__[0].le:
-        return TooBig(f"is too big: {most} is the most")
+        return TooBig(f"is too big: the maximum is {most}")
     if isinstance(value, str) and typing.get_origin(hint) is typing.Literal:
         near = find_nearest(value, typing.get_args(hint))
         return BadValue(f': did you mean "{near}"?' if near else "")
@@ -100,11 +100,11 @@ def _find_bad_items(hint: Any, value: object) -> Iterator[BadValue]:
     if isinstance(value, list | tuple) and _fits(hint, []):
         for number, item in enumerate(value, 1):
             if not _fits(hint, [item]):
-                yield BadValue(f": look at item {number}")
+                yield BadValue(f" (see item {number})")
     if isinstance(value, dict) and _fits(hint, {}):
         for key, item in value.items():
             if not _fits(hint, {key: item}):
-                yield BadValue(f": look at {join_keys((key,))}", key)
+                yield BadValue(f" (see {join_keys((key,))})", key)
 
 
 def _fits(hint: Any, value: object) -> bool:
@@ -162,15 +162,15 @@ LIMIT = "limit"  # marks a setting of a run as one of its limits
 
 
 def describe_whole(least: int, example: str) -> ValueKind:
-    return ValueKind(f"a whole number of {least} or more", example, most=str(_MOST), typed=_read_number)
+    return ValueKind(f"a whole number, at least {least}", example, most=str(_MOST), typed=_read_number)
 
 
 def describe_dollars(example: str) -> ValueKind:
-    return ValueKind("a number of 0 or more", example, most=str(_MOST), typed=_read_number)
+    return ValueKind("a number, at least 0", example, most=str(_MOST), typed=_read_number)
 
 
 def describe_text(example: str) -> ValueKind:
-    return ValueKind("a text that is not empty", f'"{example}"')
+    return ValueKind("a non-empty string", f'"{example}"')
 
 
 def describe_list(what: str, example: str) -> ValueKind:
@@ -190,7 +190,7 @@ MOST_LANES = 8  # on one machine
 Lanes = Annotated[
     int,
     Meta(ge=1, le=500),
-    ValueKind(f"a whole number from 1 to {MOST_LANES}, on workers to 500", "4", typed=_read_number),
+    ValueKind(f"a whole number from 1 to {MOST_LANES}, with workers up to 500", "4", typed=_read_number),
 ]
 Attempts = Annotated[int, Meta(ge=1, le=_MOST), describe_whole(1, "3")]
 Budget = Annotated[int, Meta(ge=1, le=_MOST), describe_whole(1, "20000")]
@@ -198,4 +198,4 @@ Count = Annotated[int, Meta(ge=0, le=_MOST), describe_whole(0, "20")]
 Dollars = Annotated[float, Meta(ge=0, le=_MOST), describe_dollars("2.50")]
 Share = Annotated[float, Meta(gt=0, le=1), ValueKind("a share", '"80%"', parse=_parse_share)]
 Switch = Annotated[bool, ValueKind("true or false", "true", typed=_read_boolean)]
-Environment = Annotated[dict[Variable, Argument], ValueKind("a table of texts", '{ PORT = "8080" }')]
+Environment = Annotated[dict[Variable, Argument], ValueKind("a table of strings", '{ PORT = "8080" }')]

@@ -216,8 +216,8 @@ def adapter(name: str) -> Adapter:
     from ralphtool.core import spelling  # only where something is wrong
 
     known = [*BUILT_IN, *strangers]
-    others = f"it is one of {', '.join(known)}, the path of a Markdown file, or the dotted path of an adapter"
-    raise InvalidValue(f"there is no spec format {shorten(name)}: {spelling.suggest(name, known, others)}")
+    others = f"use one of {', '.join(known)}, the path of a Markdown file, or the dotted path of an adapter"
+    raise InvalidValue(f"unknown spec format {shorten(name)}: {spelling.suggest(name, known, others)}")
 
 
 def _load(dotted: str) -> "Adapter":
@@ -228,11 +228,11 @@ def _load(dotted: str) -> "Adapter":
         found = getattr(found, attribute) if attribute else found
     except Exception as error:  # other people's code may raise anything when it is imported
         raise InvalidValue(
-            f"the spec adapter {shorten(dotted)} can't be loaded ({error}): check its name, and that the Python which "
-            "runs ralphtool can import it (install it there, or put its folder on PYTHONPATH)"
+            f"the spec adapter {shorten(dotted)} can't be loaded ({error}): check its name, and install it for the "
+            "Python that runs ralphtool, or put its folder on PYTHONPATH"
         ) from None
     if missing := [name for name in _NEEDED if not hasattr(found, name)]:
-        raise InvalidValue(f"{dotted} is no spec adapter: it has no {', '.join(missing)}")
+        raise InvalidValue(f"{dotted} is not a spec adapter: it has no {', '.join(missing)}")
     return found  # type: ignore[no-any-return]
 
 
@@ -270,7 +270,7 @@ def _choose_location(project: str, found: "list[ChangeLocation]") -> "ChangeLoca
     if len(told) == 1:
         return told[0]
     held = ", ".join(place.ref for place in found)
-    raise SpecError(f"{found[0].change} is held by several specs ({held}): say which one with --spec")
+    raise SpecError(f"{found[0].change} exists in several specs ({held}): choose one with --spec")
 
 
 def parse_ref(project: str, text: str | None) -> str | None:
@@ -452,7 +452,7 @@ def _not_found_error(project: str, change: str, places: list[ChangeLocation]) ->
     names = sorted({place.change for place in places})
     from ralphtool.core import spelling  # only where something is wrong
 
-    known = f"there are {', '.join(names[:20])}" if names else "there are no changes at all"
+    known = f"the changes are {', '.join(names[:20])}" if names else "there are no changes yet"
     advice = spelling.suggest(change, names, f"{known};")
     return ChangeNotFound(f"there is no change {change} in {project}: {advice} `ralphtool list` shows them")
 
@@ -467,7 +467,9 @@ def check(stories: "Sequence[Story]", path: str) -> None:
     known = {story.id for story in stories}
     for story in stories:
         if missing := [other for other in story.depends_on if other not in known]:
-            raise SpecError(f"{path}: story {story.id} depends on {', '.join(missing)}, which is not there: fix it")
+            raise SpecError(
+                f"{path}: story {story.id} depends on {', '.join(missing)}, which does not exist: fix the dependency"
+            )
     _check_cycles(stories, path)
 
 
@@ -475,13 +477,15 @@ def _check_unique(ids: list[str], what: str, path: str) -> None:
     seen: set[str] = set()
     for id in ids:
         if id in seen:
-            raise SpecError(f"{path}: the {what} id {shorten(id)} is there twice: give each {what} an id of its own")
+            raise SpecError(f"{path}: the {what} id {shorten(id)} is used twice: give each {what} its own id")
         seen.add(id)
 
 
 def _check_cycles(stories: "Sequence[Story]", path: str) -> None:
     if circle := find_cycle({story.id: story.depends_on for story in stories}):
-        raise SpecError(f"{path}: the stories {', '.join(circle)} wait for each other: break the circle")
+        raise SpecError(
+            f"{path}: the stories {', '.join(circle)} depend on each other: remove one of these dependencies"
+        )
 
 
 def find_cycle(depends_on: "Mapping[str, Sequence[str]]") -> list[str]:
@@ -502,7 +506,7 @@ def find_story(stories: "Iterable[Story]", id: str) -> Story:
     ids = [story.id for story in known]
     near = spelling.suggest(id, ids)
     raise StoryNotFound(
-        f"the change has no story {shorten(id)}: it has {', '.join(ids) or 'none'}{near and f'; {near}'}"
+        f"the change has no story {shorten(id)}; its stories are {', '.join(ids) or 'none'}{near and f'; {near}'}"
     )
 
 

@@ -81,7 +81,7 @@ def places(change: str, where: str | None = None) -> list[str]:
 class BacklogSpec(WithNotes):
     adapter = name
     ref = name
-    task_example = "`- [ ] #1 What has to be true`, below `## Acceptance Criteria` in the file of a task"
+    task_example = "`- [ ] #1 What must be true`, below `## Acceptance Criteria` in the file of a task"
 
     def __init__(self, folder: str, change: str) -> None:
         self.change = change
@@ -135,7 +135,7 @@ class BacklogSpec(WithNotes):
             now = _TaskFile(path, text, config)
             now.id = story
             if task_id not in now.task_ids():
-                raise TaskNotFound(f"{path} has no task {shorten(task_id)} any more")
+                raise TaskNotFound(f"{path} no longer has the task {shorten(task_id)}")
             return edit(text, now, next((box for id, _, box in now.criteria() if id == task_id), None))
 
         markdown.edit(path, change)
@@ -315,7 +315,7 @@ class _Backlog:
             is_at_top = os.path.basename(os.path.dirname(path)) == "tasks"
             if file and is_at_top and not os.path.basename(path).lower().startswith("readme"):
                 self._strays.append(
-                    f"{path} has no front matter with an id, so it is no task: add one, or move it away"
+                    f"{path} has no front matter with an id, so it is not a task: add one, or move the file away"
                 )
             return None
         known = len(self._ids.warnings)
@@ -346,9 +346,7 @@ class _Backlog:
     def build_stories(self, change: str, completed: "Collection[str]") -> list[Story]:
         members = self.members(change)
         if not members:
-            raise SpecError(
-                f"{self._folder} has no tasks of {change} any more: put them back, or choose another change"
-            )
+            raise SpecError(f"{self._folder} no longer has tasks of {change}: restore them, or choose another change")
         declared = {file.id: self._resolve(file, change) for file in members}
         waits = {file.id: [*declared[file.id], *self._list_children(file, members)] for file in members}
         if specs.find_cycle(waits):  # a sub-task may wait for its parent, and then the parent can't wait for it
@@ -377,7 +375,7 @@ class _Backlog:
             elif self.changes[other.id] != self.changes[file.id] and not _is_over(other) and not file.is_done:
                 where = self.changes[other.id]
                 file.warn(
-                    f"{file.id} waits for {other.id}, which belongs to the change {where}: work on that one first"
+                    f"{file.id} waits for {other.id}, which belongs to the change {where}: finish that change first"
                 )
                 return "blocked"
         return ""
@@ -387,8 +385,8 @@ class _Backlog:
         names = [name for folder in ended if os.path.isdir(folder) for name in os.listdir(folder)]
         if _get_number(id) not in {_get_number(name.partition(" ")[0]) for name in names}:
             file.warn(
-                f"{file.path}: {file.id} depends on {shorten(id)}, which is not there, so it waits for nothing: "
-                "remove it from its dependencies"
+                f"{file.path}: {file.id} depends on {shorten(id)}, which does not exist, so the dependency is "
+                "ignored: remove it from the dependencies"
             )
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 name = "beads"
 found_in = "epics of beads (.beads/issues.jsonl)"
-begun_by = "make the epic with `bd create` or `br create`, then `ralphtool run --spec beads:ID`"
+begun_by = "create the epic with `bd create` or `br create`, then `ralphtool run --spec beads:ID`"
 # The program may write `.beads/issues.jsonl`: not while an agent works in that very tree.
 publishes_during_run = False
 

@@ -43,7 +43,7 @@ class Bead:
     def __init__(self, fields: "dict[str, Any]", where: str) -> None:
         self.id = _read_text(fields, "id", where)
         if not self.id or any(mark.isspace() for mark in self.id) or ":" in self.id:
-            raise SpecError(f"{where}: {shorten(self.id)} can't be an issue's id: fix or export it again")
+            raise SpecError(f"{where}: {shorten(self.id)} is not a valid issue id: fix it, or export the issues again")
         about = f"{where}, issue {shorten(self.id)}"
         self.title = issue_copy.flatten(_read_text(fields, "title", about)) or self.id
         self.description = _read_text(fields, "description", about)
@@ -97,7 +97,8 @@ class BeadGraph:
             for child in self.children.get(id, []):
                 if child in above:
                     raise SpecError(
-                        f"{self.where}: the issues {', '.join(above)} are each other's parents: break the circle"
+                        f"{self.where}: the issues {', '.join(above)} are parents of each other: remove one of these "
+                        "links"
                     )
                 waiting.append((child, [*above, child]))
         return found
@@ -114,7 +115,7 @@ class BeadGraph:
 def _read_text(fields: "dict[str, Any]", key: str, where: str) -> str:
     value = fields.get(key)
     if value is not None and not isinstance(value, str):
-        raise SpecError(f"{where}: {key} must be a text: fix or export it again")
+        raise SpecError(f"{where}: {key} must be a string: fix it, or export the issues again")
     return value or ""
 
 
@@ -122,12 +123,12 @@ def _list_dependencies(fields: "dict[str, Any]", where: str) -> "Iterator[tuple[
     """What an issue depends on, with the kind; the file and the programs spell the same differently."""
     listed = fields.get("dependencies") or []
     if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
-        raise SpecError(f"{where}: dependencies must be a list of objects: fix or export it again")
+        raise SpecError(f"{where}: dependencies must be a list of objects: fix it, or export the issues again")
     for one in listed:
         kind = one.get("type") or one.get("dependency_type") or one.get("dep_type")
         other = one.get("depends_on_id") or one.get("id")
         if not isinstance(kind, str) or not isinstance(other, str):
-            raise SpecError(f"{where}: a dependency has no type or no id: fix or export it again")
+            raise SpecError(f"{where}: a dependency has no type or no id: fix it, or export the issues again")
         yield kind, other
 
 
@@ -152,7 +153,7 @@ def list_open_epics(project: str) -> list[str]:
 def _read_export(path: str, project: str) -> str:
     inside = os.path.join(os.path.realpath(project), "")
     if not os.path.realpath(path).startswith(inside):
-        raise SpecError(f"{path} is a link that leads out of {project}: put the file itself there")
+        raise SpecError(f"{path} is a link that points outside of {project}: replace the link by the file")
     return markdown.load_required(path)
 
 
@@ -179,7 +180,7 @@ def _collect(records: "Iterable[dict[str, Any]]", where: str) -> BeadGraph:
         if _is_issue(fields):
             bead = Bead(fields, where)
             if bead.id in found:
-                raise SpecError(f"{where}: the issue {shorten(bead.id)} is there twice: export it again")
+                raise SpecError(f"{where}: the issue {shorten(bead.id)} is listed twice: export the issues again")
             found[bead.id] = bead
     return BeadGraph(found, where)
 
@@ -190,7 +191,9 @@ def open_export(project: str, epic: str) -> "ExportedEpic":
     graph = read_export(path, project) if path else None
     if path is None or graph is None or epic not in graph.beads:
         hint = (
-            f"`ralphtool run --spec beads:{epic}` asks the program" if path is None else "`ralphtool list` shows them"
+            f"`ralphtool run --spec beads:{epic}` reads it from the program"
+            if path is None
+            else "`ralphtool list` shows them"
         )
         raise ChangeNotFound(f"{os.path.join(project, _FOLDER)} has no exported issue {shorten(epic)}: {hint}")
     return ExportedEpic(project, path, epic, graph)
@@ -240,7 +243,7 @@ def build_stories(graph: BeadGraph, epic: str) -> tuple[list[Story], list[str]]:
     order = sorted((id for id in leaves if id not in left_out), key=lambda one: _build_sort_key(graph.beads[one]))
     stories = [_build_story(graph.beads[id], waits[id]) for id in order]
     specs.check(stories, graph.where)
-    return stories, [f"{id} is left out: {why}" for id, why in left_out.items()]
+    return stories, [f"{id} is skipped: {why}" for id, why in left_out.items()]
 
 
 def _find_left_out(graph: BeadGraph, leaves: "dict[str, list[str]]", waits: "dict[str, list[str]]") -> dict[str, str]:
@@ -317,12 +320,12 @@ def download(project: str, epic: str, stop: "Callable[[], bool]") -> tuple[str, 
     path = find_export(project)
     if path is None:
         raise SpecError(
-            f"{os.path.join(project, _FOLDER)} has no issues.jsonl, and neither bd nor br is on the PATH: install the "
-            "one that the project uses, or export the issues (`bd export -o .beads/issues.jsonl`)"
+            f"{os.path.join(project, _FOLDER)} has no issues.jsonl, and neither bd nor br is on the PATH: install "
+            "the one that your project uses, or export the issues (`bd export -o .beads/issues.jsonl`)"
         )
     text, notices = build_copy(read_export(path, project), epic)
     missing = (
-        f"{named or 'bd or br'} is not on the PATH: issues are read from {path}, and not closed when they are done"
+        f"{named or 'bd or br'} is not on the PATH: issues are read from {path}, and are not closed when they are done"
     )
     return text, [missing, *notices]
 
@@ -351,7 +354,7 @@ def _ask_br(project: str, named: str, epic: str, stop: "Callable[[], bool]") -> 
             found[bead.id] = bead
         for id in wanted:
             if id not in found:
-                raise SpecError(f"`{named} show` printed nothing about {shorten(id)}: try it by hand")
+                raise SpecError(f"`{named} show` printed nothing about {shorten(id)}: run it by hand to see why")
         blockers = [id for fields in objects for id in found[str(fields["id"])].blockers]
         wanted = [id for id in dict.fromkeys([*children, *blockers]) if id not in found]
     return BeadGraph(found, f"`{named} show`")
@@ -359,7 +362,7 @@ def _ask_br(project: str, named: str, epic: str, stop: "Callable[[], bool]") -> 
 
 def _show(project: str, named: str, ids: "Sequence[str]", stop: "Callable[[], bool]") -> "list[dict[str, Any]]":
     if odd := [id for id in ids if id.startswith("-")]:
-        raise SpecError(f"{shorten(odd[0])} can't be an issue's id: give the id of an epic, as in beads:bd-a1b2")
+        raise SpecError(f"{shorten(odd[0])} is not a valid issue id: give the id of an epic, as in beads:bd-a1b2")
     command = [named, "show", *ids, "--json"]
     return program.parse_objects(program.run(command, project, stop=stop), command)
 
@@ -367,7 +370,7 @@ def _show(project: str, named: str, ids: "Sequence[str]", stop: "Callable[[], bo
 def _list_children(fields: "dict[str, Any]") -> list[str]:
     listed = fields.get("dependents") or []
     if not isinstance(listed, list):
-        raise SpecError("`br show` printed dependents that are no list: try it by hand, or update it")
+        raise SpecError("`br show` printed dependents that are not a list: update br")
     children = [one for one in listed if isinstance(one, dict) and one.get("dependency_type") in _CHILD_TYPES]
     return [one["id"] for one in children if isinstance(one.get("id"), str)]
 

@@ -115,9 +115,7 @@ class BoxedSpec(WithNotes):
         """Gives ids that are there twice a suffix, and says so."""
         if twins := _rename_twins(drafts):
             shown = f"{', '.join(twins[:_MOST_NAMED])}{' …' if len(twins) > _MOST_NAMED else ''}"
-            self.warn(
-                f"{self.tasks_file}: ids that are there twice got a suffix ({shown}): give each task an id of its own"
-            )
+            self.warn(f"{self.tasks_file}: duplicate ids got a suffix ({shown}): give each task its own id")
 
     def _warn_of_prose(self, stories: list[Story]) -> None:
         empty = [story.id for story in stories if not story.tasks]
@@ -125,8 +123,8 @@ class BoxedSpec(WithNotes):
             what = "story" if len(empty) == 1 else "stories"
             ids = f"{', '.join(empty[:_MOST_NAMED])}{' …' if len(empty) > _MOST_NAMED else ''}"
             self.warn(
-                f"{self.tasks_file}: there are no boxes below the heading of {what} {ids}, "
-                "so nothing of it is handed out or counted as done: write its tasks as boxes (`- [ ] …`)"
+                f"{self.tasks_file}: there are no boxes below the heading of {what} {ids}, so no work is done there: "
+                "write its tasks as boxes (`- [ ] …`)"
             )
 
     def tick(self, task_id: str, completed: "Collection[str]" = (), *, proven: bool = True) -> None:

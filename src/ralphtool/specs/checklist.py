@@ -87,7 +87,7 @@ def open(project: str, change: str, where: str | None = None) -> "Checklist":
         raise ChangeNotFound(f"there is no checklist {change} in {project}: name its file with --spec PATH")
     path = os.path.join(project, files[0])
     if not _is_checklist(change):
-        raise InvalidName(f"{path} can't be a checklist: boxes in a {change} are no work to do")
+        raise InvalidName(f"{path} can't be used as a checklist: boxes in a {change} are not tasks; name another file")
     if not os.path.isfile(path):
         raise ChangeNotFound(f"{path} is not a file: name the checklist with --spec PATH")
     return Checklist(path, change, f"{name}:{files[0]}")
@@ -107,7 +107,7 @@ _DONE_WORDS = ("✅", "✓", "complete", "done", "finished")  # in the heading o
 
 class Checklist(BoxedSpec):
     adapter = name
-    task_example = "`- [ ] What is to be done` below a heading"
+    task_example = "`- [ ] What to do` below a heading"
 
     def __init__(self, path: str, change: str, ref: str) -> None:
         self.change = change
@@ -245,9 +245,9 @@ def scaffold(project: str, text: str, name: str | None, file: str | None) -> "Sc
 
 def _check_file(project: str, place: str, inside: str) -> None:
     if inside.startswith(".."):
-        raise InvalidValue(f"{shorten(place)} is outside of the project: name a file in {project}")
+        raise InvalidValue(f"{shorten(place)} is outside the project: name a file in {project}")
     if not place.endswith(_MARKDOWN):
-        raise InvalidValue(f"{shorten(inside)} is no Markdown file: name one that ends in .md")
+        raise InvalidValue(f"{shorten(inside)} is not a Markdown file: name one that ends in .md")
 
 
 _TAKEN = "add a story to it, or name another file with --file docs/NAME.md"
@@ -255,18 +255,18 @@ _CHECKLIST = """\
 # {title}
 
 {about}<!--
-{stories}Boxes without a number are numbered by their place: 1.1, 1.2.
+{stories}Boxes without a number are numbered by position: 1.1, 1.2.
 -->
 
-## The first thing that can be seen to work
+## The first working part
 
-- [ ] Say what is there afterwards: a file, a command, an answer to a request
-- [ ] Name the test that proves it, and what it looks at
+- [ ] Describe the result: a file, a command, a response to a request
+- [ ] Name the test that proves it, and what it checks
 
-## The next thing, which builds on it
+## The next part, which builds on it
 
-- [ ] One task for each thing that has to be true
-- [ ] What has to stay as it is, if that is not plain
+- [ ] One task for each condition that must be true
+- [ ] What must not change, if that is not obvious
 """
 
 

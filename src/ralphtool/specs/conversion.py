@@ -43,7 +43,7 @@ def plan(root: str, spec: "Spec", format: str, name: str | None = None, file: st
     compose = _find_composer(spec, format)
     adapter = specs.adapter(format)
     if file and not getattr(adapter, "takes_file", False):
-        raise InvalidValue(f"--file names a {specs.DEFAULT}, and {format} has places of its own: leave it out")
+        raise InvalidValue(f"--file works only with the format {specs.DEFAULT}, not with {format}: leave it out")
     old = read_outline(spec, scaffold.check_change(name or spec.change))
     if not old.stories:
         raise SpecError(f"{spec.path} has no stories to convert: write its tasks first")
@@ -62,7 +62,7 @@ def plan(root: str, spec: "Spec", format: str, name: str | None = None, file: st
 
 def _find_composer(spec: "Spec", format: str) -> "Any":
     if spec.adapter == format:
-        raise InvalidValue(f"{spec.change} is in the format {format} already: name another one")
+        raise InvalidValue(f"{spec.change} is already in the format {format}: name another format")
     compose = getattr(specs.adapter(format), "compose", None)
     if compose is None:
         raise InvalidValue(f"a change can't be written as {format}: choose one of {', '.join(formats())}")
@@ -74,9 +74,9 @@ def _check_free(root: str, made: "Scaffold") -> None:
     if not os.path.lexists(made.place):
         return
     if not made.extend and not made.is_shared:
-        raise InvalidValue(f"{near} is there already: {made.if_taken or 'give another name with --name'}")
+        raise InvalidValue(f"{near} already exists: {made.if_taken or 'give another name with --name'}")
     if made.change in specs.adapter(made.format).changes(root):
-        raise InvalidValue(f"{near} has a change {made.change} already: give another name with --name")
+        raise InvalidValue(f"{near} already has a change {made.change}: give another name with --name")
     scaffold.check_addition(made)
 
 
@@ -105,8 +105,8 @@ def _match_stories(old: Outline, new: Outline, format: str) -> "list[tuple[Story
         fitting = [one for one in same if len(one.tasks) == len(story.tasks)]
         if not fitting:
             raise SpecError(
-                f"story {story.id} of {old.name} can't be written as {format}: its title or a task would be read as "
-                "something else there; shorten it to plain text in the original, then try again"
+                f"story {story.id} of {old.name} can't be written as {format}: its title or a task would be misread "
+                "there; simplify it to plain text in the original, then try again"
             )
         rest.remove(fitting[0])
         pairs.append((story, fitting[0]))
@@ -168,12 +168,12 @@ def _compare_tasks(story: "Story", other: "Story") -> "Iterable[str]":
     pairs = list(zip(story.tasks, other.tasks, strict=True))
     if any(two.done and not one.done for one, two in pairs):
         raise SpecError(
-            f"story {story.id} would be done, though it has open tasks: tick or remove them, then try again"
+            f"story {story.id} would count as done, although it has open tasks: tick or remove them, then try again"
         )
     if marks := [one.id for one, two in pairs if one.done and not two.done]:
         yield f"that {', '.join(marks)} {'is' if len(marks) == 1 else 'are'} done"
     if texts := [one.id for one, two in pairs if not _is_inside(one.text, two.text)]:
-        yield f"a part of the text of {', '.join(texts)}"
+        yield f"part of the text of {', '.join(texts)}"
     if optional := [one.id for one, two in pairs if one.optional and not two.optional]:
         yield f"that {', '.join(optional)} {'is' if len(optional) == 1 else 'are'} optional"
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 name = "github"
 found_in = "GitHub issues (--spec github:12)"
-begun_by = "make the issue with `gh issue create`, then `ralphtool run --spec github:NUMBER`"
+begun_by = "create the issue with `gh issue create`, then `ralphtool run --spec github:NUMBER`"
 publishes_during_run = True
 _GROUPS = ("milestone", "label")
 
@@ -34,7 +34,7 @@ def list_configured(project: str) -> list[str]:
     listed = config.read_tracker(project, name).get("changes", [])
     if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
         raise InvalidValue(
-            f'{config.path_of(project)}: specs.github.changes must be a list of texts, as in ["12", "label:ralph"]'
+            f'{config.path_of(project)}: specs.github.changes must be a list of strings, as in ["12", "label:ralph"]'
         )
     return list(dict.fromkeys([*listed, *filter(None, [config.read_spec_of(project, name)])]))
 
@@ -72,7 +72,7 @@ def parse_where(where: str) -> tuple[str, str]:
     if kind in _GROUPS and projects.build_slug(value):
         return kind, value
     raise InvalidValue(
-        f"{name}:{shorten(where)} names no issue: write {name}:12, {name}:milestone:NAME or {name}:label:NAME"
+        f"{name}:{shorten(where)} does not name an issue: write {name}:12, {name}:milestone:NAME or {name}:label:NAME"
     )
 
 

@@ -32,11 +32,11 @@ class Issue:
     def __init__(self, fields: "dict[str, Any]") -> None:
         number = fields.get("number")
         if type(number) is not int:
-            raise SpecError("`gh issue` printed an issue without a number: update it")
+            raise SpecError("`gh issue` printed an issue without a number: update gh")
         self.number = str(number)
         texts = {key: fields.get(key) for key in ("title", "body", "state", "url")}
         if wrong := [key for key, value in texts.items() if value is not None and not isinstance(value, str)]:
-            raise SpecError(f"`gh issue` printed an issue {number} whose {wrong[0]} is no text: update it")
+            raise SpecError(f"`gh issue` printed an issue {number} whose {wrong[0]} is not a string: update gh")
         self.title = texts["title"] or f"Issue {number}"
         self.body = texts["body"] or ""
         self.url = texts["url"] or ""
@@ -70,7 +70,7 @@ def _run_gh(project: str, *arguments: str, given: str = "", stop: "Callable[[], 
 def _read_repository(project: str) -> str | None:
     told = config.read_tracker(project, _ADAPTER).get("repository")
     if told is not None and (not isinstance(told, str) or not 1 <= told.count("/") <= 2 or told.startswith("-")):
-        raise InvalidValue(f'{config.path_of(project)}: specs.github.repository must be as in "owner/name"')
+        raise InvalidValue(f'{config.path_of(project)}: specs.github.repository must have the form "owner/name"')
     return told
 
 
@@ -204,7 +204,7 @@ class _IssueUpdate:
     def send(self, wanted: "Sequence[_Words]", done: "Sequence[DoneStory]", *, is_complete: bool) -> list[str]:
         issue = self._tick(wanted)
         notices = [
-            f"issue {self.number} has no box {shorten(text)} any more: it is not ticked there"
+            f"issue {self.number} no longer has the box {shorten(text)}: it is not ticked there"
             for text in _BodyBoxes(issue).list_missing(wanted)
         ]
         if not is_complete or issue.is_closed:
@@ -227,7 +227,7 @@ class _IssueUpdate:
             if body == issue.body:
                 return issue
             _run_gh(self.project, "edit", self.number, "--body-file=-", given=body, stop=self.stop)
-        raise SpecError(f"issue {self.number} does not keep what is written to it: its boxes could not be ticked")
+        raise SpecError(f"issue {self.number} did not store the update: its boxes could not be ticked")
 
     def _comment(self, done: "Sequence[DoneStory]") -> None:
         """Says what was done, once: a run that was killed after its comment finds it here."""

@@ -23,7 +23,7 @@ FOLDER = ".ralph-issues"
 _HEAD, _TAIL = "<!-- ralphtool copy of ", " -->"
 _WAITS, _OPTIONAL = "<!-- depends on ", "<!-- optional -->"
 _FIRST_LINE = 4096  # bytes that are read to know whose copy a file is
-_NOTE = "This is a copy. Edit the issues, not this file: the next run without a branch copies them again."
+_NOTE = "This is a copy. Edit the issues, not this file: the next run that starts without a branch copies them again."
 
 
 # --- where copies are -------------------------------------------------------------------------------
@@ -55,7 +55,7 @@ def read_source(project: str, change: str) -> tuple[str, str] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise SpecError(f"{path_of(project, change)} can't be read ({error.strerror}): fix that") from None
+        raise SpecError(f"{path_of(project, change)} can't be read ({error.strerror}): check its permissions") from None
 
 
 def parse_source(line: str) -> tuple[str, str] | None:
@@ -73,10 +73,10 @@ def open_copy(project: str, change: str, adapter: str, where: str | None) -> "Is
     """The copy of a change, or ChangeNotFound."""
     source = read_source(project, change)
     if source is None or source[0] != adapter:
-        raise ChangeNotFound(f"there is no {FOLDER}/{change}.md that is a copy of {adapter}")
+        raise ChangeNotFound(f"{FOLDER}/{change}.md is missing, or is not a copy of {adapter}")
     if where and source[1] != where:
         raise SpecError(
-            f"{FOLDER}/{change}.md is a copy of {shorten(source[1])}, not of {shorten(where)}: rename or remove it"
+            f"{FOLDER}/{change}.md is a copy of {shorten(source[1])}, not of {shorten(where)}: rename or delete it"
         )
     return IssueCopy(path_of(project, change), change, adapter, f"{adapter}:{source[1]}")
 
@@ -120,7 +120,7 @@ def _list_sections(text: str, path: str) -> "list[Section]":
     """One for each story. Boxes before the first are no work of ours: such a file is none that we wrote."""
     sections = markdown.sections(text, path)
     if any(section.boxes for section in sections if section.level < 2):
-        raise SpecError(f"{path} has boxes before its first story: remove the file, and it is copied again")
+        raise SpecError(f"{path} has boxes before its first story: delete the file, and it is copied again")
     return [section for section in sections if section.level >= 2]
 
 
@@ -198,12 +198,12 @@ def store(project: str, change: str, text: str) -> bool:
     files.ensure_folder(os.path.dirname(path))
     source = read_source(project, change)
     if source is None and os.path.lexists(path):
-        raise SpecError(f"{path} is there, and is no copy that ralphtool wrote: move it away")
+        raise SpecError(f"{path} exists, but ralphtool did not write it: move it away")
     if source is None:
         files.create(path, text.encode(), 0o644)
         return True
     if source != parse_source(text.partition("\n")[0]):
-        raise SpecError(f"{path} is a copy of {source[0]}:{shorten(source[1])}: rename or remove it")
+        raise SpecError(f"{path} is a copy of {source[0]}:{shorten(source[1])}: rename or delete it")
     before = markdown.load_required(path)
     markdown.edit(path, lambda old: keep_ticks(text, old, path))
     return markdown.load_required(path) != before

@@ -10,16 +10,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-NAMES = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
+NAMES = {dict: "an object", list: "a list", str: "a string", bool: "true or false", int: "a number", float: "a number"}
 
 
 def parse_object(text: str, path: str) -> "dict[str, Any]":
     try:
         value = quickjson.loads(text)
     except ValueError as error:
-        raise SpecError(f"{path} is not JSON ({error}); comments and trailing commas are not either: fix it") from None
+        raise SpecError(f"{path} is not JSON ({error}): fix it. Comments and trailing commas are not allowed") from None
     if not isinstance(value, dict):
-        raise SpecError(f"{path} must hold an object, not {NAMES.get(type(value), 'nothing')}")
+        raise SpecError(f"{path} must contain an object, not {NAMES.get(type(value), 'nothing')}")
     return value
 
 

@@ -58,7 +58,7 @@ def places(change: str, where: str | None = None) -> list[str]:
 class Kiro(WithNotes):
     adapter = name
     ref = name
-    task_example = "`- [ ] 1. What the story is about`, and below it `  - [ ] 1.1 What is to be done`"
+    task_example = "`- [ ] 1. What the story is about`, and below it `  - [ ] 1.1 What to do`"
 
     def __init__(self, project: str, change: str) -> None:
         self.change = change
@@ -124,7 +124,7 @@ class Kiro(WithNotes):
             return markdown.load(path)
         except SpecError:
             text = _read_leniently(path)
-        self._warn([f"{path} is not UTF-8: what can't be read is replaced; save the file as UTF-8"])
+        self._warn([f"{path} is not UTF-8: unreadable characters are replaced; save the file as UTF-8"])
         return text
 
 
@@ -132,7 +132,7 @@ def _read_leniently(path: str) -> str:
     try:
         return files.read(path).decode("utf-8", "replace").removeprefix(markdown.BOM)
     except OSError as error:
-        raise SpecError(f"{path} can't be read ({error.strerror}): fix that") from None
+        raise SpecError(f"{path} can't be read ({error.strerror}): check its permissions") from None
 
 
 def _tick(text: str, group: "_Group", box: "Box") -> str:
@@ -396,14 +396,14 @@ _REQUIREMENTS = """\
 
 ## Requirements
 
-### Requirement 1: The first thing that can be seen to work
+### Requirement 1: The first working part
 
-**User Story:** As somebody, I want something, so that something is better.
+**User Story:** As a <role>, I want <feature>, so that <benefit>.
 
 #### Acceptance Criteria
 
-1. WHEN somebody does something THEN the system SHALL show this
-2. IF somebody gives it something wrong THEN the system SHALL say what is wrong, and change nothing
+1. WHEN a user does something THEN the system SHALL respond like this
+2. IF the input is invalid THEN the system SHALL report what is wrong, and change nothing
 """
 
 _DESIGN = """\
@@ -418,18 +418,18 @@ _TASKS = """\
 # Implementation Plan
 
 <!--
-{stories}Each numbered box at the margin is a story, the boxes below it are its tasks, and `[ ]*` is an optional task.
+{stories}Each numbered box at the margin is a story; the indented boxes are its tasks; `[ ]*` is an optional task.
 -->
 
-- [ ] 1. The first thing that can be seen to work
-  - [ ] 1.1 Say what is there afterwards: a file, a command, an answer to a request
+- [ ] 1. The first working part
+  - [ ] 1.1 Describe the result: a file, a command, a response to a request
     - _Requirements: 1.1_
-  - [ ] 1.2 Name the test that proves it, and what it looks at
+  - [ ] 1.2 Name the test that proves it, and what it checks
     - _Requirements: 1.1, 1.2_
 
-- [ ] 2. The next thing, which builds on it
-  - [ ] 2.1 One task for each thing that has to be true
-  - [ ] 2.2 What has to stay as it is, if that is not plain
+- [ ] 2. The next part, which builds on it
+  - [ ] 2.1 One task for each condition that must be true
+  - [ ] 2.2 What must not change, if that is not obvious
     - _Depends: 1_
 """
 

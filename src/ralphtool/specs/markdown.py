@@ -36,7 +36,7 @@ def load(path: str) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:  # a folder, a link to itself, a file that we may not read
-        raise SpecError(f"{path} can't be read ({error.strerror}): fix that") from None
+        raise SpecError(f"{path} can't be read ({error.strerror}): check its permissions") from None
 
 
 def load_context(path: str, warn: "Callable[[str], None]") -> str | None:
@@ -46,7 +46,7 @@ def load_context(path: str, warn: "Callable[[str], None]") -> str | None:
     except SpecError as error:
         if not os.path.isfile(path) or not os.access(path, os.R_OK):
             raise
-        warn(f"{error}. Until then it is read with \ufffd in place of what can't be decoded")
+        warn(f"{error}. Until then, \ufffd replaces what can't be decoded")
         return files.read(path).decode("utf-8", "replace").removeprefix(BOM)
 
 
@@ -199,7 +199,7 @@ def iterate_lines(lines: "Sequence[str]", path: str | None = None) -> "Iterator[
         opened = -1 if not fences.mark else number if opened < 0 else opened
         yield number, line, not inside
     if path and fences.closing and any(parse_box(line) for line in lines[opened:]):
-        raise SpecError(f"{path}: the code fence in line {opened + 1} is never closed, and hides boxes: close it")
+        raise SpecError(f"{path}: the code fence in line {opened + 1} is never closed and hides boxes: close it")
 
 
 class Section:
@@ -419,7 +419,7 @@ def _refuse_link_out(path: str) -> None:
         return
     target, root = os.path.realpath(path), os.path.realpath(project.find(os.path.dirname(path)))
     if not target.startswith(os.path.join(root, "")):
-        raise UnsafePath(f"{path} is a link that leads out of {root}, to {target}: put the file itself there")
+        raise UnsafePath(f"{path} is a link that points outside of {root}, to {target}: replace the link by the file")
 
 
 def untick(text: str, found: Box) -> str:

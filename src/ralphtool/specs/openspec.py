@@ -86,7 +86,7 @@ def places(change: str, where: str | None = None) -> list[str]:
 
 class OpenSpec(BoxedSpec):
     adapter = name
-    task_example = "`- [ ] 1.1 What is to be done` below a heading `## 1. Title` in tasks.md"
+    task_example = "`- [ ] 1.1 What to do` below a heading `## 1. Title` in tasks.md"
 
     def __init__(self, project: str, change: str, place: str) -> None:
         self.change = change
@@ -289,11 +289,11 @@ _PROPOSAL = """\
 
 {text}
 
-<!-- One or two sentences more: who has which trouble today, and why now. -->
+<!-- One or two more sentences: who has which problem today, and why now. -->
 
 ## What Changes
 
-- <!-- What is added, changed or removed. Mark what breaks others with **BREAKING**. -->
+- <!-- What is added, changed or removed. Mark breaking changes with **BREAKING**. -->
 
 ## Impact
 
@@ -303,7 +303,7 @@ _PROPOSAL = """\
 _SPEC = """\
 <!--
 What the finished change does, as requirements with scenarios. Name the folder of this file after the capability
-that it belongs to. A requirement says SHALL or MUST, and has at least one scenario that a test can play through.
+that it belongs to. A requirement says SHALL or MUST, and has at least one scenario that a test can check.
 -->
 
 ## ADDED Requirements
@@ -314,14 +314,14 @@ The system SHALL do what this change is about.
 
 #### Scenario: The usual case
 
-- **GIVEN** what is there at the beginning
-- **WHEN** somebody does something
-- **THEN** this can be seen
+- **GIVEN** the initial state
+- **WHEN** a user does something
+- **THEN** this is the result
 
 #### Scenario: What is not allowed
 
-- **WHEN** somebody gives it something wrong
-- **THEN** it says what is wrong, and changes nothing
+- **WHEN** the input is invalid
+- **THEN** the system reports what is wrong, and changes nothing
 """
 
 _TASKS = """\
@@ -331,15 +331,15 @@ _TASKS = """\
 {stories}Each heading with a number is a story.
 -->
 
-## 1. The first thing that can be seen to work
+## 1. The first working part
 
-- [ ] 1.1 Say what is there afterwards: a file, a command, an answer to a request
-- [ ] 1.2 Name the test that proves it, and what it looks at
+- [ ] 1.1 Describe the result: a file, a command, a response to a request
+- [ ] 1.2 Name the test that proves it, and what it checks
 
-## 2. The next thing, which builds on it (depends on 1)
+## 2. The next part, which builds on it (depends on 1)
 
-- [ ] 2.1 One task for each thing that has to be true
-- [ ] 2.2 What has to stay as it is, if that is not plain
+- [ ] 2.1 One task for each condition that must be true
+- [ ] 2.2 What must not change, if that is not obvious
 """
 
 

@@ -70,8 +70,8 @@ def build_example(text: str, name: str, title: str) -> Outline:
 
     first, second = EXAMPLES[:2], EXAMPLES[2:]
     stories = [
-        Story("1", "The first thing that can be seen to work", _build_tasks("1", first), "Small: an hour's work."),
-        Story("2", "The next thing, which builds on it", _build_tasks("2", second), depends_on=["1"]),
+        Story("1", "The first working part", _build_tasks("1", first), "Small: an hour of work."),
+        Story("2", "The next part, which builds on it", _build_tasks("2", second), depends_on=["1"]),
     ]
     return Outline(name, title, stories, text)
 

@@ -62,7 +62,7 @@ def open(project: str, change: str, where: str | None = None) -> "Prd":
     for place in found:
         if place.error:  # the change may well be in what can't be read
             raise place.error
-    held = [f"{specs.file_of(place.ref) or _FILE} in {project} holds the change {place.change}" for place in found]
+    held = [f"{specs.file_of(place.ref) or _FILE} in {project} contains the change {place.change}" for place in found]
     told = f"{', '.join(held)}, not {change}" if held else f"there is no {os.path.join(project, _FILE)}"
     raise ChangeNotFound(f"{told}: `ralphtool list` shows the changes")
 
@@ -75,7 +75,7 @@ def _open_file(project: str, change: str, file: str) -> "Prd":
     # One that is called as its folder is may have been copied out of that.
     holds = own or ("" if os.path.basename(file) == _FILE else _name_without_own(project, file))
     if holds and holds != change:
-        raise ChangeNotFound(f"{path} holds the change {holds}, not {change}: `ralphtool list` shows the changes")
+        raise ChangeNotFound(f"{path} contains the change {holds}, not {change}: `ralphtool list` shows the changes")
     return Prd(path, change, _build_ref(file, own))
 
 
@@ -115,7 +115,7 @@ def _text_or_empty(value: object) -> str:
 class Prd(WithNotes):
     adapter = name
     task_example = (
-        '`{"id": "US-001", "title": "…", "acceptanceCriteria": ["What is to be done"], "passes": false}` '
+        '`{"id": "US-001", "title": "…", "acceptanceCriteria": ["What to do"], "passes": false}` '
         "in the list `userStories`"
     )
 
@@ -203,8 +203,8 @@ def scaffold(project: str, text: str, name: str | None, file: str | None) -> "Sc
 
     change = name_for(text, name)
     stories = [
-        _user_story(1, "The first thing that can be seen to work", "Small: an hour's work of yours, not a week's."),
-        _user_story(2, "The next thing, which builds on it", "It can be proven: by a test, or by a command."),
+        _user_story(1, "The first working part", "Small: an hour of your work, not a week."),
+        _user_story(2, "The next part, which builds on it", "It can be proven by a test or a command."),
     ]
     stories[1]["dependsOn"] = ["US-001"]
     document = {"project": title_of(text), "branchName": f"ralph/{change}", "description": text, "userStories": stories}
@@ -218,7 +218,7 @@ def _user_story(number: int, title: str, hint: str) -> "dict[str, Any]":
     return {
         "id": f"US-{number:03}",
         "title": title,
-        "description": f"As somebody I want something, so that something is better. {hint}",
+        "description": f"As a <role> I want <feature>, so that <benefit>. {hint}",
         "acceptanceCriteria": list(EXAMPLES[:2]),
         "priority": number,
         "passes": False,
@@ -226,7 +226,7 @@ def _user_story(number: int, title: str, hint: str) -> "dict[str, Any]":
     }
 
 
-_TAKEN = "it holds one change only, so add a story to it, or begin a checklist with --file docs/NAME.md"
+_TAKEN = "it contains only one change: add a story to it, or create a checklist with --file docs/NAME.md"
 
 
 def compose(project: str, outline: "Outline", file: str | None) -> "Scaffold":

@@ -51,9 +51,9 @@ def parse_document(text: str, path: str) -> "dict[str, Any] | list[Any]":
     try:
         value = quickjson.loads(text)
     except ValueError as error:
-        raise SpecError(f"{path} is not JSON ({error}); comments and trailing commas are not either: fix it") from None
+        raise SpecError(f"{path} is not JSON ({error}): fix it. Comments and trailing commas are not allowed") from None
     if not isinstance(value, (dict, list)):
-        raise SpecError(f"{path} must hold an object or a list of stories, not {name_kind(value)}")
+        raise SpecError(f"{path} must contain an object or a list of stories, not {name_kind(value)}")
     return value
 
 
@@ -87,15 +87,13 @@ class StoryFile:
     def _build(self, one: "StoryReader", id: str, completed: "Collection[str]", warn: "Callable[[str], None]") -> Story:
         loose = one.list_loose_dependencies()
         if unknown := [other for other in loose if other not in self.ids]:
-            warn(f"{one.where}.dependencies: {', '.join(unknown[:5])} is no story of this file, and is not waited for")
+            warn(f"{one.where}.dependencies: {', '.join(unknown[:5])} is not a story of this file, and is ignored")
         return one.story(id, completed, [other for other in loose if other in self.ids])
 
     def _warn_of_twins(self, warn: "Callable[[str], None]") -> None:
         own = [one.own_id() for one in self.readers]
         if twins := [id for id, told in zip(self.ids, own, strict=True) if told and told != id]:
-            warn(
-                f"{self.path}: ids that are there twice got a suffix ({', '.join(twins[:5])}): give each story its own"
-            )
+            warn(f"{self.path}: duplicate ids got a suffix ({', '.join(twins[:5])}): give each story its own id")
 
     def find_word(self, *, done: bool) -> str:
         """The status that this file uses for what is done, or for what is open."""
@@ -116,7 +114,7 @@ def _find_stories(value: "dict[str, Any] | list[Any]", path: str) -> "tuple[str 
         raise SpecError(f"{path}: {wrong} must be a list, not {name_kind(value[wrong])}")
     found = ", ".join(list(value)[:12]) or "none"
     raise SpecError(
-        f"{path} has no list of stories: its keys are {found}; the list is called userStories, or one of "
+        f"{path} has no list of stories; its keys are {found}. Name the list userStories, or one of "
         f"{', '.join(_LISTS[2:])}"
     )
 
@@ -184,7 +182,7 @@ class StoryReader:
         values = self.get(key, (list,), [])
         for index, value in enumerate(values):
             if type(value) not in kinds:
-                raise SpecError(f"{self.where}.{key}[{index}] must be a text, not {name_kind(value)}")
+                raise SpecError(f"{self.where}.{key}[{index}] must be a string, not {name_kind(value)}")
         return [str(value) for value in values]
 
     def priority(self) -> "float | int":
@@ -213,11 +211,11 @@ class StoryReader:
         if isinstance(value, str):
             return value, None
         if not isinstance(value, dict):
-            raise SpecError(f"{self.where}.{where} must be a text, not {name_kind(value)}")
+            raise SpecError(f"{self.where}.{where} must be a string, not {name_kind(value)}")
         text = next((value[key] for key in _TEXTS if isinstance(value.get(key), str) and value[key]), None)
         if text is None:
             keys = ", ".join(list(value)[:8]) or "none"
-            raise SpecError(f"{self.where}.{where} has no text: its keys are {keys}; call it description")
+            raise SpecError(f"{self.where}.{where} has no text; its keys are {keys}. Use the key description")
         return text, value
 
     def is_done(self) -> bool:

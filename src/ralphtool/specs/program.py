@@ -89,11 +89,11 @@ def _wait(child: "Any", out: "Any", stop: "Callable[[], bool] | None", seconds: 
     until = time.monotonic() + seconds
     while child.poll() is None:
         if stop is not None and stop():
-            return "was ended, because the run stops"
+            return "was stopped, because the run is stopping"
         if os.fstat(out.fileno()).st_size > MOST_BYTES:
-            return f"printed more than {MOST_BYTES // 2**20} MB and was ended"
+            return f"printed more than {MOST_BYTES // 2**20} MB and was stopped"
         if time.monotonic() > until:
-            return f"gave no answer for {seconds:g} seconds and was ended: try it by hand"
+            return f"did not respond for {seconds:g} seconds and was stopped: run it by hand to see why"
         try:
             child.wait(_STEP)  # a short command is over long before that
         except subprocess.TimeoutExpired:
@@ -122,7 +122,9 @@ def _decode(out: "Any", command: "Sequence[str]") -> str:
     try:
         return str(out.read(MOST_BYTES).decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise SpecError(f"{_name(command)} printed bytes that are not UTF-8 (byte {error.start}): update it") from None
+        raise SpecError(
+            f"{_name(command)} printed bytes that are not UTF-8 (byte {error.start}): update the program"
+        ) from None
 
 
 def _name(command: "Sequence[str]") -> str:
@@ -145,7 +147,9 @@ def parse(text: str, command: "Sequence[str]") -> "Any":
     try:
         value = quickjson.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
-        raise SpecError(f"{_name(command)} printed no JSON ({error}): try it by hand, or update it") from None
+        raise SpecError(
+            f"{_name(command)} did not print JSON ({error}): run it by hand to see why, or update it"
+        ) from None
     if isinstance(value, dict) and "schema_version" in value and "data" in value:
         return value["data"]
     return value
@@ -156,7 +160,7 @@ def parse_objects(text: str, command: "Sequence[str]") -> "list[dict[str, Any]]"
     value = parse(text, command)
     found = value if isinstance(value, list) else [value]
     if not all(isinstance(one, dict) for one in found):
-        raise SpecError(f"{_name(command)} printed JSON that is no list of objects: try it by hand, or update it")
+        raise SpecError(f"{_name(command)} printed JSON that is not a list of objects: update the program")
     return found
 
 
@@ -170,7 +174,9 @@ def parse_lines(text: str, name: str) -> "Iterator[dict[str, Any]]":
         try:
             value = quickjson.loads(line)
         except (ValueError, RecursionError) as error:
-            raise SpecError(f"{name}, line {number}: this is no JSON ({error}): fix or export it again") from None
+            raise SpecError(
+                f"{name}, line {number}: invalid JSON ({error}): fix it, or export the issues again"
+            ) from None
         if not isinstance(value, dict):
-            raise SpecError(f"{name}, line {number}: this is no object: fix or export it again")
+            raise SpecError(f"{name}, line {number}: this is not an object: fix it, or export the issues again")
         yield value

@@ -33,11 +33,11 @@ def locate_file(project: str, path: str, find_adapter: "Callable[[str], Any]") -
     full, ref = os.path.join(project, path), build_ref(path)
     is_there = os.path.lexists(full)
     if ref is None and not is_there:
-        raise ChangeNotFound(f"there is no {full}: give --spec the path of a file or folder that holds a change")
+        raise ChangeNotFound(f"there is no {full}: give --spec the path of a file or folder that contains a change")
     if ref is None:
         raise InvalidValue(
-            f"{shorten(path)} holds no change of a format that ralphtool reads: name a Markdown file with boxes, a "
-            "JSON file with a list of stories, or a file of one of the changes that `ralphtool list` shows"
+            f"{shorten(path)} contains no change in a format that ralphtool reads: name a Markdown file with boxes, "
+            "a JSON file with a list of stories, or a file of a change that `ralphtool list` shows"
         )
     # What is not here may be on the branch of the change: that it is nowhere is told by whoever opens it.
     name_in = getattr(find_adapter(ref.partition(":")[0]), "name_in", None) if is_there else None
@@ -51,8 +51,8 @@ def check_places(places: object, format: str, change: str) -> list[str]:
     wrong = [place for place in known if not _is_inside(place)] if isinstance(places, (list, tuple)) else known
     if wrong:
         raise SpecError(
-            f"the spec adapter {format} says that {shorten(str(wrong[0]))} belongs to {change}: places are a "
-            "list of paths inside the project, relative to its folder"
+            f"the spec adapter {format} returned the place {shorten(str(wrong[0]))} for {change}: places must be "
+            "paths relative to the project's folder and inside it"
         )
     return known
 

@@ -30,8 +30,8 @@ def check_can_run(root: str, spec: "Spec") -> None:
     inside = os.path.relpath(spec.path, root)
     if is_in_our_folder(root, spec.path) or inside.split(os.sep)[0] == os.pardir:
         raise InvalidValue(
-            f"{inside} can't be run: a run commits the ticks of its change, and files in {layout.FOLDER} or outside of "
-            f"the project are in none of its commits. Move it: `mv {inside} {os.path.basename(inside)}`"
+            f"{inside} can't be run: a run commits the ticks of its change, but it never commits files in "
+            f"{layout.FOLDER} or outside the project. Move it: `mv {inside} {os.path.basename(inside)}`"
         )
 
 
@@ -41,7 +41,7 @@ def is_in_our_folder(root: str, path: str) -> bool:
 
 def describe_task(spec: "Spec") -> str:
     """How a task is written in the format of a spec."""
-    return getattr(spec, "task_example", "") or "`- [ ] What is to be done`"
+    return getattr(spec, "task_example", "") or "`- [ ] What to do`"
 
 
 def read_warnings(spec: "Spec") -> list[str]:
@@ -57,7 +57,7 @@ def check_complete(spec: "Spec", stories: "Sequence[Story]") -> None:
     """Refuses to call a change complete of which nothing more can be handed out, but something is open."""
     check_has_tasks(spec, stories)
     if reason := explain_rest(stories):
-        raise SpecError(f"{spec.path}: nothing more can be handed out, and the change is not complete: {reason}")
+        raise SpecError(f"{spec.path}: no story can be worked on, although the change is not complete: {reason}")
 
 
 def explain_rest(stories: "Iterable[Story]") -> str:
@@ -71,4 +71,4 @@ def explain_held(story: "Story") -> str:
     """Why a story is not handed out, and what to do."""
     if not story.tasks:
         return "has no tasks: write its tasks as boxes (`- [ ] …`) below its heading"
-    return f"is {story.put_aside}: move it out of that section, or change its status, to have it worked on"
+    return f"is {story.put_aside}: to include it, move it out of that section, or change its status"

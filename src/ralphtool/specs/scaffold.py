@@ -31,10 +31,10 @@ afterwards. The tasks say what has to be true when it is done. Replace the two e
 """
 # The tasks of a scaffold. As long as one of them is open, the scaffold still has to be filled in.
 EXAMPLES = (
-    "Say what is there afterwards: a file, a command, an answer to a request",
-    "Name the test that proves it, and what it looks at",
-    "One task for each thing that has to be true",
-    "What has to stay as it is, if that is not plain",
+    "Describe the result: a file, a command, a response to a request",
+    "Name the test that proves it, and what it checks",
+    "One task for each condition that must be true",
+    "What must not change, if that is not obvious",
 )
 
 
@@ -87,14 +87,16 @@ def plan(
     """What `ralphtool new` would make. `text` is what the change is about, `file` the path of the one to make."""
     told = _clean_line(text)
     if not told:
-        raise InvalidValue('there is nothing in it: say what the change is about, as in `ralphtool new "Add login"`')
+        raise InvalidValue('the text is empty: say what the change is about, as in `ralphtool new "Add login"`')
     chosen = format or (specs.DEFAULT if file else detect_format(root))
     adapter = specs.adapter(chosen)
     if file and not getattr(adapter, "takes_file", False):
-        raise InvalidValue(f"--file names a {specs.DEFAULT}, and --format says {chosen}: give one of them")
+        raise InvalidValue(
+            f"--file works only with the format {specs.DEFAULT}, not with {chosen}: use --file or --format"
+        )
     if _scaffold_of(adapter) is None:
         hint = getattr(adapter, "begun_by", "write one by hand, or give --format")
-        raise InvalidValue(f"the format {chosen} has no example of a change: {hint}")
+        raise InvalidValue(f"the format {chosen} has no template for a new change: {hint}")
     if not (format or file) and _is_taken(_scaffold_of(adapter)(root, told, name, file)):
         chosen, adapter = specs.DEFAULT, specs.adapter(specs.DEFAULT)  # a format of one file holds one change
     made: Scaffold = _scaffold_of(adapter)(root, told, name or _find_free_name(root, adapter, told, file), file)
@@ -211,7 +213,7 @@ def name_for(text: str, name: str | None) -> str:
     if not slug and any(mark.isalnum() for mark in text):
         slug = "change"  # in letters that names don't have: the title says what it is about
     if not slug:
-        raise InvalidName(f"{shorten(text)} has no letters to make a name of: give one, as in --name add-login")
+        raise InvalidName(f"{shorten(text)} has no letters for a name: give a name, as in --name add-login")
     short = slug if len(slug) <= _LONGEST_NAME else slug[: _LONGEST_NAME + 1].rpartition("-")[0]
     return check_change(short or slug[:_LONGEST_NAME])
 
@@ -230,12 +232,12 @@ def _check_free(root: str, made: Scaffold) -> None:
     if (made.extend or made.is_shared) and os.path.lexists(made.place):
         check_addition(made)
     elif made.if_taken and _exists_in_any_case(made.place):
-        raise InvalidValue(f"{near} is there already: {made.if_taken}")
+        raise InvalidValue(f"{near} already exists: {made.if_taken}")
     known = {place.change: place.ref for place in specs.find_all(root) if not place.error}
     is_taken = os.path.lexists(made.place) and not (made.extend or made.is_shared)
     if is_taken or made.change in known:
         where = near if is_taken else known[made.change]
-        raise InvalidValue(f"there is a change {made.change} already ({where}): give another name with --name")
+        raise InvalidValue(f"there is already a change {made.change} ({where}): give another name with --name")
 
 
 def check_addition(made: Scaffold) -> None:
@@ -244,7 +246,7 @@ def check_addition(made: Scaffold) -> None:
         made.extend(markdown.load_required(made.place))
     for path in made.paths if made.is_shared else []:
         if os.path.lexists(path):
-            raise InvalidValue(f"{path} is there already: move it away, or give another name with --name")
+            raise InvalidValue(f"{path} already exists: move it away, or give another name with --name")
 
 
 def _exists_in_any_case(path: str) -> bool:
@@ -260,7 +262,7 @@ def check_filled_in(spec: "Spec") -> None:
     """Refuses a scaffold that is not filled in: it would cost attempts, and could only fail."""
     own = getattr(spec, "is_untouched", None)
     if own() if own else _has_examples(spec):
-        raise InvalidValue(f"{spec.path} still has the examples of `ralphtool new`: replace them by what you want")
+        raise InvalidValue(f"{spec.path} still has the examples of `ralphtool new`: replace them with your own stories")
 
 
 def _has_examples(spec: "Spec") -> bool:

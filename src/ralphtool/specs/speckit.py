@@ -61,7 +61,7 @@ def places(change: str, where: str | None = None) -> list[str]:
 
 class SpecKit(BoxedSpec):
     adapter = name
-    task_example = "`- [ ] T001 What is to be done` below a heading `## Phase 1: Title` in tasks.md"
+    task_example = "`- [ ] T001 What to do` below a heading `## Phase 1: Title` in tasks.md"
 
     def __init__(self, project: str, change: str, place: str) -> None:
         self.change = change
@@ -130,8 +130,8 @@ class _Phases:
             self._current = self._drafts.setdefault(id, Draft(id, section.title or "Tasks", section.above))
         elif section.boxes:
             self._warn(
-                f"{self._path}: the boxes below {shorten(section.title)} have no task ids, so they are taken for a "
-                "checklist: give them ids (T001) to have them worked on"
+                f"{self._path}: the boxes below {shorten(section.title)} have no task ids, so they are treated as a "
+                "checklist: give them ids (T001) to include them"
             )
 
     def _is_work(self, section: "Section") -> bool:
@@ -187,7 +187,7 @@ def _check_task_cycles(drafts: list[Draft]) -> None:
         id: [other for other in _parse_task_ids(text) if other != id] for draft in drafts for id, text, _ in draft.tasks
     }
     if circle := specs.find_cycle(waits):
-        raise SpecError(f"the tasks {', '.join(circle)} wait for each other: break the circle")
+        raise SpecError(f"the tasks {', '.join(circle)} depend on each other: remove one of these dependencies")
 
 
 def _list_declared_dependencies(draft: Draft, drafts: list[Draft]) -> list[str]:
@@ -278,19 +278,19 @@ _FEATURE = """\
 
 ## User Scenarios & Testing
 
-### User Story 1 - The first thing that can be seen to work (Priority: P1)
+### User Story 1 - The first working part (Priority: P1)
 
-<!-- Who wants what, and why. How it is tried by itself. -->
-
-**Acceptance Scenarios**:
-
-1. **Given** what is there at the beginning, **When** somebody does something, **Then** this can be seen
-
-### User Story 2 - The next thing, which builds on it (Priority: P2)
+<!-- Who wants what, and why. How to test it on its own. -->
 
 **Acceptance Scenarios**:
 
-1. **Given** the first thing, **When** somebody gives it something wrong, **Then** it says what is wrong
+1. **Given** the initial state, **When** a user does something, **Then** this is the result
+
+### User Story 2 - The next part, which builds on it (Priority: P2)
+
+**Acceptance Scenarios**:
+
+1. **Given** the first part, **When** the input is invalid, **Then** it reports what is wrong
 
 ## Requirements
 
@@ -301,18 +301,18 @@ _PHASES = """\
 # Tasks: {title}
 
 <!--
-{stories}Each phase is a story. Setup and Foundational, where there are such phases, come before all others.
+{stories}Each phase is a story. Phases called Setup and Foundational, if there are any, come before all others.
 -->
 
-## Phase 1: User Story 1 - The first thing that can be seen to work
+## Phase 1: User Story 1 - The first working part
 
-- [ ] T001 [US1] Say what is there afterwards: a file, a command, an answer to a request
-- [ ] T002 [US1] Name the test that proves it, and what it looks at
+- [ ] T001 [US1] Describe the result: a file, a command, a response to a request
+- [ ] T002 [US1] Name the test that proves it, and what it checks
 
-## Phase 2: User Story 2 - The next thing, which builds on it
+## Phase 2: User Story 2 - The next part, which builds on it
 
-- [ ] T003 [US2] One task for each thing that has to be true (depends on T001)
-- [ ] T004 [US2] What has to stay as it is, if that is not plain
+- [ ] T003 [US2] One task for each condition that must be true (depends on T001)
+- [ ] T004 [US2] What must not change, if that is not obvious
 """
 
 

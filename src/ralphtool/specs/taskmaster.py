@@ -72,10 +72,12 @@ def _list_tags(document: "dict[str, Any]", path: str) -> "dict[str, tuple[list[s
         if isinstance(value, dict) and "tasks" in value:
             change = tag if projects.is_name(tag) else projects.build_slug(tag)[:100]
             if not change:
-                raise SpecError(f"{path}: {shorten(tag)} can't be a change's name: give the tag one with letters")
+                raise SpecError(
+                    f"{path}: {shorten(tag)} can't be used as a change's name: rename the tag, using letters"
+                )
             found.setdefault(change, ([tag, "tasks"], _check_list(value["tasks"], f"{path}: {shorten(tag)}.tasks")))
     if document and not found:
-        raise SpecError(f"{path} has no tags with tasks: it has the keys {shorten(', '.join(document))}; fix it")
+        raise SpecError(f"{path} has no tags with tasks; its keys are {shorten(', '.join(document))}: fix it")
     return found
 
 
@@ -90,7 +92,7 @@ def open(project: str, change: str, where: str | None = None) -> "TaskMaster":
     if path is None:
         raise ChangeNotFound(f"there is no {_FILES[0]} in {project}: `ralphtool list` shows the changes")
     if change not in (tags := _list_tags(_load(path), path)):
-        raise ChangeNotFound(f"{path} has no tag {change}: it has {shorten(', '.join(tags) or 'none')}")
+        raise ChangeNotFound(f"{path} has no tag {change}; its tags are {shorten(', '.join(tags) or 'none')}")
     return TaskMaster(path, change)
 
 
@@ -101,7 +103,7 @@ def places(change: str, where: str | None = None) -> list[str]:
 class TaskMaster(WithNotes):
     adapter = name
     ref = name
-    task_example = '`{"id": 1, "title": "What is to be done", "status": "pending", "dependencies": []}` in "tasks"'
+    task_example = '`{"id": 1, "title": "What to do", "status": "pending", "dependencies": []}` in "tasks"'
 
     def __init__(self, path: str, change: str) -> None:
         self.change = change
@@ -119,7 +121,7 @@ class TaskMaster(WithNotes):
     def _read(self, document: "dict[str, Any]") -> "_TagReader":
         tags = _list_tags(document, self.path)
         if self.change not in tags:
-            raise SpecError(f"{self.path} has no tag {self.change} any more: put it back, or choose another change")
+            raise SpecError(f"{self.path} no longer has the tag {self.change}: restore it, or choose another change")
         return _TagReader(*tags[self.change], self.path)
 
     def tick(self, task_id: str, completed: "Collection[str]" = (), *, proven: bool = True) -> None:
@@ -196,8 +198,8 @@ class _TagReader:
         for id, story in zip(said, known, strict=True):
             if story not in self._by_id:
                 self._unknown.append(
-                    f"{self._path}: task {entry.id} depends on {shorten(id)}, which this tag does not have, so it "
-                    "waits for nothing: remove it from its dependencies"
+                    f"{self._path}: task {entry.id} depends on {shorten(id)}, which this tag does not have, so the "
+                    "dependency is ignored: remove it from the dependencies"
                 )
         return list(dict.fromkeys(id for id in known if id in self._by_id and id != entry.id))
 
@@ -282,7 +284,7 @@ class _Entry:
 
     def _describe(self) -> str | None:
         parts = self.texts("description", "details")
-        parts += [f"How it is tested: {text}" for text in self.texts("testStrategy")]
+        parts += [f"How to test it: {text}" for text in self.texts("testStrategy")]
         return "\n\n".join(parts) or None
 
     def set_status(self, text: str, status: str) -> str:
@@ -325,9 +327,9 @@ def _add_tag(text: str, path: str, tag: str, member: str) -> str:
     document = jsontext.parse_object(text, path)
     tags = _list_tags(document, path)
     if _UNTAGGED in tags and tags[_UNTAGGED][0] == ["tasks"]:
-        raise InvalidValue(f"{path} has no tags yet: run `task-master list` once, which adds them, then try again")
+        raise InvalidValue(f"{path} has no tags yet: run `task-master list` once to add them, then try again")
     if tag in document or tag in tags:
-        raise InvalidValue(f"{path} has a tag {tag} already: give another name with --name")
+        raise InvalidValue(f"{path} already has a tag {tag}: give another name with --name")
     return jsontext.add_member(text, jsontext.find(text), member)
 
 

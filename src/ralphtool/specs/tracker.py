@@ -69,7 +69,7 @@ def update_copy(project: str, change: str, ref: str | None, stop: "Callable[[], 
         return [f"{error}. The run uses the copy of {_read_date(project, change)}"]
     changed = issue_copy.store(project, change, text)
     place = os.path.join(issue_copy.FOLDER, f"{change}.md")
-    return [*([f"{change} is copied to {place}"] if changed and not has_copy else []), *notices]
+    return [*([f"copied {change} to {place}"] if changed and not has_copy else []), *notices]
 
 
 def copy_named(project: str, change: str, ref: str) -> list[str]:
@@ -89,8 +89,8 @@ def compare_copy(project: str, change: str, ref: str | None, used: str, stop: "C
     except SpecError as error:
         return [f"{error}. The run uses the copy on its branch"]
     return [
-        f"the issues of {change} were edited since its branch began: the run uses the copy on the branch; after "
-        f"`ralphtool finish {change} --squash` the next run copies them again"
+        f"the issues of {change} were edited after its branch was created: the run uses the copy on the branch. "
+        f"After `ralphtool finish {change} --squash`, the next run copies them again"
     ]
 
 

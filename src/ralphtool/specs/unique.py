@@ -22,7 +22,7 @@ class UniqueIds:
         self._counts.setdefault(own, 1)
         if own != id:
             self.warnings.append(
-                f"{self._path}: the {self._what} id {shorten(id)} is there twice, and the second one is called {own} "
-                f"here: give it an id of its own"
+                f"{self._path}: the {self._what} id {shorten(id)} is used twice, and the second one is called {own} "
+                "here: give it its own id"
             )
         return own

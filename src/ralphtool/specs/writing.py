@@ -17,18 +17,18 @@ class WritingGuide:
 
 
 _HEADINGS = """\
-- A story that has to wait for others says so in its heading: `(depends on 1, 2)`, with their numbers.
-- A story that the change is complete without has `(optional)` in its heading, and comes last.
+- A story that depends on others names their numbers in its heading: `(depends on 1, 2)`.
+- An optional story has `(optional)` in its heading, and comes last.
 """
 
 _GUIDES = {
     "openspec": WritingGuide(
         f"""\
 - `tasks.md` has the stories: `## 1. Title`, `## 2. Title`. Below each are its tasks: `- [ ] 1.1 Text`.
-{_HEADINGS}- `proposal.md` says why, what changes, and what it touches.
+{_HEADINGS}- `proposal.md` says why, what changes, and what is affected.
 - `specs/<capability>/spec.md` has the requirements (`### Requirement: …`, with SHALL or MUST) below
   `## ADDED Requirements` or `## MODIFIED Requirements`. Each has at least one `#### Scenario: …` with lines that begin
-  with **GIVEN**, **WHEN** and **THEN**. Name the folder after the capability: those there are lie in `openspec/specs`.
+  with **GIVEN**, **WHEN** and **THEN**. Name the folder after the capability; `openspec/specs` has the existing ones.
 """,
         has_scenarios=True,
     ),
@@ -38,7 +38,7 @@ _GUIDES = {
   numbered through the whole file.
 - Phases called Setup and Foundational come before all others. A phase waits for another if one of its tasks says
   `(depends on T001)`.
-- A phase that the change is complete without has `(optional)` in its heading, and comes last.
+- An optional phase has `(optional)` in its heading, and comes last.
 - `spec.md` has a `### User Story 1 - Title (Priority: P1)` for each user story, with numbered acceptance scenarios:
   `1. **Given** …, **When** …, **Then** …`.
 """,
@@ -46,20 +46,20 @@ _GUIDES = {
     ),
     "prd": WritingGuide(
         """\
-- `userStories` are the stories, and the `acceptanceCriteria` of each are its tasks: write each so that it can be seen
-  to be true, with its given, when and then where there are such.
+- `userStories` are the stories, and the `acceptanceCriteria` of each are its tasks: write each so that it can be
+  checked, with given, when and then where that helps.
 - `priority` is the order: 1 comes first. `passes` is false.
-- A story that has to wait for others names their ids: `"dependsOn": ["US-001"]`.
-- A story that the change is complete without has `"optional": true`, and comes last.
+- A story that depends on others names their ids: `"dependsOn": ["US-001"]`.
+- An optional story has `"optional": true`, and comes last.
 - Leave `branchName` as it is.
 """,
         has_scenarios=False,
     ),
     "checklist": WritingGuide(
         f"""\
-- Each heading `## Title` is a story, numbered by its place. Below it are its tasks: `- [ ] Text`.
-{_HEADINGS}- Between the heading and the boxes may be a few lines that describe the story, with the example that shows
-  it works: given …, when …, then ….
+- Each heading `## Title` is a story, numbered by position. Below it are its tasks: `- [ ] Text`.
+{_HEADINGS}- A few lines between the heading and the boxes may describe the story, with an example that shows
+  that it works: given …, when …, then ….
 """,
         has_scenarios=False,
     ),

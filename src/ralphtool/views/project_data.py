@@ -15,7 +15,8 @@ from ralphtool.record import overview as changes_module
 from ralphtool.record import questions, receipts, runs
 from ralphtool.record.view_parts import parse_time
 from ralphtool.specs import scaffold
-from ralphtool.views.terminal.phrases import choose_mark, pluralize
+from ralphtool.views.amounts import pluralize
+from ralphtool.views.terminal.phrases import choose_mark
 from ralphtool.workspace import branch
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class ChangeItem(NamedTuple):
         elif self.overview.locked_by:
             parts.append("locked by another session")
         if self.questions:
-            parts.append(f"{pluralize(self.questions, 'question waits', 'questions wait')} for you")
+            parts.append(f"{pluralize(self.questions, 'question needs', 'questions need')} your answer")
         return ", ".join(filter(None, parts))
 
 
@@ -218,7 +219,7 @@ def find_agent(root: str) -> str:
     run = settings.load(root).run
     name = run.agent or next(iter(run.agents), None)
     if name is None:
-        raise InvalidValue("no agent is named yet: `ralphtool init` finds those that are installed, and names one")
+        raise InvalidValue("no agent is configured yet: `ralphtool init` finds the installed agents and configures one")
     return name
 
 

@@ -104,7 +104,7 @@ class Bench:
                     continue
                 self._stack.enter_context(trial.pop_all())
                 return
-        raise RemoteFailed(f"the gates can't be believed on this machine: {'; '.join(troubles)}")
+        raise RemoteFailed(f"the gates are not reliable on this machine: {'; '.join(troubles)}")
 
     def _enter(self, order: Order, choice: Choice, log: Log, stack: ExitStack, stop: Stop) -> None:
         place = workspace.make(self._root, self.change, choice.kind, stop)
@@ -189,7 +189,7 @@ class Bench:
         """Where the agent has worked, what it installed is there; elsewhere the set-up is asked for it."""
         report, assignment = order.report, structs.replace(order.assignment, kept=None, cut_off=None)
         if report is None or order.work is None:
-            raise AssertionError("there is nothing to be proven")
+            raise AssertionError("there is nothing to prove")
         if self.token != assignment.token:
             self.token = ""
             self._move_place(order)

@@ -57,7 +57,7 @@ class Carrier:
             if done:  # a try before this one has pushed it and was lost then, or could not push it
                 return self._answer(offer, done)
             if self._worker in offer.avoid:
-                raise JobRefused("avoid", "it could not do it before")
+                raise JobRefused("avoid", "it failed at this before")
             store = clone.fetch(offer)
         order = self._read_order(offer, store)
         with _explain_failures():
@@ -74,19 +74,19 @@ class Carrier:
         except msgspec.MsgspecError as error:
             raise JobRefused("version", _explain_version(f"the offer can't be read ({error})")) from None
         if offer.protocol != orders.PROTOCOL or offer.version != __version__:
-            raise JobRefused("version", _explain_version(f"the loop has ralphtool {offer.version}"))
+            raise JobRefused("version", _explain_version(f"the run uses ralphtool {offer.version}"))
         if not (offer.order.startswith(layout.ORDERS) and offer.result.startswith(layout.RESULTS)):
-            raise JobRefused("remote", "the offer names refs that are none of ours")
+            raise JobRefused("remote", "the offer names refs that don't belong to ralphtool")
         return offer
 
     def _read_order(self, offer: Offer, store: Repository) -> Order:
         data = store.files_at(store.tree_of(offer.commit), orders.ORDER_FILE)[orders.ORDER_FILE]
         order = orders.decode_order(data)
         if order.assignment.token != offer.token:
-            raise JobRefused("remote", "the order is another than the one that was offered")
+            raise JobRefused("remote", "the order differs from the one that was offered")
         folder = order.assignment.folder
         if not project.is_name(order.assignment.change) or not folder or "/" in folder or folder in (".", ".."):
-            raise JobRefused("remote", "the order has names that could lead out of a folder")
+            raise JobRefused("remote", "the order has names that could point outside a folder")
         if order.kind in ("work", "examine"):
             self._check_agent(order)
         return order
@@ -141,14 +141,14 @@ def _push_kept(clone: ProjectClone, offer: Offer) -> str | None:
     try:
         return clone.push_kept(offer)
     except GitError as error:
-        raise JobRefused(orders.UNSENT, f"the remote does not take what it has done: {error}") from None
+        raise JobRefused(orders.UNSENT, f"the remote rejected its work: {error}") from None
 
 
 def _push(clone: ProjectClone, offer: Offer, bench: Bench, commit: str) -> str:
     try:
         return clone.push(offer, bench.repository, commit)
     except GitError as error:
-        raise JobRefused(orders.UNSENT, f"the remote does not take what it has done: {error}") from None
+        raise JobRefused(orders.UNSENT, f"the remote rejected its work: {error}") from None
 
 
 @contextmanager

@@ -134,5 +134,5 @@ def _ensure_repository(place: str) -> Repository:
         )
     found = Repository.find(place)
     if found is None or os.path.realpath(found.top) != os.path.realpath(place):
-        raise GitError(f"{place} is no repository of its own: remove it")
+        raise GitError(f"{place} is not a repository of its own: delete it")
     return found

@@ -35,7 +35,7 @@ def start(settings: ExecutorSettings, slots: int, home: str) -> Iterator[str]:
             stack.callback(_stop, one)
         for one in workers:
             if not one.stdout or not one.stdout.readline():
-                raise RemoteFailed("a worker could not be started: its own words are above")
+                raise RemoteFailed("a worker could not be started: its output is above")
         yield address
 
 

@@ -42,7 +42,7 @@ def find_name(given: str) -> str:
     """A name by which people know the machine."""
     name = given or re.sub(r"[^A-Za-z0-9._-]+", "-", platform.node()).strip("-.") or "worker"
     if not _NAME.fullmatch(name):
-        raise InvalidValue("a worker's name is made of letters, digits, dots and dashes, at most 64 of them")
+        raise InvalidValue("a worker's name may have letters, digits, dots and dashes, at most 64 characters")
     return name
 
 
@@ -94,7 +94,7 @@ def _hold_home(options: WorkerOptions) -> Iterator[None]:
         yield
     except BlockingIOError:
         raise InvalidValue(
-            f"another worker uses {options.home}: give this one a name of its own with --name, or a folder with --home"
+            f"another worker uses {options.home}: give this one another name with --name, or another folder with --home"
         ) from None
     finally:
         os.close(lock)

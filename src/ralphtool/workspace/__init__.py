@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ralphtool.workspace.user_plan import MergedPlan
 
 
-RISK = "what you change in this folder until the run ends is taken for the agent's work"
+RISK = "anything that you change in this folder until the run ends counts as the agent's work"
 _TEXTS = {
     "box": "work happens in a box: your own files are not touched",
     "worktree": "work happens in a worktree, without a sandbox: your own files are not touched",

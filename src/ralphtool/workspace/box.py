@@ -69,7 +69,7 @@ class Box(Worktree):
             told.append(describe_unreadable(self._unreadable))
         if fixed := [one.path for one in self._folders if not one.store]:
             verb = "is" if len(fixed) == 1 else "are"
-            told.append(f"this machine refuses overlays: {_join(fixed)} {verb} read-only in the box")
+            told.append(f"this machine does not support overlays: {_join(fixed)} {verb} read-only in the box")
         return told
 
     def _make_usable(self) -> None:
@@ -293,7 +293,7 @@ class Box(Worktree):
             raise self._refuse(self.tip, error) from None
         if newer:
             self._follow(newer)
-            self._merged = f"you committed to {self.branch}: the run goes on from your commit {newer[:10]}"
+            self._merged = f"you committed to {self.branch}: the run continues from your commit {newer[:10]}"
         told, self._merged = self._merged, ""
         return told
 
@@ -318,8 +318,8 @@ class Box(Worktree):
     def _refuse(self, work: str, why: BranchConflict) -> GitError:
         kept = self.keep_commit(self.change, work)
         return GitError(
-            f"{why}. The branch is as you left it, and the work of the run is kept as {kept}: `git merge {kept}` on "
-            f"{self.branch} takes it over; `ralphtool run {self.change}` goes on from the branch"
+            f"{why}. The branch is as you left it, and the run's work is kept as {kept}: to use it, run `git merge "
+            f"{kept}` on {self.branch}. `ralphtool run {self.change}` continues from the branch"
         )
 
     # --- what git ignores -------------------------------------------------------------------------
@@ -397,7 +397,10 @@ class Box(Worktree):
             full = os.path.join(self.place, path)
             size = os.lstat(full).st_size if os.path.lexists(full) else 0
             if size > _MOST_IN_FILE:
-                raise GitError(f"{printable(path)} has {size >> 20} MB: at most {_MOST_IN_FILE >> 20} are committed")
+                raise GitError(
+                    f"{printable(path)} has {size >> 20} MB and is not committed: the maximum is "
+                    f"{_MOST_IN_FILE >> 20} MB"
+                )
 
     def mark_attempt(self) -> None:
         if self._has_run:
@@ -410,7 +413,7 @@ class Box(Worktree):
 
 
 def describe_unreadable(paths: Sequence[str]) -> str:
-    return f"you may not read {_join(paths)}: the box does not have it"
+    return f"you have no permission to read {_join(paths)}: it is not in the box"
 
 
 def _join(paths: Sequence[str]) -> str:

@@ -40,5 +40,6 @@ def _lock(lock: int, change: str) -> None:
     except BlockingIOError:
         holder = os.pread(lock, 5000, 0).decode("utf-8", "replace")
         raise ChangeLocked(
-            f"{change} is locked by the run {holder}, which has the same repository: wait for its end, or stop it there"
+            f"{change} is locked by the run {holder}, which uses the same repository: wait until it ends, or stop it "
+            "there"
         ) from None

@@ -48,8 +48,8 @@ class Folder:
 
     def open(self, run: str, own_files: Sequence[str]) -> list[str]:
         return [
-            "this project has no git repository: nothing is committed, a failed attempt is not taken back, "
-            "and cheating in the diff can't be seen; `git init` gives you all that"
+            "this project has no git repository: nothing is committed, failed attempts are not undone, and cheating "
+            "in the diff can't be detected; run `git init` to change that"
         ]
 
     def close(self) -> None:
@@ -138,12 +138,12 @@ class Folder:
         return True
 
     def merge_attempt(self, entry: str, ref: str) -> str:
-        raise GitError("this project has no git repository, so no attempt is kept that could be accepted")
+        raise GitError("this project has no git repository, so no attempts are kept, and none can be accepted")
 
     def revert(self, story: str, ref: str) -> RevertedTree:
         raise GitError(
-            f"this project has no git repository, so the work of story {story} can't be taken back: undo it by hand "
-            "and open its boxes"
+            f"this project has no git repository, so the work of story {story} can't be reverted: undo it by hand "
+            "and untick its boxes"
         )
 
     def edit_spec(self, tree: str, ref: str, edit: Callable[[Spec], None]) -> str:

@@ -158,7 +158,7 @@ class Repository:
                 if took > self._longest or (took > _SHORT and self.must_end and self.must_end()):
                     os.killpg(process.pid, signal.SIGKILL)
                     process.communicate()
-                    raise GitError(f"git {name} was ended after {took:.0f} seconds") from None
+                    raise GitError(f"git {name} was stopped after {took:.0f} seconds") from None
             except BaseException:
                 process.kill()
                 raise

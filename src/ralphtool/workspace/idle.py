@@ -35,7 +35,7 @@ class Idle(Tree):
     def open(self, run: str, own_files: Sequence[str]) -> list[str]:
         tip = self.repository.resolve(self.ref)
         if tip is None:
-            raise ChangeNotFound(f"there is no branch {self.branch}: `ralphtool run {self.change}` makes it")
+            raise ChangeNotFound(f"there is no branch {self.branch}: `ralphtool run {self.change}` creates it")
         self.repository.ensure_identity()
         self._advance(tip, self.repository.tree_of(tip))
         self.begin(None)
@@ -95,6 +95,6 @@ class Idle(Tree):
         if tree not in (self._tip_tree, new) or place.list_items("diff-files", "-z", "--name-only", own_index=False):
             raise GitError(
                 f"{self.branch} is checked out in {place.top} and has uncommitted changes: commit or `git stash` them, "
-                "or `git switch` to another branch; then say it again"
+                "or `git switch` to another branch; then try again"
             )
         return tree

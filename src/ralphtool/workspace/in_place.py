@@ -127,7 +127,7 @@ class InPlace(Tree):
                 note = self.stash.note()
                 by = f"the run {note.run} of {note.change}" if note else "another run"
                 raise TreeBusy(
-                    f'{self.repository.top} is in use by {by}: wait for its end, or set workspace = "worktree"'
+                    f'{self.repository.top} is in use by {by}: wait until it ends, or set workspace = "worktree"'
                 )
             time.sleep(0.05)
 
@@ -145,7 +145,7 @@ class InPlace(Tree):
             self._recover_tree(note)
         self._restore_user_files()
         self.protected_git.forget()
-        return f"the run {note.run} was cut off: your files are back as they were"
+        return f"the run {note.run} was interrupted: your files are restored"
 
     def _recover_tree(self, note: StashNote) -> None:
         self.protected_git.unlock()

@@ -49,7 +49,7 @@ class PlanEdit(Struct, frozen=True, kw_only=True):
         ]
         told = "; ".join(f"{what}: {_name(ids)}" for what, ids in parts if ids)
         asked = (
-            f"{'; ' if told else ''}done before you reworded it: {_name(self.changed_when_done)} "
+            f"{'; ' if told else ''}already done before you reworded it: {_name(self.changed_when_done)} "
             f"(`ralphtool reject {self.changed_when_done[0]}` reopens it)"
             if self.changed_when_done
             else ""

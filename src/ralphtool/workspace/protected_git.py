@@ -132,7 +132,7 @@ class ProtectedGit:
             _restore_file(path, self._files.get(path))
         named = [path for path in sorted(changed) if not _is_harmless(path, self._files.get(path), now.get(path))]
         return [
-            GuardFinding("git-touched", self._display_name(path), "changed by the agent, and put back")
+            GuardFinding("git-touched", self._display_name(path), "changed by the agent, and restored")
             for path in named
         ]
 
@@ -161,7 +161,7 @@ class ProtectedGit:
         now = self._read_refs()
         changed = {name: value for name, value in self._refs.items() if now.get(name) != value}
         self.repository.set_refs(dict(changed))
-        return [GuardFinding("git-touched", name, "moved by the agent, and put back") for name in sorted(changed)]
+        return [GuardFinding("git-touched", name, "moved by the agent, and restored") for name in sorted(changed)]
 
 
 def _list_names(folder: str) -> list[str]:

@@ -143,7 +143,7 @@ class ProtectedState:
             changed = [name for name in changed if not self._is_newer(name)]
         for name in sorted(changed):
             self._restore_file(name, keep_in)
-        found = [GuardFinding("ralph-touched", f".ralph/{name}", "changed, and put back") for name in sorted(changed)]
+        found = [GuardFinding("ralph-touched", f".ralph/{name}", "changed, and restored") for name in sorted(changed)]
         return found if is_over else found + self._repair_session()
 
     def _is_newer(self, name: str) -> bool:
@@ -206,7 +206,7 @@ class ProtectedState:
             files.clear(path)
             files.make_private_folders(path)
             files.replace(path, session.encode(self._state or {}))
-            return [GuardFinding("ralph-touched", path, "damaged, and put back as it was before the attempt")]
+            return [GuardFinding("ralph-touched", path, "damaged, and restored to the state before the attempt")]
         return []
 
     def restore_interrupted(self) -> None:

@@ -37,7 +37,7 @@ def hide_login(text: str) -> str:
 class Remote:
     def __init__(self, repository: Repository, url: str) -> None:
         if url.startswith("-"):
-            raise GitError(f"{url} is no git repository: correct executor.remote")
+            raise GitError(f"{url} is not a git repository: correct executor.remote")
         self.repository = repository
         self.url = url
         # A connection that is dead, or a question for a password: nobody would end it, or answer.
@@ -133,7 +133,7 @@ def read_folder(repository: Repository, tree: str, folder: str) -> None:
     listed = repository.run("ls-tree", "-r", "-z", "--full-tree", tree).split(b"\0")
     rows = [line.partition(b"\t") for line in listed if line]
     if not all(_is_safe(about, path) for about, _, path in rows):
-        raise UnsafePath(f"what a worker sent has something else than plain files in it: {tree} is not taken")
+        raise UnsafePath(f"a worker sent something other than regular files: {tree} is refused")
     ids = {os.fsdecode(path): about.split(b" ")[2].decode() for about, _, path in rows}
     found = repository.blobs(ids.values())
     os.makedirs(folder, exist_ok=True)

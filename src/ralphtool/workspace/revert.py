@@ -168,9 +168,9 @@ def revert(place: SpecPlace, checkpoints: Mapping[str, str], story: str, tip: st
         if not left:
             files = ", ".join(printable(path) for path in conflict[:3])
             raise GitError(
-                f"the work of story {story} can't be taken back: {files} was changed since by a commit that belongs to "
-                f"no story; take it back by hand (git switch ralph/{place.change} && git revert "
-                f"{checkpoints[story][:10]}), and open its boxes"
+                f"the work of story {story} can't be reverted: {files} was changed later by a commit that belongs to "
+                f"no story. Revert it by hand (git switch ralph/{place.change} && git revert "
+                f"{checkpoints[story][:10]}), and untick its boxes"
             )
         taken.append((touching or left)[0])
 

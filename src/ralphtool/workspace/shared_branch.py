@@ -61,7 +61,9 @@ class SharedBranch:
                     raise
             else:
                 return goal
-        raise GitError(f"{self._name} moves all the time: another program commits there; stop it, and run again")
+        raise GitError(
+            f"{self._name} keeps moving, because another program commits to it: stop that program, and run again"
+        )
 
     def _merge(self, theirs: str, old: str, ours: str) -> str:
         self._check_built_upon(theirs, old)
@@ -105,4 +107,4 @@ def move_files(place: Repository, old: str, new: str, *options: str) -> None:
     try:
         place.run("read-tree", "-m", "-u", *options, old, new, own_index=False)
     except GitError as error:
-        raise GitError(f"files of yours in {place.top} are in the way: move them, then try again ({error})") from None
+        raise GitError(f"your files in {place.top} would be overwritten: move them, then try again ({error})") from None

@@ -30,7 +30,7 @@ def take_up_left(repository: Repository, project: str, change: str) -> list[str]
             _keep_work(place)
         remove_slots(repository, name)
     kept = [ref for ref in repository.refs(layout.INTERRUPTED) if ref not in before]
-    return [f"work that the last run had begun is kept: {', '.join(kept)}"] if kept else []
+    return [f"unfinished work of the last run is kept: {', '.join(kept)}"] if kept else []
 
 
 def _keep_work(place: Box) -> None:

@@ -90,7 +90,7 @@ class Stash:
         except msgspec.DecodeError as error:
             raise CorruptState(
                 f"{self._note} is damaged ({error}): your files are in {self._files}; "
-                "move them back by hand, then remove it"
+                "move them back by hand, then delete it"
             ) from None
 
     def _write_note(self, note: StashNote) -> StashNote:
@@ -105,8 +105,8 @@ class Stash:
     def check_not_busy(self) -> None:
         if name := find_under_way(self.repository):
             raise TreeBusy(
-                f"a merge, rebase or the like is under way in {self.repository.top} ({name}): finish or abort it, "
-                'or set workspace = "worktree"'
+                f"a merge, rebase or similar operation is in progress in {self.repository.top} ({name}): "
+                'finish or abort it, or set workspace = "worktree"'
             )
 
     def set_aside(self, change: str, run: str, target: str) -> StashNote:
@@ -288,7 +288,9 @@ class Stash:
         try:
             check_out(note)
         except GitError as error:
-            raise GitError(f"{error}; fix that, then `ralphtool back`; your own files are in {self._files}") from None
+            raise GitError(
+                f"{error}; fix that, then run `ralphtool back`. Your own files are in {self._files}"
+            ) from None
 
     def _remove_gone(self, note: StashNote) -> None:
         for path in map(os.fsdecode, note.gone):

@@ -127,7 +127,7 @@ class Tree:
         try:
             return self.repository.text("merge-tree", "--write-tree", self.tip, kept).split("\n")[0], None
         except GitError:
-            trouble = f"what an earlier attempt left ({kept[:10]}) does not fit on top of newer work: begun anew"
+            trouble = f"what an earlier attempt left ({kept[:10]}) can't be applied on top of newer work: starting over"
             return self._tip_tree, trouble
 
     def _switch_to(self, tree: str) -> None:
@@ -448,13 +448,13 @@ class Tree:
     def merge_attempt(self, entry: str, ref: str) -> str:
         commit = self.repository.resolve(f"{layout.ATTEMPTS}{entry}")
         if commit is None:
-            raise InvalidValue(f"the attempt {entry} is not kept: `ralphtool attempts` lists those that are")
+            raise InvalidValue(f"the attempt {entry} was not kept: `ralphtool attempts` lists the kept attempts")
         merged = revert.merge_attempt(self._spec_place(ref), commit, self.tip)
         if merged.conflicts:
             paths = ", ".join(printable(path) for path in merged.conflicts[:3])
             raise GitError(
-                f"the attempt {entry} does not fit on top of newer work ({paths}), and nothing was changed: "
-                f"`ralphtool diff {entry}` shows it; `git switch {self.branch}` to take it over by hand"
+                f"the attempt {entry} can't be applied on top of newer work ({paths}); nothing was changed. "
+                f"`ralphtool diff {entry}` shows it; to apply it by hand, run `git switch {self.branch}`"
             )
         return merged.tree
 

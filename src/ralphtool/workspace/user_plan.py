@@ -141,9 +141,9 @@ def merge(place: SpecPlace, base: str, tip: str, theirs: str) -> MergedPlan | No
     if versions[0] == versions[2]:
         return None
     if not versions[2]:
-        raise UnusablePlan("it is not there any more")
+        raise UnusablePlan("it no longer exists")
     if not any(story.tasks for story in _read_stories(place, theirs)):
-        raise UnusablePlan("it has no tasks any more")
+        raise UnusablePlan("it no longer has tasks")
     changed = merge_files(*versions)
     if not changed:
         return None
@@ -204,7 +204,7 @@ def merge_files(base: Files, ours: Files, theirs: Files) -> dict[str, bytes | No
         if now in (then, mine):
             continue
         if now and all(mark in now for mark in _CONFLICT):
-            raise UnusablePlan(f"{path} has the marks of a merge conflict in it")
+            raise UnusablePlan(f"{path} has merge conflict markers in it")
         if mine == then or mine is None:
             changed[path] = now
         elif now is not None:

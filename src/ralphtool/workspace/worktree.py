@@ -104,7 +104,7 @@ class Worktree(Tree):
             return []  # without a commit all files are taken; in a tree that is lent they are set aside
         own = [self.relative(path) for path in own_files]
         unseen = [path for path in self.home.list_uncommitted() if not _is_known(path, [self.ours, *own])]
-        return [f"the run does not see what you have not committed: {join_first(unseen)}"] if unseen else []
+        return [f"the run does not include your uncommitted files: {join_first(unseen)}"] if unseen else []
 
     def _find_user_plan(self, ref: str) -> UserPlan:
         if self._user_plan is None:
@@ -139,7 +139,7 @@ class Worktree(Tree):
         self._add_worktree()
         made = Repository.find(self.place)
         if made is None:
-            raise GitError(f"git worktree add made no working tree at {self.place}")
+            raise GitError(f"git worktree add did not create a worktree at {self.place}")
         return made
 
     def _add_worktree(self) -> str:
@@ -201,7 +201,7 @@ class Worktree(Tree):
 
     def check_there(self) -> None:
         if not self.is_there:
-            raise GitError(f"somebody has removed {self.place}")
+            raise GitError(f"{self.place} was deleted")
 
     def release(self) -> None:
         if self._protected:

@@ -124,7 +124,7 @@ class TestTaskDone:
         error = refuse(project, "task", "done", "2.10")
         assert error["code"] == "TASK_OUT_OF_SCOPE"
         assert "story 2" in error["error"]
-        assert "1" in error["error"].partition("scope is")[2]
+        assert "1" in error["error"].partition("current story is")[2]
 
     def test_file_mode_is_kept(self, project: Ralph) -> None:
         project.tasks_file.chmod(0o640)

@@ -75,7 +75,7 @@ def test_patience_has_an_end(own_server: DevServer, tmp_path: Path) -> None:
     job = link.start("job", b"hello", CALM)
     own_server.kill()
     assert job.look().state == "unreachable"
-    with pytest.raises(RemoteFailed, match=r"127\.0\.0\.1:\d+ has not answered for"):
+    with pytest.raises(RemoteFailed, match=r"127\.0\.0\.1:\d+ has not responded for"):
         wait_until(lambda: job.look().state != "unreachable")
     own_server.start()
     assert job.look().state == "waiting"
@@ -190,7 +190,7 @@ def test_the_server_program_is_found_beside_python(monkeypatch: pytest.MonkeyPat
 
 def test_a_server_that_ends_at_once_says_why(tmp_path: Path) -> None:
     (tmp_path / "temporal.db").mkdir()
-    with pytest.raises(RemoteFailed, match=r"has ended: .+ \(see .*server\.log\)"):
+    with pytest.raises(RemoteFailed, match=r"exited: .+ \(see .*server\.log\)"):
         DevServer(str(tmp_path)).start()
 
 

@@ -75,7 +75,7 @@ def test_what_a_worker_tells_is_seen_while_it_works(
     [
         ("refuse", "failed", "login", "nobody is logged in", 1),
         ("crash", "failed", "bug", "ZeroDivisionError: a bug\nin two lines", 1),
-        ("say_too_much", "failed", "bug", "a result of 300000 bytes: 262144 is the most", 1),
+        ("say_too_much", "failed", "bug", "a result of 300000 bytes is too big: the maximum is 262144", 1),
         ("fail_once", "done", "", "", 2),
         ("fail_always", "failed", "network", "no route", 2),
     ],

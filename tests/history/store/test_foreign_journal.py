@@ -155,7 +155,7 @@ def test_an_older_document_gets_the_journal_on_top(tmp_path: Path, journaled: No
     overwrite(Path(history.path), older, how)
     for one in (history, other, History(history.root)):
         assert ids(answers(one).entries) == ["a-1", "b-1", "b-2"]
-        assert one.problems() == ["entry a-3: iteration 3 does not follow 1: the next is 2"]
+        assert one.problems() == ["entry a-3: iteration 3 does not follow 1: the next one must be 2"]
     overwrite(Path(history.path), newer, how)
     for one in (history, other, History(history.root)):
         assert ids(answers(one).entries) == ["a-1", "b-1", "a-2", "b-2", "a-3"]

@@ -64,7 +64,8 @@ def test_an_iteration_that_does_not_follow_is_refused(history: History, iteratio
     files = {path.name: path.read_bytes() for path in Path(history.folder).iterdir() if path.suffix != ".index"}
     wrong = entry(iteration + (iteration == 4), at="2026-02-01T00:00:00Z")
     with pytest.raises(
-        InvalidValue, match=f"entry {wrong.id}: .*(another one of that id|does not follow 3: the next is 4)"
+        InvalidValue,
+        match=f"entry {wrong.id}: .*(has the same id|does not follow 3: the next one must be 4)",
     ):
         history.append(wrong, [learning("not either")])
     assert answers(history) == before
@@ -72,7 +73,7 @@ def test_an_iteration_that_does_not_follow_is_refused(history: History, iteratio
 
 
 def test_the_first_iteration_is_1(history: History) -> None:
-    with pytest.raises(InvalidValue, match="iteration 2 does not follow 0: the next is 1"):
+    with pytest.raises(InvalidValue, match="iteration 2 does not follow 0: the next one must be 1"):
         history.append(entry(2))
     assert not os.path.exists(history.path)
 
@@ -106,7 +107,7 @@ def test_an_entry_id_that_stands_under_another_prd_is_taken(tmp_path: Path) -> N
     odd = structs.replace(entry(1, "b"), prd_id="elsewhere")
     whole = Progress(version="1.0", created_at=MOMENT, entries=(odd,))
     (tmp_path / ".ralph/progress.json").write_bytes(written(whole))
-    with pytest.raises(InvalidValue, match="there is another one of that id"):
+    with pytest.raises(InvalidValue, match="another entry has the same id"):
         History(str(tmp_path)).append(entry(1, "b", at="2026-02-01T00:00:00Z"))
 
 
@@ -164,7 +165,7 @@ WRONG: list[tuple[Any, str]] = [
     (structs.replace(entry(1), summary=None), r"entries\[0\]\.summary: null is not a string"),
     (
         structs.replace(entry(1), observations=(learning("a"),)),
-        r"entries\[0\]\.observations\[0\]\.id: there is no such",
+        r"entries\[0\]\.observations\[0\]\.id: unknown field; the fields are",
     ),
 ]
 

@@ -60,10 +60,10 @@ def test_every_lane_says_where_it_is(tmp_path: Path) -> None:
     lanes = [read_words(one) for one in seen.trees["lanes"][2:]]  # type: ignore[index]
     assert ["1. Form" in lanes[0], "2. Mail" in lanes[1], "3. Pay" in lanes[2]] == [True] * 3
     assert "Bash pytest -q" in lanes[0]
-    assert "queued" in lanes[1]
+    assert "waits to be merged" in lanes[1]
     assert "being proven" in lanes[2]
     assert "pytest -q tests" in lanes[2]
-    assert seen["stories"].count("queued") == seen["stories"].count("being proven") == 1
+    assert seen["stories"].count("waits to be merged") == seen["stories"].count("being proven") == 1
 
 
 def test_what_can_be_done_depends_on_the_run(tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ class TemporalExecutor:
                 return (result.baseline, result.seconds) if is_right else (None, 0.0)
             if stop():
                 break
-            self._note(f"no worker could run the gates, and it is tried again: {result.end.reason}", once=turn > 0)
+            self._note(f"no worker could run the gates; retrying: {result.end.reason}", once=turn > 0)
             time.sleep(min(_PAUSE * 2 ** min(turn, 4), _LONGEST_PAUSE))
         return None, 0.0
 
@@ -223,7 +223,7 @@ class TemporalExecutor:
 
     def _push(self, order: Order, commit: str) -> str:
         if not self.context.remote.push_new(layout.ORDERS + order.name, commit):
-            raise GitError(f"{layout.ORDERS}{order.name} is there already, and not ours")
+            raise GitError(f"{layout.ORDERS}{order.name} already exists, and belongs to another run")
         return commit
 
     # --- carrying it out --------------------------------------------------------------------------
@@ -295,10 +295,10 @@ class TemporalExecutor:
         """Said once for each worker."""
         who = f"worker {error.worker} can't work on story {order.assignment.story}: {error}"
         if error.is_unsent:
-            self._note(f"{who}; it keeps that, and tries again", once=unsent > 1)
+            self._note(f"{who}; it keeps the story, and retries", once=unsent > 1)
         elif error.is_unfit and error.worker not in avoid:
             avoid.append(error.worker)
-            self._note(f"{who}; another one is asked")
+            self._note(f"{who}; trying another worker")
 
     def _follow(
         self, order: Order, offer: Offer, limits: JobLimits, one: Assignment, stop: Callable[[], bool]
@@ -356,9 +356,9 @@ class TemporalExecutor:
         why = (
             "all workers are busy"
             if seen
-            else f"no worker asks for work: start one with `ralphtool worker --queue {queue}`"
+            else f"no worker is connected: start one with `ralphtool worker --queue {queue}`"
         )
-        self.context.log.note(events.Notice(text=f"waiting for a worker of the queue {queue}: {why}"))
+        self.context.log.note(events.Notice(text=f"waiting for a worker in the queue {queue}: {why}"))
         return True
 
     def _take(self, order: Order, offer: Offer, answer: bytes, live: LiveRecord) -> Result:
@@ -366,7 +366,7 @@ class TemporalExecutor:
         receipt = orders.decode_receipt(answer)
         commit = self.context.remote.fetch(offer.result)
         if commit is None or receipt.token != offer.token or receipt.commit != commit:
-            raise _Refused(receipt.worker, "what it pushed is not what it was asked for")
+            raise _Refused(receipt.worker, "it pushed something other than what was requested")
         try:
             return self._read_result(order, commit, live)
         except (MsgspecError, KeyError, ValueError, UnsafePath) as error:
@@ -377,10 +377,10 @@ class TemporalExecutor:
         found = home.files_at(home.tree_of(commit), orders.RESULT_FILE, orders.EVENTS_FILE)
         result = orders.decode_result(found[orders.RESULT_FILE])
         if (result.token, result.order) != (order.assignment.token, order.name):
-            raise ValueError("it answers another order")
+            raise ValueError("it answers a different order")
         tree = result.report.tree if result.report and order.kind == "work" else None
         if tree and tree != home.tree_of(f"{commit}^1"):
-            raise ValueError("the work is not what the report says")
+            raise ValueError("the work differs from the report")
         live.finish(result, found.get(orders.EVENTS_FILE, b""))
         self._take_records(commit, order.assignment)
         return orders.decode_result(live.use_own_paths(found[orders.RESULT_FILE]))
@@ -395,7 +395,7 @@ class TemporalExecutor:
 
 def _describe_loss(state: JobState, queue: str) -> str:
     if state.kind == "schedule_to_start":
-        return f"no worker of the queue {queue} took it: start one with `ralphtool worker`"
+        return f"no worker in the queue {queue} accepted it: start one with `ralphtool worker`"
     who = f"worker {state.worker}" if state.worker else "its worker"
     return f"{who} was lost ({state.failure or state.kind or state.state})"
 

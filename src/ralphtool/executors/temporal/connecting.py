@@ -34,7 +34,7 @@ def require_temporal() -> None:
     try:
         import temporalio.client  # noqa: F401
     except ImportError:
-        raise UsageError('work on other machines needs one more package: pip install "ralphtool[temporal]"') from None
+        raise UsageError('workers need one more package: pip install "ralphtool[temporal]"') from None
 
 
 async def connect(settings: ExecutorSettings, *, identity: str) -> Client:
@@ -119,7 +119,7 @@ def explain(settings: ExecutorSettings, error: RPCError) -> RemoteFailed:
         Code.NOT_FOUND: f"create the namespace {settings.namespace} there, or correct executor.namespace",
         Code.UNAUTHENTICATED: f"check the API key in {settings.api_key_env or 'executor.api_key_env'}",
         Code.PERMISSION_DENIED: f"check the API key or the certificate for {settings.namespace}",
-        Code.UNIMPLEMENTED: "it needs standalone activities: use a server of 1.32 or newer",
+        Code.UNIMPLEMENTED: "it needs standalone activities: use server version 1.32 or newer",
     }.get(error.status)
     said = f"the Temporal server at {settings.address} says: {_shorten(error.message)}"
     return RemoteRefused(f"{said}; {advice}") if advice else RemoteFailed(f"{said}; check that server")

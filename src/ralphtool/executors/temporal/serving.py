@@ -72,7 +72,7 @@ class JobContext:
     def beat(self, details: bytes) -> None:
         """What the loop shall see next, within two seconds. Only the newest is sent."""
         if len(details) > MOST_BYTES:
-            raise ValueError(f"a heartbeat of {len(details)} bytes: {MOST_BYTES} is the most")
+            raise ValueError(f"a heartbeat of {len(details)} bytes is too big: the maximum is {MOST_BYTES}")
         self.details = details
 
     def end(self, why: WhyEnd) -> None:
@@ -251,14 +251,16 @@ def _carry_out_safely(carry_out: CarryOut, job: JobContext, payload: bytes) -> R
     except Exception as error:
         return _build_failure("bug", "".join(traceback.format_exception_only(error)).strip(), retry=False)
     if len(result) > MOST_BYTES:
-        return _build_failure("bug", f"a result of {len(result)} bytes: {MOST_BYTES} is the most", retry=False)
+        return _build_failure(
+            "bug", (f"a result of {len(result)} bytes is too big: the maximum is {MOST_BYTES}"), retry=False
+        )
     return result
 
 
 def _describe_end(job: JobContext) -> Result:
     if job.why_end == "cancelled":
         return asyncio.CancelledError()
-    return _build_failure(job.why_end or "ended", "the job was ended before it was done", retry=job.why_end != "")
+    return _build_failure(job.why_end or "ended", "the job was stopped before it was done", retry=job.why_end != "")
 
 
 def _build_failure(kind: str, text: str, *, retry: bool) -> Exception:

@@ -55,7 +55,9 @@ class Comparison:
         if new.test.body.unknown and new.test.lines:
             return [
                 GuardFinding(
-                    "assertion-weakened", new.file.path, f"{shorten(new.test.name)}: is too deep to be read now"
+                    "assertion-weakened",
+                    new.file.path,
+                    (f"{shorten(new.test.name)}: is now nested too deeply to be read"),
                 )
             ]
         if 1 < old.test.cases < MANY and new.test.cases < old.test.cases:

@@ -160,7 +160,7 @@ def _add_pytest(values: Mapping[str, str], settings: _TestConfig) -> None:
 
 def _add_floor(settings: _TestConfig, value: Any) -> None:
     if value is not None and _PERCENT.fullmatch(str(value)):
-        settings.floors["the coverage that has to be reached"] = float(value)
+        settings.floors["the required coverage"] = float(value)
 
 
 _PERCENT = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,9})?")
@@ -202,7 +202,7 @@ def _add_setting(settings: _TestConfig, key: str, value: Any) -> None:
         if str(value).lower() not in ("false", "0", "", "undefined", "none"):
             settings.left_out[key] = f"{key}: {shorten(str(value), 40)}"
     elif _PERCENT.fullmatch(str(value)):
-        name = f"the coverage of {key} that has to be reached"
+        name = f"the required coverage of {key}"
         settings.floors[name] = min(float(value), settings.floors.get(name, 100.0))
 
 

@@ -38,7 +38,7 @@ def inspect_changes(changes: Sequence[FileChange]) -> list[GuardFinding]:
 
 def _inspect_tests(changes: Sequence[FileChange]) -> list[GuardFinding]:
     files = [_read_both(change) for change in changes]
-    gone = "no longer parses: none of its tests is run"
+    gone = "no longer parses: none of its tests are run"
     told = [GuardFinding("test-deleted", file.path, gone) for file in files if file.unparsable]
     files = [file for file in files if not file.unparsable]
     pairs, lost, fresh = pair_tests(files)
@@ -133,12 +133,12 @@ def _find_missing_in_file(path: str, placed: Sequence[LocatedTest]) -> list[Guar
     words = set(re.findall(r"\w+", file.new.text[:LONGEST])) - live
     off = {id(one) for one in placed[:50] if _is_still_text(one, words)}
     if file.gone or not file.new.tests:
-        what = "is gone" if file.gone else "holds no tests any more"
+        what = "is gone" if file.gone else "no longer contains tests"
         names = ", ".join([shorten(one.test.name, 60) for one in placed[:5]] + ["…"] * (len(placed) > 5))
         kind: FindingKind = "test-skipped" if len(off) == len(placed) else "test-deleted"
         return [GuardFinding(kind, path, f"the file {what}: {len(placed)} test{'s' * (len(placed) > 1)} ({names})")]
     return [
-        GuardFinding("test-skipped", path, f"{shorten(one.test.name)} is there as text, but is no test any more")
+        GuardFinding("test-skipped", path, f"{shorten(one.test.name)} is still there as text, but is no longer a test")
         if id(one) in off
         else GuardFinding("test-deleted", path, f"{shorten(one.test.name)} is gone")
         for one in placed[:50]

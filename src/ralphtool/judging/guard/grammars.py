@@ -52,7 +52,7 @@ def parse_source(data: bytes, path: str, query: str) -> tuple[Node, dict[str, li
 
     grammar = _load_grammar(*_WHEELS[path.rpartition(".")[2].lower()], query)
     if not _is_balanced(data) or len(data) > _LONGEST or _is_broken(data, grammar):
-        raise RecursionError("this is too long or too broken to be parsed")
+        raise RecursionError("this is too long or too malformed to be parsed")
     root = grammar.parser.parse(data).root_node
     if _is_deep(root):
         raise RecursionError("this is nested too deeply")

@@ -22,7 +22,7 @@ def inspect_lints(changes: Sequence[FileChange]) -> list[GuardFinding]:
     sides = [(change.path, *both) for change in changes if (both := _read_both(change))]
     known = {key for _, old, _ in sides for key in old}
     return [
-        GuardFinding("lint-config", path, f"asks less: {shorten(shown)}")
+        GuardFinding("lint-config", path, f"is less strict: {shorten(shown)}")
         for path, _, new in sides
         for key, shown in new.items()
         if key not in known and _was_configured(key, known)

@@ -23,7 +23,7 @@ def find_markers(files: Mapping[str, bytes]) -> list[GuardFinding]:
 
 def find_sides(paths: Iterable[str]) -> list[GuardFinding]:
     """Files that git has put aside, since the others have a folder of that name, or the other way round."""
-    told = "it is one side of a conflict, by the name that git gave it"
+    told = "it is one side of a conflict, judging by the name that git gave it"
     return [GuardFinding("conflict-marker", path, told) for path in paths if _SIDE.search(path)]
 
 
@@ -32,6 +32,6 @@ def find_clobbered(
 ) -> list[GuardFinding]:
     """Files that an agent changed while it resolved a conflict elsewhere. `own` are those that its story had changed
     before, `others` those of the others: what only they had changed was merged already, and is theirs."""
-    told = "others had changed it, it was in no conflict, and it is not as they left it"
+    told = "other stories changed it without a conflict, and their changes are not intact"
     theirs = {*others}.difference(own, in_conflict)
     return [GuardFinding("merge-clobber", path, told) for path in changed if path in theirs]

@@ -105,7 +105,7 @@ class _PythonReader:
         skips = {**skips, **_find_decorator_skips(node.decorator_list, name)}
         if not node.bases and not node.name.startswith("Test"):
             # It may be there to be inherited, so this only says something if it was otherwise before.
-            skips["collected"] = f"{name}: nobody collects a class of this name"
+            skips["collected"] = f"{name}: test runners do not collect a class with this name"
         self.scope(node.body, f"{name}.", skips, cases * _count_cases(node, self.tables))
 
     def _condition(self, node: ast.If, owner: str, skips: dict[str, str], cases: int) -> None:

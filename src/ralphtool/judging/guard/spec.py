@@ -139,7 +139,7 @@ def _look_at_json(path: str, one: bytes, other: bytes, key: str) -> list[GuardFi
     found = []
     for story, is_done in new.items():
         if is_done and not old.get(story, False):
-            found.append(GuardFinding("passes-flipped", path, f"{shorten(story)}: {key} is true now"))
+            found.append(GuardFinding("passes-flipped", path, f"{shorten(story)}: {key} is now true"))
         elif not is_done and old.get(story, False):
             found.append(GuardFinding("unticked", path, f"{shorten(story)}: {key} was true"))
     flag = re.compile(rb'("%s"\s*+:\s*+)(?:true|false)' % re.escape(key.encode()))

@@ -56,7 +56,7 @@ class ReportAttempt(Struct, frozen=True, kw_only=True):
 
     story: str
     entry: str
-    number: int  # of the attempt at its story
+    number: int  # of the attempt at its story, counted through all runs of the change
     task: str
     agent: str
     workers: tuple[str, ...] = ()  # other machines that worked on it
@@ -198,6 +198,8 @@ class RunKnowledge(Struct, frozen=True):
     shown: tuple[ShownLearning, ...] = ()
     entries: int = 0  # attempts at the change's stories since it began, in all runs,
     seconds: float = 0.0  # and what they took
+    runs: int = 0  # of the change, this one included,
+    cost: float = 0.0  # and what all of them cost
     trouble: str = ""  # why the history tells nothing
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ralphtool.judging.proof_words import describe_proof
-from ralphtool.views.report import formatting
+from ralphtool.views.amounts import format_utc
 
 if TYPE_CHECKING:
     from ralphtool.views.report.facts import Facts, ReportStory
@@ -207,7 +207,7 @@ def build_result(facts: Facts, exit_code: int, paths: FinalPaths, error: FinalEr
         stories=tuple(map(_build_story, facts.stories)),
         counts=count_stories(facts),
         last_check=_build_check(facts),
-        began=formatting.format_utc(facts.began),
+        began=format_utc(facts.began),
         seconds=round(facts.seconds, 3),
         used=_build_use(facts),
         branch=facts.branch or None,

@@ -36,6 +36,7 @@ from ralphtool.record.lines import LineReader
 from ralphtool.record.run_view import RunView
 from ralphtool.record.view_parts import parse_time
 from ralphtool.views import receipts
+from ralphtool.views.amounts import format_cost, format_duration
 from ralphtool.views.report import formatting, wording
 from ralphtool.views.report.facts import (
     Facts,
@@ -209,7 +210,7 @@ def _build_attempt(one: AttemptView, *, is_kept: bool) -> ReportAttempt:
     return ReportAttempt(
         story=formatting.clean_line(one.start.story, _ID),
         entry=formatting.clean_line(one.start.entry, 250),
-        number=max(1, one.start.attempt),
+        number=_find_number(one.start.entry) or max(1, one.start.attempt),
         task=formatting.clean_line(one.start.task or "", _ID),
         agent=formatting.clean_line(one.start.agent, _ID),
         workers=tuple(filter(None, (formatting.clean_line(name, LONGEST_WORKER) for name in one.worker_names))),
@@ -232,6 +233,12 @@ def _build_attempt(one: AttemptView, *, is_kept: bool) -> ReportAttempt:
         commit=formatting.clean_line(one.checkpoint.commit or "", 100) if one.checkpoint else "",
         is_kept=is_kept,
     )
+
+
+def _find_number(entry: str) -> int:
+    """The number of an attempt, from the id of its entry: that counts on in the next run. 0 for an id without one."""
+    last = entry.rpartition("-")[2]
+    return int(last) if last.isascii() and last.isdecimal() and len(last) < 6 else 0
 
 
 def _format_finding(one: RecordedFinding) -> str:
@@ -298,8 +305,8 @@ def _describe(
 def _list_limits(limits: RunLimits) -> Iterator[tuple[str, str]]:
     for name in filter(_LIMITS_IN_WORDS.get, settings.list_limits()):
         if value := getattr(limits, name):
-            dollars = formatting.format_cost(value) if name == "max_cost" else f"{value:,.0f}"
-            yield _LIMITS_IN_WORDS[name], formatting.format_duration(value) if name in _TIMES else dollars
+            dollars = format_cost(value) if name == "max_cost" else f"{value:,.0f}"
+            yield _LIMITS_IN_WORDS[name], format_duration(value) if name in _TIMES else dollars
 
 
 def _describe_state(state: str, stories: tuple[ReportStory, ...], tip: ReportCheck | None) -> str:
@@ -318,9 +325,9 @@ def _list_next_steps(run: RunSummary, end: RunEnded | None, stories: tuple[Repor
     if run.state == "running":
         yield ReportStep("watch it", f"ralphtool watch {shlex.quote(formatting.clean_line(run.id, 200))}")
     elif run.state == "paused":
-        yield ReportStep("let it go on", f"ralphtool resume{change}")
+        yield ReportStep("resume it", f"ralphtool resume{change}")
     elif run.state == "died" or (not steps and run.state not in ("done", "unproven")):
-        yield ReportStep("go on where it was", f"ralphtool run{change}")
+        yield ReportStep("continue where it stopped", f"ralphtool run{change}")
 
 
 def _list_answers(stories: tuple[ReportStory, ...]) -> Iterator[ReportStep]:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralphtool.judging.proof_words import describe_proof
+from ralphtool.views import look
+from ralphtool.views.amounts import format_cost, format_duration, format_utc
 from ralphtool.views.report import formatting, wording
 from ralphtool.views.report.elements import render_xml, tag
 
@@ -64,7 +66,7 @@ def _build_suite(facts: Facts) -> Element:
         _build_last_check(facts) if is_red else None,
         name=facts.change,
         **counts,
-        timestamp=formatting.format_utc(facts.began).removesuffix("Z"),
+        timestamp=format_utc(facts.began).removesuffix("Z"),
     )
 
 
@@ -108,11 +110,11 @@ def _build_case(facts: Facts, story: ReportStory) -> Element:
 
 
 def _format_name(one: ReportAttempt) -> str:
-    return f"{'put off' if one.is_put_off else 'attempt'} {one.entry or one.number}"
+    return f"{'not counted as an attempt:' if one.is_put_off else 'attempt'} {one.entry or one.number}"
 
 
 def _format_attempt(one: ReportAttempt) -> str:
-    took, cost = formatting.format_duration(one.work.seconds + one.gate_seconds), formatting.format_cost(one.work.cost)
+    took, cost = format_duration(one.work.seconds + one.gate_seconds), format_cost(one.work.cost)
     return ", ".join(filter(None, [one.status, took, cost]))
 
 
@@ -124,10 +126,15 @@ def _build_ending(story: ReportStory) -> Element | None:
         asked = story.question
         text = "\n\n".join(filter(None, [asked.missing, asked.why] if asked else [story.why]))
         answer = f"Answer: {wording.build_answer_command(story)}"
-        return tag("error", f"{text}\n\n{answer}", message=_clean_first_line(text) or "waits for you", type="waiting")
+        return tag(
+            "error",
+            f"{text}\n\n{answer}",
+            message=_clean_first_line(text) or look.STORIES["waiting"].words,
+            type="waiting",
+        )
     if story.state == "done":
         return None if story.proof else tag("skipped", message="done, but no record says what shows it")
-    return tag("skipped", message=story.why or wording.TITLES[story.state].lower())
+    return tag("skipped", message=story.why or look.STORIES[story.state].words)
 
 
 def _build_doubt(facts: Facts, story: ReportStory) -> Element:

@@ -11,6 +11,7 @@ from ralphtool.core import files, project
 from ralphtool.errors import RalphError
 from ralphtool.history import History
 from ralphtool.memory import usefulness
+from ralphtool.record import runs
 from ralphtool.record.view_parts import parse_time
 from ralphtool.views.report import formatting
 from ralphtool.views.report.facts import NewLearning, RunKnowledge, ShownLearning
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _RECENT = 20_000  # learnings that are looked through
 _MOST = 200  # that are told
+_MOST_RUNS = 500  # the newest, of all changes
 _LONGEST = 600  # characters of one
 _SLACK = 2.0  # seconds: notes are written to the history after the last event
 
@@ -35,14 +37,29 @@ def look_up(root: str, facts: Facts) -> RunKnowledge:
         history = History(root)
         recent = history.learnings(valid_only=False, last=_RECENT)
         seconds = [one.duration_seconds or 0 for id in _list_prd_ids(facts) for one in history.entries(prd_id=id)]
+        costs = _list_costs(root, facts)
         return RunKnowledge(
             learnt=tuple(_find_new_learnings(facts, recent, set(entries)))[:_MOST],
             shown=tuple(_find_shown(root, history, recent, facts, set(entries)))[:_MOST],
             entries=len(seconds),
             seconds=sum(seconds),
+            runs=len(costs),
+            cost=sum(costs),
         )
     except (RalphError, OSError) as error:
         return RunKnowledge(trouble=formatting.clean_line(str(error)))
+
+
+def _list_costs(root: str, facts: Facts) -> list[float]:
+    """What each run of the change cost: of this one as its attempts tell, of the others as their records do."""
+    names = [
+        id
+        for id in runs.list_ids(root)[:_MOST_RUNS]
+        if facts.change.startswith(runs.parse_change(id)) and id != facts.run
+    ]
+    others = [runs.read_summary(root, id) for id in names]
+    costs = [one.spent.get("cost") for one in others if one.change == facts.change]
+    return [facts.used.cost, *(float(one) if isinstance(one, int | float) else 0.0 for one in costs)]
 
 
 def _list_prd_ids(facts: Facts) -> list[str]:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from ralphtool.core.text import fence_visible
 from ralphtool.judging.proof_words import WORDS
 from ralphtool.record.view_parts import ResourceUse
+from ralphtool.views import look
+from ralphtool.views.amounts import format_cost, format_duration, format_time_of_day, format_tokens
 from ralphtool.views.report import formatting, wording
 from ralphtool.views.report.facts import sum_use
-from ralphtool.views.terminal.phrases import format_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -88,7 +89,7 @@ def _build_head(facts: Facts) -> Iterator[str]:
     yield f"# {escape_text(facts.title)}: {escape_text(facts.verdict)}"
     yield ""
     yield f"It {'ran' if facts.is_over else 'has been running for'} {wording.describe_time(facts)}."
-    spent = ", ".join(filter(None, [wording.describe_tokens(facts.used), formatting.format_cost(facts.used.cost)]))
+    spent = ", ".join(filter(None, [wording.describe_tokens(facts.used), format_cost(facts.used.cost)]))
     if spent:
         yield f"It used {spent.replace(' in,', ' tokens in,')}."
     if why := wording.describe_ending(facts):
@@ -99,7 +100,7 @@ def _build_head(facts: Facts) -> Iterator[str]:
 
 def _build_waiting(facts: Facts) -> Iterator[str]:
     lines = [line for story in facts.list_stories("waiting") for line in _build_question(story)]
-    yield from _build_section("Waiting for you", lines)
+    yield from _build_section(look.STORIES["waiting"].title, lines)
 
 
 def _build_question(story: ReportStory) -> Iterator[str]:
@@ -111,10 +112,10 @@ def _build_question(story: ReportStory) -> Iterator[str]:
     if asked and asked.why:
         yield from (f"Why you are asked: {escape_text(asked.why)}", "")
     if asked and not asked.is_open:
-        yield from ("This question does not wait any more: it was answered, or put away, after the run.", "")
+        yield from ("This question is closed: it was answered or withdrawn after the run.", "")
         return
     if asked and asked.answer:
-        yield from ("You have answered already; the next run takes it up:", "", fence_visible(asked.answer), "")
+        yield from ("You have answered already; the next run uses this:", "", fence_visible(asked.answer), "")
         return
     yield from (f"Answer: {quote_code(wording.build_answer_command(story))}", "")
     if asked and asked.path:
@@ -123,7 +124,7 @@ def _build_question(story: ReportStory) -> Iterator[str]:
 
 def _build_unproven(facts: Facts) -> Iterator[str]:
     lines = [line for story in facts.list_unproven() for line in _build_doubt(facts, story)]
-    yield from _build_section("Done, not proven", lines)
+    yield from _build_section(look.STORIES["unproven"].title, lines)
 
 
 def _build_doubt(facts: Facts, story: ReportStory) -> Iterator[str]:
@@ -190,7 +191,7 @@ def _build_done(facts: Facts) -> Iterator[str]:
 def _build_rest(facts: Facts) -> Iterator[str]:
     for state in ("skipped", "open"):
         stories = facts.list_stories(state)
-        yield from _build_section(wording.TITLES[state], [_format_story(story) for story in stories])
+        yield from _build_section(look.STORIES[state].title, [_format_story(story) for story in stories])
 
 
 def _format_story(story: ReportStory) -> str:
@@ -205,8 +206,7 @@ def _build_attempts(facts: Facts, width: int | None) -> Iterator[str]:
     columns = ("entry", "began", "ended as", "agent", "gates", "newly red", "cost", "worker")
     more = [f"The {len(attempts) - _MOST} before these are left out.", ""] if len(attempts) > _MOST else []
     waits = [
-        f"- {formatting.format_clock(one.began)}: "
-        f"{_format_wait(one.kind, one.ended - one.began)}: {escape_text(one.why)}"
+        f"- {format_time_of_day(one.began)}: {_format_wait(one.kind, one.ended - one.began)}: {escape_text(one.why)}"
         for one in facts.waits
     ]
     lines = [*more, *_build_table(columns, rows, width)] if rows else []
@@ -214,19 +214,19 @@ def _build_attempts(facts: Facts, width: int | None) -> Iterator[str]:
 
 
 def _format_wait(kind: str, seconds: float) -> str:
-    return f"{'waited' if kind == 'wait' else 'paused'} {formatting.format_duration(seconds)}"
+    return f"{'waited' if kind == 'wait' else 'paused'} {format_duration(seconds)}"
 
 
 def _build_attempt_row(one: ReportAttempt) -> tuple[str, ...]:
     red = sum(len(gate.new) for gate in one.gates)
-    work, gates = formatting.format_duration(one.work.seconds), formatting.format_duration(one.gate_seconds)
+    work, gates = format_duration(one.work.seconds), format_duration(one.gate_seconds)
     cells = (
-        formatting.format_clock(one.began),
+        format_time_of_day(one.began),
         one.status,
         work,
         gates,
         str(red or ""),
-        formatting.format_cost(one.work.cost),
+        format_cost(one.work.cost),
         ", ".join(one.workers),
     )
     return (escape_text(one.entry or f"story {one.story}"), *map(escape_text, cells))
@@ -253,7 +253,7 @@ def _build_cost_row(
 ) -> tuple[str, ...]:
     counted = sum(one.counts for one in attempts)
     whole = first + retries + gates
-    times = [formatting.format_duration(one.seconds) if one.seconds else "" for one in (first, retries, gates, whole)]
+    times = [format_duration(one.seconds) if one.seconds else "" for one in (first, retries, gates, whole)]
     read, wrote = (format_tokens(number) if number else "" for number in (whole.input_tokens, whole.output_tokens))
     return (
         name,
@@ -262,8 +262,8 @@ def _build_cost_row(
         *times,
         read,
         wrote,
-        formatting.format_cost(whole.cost),
-        formatting.format_cost(retries.cost),
+        format_cost(whole.cost),
+        format_cost(retries.cost),
     )
 
 
@@ -291,7 +291,7 @@ def _build_run(facts: Facts) -> Iterator[str]:
     lines = [f"- {escape_text(name)}: {escape_text(value)}" for name, value in wording.list_settings(facts)]
     lines += [f"- gate: {quote_code(one)}" for one in facts.gates]
     lines += [
-        f"- {formatting.format_clock(one.at)} {_format_occurrence(one.kind, one.story)}: {escape_text(one.text)}"
+        f"- {format_time_of_day(one.at)} {_format_occurrence(one.kind, one.story)}: {escape_text(one.text)}"
         for one in facts.happenings
     ]
     lines += [f"- {facts.left_out} more events are left out here: the record has them"] if facts.left_out else []

@@ -10,10 +10,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ralphtool.judging import proof_words
 from ralphtool.record.view_parts import STORY_STATES
+from ralphtool.views import look
+from ralphtool.views.amounts import (
+    format_cost,
+    format_duration,
+    format_time_of_day,
+    format_tokens,
+    format_utc,
+    pluralize,
+)
 from ralphtool.views.report import formatting, timeline, wording
 from ralphtool.views.report.elements import Css, build_bar, render_html, tag
 from ralphtool.views.report.facts import sum_use
-from ralphtool.views.terminal.phrases import describe_gate_time, format_tokens, pluralize
+from ralphtool.views.terminal.phrases import describe_gate_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +32,6 @@ if TYPE_CHECKING:
     from ralphtool.views.report.facts import Diff, Facts, ReportAttempt, ReportGate, ReportOccurrence, ReportStory
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-_MARKS = {"done": "✓", "waiting": "?", "failed": "✗", "skipped": "-", "open": "·"}
 _WHOLE = 30  # characters that fit into every line
 
 
@@ -34,8 +42,12 @@ def render(facts: Facts, diffs: Mapping[str, Diff]) -> str:
 def build_report(facts: Facts, diffs: Mapping[str, Diff]) -> list[Element]:
     """What is in the body of the page."""
     sections = [
-        _build_section("waiting", "Waiting for you", [_build_question(one) for one in facts.list_stories("waiting")]),
-        _build_section("unproven", "Done, not proven", [_build_doubt(facts, one) for one in facts.list_unproven()]),
+        _build_section(
+            "waiting", look.STORIES["waiting"].title, [_build_question(one) for one in facts.list_stories("waiting")]
+        ),
+        _build_section(
+            "unproven", look.STORIES["unproven"].title, [_build_doubt(facts, one) for one in facts.list_unproven()]
+        ),
         _build_section("failed", "What failed, and why", [_build_failure(one) for one in facts.list_stories("failed")]),
         _build_section("next", "What next", _build_next_steps(facts)),
         _build_section("timeline", "Timeline", timeline.draw(facts)),
@@ -49,7 +61,7 @@ def build_report(facts: Facts, diffs: Mapping[str, Diff]) -> list[Element]:
 
 
 def _build_document_head(facts: Facts) -> Element:
-    style = resources.files("ralphtool.views.report").joinpath("page.css").read_text("utf-8")
+    style = resources.files("ralphtool.views.report").joinpath("page.css").read_text("utf-8") + look.build_css()
     return tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -112,16 +124,16 @@ def _describe_run(facts: Facts) -> str:
 
 
 def _build_progress(facts: Facts) -> Element | None:
-    """All stories as one bar, by their states; those that are done and not proven look as if they waited."""
+    """All stories as one bar, by their states."""
     doubtful, total = len(facts.list_unproven()), len(facts.stories)
     if not total:
         return None
-    counts = {state: len(facts.list_stories(state)) for state in STORY_STATES}
-    parts = [("done", "done", counts.pop("done") - doubtful), ("waiting", proof_words.WORDS["unproven"], doubtful)]
-    parts += [(state, wording.TITLES[state].lower(), number) for state, number in counts.items()]
-    said = ", ".join(f"{number} {words}" for _, words, number in parts if number)
+    counts: dict[str, int] = {state: len(facts.list_stories(state)) for state in STORY_STATES}
+    shown = {**counts, "done": counts["done"] - doubtful, "unproven": doubtful}
+    parts = [(state, shown[state]) for state in look.STORIES if shown.get(state)]
+    said = ", ".join(f"{number} {look.STORIES[state].words}" for state, number in parts)
     label = f"{pluralize(total, 'story', 'stories')}: {said}"
-    return build_bar([(state, number) for state, _, number in parts], role="img", aria_label=label)
+    return build_bar(parts, role="img", aria_label=label)
 
 
 def _build_numbers(facts: Facts) -> Element:
@@ -138,10 +150,10 @@ def _build_numbers(facts: Facts) -> Element:
         ("attempts", str(counted), more),
         (
             "time",
-            formatting.format_duration(facts.seconds),
-            f"{formatting.format_duration(waited)} of it waiting" if waited else "",
+            format_duration(facts.seconds),
+            f"{format_duration(waited)} of it waiting" if waited else "",
         ),
-        ("cost", formatting.format_cost(used.cost), ""),
+        ("cost", format_cost(used.cost), _describe_all_costs(facts)),
         (
             "tokens",
             format_tokens(used.input_tokens + used.output_tokens) if used.input_tokens else "",
@@ -149,6 +161,11 @@ def _build_numbers(facts: Facts) -> Element:
         ),
     ]
     return tag("dl", [_build_number(*one) for one in tiles if one[1]], class_="numbers")
+
+
+def _describe_all_costs(facts: Facts) -> str:
+    known = facts.knowledge
+    return f"{format_cost(known.cost)} in {known.runs} runs" if known.runs > 1 and known.cost else ""
 
 
 def _describe_output(used: ResourceUse) -> str:
@@ -178,13 +195,13 @@ def _build_question(story: ReportStory) -> Element:
     )
 
 
-_QUESTION_CLOSED = "This question does not wait any more: it was answered, or put away, after the run."
+_QUESTION_CLOSED = "This question is closed: it was answered or withdrawn after the run."
 
 
 def _build_answer(story: ReportStory) -> list[Element]:
     asked = story.question
     if asked and asked.answer:
-        return [tag("p", "You have answered already; the next run takes it up:"), tag("blockquote", asked.answer)]
+        return [tag("p", "You have answered already; the next run uses this:"), tag("blockquote", asked.answer)]
     parts = [tag("p", "Answer it so:"), _build_command(wording.build_answer_command(story))]
     if asked and asked.path:
         parts.append(tag("p", "Or write below the question in ", tag("code", asked.path), ".", class_="soft"))
@@ -245,13 +262,13 @@ def _join_dotted(parts: list[str]) -> list[object]:
 
 def build_story(story: ReportStory, diffs: Mapping[str, Diff]) -> Element:
     remarks, receipt = wording.list_remarks(story), _build_receipt(story)
-    look = "waiting" if story.is_unproven else story.state
-    chip = proof_words.describe_proof(story.proof) if story.state == "done" else wording.TITLES[story.state].lower()
-    state = tag("span", chip, class_=f"chip is-{look}")
-    mark = tag("span", "!" if story.is_unproven else _MARKS[story.state], class_=f"sign is-{look}", aria_hidden="true")
+    name = "unproven" if story.is_unproven else story.state
+    chip = proof_words.describe_proof(story.proof) if story.state == "done" else look.STORIES[story.state].words
+    state = tag("span", chip, class_=f"chip is-{name}")
+    mark = tag("span", look.STORIES[name].symbol, class_=f"sign is-{name}", aria_hidden="true")
     return tag(
         "article",
-        tag("h3", mark, story.name, " ", state),
+        tag("h3", mark, tag("span", story.name, class_="title", title=story.name), " ", state),
         tag("p", _join_dotted(remarks), class_="soft") if remarks else None,
         tag("p", story.why) if story.why and story.state in ("skipped", "open") else None,
         tag("details", tag("summary", "receipt"), receipt) if receipt else None,
@@ -261,15 +278,19 @@ def build_story(story: ReportStory, diffs: Mapping[str, Diff]) -> Element:
 
 
 def _build_attempt(one: ReportAttempt, diff: Diff | None) -> Element:
-    head = [wording.name_attempt(one), formatting.format_clock(one.began), *wording.describe_use(one.work), one.agent]
+    head = [wording.name_attempt(one), format_time_of_day(one.began), *wording.describe_use(one.work), one.agent]
     head.append(wording.describe_workers(one))
-    status = tag("span", one.status, class_=f"chip v-{timeline.choose_css_class(one.status)}")
+    status = tag("span", _describe_status(one), class_=f"chip v-{look.find_attempt_name(one.status)}")
     return tag(
         "details",
         tag("summary", status, tag("span", _join_dotted(head), class_="soft")),
         tag("div", _build_attempt_parts(one, diff), class_="inside"),
         class_="attempt",
     )
+
+
+def _describe_status(one: ReportAttempt) -> str:
+    return look.ATTEMPTS[one.status].words if one.status in look.ATTEMPTS else one.status
 
 
 def _build_attempt_parts(one: ReportAttempt, diff: Diff | None) -> list[Element | None]:
@@ -292,7 +313,7 @@ def _build_gate(gate: ReportGate) -> Element:
     colour = "green" if gate.ok else "red"
     words = "red, as it should be" if gate.is_fine and not gate.ok else colour
     chip = tag("span", words, class_=f"chip gate-{'green' if gate.is_fine else 'red'}")
-    took = formatting.format_duration(gate.ended - gate.began)
+    took = format_duration(gate.ended - gate.began)
     said = _join_dotted([describe_gate_time(gate.when, formatting.clean_line), gate.told, took])
     new = tag("ul", [tag("li", tag("code", one)) for one in gate.new]) if gate.new else None
     return tag("li", chip, " ", tag("code", gate.command), " ", tag("span", said, class_="soft"), new)
@@ -378,17 +399,14 @@ class _CostColumns(NamedTuple):
 
     def names(self) -> list[str]:
         names = ["First", "Retries", "Gates", "In all"]
-        return names + ["Tokens in", "out"] * self.has_tokens + ["Cost", "of it retries"] * self.has_cost
+        return names + ["Tokens in", "Tokens out"] * self.has_tokens + ["Cost", "of it retries"] * self.has_cost
 
     def cells(self, parts: tuple[ResourceUse, ResourceUse, ResourceUse]) -> list[Element]:
         whole = sum_use(parts)
-        cells = [formatting.format_duration(one.seconds) if one.seconds else "" for one in (*parts, whole)]
+        cells = [format_duration(one.seconds) if one.seconds else "" for one in (*parts, whole)]
         counted = [format_tokens(number) if number else "" for number in (whole.input_tokens, whole.output_tokens)]
-        cells += (
-            counted * self.has_tokens
-            + [formatting.format_cost(whole.cost), formatting.format_cost(parts[1].cost)] * self.has_cost
-        )
-        return [tag("td", one, class_="n") for one in cells]
+        cells += counted * self.has_tokens + [format_cost(whole.cost), format_cost(parts[1].cost)] * self.has_cost
+        return [tag("td", one, class_="n", data_label=name) for name, one in zip(self.names(), cells, strict=True)]
 
 
 def _build_knowledge(facts: Facts) -> object:
@@ -434,7 +452,7 @@ def _build_occurrence(one: ReportOccurrence) -> Element:
     about = f"{one.kind}, story {one.story}" if one.story else one.kind
     return tag(
         "li",
-        tag("time", formatting.format_clock(one.at), datetime=formatting.format_utc(one.at)),
+        tag("time", format_time_of_day(one.at), datetime=format_utc(one.at)),
         tag("b", about),
         " ",
         one.text,

@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from ralphtool.views import look
+from ralphtool.views.amounts import format_duration, format_time_of_day, pluralize
 from ralphtool.views.report import formatting, wording
 from ralphtool.views.report.elements import tag
 from ralphtool.views.terminal.phrases import describe_gate_time
@@ -28,21 +30,15 @@ _ROOM_FOR_A_NUMBER, _ROOM_FOR_WORDS = 2.6, 5  # percent
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200)
 _DAY = 86_400
 _TICKS = 8  # at the most
-_SIGNS = {"completed": "✓", "partial": "½", "failed": "✗", "blocked": "!"}
 _MARKS = {
     "question": ("?", "a question for you"),
     "answer": ("✎", "your answer"),
     "you": ("»", "you said something"),
-    "hand-over": ("→", "another agent goes on"),
+    "hand-over": ("→", "another agent continues"),
     "sent-back": ("↩", "sent back: it does not go together with other work"),
 }
 _LEGEND = (
-    ("completed", "completed"),
-    ("partial", "partial"),
-    ("failed", "failed"),
-    ("blocked", "blocked"),
-    ("running", "going on"),
-    ("other", "not counted: cut off or put off"),
+    *((f"v-{name}", one.words) for name, one in look.ATTEMPTS.items()),
     ("gate-green", "gate, green"),
     ("gate-red", "gate, red"),
     ("wait", "waiting or paused"),
@@ -91,7 +87,11 @@ def draw(facts: Facts) -> Element | None:
     if not stories:
         return None
     shown = stories[:_MOST_LANES]
-    more = f"{len(stories) - len(shown)} more stories are not drawn." if len(stories) > len(shown) else None
+    more = (
+        f"{pluralize(len(stories) - len(shown), 'more story is', 'more stories are')} not drawn."
+        if len(stories) > len(shown)
+        else None
+    )
     return tag(
         "figure",
         tag("div", _draw_picture(facts, shown), class_="scroll", tabindex=0, role="region", aria_label="Timeline"),
@@ -120,9 +120,8 @@ def _draw_picture(facts: Facts, stories: list[ReportStory]) -> Element:
 
 
 def _describe_picture(facts: Facts, stories: list[ReportStory]) -> str:
-    return (
-        f"{len(stories)} stories over {wording.describe_time(facts)}; the list of stories below says the same in words."
-    )
+    counted = pluralize(len(stories), "story", "stories")
+    return f"{counted} over {wording.describe_time(facts)}; the list of stories below says the same in words."
 
 
 def _draw_hatch() -> Element:
@@ -146,7 +145,7 @@ def _draw_tick(place: float, label: str, scale: _Scale) -> list[Element]:
 
 def _draw_wait(one: Wait, scale: _Scale) -> Element:
     left, width = scale.span(one.began, one.ended)
-    said = f"{'paused' if one.kind == 'pause' else 'waited'} {formatting.format_duration(one.ended - one.began)}"
+    said = f"{'paused' if one.kind == 'pause' else 'waited'} {format_duration(one.ended - one.began)}"
     place: dict[str, str | int] = {
         "x": f"{left}%",
         "y": scale.top - 6,
@@ -155,7 +154,7 @@ def _draw_wait(one: Wait, scale: _Scale) -> Element:
     }
     return tag(
         "g",
-        tag("title", f"{formatting.format_clock(one.began)}: {said}: {one.why}"),
+        tag("title", f"{format_time_of_day(one.began)}: {said}: {one.why}"),
         tag("rect", **place, class_="wait-ground"),
         tag("rect", **place, class_="lines", fill="url(#hatch)"),
         tag("text", said, x=f"{left}%", y=scale.top - 12, class_="axis") if width > _ROOM_FOR_WORDS else None,
@@ -175,26 +174,23 @@ def _draw_lane(story: ReportStory, top: int, scale: _Scale) -> Element:
 def _draw_bar(one: ReportAttempt, top: int, scale: _Scale) -> Element:
     left, width = scale.span(one.began, one.ended)
     middle = round(left + width / 2, 3)
-    sign = f"{one.number} {_SIGNS.get(one.status, '')}".strip()
+    symbol = look.ATTEMPTS[look.find_attempt_name(one.status)].symbol
+    sign = f"{one.number} {symbol}" if one.counts else symbol
     number = tag("text", sign, x=f"{middle}%", y=top + _BAR + 13, text_anchor="middle", class_="on-bar")
     return tag(
         "g",
         tag("title", _describe_attempt(one)),
         tag("rect", x=f"{left}%", y=top + _BAR, width=f"{width}%", height=_BAR_HEIGHT, rx=3),
         number if width > _ROOM_FOR_A_NUMBER else None,
-        class_=f"bar {choose_css_class(one.status)}",
+        class_=f"bar v-{look.find_attempt_name(one.status)}",
     )
 
 
-def choose_css_class(status: str) -> str:
-    return status if status in _SIGNS else "running" if status == "running" else "other"
-
-
 def _describe_attempt(one: ReportAttempt) -> str:
-    took = formatting.format_duration(one.ended - one.began)
+    took = format_duration(one.ended - one.began)
     why = f": {'; '.join(one.reasons)}" if one.reasons else ""
     name = " ".join(filter(None, [wording.name_attempt(one), wording.describe_workers(one)]))
-    return f"{formatting.format_clock(one.began)}, {name}: {one.status} after {took}{why}"
+    return f"{format_time_of_day(one.began)}, {name}: {one.status} after {took}{why}"
 
 
 def _draw_gate(gate: ReportGate, top: int, scale: _Scale) -> Element:
@@ -221,7 +217,7 @@ def _draw_mark(one: ReportOccurrence, scale: _Scale) -> Element:
     place = scale.at(one.at)
     return tag(
         "g",
-        tag("title", f"{formatting.format_clock(one.at)}, {one.kind}: {one.text}"),
+        tag("title", f"{format_time_of_day(one.at)}, {one.kind}: {one.text}"),
         tag("circle", cx=f"{place}%", cy=y, r=9),
         tag("text", _MARKS[one.kind][0], x=f"{place}%", y=y + 4.5, text_anchor="middle"),
         transform=None if lane is None else "translate(9 0)",
@@ -231,7 +227,7 @@ def _draw_mark(one: ReportOccurrence, scale: _Scale) -> Element:
 
 def _build_legend(facts: Facts) -> Element:
     """Only what is in the picture."""
-    present = {choose_css_class(one.status) for one in facts.attempts}
+    present = {f"v-{look.find_attempt_name(one.status)}" for one in facts.attempts}
     present |= {"gate-green" if gate.is_fine else "gate-red" for one in facts.attempts for gate in one.gates}
     present |= {"wait"} if facts.waits else set()
     rows = [tag("li", tag("i", class_=f"key {name}"), said) for name, said in _LEGEND if name in present]

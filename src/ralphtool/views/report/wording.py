@@ -7,8 +7,16 @@ from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ralphtool.views.report import formatting
-from ralphtool.views.terminal.phrases import ACTIONS, format_tokens, pluralize
+from ralphtool.views import look
+from ralphtool.views.amounts import (
+    format_cost,
+    format_day_and_time,
+    format_duration,
+    format_time_of_day,
+    format_tokens,
+    pluralize,
+)
+from ralphtool.views.terminal.phrases import ACTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,14 +24,6 @@ if TYPE_CHECKING:
     from ralphtool.record.view_parts import ResourceUse
     from ralphtool.views.report.facts import Facts, ReportAttempt, ReportStory, RunKnowledge
 
-TITLES = {
-    "done": "Done",
-    "waiting": "Waiting for you",
-    "failed": "Failed",
-    "skipped": "Skipped",
-    "open": "Still open",
-}
-_UNCOUNTED = {"transient": "put off", "interrupted": "put off", "cut off": "cut off", "running": "going on"}
 _NAMES = 20  # of workers
 _ACTIONS = {**ACTIONS, "wait": "wait", "stop": "stop"}
 
@@ -48,11 +48,15 @@ def describe_ending(facts: Facts) -> str:
 
 
 def count_attempts(attempts: Sequence[ReportAttempt]) -> list[str]:
-    """As in `2 attempts`, `1 put off`: what is no attempt has a name of its own."""
+    """As in `2 attempts`, `1 not counted`, `1 in progress`."""
     number = sum(one.counts for one in attempts)
-    others = Counter(_UNCOUNTED.get(one.status, "not counted") for one in attempts if not one.counts)
+    others = Counter(_name_uncounted(one) for one in attempts if not one.counts)
     told = [pluralize(number, "attempt", "attempts")] if number else []
     return told + [f"{times} {name}" for name, times in others.items()]
+
+
+def _name_uncounted(attempt: ReportAttempt) -> str:
+    return look.ATTEMPTS["running"].words if attempt.status == "running" else "not counted"
 
 
 def build_explain_command(attempt: ReportAttempt) -> str:
@@ -60,17 +64,15 @@ def build_explain_command(attempt: ReportAttempt) -> str:
 
 
 def build_diff_command(attempt: ReportAttempt) -> str:
-    """Nothing where nobody keeps the work."""
+    """Empty where the work was not kept."""
     is_there = attempt.is_kept and attempt.counts and attempt.entry
     return f"ralphtool diff {shlex.quote(attempt.entry)}" if is_there else ""
 
 
 def describe_time(facts: Facts) -> str:
     """As in `7 h 42 min, from Sun 1 Mar 2026, 22:00 UTC to 05:42`."""
-    end = (
-        formatting.format_clock(facts.ended) if facts.seconds < 86_400 else formatting.format_day_and_time(facts.ended)
-    )
-    took, began = formatting.format_duration(facts.seconds), formatting.format_day_and_time(facts.began)
+    end = format_time_of_day(facts.ended) if facts.seconds < 86_400 else format_day_and_time(facts.ended)
+    took, began = format_duration(facts.seconds), format_day_and_time(facts.began)
     return f"{took}, from {began} to {end}" if facts.is_over else f"{took}, since {began}; last heard of at {end}"
 
 
@@ -89,8 +91,8 @@ def list_remarks(story: ReportStory) -> list[str]:
 
 
 def describe_use(used: ResourceUse) -> list[str]:
-    told = [formatting.format_duration(used.seconds)] if used.seconds else []
-    return told + ([formatting.format_cost(used.cost)] if used.cost else [])
+    told = [format_duration(used.seconds)] if used.seconds else []
+    return told + ([format_cost(used.cost)] if used.cost else [])
 
 
 def describe_tokens(used: ResourceUse) -> str:
@@ -101,7 +103,8 @@ def describe_tokens(used: ResourceUse) -> str:
 
 def name_attempt(attempt: ReportAttempt) -> str:
     task = f", task {attempt.task}" if attempt.task else ""
-    return f"put off{task}" if attempt.is_put_off else f"attempt {attempt.number}{task}"
+    is_counted = attempt.counts or attempt.status == "running"
+    return f"attempt {attempt.number}{task}" if is_counted else f"{look.ATTEMPTS['other'].words}{task}"
 
 
 def describe_workers(attempt: ReportAttempt) -> str:
@@ -120,7 +123,9 @@ def list_failure_reasons(story: ReportStory) -> list[str]:
     counted = [one for one in story.attempts if one.counts]
     last = counted[-1] if counted else None
     told = list(last.reasons or (last.summary,)) if last else []
-    return [one for one in [*told, *(last.findings if last else ())] if one] or [story.why or "nobody told why"]
+    return [one for one in [*told, *(last.findings if last else ())] if one] or [
+        story.why or "the record does not say why"
+    ]
 
 
 def describe_saved(facts: Facts) -> str:
@@ -130,17 +135,18 @@ def describe_saved(facts: Facts) -> str:
     work = sum(one.work.seconds + one.gate_seconds for one in attempts)
     if not is_side_by_side or work <= facts.seconds:
         return ""
-    done, saved = map(formatting.format_duration, (work, work - facts.seconds))
+    done, saved = map(format_duration, (work, work - facts.seconds))
     return f"Agents and gates worked for {done}: side by side that took about {saved} less than one by one."
 
 
 def describe_all_runs(facts: Facts) -> str:
     """What all runs of the change took; nothing if this was the only one."""
     known, own = facts.knowledge, sum(one.counts for one in facts.attempts)
-    if known.entries <= own:
+    if known.entries <= own and known.runs < 2:
         return ""
-    counted = pluralize(known.entries, "attempt", "attempts")
-    return f"Since the change began, all runs together: {counted}, {formatting.format_duration(known.seconds)}."
+    counted = [pluralize(known.runs, "run", "runs"), pluralize(max(known.entries, own), "attempt", "attempts")]
+    spent = filter(None, [format_duration(known.seconds) if known.seconds else "", format_cost(known.cost)])
+    return f"Since the change began, all runs together: {', '.join([*counted, *spent])}."
 
 
 def summarize_learnings(knowledge: RunKnowledge) -> str:

@@ -88,7 +88,7 @@ class Page(Screen[None]):
         *Screen.BINDINGS,
         Binding("escape", "back", "Back", tooltip="to the page before"),
         Binding("question_mark", "keys", "Keys", key_display="?", tooltip="this list"),
-        Binding("q", "app.quit", "Quit", tooltip="close the screen; what runs goes on"),
+        Binding("q", "app.quit", "Quit", tooltip="close the screen; runs continue"),
         Binding("ctrl+c", "app.quit", show=False),
     ]
 
@@ -194,16 +194,14 @@ class Page(Screen[None]):
         asked = questions.list_open(self.root, change)
         asked.sort(key=lambda one: (one.story != story, one.answer is not None))
         if not asked:
-            raise InvalidValue("No question waits for you.")
+            raise InvalidValue("No question needs your answer.")
         one = asked[0]
-        dialog = TextDialog(f"{one.story}. {one.title} waits for you", _render_question(one), "your answer")
+        dialog = TextDialog(f"{one.story}. {one.title} needs your answer", _render_question(one), "your answer")
         self.open_dialog(dialog, lambda text: self._send_answer(one, text))
 
     def _send_answer(self, asked: questions.OpenQuestion, text: str) -> None:
         questions.reply(self.root, asked, text)
-        self.show_message(
-            f"answered: story {asked.story} is taken up with it, by the run that goes on or by the next one"
-        )
+        self.show_message(f"answered: story {asked.story} resumes with it, in this run or in the next one")
 
     async def run_in_thread(self, read: Callable[[], ResultT]) -> ResultT | RalphError:
         """What takes its time is read beside the loop that paints; an error is an answer like another."""

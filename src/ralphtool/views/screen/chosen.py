@@ -13,9 +13,10 @@ from ralphtool.core import layout
 from ralphtool.core.text import make_lines_printable
 from ralphtool.errors import ChangeNotFound, GitError, RalphError
 from ralphtool.views import project_data as data
+from ralphtool.views.amounts import pluralize
 from ralphtool.views.screen.base import ChoiceDialog, MessageDialog, Navigate, Page, StartRun
 from ralphtool.views.screen.diff import DiffTarget
-from ralphtool.views.terminal.phrases import flatten, pluralize
+from ralphtool.views.terminal.phrases import flatten
 from ralphtool.workspace.git import Repository
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class ChosenPage(Page, inherit_bindings=False):
     """A page on which one change is chosen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "run", "Run", tooltip="run the chosen change; the run goes on by itself"),
+        Binding("r", "run", "Run", tooltip="run the chosen change; it runs by itself"),
         Binding("d", "diff", "Diff", tooltip="what each attempt at the chosen change did"),
         Binding("F", "finish", "Finish", key_display="F", tooltip="merge or squash the work, or open a pull request"),
     ]
@@ -70,7 +71,7 @@ class ChosenPage(Page, inherit_bindings=False):
         if (one := self.chosen) is None:
             return
         agent = flatten(data.find_agent(self.root), 60)
-        text = f"The run goes on by itself: closing this screen does not end it.\n`ralphtool stop {one.name}` does."
+        text = f"The run continues by itself: closing this screen does not end it.\n`ralphtool stop {one.name}` does."
         answers = [("y", "Run it", "yes"), ("n", "Not now", None)]
         self.open_dialog(ChoiceDialog(f"Run {one.name} with {agent}?", text, answers), lambda _: self._start(one))
 

@@ -16,7 +16,7 @@ from ralphtool.history import History
 from ralphtool.views import project_data as data
 from ralphtool.views.screen.base import Page, RowList, build_row
 from ralphtool.views.screen.record import split_lines
-from ralphtool.views.terminal.phrases import MARK_BY_STATUS, flatten, make_writable, render_mark
+from ralphtool.views.terminal.phrases import flatten, make_writable, render_attempt_mark
 from ralphtool.workspace.git import Repository
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def read_diff(root: str, commit: str) -> bytes:
 
 def _build_row(one: KeptAttempt) -> RenderableType:
     status = flatten(one.entry.status, 20)
-    name = Text.assemble(render_mark(MARK_BY_STATUS.get(status, "open")), " ", flatten(one.entry.id, 100))
+    name = Text.assemble(render_attempt_mark(status), " ", flatten(one.entry.id, 100))
     return build_row(name, Text(status, style="dim"))
 
 

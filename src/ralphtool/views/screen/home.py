@@ -12,13 +12,15 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Input, OptionList, Static
 
 from ralphtool.errors import RalphError
+from ralphtool.views import look
 from ralphtool.views import project_data as data
+from ralphtool.views.amounts import pluralize
 from ralphtool.views.screen.base import Navigate, Page, RowList, TextDialog, build_row
 from ralphtool.views.screen.chosen import ChosenPage
 from ralphtool.views.screen.preview import describe_run, render_preview
 from ralphtool.views.screen.record import FollowedRun, split_lines
 from ralphtool.views.terminal.changes import describe_locations
-from ralphtool.views.terminal.phrases import flatten, pluralize, render_mark
+from ralphtool.views.terminal.phrases import flatten, render_mark
 from ralphtool.views.terminal.tables import render_bar
 
 if TYPE_CHECKING:
@@ -29,14 +31,6 @@ if TYPE_CHECKING:
     from ralphtool.record.runs import RunSummary
 
 _OFTEN = 1.0  # seconds between two looks at whether anything has happened
-_STATES = {
-    "running": "current",
-    "paused": "waiting",
-    "done": "done",
-    "unproven": "unproven",
-    "died": "failed",
-    "unfinished": "open",
-}
 _NOTHING = 'There are no changes here: `n`, or `ralphtool new "…"`, begins one.'
 
 
@@ -301,7 +295,7 @@ class ChangesPage(ChosenPage, inherit_bindings=False):
 
 
 def _build_change_row(one: data.ChangeItem) -> RenderableType:
-    style = {"current": "cyan", "waiting": "yellow"}.get(one.state, "dim")
+    style = look.STORIES[one.state].colour if one.state in ("current", "waiting") else "dim"
     name = Text.assemble(render_mark(one.state), " ", (flatten(one.title, 100), "bold"))
     first = build_row(name, Text(one.status, style=style))
     about = [one.name if one.title != one.name else "", one.overview.adapter if one.overview.problem is None else ""]
@@ -324,5 +318,5 @@ def _render_progress(one: data.ChangeItem) -> Text:
 
 
 def _build_run_row(run: RunSummary) -> RenderableType:
-    name = Text.assemble(render_mark(_STATES.get(run.state, "open")), " ", flatten(run.change, 100))
+    name = Text.assemble(look.RUNS[run.state].mark, " ", flatten(run.change, 100))
     return build_row(name, Text(describe_run(run), style="dim"))

@@ -8,10 +8,11 @@ from rich.console import Group
 from rich.text import Text
 
 from ralphtool.record import runs
+from ralphtool.views import look
+from ralphtool.views.amounts import format_cost, format_duration, format_recorded_time
 from ralphtool.views.screen.base import build_row
 from ralphtool.views.screen.record import render_task, split_lines
-from ralphtool.views.terminal.phrases import flatten, format_cost, format_duration, format_story, render_mark
-from ralphtool.views.terminal.tables import format_day
+from ralphtool.views.terminal.phrases import flatten, format_story, render_mark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,8 +56,12 @@ def _render_last_run(book: ChangeDetails) -> Iterator[RenderableType]:
 def describe_run(run: RunSummary) -> str:
     """When a run began, how long it took, how far it came, what it cost, and how it is."""
     seconds = runs.measure_duration(run)
-    told = [format_day(flatten(run.began, 40)), format_duration(seconds) if seconds else ""]
-    told += [f"{run.stories_done}/{run.stories_total}", format_cost(float(run.spent.get("cost") or 0)), run.state]
+    told = [format_recorded_time(run.began), format_duration(seconds) if seconds else ""]
+    told += [
+        f"{run.stories_done}/{run.stories_total}",
+        format_cost(float(run.spent.get("cost") or 0)),
+        look.RUNS[run.state].words,
+    ]
     return "  ".join(filter(None, told))
 
 

@@ -17,6 +17,7 @@ from ralphtool.record.events import Agent, Gate, IterationStarted, WorkerJoined
 from ralphtool.record.follow import Follower
 from ralphtool.record.view_parts import parse_time
 from ralphtool.views import receipts
+from ralphtool.views.amounts import format_duration, pluralize
 from ralphtool.views.terminal.drawing import truncate
 from ralphtool.views.terminal.event_lines import describe_event, format_gate_result, render_agent_event
 from ralphtool.views.terminal.phrases import (
@@ -24,9 +25,7 @@ from ralphtool.views.terminal.phrases import (
     describe_workers,
     flatten,
     format_attempt,
-    format_duration,
     make_writable,
-    pluralize,
     render_mark,
 )
 from ralphtool.views.terminal.picture import RunDisplay

@@ -12,22 +12,20 @@ from textual.widgets import Static
 from ralphtool.errors import RalphError
 from ralphtool.judging.proof_words import describe_proof
 from ralphtool.record import runs
+from ralphtool.views import look
 from ralphtool.views import project_data as data
+from ralphtool.views.amounts import format_cost, format_duration, format_tokens, pluralize
 from ralphtool.views.screen.base import Navigate, Page
 from ralphtool.views.screen.diff import DiffTarget
 from ralphtool.views.screen.record import FollowedRun, render_receipt
 from ralphtool.views.terminal.phrases import (
-    MARK_BY_STATUS,
     choose_mark,
     describe_workers,
     flatten,
     flatten_first,
-    format_cost,
-    format_duration,
     format_story,
-    format_tokens,
     make_copyable,
-    pluralize,
+    render_attempt_mark,
     render_mark,
 )
 from ralphtool.views.terminal.summary import describe_run_end
@@ -53,7 +51,7 @@ class ResultPage(Page, inherit_bindings=False):
     """One text to scroll through, made from the record."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("a", "answer", "Answer", tooltip="answer the first question that waits for you"),
+        Binding("a", "answer", "Answer", tooltip="answer the first question"),
         Binding("a", "no_answer", show=False),
         Binding("d", "diff", "Diff", tooltip="what each attempt did"),
         Binding("l", "look_back", "Look back", tooltip="the run as it was to be seen while it went on"),
@@ -135,7 +133,7 @@ def _render_end(run: RunSummary, view: WatchedRun) -> Iterator[Text]:
     end = view.run.end
     if end is None:
         died = f"This run died: `ralphtool run {run.change}` resumes where it stopped."
-        yield Text(flatten("This run goes on." if run.state in ("running", "paused") else died), style="bold")
+        yield Text(flatten("This run is still running." if run.state in ("running", "paused") else died), style="bold")
         return
     yield Text(describe_run_end(end), style="bold")
     if end.result not in ("done", "unproven") and (reason := flatten(end.reason)):
@@ -143,7 +141,7 @@ def _render_end(run: RunSummary, view: WatchedRun) -> Iterator[Text]:
     spent = end.spent
     parts = [
         format_duration(runs.measure_duration(run) or 0),
-        pluralize(spent.iterations or 0, "iteration", "iterations"),
+        pluralize(spent.iterations, "iteration", "iterations") if spent.iterations else "",
     ]
     if spent.input_tokens or spent.output_tokens:
         parts.append(
@@ -173,7 +171,7 @@ def _render_stories(view: WatchedRun) -> Iterator[Text]:
 
 def _describe_row(row: StoryAfter) -> str:
     if row.state != "done":
-        return flatten(row.state, 20)
+        return look.STORIES[row.state].words if row.state in look.STORIES else flatten(row.state, 20)
     return describe_proof(row.proof, flatten(row.proof_why))
 
 
@@ -192,7 +190,7 @@ def _render_attempt(one: Verdict, workers: str) -> Iterator[Text]:
     number = f"attempt {one.attempt}" if one.attempt else "no attempt"
     told = f" {number}: {flatten(one.status, 20)}  "
     about = "  ".join(filter(None, [flatten(one.entry, 100), workers]))
-    yield Text.assemble("  ", render_mark(MARK_BY_STATUS.get(one.status, "open")), told, (about, "dim"))
+    yield Text.assemble("  ", render_attempt_mark(one.status), told, (about, "dim"))
     for reason in flatten_first(one.reasons) or list(filter(None, [flatten(one.summary)])):
         yield Text(f"      {reason}")
     if files := flatten_first(one.files):

@@ -14,10 +14,11 @@ from textual.widgets.option_list import Option
 from ralphtool.errors import InvalidValue, RalphError
 from ralphtool.record import runs, steering
 from ralphtool.views import project_data as data
+from ralphtool.views.amounts import pluralize
 from ralphtool.views.screen.base import ChoiceDialog, Navigate, Page, TextDialog
 from ralphtool.views.screen.diff import DiffTarget
 from ralphtool.views.screen.record import FollowedRun
-from ralphtool.views.terminal.phrases import flatten, pluralize, render_mark
+from ralphtool.views.terminal.phrases import flatten, render_mark
 from ralphtool.views.terminal.summary import describe_run_end_shortly
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ class WatchPage(Page, inherit_bindings=False):
             return Text(f"This run died. `ralphtool run {self.change}` resumes where it stopped.", style="red")
         asked = [one for one in view.stories if one.state == "waiting"]
         if asked:
-            told = f" {pluralize(len(asked), 'story waits', 'stories wait')} for you: press a to answer"
+            told = f" {pluralize(len(asked), 'story needs', 'stories need')} your answer: press a to answer"
             return Text.assemble(render_mark("waiting"), (told, "yellow"))
         return Text()
 

@@ -14,9 +14,11 @@ from ralphtool.agents import Failure, Message, Output, Result, Tool, Usage
 from ralphtool.core.text import can_write_unicode
 from ralphtool.record.event_parts import Durations
 from ralphtool.record.view_parts import ResourceUse
+from ralphtool.views import look
+from ralphtool.views.amounts import format_cost, format_duration, format_tokens, pluralize
 from ralphtool.views.receipts import describe_receipt
 from ralphtool.views.terminal import phrases
-from ralphtool.views.terminal.phrases import flatten, pluralize
+from ralphtool.views.terminal.phrases import flatten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -59,7 +61,8 @@ class Conversation:
                 yield from self._render_result(event.text, is_ok=event.ok)
             case Failure():
                 told = f"{flatten(event.trouble, 40)}: {flatten(event.text, 1000)}"
-                yield click.style(f"{self._choose_mark('✗', 'x')} {self.clean_line(told)}", fg="red")
+                mark, colour = look.STORIES["failed"].mark
+                yield click.style(f"{mark} {self.clean_line(told)}", fg=colour)
 
     def clean_line(self, line: str) -> str:
         """One line, fit for a terminal."""
@@ -70,7 +73,8 @@ class Conversation:
         return line if is_plain else phrases.make_writable(line)
 
     def _render_tool(self, use: Tool) -> str:
-        name = click.style(f"{self._choose_mark('▸', '>')} {flatten(use.name, 60)}", fg="cyan")
+        mark, colour = look.STORIES["current"].mark
+        name = click.style(f"{mark} {flatten(use.name, 60)}", fg=colour)
         detail = flatten(use.detail)
         return f"{name}  {detail}" if detail else name
 
@@ -132,7 +136,7 @@ class Conversation:
             told = why or ("" if verdict.summary == verdict.status else flatten(verdict.summary))
             yield click.style(flatten(verdict.status, 20), bold=True) + (f": {told}" if told else "")
         elif is_running:
-            yield click.style("it is still running", bold=True) + ": -f goes on with it"
+            yield click.style("it is still running", bold=True) + ": -f follows it"
         else:
             yield click.style("it was never judged", bold=True) + ": its run was cut off"
         if receipt and verdict and verdict.status == "completed":
@@ -145,15 +149,9 @@ class Conversation:
 
 def _describe_use(used: Verdict | ResourceUse, took: Durations) -> str:
     read, written = used.input_tokens, used.output_tokens
-    parts = [
-        f"{phrases.format_tokens(read)} tokens read, {phrases.format_tokens(written)} written"
-        if read or written
-        else ""
-    ]
-    parts.append(phrases.format_cost(used.cost or 0.0))
-    parts += [
-        f"{name} {phrases.format_duration(one)}" for name, one in (("agent", took.agent), ("gates", took.gates)) if one
-    ]
+    parts = [f"{format_tokens(read)} tokens read, {format_tokens(written)} written" if read or written else ""]
+    parts.append(format_cost(used.cost or 0.0))
+    parts += [f"{name} {format_duration(one)}" for name, one in (("agent", took.agent), ("gates", took.gates)) if one]
     return ", ".join(one for one in parts if one)
 
 

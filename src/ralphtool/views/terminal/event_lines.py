@@ -34,11 +34,12 @@ from ralphtool.record.events import (
     WorkerJoined,
     WorkspaceChosen,
 )
+from ralphtool.views import look
+from ralphtool.views.amounts import format_duration, pluralize
 from ralphtool.views.receipts import count_removed, describe_receipt
 from ralphtool.views.terminal.phrases import (
     ACTIONS,
     LONGEST_WORKER,
-    MARK_BY_STATUS,
     choose_mark,
     describe_denial,
     describe_gate_time,
@@ -46,11 +47,11 @@ from ralphtool.views.terminal.phrases import (
     flatten,
     flatten_first,
     format_attempt,
-    format_duration,
     is_expected,
     make_copyable,
-    pluralize,
+    render_attempt_mark,
     render_mark,
+    shorten_middle,
 )
 from ralphtool.views.terminal.styled import assemble
 from ralphtool.views.terminal.summary import describe_run_end
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
     from ralphtool.views.terminal.styled import StyledLine
 
 _LAST = 2000  # characters of output in which its last line is looked for
-_STYLES = {"completed": "green", "partial": "yellow", "failed": "red", "blocked": "magenta"}
 
 
 def render_agent_event(said: AgentEvent) -> StyledLine:
@@ -110,7 +110,7 @@ def _describe_start(event: RunStarted, name: str) -> StyledLine:
     if event.purpose == "plan":
         return assemble((f"{flatten(event.change, 100)}: drafted by {flatten(event.agent, 60)}", "bold"))
     parts = [f"{pluralize(len(event.stories), 'story', 'stories')}, {done} done", flatten(event.agent, 60)]
-    parts += [f"branch {branch}"] if (branch := flatten(event.branch or "", 100)) else []
+    parts += [f"branch {branch}"] if (branch := shorten_middle(flatten(event.branch or "", 200), 60)) else []
     return assemble((f"{name_change(event)}: {', '.join(filter(None, parts))}", "bold"))
 
 
@@ -159,8 +159,8 @@ def _describe_verdict(event: Verdict, name: str) -> StyledLine | None:
     about.append(format_duration(event.seconds.agent + event.seconds.gates))
     reasons = [] if event.status == "completed" else flatten_first(event.reasons)
     why = flatten("; ".join(reasons) or event.summary)
-    sign = render_mark(MARK_BY_STATUS.get(event.status, "open"))
-    word = (flatten(event.status, 20), _STYLES.get(event.status, "yellow"))
+    sign = render_attempt_mark(event.status)
+    word = (flatten(event.status, 20), sign[1])
     return assemble(sign, f" {name}: ", word, f" ({', '.join(about)})", f": {why}" if why else "")
 
 
@@ -187,12 +187,12 @@ def _describe_worker(event: WorkerJoined, name: str) -> StyledLine | None:
 
 
 def _describe_queued(event: Queued, name: str) -> StyledLine | None:
-    return assemble((f"{name} waits to be merged", "dim")) if event.waiting else None
+    return assemble((f"{name} {look.PHASES['waiting']}", "dim")) if event.waiting else None
 
 
 def _describe_merging(event: Merging, name: str) -> StyledLine | None:
     others = flatten(", ".join(event.others))
-    return assemble((f"{name} is being proven upon the work of story {others}", "dim")) if others else None
+    return assemble((f"{name} is {look.PHASES['merging']} upon the work of story {others}", "dim")) if others else None
 
 
 def _describe_return(event: SentBack, name: str) -> StyledLine:
@@ -216,7 +216,7 @@ def _describe_plan_edit(event: PlanEdited, name: str) -> StyledLine:
 
 def _describe_question(event: Question, name: str) -> StyledLine:
     missing = flatten(event.missing)
-    told = f"{name} waits for you: {make_copyable(event.path)}{f' ({missing})' if missing else ''}"
+    told = f"{name} needs your answer: {make_copyable(event.path)}{f' ({missing})' if missing else ''}"
     return assemble(render_mark("waiting"), " ", (told, "yellow"))
 
 
@@ -246,7 +246,7 @@ def _describe_steering(event: Steered, name: str) -> StyledLine:
     about = name if event.story else ""
     done = {
         "pause": "you asked for a pause",
-        "resume": "you let it go on",
+        "resume": "you resumed it",
         "stop": "you asked it to stop",
         "stop-after": "you asked it to stop after this iteration",
         "forget": f"you took back what you had said{f' to {about}' if about else ''}",
@@ -264,7 +264,7 @@ def _describe_pause(event: Paused, name: str) -> StyledLine:
 
 
 def _describe_resume(event: Resumed, name: str) -> StyledLine:
-    return assemble(("it goes on", "cyan"))
+    return assemble(("resumed", "cyan"))
 
 
 def _describe_answer(event: Answered, name: str) -> StyledLine:

@@ -1,4 +1,4 @@
-"""The words of every view of a run: texts fit for a terminal, and numbers and times as people read them.
+"""The words of every view of a run: texts fit for a terminal, and sentences about runs and stories.
 
 Agents wrote much of what is in an event, and the file is not trusted: every text goes through `flatten` or
 `make_copyable`. This module imports neither rich nor the typed events, because `ralphtool watch` has to start quickly.
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from ralphtool.core.text import can_write_unicode, make_printable
 from ralphtool.judging import proof_words
+from ralphtool.views import look
+from ralphtool.views.amounts import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,15 +31,6 @@ LONGEST_WORKER = 24  # characters of a worker's name
 _FIRST = 20  # texts of a list that are shown
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 _SELECTORS = {0xFE0E: None, 0xFE0F: None}  # terminals don't agree how wide these make a character
-_MARKS = {
-    "done": ("✓", "+", "green"),
-    "failed": ("✗", "x", "red"),
-    "waiting": ("?", "?", "yellow"),
-    "skipped": ("-", "-", "dim"),
-    "current": ("▸", ">", "cyan"),
-    "open": ("·", ".", "dim"),
-    "unproven": ("!", "!", "yellow"),  # it is done, and a person should look at it
-}
 ACTIONS = {  # what is decided after an attempt
     "next": "on to the next story",
     "retry": "retrying",
@@ -58,7 +51,6 @@ _GATE_TIMES = {
     "blind": "with the source broken on purpose",
 }
 _MUST_FAIL = ("own-tests", "blind")
-MARK_BY_STATUS = {"completed": "done", "failed": "failed", "blocked": "failed"}
 
 
 # --- untrusted texts --------------------------------------------------------------------------------
@@ -69,6 +61,15 @@ def flatten(text: str, longest: int = LONGEST) -> str:
     kept = _ESCAPES.sub("", text[: 4 * longest]).translate(_SELECTORS)
     line = make_writable(" ".join(kept.split()))
     return line if len(line) <= longest else line[:longest] + ("…" if can_write_unicode() else "...")
+
+
+def shorten_middle(text: str, longest: int) -> str:
+    """A path or a branch that fits: both ends say what it is, so the middle goes."""
+    if len(text) <= longest:
+        return text
+    gap = "…" if can_write_unicode() else "..."
+    kept = max(longest - len(gap), 2)
+    return text[: kept - kept // 2] + gap + text[len(text) - kept // 2 :]
 
 
 def make_copyable(text: str | None) -> str:
@@ -89,43 +90,18 @@ def make_writable(text: str) -> str:
 # --- how it is written ------------------------------------------------------------------------------
 
 
-def format_duration(seconds: float) -> str:
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    minutes = whole // 60
-    return f"{minutes}m{whole % 60:02}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02}m"
-
-
-def format_clock(passed: float) -> str:
-    minutes, second = divmod(int(max(0.0, min(passed, 1e9))), 60)
-    return f"{minutes:02}:{second:02}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02}:{second:02}"
-
-
-def format_tokens(number: float) -> str:
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= size:
-            return f"{number / size:.1f}".removesuffix(".0") + letter
-    return str(int(number))
-
-
-def format_cost(cost: float) -> str:
-    return f"${cost:.2f}" if cost >= 0.005 else "<$0.01" if cost else ""
-
-
 def render_mark(state: str) -> Piece:
-    pretty, plain, style = _MARKS.get(state, _MARKS["open"])
-    return (pretty if can_write_unicode() else plain, style)
+    return look.STORIES.get(state, look.STORIES["open"]).mark
+
+
+def render_attempt_mark(status: str) -> Piece:
+    return look.ATTEMPTS[look.find_attempt_name(status)].mark
 
 
 def format_story(id: str | None, title: str = "") -> str:
     """A story as people know it: `3. Login form`."""
     id, title = flatten(id or "", 40), flatten(title, 120)
     return f"{id}. {title}" if id and title else id or title or "a story"
-
-
-def pluralize(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"
 
 
 def format_attempt(number: int, most: int) -> str:
@@ -165,7 +141,7 @@ def join_counts(states: Sequence[str], counts: str) -> str:
     done = f"{states.count('done')} of {pluralize(len(states), 'story is', 'stories are')} done"
     parts = [f"{done}: {counts}" if counts else done]
     for state, one, many in (
-        ("waiting", "waits for you", "wait for you"),
+        ("waiting", "needs your answer", "need your answer"),
         ("failed", "failed", "failed"),
         ("skipped", "was skipped", "were skipped"),
         ("open", "is open", "are open"),
@@ -190,7 +166,7 @@ def describe_red_gates(tip: LastCheck | LastCheckEnd | None, clean: Callable[[st
     red = [one for one in tip.runs if not one.ok]
     told = [clean(one.command, 100) + (f" ({clean(one.tally, 80)})" if one.tally else "") for one in red[:_FEW]]
     more = [f"{len(red) - _FEW} more"] if len(red) > _FEW else []
-    return ", ".join([*told, *more]) or "nobody told which"
+    return ", ".join([*told, *more]) or "the record does not say which"
 
 
 def describe_gate_time(when: str, clean: Callable[[str, int], str] = flatten) -> str:

@@ -8,6 +8,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from rich.console import Group
 from rich.live import Live
 from rich.text import Text
@@ -34,6 +35,8 @@ from ralphtool.record.events import (
 )
 from ralphtool.record.follow import Follower
 from ralphtool.record.view_parts import parse_time
+from ralphtool.views import look
+from ralphtool.views.amounts import format_cost, format_duration, format_stopwatch, format_tokens, pluralize
 from ralphtool.views.terminal.drawing import build_console, truncate
 from ralphtool.views.terminal.event_lines import format_gate_result, name_change, render_agent_event
 from ralphtool.views.terminal.phrases import (
@@ -42,13 +45,9 @@ from ralphtool.views.terminal.phrases import (
     describe_workers,
     flatten,
     format_attempt,
-    format_clock,
-    format_cost,
-    format_duration,
-    format_tokens,
     is_expected,
-    pluralize,
     render_mark,
+    shorten_middle,
 )
 from ralphtool.views.terminal.run_lines import RunLines, keep_recent
 from ralphtool.views.terminal.styled import assemble
@@ -66,6 +65,7 @@ if TYPE_CHECKING:
 
 _TALLEST = 15  # lines of the picture
 _NARROW = 60
+_LEAST_BRANCH = 12  # columns: less of a branch says nothing
 _QUIET = 30  # seconds without a word from the agent that are worth a remark
 # What stays on the screen above the picture; the rest can be seen in the picture itself.
 _SHORT_TIMES = {  # of gates, where there is little room
@@ -75,7 +75,6 @@ _SHORT_TIMES = {  # of gates, where there is little room
     "outside": "your folder",
     "blind": "source broken on purpose",
 }
-_PHASES = {"waiting": "waits to be merged", "merging": "is being proven"}
 _LASTING = (
     *(Verdict, Decision, Checkpoint, SentBack, Proof, Reopened, PlanEdited, Question, Notice, Denied, WorkspaceChosen),
     *(Steered, Paused, Resumed, Answered),
@@ -86,7 +85,7 @@ class RunDisplay(RunLines):
     """What is known of a run, as it is drawn."""
 
     def _format_since(self, began: float | None) -> str:
-        return format_clock(self.clock() - began if began else 0.0)
+        return format_stopwatch(self.clock() - began if began else 0.0)
 
     @property
     def story_ids(self) -> list[str]:
@@ -108,9 +107,11 @@ class RunDisplay(RunLines):
 
     def _render_head(self, width: int) -> Text:
         start = self.run.start
-        about = "  ".join(filter(None, (flatten(start.agent, 60), flatten(start.branch or "", 60))))
-        left = Text.assemble((name_change(start, 60) or "starting", "bold"), "  ", (about, "dim"))
         clock = "" if self.run.began is None else self._format_since(self.run.began)
+        name, agent = name_change(start, 60) or "starting", flatten(start.agent, 60)
+        room = width - cell_len(name) - cell_len(agent) - len(clock) - 6  # blanks between them
+        branch = shorten_middle(flatten(start.branch or "", 200), room) if room >= _LEAST_BRANCH else ""
+        left = Text.assemble((name, "bold"), "  ", ("  ".join(filter(None, (agent, branch))), "dim"))
         return _align_ends(left, Text(clock, style="bold"), width, "─" if can_write_unicode() else "-")
 
     def _render_progress(self, width: int) -> Text:
@@ -156,7 +157,7 @@ class RunDisplay(RunLines):
             return self._render_resting_story(story, name, tasks, width)
         task = flatten(now.start.task or "", 20)
         left = Text.assemble(render_mark("current"), " ", (name, "bold"), f" (task {task})" if task else "")
-        number = _PHASES.get(now.phase) or format_attempt(now.start.attempt, now.start.attempts)
+        number = look.PHASES.get(now.phase) or format_attempt(now.start.attempt, now.start.attempts)
         about = [tasks, describe_workers([now.worker], width // 5)] if width >= _NARROW else []
         right = [*about, number, self._format_since(now.began)]
         return _align_ends(left, Text("  ".join(filter(None, right))), width)
@@ -206,7 +207,7 @@ class RunDisplay(RunLines):
         if self.run.paused is None:
             return []
         why = flatten(self.run.paused.why)
-        going = "; what is under way goes on to its end" if self.run.current else ""
+        going = "; iterations under way finish first" if self.run.current else ""
         return [Text(f"  paused{f': {why}' if why else ''}{going}", style="yellow")]
 
     def _render_steering(self) -> list[Text]:
@@ -217,7 +218,7 @@ class RunDisplay(RunLines):
         number = sum(story.state == "waiting" for story in self.run.stories.values())
         if not number:
             return []
-        told = f"{pluralize(number, 'question waits', 'questions wait')} for you: ralphtool questions"
+        told = f"{pluralize(number, 'question needs', 'questions need')} your answer: ralphtool questions"
         return [Text.assemble("  ", render_mark("waiting"), " ", (told, "yellow"))]
 
     def _render_activity(self, width: int) -> list[Text]:
@@ -232,7 +233,7 @@ class RunDisplay(RunLines):
         if now.last_event is None:
             return [Text("  the agent starts", style="dim")]
         quiet = self.clock() - (parse_time(now.last_event.at) or self.clock())
-        remark = f"quiet for {format_clock(quiet)}" if quiet >= _QUIET else ""
+        remark = f"quiet for {format_stopwatch(quiet)}" if quiet >= _QUIET else ""
         return [
             _align_ends(
                 Text.assemble("  ", *render_agent_event(now.last_event.event)), Text(remark, style="yellow"), width
@@ -247,7 +248,7 @@ class RunDisplay(RunLines):
     def _render_wait(self, event: Waiting) -> Text:
         until = event.until if isinstance(event.until, float) else parse_time(event.until)
         end = (parse_time(event.at) or self.clock()) + event.seconds if until is None else until
-        return Text(f"  waiting {format_clock(end - self.clock())} more: {flatten(event.why)}", style="yellow")
+        return Text(f"  waiting {format_stopwatch(end - self.clock())} more: {flatten(event.why)}", style="yellow")
 
 
 def _align_ends(left: Text, right: Text, width: int, fill: str = " ") -> Text:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 from ralphtool.record.events import Gate, WorkerJoined
 from ralphtool.record.run_view import RunView
 from ralphtool.record.view_parts import parse_time
+from ralphtool.views.amounts import format_stopwatch
 from ralphtool.views.terminal.event_lines import describe_event
-from ralphtool.views.terminal.phrases import format_clock, format_story
+from ralphtool.views.terminal.phrases import format_story
 from ralphtool.views.terminal.styled import assemble
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class RunLines:
     def format_elapsed(self, event: Event) -> str:
         """How long the run was under way when the event happened."""
         at = parse_time(event.at)
-        return format_clock((at or 0.0) - (self.run.began or at or 0.0))
+        return format_stopwatch((at or 0.0) - (self.run.began or at or 0.0))
 
     def describe(self, event: Event) -> StyledLine | None:
         """The event as one line; None if nobody needs to be told."""

@@ -6,19 +6,17 @@ import sys
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ralphtool.judging.proof_words import WORDS, count_states, describe_short_counts
+from ralphtool.views import look
+from ralphtool.views.amounts import format_cost, format_duration, format_tokens, pluralize
 from ralphtool.views.terminal.phrases import (
     LONGEST_WHY,
     choose_mark,
     describe_end,
     describe_red_gates,
     flatten,
-    format_cost,
-    format_duration,
     format_story,
-    format_tokens,
     join_counts,
     make_copyable,
-    pluralize,
     render_mark,
 )
 from ralphtool.views.terminal.styled import assemble
@@ -30,15 +28,6 @@ if TYPE_CHECKING:
     from ralphtool.record.events import RunEnded
     from ralphtool.record.run_end import RunCost, RunEnd, StepToTake, StoryEnd
     from ralphtool.views.terminal.styled import StyledLine
-
-_SECTIONS = (
-    ("done", "Done"),
-    ("unproven", "Done, not proven"),
-    ("waiting", "Waiting for you"),
-    ("failed", "Failed"),
-    ("skipped", "Skipped"),
-    ("open", "Still open"),
-)
 
 _STATES = ("done", "waiting", "failed", "skipped", "open")
 
@@ -90,8 +79,8 @@ def _build_lines(event: RunEnd | RunEnded, change: str) -> Iterator[_SummaryLine
     is_told = event.result in ("done", "unproven") or event.reason == "interrupted"
     if not is_told and (reason := flatten(event.reason)):
         yield _SummaryLine(assemble(reason))
-    for state, title in _SECTIONS:
-        yield from _build_section(state, title, [one for one in event.stories if _find_section(one) == state])
+    for state in look.STORIES:
+        yield from _build_section(state, [one for one in event.stories if _find_section(one) == state])
     yield from _build_spent(event.spent, change)
     yield from _build_story_table(event.stories)
     yield from _build_next_steps(event.next)
@@ -118,11 +107,11 @@ def describe_run_end_shortly(event: RunEnded) -> str:
     return red + join_counts(states, describe_short_counts(proofs))
 
 
-def _build_section(state: str, title: str, stories: Sequence[StoryEnd | StoryAfter]) -> Iterator[_SummaryLine]:
+def _build_section(state: str, stories: Sequence[StoryEnd | StoryAfter]) -> Iterator[_SummaryLine]:
     if not stories:
         return
     yield _SummaryLine(assemble())
-    yield _SummaryLine(assemble((title, "bold")))
+    yield _SummaryLine(assemble((look.STORIES[state].title, "bold")))
     for story in stories:
         yield _SummaryLine(
             assemble(render_mark(state), " ", format_story(story.id, story.title), (_format_remarks(story), "dim")),

@@ -14,6 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ralphtool.core.text import can_write_unicode, make_printable
+from ralphtool.views.amounts import format_duration, format_recorded_time
+from ralphtool.views.look import ATTEMPTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from ralphtool.history import AttemptCounts, EntryObservation
     from ralphtool.history.records import Entry, Learning, Pattern
 
-_STYLES = {"completed": "green", "partial": "yellow", "failed": "red", "blocked": "magenta"}
 _MARKS = {"completed": "█", "partial": "▄", "failed": "▁", "blocked": "▒"}
 _PLAIN_MARKS = {"completed": "#", "partial": "+", "failed": "-", "blocked": "!"}
 _RECENT = 60  # as many endings fit into a line
@@ -104,32 +105,21 @@ def print_line(text: str, style: str = "") -> None:
 
 
 def style_status(name: str) -> Text:
-    return Text(name, style=_STYLES.get(name, ""))
-
-
-def format_day(moment: str) -> str:
-    return moment[:16].replace("T", " ")
+    return Text(name, style=ATTEMPTS[name].colour if name in ATTEMPTS else "")
 
 
 def print_entries(found: Sequence[Entry], nothing: str = "There are no entries yet.") -> None:
     rows = [
         (
             _make_line(one.id),
-            format_day(one.timestamp),
+            format_recorded_time(one.timestamp),
             style_status(one.status),
-            _format_length(one),
+            format_duration(one.duration_seconds) if isinstance(one.duration_seconds, int) else "",
             one.summary or "",
         )
         for one in found
     ]
     print_table(("ENTRY", "WHEN", "STATUS", "TOOK", "SUMMARY"), rows, nothing)
-
-
-def _format_length(entry: Entry) -> str:
-    if not isinstance(entry.duration_seconds, int):
-        return ""
-    minutes, seconds = divmod(entry.duration_seconds, 60)
-    return f"{minutes // 60}h{minutes % 60:02}m" if minutes >= 60 else f"{minutes}m{seconds:02}s"
 
 
 def print_observations(found: Sequence[EntryObservation], nothing: str) -> None:
@@ -188,8 +178,8 @@ def render_bar(part: int, whole: int, style: str, label: str = "") -> Text:
 def print_statuses(statuses: Sequence[str]) -> None:
     """How the last iterations ended, one mark for each."""
     marks = _MARKS if can_write_unicode() else _PLAIN_MARKS
-    line = Text.assemble(*((marks[one], _STYLES[one]) for one in statuses[-_RECENT:]))
-    key = Text.assemble(*(part for name in marks for part in ("  ", (marks[name], _STYLES[name]), f" {name}")))
+    line = Text.assemble(*((marks[one], ATTEMPTS[one].colour) for one in statuses[-_RECENT:]))
+    key = Text.assemble(*(part for name in marks for part in ("  ", (marks[name], ATTEMPTS[name].colour), f" {name}")))
     if sys.stdout.isatty():
         _build_console().print(Text.assemble(line, key))
     else:

@@ -10,9 +10,9 @@ from ralphtool.errors import RalphError, from_os_error
 from ralphtool.record import runs
 from ralphtool.record.view_parts import parse_time
 from ralphtool.views import project_data
+from ralphtool.views.amounts import format_cost, pluralize
 from ralphtool.views.report import formatting
 from ralphtool.views.report.elements import build_bar, tag
-from ralphtool.views.terminal.phrases import pluralize
 from ralphtool.views.web.panels import build_button, build_moment, build_sign, build_state
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _build_runs(id: str, found: list[RunSummary]) -> Element | None:
 def _build_run(id: str, one: RunSummary) -> Element:
     began = parse_time(one.began)
     counted = f"{one.stories_done} of {pluralize(one.stories_total, 'story', 'stories')}" if one.stories_total else ""
-    cost = formatting.format_cost(one.spent.get("cost", 0.0))
+    cost = format_cost(one.spent.get("cost", 0.0))
     about = " · ".join(filter(None, (_clean(one.agent, 60), counted, cost)))
     return tag(
         "li",

@@ -112,7 +112,7 @@ function listen(after) {
   const key = keys.stream, query = route.run ? about(after === null ? { key } : { key, after }) : "key=" + key;
   source = new EventSource("/api/stream?" + query);
   source.onopen = () => { wait = 500; link("done", live); };
-  source.onerror = () => { hush(); link("failed", "connection lost, runs go on"); retry = setTimeout(reconnect, wait = Math.min(wait * 2, 8000)); };
+  source.onerror = () => { hush(); link("failed", "connection lost, runs continue"); retry = setTimeout(reconnect, wait = Math.min(wait * 2, 8000)); };
   on(source, "page", event => show(JSON.parse(event.data)));
   on(source, "restart", event => restart(+event.data));
   on(source, "log", event => { place = +event.lastEventId; addRows(JSON.parse(event.data)); });
@@ -144,7 +144,7 @@ function show(sections) {
 }
 
 function noticeQuestions(cards) {
-  if (known && cards.some(one => !known.has(keyOf(one)))) notify("A question waits for you");
+  if (known && cards.some(one => !known.has(keyOf(one)))) notify("A question needs your answer");
   known = new Set(cards.map(keyOf));
 }
 

@@ -8,6 +8,7 @@ import re
 from functools import cache
 from pathlib import Path
 
+from ralphtool.views import look
 from ralphtool.views.web.requests import Response
 
 NOTHING = "default-src 'none'; frame-ancestors 'none'; form-action 'none'; base-uri 'none'"
@@ -17,7 +18,7 @@ NOTHING = "default-src 'none'; frame-ancestors 'none'; form-action 'none'; base-
 def answer_page() -> Response:
     """Built once. The style of the report is a part of it: both look the same."""
     report, _, _ = _read("../report/page.css").partition("@media print")  # nobody prints a live page
-    style = _squeeze(_strip(report + _read("page.css")))
+    style = _squeeze(_strip(report + look.build_css() + _read("page.css")))
     script = _squeeze_script(_strip(_read("page.js")))
     if "</" in style or "</script" in script:
         raise ValueError("a style or a script that would end itself")

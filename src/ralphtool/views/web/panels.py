@@ -9,6 +9,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ralphtool import agents
 from ralphtool.judging import proof_words
+from ralphtool.views import look
+from ralphtool.views.amounts import (
+    format_cost,
+    format_day_and_time,
+    format_duration,
+    format_time_of_day,
+    format_tokens,
+    format_utc,
+    pluralize,
+)
 from ralphtool.views.report import formatting
 from ralphtool.views.report.elements import build_bar, tag
 from ralphtool.views.terminal.event_lines import format_gate_result, render_agent_event
@@ -19,9 +29,8 @@ from ralphtool.views.terminal.phrases import (
     describe_workers,
     format_attempt,
     format_story,
-    format_tokens,
-    pluralize,
     render_mark,
+    shorten_middle,
 )
 from ralphtool.views.terminal.summary import describe_run_end
 
@@ -35,9 +44,6 @@ if TYPE_CHECKING:
     from ralphtool.views.report.elements import Element
     from ralphtool.views.web.watched import WatchedView
 
-LOOKS = {"unproven": "waiting", "current": "running"}  # marks that look like a state of stories
-_PHASES = {"waiting": "queued", "merging": "being proven"}
-_STATE_WORDS = {"waiting": "needs you", "failed": "failed", "skipped": "skipped", "open": ""}
 _MOST_STORIES, _MOST_TASKS, _MOST_GATES, _MOST_LANES, _MOST_DOUBTS, _OPEN_CARDS = 500, 100, 6, 32, 50, 3
 _clean = formatting.clean_line
 
@@ -83,18 +89,18 @@ def build_sections(shown: Shown) -> dict[str, Element]:
 
 def build_moment(name: str, seconds: float) -> Element:
     """A moment that the page counts from: `since` for a clock that runs, `at` for how long ago it was."""
-    exact = formatting.format_day_and_time(seconds)
-    return tag("time", exact, title=exact, datetime=formatting.format_utc(seconds), **{f"data-{name}": int(seconds)})
+    exact = format_day_and_time(seconds)
+    return tag("time", exact, title=exact, datetime=format_utc(seconds), **{f"data-{name}": int(seconds)})
 
 
 def build_state(state: str) -> Element:
     """The state of a run."""
-    return build_chip(LOOKS.get(state, state), "done, not all proven" if state == "unproven" else state)
+    return build_chip(state, look.RUNS[state].words if state in look.RUNS else state)
 
 
 def build_sign(mark: str) -> Element:
     """Read aloud it would only repeat the words beside it."""
-    return tag("span", render_mark(mark)[0], class_=f"sign is-{LOOKS.get(mark, mark)}", aria_hidden="true")
+    return tag("span", render_mark(mark)[0], class_=f"sign is-{mark}", aria_hidden="true")
 
 
 def build_chip(state: str, words: str) -> Element:
@@ -110,7 +116,7 @@ def _find_title(shown: Shown) -> str:
 
 def _build_title(shown: Shown) -> Element:
     start = shown.view.start
-    about = [_clean(start.agent, 60), f"branch {_clean(start.branch, 100)}" if start.branch else ""]
+    about = [_clean(start.agent, 60), f"branch {shorten_middle(_clean(start.branch, 200), 60)}" if start.branch else ""]
     return tag(
         "div",
         tag("h1", _find_title(shown), " ", build_state(shown.state)),
@@ -123,10 +129,9 @@ def _build_progress(shown: Shown) -> Element | None:
     stories = shown.view.stories.values()
     if not stories:
         return None
-    names = [_choose_look(shown, one) for one in stories]
-    kinds = ("done", "running", "waiting", "failed", "skipped", "open")
+    names = [_choose_mark(shown, one) for one in stories]
     said = f"{len(_list_done(shown))} of {pluralize(len(names), 'story', 'stories')} done"
-    parts = [(kind, names.count(kind)) for kind in kinds]
+    parts = [(kind, names.count(kind)) for kind in look.STORIES]
     return build_bar(parts, role="img", aria_label=said, data_key="progress")
 
 
@@ -134,11 +139,6 @@ def _list_done(shown: Shown) -> list[StoryView]:
     """Those that are done, and that no person has reopened since."""
     done = [one for one in shown.view.stories.values() if one.state == "done"]
     return [one for one in done if shown.find_proof(one) != "rejected"]
-
-
-def _choose_look(shown: Shown, story: StoryView) -> str:
-    mark = _choose_mark(shown, story)
-    return LOOKS.get(mark, mark)
 
 
 def _choose_mark(shown: Shown, story: StoryView) -> str:
@@ -162,7 +162,7 @@ def _build_numbers(shown: Shown) -> Element:
         ("stories done", f"{len(done)} of {len(view.stories)}", claims),
         ("time", _build_time(shown), ""),
         ("attempts", str(len(view.attempts)), ""),
-        ("cost", formatting.format_cost(used.cost), ""),
+        ("cost", format_cost(used.cost), ""),
         ("tokens", format_tokens(used.input_tokens + used.output_tokens) if used.input_tokens else "", ""),
         *(_build_quota(one) for one in view.quotas.values()),
     ]
@@ -176,11 +176,11 @@ def _build_time(shown: Shown) -> Element | str:
         return ""
     if shown.is_alive:
         return build_moment("since", view.began)
-    return formatting.format_duration(max(0.0, view.now - view.began))
+    return format_duration(max(0.0, view.now - view.began))
 
 
 def _build_quota(quota: agents.Quota) -> tuple[str, str, str]:
-    reset = f"until {formatting.format_clock(quota.reset_at)}" if quota.reset_at and quota.reset_at < 7e9 else ""
+    reset = f"until {format_time_of_day(quota.reset_at)}" if quota.reset_at and quota.reset_at < 7e9 else ""
     return _clean(f"quota {quota.name}", 40), f"{max(0.0, min(quota.used, 9.99)):.0%}", reset
 
 
@@ -241,7 +241,7 @@ def _list_controls(shown: Shown) -> list[Element]:
 def _fold_cards(cards: list[Element]) -> list[Element]:
     """The first few; the others don't push the run out of sight."""
     first, rest = cards[:_OPEN_CARDS], cards[_OPEN_CARDS:]
-    words = pluralize(len(rest), "more waits for you", "more wait for you")
+    words = pluralize(len(rest), "more needs your answer", "more need your answer")
     return [*first, tag("details", tag("summary", words), rest, data_key="more")] if rest else first
 
 
@@ -256,7 +256,7 @@ def _build_question(shown: Shown, one: OpenQuestion) -> Element:
             "h3",
             name,
             " ",
-            build_chip("open", "answered") if one.answer else build_chip("waiting", "needs your answer"),
+            build_chip("open", "answered") if one.answer else build_chip("waiting", look.STORIES["waiting"].words),
         ),
         tag("blockquote", missing) if missing else None,
         tag("p", _clean(one.why, 1000), class_="soft") if one.why and one.missing not in one.why else None,
@@ -270,7 +270,7 @@ def _build_question(shown: Shown, one: OpenQuestion) -> Element:
 def _build_answer(one: OpenQuestion, name: str) -> list[Element]:
     if one.answer:
         answer = tag("blockquote", formatting.clean_block(one.answer))
-        return [tag("p", "You answered; the story is taken up with this:"), answer]
+        return [tag("p", "You answered; the story resumes with this:"), answer]
     button = build_button("Answer", "answer", change=one.change, story=one.story)
     return [_build_field(f"Your answer for {name}", "What should the agent know or do?"), _build_buttons(button)]
 
@@ -307,7 +307,7 @@ def _build_doubt(shown: Shown, story: StoryView) -> Element:
     name = format_story(_clean(story.id, 60), _clean(story.title, 160))
     return tag(
         "article",
-        tag("h3", name, " ", build_chip("waiting", "done, not proven")),
+        tag("h3", name, " ", build_chip("unproven", look.STORIES["unproven"].words)),
         tag("blockquote", _clean(story.proof_why, 1000)) if story.proof_why else None,
         None if shown.read_only else _build_buttons(*list_judgements(shown.run.change, story.id, name)),
         class_="card is-waiting",
@@ -333,7 +333,7 @@ def _build_lane(shown: Shown, number: int, one: AttemptView) -> Element:
     about.append(describe_workers([one.worker], clean=_clean))
     if one.start.task:
         about.append(f"task {_clean(one.start.task, 20)}")
-    phase = _PHASES.get(one.phase, "")
+    phase = look.PHASES.get(one.phase, "")
     return tag(
         "article",
         tag("h3", name, " ", build_chip("waiting" if one.phase else "running", phase) if phase else None),
@@ -359,7 +359,7 @@ def _build_gate(gate: GateView) -> Element:
     if gate.is_running:
         return tag("li", build_chip("running", "running"), " ", command, tag("span", f" {when}", class_="soft"))
     mark = choose_gate_mark(gate.event.when, gate.event.ok)  # type: ignore[union-attr]
-    chip = build_chip(LOOKS.get(mark, mark), "green" if gate.event.ok else "red")  # type: ignore[union-attr]
+    chip = build_chip(mark, "green" if gate.event.ok else "red")  # type: ignore[union-attr]
     told = _clean(format_gate_result(gate.event))  # type: ignore[arg-type]
     return tag("li", chip, " ", command, tag("span", f"{told} {when}", class_="soft"))
 
@@ -397,7 +397,7 @@ def _quote(text: str) -> str:
 
 def _list_remarks(shown: Shown, story: StoryView, now: AttemptView | None) -> list[object]:
     proof = shown.find_proof(story)
-    words = _STATE_WORDS.get(story.state, "")
+    words = "" if story.state == "open" else look.STORIES[story.state].words
     if any(one.story == story.id and one.answer for one in shown.asked):
         words = "answered"
     if story.state == "done":
@@ -406,7 +406,7 @@ def _list_remarks(shown: Shown, story: StoryView, now: AttemptView | None) -> li
     if story.tasks_total and story.state != "done":
         parts.append(f"{story.tasks_done} of {pluralize(story.tasks_total, 'task', 'tasks')}")
     if now:
-        parts += filter(None, [_PHASES.get(now.phase), describe_workers([now.worker], clean=_clean)])
+        parts += filter(None, [look.PHASES.get(now.phase), describe_workers([now.worker], clean=_clean)])
         parts.append(build_moment("since", now.began))
     elif len(story.attempts) > 1:
         parts.append(pluralize(len(story.attempts), "attempt", "attempts"))
