@@ -238,7 +238,7 @@ CASES: dict[str, ExecutorCase] = {
     ),
     "rate limit": ExecutorCase(
         turns=[
-            _turn([{"run": "test -e half.txt", "must": True}, *_DONE], told="cut off from outside"),
+            _turn([{"run": "test -e half.txt", "must": True}, *_DONE], told="interrupted from outside"),
             _turn(
                 [{"write": "half.txt", "text": "half\n"}, {"error": "rate-limit", "text": "slow down", "reset_in": 1}]
             ),

@@ -35,7 +35,7 @@ _MARKS = {
     "answer": ("✎", "your answer"),
     "you": ("»", "you said something"),
     "hand-over": ("→", "another agent continues"),
-    "sent-back": ("↩", "sent back: it does not go together with other work"),
+    "sent-back": ("↩", "sent back: it conflicts with other work"),
 }
 _LEGEND = (
     *((f"v-{name}", one.words) for name, one in look.ATTEMPTS.items()),

@@ -178,7 +178,7 @@ def describe_return(event: SentBack, clean: Callable[[str, int], str] = flatten)
     """Why the work of a story was sent back to its agent."""
     files, tests = ", ".join(event.files), "; ".join(event.tests)
     what = f"both change {files}" if files else f"together this is red: {tests}"
-    return clean(f"it does not go together with story {', '.join(event.others)}: {what}", 500)
+    return clean(f"it conflicts with story {', '.join(event.others)}: {what}", 500)
 
 
 def describe_denial(host: str, port: int, allow: str) -> str:
