@@ -267,7 +267,7 @@ class History(Store):
         valid_only: bool = True,
         last: int | None = None,
     ) -> list[Learning]:
-        """Learnings, in the order in which they were recorded; optionally of some types or one PRD, or the last ones."""
+        """Learnings, in the order in which they were recorded; optionally of some types or one PRD, or the last few."""
         conditions, values = _build_conditions(types, prd_id)
         if valid_only:
             conditions.append("valid")
