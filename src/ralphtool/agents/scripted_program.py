@@ -5,8 +5,8 @@
 It does what an agent does, in the real working tree and as a real process: it reads the prompt from its standard
 input, calls `ralphtool agent …`, and prints one JSON object per line. It imports only the standard library.
 
-It exceeds 500 lines because it is started by its path for every iteration (see `scripted`), and imports none of our
-modules.
+One file, although over 500 lines: it is started by its path for every iteration (see `scripted`), and imports none of
+our modules.
 """
 
 from __future__ import annotations

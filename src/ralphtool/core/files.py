@@ -2,7 +2,7 @@
 
 It imports little, and only from the standard library: every command that an agent calls imports this module.
 
-It exceeds 500 lines because each further module would make those calls slower.
+One file, although over 500 lines: each further module would make those calls slower.
 """
 
 import errno

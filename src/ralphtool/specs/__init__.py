@@ -5,7 +5,7 @@ An adapter is the reader and writer of one format: a module, or any object, that
 
 On the agent's hot path: standard library only, and adapters are imported only when needed.
 
-It exceeds 500 lines because each further module would make every agent command slower.
+One file, although over 500 lines: each further module would make every agent command slower.
 """
 
 import os
