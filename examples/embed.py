@@ -20,7 +20,7 @@ SHOP = Path(__file__).with_name("shop")
 
 @contextmanager
 def print_verdicts(record: str) -> Iterator[None]:
-    """A viewer, independent of the run: it reads the record in its own thread, and any other process could do the same."""
+    """A viewer, independent of the run: it reads the record in its own thread; any other process could do the same."""
     is_over = threading.Event()
     thread = threading.Thread(target=follow, args=(lines.LineReader(record), is_over))
     thread.start()
