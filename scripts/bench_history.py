@@ -129,7 +129,7 @@ def raw_write(path: Path) -> Callable[[Entry], None]:
 
 
 def rewrite(path: Path) -> Callable[[Entry], None]:
-    """Seed 003's own design, done well: read, check, write aside, sync, rename, sync."""
+    """A full rewrite for each append, done well: read, check, write aside, sync, rename, sync."""
     path.write_bytes(document.build_empty(MOMENT, "rewritten"))
 
     def append(entry: Entry) -> None:

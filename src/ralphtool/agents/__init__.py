@@ -62,7 +62,7 @@ _Count = Annotated[int, Meta(ge=0, le=_MOST)]
 
 
 class Event(Struct, frozen=True, tag_field="kind", tag=str.lower, omit_defaults=True):
-    """Something that an agent emitted, live. Its kinds are documented in docs/events.md, which is made from here."""
+    """Something that an agent emitted, live. docs/events.md, which is generated from here, documents the kinds."""
 
 
 class Output(Event, frozen=True):

@@ -119,7 +119,7 @@ class Lines(Generic[LineT]):
         try:
             return self.decoder.decode(line)  # type: ignore[return-value]
         except ValidationError:
-            return None  # a line that we don't look for
+            return None  # a line that we don't need
         except (DecodeError, UnicodeDecodeError, RecursionError):
             return self._decode_repaired(bytes(line))
 

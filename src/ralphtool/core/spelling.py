@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
 def find_nearest(wrong: str, right: "Iterable[str]") -> str | None:
     """The most similar word, ignoring case; the first of several. Only the start of a very long text is compared."""
-    import difflib  # slow to import, and only needed where something is wrong
+    import difflib  # slow to import, and needed only for an error
 
     by_lower: dict[str, str] = {}
     for one in right:

@@ -38,7 +38,7 @@ class Request(Struct, frozen=True, kw_only=True):
 
     @property
     def promise(self) -> str:
-        """The promise that such a prompt asks for."""
+        """The promise that such a prompt requires."""
         return f"<promise>COMPLETE:{self.token}</promise>" if self.token else ""
 
     @property
