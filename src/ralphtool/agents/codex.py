@@ -130,7 +130,7 @@ def _list_own_folders(job: Job) -> list[str]:
 
 
 def _format_server(mcp: McpServer) -> str:
-    """An inline table of TOML. It approves our tools, since nobody can be asked."""
+    """An inline table of TOML. It approves our tools, since the agent runs unattended."""
     command, *args = (_quote(part) for part in mcp.command)
     env = ", ".join(f"{_quote(name)} = {_quote(value)}" for name, value in mcp.env.items())
     approved = 'default_tools_approval_mode = "approve"'

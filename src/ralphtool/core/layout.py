@@ -121,7 +121,7 @@ def branch(change: str) -> str:
 
 
 def slot_name(change: str, slot: int) -> str:
-    """The name of a working tree of a change. No change can have a name with '@', as all but the first tree have."""
+    """The name of a working tree of a change. All but the first contain '@', which no change's name can."""
     return f"{change}@{slot}" if slot else change
 
 

@@ -71,7 +71,7 @@ def check_name(text: str, what: str) -> str:
 
 
 def make_name(text: str) -> str:
-    """Turns a title into a name: `add login` becomes add-login. Empty if that is impossible, or the text is hidden."""
+    """Turns a title into a name: `add login` becomes add-login. Empty if that is impossible, or for a hidden file."""
     if is_name(text):
         return text
     joined = "-".join(text.split())

@@ -103,7 +103,7 @@ class Catalog:
         self.facts = CatalogState()
         self.pending: list[LocatedBatch] = []  # known, but not in the tables yet
         self._last: dict[str, int] = {}  # the last iteration of PRDs that were queried or added to
-        # Learnings that got other numbers than in the journal: later statements of the journal refer to them.
+        # Learnings that got other numbers than in the journal, where later statements still use the old ones.
         self.renamed: dict[str, str] = {}
         self.journal_end = 0  # the known size of the journal's file, including spare room for further lines
         self._version = 0  # SQLite's counter of changes by other processes

@@ -93,7 +93,7 @@ def _build_identity(info: os.stat_result | None) -> tuple[int, ...] | None:
 class Journal:
     """The journal as a file: it exists while it has records, and is a little longer than they are.
 
-    On the hot path its metadata is never read: after a stat, the next sync of a file costs more.
+    An append never reads its metadata: after a stat, the next sync of a file costs more.
     """
 
     __slots__ = ("_fd", "_refusal", "path")

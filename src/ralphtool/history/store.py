@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     Result = TypeVar("Result")
 
-_SHARE = 10  # the journal is folded when it reaches one tenth of the document's size
+_SHARE = 10  # the journal is folded when it reaches 1/_SHARE of the document's size
 _UNSETTLED = 1 << 20  # bytes of the journal before it goes into the index, which costs more than reading it again
 # Fields with references or fixed words. All others are texts that an agent may have written.
 _NO_FREE_TEXT = {

@@ -189,7 +189,7 @@ class Memory:
         each = min(_MOST_OF_A_WORD, _MOST_READ // max(1, len(by_weight)))  # so that no common word uses up the limit
         weights: dict[str, float] = {}
         scores: dict[int, float] = {}
-        rare: dict[int, float] = {}  # scores by words that were read completely
+        rare: dict[int, float] = {}  # scores by words whose texts were all read
         for word in by_weight:
             texts = self.cache.find_texts(word, each)
             weights[word] = _weigh_word(word, texts, count, each)
