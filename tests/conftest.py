@@ -1,4 +1,4 @@
-"""The fixtures of every test: a project of its own, and the sentence model."""
+"""Fixtures for every test: its own project, and the sentence model."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from ralphtool.executors.temporal.dev_server import DevServer
 
-# Every worker has a processor's share at most: more threads of numpy's would spin while they wait for each other.
+# Each test worker gets at most one CPU: more numpy threads would spin while they wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-# What tests share says as much about an assertion that fails as the tests do; before any of it is imported.
+# Failed assertions in shared modules get the same details as in tests. Must come before the imports.
 pytest.register_assert_rewrite(
     "project",
     "lab",
@@ -48,13 +48,13 @@ pytest.register_assert_rewrite(
 import properties  # noqa: E402, F401  (its settings hold for every property)
 from project import REPOSITORY, TESTS, Ralph  # noqa: E402
 
-# Tests of many cases, and one in how many the quick run takes: `scripts/test --all` takes all.
+# Tests with many cases: the quick run takes one case in so many, `scripts/test --all` takes all.
 SLOW = {name: int(share) for name, share in map(str.split, (TESTS / "slow.txt").read_text().splitlines()[1:])}
-WEIGHTS = REPOSITORY / ".tools/weights"  # of the sentence model, beside .venv: most tests do without
+WEIGHTS = REPOSITORY / ".tools/weights"  # of the sentence model, beside .venv; most tests don't need them
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the cases that the quick run leaves out. Where a share is 0, that is all of them."""
+    """Marks the cases that the quick run leaves out: all of them if the share is 0."""
     seen: Counter[str] = Counter()
     for item in items:
         name = item.nodeid.removeprefix("tests/").partition("[")[0]
@@ -65,7 +65,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """The tests themselves stay until the end: the collector need not look at them again and again."""
+    """The tests themselves stay until the end, so the garbage collector need not scan them repeatedly."""
     gc.collect()
     gc.freeze()
 
@@ -92,7 +92,7 @@ def project(ralph: Ralph) -> Ralph:
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Any:
-    """An empty project for the loop: `lab.repository()` makes it one with git and the change `add-login`."""
+    """An empty project for the loop: `lab.repository()` adds git and the change `add-login`."""
     from lab import Lab
 
     return Lab(tmp_path)
@@ -101,9 +101,9 @@ def lab(tmp_path: Path) -> Any:
 # --- a real Temporal server -------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")  # not longer: tests of processes look at all that there are
+@pytest.fixture(scope="module")  # not longer: tests of processes look at all processes
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
-    """One for all tests of a module; each of them has a queue of its own on it."""
+    """One for all tests of a module; each test has its own queue on it."""
     from ralphtool.executors.temporal.dev_server import DevServer
 
     with DevServer(str(tmp_path_factory.mktemp("temporal"))) as server:

@@ -1,4 +1,4 @@
-"""Faults made on purpose: projects that can be put back, commands killed or failed by strace, races with one start."""
+"""Faults on purpose: projects that can be restored, commands killed or failed by strace, races with a common start."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from project import COMMAND, Ralph, Result
 
 WORKERS = min(4, os.cpu_count() or 1)
 KILLED = -9
-SMALL = 16 * os.sysconf("SC_PAGE_SIZE")  # bytes of a small disk in memory, where each file takes a page at least
+SMALL = 16 * os.sysconf("SC_PAGE_SIZE")  # bytes of a small disk in memory, where each file takes at least a page
 
-# The system calls that an operation can be. Which of them the C library makes depends on the architecture:
+# The system calls that can perform an operation. Which one the C library makes depends on the architecture:
 # x86-64 has them all, aarch64 only those that take a folder (`unlinkat`), newer ones only the last of them.
 OPERATIONS = {
     "open": ("open", "openat", "openat2"),
@@ -55,7 +55,7 @@ OPERATIONS = {
     "chown": ("chown", "lchown", "fchown", "fchownat"),
 }
 
-# What changes files. `open` does so only where it creates, which is up to the caller to see.
+# Operations that change files. `open` does so only if it creates a file; the caller has to check that.
 CHANGING = frozenset(
     (
         *("write", "pwrite", "writev", "ftruncate", "truncate", "fsync", "fdatasync"),
@@ -63,7 +63,7 @@ CHANGING = frozenset(
     )
 )
 
-# --- where --------------------------------------------------------------------------------------------
+# --- location -----------------------------------------------------------------------------------------
 
 _MEMORY = Path("/dev/shm")
 _ROOM = 256 << 20
@@ -71,9 +71,9 @@ _ROOM = 256 << 20
 
 @contextmanager
 def in_memory(otherwise: Path) -> Iterator[Path]:
-    """A folder whose files are in memory, where there is such a place: thousands of commands sync each of theirs.
+    """A folder whose files are in memory, if that is possible: thousands of commands sync every file they write.
 
-    Killed is not switched off: what a process has written is there after its death, on whatever medium.
+    A kill is not a power failure: what a process has written survives its death, on any medium.
     """
     if not _has_room(_MEMORY):
         yield otherwise
@@ -100,7 +100,7 @@ _ASIDE = re.compile(r"((?:^|/)\.[^/]+\.ralph-aside)(?:-\d+)?$")
 
 
 def raw_files(top: Path) -> dict[str, bytes]:
-    """Every file as it is; folders stand there with a slash, and nothing in them."""
+    """Every file as it is; a folder has a slash at the end and no content."""
     seen = {}
     for folder, folders, names in os.walk(top):
         place = folder[len(str(top)) :].lstrip("/")
@@ -110,10 +110,10 @@ def raw_files(top: Path) -> dict[str, bytes]:
 
 
 def comparable(raw: dict[str, bytes], top: Path, times: dict[str, str]) -> Files:
-    """Two runs of the same commands give equal results, however late and wherever they ran.
+    """Makes two runs of the same commands comparable, whenever and wherever they ran.
 
-    The same moment gets the same name everywhere: a lock belongs to its session by its moment. `times` are
-    the names given so far; it grows. The number of the process that wrote aside is left out.
+    The same time gets the same name everywhere: its time links a lock to its session. `times` has the names given
+    so far; it grows. The id of the process that wrote aside is left out.
     """
 
     def named(found: re.Match[str]) -> str:
@@ -129,7 +129,7 @@ def comparable(raw: dict[str, bytes], top: Path, times: dict[str, str]) -> Files
 
 
 def asides(files: Iterable[str]) -> list[str]:
-    """What a killed writer may leave behind, hidden beside the file that it was about to write."""
+    """The files that a killed writer may leave behind, hidden beside the file that it was about to write."""
     return [path for path in files if _ASIDE.search(path)]
 
 
@@ -138,7 +138,7 @@ def without_asides(files: Files) -> Files:
 
 
 class Scene:
-    """A project in a prepared state, put back as often as it takes."""
+    """A project in a prepared state, restored as often as needed."""
 
     def __init__(self, top: Path, prepare: Callable[[Ralph], object]) -> None:
         self.top = top / "now"
@@ -160,11 +160,11 @@ class Scene:
         return comparable(raw_files(self.top), self.top, dict(self._times))
 
     def whole(self) -> Hashable:
-        """All that a command can find here: the files, the folders, what is in them and who may do what."""
+        """Everything that a command can find here: files, folders, contents and permissions."""
         return frozenset(self.files().items()), self.modes()
 
     def modes(self) -> Hashable:
-        """Of every file and folder its kind and mode, and how many names it has."""
+        """The kind, mode and number of names of every file and folder."""
         found = {str(path.relative_to(self.top)): path.lstat() for path in self.top.rglob("*")}
         named = {_TIME.sub("<moment>", _ASIDE.sub(r"\1", path)): info for path, info in found.items()}
         return frozenset((path, info.st_mode, info.st_nlink) for path, info in named.items())
@@ -174,7 +174,7 @@ class Scene:
 
 
 def need_strace() -> None:
-    """Fails the test, never skips it: without strace nothing would be shown, and nobody would notice."""
+    """Fails the test, never skips it: without strace nothing would be tested, and that would go unnoticed."""
     if shutil.which("strace") is None:
         pytest.fail("strace is not installed, and these tests need it: `scripts/test` installs it", pytrace=False)
     probe = subprocess.run(["strace", "-qq", "-o", os.devnull, "true"], capture_output=True, text=True)
@@ -184,7 +184,7 @@ def need_strace() -> None:
 
 @dataclass(frozen=True)
 class Command:
-    """`ralphtool agent …` in a session, to be run as it is or under strace."""
+    """`ralphtool agent …` in a session, run directly or under strace."""
 
     arguments: tuple[str, ...]
     session: str = "s1"
@@ -193,7 +193,7 @@ class Command:
         return ended(self.start(ralph))
 
     def start(self, ralph: Ralph, *before: str, **more: str) -> subprocess.Popen[bytes]:
-        """Starts it, behind the words of another command if there are any."""
+        """Starts it, as arguments of the command `before` if there is one."""
         return subprocess.Popen(
             [*before, COMMAND, "agent", *self.arguments],
             cwd=ralph.root,
@@ -205,7 +205,7 @@ class Command:
 
 
 def ended(process: subprocess.Popen[bytes], timeout: float = PATIENCE) -> Result:
-    """How a process ended. One that hangs is a failure like any other, and is not left behind."""
+    """How a process ended. One that hangs is a failure like any other, and is killed."""
     try:
         stdout, stderr = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
@@ -215,25 +215,25 @@ def ended(process: subprocess.Popen[bytes], timeout: float = PATIENCE) -> Result
     return Result(subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr))
 
 
-# strace stops at the calls in question only. Signals get lost that way, errors don't.
+# strace stops only at the calls in question. Injected signals get lost that way, injected errors don't.
 FILTERED = "--seccomp-bpf"
 
 
 def traced(ralph: Ralph, command: Command, *options: str, log: str = os.devnull) -> Result:
-    """Runs a command under strace. Killed by a signal, strace ends by the same signal."""
+    """Runs a command under strace. If a signal kills the command, strace ends by the same signal."""
     return ended(command.start(ralph, "strace", "-f", "-qq", "-y", "-o", log, *options))
 
 
 def list_names(operations: Iterable[str]) -> str:
-    """The operations' system calls, for strace. Behind a question mark, one that is unknown here is no error."""
+    """The operations' system calls, for strace. The question mark allows names that are unknown here."""
     return ",".join(sorted({f"?{name}" for operation in operations for name in OPERATIONS[operation]}))
 
 
 def injected(name: str, number: int, fault: str) -> list[str]:
-    """The options that give the command's `number`-th call of a system call a fault.
+    """The options that inject a fault into the command's `number`-th call of a system call.
 
-    strace counts each system call by itself: `inject=all:…:when=5` would strike only the first one that
-    comes to five.
+    strace counts each system call separately: `inject=all:…:when=5` would affect only the first one that
+    reaches five.
     """
     return ["-e", f"trace={name}", "-e", f"inject={name}:{fault}:when={number}"]
 
@@ -242,7 +242,7 @@ def injected(name: str, number: int, fault: str) -> list[str]:
 class Call:
     """One system call of a command: the `number`-th of its `name`, which depends on the architecture.
 
-    So a test asks for the operation; the name is for strace alone, which counts by names.
+    So tests use the operation; the name is only for strace, which counts by name.
     """
 
     name: str
@@ -273,7 +273,7 @@ def calls_in(log: Path) -> list[Call]:
     for line in log.read_text(errors="replace").splitlines():
         if found := _LINE.match(line):
             counts[found[1]] += 1
-            # strace shows the working directory with each path: that alone makes no call one on our files.
+            # strace shows the working directory with each path: that alone does not mean a call on our files.
             calls.append(Call(found[1], counts[found[1]], re.sub(r"AT_FDCWD<[^>]*>", "AT_FDCWD", found[2])))
     return calls
 
@@ -288,7 +288,7 @@ def calls_of(scene: Scene, command: Command) -> list[Call]:
 
 
 class Stopped:
-    """A command that stands still when it has made one system call, until it is told to go on."""
+    """A command that is stopped after one system call, until it is resumed."""
 
     def __init__(self, scene: Scene, command: Command, call: Call) -> None:
         self._log = scene.top.parent / "stopped.log"
@@ -310,12 +310,12 @@ class Stopped:
         return ended(self._process)
 
 
-# --- one fault after the other ----------------------------------------------------------------------
+# --- one fault after another ------------------------------------------------------------------------
 
 
 @dataclass
 class Trial:
-    """What a command does from a prepared state, and how the faults that were tried on it ended."""
+    """What a command does from a prepared state, and the outcomes of the faults that were tried on it."""
 
     command: Command
     scenes: list[Scene]
@@ -336,7 +336,7 @@ class Trial:
         return cls(command, scenes, scenes[0].old, new, calls_of(scenes[0], command))
 
     def calls_on_files(self, operations: Iterable[str] | None = None) -> list[Call]:
-        """The calls on files of the project and of the temporary directory, and the one that answers."""
+        """The calls on files of the project and of the temporary directory, and the one that prints the answer."""
         top, wanted = str(self.scenes[0].top), None if operations is None else set(operations)
         calls = [call for call in self.calls if top in call.text or call.is_answer]
         return [call for call in calls if wanted is None or call.operation in wanted]
@@ -349,10 +349,7 @@ class Trial:
             return True
 
     def is_new(self, outcome: Hashable) -> bool:
-        """Whether nothing has ended like this yet. A judge that depends on nothing else has said already what it says.
-
-        What two faults leave alike is as good or as bad after the one as after the other.
-        """
+        """Whether this outcome is new. A judge that depends on nothing else need not judge an equal one again."""
         with self.guard:
             if outcome in self.judged:
                 return False
@@ -360,7 +357,7 @@ class Trial:
             return True
 
     def try_each(self, calls: Iterable[Call], attempt: Callable[[Scene, Call], None]) -> None:
-        """Tries something at every call, side by side, each from the prepared state; collects what failed."""
+        """Makes an attempt at every call, in parallel, each from the prepared state; collects the failures."""
         self._work_off(deque(calls), attempt)
 
     def _work_off(self, jobs: deque[Call], attempt: Callable[[Scene, Call], None]) -> None:
@@ -368,7 +365,7 @@ class Trial:
             while jobs and len(self.failures) < 5:
                 try:
                     job = jobs.popleft()
-                except IndexError:  # the other one was quicker
+                except IndexError:  # another thread was faster
                     return
                 scene.restore()
                 try:
@@ -380,7 +377,7 @@ class Trial:
             list(pool.map(work, self.scenes))
 
     def kill_at(self, calls: Sequence[Call], judge: Callable[[Scene, Files], None]) -> None:
-        """Kills the command when it enters each of these calls, and should it then make more, at those too."""
+        """Kills the command when it enters each of these calls, and at further ones if it then makes more."""
         jobs = deque(calls)
         totals = Counter(call.name for call in self.calls)
 
@@ -400,7 +397,7 @@ class Trial:
         self._work_off(jobs, attempt)
 
     def fail_at(self, calls: Sequence[Call], error: str, judge: Callable[[Scene, Call, Result], None]) -> None:
-        """Lets each of these calls fail with an error of the system."""
+        """Makes each of these calls fail with a system error."""
 
         def attempt(scene: Scene, call: Call) -> None:
             log = scene.top.parent / "failed.log"
@@ -421,7 +418,7 @@ class Trial:
 
 
 class Race:
-    """Commands that begin at the same moment: each waits for its line of input until all have been started."""
+    """Commands that start at the same moment: each waits for its line of input until all have been launched."""
 
     def __init__(self, ralph: Ralph) -> None:
         self.ralph = ralph
@@ -440,7 +437,7 @@ class Race:
         self.go()
 
     def enter(self, script: str, *arguments: str, **env: str) -> None:
-        """Adds a shell script, in which `ralphtool` is the command that is tested."""
+        """Adds a shell script, in which `ralphtool` is the command under test."""
         prelude = f'read -r _; ralphtool() {{ {shlex.quote(COMMAND)} "$@" </dev/null; }}\n'
         self._running.append(
             subprocess.Popen(
@@ -454,7 +451,7 @@ class Race:
         )
 
     def go(self) -> None:
-        """All wait for the end of one pipe, which comes now."""
+        """Closes the pipe that all of them wait for."""
         if self._open:
             os.close(self._gate)
             os.close(self._opener)

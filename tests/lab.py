@@ -1,4 +1,4 @@
-"""A project with git, a change, and a scripted agent: for everything that tries the loop as a whole."""
+"""A project with git, a change, and a scripted agent: for tests of the loop as a whole."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STORIES = """\
 
 - [ ] 2.1 Make c
 """
-ACCEPT = '[proof]\naccept = "unproven"'  # for tests that are about other things than proof, and have no gates
+ACCEPT = '[proof]\naccept = "unproven"'  # for tests that are not about proof, and have no gates
 DONE: list[dict[str, Any]] = [{"run": "echo work > {story}.txt"}, {"tick": "all"}, {"complete": True}]
 
 
@@ -37,7 +37,7 @@ class Lab(Ralph):
         self.env |= {"GIT_CONFIG_NOSYSTEM": "1", "LC_ALL": "C.UTF-8"}
 
     def git(self, *arguments: str, check: bool = True) -> str:
-        """Runs git in the project; tells what it printed."""
+        """Runs git in the project; returns its output."""
         done = subprocess.run(["git", *arguments], cwd=self.root, env=self.env, capture_output=True, check=False)
         assert not check or done.returncode == 0, done.stderr.decode()
         return done.stdout.decode("utf-8", "surrogateescape").rstrip("\n")
@@ -64,7 +64,7 @@ class Lab(Ralph):
     ) -> None:
         """Writes `.ralph/config.toml`; further arguments are settings of `[run]`.
 
-        Most tests are about other things than proof, and have no gates: what is done counts.
+        Most tests are not about proof and have no gates: unproven work counts as done.
         """
         settings = {"agent": "scripted", "workspace": "here", **run}
         lines = ["[run]", *(f"{name} = {json.dumps(value)}" for name, value in settings.items())]
@@ -74,7 +74,7 @@ class Lab(Ralph):
         self.write(".ralph/config.toml", "\n".join(lines) + "\n")
 
     def play(self, *turns: dict[str, Any], default: list[dict[str, Any]] | None = None) -> Lab:
-        """Each turn: {"story": "1", "attempt": 1, "steps": [...]}; `default` are the steps where none fits."""
+        """Each turn: {"story": "1", "attempt": 1, "steps": [...]}; `default` has the steps if none matches."""
         script: dict[str, Any] = {"turn": list(turns)}
         if default is not None:
             script["defaults"] = {"steps": default}
@@ -96,7 +96,7 @@ class Lab(Ralph):
         )
 
     def events(self, result: Result | None = None) -> list[dict[str, Any]]:
-        """What a run printed; without one, the events of all runs, in order."""
+        """The events that a run printed; without one, the events of all runs, in order."""
         if result is not None:
             return [json.loads(line) for line in result.stdout.splitlines()]
         paths = sorted(self.root.glob(".ralph/runs/*/events.jsonl"), key=lambda path: path.stat().st_mtime_ns)
@@ -136,7 +136,7 @@ class Lab(Ralph):
         return seen
 
     def users_state(self) -> dict[str, Any]:
-        """All that has to be the user's again after a run."""
+        """Everything of the user's that a run must restore."""
         return {
             "files": self.own_files(),
             "head": (self.root / ".git/HEAD").read_text(),
@@ -149,7 +149,7 @@ class Lab(Ralph):
 
 
 def ignores_term(marker: str) -> bool:
-    """Whether a process with a text in its environment ignores SIGTERM: then a script has come to its `hang`."""
+    """Whether a process with a text in its environment ignores SIGTERM: then a script has reached its `hang`."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             environ = Path(f"/proc/{pid}/environ").read_bytes()
@@ -162,7 +162,7 @@ def ignores_term(marker: str) -> bool:
 
 
 def processes_with(marker: str) -> list[str]:
-    """The command lines of all processes that have a text in their arguments or environment, but for this one."""
+    """The command lines of all other processes that have a text in their arguments or environment."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -177,7 +177,7 @@ def processes_with(marker: str) -> list[str]:
 
 
 def wait_until(holds: Any, seconds: float = PATIENCE) -> bool:
-    """Waits for something to hold, for so long at the most: on a busy machine everything comes late."""
+    """Waits for a condition, for at most so long: on a busy machine everything is late."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if holds():
@@ -187,7 +187,7 @@ def wait_until(holds: Any, seconds: float = PATIENCE) -> bool:
 
 
 def kill(process: subprocess.Popen[bytes], number: int = signal.SIGKILL) -> None:
-    """Ends a process that a test has started, and reads what it printed."""
+    """Ends a process that a test has started, and reads its output."""
     if process.poll() is None:
         process.send_signal(number)
     process.communicate(timeout=PATIENCE)

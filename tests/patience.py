@@ -1,6 +1,6 @@
-"""How long a test waits for what has to come."""
+"""How long a test waits for something that must happen."""
 
 from __future__ import annotations
 
-# Seconds. Only what hangs needs them: on a machine that others use too, a second's work has taken minutes.
+# Seconds, used up only by something that hangs. On a shared machine, a second's work has taken minutes.
 PATIENCE = 900.0

@@ -1,4 +1,4 @@
-"""A project of a test's own, with a temporary directory of its own, and the installed command run in it."""
+"""A project for one test, with its own temporary directory, and the installed command run in it."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ Users SHALL be able to log in.
 
 @cache
 def start_warm() -> Warm:
-    """One for each worker, from its first call on."""
+    """One for each test worker, started at its first call."""
     return Warm()
 
 
 def call(
     arguments: Sequence[str], stdin: bytes, cwd: Path, env: Mapping[str, str], timeout: float
 ) -> subprocess.CompletedProcess[bytes]:
-    """Runs `ralphtool …` in a process of its own, which has its modules loaded where that makes no difference."""
+    """Runs `ralphtool …` in a separate process, with its modules preloaded where that makes no difference."""
     if starts_warm(arguments, stdin, cwd, env):
         return start_warm().run(arguments, stdin, cwd, env, timeout)
     command = [COMMAND, *arguments]
@@ -109,7 +109,7 @@ class Ralph:
             folder.mkdir()
         kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
         self.env = {**kept, "HOME": str(self.home), "TMPDIR": str(self.tmp)}
-        self.env["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # our own plugins would take half of the time of a gate
+        self.env["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # our own plugins would take half the time of a gate
 
     def run(
         self, *arguments: str, stdin: bytes = b"", cwd: Path | None = None, session: str | None = None, **env: str
@@ -124,7 +124,7 @@ class Ralph:
         return self.run("agent", *arguments, session=session, **more)
 
     def begin(self, change: str = "add-login", session: str = "s1") -> Ralph:
-        """A session with the first story in scope."""
+        """Starts a session with the first story in scope."""
         assert self.agent("session", "init", "--change", change, session=session).json
         assert self.agent("session", "next-story", session=session).json
         return self
@@ -140,7 +140,7 @@ class Ralph:
         return (self.root / path).read_bytes().decode()
 
     def openspec(self, tasks: str | bytes = TASKS, change: str = "add-login") -> Ralph:
-        """Makes an OpenSpec change."""
+        """Creates an OpenSpec change."""
         self.write(f"openspec/changes/{change}/tasks.md", tasks)
         self.write(f"openspec/changes/{change}/proposal.md", "# Why\nUsers want in.\n")
         self.write(f"openspec/changes/{change}/specs/auth/spec.md", SPEC)
@@ -167,7 +167,7 @@ class Ralph:
         return value
 
     def snapshot(self) -> dict[str, bytes | str | None]:
-        """Every file, link and folder there is, byte for byte: to show that nothing changed."""
+        """Every file, link and folder, byte for byte: to show that nothing changed."""
         seen: dict[str, bytes | str | None] = {}
         for top in (self.root, self.tmp, self.home):
             for path in sorted(top.rglob("*")):
@@ -184,7 +184,7 @@ IS_ROOT = os.geteuid() == 0
 
 
 def bound_by_permissions() -> list[str]:
-    """Before a command: what makes permissions count, also for root."""
+    """Put before a command, makes permissions apply to root too."""
     if not IS_ROOT:
         return []
     if not shutil.which("setpriv"):

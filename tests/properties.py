@@ -1,4 +1,4 @@
-"""The settings of the tests that hold for every document and every order of commands."""
+"""The settings of property tests: those about any document and any order of commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from hypothesis import HealthCheck, settings
 
-# The same examples every time: a build that fails must fail again when somebody looks into it.
+# The same examples every time: a build that fails must fail again during debugging.
 settings.register_profile(
     "ours",
     deadline=None,
@@ -22,18 +22,18 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 Item = TypeVar("Item")
-settings.load_profile("ours")  # a busy machine is no failure, in any test
+settings.load_profile("ours")  # in no test is a busy machine a failure
 OURS = settings.get_profile("ours")
 THOROUGH = os.environ.get("RALPH_TESTS") == "all"  # as `scripts/test --all` sets it
 
 
 def examples(number: int) -> int:
-    """So many with `scripts/test --all`; an eighth of them otherwise."""
+    """The full number with `scripts/test --all`; an eighth of it otherwise."""
     return number if THOROUGH else max(10, number // 8)
 
 
 def sample(items: Iterable[Item], share: int) -> list[Item]:
-    """All of a sweep with `scripts/test --all`; one in so many otherwise."""
+    """All items with `scripts/test --all`; one in `share` otherwise."""
     return list(items)[:: 1 if THOROUGH else share]
 
 

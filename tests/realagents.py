@@ -17,8 +17,8 @@ PROGRAMS = {name: TOOLS / name / "node_modules/.bin" / name for name in ("claude
 PROGRAMS |= {name: TOOLS / name / "bin" / name for name in ("aider", "mini")}
 QUICK = ("claude", "codex")
 SLOW = ("gemini", "opencode", "aider", "mini")
-# What each needs to be told besides. The sandbox of Codex makes folders for a moment wherever it may write, and in the
-# folder of all temporary files they would be in the way of other tests.
+# Further settings of each. The sandbox of Codex briefly creates folders wherever it may write; in /tmp they would
+# disturb other tests.
 _OWN: dict[str, dict[str, Any]] = {
     "aider": {"model": "openai/gpt-4o"},
     "codex": {"args": ["-c", "sandbox_workspace_write.exclude_slash_tmp=true"]},
@@ -35,18 +35,18 @@ def some(*names: str) -> pytest.MarkDecorator:
 
 EVERY_AGENT = some(*QUICK, *SLOW)
 
-# One story is enough where it is about how an agent ends.
+# One story is enough for tests of how an agent ends.
 ONE_STORY = "## 1. First\n\n- [ ] 1.1 Make a\n"
 _STORY = re.compile(r"^Story (\S+): ", re.MULTILINE)
 
 
 def turns(agent: str, *wanted: Turn) -> list[Turn]:
-    """Turns of a conversation; an agent that asks only once gets them all in one answer."""
+    """Turns of a conversation; an agent that makes only one request gets them all in one answer."""
     return [All(wanted)] if agent == "aider" else list(wanted)
 
 
 def work(agent: str, story: str, *tasks: str) -> list[Turn]:
-    """What a model does that does a story well: a file, the ticks, a learning, the promise."""
+    """The turns of a model that completes a story: a file, the ticks, a learning, the promise."""
     ticks = " && ".join(f"ralphtool agent task done {task}" for task in tasks)
     learn = f'ralphtool agent learn "Story {story} needs its own file" --task {tasks[0]}'
     made = Write(f"{story}.txt", f"work on {story}\n")
@@ -66,7 +66,7 @@ def by_story(**turns: list[Turn]) -> Scenario:
 
 
 class RealLab(Lab):
-    """A project whose agents are real programs. `model` serves what they are told to do."""
+    """A project whose agents are real programs. `model` serves their instructions."""
 
     def prepare(
         self, agents: str, model: ModelServer, tasks: str = ONE_STORY, *, more: dict[str, Any] | None = None, **run: Any

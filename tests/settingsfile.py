@@ -1,4 +1,4 @@
-"""What the tests of the settings share: parsing a text, the error that it leads to, writing a file of settings."""
+"""Shared by the tests of the settings: parsing a text, the resulting error, writing a settings file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files for CI: they are YAML, every command in them is one of ours, and the steps of the action work."""
+"""The files for CI: they are YAML, every command in them exists, and the steps of the action work."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PAGE = (REPOSITORY / "docs/ci.md").read_text()
 
 
 def texts_in(value: Any) -> Iterator[str]:
-    """Every text of a document, however deep."""
+    """Every text of a document, at any depth."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
@@ -37,7 +37,7 @@ def texts_in(value: Any) -> Iterator[str]:
 
 
 def commands_in(text: str) -> list[list[str]]:
-    """The words of each `ralphtool` command of a script; what a shell would fill in is `x`."""
+    """The words of each `ralphtool` command of a script; shell variables become `x`."""
     plain = re.sub(r"\$\{(\w+):\+([^}]*)\}", r"\2", text)
     lines = [line.strip().removeprefix("exec ") for line in plain.split("\n")]
     ours = [line for line in lines if re.match(r"ralphtool \w", line)]
@@ -45,7 +45,7 @@ def commands_in(text: str) -> list[list[str]]:
 
 
 def check_command(words: list[str]) -> None:
-    """Parses it as the command line is parsed, and runs nothing."""
+    """Parses it like a real command line, but runs nothing."""
     command = cli.get_command(click.Context(cli), words[1])
     assert command is not None, words
     command.make_context(words[1], list(words[2:]), click.Context(cli, info_name="ralphtool"))
@@ -104,7 +104,7 @@ def names_of(kind: Any) -> list[str]:
 
 
 def run_step(lab: Lab, step: dict[str, Any], values: dict[str, str], **files: Path) -> int:
-    """As a runner does it: `${{ … }}` is filled in, and the script is run by bash."""
+    """Runs a step as CI does: `${{ … }}` is filled in, and bash runs the script."""
 
     def fill(text: str) -> str:
         return re.sub(r"\$\{\{\s*(.*?)\s*\}\}", lambda found: values[found[1]], text)

@@ -1,4 +1,4 @@
-"""scripts/demo-workers, run: a real server, two workers as processes of their own, and one of them is killed."""
+"""Runs scripts/demo-workers: a real server, two workers as separate processes, one of which is killed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from project import REPOSITORY
 
 
 def is_set_up() -> bool:
-    """Whether the script would leave .venv as it is, as `make_venv` in scripts/_setup.sh tells: we run in it."""
+    """Whether the script would leave .venv alone (see `make_venv` in scripts/_setup.sh): the tests run in it."""
     parts = (REPOSITORY / name for name in ("pyproject.toml", "requirements-dev.txt", "bin/ralphtool"))
     wanted = hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()
     ready = REPOSITORY / ".venv/ready"

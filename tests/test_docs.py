@@ -1,4 +1,4 @@
-"""The docs say what is true: tests that are named exist, codes are listed, examples work."""
+"""The docs are correct: tests that they name exist, codes are listed, examples work."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Which modules the agent's commands import. An import that slips in is what would make them slow: it fails here.
+"""Which modules the agent's commands import. An accidental import would make them slow, and fails here.
 
-Modules of ours are listed exactly; of the standard library, only those named here may be added to what Python
-loads by itself, which differs between versions. What an import costs stands in docs/performance.md.
+ralphtool's modules are listed exactly; of the standard library, only those named here may be added to what Python
+itself loads, which differs between versions. docs/performance.md has the cost of imports.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from project import COMMAND, REPOSITORY, Ralph
 
 import ralphtool
 
-# Runs when Python starts, before the command; writes down at the very end what was loaded.
+# Runs when Python starts, before the command; at the very end it writes down the loaded modules.
 RECORDER = """\
 import atexit, os, sys
 
@@ -26,7 +26,7 @@ def record():
         file.write("\\n".join(sys.modules))
 """
 
-# One that is not a daemon: Python waits for it.
+# Not a daemon thread, so Python waits for it.
 THREAD = "import threading, time; threading.Thread(target=lambda: (time.sleep(0.3), print('told'))).start()"
 
 # All of these are small and in C.
@@ -49,7 +49,7 @@ COMMANDS: dict[str, tuple[list[str], set[str]]] = {
     "next-story": (["session", "next-story"], OPENSPEC),
     "context": (["context"], OPENSPEC | {"core.config", "core.gate_commands"}),
 }
-# Asking the memory costs more: SQLite and regular expressions. Neither the history nor anything else comes with them.
+# Searching the memory costs more: SQLite and regular expressions, but neither the history nor anything else.
 MEMORY = {
     "memory",
     "memory.word_frequency",
@@ -94,12 +94,12 @@ FORMATS: dict[str, tuple[str, str, str, set[str]]] = {
         MARKDOWN | {"specs.beads", "specs.issue_copy"},
     ),
 }
-# Whole rooms, and single modules. The rest may be slow to import: the history, too, which only a flush needs.
+# Whole rooms, and single modules. The rest may be slow to import, including the history: only a flush needs it.
 HOT = {"", "__main__", "cli", "cli.agent", "core", "errors", "specs"}
 
 
 class Recorded:
-    """The modules that a command added to those of a bare Python, which starts in the same way."""
+    """The modules that a command loads beyond those of a bare Python that starts in the same way."""
 
     def __init__(self, ralph: Ralph) -> None:
         self.ralph = ralph
@@ -120,7 +120,7 @@ class Recorded:
 
 
 def ours(modules: set[str]) -> set[str]:
-    """Without the package's name; "" is the package itself."""
+    """ralphtool's modules, without the package's name; "" is the package itself."""
     return {name[len("ralphtool") :].lstrip(".") for name in modules if is_ours(name)}
 
 
@@ -143,7 +143,7 @@ def test_a_command_imports_these_modules_and_no_other(project: Ralph, name: str)
 
 def test_recall_imports_the_memory_and_not_the_history(project: Ralph) -> None:
     assert project.begin().agent("learn", "The tests need make db first").exit_code == 0
-    assert project.agent("recall", "tests").json["learnings"]  # the index is made now
+    assert project.agent("recall", "tests").json["learnings"]  # this creates the index
     added = Recorded(project).added("agent", "recall", "tests")
     assert ours(added) == EVERY | MEMORY | {"core.layout", "core.locks", "memory.recall", "core.secrets"}
     assert not {"typing", "msgspec", "json", "hashlib", "subprocess", "numpy"} & added
@@ -171,7 +171,7 @@ def test_the_recorder_sees_what_the_other_commands_import(project: Ralph) -> Non
 
 
 def test_the_command_is_our_own_script() -> None:
-    """pip's script for an entry point imports `re`, which costs more than most commands do."""
+    """pip's script for an entry point imports `re`, which takes longer than most commands."""
     installed = Path(COMMAND).read_text()
     shebang, _, body = installed.partition("\n")
     assert shebang.startswith("#!")
@@ -190,7 +190,7 @@ def hot_modules() -> dict[str, Path]:
 
 
 def imported(tree: ast.AST) -> set[str]:
-    """What a module names in its imports, those inside functions included."""
+    """All names that a module imports, also inside functions."""
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -208,7 +208,7 @@ def test_no_hot_module_imports_regular_expressions() -> None:
 
 
 def test_importing_every_hot_module_loads_next_to_nothing() -> None:
-    """So none of them can compile a regular expression, or build anything else that is big, when it is imported."""
+    """So none of them can compile a regular expression, or build anything large, when it is imported."""
     code = (
         f"import sys; before = set(sys.modules); import {', '.join(hot_modules())}; print(*set(sys.modules) - before)"
     )

@@ -1,4 +1,4 @@
-"""How the house is built, held by reading the source: who may import whom, and a few rules of style."""
+"""The architecture, checked by reading the source: which room may import which, and a few style rules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from project import REPOSITORY
 
 SOURCE = REPOSITORY / "src/ralphtool"
 
-# A room imports only from the rooms before it. A new module needs no line here; it has its place by its folder.
+# A room imports only from the rooms before it. A new module needs no entry here: its folder decides.
 ROOMS = (
     *(
         "",
@@ -50,11 +50,11 @@ THIRD_PARTY = {
     "testing": {"msgspec"},
     "cli": {"anyio", "click", "mcp", "mcp_types", "msgspec", "psutil"},
 }
-# What one folder of a room may import besides.
+# Further packages that one folder of a room may import.
 IN_FOLDERS = {"executors.temporal": {"temporalio"}}
 FACES = {"cli", "views", "__main__"}  # the rooms that may print and exit
 SPEAKING = ("print", "sys.exit", "exit", "quit", "os._exit")
-PROGRAMS = ("agents.scripted_program", "sandbox.bridge")  # programs of their own, which others start
+PROGRAMS = ("agents.scripted_program", "sandbox.bridge")  # separate programs, started by others
 BANNED_WORDS = ("manager", "handler", "helper", "service", "engine", "util")
 LONGEST_FUNCTION = 45
 LONGEST_MODULE = 500
@@ -62,9 +62,9 @@ LAST_RESORTS = {
     ("cli.agent", "_run_safely"),
     ("cli.main", "main"),
     ("core.crashlog", "report"),
-    ("executors.temporal.serving", "_carry_out_safely"),  # a bug in one job ends no other
+    ("executors.temporal.serving", "_carry_out_safely"),  # a bug in one job must not end the others
 }
-# Where code of other packages is imported: whatever it raises becomes an error that names the package.
+# Third-party code is imported here: whatever it raises becomes an error that names the package.
 STRANGERS = {("agents", "make"), ("specs", "_load")}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -87,12 +87,12 @@ def modules() -> dict[str, ast.Module]:
 
 @cache
 def walk(module: str) -> list[ast.AST]:
-    """Every node of a module, those inside functions included."""
+    """Every node of a module, including those inside functions."""
     return list(ast.walk(modules()[module]))
 
 
 def nodes_that_run(module: str) -> Iterator[ast.AST]:
-    """Every node but for what only a type checker reads."""
+    """Every node except those that only a type checker reads."""
     left: list[ast.AST] = [modules()[module]]
     while left:
         node = left.pop()
@@ -116,7 +116,7 @@ def dotted_imports(module: str, *, types: bool = True) -> set[str]:
 
 @cache
 def imports(module: str, *, types: bool = True) -> set[str]:
-    """The modules of ours that a module imports."""
+    """The modules of ralphtool that a module imports."""
     inside = [name.removeprefix("ralphtool.") for name in dotted_imports(module, types=types) if is_ours(name)]
     return {name if name in modules() else name.rpartition(".")[0] for name in inside}
 
@@ -145,7 +145,7 @@ def test_a_room_imports_only_from_rooms_below_it() -> None:
 
 def test_no_module_imports_itself_by_way_of_others() -> None:
     graph = {module: imports(module, types=False) - {module} for module in modules()}
-    assert len(list(TopologicalSorter(graph).static_order())) == len(modules())  # raises on a circle
+    assert len(list(TopologicalSorter(graph).static_order())) == len(modules())  # raises on a cycle
 
 
 def test_the_names_of_other_peoples_packages_stay_in_their_rooms() -> None:
@@ -157,7 +157,7 @@ def test_the_names_of_other_peoples_packages_stay_in_their_rooms() -> None:
 
 
 def allowed(module: str) -> set[str]:
-    """The packages of others that a module may import: those of its room, and those of its folder."""
+    """The third-party packages that a module may import: those of its room, and those of its folder."""
     folders = [names for folder, names in IN_FOLDERS.items() if f"{module}.".startswith(f"{folder}.")]
     return THIRD_PARTY.get(room(module), set()).union(*folders)
 
@@ -240,7 +240,7 @@ def test_a_long_module_says_why_it_is_one_file() -> None:
 
 
 def prepares_a_type(node: ast.AST) -> bool:
-    """Whether it has msgspec read something as a type. Two threads at once must not be the first to do so."""
+    """Whether it makes msgspec decode into a type. Two threads must not be the first to do so at the same time."""
     if not isinstance(node, ast.Call):
         return False
     called = ast.unparse(node.func)
@@ -258,7 +258,7 @@ def test_types_are_prepared_in_one_place_that_has_a_lock() -> None:
 
 
 def is_broad(node: ast.AST) -> bool:
-    """Whether it catches everything. What tidies up and raises the same error again catches nothing."""
+    """Whether it catches everything. A handler that only cleans up and re-raises does not count."""
     if not isinstance(node, ast.ExceptHandler):
         return False
     last = node.body[-1]

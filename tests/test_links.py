@@ -1,4 +1,4 @@
-"""Every link of the docs leads somewhere: relative paths are files, and anchors are headings, as GitHub names them."""
+"""No link in the docs is broken: relative paths are files, and anchors are headings, as GitHub names them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HEADING = re.compile(r"^#{1,6} +(.*?) *#* *$", re.MULTILINE)
 
 
 def read_prose(page: Path) -> str:
-    """A page without its blocks of code."""
+    """A page without its code blocks."""
     return _FENCE.sub("", page.read_text(encoding="utf-8"))
 
 
@@ -28,7 +28,7 @@ def find_links(page: Path) -> list[str]:
 
 
 def name_anchor(heading: str) -> str:
-    """The anchor of a heading: its words in small letters, blanks as dashes, without other signs."""
+    """The anchor of a heading: lower case, hyphens for spaces, no other punctuation."""
     words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
     return re.sub(r"[^\w\- ]", "", words.lower()).replace(" ", "-")
 
@@ -45,7 +45,7 @@ def list_anchors(page: Path) -> set[str]:
 
 
 def find_broken(page: Path, link: str) -> str:
-    """What is wrong with a link; empty if it leads somewhere."""
+    """What is wrong with a link; empty if it works."""
     path, _, anchor = link.partition("#")
     target = page.parent / path if path else page
     if not target.exists():
@@ -72,7 +72,7 @@ def test_links_are_found_and_broken_ones_are_told(tmp_path: Path) -> None:
 
 
 def test_the_site_has_every_page() -> None:
-    """What is not in the navigation is found by nobody; the pages of single commands are listed on one of their own."""
+    """A page outside the navigation is never found. The pages of single commands are listed on a separate page."""
     named = set(re.findall(r": ([\w/-]+\.md)$", (REPOSITORY / "mkdocs.yml").read_text(), re.MULTILINE))
     pages = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
     commands = {page for page in pages if page.startswith("commands/")} - {"commands/README.md"}

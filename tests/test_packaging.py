@@ -1,7 +1,7 @@
-"""What is built: the contents of wheel and source distribution, the command, and the commit that `--version` tells.
+"""Builds: the contents of wheel and source distribution, the command, and the commit that `--version` prints.
 
-Nothing is asked of a network: hatchling is among the development dependencies, and what ralphtool needs is taken from
-the environment of the tests.
+No network is needed: hatchling is a development dependency, and the dependencies of ralphtool come from the
+environment of the tests.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def commit_all(folder: Path) -> str:
 
 
 def copy_source(folder: Path) -> Path:
-    """What a checkout has, without git. Caches lie in it as they do in any checkout that was used."""
+    """The files of a checkout, without git. It has caches, like any checkout that was used."""
     folder.mkdir(parents=True)
     for name in PARTS:
         one = REPOSITORY / name
@@ -108,7 +108,7 @@ def test_a_source_distribution_builds_the_same_wheel(tmp_path: Path) -> None:
 
 
 def test_without_git_there_is_no_commit(tmp_path: Path) -> None:
-    """Nor does a copy that lies in a repository of something else tell the commit of that."""
+    """A copy inside another project's repository does not report that project's commit either."""
     source = copy_source(tmp_path / "theirs/source")
     commit_all(tmp_path / "theirs")
     assert COMMIT not in read_wheel(build(source, "wheel"))
@@ -125,7 +125,7 @@ def test_a_checkout_tells_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def install(wheel: Path, folder: Path) -> Path:
-    """An environment with the wheel in it; what that needs is found where the tests find it."""
+    """Creates an environment with the wheel; its dependencies are found where the tests find them."""
     venv.create(folder, symlinks=True)
     [packages] = folder.glob("lib/python3*/site-packages")
     (packages / "needed.pth").write_text(str(Path(click.__file__).parent.parent))
@@ -135,7 +135,7 @@ def install(wheel: Path, folder: Path) -> Path:
 
 
 def test_the_command_where_the_path_has_a_blank(tmp_path: Path) -> None:
-    """pip writes a first line that no system can start; agents get one that can, and doctor repairs it."""
+    """pip writes a first line that no system can execute; agents get a working one, and doctor repairs pip's."""
     source = copy_source(tmp_path / "source")
     wanted = f"ralphtool {__version__} ({commit_all(source)[:7]})\n"
     command = install(build(source, "wheel"), tmp_path / "my 'env' $HOME ü")

@@ -1,6 +1,6 @@
-"""The scenarios of seeds 000, 002 and 004: each is a test of its own, named after it.
+"""The scenarios of seeds 000, 002 and 004: each has its own test, named after it.
 
-Where the contract has decided differently from a seed, the contract's form is asserted, and the docstring says so.
+Where the contract differs from a seed, the test asserts the contract's form, and its docstring says so.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
 
 def ok(ralph: Ralph, *arguments: str, **more: Any) -> dict[str, Any]:
-    """A call that has to succeed."""
+    """A call that must succeed."""
     return ralph.agent(*arguments, **more).json
 
 
@@ -36,7 +36,7 @@ def init(ralph: Ralph, change: str = "add-login", session: str = "s1") -> dict[s
 
 
 def check_new_session(project: Ralph) -> None:
-    """Initialize new session: the file, the lock, and what is printed."""
+    """Initialize new session: the file, the lock, and the output."""
     printed = init(project)
     assert project.session_file().is_file()
     assert project.lock_file.is_file()
@@ -141,7 +141,7 @@ class TestSeed000RecordLearning:
     def test_learning_with_task_reference(self, project: Ralph) -> None:
         """Seed 000, Learning with task reference: it carries task, story and iteration."""
         project.begin()
-        ok(project, "session", "next-story")  # the second one handed out
+        ok(project, "session", "next-story")  # the second story handed out
         ok(project, "learn", "Pattern X", "--task", "2.1")
         [stored] = project.session()["learnings"]
         assert stored["task_id"] == "2.1"
@@ -186,7 +186,7 @@ class TestSeed000LearningsAvailableInContext:
         assert seen == [("from the first", "1", 1), ("from the second", "2", 2)]
 
     def test_learnings_from_current_iteration(self, project: Ralph) -> None:
-        """Seed 000, Learnings from current iteration: what was just recorded is there at once."""
+        """Seed 000, Learnings from current iteration: what was just recorded is included immediately."""
         project.begin()
         assert self.learnings(project) == []
         learning = project.agent("learn", "new").json["learning"]
@@ -228,7 +228,7 @@ class TestSeed002SessionInitialization:
 
 class TestSeed002StoryIteration:
     def test_get_next_story(self, project: Ralph) -> None:
-        """Seed 002, Get next story: the adapter's word counts, also when a box was ticked by hand."""
+        """Seed 002, Get next story: the adapter decides, even if a box was ticked by hand."""
         check_next_story_comes_into_scope(project)
         project.tasks_file.write_text(project.tasks_file.read_text().replace("[ ] 1.2", "[x] 1.2"))
         assert project.agent("session", "next-story").json["story_id"] == "2"

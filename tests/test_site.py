@@ -1,4 +1,4 @@
-"""The site of the docs: lists become what they are on GitHub, and nothing is loaded from another host."""
+"""The docs site: lists are rendered as on GitHub, and nothing is loaded from another host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""tests/slow.txt says what the quick run leaves out: every line is of a test that exists."""
+"""tests/slow.txt says what the quick run leaves out: every line names an existing test."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def source(name: str) -> str:
 
 
 def test_whole_tests_are_left_out_only_where_smaller_ones_try_the_same() -> None:
-    """Each of these does at a large size, or for a long time, what another test of its file does once.
+    """Each of these repeats, at a large size or for a long time, what another test of its file does once.
 
-    The demo of workers takes half a minute; tests/workers and tests/executors/temporal try what it shows. A wheel
-    that is installed takes an environment of its own; the other tests of its file read what is in it. The story that
-    loses nine workers, which mostly waits for the server, is the only one without a smaller one beside it.
+    The demo of workers takes half a minute; tests/workers and tests/executors/temporal test what it shows. Installing
+    a wheel needs a separate environment; the other tests of that file read the wheel's contents. The story that
+    loses nine workers, which mostly waits for the server, is the only one without a smaller counterpart.
     """
     assert sum(share == 0 for share in SLOW.values()) <= 11
     assert not [name for name in SLOW if not re.fullmatch(r"[\w/]+\.py(::\w+)+", name)]

@@ -1,4 +1,4 @@
-"""The battery of docs/truth.md: no cheat ends as done, no honest change is refused, and each case is what it claims."""
+"""The battery of docs/truth.md: no cheat ends as done, no honest change is rejected, each case is as it claims."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from battery.verify import verify_case
 CASES = read_cases()
 QUICK = [case for case in CASES if case.setup.name in case.option("quick", ())]
 REST = [case for case in CASES if case not in QUICK]
-VERIFIED = CASES[::5]  # scripts/truth does it with all of them
+VERIFIED = CASES[::5]  # scripts/truth verifies all of them
 
 
 def name_case(case: TruthCase) -> str:
@@ -46,7 +46,7 @@ def check_case(case: TruthCase, tmp_path: Path) -> None:
 
 
 def show_gates(root: Path) -> Iterator[str]:
-    """What each gate printed last: without that, nobody can tell why a case ended otherwise on another machine."""
+    """The last output of each gate: without it, a different ending on another machine can't be explained."""
     for log in sorted(root.glob(".ralph/runs/*/*/gate-*")):
         yield f"--- {log.parent.name}/{log.name}\n{log.read_text(errors='replace')[-1500:]}"
 

@@ -1,4 +1,4 @@
-"""The tutorials, played: their commands print what they say. And pages that are made from the code are up to date."""
+"""The commands of the tutorials print what the tutorials show, and pages generated from the code are up to date."""
 
 from __future__ import annotations
 

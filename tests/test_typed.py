@@ -1,4 +1,4 @@
-"""Types that several threads meet for the first time at once: msgspec alone would kill the process."""
+"""Several threads use a type for the first time at once: msgspec alone would crash the process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A call that is forked off is one as any other: the same words, the same end, and nobody left behind."""
+"""A forked call behaves like any other: the same output, the same ending, and no process left behind."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_one_that_takes_too_long_is_ended(lab: Lab) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         start_warm().run(["run", "--json"], b"", lab.root, lab.env, 3)
     lab.play(default=DONE)
-    assert lab.loop().exit_code == 0  # nobody holds the change any more
+    assert lab.loop().exit_code == 0  # the change is no longer locked
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-"""Calls of `ralphtool` in a process that is forked off one with its modules loaded: most of a short call is imports.
+"""Runs `ralphtool` in a fork of a process with its modules loaded: most of a short call is imports.
 
-It is a process of its own with the same arguments, folder, environment and streams, and what it starts, it starts
-as ever. `starts_warm` says which calls are left to the command itself. Run as a program, this is what forks.
+Each call is a separate process with the same arguments, folder, environment and streams, and starts others as usual.
+`starts_warm` says which calls are left to the command itself. Run as a program, this is the process that forks.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from typing import Any
 
 COMMAND = str(Path(sys.executable).with_name("ralphtool"))
 LOCALE = "C.UTF-8"
-MOST_INPUT = 1 << 15  # bytes that fit into a pipe before anybody reads
-# Who sent these is looked up by its command line, which is the one that a process was started with.
-# A server of tools waits for its client.
+MOST_INPUT = 1 << 15  # bytes that fit into a pipe without a reader
+# The sender of `accept` and `reject` is identified by its command line, but a fork has that of its parent.
+# `mcp` waits for its client.
 COLD = {"accept", "reject", "mcp"}
 
 
@@ -35,7 +35,7 @@ COLD = {"accept", "reject", "mcp"}
 
 
 def starts_warm(arguments: Sequence[str], stdin: bytes, cwd: Path, env: Mapping[str, str]) -> bool:
-    """Whether a call may be forked off: it has nothing that Python, or others, look at from the start on."""
+    """Whether a call may be forked: nothing in it matters to Python, or to others, from the process start on."""
     locale = env.get("LC_ALL") or env.get("LC_CTYPE") or env.get("LANG") or LOCALE
     return (
         hasattr(os, "pidfd_open")
@@ -49,7 +49,7 @@ def starts_warm(arguments: Sequence[str], stdin: bytes, cwd: Path, env: Mapping[
 
 
 class Warm:
-    """The process that has the modules loaded."""
+    """The process with the modules loaded."""
 
     def __init__(self) -> None:
         self._owner = os.getpid()
@@ -60,23 +60,23 @@ class Warm:
                 env={"PATH": os.environ["PATH"], "LC_ALL": LOCALE},
                 cwd="/",
                 pass_fds=[theirs.fileno()],
-                # Pipes, as those of a call are: Python looks at its streams when it starts.
+                # Pipes, as in a call: Python inspects its streams when it starts.
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
             )
-        self._process.wait()  # what it leaves behind is no child of ours: some tests count those
+        self._process.wait()  # the process it forks is not a child of this one: some tests count children
         atexit.register(self.close)
 
     def close(self) -> None:
         if os.getpid() == self._owner:
-            self._line.close()  # it ends when nobody can ask for more
+            self._line.close()  # it ends when no more calls can come
             self._process.communicate()
 
     def run(
         self, arguments: Sequence[str], stdin: bytes, cwd: Path, env: Mapping[str, str], timeout: float
     ) -> subprocess.CompletedProcess[bytes]:
-        """As `subprocess.run` with `capture_output` does it."""
+        """Like `subprocess.run` with `capture_output`."""
         call = {"argv": [COMMAND, *arguments], "cwd": os.fspath(cwd), "env": dict(env)}
         with ExitStack() as stack:
             line, outputs = self._ask(stack, json.dumps(call).encode(), stdin)
@@ -92,7 +92,7 @@ class Warm:
         return subprocess.CompletedProcess([COMMAND, *arguments], status, said[0], said[1])
 
     def _ask(self, stack: ExitStack, call: bytes, stdin: bytes) -> tuple[socket.socket, list[int]]:
-        """Sends a call with its streams; tells where its end is told, and the streams that are ours to read."""
+        """Sends a call with its streams; returns the socket for its exit status, and the streams to read from."""
         line, theirs = socket.socketpair()
         stack.enter_context(line)
         pipes = [os.pipe() for _ in range(3)]
@@ -127,7 +127,7 @@ def _receive_number(line: socket.socket) -> int:
 
 
 def _read_all(outputs: list[int], until: float) -> list[bytes]:
-    """What a call prints, until no process has its streams any more."""
+    """The output of a call, until no process has its streams open."""
     blocks: dict[int, list[bytes]] = {number: [] for number in outputs}
     with selectors.DefaultSelector() as selector:
         for number in outputs:
@@ -158,9 +158,9 @@ NOT_LOADED = (  # large, and for few calls
 
 
 def load() -> None:
-    """Imports what most calls would import, sooner or later."""
+    """Imports the modules that most calls import."""
     load_package("ralphtool")
-    gc.freeze()  # or the first collection of a call would copy the memory of all of them
+    gc.freeze()  # otherwise the first garbage collection of a call would copy the memory of all modules
 
 
 def load_package(name: str) -> None:
@@ -173,8 +173,8 @@ def load_package(name: str) -> None:
 
 
 def serve(channel: socket.socket) -> dict[str, Any] | None:
-    """Forks for every call that comes; comes back with the call in the new process, and with nothing at the end."""
-    running: dict[int, tuple[int, socket.socket]] = {}  # by the file that tells of its end
+    """Forks for every call; returns the call in the new process, and None when no more calls can come."""
+    running: dict[int, tuple[int, socket.socket]] = {}  # by the descriptor that reports its end
     selector = selectors.DefaultSelector()
     selector.register(channel, selectors.EVENT_READ)
     while True:
@@ -221,15 +221,15 @@ def report_end(told: int, pid: int, line: socket.socket) -> None:
         try:
             line.sendall(os.waitstatus_to_exitcode(status).to_bytes(8, "big", signed=True))
         except OSError:
-            pass  # it took too long, and nobody waits any more
+            pass  # it took too long, and the caller no longer waits
 
 
 def become(call: dict[str, Any]) -> None:
-    """All that the command would have from its start."""
+    """Sets up everything that the command would have from its start."""
     os.environ.clear()
     os.environ.update(call["env"])
     if not any(os.environ.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG")):
-        os.environ["LC_CTYPE"] = LOCALE  # as Python does it
+        os.environ["LC_CTYPE"] = LOCALE  # as Python does
     time.tzset()
     os.chdir(call["cwd"])
     sys.argv = call["argv"]
