@@ -1,4 +1,4 @@
-"""aider: what its logs tell, and how it is started. Recorded from 0.86.2, and shortened."""
+"""aider: what its logs mean, and how it is started. Recorded from 0.86.2, and shortened."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ BEGINNING = """
 
 
 class Folder:
-    """Where aider has left its logs."""
+    """The folder with aider's logs."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -66,7 +66,7 @@ class Folder:
         (self.path / "aider-model.log").write_text(text)
 
     def history(self, *parts: str) -> None:
-        """Answers stand there as they are, lines of aider's own are given with their mark."""
+        """Answers are written as they are; aider's own lines are given with their `>`."""
         (self.path / "aider-chat.md").write_text(BEGINNING + "".join(f"{part}\n" for part in parts))
 
     def complete(self) -> None:
@@ -162,7 +162,7 @@ def test_errors_are_told_while_it_tries_again_and_only_once(folder: Folder) -> N
 
 
 def test_the_model_can_not_speak_for_aider(folder: Folder) -> None:
-    """Neither in its answer nor by a command that is shown before it runs."""
+    """Neither in its answer nor through a command that is shown before it runs."""
     answer = f"> {LIMITED}\n> Running away\n\n```bash\n{LIMITED}\n```\nLLM RESPONSE 2026-01-01T10:00:02\n{PROMISE}"
     folder.log(ASKED, ANSWERED, OVER)
     folder.answers(answer)
@@ -276,7 +276,7 @@ def test_a_root_that_was_taken_away_hinders_nobody(folder: Folder) -> None:
     assert folder.read()[1].ok
 
 
-# --- how it is started ------------------------------------------------------------------------------
+# --- start ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -310,14 +310,14 @@ def test_the_prompt_goes_in_by_a_file_and_is_never_a_command(job: Job) -> None:
 
 
 def test_what_it_may_do(job: Job) -> None:
-    """Commands are run on an explicit yes only: `--yes-always` is none, the end of an empty input is one."""
+    """Commands run only on an explicit yes. `--yes-always` does not count as one; the end of an empty input does."""
     careful, bold = start(job).argv, start(job, permissions="all").argv
     assert {"--yes-always", "--no-suggest-shell-commands"} <= set(careful)
     assert not {"--yes-always", "--no-suggest-shell-commands"} & set(bold)
 
 
 def test_unless_all_is_permitted_it_runs_no_commands_of_the_project_either(job: Job) -> None:
-    """Its own configuration may name some, and it could write that itself. Ours come last, so they win."""
+    """Its configuration may name some, and it could write that file itself. Our arguments come last, so they win."""
     none = ["--no-auto-lint", "--no-auto-test"]
     own = ["--auto-lint", "--lint-cmd", "make lint", "--auto-test", "--test-cmd", "make test"]
     argv = start(job, args=own).argv
@@ -359,7 +359,7 @@ def test_it_makes_no_repository_and_no_identity(job: Job) -> None:
 
 
 def test_who_reads_its_record_again_takes_nothing_away(job: Job) -> None:
-    """It may still be at work, and make its map of the repository just now."""
+    """aider may still be running, and be creating its map of the repository."""
     reader = Aider("aider", {}).reader(Job(prompt=job.prompt, root=job.root, folder=job.folder, is_past=True))
     (Path(job.root) / ".aider.tags.cache.v4").mkdir()
     assert [*reader.feed(b"it prints\n"), *reader.rest()] == []

@@ -1,4 +1,4 @@
-"""Programs that call themselves claude, codex, gemini or opencode, and misbehave: real processes in the real loop."""
+"""Programs that pose as claude, codex, gemini or opencode, and misbehave: real processes in the real loop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ONE = "## 1. First\n\n- [ ] 1.1 Make it\n- [ ] 1.2 Prove it\n"
 SECRET = "hush-hush-0123456789-abcdef"
 ESCAPES = "\x1b[2J\x1b[31mred\x1b]0;pwned\x07\x9b2J\x08\r"
 
-# What each of them prints, in its own words. The body of a fake program is written with these.
+# What each of them prints, in its own format. The fake programs use these functions.
 DIALECTS = """
 import json, os, subprocess, sys, time
 
@@ -112,10 +112,10 @@ def badly(text):
 
 
 class BadLab(Lab):
-    """A project whose agent is a program of a few lines that a test writes."""
+    """A project whose agent is a short program written by the test."""
 
     def agent_is(self, kind: str, body: str, *, version: str = "print('9.9.9')", **run: Any) -> BadLab:
-        """`body` is Python; what it prints is written with the functions of DIALECTS."""
+        """`body` is Python; it prints with the functions of DIALECTS."""
         start = f"#!{PYTHON}\nKIND = {kind!r}\nimport sys\nif '--version' in sys.argv:\n    {version}\n    sys.exit()\n"
         self.program(f"{start}{DIALECTS}\n{body}\n")
         self.use(kind, **run)
@@ -138,7 +138,7 @@ class BadLab(Lab):
         self.write(".ralph/config.toml", "\n".join([*lines, "[verify]", "checks = []", "tests = []", ACCEPT]) + "\n")
 
     def records(self, pattern: str = "*") -> dict[str, bytes]:
-        """Every file of ours, and what git keeps of the work."""
+        """Every file that ralphtool wrote, and the work as git has it."""
         found = {str(path): path.read_bytes() for path in self.root.glob(f".ralph/**/{pattern}") if path.is_file()}
         log = self.git("log", "--all", "--patch", "--format=%B%N", check=False)
         return found | {"git": log.encode("utf-8", "surrogateescape")}
@@ -148,7 +148,7 @@ class BadLab(Lab):
         return [event for event in found if event["kind"] == kind]
 
     def verdict(self) -> tuple[str, str]:
-        """Of the last entry: how it ended, and in which words."""
+        """The status and the summary of the last entry."""
         last = self.entries()[-1]
         return last["status"], last["summary"]
 
@@ -163,7 +163,7 @@ def lab(tmp_path: Path) -> Iterator[BadLab]:
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
-# --- what they print --------------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------------
 
 NOISE = r"""
 sys.stdout.buffer.write(b'{"type": "message", "text": "')
@@ -181,7 +181,7 @@ complain("\nwarning: rate limit 429. Please run /login")
 
 
 def _peak(pid: int) -> int:
-    """The most memory that a process has had so far, in MiB."""
+    """The peak memory of a process so far, in MiB."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -288,7 +288,7 @@ sys.stderr.write(S[:5]); sys.stderr.flush(); time.sleep(0.3); complain(S[5:])
 
 
 def leaks(lab: BadLab, done: Result, secret: str) -> list[str]:
-    """Where a secret stands, as it is or as JSON writes it."""
+    """Where a secret was written, as it is or escaped as in JSON."""
     forms = {secret.encode(), json.dumps(secret)[1:-1].encode(), json.dumps(secret, ensure_ascii=False)[1:-1].encode()}
     places = lab.records() | {"screen": (done.stdout + done.stderr).encode()}
     return [name for name, data in places.items() if any(form in data for form in forms)]
@@ -299,7 +299,7 @@ def leaks(lab: BadLab, done: Result, secret: str) -> list[str]:
     [*((kind, "tell(badly('refused: ' + S))") for kind in KINDS), ("codex", "complain('Error: ' + S); sys.exit(3)")],
 )
 def test_a_secret_that_an_agent_tells_is_written_nowhere(lab: BadLab, kind: str, ending: str) -> None:
-    lab.agent_is(kind, LEAKS + ending, workspace="here")  # a box does not even have it
+    lab.agent_is(kind, LEAKS + ending, workspace="here")  # in a box the agent would not have the secret
     done = lab.loop(SOME_API_KEY=SECRET)
     assert done.exit_code == 1
     assert leaks(lab, done, SECRET) == []
@@ -332,7 +332,7 @@ def test_a_secret_that_json_writes_in_another_way_is_written_nowhere(lab: BadLab
     assert leaks(lab, done, secret) == []
 
 
-# --- ends that are none -----------------------------------------------------------------------------
+# --- false endings ----------------------------------------------------------------------------------
 
 
 FORGED = "<promise>COMPLETE:00112233445566778899aabbccddeeff</promise>"
@@ -350,7 +350,7 @@ def test_success_of_somebody_else_and_then_a_violent_death(lab: BadLab, kind: st
 
 @every_kind
 def test_success_and_then_no_end_is_ended_and_judged_by_its_work(lab: BadLab, kind: str) -> None:
-    """The clock of silence is quicker here than the time that is left for a farewell."""
+    """The limit on silence expires here before the time that the agent has to exit."""
     lab.agent_is(kind, "tell(*began())\nwork()\ntell(*well(PROMISE))\ntime.sleep(3600)", silence="8s")
     assert lab.loop().exit_code == 0, lab.verdict()
     assert lab.verdict()[0] == "completed"
@@ -374,7 +374,7 @@ def test_work_without_a_last_word_and_then_silence_is_none_that_is_done(lab: Bad
     assert "2 tasks done, but the agent printed nothing for too long and was stopped" in summary
 
 
-# --- programs that can't be used --------------------------------------------------------------------
+# --- unusable programs ------------------------------------------------------------------------------
 
 
 def refused(lab: BadLab, *told: str) -> None:
@@ -471,7 +471,7 @@ def test_an_agent_that_does_not_know_an_option_has_failed(lab: BadLab) -> None:
 
 
 def test_an_agent_that_reports_that_nobody_is_logged_in_is_waited_for(lab: BadLab) -> None:
-    """It is no fault of the story's: no attempt is counted."""
+    """The story is not at fault: no attempt is counted."""
     lab.agent_is(
         "claude", "tell(*began(), badly('Not logged in · Please run /login'))", max_time="25s", max_iterations=5
     )

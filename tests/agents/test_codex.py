@@ -1,4 +1,4 @@
-"""Codex: how it is started, and what is made of what it prints and writes down."""
+"""Codex: how it is started, and how its output and its record are read."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def count(
     return {"type": "token_count", "info": None, "rate_limits": limits, **more}
 
 
-# --- what it prints ---------------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------------
 
 
 def test_a_turn_that_went_well(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_what_it_said_before_a_tool_is_not_its_last_word(tmp_path: Path, later: 
     done = {"type": "turn.completed", "usage": None}
     assert read(tmp_path, *BEGIN, promise, later, done)[1] == End(True, "", "completed")
     assert read(tmp_path, *BEGIN, promise, later, said("Oh."), done)[1].message == "Oh."
-    assert read(tmp_path, *BEGIN, later, promise, later, done)[1].message  # the same one, and now it has ended
+    assert read(tmp_path, *BEGIN, later, promise, later, done)[1].message  # the same tool call, which has now ended
 
 
 @pytest.mark.parametrize("later", [item("todo_list", 5, items=[]), item("error", 6, message="a warning")])
@@ -263,7 +263,7 @@ def test_odd_changes_are_an_edit_nevertheless(tmp_path: Path, changes: object, d
 
 @pytest.mark.parametrize("ending", [{"type": "turn.completed", "usage": USAGE}, failed("no")[1]])
 def test_what_it_used_is_told_when_it_is_gone(tmp_path: Path, ending: dict[str, Any]) -> None:
-    """A run that has ended well shall not be cut off for what its last word says."""
+    """A run that has ended well must not be cut off because of the usage that its last event reports."""
     write_record(tmp_path, count(info={"total_token_usage": USAGE}))
     reader = CodexReader(str(tmp_path))
     lines = [*BEGIN, said("Done"), ending]
@@ -290,7 +290,7 @@ def test_it_keeps_the_contract_of_a_runner(tmp_path: Path) -> None:
     assert not (tmp_path / "home").exists()
 
 
-# --- what it writes down ----------------------------------------------------------------------------
+# --- its record -------------------------------------------------------------------------------------
 
 
 def test_the_quota_comes_from_its_record(tmp_path: Path) -> None:
@@ -346,7 +346,7 @@ def test_whatever_lies_in_place_of_the_record_hinders_nobody(tmp_path: Path) -> 
     assert read(tmp_path, *BEGIN)[0] == []
 
 
-# --- how it is started ------------------------------------------------------------------------------
+# --- start ------------------------------------------------------------------------------------------
 
 
 def pairs(argv: tuple[str, ...], option: str) -> list[str]:

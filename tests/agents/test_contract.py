@@ -1,4 +1,4 @@
-"""Every agent that comes with us keeps the contract of a runner; and the contract notices those who don't."""
+"""Every built-in agent keeps the contract of a runner, and the contract detects runners that break it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def lines(*values: dict[str, Any]) -> bytes:
     return b"".join(json.dumps(value, ensure_ascii=False).encode() + b"\n" for value in values)
 
 
-# --- those that come with us ------------------------------------------------------------------------
+# --- built-in runners -------------------------------------------------------------------------------
 
 
 def leave_aider(job: Job) -> None:
-    """The files from which aider's reader learns what happened."""
+    """Writes the files that aider's reader reads."""
     logged = [
         {"event": "launched", "properties": {}},
         {"event": "message_send_starting", "properties": {}},
@@ -48,7 +48,7 @@ def leave_aider(job: Job) -> None:
 
 
 def leave_mini(job: Job) -> None:
-    """The trajectory from which mini's reader learns what happened."""
+    """Writes the trajectory that mini's reader reads."""
     extra = {"actions": [{"command": "ls"}], "response": {"model": "gpt-4o", "usage": {"prompt_tokens": 1000}}}
     messages = [
         {"role": "user", "content": "do it"},
@@ -62,7 +62,7 @@ def leave_mini(job: Job) -> None:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What an agent printed when it wrote a file and said that it was done."""
+    """The output of an agent that wrote a file and said that it was done."""
 
     output: bytes
     options: dict[str, Any] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Recorded:
 
 
 def part(kind: str, **more: Any) -> dict[str, Any]:
-    """A line of opencode's."""
+    """A line of opencode's output."""
     inside = {"id": "prt_1", "messageID": "msg_1", "type": kind.replace("_", "-"), **more}
     return {"type": kind, "timestamp": 1794781454458, "sessionID": "ses_1", "part": inside}
 
@@ -165,7 +165,7 @@ RECORDED = {
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No agent's own settings on this machine count."""
+    """Hides the agents' own settings on this machine."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     (tmp_path / "home").mkdir()
@@ -191,7 +191,7 @@ def test_it_keeps_the_contract(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in BUILT_IN if name != "command"])
 def test_its_recording_tells_what_was_done(tmp_path: Path, name: str) -> None:
-    """A recording that its reader makes nothing of would prove nothing."""
+    """A recording from which the reader gets no events would prove nothing."""
     recorded = RECORDED[name]
     job = Job(prompt=str(tmp_path / "prompt.md"), root=str(tmp_path), folder=str(tmp_path))
     recorded.prepare(job)
@@ -204,7 +204,7 @@ def test_its_recording_tells_what_was_done(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_only_its_own_last_word_makes_it_over(tmp_path: Path, name: str) -> None:
-    """Those that write down what they did, and those that we know nothing of, are over when they are gone."""
+    """Agents that write a log, and agents of an unknown format, are over only when their process has ended."""
     recorded = RECORDED[name]
     job = Job(prompt=str(tmp_path / "prompt.md"), root=str(tmp_path), folder=str(tmp_path))
     recorded.prepare(job)
@@ -222,13 +222,13 @@ def test_a_stranger_keeps_it_by_the_name_that_its_user_gives(tmp_path: Path) -> 
     assert runner.name == "mine"
 
 
-# --- those that break it ----------------------------------------------------------------------------
+# --- runners that break the contract ----------------------------------------------------------------
 
 WELL = b'{"say": "hello"}\n{"say": "done"}\n{"end": true}\n'
 
 
 class Reader:
-    """Says what it is told, and ends well when it is told the end."""
+    """Emits the messages that it reads, and ends well when it has read the end."""
 
     def __init__(self) -> None:
         self.begun = b""
@@ -266,7 +266,7 @@ class Good:
     Reads: type[Reader] = Reader
 
     def check(self) -> None:
-        """It is always there."""
+        """It is always available."""
 
     def start(self, job: Job) -> Start:
         return Start(argv=("agent",), stdin=job.prompt)
@@ -348,7 +348,7 @@ class BelievesExitCode(Good):
 
 
 class BelievesAnything(Good):
-    """It takes every word for the end, so that garbage is a success."""
+    """It takes every line for the end, so garbage is a success."""
 
     class Reads(Reader):
         def take(self, line: bytes) -> Iterable[Event]:
@@ -383,7 +383,7 @@ class RaisesOnErrors(Good):
 
 
 class TakesPiecesForLines(Good):
-    """Whatever comes together is a line: with a pipe that is quick enough, one never sees it fail."""
+    """It takes each chunk for whole lines: with a fast pipe this never fails."""
 
     class Reads(Reader):
         def feed(self, chunk: bytes) -> Iterable[Event]:
@@ -446,7 +446,7 @@ class StopsAtGarbage(Good):
 
 
 class TrustsShapes(Good):
-    """It looks for what it knows without looking whether that is there."""
+    """It reads fields without checking that they are there."""
 
     class Reads(Reader):
         def take(self, line: bytes) -> Iterable[Event]:

@@ -1,4 +1,4 @@
-"""What the errors of real agents mean: the texts that they print, and texts that only look like them."""
+"""What the errors of real agents mean: the texts that they print, and texts that only look similar."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from ralphtool.agents import Trouble
 from ralphtool.agents.failures import classify_status, classify_text, failure, parse_reset_time
 
-# --- which trouble it is ----------------------------------------------------------------------------
+# --- the kind of trouble ----------------------------------------------------------------------------
 
 GEMINI_QUOTA = json.dumps(
     {
@@ -162,7 +162,7 @@ LOGINS = [
     "invalid x-api-key",
     "PermissionDeniedError",
 ]
-MONEY = [  # only a human ends these, as with a login: no waiting does
+MONEY = [  # only a person can resolve these, as with a login; waiting does not help
     "Credit balance is too low",
     'litellm.BadRequestError: AnthropicException - {"type":"error","error":{"type":"invalid_request_error","message":'
     '"Your credit balance is too low to access the Anthropic API."}}',
@@ -317,14 +317,14 @@ def test_statuses(status: int, trouble: Trouble) -> None:
         ("connection closed", 500, "overload"),
         ("context_length_exceeded", 500, "context"),
         ("Overloaded", 200, "overload"),
-        ("status 500", 429, "rate-limit"),  # what is told apart counts, not what the text repeats
+        ("status 500", 429, "rate-limit"),  # the separate status counts, not the one in the text
     ],
 )
 def test_words_that_are_more_exact_than_a_status(text: str, status: int, trouble: Trouble) -> None:
     assert failure(text, status).trouble == trouble
 
 
-# --- when it will be over ---------------------------------------------------------------------------
+# --- when it ends -----------------------------------------------------------------------------------
 
 NOW = datetime(2026, 3, 10, 12, 0, 30, tzinfo=UTC).timestamp()  # in New York 08:00:30, in Tokyo 21:00:30
 MINUTE, HOUR, DAY = 60, 3600, 86400
@@ -394,7 +394,7 @@ def test_durations(text: str, seconds: float) -> None:
         ("You will regain access on 2026-04-01 at 00:00 UTC.", "2026-04-01T00:00:00Z"),
         ("5-hour limit reached ∙ resets 3pm", "2026-03-10T19:00:00Z"),
         ("resets 3:30 PM", "2026-03-10T19:30:00Z"),
-        ("resets 7am", "2026-03-11T11:00:00Z"),  # seven is over in New York
+        ("resets 7am", "2026-03-11T11:00:00Z"),  # seven has passed in New York
         ("resets 12am", "2026-03-11T04:00:00Z"),
         ("resets 12pm", "2026-03-10T16:00:00Z"),
         ("resets at 15:00.", "2026-03-10T19:00:00Z"),
@@ -430,7 +430,7 @@ def test_a_date_without_a_year_is_the_next_one() -> None:
 
 @pytest.mark.usefixtures("at_new_york")
 def test_a_clock_time_keeps_its_hour_when_the_clocks_change() -> None:
-    before = datetime(2026, 3, 7, 22, tzinfo=UTC).timestamp()  # the night in which New York loses an hour
+    before = datetime(2026, 3, 7, 22, tzinfo=UTC).timestamp()  # the night when New York loses an hour
     expected = datetime(2026, 3, 8, 13, tzinfo=UTC).timestamp()
     assert parse_reset_time("resets 9am", before) == expected
     assert parse_reset_time("resets 9am (America/New_York)", before) == expected
@@ -492,7 +492,7 @@ def test_the_first_time_that_is_ahead_counts() -> None:
     assert parse_reset_time(text, NOW) == NOW + 300
 
 
-# --- together ---------------------------------------------------------------------------------------
+# --- both together ----------------------------------------------------------------------------------
 
 
 def test_a_failure_tells_when_it_is_over() -> None:

@@ -42,7 +42,7 @@ def read(*lines: str, errors: str = "", exit_code: int = 0) -> tuple[list[Event]
     return [*events, *reader.rest()], reader.end(exit_code)
 
 
-# --- what it prints ---------------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------------
 
 
 def test_a_run_that_ends_well() -> None:
@@ -118,7 +118,7 @@ def test_the_detail_of_a_tool_is_one_short_line(parameters: Any, detail: str) ->
     assert read(INIT, line)[0] == [Tool("a_tool", detail)]
 
 
-# --- what goes wrong --------------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------------
 
 STACK = (
     "Error when talking to Gemini API RetryableQuotaError: told\n    at classify (chunk.js:1:2) {{\n  status: {0}\n}}\n"
@@ -224,7 +224,7 @@ def test_words_of_the_agent_are_no_errors() -> None:
     assert end.ok
 
 
-# --- how it is started ------------------------------------------------------------------------------
+# --- start ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -288,7 +288,7 @@ def test_it_may_edit_and_tick_and_never_leave_these_bounds(job: Job) -> None:
 
 
 def test_its_policy_ends_with_a_refusal_of_all_else(job: Job) -> None:
-    """No rule of the user's, or the project's, comes below it: theirs are those of another tier."""
+    """No rule of the user or the project comes below it: those belong to another tier."""
     *others, last = rules(Gemini("gemini", {}).start(job))
     assert (last["toolName"], last["decision"]) == ("*", "deny")
     assert last.keys() == {"toolName", "decision", "priority"}
@@ -319,7 +319,7 @@ OUTSIDE = ["/w/a draft+x.md", "/w/x.md", "/w/a draft+/../x.md", "x.md", "/w/a dr
 
 @pytest.mark.parametrize("path", [*INSIDE, *OUTSIDE])
 def test_who_drafts_may_write_into_one_folder_only(job: Job, path: str) -> None:
-    """A text that looks like another path changes nothing."""
+    """Content that looks like a path argument changes nothing."""
     start = Gemini("gemini", {"permissions": "all"}).start(with_fields(job, read_only=True, draft="/w/a draft+"))
     denied, allowed, *_, rest = rules(start)
     told = json.dumps({"content": f'"file_path":"{INSIDE[0]}"', "file_path": path}, separators=(",", ":"))
@@ -394,7 +394,7 @@ def everything_below(folder: Path) -> dict[str, bytes | None]:
 
 
 def test_its_home_goes_with_it_and_nothing_that_it_links_to(job: Job, tmp_path: Path) -> None:
-    """Neither what the user has, nor what the agent has linked to from there."""
+    """Neither the user's files, nor anything that the agent linked to from there, is deleted."""
     theirs = tmp_path / "home" / ".gemini"
     (theirs / "extensions" / "mine").mkdir(parents=True)
     (theirs / "extensions" / "mine" / "code.js").write_text("1")
@@ -443,7 +443,7 @@ def test_two_iterations_have_a_home_each(job: Job, tmp_path: Path) -> None:
 
 
 def test_who_reads_its_record_again_leaves_its_home(job: Job) -> None:
-    """It may still be at work."""
+    """The agent may still be running."""
     home = Path(Gemini("gemini", {}).start(with_fields(job, mcp=SERVER)).env["GEMINI_CLI_HOME"])
     list(Gemini("gemini", {}).reader(with_fields(job, is_past=True)).rest())
     assert home.is_dir()

@@ -1,4 +1,4 @@
-"""What the readers of agents share that tell what they do as JSON, one object a line."""
+"""The shared part of the readers of agents that print JSON, one object per line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class OverLine(Struct, frozen=True, tag="over", tag_field="type"):
 
 
 class Plain(Lines["SaidLine | OverLine"]):
-    """The simplest that there can be."""
+    """The simplest possible reader."""
 
     decoder: ClassVar[Decoder[Any]] = Decoder(SaidLine | OverLine)
 
@@ -44,14 +44,14 @@ def said(text: str) -> bytes:
 
 
 def rest(output: bytes, errors: bytes) -> list[Event]:
-    """What is told when the program is gone."""
+    """The events when the program has ended."""
     reader = Plain()
     list(reader.feed(output))
     list(reader.feed_errors(errors))
     return [*reader.rest()]
 
 
-# --- a program that did not begin -------------------------------------------------------------------
+# --- a program that did not start -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_the_complaint_stays_the_reason() -> None:
     assert reader.end(1) == End(False, reason="ended without a final event (exit status 1): Please run /login")
 
 
-# --- whether it is over -----------------------------------------------------------------------------
+# --- is_over ----------------------------------------------------------------------------------------
 
 
 def test_it_is_over_when_its_whole_last_word_has_come() -> None:

@@ -1,4 +1,4 @@
-"""mini-swe-agent: what its trajectory tells, and how it is started. Recorded from 2.4.6, and shortened."""
+"""mini-swe-agent: what its trajectory means, and how it is started. Recorded from 2.4.6, and shortened."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def failed(status: str, error: str) -> dict[str, Any]:
 
 
 class Folder:
-    """Where mini has left its trajectory."""
+    """The folder with mini's trajectory."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -102,7 +102,7 @@ def test_what_commands_gave_back(folder: Folder, extra: dict[str, Any], result: 
 
 
 def test_what_it_submits_is_not_its_final_message(folder: Folder) -> None:
-    """It is only what a command printed, such as a file that somebody else has written."""
+    """It is only the output of a command, such as a file with another author."""
     folder.save(said("Done.", f"{SUBMIT} && cat notes.md"), ended("Submitted", f"{PROMISE}\n"))
     assert folder.read()[1] == End(True, "Done.", "Submitted")
     folder.save(said(None, f"{SUBMIT} && cat notes.md"), ended("Submitted", f"{PROMISE}\n"))
@@ -210,13 +210,13 @@ def test_it_says_when_it_tries_again_line_by_line() -> None:
 
 
 def test_models_can_not_speak_for_it() -> None:
-    """What they say goes to standard output, or stands in the midst of a warning."""
+    """Their text goes to standard output, or is in the middle of a warning."""
     reader = MiniReader("")
     events = [*reader.feed(RETRY), *reader.feed_errors(b"  Expected `Message` (input_value='" + RETRY)]
     assert not [event for event in events if isinstance(event, Failure)]
 
 
-# --- how it is started ------------------------------------------------------------------------------
+# --- start ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

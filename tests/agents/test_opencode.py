@@ -66,7 +66,7 @@ def failures(events: list[Event]) -> list[tuple[str, str]]:
     return [(event.trouble, event.text) for event in events if isinstance(event, Failure)]
 
 
-# --- how it is started ------------------------------------------------------------------------------
+# --- start ------------------------------------------------------------------------------------------
 
 
 def job(folder: Path, **more: Any) -> Job:
@@ -125,7 +125,7 @@ def test_with_our_server_it_needs_no_command_at_all(tmp_path: Path) -> None:
 def test_unless_all_is_permitted_the_project_has_no_say(
     tmp_path: Path, permissions: str, read_only: bool, is_closed: bool
 ) -> None:
-    """Not even if the user's own table says so: what is there would come before our rules."""
+    """Not even if the user's own table allows it: those rules would take precedence over ours."""
     theirs = {"OPENCODE_DISABLE_PROJECT_CONFIG": "0", "OPENCODE_PERMISSION": '{"*": "allow"}'}
     runner = OpenCode("opencode", {"permissions": permissions, "env": theirs})
     env = runner.start(job(tmp_path, read_only=read_only)).env
@@ -186,7 +186,7 @@ def test_a_content_that_we_cant_add_to_is_refused(tmp_path: Path, content: str) 
         OpenCode("opencode", {"env": {CONTENT: content}}).start(job(tmp_path))
 
 
-# --- what it tells ----------------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------------
 
 
 def test_a_run_from_its_first_step_to_its_last() -> None:
@@ -290,7 +290,7 @@ def test_nothing_at_all_is_no_success() -> None:
     assert "Configuration is invalid" in end.reason
 
 
-# --- what goes wrong --------------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -408,7 +408,7 @@ def test_a_fault_of_its_own_is_no_trouble_of_the_server() -> None:
     assert [one.trouble for one in events if isinstance(one, Failure)] == ["other"]
 
 
-# --- what it asks beside the work -------------------------------------------------------------------
+# --- requests besides the work ----------------------------------------------------------------------
 
 
 def test_a_title_takes_no_turn_of_a_script() -> None:

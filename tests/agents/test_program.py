@@ -1,4 +1,4 @@
-"""Whether a program is there and new enough: real programs, which answer, hang, or have company."""
+"""Whether a program is installed and new enough: real programs, which answer, hang, or have children."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_one_that_hangs_is_ended_with_its_children(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(program.Program, "patience", 0.5)
     told = r"--version` printed no version \('no response within 0\.5 seconds'\): .*`npm install -g @anthropic-ai"
     with pytest.raises(InvalidValue, match=told):
-        claude(command=[path], env={"MARK": str(tmp_path)}).check()  # by which its children are known, too
+        claude(command=[path], env={"MARK": str(tmp_path)}).check()  # its children are found by this mark, too
     assert wait_until(lambda: processes_with(str(tmp_path)) == [])
 
 

@@ -89,7 +89,7 @@ def test_one_that_hangs_is_ended(lab: RealLab, agent: str) -> None:
 
 @EVERY_AGENT
 def test_a_killed_run_leaves_nobody_and_charges_nothing(lab: RealLab, agent: str) -> None:
-    """In the middle of a tool whose shell has a session of its own."""
+    """Killed in the middle of a tool whose shell has its own session."""
     marker = f"7{os.getpid()}{abs(hash(str(lab.root))) % 1000}"
     with ModelServer(script(Run(f"sleep {marker}"), Say("{promise}"))) as model:
         lab.prepare(agent, model)
@@ -112,7 +112,7 @@ def test_a_context_that_is_too_small_makes_the_story_smaller(lab: RealLab, agent
 
 @some("claude", "codex")
 def test_a_promise_without_work_is_not_believed(lab: RealLab, agent: str) -> None:
-    """And what it says about limits is talk: no error told of them."""
+    """Nor is its text about limits: no error reported any."""
     talk = "I used the package ratelimit. Error 429: rate limit reached, usage limit, try again in 2 hours."
     with ModelServer(
         script(Write("ratelimit.txt", talk), Run("cat ratelimit.txt"), Say(f"{talk}\n{{promise}}"))
@@ -126,7 +126,7 @@ def test_a_promise_without_work_is_not_believed(lab: RealLab, agent: str) -> Non
 # --- permissions ------------------------------------------------------------------------------------
 
 
-CALLS = {  # by which a file can be made
+CALLS = {  # the tools that can create a file
     "claude": [("Write", "file_path", "content"), ("Bash", "command")],
     "gemini": [("write_file", "file_path", "content"), ("run_shell_command", "command")],
     "opencode": [("write", "filePath", "content"), ("bash", "command")],
@@ -134,7 +134,7 @@ CALLS = {  # by which a file can be made
 
 
 def planting(agent: str, path: str) -> list[Turn]:
-    """Two ways to make a file. Where an agent does not even offer a tool for that, a model may still call it."""
+    """Two ways to create a file. Even if an agent does not offer a tool for that, a model may still call it."""
     if agent not in CALLS:
         return [Write(path, "x"), Run(f"touch {path}")]
     (write, place, content), (shell, command) = CALLS[agent]
@@ -144,7 +144,7 @@ def planting(agent: str, path: str) -> list[Turn]:
 
 @some("claude", "codex", "gemini", "opencode")
 def test_without_a_free_shell_it_works_by_our_tools(lab: RealLab, agent: str) -> None:
-    """What its user has not allowed it can't do; ticks and learnings go over MCP."""
+    """It can't do what the user has not allowed; ticks and learnings go through MCP."""
     forbidden = lab.root.parent / "outside.txt"
     doing = [
         planting(agent, str(forbidden))[1],
@@ -166,7 +166,7 @@ def test_without_a_free_shell_it_works_by_our_tools(lab: RealLab, agent: str) ->
 
 @some("claude", "codex")
 def test_without_our_tools_it_works_by_our_command(lab: RealLab, agent: str) -> None:
-    """As where `ralphtool[mcp]` is not installed: that one command is allowed."""
+    """As if `ralphtool[mcp]` were not installed: that one command is allowed."""
     with ModelServer(script(*work(agent, "1", "1.1"))) as model:
         lab.prepare(agent, model, more={"permissions": "edit", "mcp": False})
         result = lab.loop()
@@ -247,7 +247,7 @@ def test_when_one_meets_its_limit_the_next_takes_over(lab: RealLab) -> None:
 
 @pytest.mark.parametrize(("first", "second", "delay"), [("codex", "claude", 3600), ("claude", "codex", 45)])
 def test_one_that_waits_in_silence_is_handed_over(lab: RealLab, first: str, second: str, delay: int) -> None:
-    """Codex says once that it reconnects, and nothing for an hour. Claude tells how long it is going to wait."""
+    """Codex says once that it reconnects, then nothing for an hour. Claude says how long it will wait."""
     wait = {"retry-after": str(delay)}
     limited, working = script(Fail(status=429, message="Slow down", headers=wait)), script(*work(second, "1", "1.1"))
     refused = {"claude": "anthropic", "codex": "responses"}[first]
@@ -267,7 +267,7 @@ def test_one_that_waits_in_silence_is_handed_over(lab: RealLab, first: str, seco
 
 
 def subscribed(lab: RealLab) -> None:
-    """Only to its subscribers Claude tells their quota."""
+    """Claude reports the quota only to subscribers."""
     del lab.env["ANTHROPIC_API_KEY"]
     lab.env["CLAUDE_CODE_OAUTH_TOKEN"] = "no-token-is-needed-here"
 

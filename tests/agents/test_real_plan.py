@@ -50,7 +50,7 @@ def find_draft(request: Request) -> str:
 
 
 class Planning:
-    """A model that drafts; `before` is what it tries first. Conversations after the first get the good draft."""
+    """A model that drafts; `before` has the turns that it tries first. Later conversations get the good draft."""
 
     def __init__(self, agent: str, first: str = TASKS, before: tuple[Turn, ...] = ()) -> None:
         self.agent, self.first, self.before = agent, first, before
@@ -83,7 +83,7 @@ def plan(lab: RealLab, *more: str) -> Result:
 
 
 def each(*names: str) -> list[Any]:
-    """An agent in a box, and one without."""
+    """Parameters from "agent workspace"; the slow agents are marked."""
     return [
         pytest.param(*name.split(), marks=[pytest.mark.slow] if name.split()[0] in SLOW else [], id=name)
         for name in names
@@ -98,7 +98,7 @@ def each(*names: str) -> list[Any]:
     ),
 )
 def test_it_drafts_a_change_and_nothing_else(lab: RealLab, agent: str, workspace: str) -> None:
-    """In a box, and without one."""
+    """With and without a box."""
     forbidden = [lab.root / "README.md", lab.root / "planted.txt", lab.root / ".ralph/config.toml"]
     tricks = tuple(turn for path in forbidden for turn in plant(agent, str(path)))
     with ModelServer(Planning(agent, before=tricks)) as model:
@@ -118,7 +118,7 @@ def test_it_drafts_a_change_and_nothing_else(lab: RealLab, agent: str, workspace
     assert result.json["problems"] == []
 
 
-TOOLS = {  # by which a file can be read, written, and made by a command
+TOOLS = {  # the tools that read and write a file, with their argument, and the one that runs a command
     "claude": ("Read", "Write", "file_path", "Bash"),
     "gemini": ("read_file", "write_file", "file_path", "run_shell_command"),
     "opencode": ("read", "write", "filePath", "bash"),
@@ -126,8 +126,8 @@ TOOLS = {  # by which a file can be read, written, and made by a command
 
 
 def plant(agent: str, path: str) -> list[Turn]:
-    """Ways to change a file. Where an agent does not even offer a tool for that, a model may still call it."""
-    if agent == "aider":  # it asks only once, and a box holds it as it holds all
+    """Ways to change a file. Even if an agent does not offer a tool for that, a model may still call it."""
+    if agent == "aider":  # it makes only one request, and the box confines it like any other
         return []
     if agent not in TOOLS:
         return [Write(path, "x"), Run(f"touch {path}")]

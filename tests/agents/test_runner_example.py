@@ -1,4 +1,4 @@
-"""The runner that docs/agents.md shows works as it says there: by the contract, and with a real program in a real run.
+"""The runner in docs/agents.md works as described: it keeps the contract, and does a real run with a real program.
 
 So does the example with the scripted model.
 """
@@ -37,7 +37,7 @@ plodder 1.2.0, at your service
 {"event": "done", "text": "All is done."}
 """
 
-# What people would install. It does its story in whichever way it may.
+# The agent program that people would install.
 PROGRAM = f"""\
 #!{sys.executable}
 import json, pathlib, re, subprocess, sys
@@ -60,7 +60,7 @@ tell("done", text=f"All is done.\\n\\n<promise>COMPLETE:{{token}}</promise>")
 
 
 def installed(folder: Path) -> str:
-    """The places that Python has to look at, so that the example is there as pip would put it."""
+    """The paths for Python on which the example is found as if pip had installed it."""
     project = tomllib.loads(PROJECT)["project"]
     info = folder / "ralphtool_plodder-1.0.dist-info"
     info.mkdir(parents=True)
@@ -72,7 +72,7 @@ def installed(folder: Path) -> str:
 
 @pytest.fixture
 def plodder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Runner]:
-    """Makes the runner, with the options of its table."""
+    """Creates the runner, with the options of its table."""
     for place in installed(tmp_path / "site").split(os.pathsep):
         monkeypatch.syspath_prepend(place)
     return lambda **options: agents.make("plodder", options)

@@ -33,7 +33,7 @@ DOCS = (REPOSITORY / "docs/scripted-agent.md").read_text()
 
 
 class Played:
-    """How a turn went, as the loop sees it."""
+    """The result of a turn, as the loop sees it."""
 
     def __init__(self, stdout: bytes, stderr: bytes, exit_code: int) -> None:
         self.stdout = stdout
@@ -321,7 +321,7 @@ def test_the_command_on_the_path_is_called(stage: Stage) -> None:
     assert calls == ["agent context", "agent task done -- 1.1", "agent task done -- 1.2"]
 
 
-# --- steps: what is said, and how it ends -----------------------------------------------------------
+# --- steps: messages and endings --------------------------------------------------------------------
 
 
 def test_the_promise_is_the_last_line_of_the_final_message(stage: Stage) -> None:
@@ -434,7 +434,7 @@ def test_a_hang_can_ignore_that_it_is_asked_to_end(stage: Stage) -> None:
 
 
 def ignores_term(pid: int) -> bool:
-    """As the system sees it, where it tells; elsewhere the signal is sent a moment later."""
+    """Asks the system where it has /proc; elsewhere waits a moment before the signal is sent."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except FileNotFoundError:
@@ -539,7 +539,7 @@ def test_when_no_turn_fits_the_default_steps_are_played(stage: Stage) -> None:
     assert stage.play_file(script, RALPH_STORY="2").end == End(True, "else")
 
 
-# --- scripts that can't be played -------------------------------------------------------------------
+# --- invalid scripts --------------------------------------------------------------------------------
 
 
 def problems_of(tmp_path: Path, text: str, name: str = "script.toml") -> list[str]:
@@ -774,7 +774,7 @@ def test_a_line_of_fifty_megabytes_is_dropped_and_costs_no_memory(size: int) -> 
     tracemalloc.start()
     try:
         events = [event for a in range(0, len(line), size) for event in reader.feed(line[a : a + size])]
-        # What is handed in is ours as well: one chunk, and twice the longest line while a buffer grows.
+        # The input is counted too: one chunk, and twice the longest line while a buffer grows.
         assert tracemalloc.get_traced_memory()[1] < min(size, len(line)) + (4 << 20)
     finally:
         tracemalloc.stop()
@@ -811,7 +811,7 @@ def test_every_step_of_the_docs_exists_and_every_step_is_there(tmp_path: Path) -
 
 
 def test_the_recipe_of_the_docs_does_what_it_says(lab: Lab) -> None:
-    """In the real loop: the gate catches the first attempt, and is green for the second."""
+    """In the real loop: the gate is red for the first attempt, and green for the second."""
     recipe = next(text for text in blocks("toml") if "[[turn]]" in text and "attempt = 2" in text)
     gate = tomllib.loads(next(text for text in blocks("toml") if "[verify]" in text))["verify"]["tests"]
     lab.script = lab.script.with_suffix(".toml")

@@ -1,6 +1,6 @@
-"""A runner that somebody else brings is worth as much as one of ours: the same work, taken through the same commands.
+"""A third-party runner works like a built-in one: the same work, with the same commands.
 
-It is the scripted agent under another name, so that all that it leads to can be compared with the real one.
+It is the scripted agent under another name, so that all its results can be compared with the built-in one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Player(Scripted):
 
 
 def install(top: Path, *, entry_point: bool) -> str:
-    """The runner as a package, with what an installer leaves behind or without; tells the folder."""
+    """Writes the runner as a package, with or without an installer's metadata; returns the folder."""
     site = top / "site"
     (site / "strangers").mkdir(parents=True)
     (site / "strangers/__init__.py").write_text("")
@@ -63,7 +63,7 @@ def normalised(text: str) -> str:
 
 
 def journey(lab: Lab, name: str, kind: str | None) -> dict[str, Any]:
-    """A change from its beginning to its end; tells all that came of it."""
+    """Runs a change from start to end; returns all results."""
     lab.repository()
     configure(lab, name, kind)
     lab.play(default=[{"say": "Let me see."}, *DONE])
