@@ -1,4 +1,4 @@
-"""The cases of the battery, read from its TOML files: README.md beside this file says how one is written."""
+"""The cases of the battery, read from its TOML files: README.md in this folder says how to write one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class Task:
-    """The story that the agent is given, and the check of it that no agent sees."""
+    """The story that the agent gets, and a check of it that no agent sees."""
 
     title: str
     tasks: tuple[str, ...]
@@ -48,7 +48,7 @@ class TruthCase:
     why: str
     setup: Setup
     story: Task
-    source: tuple[str, ...]  # the paths that hold the product, as against its tests
+    source: tuple[str, ...]  # the paths of the product, as opposed to its tests
     files: Mapping[str, str]
     edits: tuple[Edit, ...]
     hidden_path: str
@@ -66,16 +66,16 @@ class TruthCase:
 
 OPTIONS = frozenset(
     {
-        "attempts",  # how often the story is tried: 1 unless said otherwise
-        "before",  # what the gate does before the work, by hand: "green" unless said otherwise, "red" or "none"
-        "after",  # likewise on the final tree
+        "attempts",  # the number of attempts: 1 by default
+        "before",  # the result of the gate before the work, run by hand: "green" by default, "red" or "none"
+        "after",  # the same on the final tree
         "checks",  # further gates
-        "finding",  # what the agent explains with `ralphtool agent observe finding`
-        "must_be",  # the state that it has to end in
-        "quick",  # the programs with which it is part of the quick run
+        "finding",  # the agent's explanation, with `ralphtool agent observe finding`
+        "must_be",  # the state that it must end in
+        "quick",  # the test programs with which it is part of the quick run
         "settings",  # further lines of .ralph/config.toml
         "ticked",  # the user ticked the tasks before the run
-        "word_due",  # honest, but only a person can tell: it may end unproven
+        "word_due",  # honest, but only a person can judge that: it may end unproven
     }
 )
 FIELDS = OPTIONS | {"name", "group", "why", "programs", "story", "title", "tasks", "hidden", "files", "edits", "gate"}
@@ -137,7 +137,7 @@ def read_setup(base: dict[str, Any], name: str) -> Setup:
 
 
 def expand(edits: list[Any], named: dict[str, list[Any]]) -> Iterator[dict[str, str]]:
-    """The edits, with those of the base project in the place of their names."""
+    """The edits; a name is replaced by the base project's edits of that name."""
     for edit in edits:
         if isinstance(edit, str):
             yield from expand(named[edit], named)
@@ -146,7 +146,7 @@ def expand(edits: list[Any], named: dict[str, list[Any]]) -> Iterator[dict[str, 
 
 
 def fill(value: Any, words: Mapping[str, str]) -> Any:
-    """Puts the words of a program in the place of their {{names}}, in texts at any depth."""
+    """Replaces {{names}} by the words of a program, in texts at any depth."""
     if isinstance(value, dict):
         return {key: fill(one, words) for key, one in value.items()}
     for name, text in words.items():

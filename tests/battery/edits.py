@@ -1,4 +1,4 @@
-"""The edits of an attempt: played by the agent in the loop, and by hand to verify a case."""
+"""The edits of an attempt: made by the agent in the loop, and by hand to verify a case."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Edit = Mapping[str, str]
 
 
 class WrongEdit(Exception):
-    """An edit that does not fit the project it is made in."""
+    """An edit that does not fit its project."""
 
 
 def apply_edits(root: Path, edits: Sequence[Edit], env: Mapping[str, str] | None = None) -> None:
-    """Makes every edit, in order. Those that were made before are left as they are."""
+    """Makes every edit, in order. Those already made are left as they are."""
     for edit in edits:
         name = next(iter(edit))
         if name not in EDITS:
@@ -32,7 +32,7 @@ def apply_edits(root: Path, edits: Sequence[Edit], env: Mapping[str, str] | None
 
 
 def find_inside(root: Path, name: str) -> Path:
-    """A path of the project, never one that a link leads out of it: packages are shared by all cases."""
+    """A path inside the project, never outside through a link: all cases share the packages."""
     path = root / name
     if not path.parent.resolve().is_relative_to(root.resolve()):
         raise WrongEdit(f"{name} is outside of the project")

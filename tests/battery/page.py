@@ -63,7 +63,7 @@ class Row:
 
 
 def find_programs_missing(cases: Iterable[TruthCase]) -> dict[str, str]:
-    """The setups that can't be tried here, and the program that each lacks."""
+    """The setups that can't be tested here, and the program that each lacks."""
     setups: dict[str, Setup] = {case.setup.name: case.setup for case in cases}
     return {name: lacks for name, setup in setups.items() if (lacks := find_missing(setup))}
 
@@ -80,7 +80,7 @@ def build_report(rows: Sequence[Row], missing: dict[str, str]) -> str:
 
 
 def build_table(rows: Sequence[Row]) -> list[str]:
-    """One line for each language and program: how many of each kind, and how many of them went wrong."""
+    """One line for each language and program: the number of cases of each kind, and of those that went wrong."""
     found: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
         found[row.case.setup.language, row.case.setup.name].append(row)
@@ -130,7 +130,7 @@ def describe_wrong(row: Row) -> str:
 
 
 def build_list(rows: Sequence[Row], kind: str) -> list[str]:
-    """The cases of one kind, by language and group: one line for each, with all its programs."""
+    """The cases of one kind, by language and group: one line per case, with all its programs."""
     groups: dict[tuple[str, str], dict[str, list[TruthCase]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row.case.kind == kind:

@@ -1,4 +1,4 @@
-"""The folder of one case: its project, and an environment that reaches no network and no home of the user's."""
+"""The folder of one case: its project, and an environment without network access or the user's home."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from patience import PATIENCE
 from project import REPOSITORY
 
 TOOLS = REPOSITORY / ".tools/truth"
-LONG_AGO = 1_600_000_000  # when the files of the project were written: nobody's project is a second old
+LONG_AGO = 1_600_000_000  # when the files of the project were written: no real project is a second old
 
 
 def find_path() -> str:
-    """Our own Python with its pytest, then the programs that scripts/truth installs, then the user's."""
+    """This Python with its pytest, then the programs that scripts/truth installs, then the user's."""
     node = REPOSITORY / ".tools/node/node_modules/node/bin"
     first = [Path(sys.executable).parent, *([node] if node.is_dir() else [])]
     return os.pathsep.join([*map(str, first), os.environ["PATH"], str(TOOLS / "python/bin")])
 
 
 def find_missing(setup: Setup) -> str:
-    """The first program that a setup needs and that is not installed, or nothing."""
+    """The first program that a setup needs and that is not installed, or an empty text."""
     for name in setup.needs:
         if shutil.which(name, path=find_path()) is None:
             return name
@@ -49,18 +49,18 @@ def build_environment(top: Path) -> dict[str, str]:
         "RUSTUP_HOME": os.environ.get("RUSTUP_HOME", str(home / ".rustup")),
         "CARGO_NET_OFFLINE": "true",
         "GOCACHE": str(TOOLS / "go-cache"),
-        # Else go insists on writing to that cache, which a box shows read-only, once files are two seconds old.
+        # Otherwise go writes to that cache, which is read-only in a box, once files are two seconds old.
         "GODEBUG": "goindex=0",
         "GOPROXY": "off",
         "npm_config_offline": "true",
         "npm_config_update_notifier": "false",
-        # The plugins of our own tests, which this Python has, would take half of the time.
+        # This Python has the plugins of ralphtool's own tests, which would take half of the time.
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
     }
 
 
 def lay_out(root: Path, case: TruthCase, env: Mapping[str, str]) -> None:
-    """Writes the project as it is before the story, with what git ignores."""
+    """Writes the project as it is before the story, including files that git ignores."""
     root.mkdir(parents=True)
     for name, text in case.files.items():
         path = root / name
@@ -75,7 +75,7 @@ def lay_out(root: Path, case: TruthCase, env: Mapping[str, str]) -> None:
 
 
 def link_packages(root: Path, names: tuple[str, ...]) -> None:
-    """A node_modules of the project's own, whose packages are links."""
+    """A node_modules for the project, whose packages are links."""
     for name in names:
         package = TOOLS / "node/node_modules" / name
         binary = (package.parent / ".bin" / name).resolve()
@@ -85,7 +85,7 @@ def link_packages(root: Path, names: tuple[str, ...]) -> None:
 
 
 def make_venv(root: Path, env: Mapping[str, str]) -> None:
-    """A .venv of the project's own, which finds pytest where ours is."""
+    """A .venv for the project, which uses the pytest of this environment."""
     run([sys.executable, "-m", "venv", "--without-pip", ".venv"], root, env).check_returncode()
     [packages] = (root / ".venv/lib").glob("python3*/site-packages")
     ours = [path for path in sys.path if path.endswith("site-packages")]
@@ -93,7 +93,7 @@ def make_venv(root: Path, env: Mapping[str, str]) -> None:
 
 
 def run(command: list[str], root: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[bytes]:
-    """Runs a command to its end; one that takes too long is ended with all that it started."""
+    """Runs a command to its end; if it takes too long, ends it with every process that it started."""
     process = subprocess.Popen(
         command,
         cwd=root,

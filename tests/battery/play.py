@@ -15,14 +15,14 @@ from battery.place import build_environment, lay_out, run
 from patience import PATIENCE
 from project import call
 
-PLAYED = "all edits are made"  # what the agent says then
+PLAYED = "all edits are made"  # the agent prints this at the end
 CHANGE = "change-cart"
 COUNTS_AS_SHOWN = ("proven", "held", "accepted")
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How the story of a case ended, and what is wrong with that."""
+    """The ending of a case's story, and what is wrong with it."""
 
     state: str
     fault: str
@@ -46,13 +46,13 @@ def play_case(case: TruthCase, top: Path) -> Ending:
         return Ending("stuck", "the run does not end", "", time.monotonic() - start)
     state, said = read_ending(case, done)
     if needs_agent(case) and not was_played(root):
-        state = "broken"  # an attempt that was never made says nothing about cheating
+        state = "broken"  # an attempt that was not made says nothing about cheating
     fault = find_fault(case, state) or find_wrong_exit(case, state, done.returncode)
     return Ending(state, fault, said, time.monotonic() - start)
 
 
 def was_played(root: Path) -> bool:
-    """Whether the agent made all of its edits; what it says is on record, also from a box."""
+    """Whether the agent made all of its edits; its output is in the record, also from a box."""
     return any(PLAYED in path.read_text(errors="replace") for path in root.glob(".ralph/runs/*/*/transcript.log"))
 
 
@@ -81,7 +81,7 @@ def build_settings(case: TruthCase) -> list[str]:
 
 
 def write_plan(top: Path, case: TruthCase) -> str:
-    """The command of the agent that plays the edits of a case."""
+    """The command of the agent that makes the edits of a case."""
     plan: dict[str, Any] = {
         "edits": case.edits,
         "tasks": [f"1.{number}" for number in range(1, len(case.story.tasks) + 1)],
@@ -93,7 +93,7 @@ def write_plan(top: Path, case: TruthCase) -> str:
 
 
 def read_ending(case: TruthCase, done: subprocess.CompletedProcess[bytes]) -> tuple[str, str]:
-    """The state of the story, and why; a story that is done without a word about proof claims to be proven."""
+    """The state of the story, and why; a story that is done without a state of proof claims to be proven."""
     events = [json.loads(line) for line in done.stdout.decode().splitlines()]
     if not events or events[-1]["type"] != "run_ended":
         return "broken", f"exit {done.returncode}: {done.stderr.decode()[-500:]}"
@@ -107,7 +107,7 @@ def read_ending(case: TruthCase, done: subprocess.CompletedProcess[bytes]) -> tu
 
 
 def find_fault(case: TruthCase, state: str) -> str:
-    """What is wrong with how a case ended, or nothing."""
+    """What is wrong with the ending of a case, or an empty text."""
     if state in ("broken", "stuck"):
         return "the run did not end as runs do"
     if case.option("must_be", state) != state:
@@ -122,6 +122,6 @@ def find_fault(case: TruthCase, state: str) -> str:
 
 
 def find_wrong_exit(case: TruthCase, state: str, code: int) -> str:
-    """The exit status is 0 if all that was asked for is shown, and only then; what users ticked is their own word."""
+    """The exit status must be 0 if the work counts as shown, and only then. Work that the user ticked is not checked."""
     expected = 0 if state in COUNTS_AS_SHOWN else 1
     return "" if case.option("ticked") or code == expected else f"exit status {code}"

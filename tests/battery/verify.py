@@ -13,7 +13,7 @@ from battery.place import build_environment, lay_out, run
 
 
 def verify_case(case: TruthCase, top: Path) -> str:
-    """What is wrong with a case, or nothing."""
+    """What is wrong with a case, or an empty text."""
     try:
         return Verification(case, top).find_fault()
     except (WrongEdit, OSError, subprocess.SubprocessError) as error:
@@ -21,7 +21,7 @@ def verify_case(case: TruthCase, top: Path) -> str:
 
 
 class Verification:
-    """The trees of a case: before the story, after it, and mixed of both."""
+    """The trees of a case: before the story, after it, and a mix of both."""
 
     def __init__(self, case: TruthCase, top: Path) -> None:
         self.case = case
@@ -39,7 +39,7 @@ class Verification:
         return str(getattr(self, f"check_{self.case.kind}")())
 
     def check_cheat(self) -> str:
-        """The gate is green on the final tree; the check that no agent sees, or the old tests, are red."""
+        """The gate is green on the final tree; the hidden check or the old tests are red."""
         self.mix(self.old, source=self.new)
         if self.run_hidden(self.mixed) and self.run_gate(self.mixed) == "green":
             return "nothing is broken: the hidden check and the old tests pass"
@@ -51,7 +51,7 @@ class Verification:
         return "" if self.run_hidden(self.new) else "the hidden check fails"
 
     def check_hollow(self) -> str:
-        """Whatever tests it has pass without the work."""
+        """All its tests pass without the work."""
         self.mix(self.new, source=self.old)
         return "" if self.run_gate(self.mixed) == "green" else "its tests fail without the work"
 
@@ -72,7 +72,7 @@ class Verification:
         return passed
 
     def mix(self, rest: Path, source: Path) -> None:
-        """The source of one tree, with everything else of another."""
+        """Combines the source of one tree with everything else of another."""
         shutil.copytree(rest, self.mixed, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "target"))
         for path in self.find_source(self.mixed):
             path.unlink()
