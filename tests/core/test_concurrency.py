@@ -1,4 +1,4 @@
-"""Many at once: nothing that was acknowledged is lost, and the files are whole at every moment."""
+"""Many commands at once: nothing that was acknowledged is lost, and the files are complete at every moment."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def tasks_file(stories: int, tasks: int) -> str:
 
 
 class Reader:
-    """Looks at the session and at the tasks all the time: each look finds both whole, and nothing taken back."""
+    """Reads the session and the tasks all the time: each time both are complete, and nothing has disappeared."""
 
     def __init__(self, ralph: Ralph) -> None:
         self.ralph = ralph
@@ -91,7 +91,7 @@ def test_64_processes_learn_while_others_tick(ralph: Ralph) -> None:
     texts = texts_of(ralph)
     assert len(said) == learners * each
     assert Counter(texts) == Counter(f"learner {n} says {i}" for n in range(learners) for i in range(1, each + 1))
-    # Every one was told a number of its own, which is its place.
+    # Each learning got a different number: its position.
     assert {answer["total_learnings"]: answer["learning"]["description"] for answer in said} == dict(
         enumerate(texts, 1)
     )
@@ -105,7 +105,7 @@ def test_64_processes_learn_while_others_tick(ralph: Ralph) -> None:
 
 
 def test_sessions_with_almost_the_same_long_id_do_not_mix(ralph: Ralph) -> None:
-    """What is written aside has a name made from the file's: two long ones must not share it."""
+    """The name of an aside file is made from its target's name: two long ones must not share it."""
     ids = [f"{'a' * 127}{number}" for number in range(2)]
     for number, id in enumerate(ids):
         ralph.openspec(change=f"change{number}").begin(f"change{number}", id)
@@ -121,11 +121,11 @@ def test_sessions_with_almost_the_same_long_id_do_not_mix(ralph: Ralph) -> None:
         assert Counter(texts_of(ralph, id)) == expected
 
 
-# --- who gets the change ----------------------------------------------------------------------------
+# --- starting and taking over -----------------------------------------------------------------------
 
 
 def race_for_the_change(ralph: Ralph, count: int) -> str:
-    """Lets many sessions begin at once; tells the one that won."""
+    """Starts many sessions at once; returns the one that won."""
     ids = [f"runner{number}" for number in range(count)]
     with Race(ralph) as race:
         for id in ids:
@@ -162,7 +162,7 @@ def test_of_many_that_take_over_at_once_exactly_one_inherits_all(project: Ralph,
 
 
 def test_first_sessions_of_many_projects_at_once_all_begin(tmp_path: Path) -> None:
-    """They share the temporary directory, in which nothing of ours exists yet."""
+    """They share the temporary directory, in which ralphtool has no files yet."""
     tops = [tmp_path / f"top{number}" for number in range(12)]
     for top in tops:
         top.mkdir()
@@ -182,7 +182,7 @@ def test_first_sessions_of_many_projects_at_once_all_begin(tmp_path: Path) -> No
 
 
 def learn_until_refused(ralph: Ralph, session: str, count: int, then: Callable[[], Result]) -> tuple[list[str], Result]:
-    """Learners go on until they are told that the session is gone; tells what was acknowledged to them."""
+    """Learners continue until an error says that the session is gone; returns the acknowledged learnings."""
     script = 'i=0; while [ $i -lt 1000 ] && ralphtool agent learn "learner $1 says $i"; do i=$((i+1)); done'
     with Race(ralph) as race:
         for number in range(count):
@@ -247,7 +247,7 @@ LATE = Command(("learn", "late"))
 def learn_at_every_step(
     top: Path, prepare: Callable[[Ralph], object], command: Command, check: Callable[[Ralph, bool], None]
 ) -> None:
-    """Lets somebody learn while a command stands still after each change that it makes; it waits, or gets in."""
+    """Runs `learn` while a command is stopped after each of its changes; it waits, or is recorded."""
     need_strace()
     trial = Trial.prepare(top, prepare, command)
     calls = trial.calls_on_files([*CHANGING, "flock"])[:-1]
@@ -324,7 +324,7 @@ def test_the_last_of_many_criteria_sets_passes(ralph: Ralph) -> None:
             race.enter('ralphtool agent task done "$1"', f"US-1.{number}", RALPH_SESSION="s1")
         race.go()
         while race.running():
-            # The spec is written first: when it says so, at most the last task is not in the session yet.
+            # The spec is written first: when the story passes there, at most the last task is missing in the session.
             passes = json.loads(file.read_text())["userStories"][0]["passes"]
             assert not passes or len(ralph.session()["completed_tasks"]) >= count - 1
         results = race.results()
@@ -334,7 +334,7 @@ def test_the_last_of_many_criteria_sets_passes(ralph: Ralph) -> None:
     assert sorted(ralph.session()["completed_tasks"]) == sorted(f"US-1.{number}" for number in range(1, count + 1))
 
 
-# --- an editor that knows nothing of our locks ------------------------------------------------------
+# --- editors, which ignore our locks ----------------------------------------------------------------
 
 TICK = Command(("task", "done", "1.1"))
 FLUSH = Command(("session", "flush"))
@@ -345,26 +345,26 @@ Edit = Callable[[Path, str], None]
 
 
 def replace_by_editor(file: Path, text: str) -> None:
-    """As most editors save: a new file in the place of the old one."""
+    """As most editors save: a new file replaces the old one."""
     aside = file.with_name(f"{file.name}~")
     aside.write_text(text)
     os.replace(aside, file)
 
 
 def overwrite_by_editor(file: Path, text: str) -> None:
-    """As the others do: the same file, emptied and written again."""
+    """As the others do: the same file, truncated and rewritten."""
     file.write_text(text)
 
 
 def calls_on(trial: Trial, file: str) -> list[Call]:
-    """All that a command does with a file, or beside it, before it puts a new one into its place."""
+    """All calls on a file, or beside it, before a new one replaces it."""
     calls = [call for call in trial.calls_on_files() if file in call.text]
     published = [index for index, call in enumerate(calls) if call.operation in ("rename", "link")]
     return calls[: published[0]]
 
 
 def before_the_last_look(calls: list[Call]) -> list[Call]:
-    """An editor that saves after our last look and before the rename, some microseconds, can't be noticed."""
+    """An editor that saves in the microseconds between our last check and the rename can't be noticed."""
     looks = [index for index, call in enumerate(calls) if call.operation == "stat"]
     return calls[: looks[-1]]
 
@@ -402,7 +402,7 @@ def test_a_design_that_somebody_begins_during_a_flush_is_kept(edit: Edit, tmp_pa
         stopped = Stopped(scene, FLUSH, call)
         edit(scene.ralph.design_file, DESIGN)
         result = stopped.go_on()
-        if result.exit_code:  # it may ask to be run again; but then it has to work
+        if result.exit_code:  # it may ask to be run again, but then it must work
             result = scene.ralph.agent("session", "flush")
         assert result.json["learnings_written"] == 1
         text = scene.ralph.design_file.read_text()

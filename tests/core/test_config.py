@@ -1,4 +1,4 @@
-"""Properties of the small reader of TOML: it finds what the standard library finds."""
+"""Properties of the small TOML reader: it finds what the standard library finds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def toml_strings(draw: st.DrawFn) -> str:
 
 @st.composite
 def toml_arrays(draw: st.DrawFn) -> str:
-    """A list of texts in one of the many ways in which it may be written."""
+    """A list of texts in one of the many ways to write it."""
     items = draw(st.lists(toml_strings(), max_size=3))
     gap = st.sampled_from(["", " ", "\n", "\n    ", "\n# a comment\n", " # why\n", "\r\n\t"])
     comma = draw(st.sampled_from(["", ","])) if items else ""
@@ -99,7 +99,7 @@ def toml_files(draw: st.DrawFn) -> str:
 
 
 def expected_commands(text: str) -> dict[str, list[str]] | str:
-    """What the settings say according to the standard library alone."""
+    """The commands that the standard library alone reads from the settings."""
     try:
         table = tomllib.loads(text).get("verify", {})
     except tomllib.TOMLDecodeError:
@@ -138,7 +138,7 @@ def test_settings_are_read_as_the_standard_library_reads_them(text: str) -> None
     try:
         tomllib.loads(text)
     except tomllib.TOMLDecodeError:
-        assume(False)  # what is no TOML at all has its own test
+        assume(False)  # invalid TOML has a separate test
     assert read_commands(text) == expected
 
 
@@ -146,7 +146,7 @@ def test_settings_are_read_as_the_standard_library_reads_them(text: str) -> None
 @given(items=st.lists(toml_strings(), max_size=3), chance=st.randoms(use_true_random=False))
 @example(items=['"a"', '"b"'], chance=random.Random(1))
 def test_commands_that_are_no_toml_are_refused_not_guessed(items: list[str], chance: random.Random) -> None:
-    """A comma too few or too many, a key twice: what we would make of it is not what the user meant."""
+    """A comma too few or too many, a duplicate key: a guess would not be what the user meant."""
     text = (
         "[verify]\nchecks = ["
         + chance.choice([",", " ", "", ", ,"]).join(items)

@@ -1,4 +1,4 @@
-"""What the tests with strace read is the same on every architecture, whatever its system calls are called."""
+"""The tests with strace read the same operations on every architecture, whatever its system calls are named."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MEANT = [
     *("unlink", "list", "stat", "access", "readlink", "clone", "write"),
 ]
 
-# With a folder, each of them is the call that aarch64 has; without one, where there is such a call, the older one.
+# With a folder, each of them is the call that aarch64 has; without one, the older call where there is one.
 WORK = """
 import os, sys
 if sys.argv[1] == "aarch64":

@@ -1,4 +1,4 @@
-"""A disk that is really full: one clear error, nothing changed, and all works once there is space again."""
+"""A disk that is really full: one clear error, nothing changed, and everything works when there is space again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INIT = ("session", "init", "--change", "add-login")
 
 
 class SmallDisk:
-    """A file system of a few pages, with a file in it that can take up all that is left."""
+    """A file system of a few pages, with a file that can take up all remaining space."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -70,7 +70,7 @@ def on_disk(ralph: Ralph, disk: SmallDisk, part: str) -> Ralph:
 
 
 def files_of(ralph: Ralph) -> dict[str, bytes]:
-    """Every file, but not the folders, nor what keeps a folder out of commits: made on the way, they say nothing."""
+    """Every file, except for folders and their .gitignore: a failed command may create those."""
     found = {}
     for top in (ralph.root, ralph.tmp, ralph.home):
         found.update({f"{top}/{path}": data for path, data in raw_files(top).items()})
@@ -90,7 +90,7 @@ def refused_then_done(ralph: Ralph, disk: SmallDisk, *arguments: str) -> Result:
     before = files_of(ralph)
     check_full(ralph.agent(*arguments))
     assert files_of(ralph) == before
-    check_full(ralph.agent(*arguments))  # and again: no trace of the first attempt is in the way
+    check_full(ralph.agent(*arguments))  # and again: the first attempt left nothing that would disturb it
     assert files_of(ralph) == before
     disk.free()
     result = ralph.agent(*arguments)
@@ -141,7 +141,7 @@ def test_no_session_is_taken_over_when_the_temporary_directory_is_full(ralph: Ra
 
 
 def test_a_tick_on_a_full_temporary_directory_is_finished_later(ralph: Ralph, disk: SmallDisk) -> None:
-    """The spec is on another disk and is written first: doing it again finishes it."""
+    """The spec is on another disk and is written first: repeating the command completes the tick."""
     on_disk(ralph, disk, "tmp").openspec().begin()
     session = ralph.session_file().read_bytes()
     disk.fill()
@@ -204,7 +204,7 @@ def test_learning_goes_on_when_only_the_project_is_full(ralph: Ralph, disk: Smal
 
 
 def answered_into(ralph: Ralph, place: str, *arguments: str, session: str = "s1") -> subprocess.CompletedProcess[str]:
-    """Runs a command with its stdout, or all that it says, written to /dev/full."""
+    """Runs a command with its stdout, or all its output, written to /dev/full."""
     return subprocess.run(
         ["sh", "-c", f'exec "$@" {place}', "sh", COMMAND, "agent", *arguments],
         cwd=ralph.root,
@@ -221,7 +221,7 @@ def test_an_answer_that_can_not_be_written_is_an_error(project: Ralph) -> None:
     result = Result(subprocess.CompletedProcess(done.args, done.returncode, b"", done.stderr.encode()))
     assert (result.exit_code, result.code) == (1, "IO_ERROR")
     assert FULL in result.error["error"]
-    # Nobody knows whether it was recorded. Said again, it stands there once in the end.
+    # Whether it was recorded is unknown. If it is repeated, it is written only once in the end.
     assert project.agent("learn", "something").json
     assert project.agent("session", "flush").json["learnings_written"] == 1
     assert project.design_file.read_text().count("- something\n") == 1

@@ -173,7 +173,7 @@ def make_project(top: Path, files: dict[str, str]) -> Path:
 
 @pytest.fixture(autouse=True)
 def bare_machine(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine that has `python`, and nothing else."""
+    """A machine with `python` and nothing else."""
     place = tmp_path_factory.mktemp("bin")
     (place / "python").touch(0o755)
     monkeypatch.setenv("PATH", str(place))

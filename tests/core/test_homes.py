@@ -1,4 +1,4 @@
-"""A session is at home in one project: whatever happens to its lock, no other project is touched."""
+"""A session belongs to one project: whatever happens to its lock, no other project is touched."""
 
 from __future__ import annotations
 

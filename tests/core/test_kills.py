@@ -1,7 +1,7 @@
 """Killed, or failed by the system, at every system call: the state is the old or the new one, and nothing is lost.
 
-Each case is a command and a state to begin with. After each fault its judge looks at the files, runs the
-command again, and takes the session to its end: all that was ever acknowledged is in the spec then, once.
+Each case is a command and an initial state. After each fault its judge checks the files, runs the command again,
+and completes the session: then everything that was ever acknowledged is in the spec, once.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FLUSH = ("session", "flush")
 
 @dataclass(frozen=True)
 class Seen:
-    """What a fault left. `error`: the command itself told of it; `answered`: only its answer was what failed."""
+    """The state after a fault. `error`: the command itself reported it; `answered`: only writing the answer failed."""
 
     scene: Scene
     command: Command
@@ -65,9 +65,9 @@ class Seen:
 
 @dataclass(frozen=True)
 class Case:
-    """A command, the state that it begins with, and what has to hold after a fault.
+    """A command, its initial state, and what must hold after a fault.
 
-    `leftovers` are files that it is free to leave behind when all is done but for removing them.
+    `leftovers` are files that it may leave behind if only their removal failed.
     """
 
     name: str
@@ -88,7 +88,7 @@ def top(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
-# --- the states to begin with -----------------------------------------------------------------------
+# --- initial states ---------------------------------------------------------------------------------
 
 
 def empty_project(ralph: Ralph) -> None:
@@ -135,7 +135,7 @@ def spec_that_only_the_lock_knows(ralph: Ralph) -> None:
         assert ralph.agent("learn", text).json
 
 
-# --- what has to hold -------------------------------------------------------------------------------
+# --- judges -----------------------------------------------------------------------------------------
 
 
 def texts_of(ralph: Ralph, session: str) -> list[str]:
@@ -153,7 +153,7 @@ def check_notes(ralph: Ralph, path: str, lines: Iterable[str]) -> None:
 
 
 def check_flushed(seen: Seen, session: str, texts: Iterable[str], path: str = DESIGN) -> None:
-    """Ends the session: what was acknowledged is written, each thing once, and nothing of ours is left behind."""
+    """Ends the session: everything acknowledged is written once, and no file of ralphtool is left behind."""
     assert seen.ralph.agent(*FLUSH, session=session).json["success"] is True
     check_notes(seen.ralph, path.removeprefix("project/"), [f"- {text}" for text in texts])
     left = seen.scene.files()
@@ -189,13 +189,13 @@ def after_last_criterion(seen: Seen) -> None:
 
 
 def check_each_file(seen: Seen, but: Iterable[str] = ()) -> None:
-    """Every file is the old one or the new one, whatever the others are."""
+    """Every file is the old or the new one, independently of the others."""
     for path in {*seen.files, *seen.old, *seen.new} - {*but}:
         assert seen.files.get(path) in (seen.old.get(path), seen.new.get(path)), path
 
 
 def after_init(seen: Seen) -> None:
-    # Git's list is there to be locked, and may be empty still. A lock without its session counts as free.
+    # The .gitignore is created to be locked, and may still be empty. A lock without its session counts as abandoned.
     check_each_file(seen, but=[IGNORE])
     _init_again(seen, begun=SESSION in seen.files)
     assert without_asides(seen.scene.files()) == seen.new, "a session that has begun has all that belongs to it"
@@ -204,7 +204,7 @@ def after_init(seen: Seen) -> None:
 
 
 def _init_again(seen: Seen, begun: bool) -> None:
-    """It works; or, if the session had begun and nobody was told of a failure, the change is held."""
+    """It works; or, if the session had started and no failure was reported, the change is locked."""
     again = seen.again()
     if begun and (seen.answered or not seen.error):
         assert again.code == "CHANGE_LOCKED"
@@ -235,7 +235,7 @@ def _check_inherited(seen: Seen, heir: str) -> None:
 
 
 def after_flush(seen: Seen) -> None:
-    """What is not in the spec is still in the session. The lock goes when all is written, the session after it."""
+    """What is not in the spec is still in the session. The lock is removed after the last write, then the session."""
     check_each_file(seen, but=[DESIGN, SESSION])
     lines = [*[f"- {text}" for text in ACKNOWLEDGED], PATTERN, OBSERVATION]
     design = seen.files.get(DESIGN, "")
@@ -254,7 +254,7 @@ def _flush_again(seen: Seen) -> None:
         assert again.json["success"] is True
     else:
         assert again.code == "SESSION_NOT_FOUND"
-    # An aside of the session's file may outlive it: it lies in our own folder of the temporary directory.
+    # An aside of the session's file may outlive it: it is in ralphtool's folder of the temporary directory.
     left = seen.scene.files()
     assert not [path for path in asides(left) if path.startswith("project/")]
     assert without_asides(left) == seen.new
@@ -294,7 +294,7 @@ CASES = [
     Case("flush", session_with_everything, Command(FLUSH), after_flush),
 ]
 MORE_CASES = [
-    # Without --spec it looks into every installed package for adapters, which is a thousand calls more.
+    # Without --spec it searches every installed package for adapters, which takes a thousand more calls.
     Case("init-finds-the-spec", empty_project, Command(INIT), after_init),
     Case("task-done-prd", prd_with_one_task_left, Command(("task", "done", "US-1.2")), after_last_criterion),
     Case(
@@ -319,7 +319,7 @@ def kill(trial: Trial, case: Case, calls: Sequence[Call]) -> None:
 
     trial.kill_at(calls, judge)
     trial.assert_all_well()
-    # The kills happened where they should: at every change of a file, so also in between two of them.
+    # The kills happened where they should: at every change of a file, so also between two of them.
     changes = [call for call in trial.calls if call.operation in CHANGING]
     assert {"write", "fsync", "unlink"} <= {call.operation for call in changes}
     wanted = {(call.name, call.number) for call in changes}
@@ -331,7 +331,7 @@ def kill(trial: Trial, case: Case, calls: Sequence[Call]) -> None:
 
 @every_case
 def test_killed_at_any_change_of_a_file_of_ours(case: Case, top: Path) -> None:
-    """Between two of these nothing of ours changes: whoever is killed there leaves what the next one would leave."""
+    """No file of ours changes between two of these calls: a kill there leaves the same as a kill at the next one."""
     trial = Trial.prepare(top, case.prepare, case.command)
     kill(trial, case, trial.calls_on_files(CHANGING))
 
@@ -344,7 +344,7 @@ def test_killed_at_any_system_call(case: Case, top: Path) -> None:
     kill(trial, case, trial.calls)
 
 
-# --- errors of the system ---------------------------------------------------------------------------
+# --- system errors ----------------------------------------------------------------------------------
 
 ERRORS = {
     "ENOSPC": ["write", "fsync", "rename", "link", "mkdir", "open"],
@@ -358,7 +358,7 @@ def can_fail(call: Call, error: str) -> bool:
 
 
 def unreadable(call: Call) -> str | None:
-    """What a spec or a setting that can't be read may be called as well."""
+    """The other error code that is allowed if a spec or a setting can't be read."""
     if call.operation in CHANGING or "O_CREAT" in call.text:
         return None
     if "/.ralph/config.toml" in call.text:
@@ -396,12 +396,12 @@ def test_failed_by_the_system_at_any_call(case: Case, error: str, top: Path) -> 
     assert len(trial.struck) == len(calls)
 
 
-# --- what makes it last -----------------------------------------------------------------------------
+# --- durability -------------------------------------------------------------------------------------
 
 
 @every_case
 def test_every_change_is_on_disk_before_the_answer(case: Case, top: Path) -> None:
-    """Written aside and synced before it is named; its folder synced before anybody is told."""
+    """Written aside and synced before it gets its name; its folder synced before the answer is printed."""
     trial = Trial.prepare(top, case.prepare, case.command)
     calls = trial.calls_on_files([*CHANGING, "open"])
     answer = next(index for index, call in enumerate(calls) if call.is_answer)

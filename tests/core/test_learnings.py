@@ -1,4 +1,4 @@
-"""The learnings file: made once, told apart from its template, capped and fenced (SPEC section 5)."""
+"""The learnings file: created once, distinguished from its template, capped and fenced (SPEC section 5)."""
 
 from __future__ import annotations
 

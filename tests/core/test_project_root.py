@@ -1,4 +1,4 @@
-"""Which folder is the project: the nearest one with a mark, and never one outside of the git repository."""
+"""Which folder is the project: the nearest one with a mark, and never one outside the git repository."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def make(path: Path) -> Path:
 
 @pytest.fixture(params=["a repository", "a linked working tree or a submodule"])
 def repository(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A repository in a folder that is marked itself in every way."""
+    """A repository in a folder that itself has all the marks."""
     for mark in MARKS:
         make(tmp_path / mark)
     top = tmp_path / "repository"

@@ -1,4 +1,4 @@
-"""Properties of the small reader of JSON: it reads what the standard library reads, and refuses the rest."""
+"""Properties of the small JSON reader: it reads what the standard library reads, and refuses the rest."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ours(text: str) -> tuple[str, Any]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal in type too: 1, 1.0 and True are three things; and -0.0 is not 0.0."""
+    """Equal in type too: 1, 1.0 and True are different, and so are -0.0 and 0.0."""
     return repr(one) == repr(other)
 
 
@@ -60,7 +60,7 @@ def test_quickjson_writes_what_the_standard_package_writes(value: Any) -> None:
 @settings(OURS, max_examples=examples(600))
 @given(value=json_values, chance=st.randoms(use_true_random=False))
 def test_quickjson_refuses_what_the_standard_package_refuses(value: Any, chance: random.Random) -> None:
-    """Texts that were damaged in one place: some are JSON still, most are not."""
+    """Texts that were damaged in one place: some are still JSON, most are not."""
     text = spaced(value, chance)
     at = chance.randrange(len(text) + 1)
     damage = chance.choice(
