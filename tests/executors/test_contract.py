@@ -1,4 +1,4 @@
-"""The same stories and faults come to the same results: here, side by side, and on workers."""
+"""The same stories and faults lead to the same results: here, side by side, and on workers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMMAND = f"{sys.executable} -m ralphtool"
 
 @pytest.fixture(scope="module")
 def farm(tmp_path_factory: pytest.TempPathFactory, server: DevServer) -> Iterator[Farm]:
-    """Two workers, which have the secret of the contract too."""
+    """Two workers, which also have the secret of the contract."""
     made = Farm(Lab(tmp_path_factory.mktemp("contract")), server, "contract")
     try:
         for name in ("anna", "berta"):
@@ -36,7 +36,7 @@ def farm(tmp_path_factory: pytest.TempPathFactory, server: DevServer) -> Iterato
 
 
 def check(top: Path, settings: dict[str, Any], case: str, **more: Any) -> ExecutorOutcome:
-    """In a home of its own."""
+    """Checks a case in a separate home."""
     top.mkdir()
     lab = Lab(top)
     return check_executor(str(lab.root), settings, cases=[case], env=lab.env, **more)[case]

@@ -1,4 +1,4 @@
-"""Gates with real test programs: what they are asked for, what counts, and what changes nothing."""
+"""Gates with real test programs: how they are called, what counts, and what changes nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def need(program: str) -> pytest.MarkDecorator:
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Run:
-    """Writes files, and runs a command among them; its log lies elsewhere."""
+    """Writes files, and runs a command in their folder; its log is elsewhere."""
 
     def run(command: str, files: dict[str, str], timeout: float = PATIENCE, **env: str) -> GateResult:
         root = tmp_path / "project"
@@ -125,7 +125,7 @@ def test_a_file_that_can_not_be_imported_is_a_failure(gate: Run) -> None:
 
 @pytest.mark.parametrize("options", ["-q -s", "-s", "-q", "-v -s"])
 def test_what_a_test_prints_is_no_result(gate: Run, options: str) -> None:
-    """Neither does it turn a green run red, nor does it add tests."""
+    """It neither turns a green run red nor adds tests."""
     lines = ["2 failed, 1 passed in 0.10s", "50 passed in 0.10s", "= 2 failed in 0.10s =", "Tests: 2 failed, 3 total"]
     noisy = f"def test_noisy():\n    print(*{['', *lines, '']!r}, sep='\\n')\n"
     done = gate(f"{PYTEST} {options}", {"test_a.py": GREEN + noisy})
@@ -143,7 +143,7 @@ def test_a_forged_tally_does_not_turn_a_red_run_green(gate: Run) -> None:
 
 
 def test_a_run_inside_of_a_test_is_no_result(gate: Run) -> None:
-    """It inherits the environment, and writes a report of its own."""
+    """It inherits the environment, and writes a separate report."""
     outer = (
         "import subprocess, sys, time\n"
         "def test_outer():\n"
@@ -372,7 +372,7 @@ def test_unittest_without_tests_ran_none(gate: Run) -> None:
     assert not done.ran_tests
 
 
-# --- programs that are no test programs -------------------------------------------------------------
+# --- programs that are not test programs ------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

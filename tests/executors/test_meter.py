@@ -1,4 +1,4 @@
-"""What an agent's reports come to: tokens, dollars, quota, and how long it may only try again."""
+"""What an agent's reports add up to: tokens, dollars, quota, and how long it may keep retrying."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIMITED = Failure("rate-limit", "slow down")
 
 
 class Clock:
-    """Stands in for the module `time`, so that nobody has to wait."""
+    """Stands in for the module `time`, so that no test has to wait."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -183,7 +183,7 @@ def test_of_each_quota_the_last_word_counts() -> None:
     assert not counted(Quota(1.5), tokens=1.0, cost=1.0).is_over, "a quota is no budget"
 
 
-# --- trying again -----------------------------------------------------------------------------------
+# --- retrying ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_who_has_failed_once_and_is_quiet_since_is_ended(clock: Clock) -> None:
 
 NEVER = float("inf")
 PATIENCE: list[tuple[float, float, float, float | None, bool]] = [
-    # patience, seconds since the first failure, since the last, until it can go on
+    # patience, seconds since the first failure, since the last, until it can continue
     (60, 0, 0, None, False),
     (60, 60, 60, None, False),
     (60, 61, 61, None, True),

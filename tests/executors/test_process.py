@@ -1,4 +1,4 @@
-"""Running programs: clocks, transcripts, and nobody left behind, whoever is killed."""
+"""Running programs: clocks, transcripts, and no process left behind, whichever one is killed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ralphtool.executors.transcript import Redactor
 
 LINUX_ONLY = pytest.mark.skipif(not supervisor.LINUX, reason="it looks into /proc")
 
-# Leaves a daemon that made its own session and listens to nobody; then does what it is told.
+# Leaves a daemon with its own session that ignores signals; then runs the code in its argument.
 DAEMON = """
 import os, signal, subprocess, sys, time
 ready = sys.argv[1]
@@ -52,7 +52,7 @@ exec(sys.argv[2])
 
 
 class Bench:
-    """Runs programs that carry a mark, and sees who of them is still there."""
+    """Runs programs with a mark, and finds those that are still running."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -232,7 +232,7 @@ def test_hundreds_of_runs_leave_nothing(bench: Bench) -> None:
     bench.run("true")
     us = psutil.Process()
     (its_supervisor,) = us.children()
-    gc.collect()  # files that an earlier test forgot to close
+    gc.collect()  # closes files that an earlier test forgot to close
     before = us.num_fds(), its_supervisor.num_fds()
     for number in range(150):
         assert bench.run("sh", "-c", f"echo {number}")[1] == b"%d\n" % number
@@ -362,7 +362,7 @@ def test_a_disk_without_room_for_a_transcript(bench: Bench, small_disk: Path) ->
             (small_disk / str(number)).write_bytes(b"x")
         except OSError:
             break
-    for number in range(1000):  # nor for another name
+    for number in range(1000):  # nor space for another name
         try:
             (small_disk / f"folder-{number}").mkdir()
         except OSError:
@@ -413,7 +413,7 @@ def test_secrets_stay_out_of_everything_that_is_kept(bench: Bench) -> None:
     assert Path(f"{bench.into}.err").read_text() == "is [redacted]\n"
 
 
-# --- nobody is left ---------------------------------------------------------------------------------
+# --- no process is left -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -478,7 +478,7 @@ with Supervisor(folder + "/processes") as ours:
 
 
 def loop(bench: Bench, *argv: str) -> subprocess.Popen[bytes]:
-    """A process of its own that runs a program, and is ready when that says something."""
+    """A separate process that runs a program; returns when the program has printed something."""
     what = json.dumps([argv, bench.env, str(bench.folder)])
     started = subprocess.Popen([sys.executable, "-c", LOOP, what], stdout=subprocess.PIPE)
     assert started.stdout
@@ -499,7 +499,7 @@ def test_a_daemon_is_ended_when_we_are_killed(bench: Bench) -> None:
 
 
 def test_we_are_killed_while_a_program_is_being_ended(bench: Bench) -> None:
-    """Its grace does not hold up the supervisor when we are gone."""
+    """The program's grace period does not delay the supervisor when this process is gone."""
     killed = loop(bench, *bench.daemon("print('on', flush=True); sys.exit(0)"))
     kill(killed)
     assert bench.gone()
@@ -587,7 +587,7 @@ def test_two_hundred_are_ended(bench: Bench) -> None:
     assert bench.alive() == []
 
 
-# Each lives for a moment, and leaves another one: 20,000 of them at most, for a minute at most.
+# Each lives for a moment, and leaves another one: at most 20,000 of them, for at most 15 minutes.
 RUNNING_AWAY = """
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -628,7 +628,7 @@ while not os.path.exists(on) or open(f"/proc/{child.pid}/stat").read().rpartitio
 @LINUX_ONLY
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "aarch64"), reason="the number of a system call")
 def test_one_that_looks_dead_is_ended_too(bench: Bench) -> None:
-    """Its first thread has ended: the system shows a zombie, yet the others go on."""
+    """Its first thread has ended: the system shows a zombie, but the other threads continue."""
     code = HEADLESS % {"x86_64": 60, "aarch64": 93}[platform.machine()]
     ended, said = bench.run(*bench.daemon(f"code = {code!r}\n{STARTS_HEADLESS}"))
     assert (ended.exit_code, said, len(ended.left)) == (0, b"on\n", 2)
@@ -636,7 +636,7 @@ def test_one_that_looks_dead_is_ended_too(bench: Bench) -> None:
 
 
 def test_a_child_that_ends_by_itself_was_not_left(bench: Bench) -> None:
-    """It has a moment for that, which may be too short on a busy machine: then it is tried again."""
+    """It has a moment for that, which may be too short on a busy machine, so the test tries again."""
     for _ in range(30):
         ended, said = bench.run("sh", "-c", "(sleep 0.005; echo late) & echo early")
         if not ended.left:
@@ -644,7 +644,7 @@ def test_a_child_that_ends_by_itself_was_not_left(bench: Bench) -> None:
     assert (ended.left, said) == ((), b"early\nlate\n")
 
 
-# --- who holds its output ---------------------------------------------------------------------------
+# --- open outputs -----------------------------------------------------------------------------------
 
 
 def test_a_program_that_closes_its_outputs_is_waited_for(bench: Bench) -> None:
@@ -672,7 +672,7 @@ def test_what_a_daemon_says_at_its_end_is_kept(bench: Bench) -> None:
     assert said == b"on\nbye\n"
 
 
-# --- both were killed -------------------------------------------------------------------------------
+# --- program and supervisor both killed -------------------------------------------------------------
 
 
 @pytest.fixture
@@ -684,7 +684,7 @@ def orphan() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def kill_with_its_supervisor(started: subprocess.Popen[bytes]) -> None:
-    """A loop and its supervisor die together: the supervisor sleeps while the loop is killed."""
+    """A loop and its supervisor die together: the supervisor is suspended while the loop is killed."""
     its_supervisor = psutil.Process(started.pid).children()[0]
     its_supervisor.suspend()
     kill(started)
@@ -704,7 +704,7 @@ def test_orphans_are_known_by_their_environment(bench: Bench) -> None:
 
 
 def test_orphans_are_known_by_the_record(bench: Bench) -> None:
-    """Nothing in their environment names the session, and one of them has nobody above it who does."""
+    """Nothing in their environment names the session, and one of them has no ancestor that does."""
     del bench.env["RALPH_SESSION"]
     record = bench.folder / "processes"
     noted = loop(bench, *bench.daemon("print('on', flush=True); time.sleep(3600)"))

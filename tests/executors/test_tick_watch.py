@@ -12,7 +12,7 @@ from ralphtool.executors.tick_watch import TickWatch
 
 
 class Stage:
-    """A file of ticks, a word each, and what was told of it."""
+    """A file of ticks, one word each, and the reported changes."""
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / "tasks.md"

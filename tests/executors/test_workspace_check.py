@@ -1,4 +1,4 @@
-"""Source that is broken on purpose, to see whether the gates notice."""
+"""Source that is broken on purpose, to test whether the gates notice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ralphtool.executors.workspace_check import break_file
 
 
 def test_a_broken_file_is_newer_by_whole_seconds(tmp_path: Path) -> None:
-    """Python's compileall looks at nothing else, and the gate before it may have compiled it in this very second."""
+    """Python's compileall checks nothing else, and the gate before may have compiled the file in the same second."""
     source = tmp_path / "cart.py"
     source.write_text("total = 3\n")
     began = int(time.time())

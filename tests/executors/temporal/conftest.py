@@ -1,4 +1,4 @@
-"""A real server, one for all tests of a process; each test has a queue of its own on it."""
+"""A real server, one for all tests of a process; each test has its own queue on it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the tests of remote jobs share: a queue of one's own, workers in threads and in processes, and what they do.
+"""Shared by the tests of remote jobs: a separate queue, workers in threads and in processes, and their actions.
 
-The payload of a job is what its worker shall do; files in a folder say when. As a program this is a worker:
+The payload of a job names the action of its worker; files in a folder say when. Run as a program, this is a worker:
 
     jobs.py ADDRESS QUEUE IDENTITY FOLDER
 """
@@ -24,7 +24,7 @@ from ralphtool.executors.temporal.link import JobLimits, JobState, Link, RemoteJ
 from ralphtool.executors.temporal.serving import JobContext, JobEnded, JobRefused, JobRetry, serve
 from ralphtool.settings.executor import ExecutorSettings
 
-CALM = JobLimits(heartbeat=PATIENCE)  # nobody is replaced because the machine is busy
+CALM = JobLimits(heartbeat=PATIENCE)  # no worker is replaced because the machine is busy
 NERVOUS = JobLimits(heartbeat=2.0, attempts=100)
 
 
@@ -72,7 +72,7 @@ class Worker:
         return b"hello of " + self.identity.encode()
 
     def wait(self, job: JobContext) -> bytes:
-        """Until it is asked to end, or the test makes the file `go`."""
+        """Waits until it must end, or the test creates the file `go`."""
         number = 0
         while not job.must_end() and not (self.folder / "go").exists():
             number += 1
@@ -113,7 +113,7 @@ def notes(folder: Path) -> list[str]:
 
 
 class Workers:
-    """Workers in processes of their own."""
+    """Workers in separate processes."""
 
     def __init__(self, settings: ExecutorSettings, folder: Path) -> None:
         self.settings = settings
@@ -135,7 +135,7 @@ class Workers:
 
 
 def reach(job: RemoteJob, *states: str, also: Callable[[JobState], object] = bool) -> JobState:
-    """Looks until the job is in one of these states."""
+    """Waits until the job is in one of these states."""
     seen: list[JobState] = []
 
     def holds() -> bool:
@@ -159,7 +159,7 @@ def main() -> None:
     worker = Worker(ExecutorSettings(address=address, queue=queue), Path(folder), identity)
     signal.signal(signal.SIGTERM, lambda *_: worker.stop.set())
     worker.serve()
-    os._exit(0)  # as `ralphtool worker` does: the library's threads may still wait for a server
+    os._exit(0)  # as `ralphtool worker` does: threads of the library may still wait for a server
 
 
 if __name__ == "__main__":

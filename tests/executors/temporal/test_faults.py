@@ -1,4 +1,4 @@
-"""Servers and workers that are killed, hang, or are not there."""
+"""Servers and workers that are killed, hang, or are missing."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_server_that_is_killed_and_started_anew_has_lost_nothing(
         own_server.kill()
         seen = ending.look()
         assert (seen.state, seen.worker, has_told(seen)) == ("unreachable", "anna", True)
-        cancelled.cancel()  # nobody hears it yet
+        cancelled.cancel()  # it can't be delivered yet
         own_server.start()
         assert reach(cancelled, "done").attempt == 1
         assert cancelled.result() == b"anna cancelled"
@@ -156,7 +156,7 @@ def test_a_worker_leaves_though_the_server_is_away(own_server: DevServer, own_li
     assert notes(tmp_path) == ["anna begins 1", "anna ends 1 stopping"]
 
 
-# --- what is installed ------------------------------------------------------------------------------
+# --- installation -----------------------------------------------------------------------------------
 
 
 def test_nothing_of_temporal_is_imported_before_it_is_used() -> None:

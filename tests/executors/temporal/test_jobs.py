@@ -1,4 +1,4 @@
-"""A job from its start to its end, with a worker that is well and a server that is there."""
+"""A job from start to end, with a healthy worker and a running server."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_worker_hears_that_its_job_is_cancelled(
         assert worker.ended == {id: "cancelled"}
     if state == "done":
         assert job.result() == b"anna cancelled"
-    job.cancel()  # of one that has ended, it changes nothing
+    job.cancel()  # changes nothing: the job has ended
 
 
 def test_a_job_that_waits_is_cancelled_at_once(link: Link, settings: ExecutorSettings, tmp_path: Path, id: str) -> None:
@@ -155,13 +155,13 @@ def test_what_a_worker_that_stops_leaves_is_done_by_another(
         reach(job, "running", also=has_told)
     seen = job.look()
     assert (seen.state, seen.kind, seen.attempt, seen.worker) == ("waiting", "stopping", 2, "")
-    assert seen.heartbeat == b""  # what the attempt before has told is not this one's
+    assert seen.heartbeat == b""  # the previous attempt's heartbeat does not count for this one
     with Worker(settings, tmp_path, "berta"):
         reach(job, "running", also=lambda state: state.worker == "berta")
         assert wait_until(lambda: notes(tmp_path)[2:3] == ["berta begins 2"]), notes(tmp_path)
 
 
-# --- what there is ----------------------------------------------------------------------------------
+# --- lists of jobs and workers ----------------------------------------------------------------------
 
 
 def test_workers_and_jobs_are_listed(link: Link, settings: ExecutorSettings, tmp_path: Path, id: str) -> None:
