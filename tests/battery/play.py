@@ -122,6 +122,6 @@ def find_fault(case: TruthCase, state: str) -> str:
 
 
 def find_wrong_exit(case: TruthCase, state: str, code: int) -> str:
-    """The exit status must be 0 if the work counts as shown, and only then. Work that the user ticked is not checked."""
+    """The exit status must be 0 if the work counts as shown, and only then. If the user ticked it, any is accepted."""
     expected = 0 if state in COUNTS_AS_SHOWN else 1
     return "" if case.option("ticked") or code == expected else f"exit status {code}"
