@@ -1,4 +1,4 @@
-"""What a person decides between two runs: a story or an attempt is accepted as it is, or work is taken back."""
+"""Decisions between two runs: a story or an attempt is accepted as it is, or work is rejected."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def seen(lab: Lab, type: str) -> list[dict[str, Any]]:
 
 
 def frozen(lab: Lab) -> Any:
-    """All that a command may change: refs, index, files, state, history."""
+    """Everything that a command could change: refs, index, files, state, history."""
     state = (lab.root / ".ralph/standing/add-login.json").read_bytes()
     return (
         lab.git("for-each-ref"),
@@ -60,7 +60,7 @@ def frozen(lab: Lab) -> Any:
 
 @pytest.fixture
 def finished(lab: Lab) -> Lab:
-    """A change whose three stories are done, each with a file of its own."""
+    """A change whose three stories are done, each with its own file."""
     lab.repository(THREE)
     lab.play(default=DONE)
     assert lab.loop().exit_code in (0, 1)
@@ -71,7 +71,7 @@ def finished(lab: Lab) -> Lab:
 
 @pytest.fixture
 def refused(lab: Lab) -> Lab:
-    """A change whose first story waits for a person, after an attempt that was not accepted; the others are done."""
+    """A change whose first story needs an answer after an attempt that was not accepted; the others are done."""
     lab.repository(THREE, attempts=1)
     lab.play({"story": "1", "steps": REFUSED}, default=DONE)
     assert lab.loop().exit_code == 1
@@ -357,7 +357,7 @@ def test_a_file_in_the_way_is_named(refused: Lab) -> None:
     assert frozen(refused) == before
 
 
-# --- what makes no sense ----------------------------------------------------------------------------
+# --- invalid requests -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`ralphtool doctor`: what it finds, what fixes it, and what it fixes itself."""
+"""`ralphtool doctor`: what it finds, how to fix it, and what it fixes itself."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def findings(result: Result) -> list[dict[str, Any]]:
 
 
 def troubles(result: Result, about: str | None = None) -> list[str]:
-    """What is not as it should be, in words."""
+    """The findings that are not ok, as texts."""
     shown = [one for one in findings(result) if one["state"] != "ok" and about in (None, one["about"])]
     return [f"{one['state']}: {one['text']}" for one in shown]
 
@@ -50,7 +50,7 @@ def examined(lab: Lab, *arguments: str, **env: Any) -> Result:
 
 @pytest.fixture
 def well(lab: Lab) -> Lab:
-    """A project in which nothing is wrong."""
+    """A project without problems."""
     lab.repository(tests=[GREEN], workspace="auto").play(default=DONE)
     assert lab.run("init", "--yes").exit_code == 0
     return lab
@@ -72,7 +72,7 @@ def test_a_project_that_is_well(well: Lab) -> None:
 
 
 def test_nothing_at_all(lab: Lab) -> None:
-    """A newcomer's first command, in an empty folder, with no agent."""
+    """A new user's first command, in an empty folder, without an agent."""
     result = examined(lab, PATH="/usr/bin:/bin")
     assert result.exit_code == 1
     told = " ".join(troubles(result))
@@ -121,7 +121,7 @@ def test_gates_that_are_not_run_are_listed(well: Lab) -> None:
 
 
 def test_an_agent_that_never_answers_is_not_waited_for(well: Lab) -> None:
-    """Its program would take an hour; people wait a few seconds."""
+    """The program would take an hour; the user waits a few seconds."""
     well.write("bin/codex", "#!/bin/sh\nsleep 3600\n").chmod(0o755)
     well.write(".ralph/config.toml", '[run]\nagent = "codex"\n')
     [told] = troubles(examined(well, PATH=f"{well.root}/bin:{well.env['PATH']}"), "agents")
@@ -293,7 +293,7 @@ def runner(name: str, **env: str) -> Program:
 
 @pytest.fixture
 def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A home in which nobody is logged in to anything."""
+    """A home without any login."""
     for name in [name for name in os.environ if name.endswith(("_KEY", "_TOKEN")) or name.startswith("GOOGLE_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -355,7 +355,7 @@ def test_an_old_version_is_not_asked_what_it_might_take_for_a_prompt(nobody: Pat
 
 
 def test_agents_are_told_apart(well: Lab) -> None:
-    """Too old, not logged in, can't tell: each with its own words, in the order of the settings."""
+    """Too old, not logged in, unknown: each with its own text, in the order of the settings."""
     place = well.home / "bin"
     place.mkdir()
     script_named("claude", place, '[ "$1" = --version ] && echo 2.1.197 || exit 1')
@@ -372,7 +372,7 @@ def test_agents_are_told_apart(well: Lab) -> None:
     assert result.exit_code == 1
 
 
-# --- where the next run works -------------------------------------------------------------------------
+# --- workspace of the next run ------------------------------------------------------------------------
 
 
 def read_sandbox(lab: Lab, *arguments: str) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What `ralphtool doctor` says of issue trackers."""
+"""What `ralphtool doctor` says about issue trackers."""
 
 from __future__ import annotations
 

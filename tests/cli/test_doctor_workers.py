@@ -1,4 +1,4 @@
-"""What `ralphtool doctor` says of runs on other machines."""
+"""What `ralphtool doctor` says about runs on other machines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ralphtool.cli import checks, executor_checks
 from ralphtool.executors.temporal.dev_server import DevServer
 from ralphtool.settings import load
 
-NOBODY = "127.0.0.1:9"  # the port where everything is thrown away: nothing listens there
+NOBODY = "127.0.0.1:9"  # the discard port: nothing listens there
 REFUSING_SSH = """\
 #!/bin/sh
 for command; do :; done
@@ -110,7 +110,7 @@ def test_a_namespace_that_is_not_there(repository: Ralph, server: DevServer) -> 
 
 
 class OldServer(DevServer):
-    """One that does without what we need of it, as those before 1.32 do unless they are told."""
+    """A server without a feature that ralphtool needs; before 1.32 that is off by default."""
 
     def _list_arguments(self) -> list[str]:
         return [*super()._list_arguments(), "--dynamic-config-value", "activity.enableStandalone=false"]

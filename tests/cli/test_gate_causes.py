@@ -1,4 +1,4 @@
-"""Why a gate is red, where that can be seen, and the command that helps."""
+"""Why a gate is red, if that can be detected, and the command that fixes it."""
 
 from __future__ import annotations
 

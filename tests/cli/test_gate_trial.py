@@ -1,4 +1,4 @@
-"""`ralphtool doctor --gates`: the gates where the next run runs them, and whether they can fail."""
+"""`ralphtool doctor --gates`: runs the gates where the next run would, and checks that they can fail."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GATE = "python3 -m pytest -q -p no:cacheprovider"
 
 
 def examine(lab: Lab) -> list[dict[str, Any]]:
-    """What it says of the gates."""
+    """Its findings about the gates."""
     found = json.loads(lab.run("doctor", "--json", "--gates").stdout)["findings"]
     return [one for one in found if one["about"] == "gates"]
 
@@ -28,7 +28,7 @@ def list_gates(lab: Lab) -> list[str]:
 
 
 def list_left(lab: Lab) -> tuple[str, str, list[str]]:
-    """What a trial could leave: refs, working trees, and folders of ours."""
+    """What a trial could leave behind: refs, working trees, and folders of ralphtool."""
     ours = lab.root / ".git/ralph"
     folders = [str(path) for name in ("worktrees", "boxes") for path in ours.glob(f"{name}/*")]
     return lab.git("for-each-ref"), lab.git("worktree", "list"), folders
@@ -66,7 +66,7 @@ def test_gates_that_can_t_fail_are_named(shop: Lab) -> None:
 
 
 def make_editable(lab: Lab, workspace: str) -> Lab:
-    """A project whose tests import the code of the user's own folder, wherever they run."""
+    """A project whose tests always import the code of the user's own folder."""
     lab.write("src/cart.py", CART)
     lab.write("tests/test_cart.py", TESTS)
     lab.write(".gitignore", "__pycache__/\n")
@@ -101,7 +101,7 @@ def test_a_set_up_that_fails(shop: Lab) -> None:
 def test_what_a_killed_trial_left_is_cleared_away(shop: Lab) -> None:
     shop.configure(tests=["true"], workspace="worktree")
     before = list_left(shop)
-    left = shop.root / ".git/ralph/worktrees/_trial-4194305"  # no process has such a number
+    left = shop.root / ".git/ralph/worktrees/_trial-4194305"  # no process has this id
     shop.git("worktree", "add", "--quiet", "--detach", str(left))
     shop.git("update-ref", "refs/ralph/trials/_trial-4194305", "HEAD")
     examine(shop)

@@ -25,7 +25,7 @@ SYSTEM = "/usr/bin:/bin"
 
 
 class Bare(Lab):
-    """A project, and a PATH on which only those agents are that a test puts there."""
+    """A project, and a PATH with only the agents that a test puts there."""
 
     def __init__(self, top: Path) -> None:
         super().__init__(top)
@@ -81,7 +81,7 @@ def test_it_says_where_work_will_happen(bare: Bare) -> None:
 
 
 def test_every_example_in_the_settings_holds(tmp_path: Path) -> None:
-    """Whoever takes a # away gets a file that can be used."""
+    """If a # is removed, the file is still valid."""
     gates = (GateCommand("checks", "ruff check .", None), GateCommand("tests", "python -m pytest", "python"))
     found = DetectedProject(root=str(tmp_path), is_repository=True, changes=(), gates=gates, agents=("claude", "codex"))
     for agent in (None, "claude", "mini", "scripted", "command"):
@@ -297,7 +297,7 @@ def test_a_folder_that_may_only_be_read(bare: Bare) -> None:
 
 
 def on_a_terminal(bare: Bare, *answers: str) -> tuple[int, str]:
-    """Runs `init` as a person would; each answer is typed when the command asks."""
+    """Runs `init` as a person would; each answer is typed when the command asks for it."""
     pid, fd = pty.fork()
     if pid == 0:
         os.chdir(bare.root)

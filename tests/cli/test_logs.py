@@ -1,4 +1,4 @@
-"""`ralphtool logs`: a transcript made readable. The recordings are of the real programs, and shortened."""
+"""`ralphtool logs`: a readable transcript. The recordings are from the real programs, and shortened."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Records:
     def add(
         self, transcript: str | bytes | None, *, agent: str = "claude", number: int = 1, run: str = RUN, **more: Any
     ) -> Path:
-        """An iteration that ended as `status` says; None for one without an end."""
+        """Adds an iteration that ended with `status`; None for one without an end."""
         entry = more.pop("entry", "add-login-1-1")
         folder = self.ralph.root / f".ralph/runs/{run}/{number:03}-{entry}"
         folder.mkdir(parents=True)
@@ -139,7 +139,7 @@ class Records:
         return result.stdout
 
     def events(self, *arguments: str) -> list[dict[str, Any]]:
-        """What `--json` prints, without starting a program."""
+        """The events that `--json` prints, without starting a program."""
         found = iterations.find(str(self.ralph.root), *(arguments or (None,)))
         return [to_builtins(event) for event in iterations.read_events(found)]
 
@@ -154,7 +154,7 @@ def records(ralph: Ralph) -> Records:
     return Records(ralph)
 
 
-# --- what is shown ----------------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("agent", RECORDINGS)
@@ -233,7 +233,7 @@ def test_an_agent_that_writes_files_of_its_own(records: Records) -> None:
         {"kind": "tool", "name": "bash", "detail": "seq 1 60"},
         {"kind": "result", "text": LONG, "ok": False},
     ]
-    (folder / "mini.traj.json").write_text('{"info": {}, "messages": [')  # it was killed while it wrote
+    (folder / "mini.traj.json").write_text('{"info": {}, "messages": [')  # killed while writing
     assert "\nmini prints\nfor people\n" in records.show()
 
 
@@ -249,7 +249,7 @@ def test_plain_text_stays_plain_text(records: Records, agent: str) -> None:
 
 
 def test_lines_that_nobody_knows_are_shown_as_they_are(records: Records) -> None:
-    """Such as those of the next version, or of a package that is gone."""
+    """Such as lines of a newer version, or of a package that is no longer installed."""
     strange = line(type="thought", words="hm") * 3
     for number, agent in enumerate(("claude", "long-gone"), 1):
         records.add(strange, agent=agent, number=number)
@@ -284,7 +284,7 @@ def test_one_that_was_interrupted_says_so_once(records: Records) -> None:
 
 
 def test_the_agents_own_last_word_is_the_first_one(records: Records) -> None:
-    """A second one is of the agent that looked into a blocker."""
+    """A second one belongs to the agent that examined a blocker."""
     records.add(CLAUDE, status=None)
     records.note(RUN, "agent", event={"kind": "end", "ok": False, "reason": "the turn failed"})
     records.note(RUN, "agent", event={"kind": "end", "ok": False, "reason": "it only looked"})
@@ -294,7 +294,7 @@ def test_the_agents_own_last_word_is_the_first_one(records: Records) -> None:
     assert "used: 1k tokens read, 50 written, $0.03\n" in told, "what the transcript tells, where nobody summed it up"
 
 
-# --- which one --------------------------------------------------------------------------------------
+# --- which iteration --------------------------------------------------------------------------------
 
 
 def test_which_one_is_meant(records: Records) -> None:
@@ -362,7 +362,7 @@ def test_a_shell_is_told_the_entries(records: Records) -> None:
     assert told.split() == ["plain,add-login-2-1"]
 
 
-# --- what no transcript should have in it -----------------------------------------------------------
+# --- control characters and secrets -----------------------------------------------------------------
 
 NASTY = "\x1b]0;title\x07\x1b[2J\x1b[31mred\x1b[0m\ttab\r\u202eright to left \x9b5m\x00 end é"
 
@@ -422,7 +422,7 @@ def in_a_terminal(command: list[str], ralph: Ralph) -> bytes:
     try:
         while piece := os.read(ours, 65536):
             told += piece
-    except OSError:  # nobody has it open any more
+    except OSError:  # no process has it open any longer
         pass
     process.wait(timeout=PATIENCE)
     os.close(ours)
@@ -445,7 +445,7 @@ def test_odd_combinations_are_told(records: Records) -> None:
         assert "use one" in result.stderr or "give one" in result.stderr
 
 
-# --- huge ones --------------------------------------------------------------------------------------
+# --- huge transcripts -------------------------------------------------------------------------------
 
 PEAK = """
 import resource, subprocess, sys
@@ -455,7 +455,7 @@ print(status, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10)
 
 
 def megabytes(records: Records, *arguments: str) -> int:
-    """The most memory that a call takes."""
+    """The peak memory of a call."""
     command = [sys.executable, "-c", PEAK, COMMAND, "logs", *arguments]
     done = subprocess.run(command, cwd=records.ralph.root, env=records.ralph.env, capture_output=True, check=True)
     status, peak = done.stdout.split()
@@ -488,7 +488,7 @@ def test_whoever_reads_only_the_beginning_gets_it_at_once(records: Records) -> N
     assert done.stderr == b""
 
 
-# --- a run ------------------------------------------------------------------------------------------
+# --- a run in progress ------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -522,7 +522,7 @@ def test_one_that_goes_on_can_be_followed(running: tuple[Lab, subprocess.Popen[b
     assert told.count("I begin.") == 1
 
 
-# --- its parts --------------------------------------------------------------------------------------
+# --- parts ------------------------------------------------------------------------------------------
 
 
 def test_results_that_fit_are_shown_as_they_are() -> None:

@@ -1,4 +1,4 @@
-"""What people call: list, show, unlock, completion, and how errors look."""
+"""Commands for people: list, show, unlock, completion, and what errors look like."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def in_a_terminal(project: Ralph, **env: str) -> str:
     try:
         while chunk := os.read(ours, 4096):
             shown += chunk
-    except OSError:  # the other side is closed: all has been read
+    except OSError:  # the other side is closed: everything has been read
         pass
     os.close(ours)
     return shown.decode()

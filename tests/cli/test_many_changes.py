@@ -1,4 +1,4 @@
-"""Several changes in one project: which one is meant, and all of them in order."""
+"""Several changes in one project: which one a command means, and all of them in order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PLAN = "# {title}\n\n## Part\n\n- [ ] Write it\n"
 
 @pytest.fixture
 def two(lab: Lab) -> Lab:
-    """Two checklists that are open, and one that is done."""
+    """Two open checklists, and one that is done."""
     lab.repository()
     lab.git("rm", "-rq", "openspec")
     for name, title in (("colours", "Nicer colours"), ("sounds", "Better sounds")):
@@ -51,7 +51,7 @@ def test_in_a_terminal_run_asks_which(two: Lab) -> None:
 
 @pytest.mark.parametrize(("answer", "moved"), [(b"\n", True), (b"n\n", False)])
 def test_in_a_terminal_run_offers_to_move_a_plan_out_of_our_folder(lab: Lab, answer: bytes, moved: bool) -> None:
-    """Where another loop keeps its plan, no commit has it."""
+    """Another loop keeps its plan there, but a run commits no files in .ralph."""
     lab.repository().play(default=DONE)
     lab.git("rm", "-rq", "openspec")
     plan = lab.write(".ralph/fix_plan.md", PLAN.format(title="Repairs"))
@@ -80,7 +80,7 @@ def read_all(terminal: int) -> str:
     while True:
         try:
             part = os.read(terminal, 4096)
-        except OSError:  # how Linux says that nobody is at the other end
+        except OSError:  # Linux raises this when the other end is closed
             part = b""
         if not part:
             os.close(terminal)

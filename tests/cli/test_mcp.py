@@ -1,4 +1,4 @@
-"""`ralphtool mcp`: the real server, spoken to by the SDK's own client, or in bytes where that is too polite."""
+"""`ralphtool mcp`: the real server, with the SDK's own client, or with raw bytes for input the client can't send."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ COMMANDS = {
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 WITHOUT_SDK = "import sys\nsys.modules['mcp'] = sys.modules['mcp_types'] = None\n"
 
-# Stands for a bug: an error that nobody expects, in the middle of a command that reads the spec.
+# Stands for a bug: an unexpected error in the middle of a command that reads the spec.
 BUG = """\
 import sys
 def fail(event, arguments):
@@ -51,8 +51,8 @@ sys.addaudithook(fail)
 
 
 def talk(ralph: Ralph, talking: Talk, *, mode: Any = "auto", **env: str) -> None:
-    """Starts the server in the project, in the session s1 unless told otherwise, and has a client talk to it."""
-    # Here, so that those who run other tests don't wait for it.
+    """Starts the server in the project, by default in the session s1, and connects a client to it."""
+    # Imported here, so that other tests don't wait for it.
     from mcp import Client, StdioServerParameters
 
     environment = {**ralph.env, **({"RALPH_SESSION": "s1"} | env)}
@@ -67,14 +67,14 @@ def talk(ralph: Ralph, talking: Talk, *, mode: Any = "auto", **env: str) -> None
 
 
 async def ok(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
-    """A call that has to succeed: its answer, which stands there twice."""
+    """A call that must succeed: its answer, which is there as text and as structured content."""
     result = await client.call_tool(tool, arguments)
     assert not result.is_error, text_of(result)
     return answer_of(result)
 
 
 async def error(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
-    """A call that has to fail, as a tool does and not as a server does."""
+    """A call that must fail with a tool error, not with a protocol error."""
     result = await client.call_tool(tool, arguments)
     assert result.is_error, text_of(result)
     answer = answer_of(result)
@@ -102,7 +102,7 @@ def text_of(result: CallToolResult) -> str:
 
 
 class Wire:
-    """The server's pipes, bare."""
+    """The raw pipes of the server."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin
@@ -118,7 +118,7 @@ class Wire:
         self.stdin.flush()
 
     def ask(self, number: int, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
-        """The answer to a request. Every line that comes before it, too, has to be of the protocol."""
+        """The answer to a request. Every line before it must also follow the protocol."""
         self.say(json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params or {}}).encode())
         for line in self.stdout:
             message: dict[str, Any] = json.loads(line)
@@ -132,7 +132,7 @@ class Wire:
         self.say(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}')
 
     def end(self) -> tuple[int, bytes, bytes]:
-        """Closes stdin, as a client does that has finished: exit code, and what was still said."""
+        """Closes stdin, as a client does when it has finished; returns the exit code and the remaining output."""
         stdout, stderr = self.process.communicate(timeout=PATIENCE)
         return self.process.returncode, stdout, stderr
 
@@ -196,7 +196,7 @@ def test_a_model_is_told_what_the_tools_are_and_take(ralph: Ralph) -> None:
 
 
 def check_schema(tool: str, schema: dict[str, Any]) -> None:
-    """It is a schema, its arguments are those of the command, and each says what it is."""
+    """It is a valid schema, its arguments are those of the command, and each has a description."""
     jsonschema.Draft202012Validator.check_schema(schema)
     command = agent._COMMANDS[COMMANDS[tool]]
     words = [word.lower() for word in command.words]
@@ -239,7 +239,7 @@ def test_every_tool_answers_as_its_command_does(project: Ralph, mode: str) -> No
 
 
 def test_texts_are_taken_as_they_are(project: Ralph) -> None:
-    """What would be an option, stdin or too long on a command line is just a text."""
+    """A text that would be an option, stdin or too long on a command line is just a text."""
     texts = [
         "-",
         "--",
@@ -467,7 +467,7 @@ def test_a_client_that_has_gone_is_no_bug_of_ours(project: Ralph) -> None:
 
 
 def test_without_the_sdk_it_says_what_to_install(ralph: Ralph, tmp_path: Path) -> None:
-    """The SDK is an extra. A Python that starts with this file has none."""
+    """The SDK is an extra. This file hides it from Python."""
     (tmp_path / "sitecustomize.py").write_text(WITHOUT_SDK)
     done = ralph.run("mcp", PYTHONPATH=str(tmp_path))
     assert (done.exit_code, done.stdout) == (2, "")

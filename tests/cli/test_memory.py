@@ -1,4 +1,4 @@
-"""`ralphtool memory …` and `ralphtool agent recall` as they are called: answers, errors, and a history left alone."""
+"""`ralphtool memory …` and `ralphtool agent recall` as commands: answers, errors, and an unchanged history."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_the_newest_are_looked_through_and_with_all_everything(ralph: Ralph) -> 
 
 
 def test_what_others_wrote_can_do_nothing_to_the_terminal(ralph: Ralph) -> None:
-    """Neither when it is piped, nor on a terminal, which has colours of ours only."""
+    """Neither when it is piped, nor on a terminal, which shows only ralphtool's own colours."""
     evil = "Apples \x1b]0;owned\x07\x1b[2J\x9b31m are\r\nred \u202e"
     fill(ralph, evil, learning(2, "Bananas", source_prd_id="a\x1b[31m\u202e"))
     for arguments in (["memory"], ["memory", "search", "apples"]):
@@ -155,7 +155,7 @@ def _on_a_terminal(ralph: Ralph, *arguments: str) -> str:
         while data := os.read(ours, 65536):
             told += data
     except OSError:
-        pass  # the other end is closed: all has been said
+        pass  # the other end is closed: everything has been read
     os.close(ours)
     assert process.wait(timeout=PATIENCE) == 0
     return told.decode()
@@ -188,7 +188,7 @@ def test_a_broken_history_is_told_and_left_as_it_is(ralph: Ralph) -> None:
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Ralph:
-    """Nobody changes it."""
+    """Tests must not change it."""
     ralph = Ralph(tmp_path_factory.mktemp("shop"))
     names = {
         "id": "pattern-0001",
@@ -322,7 +322,7 @@ WRONG: dict[str, tuple[list[str], int]] = {
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Ralph:
-    """The third one holds no longer. Nobody gets to change it."""
+    """The third learning is no longer valid. Tests must not change it."""
     return fill(Ralph(tmp_path_factory.mktemp("three")), APPLES, BANANAS, learning(3, CHERRIES, still_valid=False))
 
 
@@ -375,7 +375,7 @@ def test_a_wrong_command_line_changes_nothing(three: Ralph, command: list[str]) 
 
 
 def test_install_without_numpy_says_what_is_missing(ralph: Ralph) -> None:
-    """Found out before anything is fetched."""
+    """Detected before anything is downloaded."""
     program = "\n".join(
         [
             "import sys",
@@ -412,7 +412,7 @@ def recalled(ralph: Ralph, text: str, **more: Any) -> list[str]:
 
 @pytest.fixture
 def known(project: Ralph) -> Ralph:
-    """A session, in a project that knows something."""
+    """A session, in a project with learnings."""
     return fill(project, APPLES, BANANAS, learning(3, CHERRIES, still_valid=False)).begin()
 
 
@@ -469,7 +469,7 @@ def test_what_was_just_learnt_is_recalled(known: Ralph) -> None:
 
 
 def test_what_was_learnt_again_word_for_word_is_recalled_once_it_is_written_out(known: Ralph) -> None:
-    """The history does not change then, as it knows that already."""
+    """The history does not change then, since it already has that learning."""
     assert known.agent("learn", APPLES).json
     assert recalled(known, "apples peeled") == [APPLES, APPLES]
     assert known.agent("session", "flush").json
@@ -488,7 +488,7 @@ def test_recall_notices_what_another_process_has_changed(known: Ralph) -> None:
 
 
 def test_recall_notices_a_line_in_the_journal(known: Ralph) -> None:
-    """A history of more than 1 MiB, where an addition is only that."""
+    """In a history of more than 1 MiB, an addition is only a line in the journal."""
     fill(known, APPLES, learning(2, "A long story", context="x" * (1 << 20)))
     assert known.run("memory", "forget", "learning-0002").exit_code == 0
     assert (known.root / ".ralph/progress.journal").exists()
@@ -568,7 +568,7 @@ def test_recall_is_answered_when_the_index_is_of_no_use(known: Ralph) -> None:
 @pytest.mark.skipif(not Path("/usr/bin/setpriv").exists() and os.geteuid() == 0, reason="root may write everywhere")
 @pytest.mark.parametrize("is_indexed", [False, True])
 def test_a_project_that_may_only_be_read(known: Ralph, is_indexed: bool) -> None:
-    """Without an index, and with one that is as it should be."""
+    """Without an index, and with one that is up to date."""
     if is_indexed:
         assert recalled(known, "apples") == [APPLES]
     prefix = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
@@ -606,7 +606,7 @@ def test_secrets_are_recalled_masked(known: Ralph) -> None:
 
 
 def test_many_recalls_at_once_are_all_answered(known: Ralph) -> None:
-    """The index is not there yet: each of them would make it."""
+    """The index does not exist yet: each of them would create it."""
     environment = {**known.env, "RALPH_SESSION": "s1", "RALPH_TOKEN": "t" * 32}
     running = [
         subprocess.Popen(

@@ -1,4 +1,4 @@
-"""`ralphtool new`: a change to start from, in every format, read by us and by the formats' own program."""
+"""`ralphtool new`: a scaffold in every format, read by ralphtool and by the format's own program."""
 
 from __future__ import annotations
 

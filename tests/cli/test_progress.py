@@ -30,7 +30,7 @@ Fields = dict[str, Any]
 
 
 def entry(prd_id: str, number: int, status: str, *observations: Fields, **more: object) -> Fields:
-    """As it is printed: with every list, and no field that is absent."""
+    """As it is printed: with every list, and without absent fields."""
     made = {"id": f"{prd_id}-{number}", "timestamp": f"2026-01-{number:02}T10:00:00Z", "prd_id": prd_id}
     lists = {"observations": list(observations), "files_modified": [], "git_commits": []}
     return {**made, "iteration": number, "status": status, **more, **lists}
@@ -100,7 +100,7 @@ NEWER = entry("login-1", 3, "completed", summary="and again")
 
 
 def cells(result: Result) -> list[list[str]]:
-    """The lines of an answer, each as its cells; of those that are empty nothing is left."""
+    """The lines of an answer, each as a list of its cells; empty cells are dropped."""
     assert (result.exit_code, result.stderr) == (0, "")
     return [re.split(r" {2,}", line.strip()) for line in result.stdout.splitlines() if line]
 
@@ -297,7 +297,7 @@ def test_from_a_folder_further_down_it_is_the_same_history(past: Ralph) -> None:
 
 
 def in_a_terminal(ralph: Ralph, *arguments: str, columns: int = 80, **env: str) -> str:
-    """What a command prints into a terminal of that width."""
+    """What a command prints on a terminal of that width."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = subprocess.Popen(
@@ -313,7 +313,7 @@ def in_a_terminal(ralph: Ralph, *arguments: str, columns: int = 80, **env: str) 
     try:
         while chunk := os.read(ours, 1 << 16):
             shown += chunk
-    except OSError:  # the other side is closed: all has been read
+    except OSError:  # the other side is closed: everything has been read
         pass
     os.close(ours)
     told = process.communicate(timeout=PATIENCE)[1].decode()
@@ -352,7 +352,7 @@ def test_tables_fit_the_terminal(ralph: Ralph, columns: int) -> None:
 
 @pytest.mark.parametrize("command", ["entries", "observations", "learnings", "patterns"])
 def test_what_was_said_has_room_in_eighty_columns(ralph: Ralph, command: str) -> None:
-    """The last column is the one that people read: names before it give way."""
+    """The last column is the one that people read: the names before it are shortened."""
     name = "add-user-authentication-with-oauth-2"
     seen = {"type": "completion", "title": "Said", "category": "tooling-friction", "severity": "critical"}
     records = {
@@ -368,7 +368,7 @@ def test_what_was_said_has_room_in_eighty_columns(ralph: Ralph, command: str) ->
 
 
 def test_a_very_long_text_does_not_keep_a_terminal_waiting(ralph: Ralph) -> None:
-    """A progress.txt that was taken over is one learning, whole."""
+    """An imported progress.txt is one single learning."""
     keep(ralph, HISTORY | {"learnings": [learning(0, "codebase-pattern", "prose only " * 100_000, "migration")]})
     shown = in_a_terminal(ralph, "progress", "learnings")
     assert "learning-0000" in shown
@@ -387,7 +387,7 @@ def test_marks_are_plain_where_there_is_no_unicode(past: Ralph, command: str) ->
 
 
 def test_a_terminal_without_unicode_gets_everything_all_the_same(ralph: Ralph) -> None:
-    name = "n" * 100  # which is cut in eighty columns, so there is a mark for that too
+    name = "n" * 100  # cut in eighty columns, so the mark for that is shown too
     keep(ralph, HISTORY | {"entries": [entry(name, 1, "failed", summary="naïve")]})
     assert "failed" in in_a_terminal(ralph, "progress", "show", **ASCII)
 
@@ -759,7 +759,7 @@ def test_what_is_known_word_for_word_is_not_added_again(project: Ralph) -> None:
     flush(project)
     assert kept(project)["entries"] == ENTRIES
     assert kept(project)["learnings"][:3] == LEARNINGS
-    # The third one of the history is no longer valid: it may be learnt anew, though only once.
+    # The third one of the history is no longer valid: it may be learnt again, but only once.
     fresh = [("learning-0004", "Ruff knows best"), ("learning-0005", "make all"), ("learning-0006", "new")]
     assert [(id, text) for id, text, _ in learnt(project)[3:]] == fresh
     found = [(one["id"], one["name"], one.get("description")) for one in kept(project)["patterns"][2:]]
@@ -812,7 +812,7 @@ def test_an_interrupted_flush_that_is_run_again_writes_each_thing_once(project: 
     assert project.agent("pattern", "Once", "and no more").json
     state, lock = project.session_file().read_bytes(), project.lock_file.read_bytes()
     flush(project)
-    # As if it had been killed before it gave the change free.
+    # As if it had been killed before it released the change.
     project.session_file().write_bytes(state)
     project.lock_file.write_bytes(lock)
     if done == "spec":
@@ -879,7 +879,7 @@ def test_flushes_at_once_lose_nothing(ralph: Ralph) -> None:
 
 @pytest.mark.parametrize("moment", [None, "absent", "2026-01-31", "2026-01-31T10:00:00", "yesterday"])
 def test_a_session_without_proper_times_can_be_flushed(project: Ralph, moment: str | None) -> None:
-    """Earlier formats kept other times, or none: the spec takes them, so the history must not be stuck on them."""
+    """Earlier formats had other times, or none: the spec accepts them, so the history must not fail on them."""
     project.begin()
     assert project.agent("learn", "old").json
     assert project.agent("pattern", "Old", "as well").json

@@ -1,4 +1,4 @@
-"""`ralphtool run` as a command line: what it takes, what it refuses, what an agent finds around itself."""
+"""`ralphtool run` as a command line: what it accepts, what it refuses, and the environment of the agent."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_what_an_agent_finds_around_itself(lab: Lab, tmp_path: Path) -> None:
     agent.write_text(ENVIRONMENT)
     agent.chmod(0o755)
     seen = tmp_path / "seen"
-    # Without the folder of this installation: the agent gets `ralphtool`, and nothing else of ours.
+    # Without the folder of this installation: the agent gets `ralphtool`, and nothing else from there.
     path = os.pathsep.join(part for part in lab.env["PATH"].split(os.pathsep) if part != str(Path(COMMAND).parent))
     result = lab.loop("--max-iterations", "1", "--agent-command", str(agent), SEEN=str(seen), PATH=path)
     assert result.exit_code == 1, result.stderr

@@ -1,4 +1,4 @@
-"""What `ralphtool run` leaves for programs: the object of `--format json`, and the files of --junit and --report."""
+"""Output of `ralphtool run` for programs: the object of `--format json`, and the files of --junit and --report."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def names_of(kind: Any) -> list[str]:
 
 
 def only_object(text: str) -> dict[str, Any]:
-    """Standard output is one line, and that is one object."""
+    """Standard output is one line with one object."""
     [line] = text.splitlines()
     found = json.loads(line)
     assert isinstance(found, dict)
@@ -47,7 +47,7 @@ def start(lab: Lab, stderr: int, *arguments: str) -> subprocess.Popen[bytes]:
 
 
 def cases_of(path: Path) -> dict[str, list[str]]:
-    """The tags inside of each case, but for its output."""
+    """The tags inside each case, except its output."""
     root = ET.parse(path).getroot()
     assert root.tag == "testsuites"
     assert set(root.attrib) == {"name", "tests", "failures", "errors", "time"}  # all that Jenkins' schema allows
@@ -153,7 +153,7 @@ def test_nothing_to_do_is_exit_0_and_never_a_passed_test(lab: Lab) -> None:
     told = only_object(result.stdout)
     assert (result.exit_code, told["result"], told["run"]) == (0, "nothing-to-do", None)
     assert cases_of(lab.root / "stories.xml") == {"ralphtool run": ["skipped"]}
-    assert lab.loop().stdout == ""  # no event, so nothing where programs read events
+    assert lab.loop().stdout == ""  # no event, so nothing on stdout
 
 
 @pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGINT, signal.SIGTERM]], ids=["once", "twice"])

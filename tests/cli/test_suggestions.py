@@ -1,4 +1,4 @@
-"""Words that were mistyped: every message says which one was probably meant."""
+"""Mistyped words: every message suggests the word that was probably meant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of `ralphtool agent` that several tests make, and sessions that others hold."""
+"""Calls of `ralphtool agent` that several tests make, and changes locked by other sessions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from patience import PATIENCE
 from project import COMMAND, Ralph
 
-# Holds a change as `ralphtool run` does, until its stdin is closed.
+# Locks a change as `ralphtool run` does, until its stdin is closed.
 HOLD = """
 import sys
 from ralphtool import specs
@@ -26,7 +26,7 @@ sys.stdin.read()
 
 
 def ok(ralph: Ralph, *arguments: str, **more: Any) -> dict[str, Any]:
-    """A call that has to succeed."""
+    """A call that must succeed."""
     return ralph.agent(*arguments, **more).json
 
 
@@ -54,7 +54,7 @@ def finish(owner: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def held_by_a_run(ralph: Ralph, change: str = "add-login", session: str = "s1") -> Iterator[subprocess.Popen[bytes]]:
-    """While the block runs, a process is alive that holds the change as `ralphtool run` does."""
+    """During the block, a live process locks the change as `ralphtool run` does."""
     owner = start_owner(ralph, change, session)
     try:
         yield owner
@@ -72,7 +72,7 @@ def record_one_of_each(ralph: Ralph, session: str = "s1") -> None:
 
 
 def refuse(ralph: Ralph, *arguments: str, **more: Any) -> dict[str, Any]:
-    """A call that has to fail and change nothing."""
+    """A call that must fail and change nothing."""
     before = ralph.snapshot()
     error = ralph.agent(*arguments, **more).error
     assert ralph.snapshot() == before

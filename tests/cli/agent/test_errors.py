@@ -1,4 +1,4 @@
-"""The nine commands of `ralphtool agent`: the codes of what they refuse, and the command line."""
+"""The nine commands of `ralphtool agent`: error codes, and the command line."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def provoke_unsafe_path(project: Ralph) -> dict[str, Any]:
 
 def provoke_io_error(project: Ralph) -> dict[str, Any]:
     project.begin()
-    (project.tasks_file.parent / ".tasks.md.ralph-aside").mkdir()  # no room to write aside
+    (project.tasks_file.parent / ".tasks.md.ralph-aside").mkdir()  # the aside file can't be created
     return refuse(project, "task", "done", "1.1")
 
 
@@ -213,7 +213,7 @@ class TestCommandLine:
         ids=" ".join,
     )
     def test_a_wrong_one_is_usage(self, project: Ralph, words: list[str]) -> None:
-        """Seen before anything else is looked at: there is no such session either."""
+        """Detected before anything else is checked: there is no such session either."""
         before = project.snapshot()
         result = project.agent(*words)
         assert result.code == "USAGE"
@@ -242,7 +242,7 @@ class TestCommandLine:
     def test_after_two_dashes_all_is_text(self, project: Ralph) -> None:
         project.begin()
         for text in ("--text", "--help", "-h", "--task", "--", "-"):
-            if text != "-":  # that one is stdin wherever it stands
+            if text != "-":  # that one means stdin in any position
                 assert ok(project, "learn", "--", text)["learning"]["description"] == text
         assert ok(project, "learn", "--task", "1.1", "--", "-x")["learning"]["task_id"] == "1.1"
 

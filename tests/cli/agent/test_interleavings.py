@@ -39,7 +39,7 @@ STORY_OF = {"1.1": "1", "1.10": "1", "2.1": "2", "3.1": "3"}
 
 
 class Buffer:
-    """What the model knows of a session."""
+    """A session in the model."""
 
     def __init__(self, change: str) -> None:
         self.change = change
@@ -50,7 +50,7 @@ class Buffer:
 
 
 class Interleavings(RuleBasedStateMachine):
-    """Sessions of two changes call the agent's commands in any order; a model of a few lines says what must hold."""
+    """Sessions of two changes call the agent's commands in any order; a small model says what must hold."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class Interleavings(RuleBasedStateMachine):
     # --- calling the real commands ---
 
     def call(self, session: str, *arguments: str) -> tuple[str, dict[str, Any]]:
-        """The error's code, or an empty text, and what was printed."""
+        """The error's code or an empty text, and the output."""
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             with self.surroundings(session), redirected(1, out.fileno()), redirected(2, err.fileno()), not_for_ever():
                 exit_code = agent.main(arguments)
@@ -273,12 +273,12 @@ class Interleavings(RuleBasedStateMachine):
 
 
 class StuckError(BaseException):
-    """A command waits for a lock that nobody will give back."""
+    """A command waits for a lock that will never be released."""
 
 
 @contextmanager
 def not_for_ever() -> Iterator[None]:
-    """Fails when a call does not come back: alone in its project, a command has nobody to wait for."""
+    """Fails if a call does not return: alone in its project, a command has nothing to wait for."""
 
     def stop(*_: object) -> None:
         raise StuckError
@@ -311,7 +311,7 @@ def contents(fd: int) -> bytes:
 
 
 def test_a_session_begun_again_and_again_waits_for_nobody() -> None:
-    """An heir of the same id inherits from a file that is its own: that file must not be waited for."""
+    """A session that takes over one of the same id inherits from its own file: it must not wait for that file."""
     state = Interleavings()
     for _ in range(3):
         state.init(session="s1", change="alpha")

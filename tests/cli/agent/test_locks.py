@@ -1,4 +1,4 @@
-"""The lock of a change, taken and given back by `ralphtool agent`, and `unlock`."""
+"""The lock of a change, taken and released by `ralphtool agent`, and `unlock`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cli.agent.calls import finish, held_by_a_run, init, ok, record_one_of_each,
 from patience import PATIENCE
 from project import Ralph, Result
 
-# Runs a command while, just before it makes a folder, somebody else makes the same one.
+# Runs a command; just before it creates a folder, another process seems to create the same one.
 BE_QUICKER = """
 import os, sys
 making = []
@@ -75,7 +75,7 @@ class TestLock:
         assert [path.name for path in (project.tmp / "ralph/sessions").iterdir()] == [f"s{winner}.json"]
 
     def test_somebody_else_makes_each_folder_a_moment_before_us(self, project: Ralph) -> None:
-        """As when the first sessions of two projects begin at once."""
+        """As if the first sessions of two projects started at once."""
         done = subprocess.run(
             [sys.executable, "-c", BE_QUICKER, "session", "init", "--change", "add-login"],
             env={**project.env, "RALPH_SESSION": "s1"},
@@ -126,7 +126,7 @@ class TestLock:
         assert json.loads(project.lock_file.read_text())["owner"] is None
 
     def test_a_dead_owner_that_nobody_has_waited_for(self, project: Ralph) -> None:
-        """A zombie still has its pid, and does nothing any more."""
+        """A zombie still has its pid, but no longer does anything."""
         owner = start_owner(project, "add-login", "dead")
         owner.kill()
         os.waitid(os.P_PID, owner.pid, os.WEXITED | os.WNOWAIT)

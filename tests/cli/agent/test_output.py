@@ -1,4 +1,4 @@
-"""The nine commands of `ralphtool agent`: what they print."""
+"""The nine commands of `ralphtool agent`: their output."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ class TestWhatIsPrinted:
             assert ok(project, "observe", "finding", f"title {total}")["total_observations"] == total
 
     def test_stdout_is_one_line_of_ascii(self, project: Ralph) -> None:
-        """No terminal, locale or log is harmed by what an agent recorded."""
+        """So an agent's text can do no harm in any terminal, locale or log."""
         project.begin()
         result = project.agent("learn", "\x1b[31mröt\x7f\u2028")
         assert result.json["learning"]["description"] == "\x1b[31mröt\x7f\u2028"

@@ -1,4 +1,4 @@
-"""What `ralphtool agent` writes down: records, the session's file, the flush."""
+"""What `ralphtool agent` records: learnings and other notes, the session's file, the flush."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class TestSessionFile:
         assert ok(project, "context", session="s2")["learnings"][0]["description"] == "yours"
 
     def test_long_ids_that_begin_alike_do_not_meet(self, project: Ralph) -> None:
-        """A name may have 128 characters; each session's file is written on its own."""
+        """A name may have 128 characters; each session's file is written separately."""
         sessions = ["x" * 127 + letter for letter in "ab"]
         for session, change in zip(sessions, ("add-login", "other"), strict=True):
             project.openspec(change=change)
@@ -186,7 +186,7 @@ class TestFlush:
         assert refuse(project, "session", "flush")["code"] == "SESSION_NOT_FOUND"
 
     def test_interrupted_before_the_end_it_writes_nothing_twice(self, project: Ralph) -> None:
-        """The lock or the session is still there, the notes are written: as if killed in between."""
+        """The notes are written, but the lock or the session is still there: as if killed in between."""
         project.begin()
         record_one_of_each(project)
         session, lock = project.session_file().read_bytes(), project.lock_file.read_bytes()

@@ -1,4 +1,4 @@
-"""Stories and tasks by `ralphtool agent`: scope, ticking, what comes next."""
+"""Stories and tasks in `ralphtool agent`: scope, ticking, the next story."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class TestTaskDone:
 
 class TestNextStory:
     def order(self, ralph: Ralph) -> list[str]:
-        """All stories as they are handed out, each done before the next one is asked for."""
+        """All stories in the order they are handed out; each is done before the next one is requested."""
         init(ralph)
         seen: list[str] = []
         while "story_id" in (answer := ok(ralph, "session", "next-story")):

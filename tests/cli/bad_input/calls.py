@@ -9,7 +9,7 @@ from typing import Any
 from project import Ralph
 
 INIT = ("session", "init", "--change", "add-login")
-# The commands of a session that has begun. The first six look at the lock and at the spec, the others don't.
+# The commands of a session that has begun. Those of RECORDING read neither the lock nor the spec.
 WITH_SPEC = (("session", "next-story"), ("context",), ("status",), ("task", "done", "1.1"))
 WITH_LOCK = (*WITH_SPEC, ("session", "flush"))
 RECORDING = (("learn", "x"), ("pattern", "n", "d"), ("observe", "finding", "t"))
@@ -17,12 +17,12 @@ RUNNING = (*WITH_LOCK, *RECORDING)
 
 
 def ok(ralph: Ralph, *arguments: str, **more: Any) -> dict[str, Any]:
-    """A call that has to succeed."""
+    """A call that must succeed."""
     return ralph.agent(*arguments, **more).json
 
 
 def refused(ralph: Ralph, *arguments: str, **more: Any) -> dict[str, Any]:
-    """A call that has to fail with one clear error, and to change nothing: not a byte, not a folder."""
+    """A call that must fail with one clear error, and change nothing: not a byte, not a folder."""
     before = ralph.snapshot()
     result = ralph.agent(*arguments, **more)
     assert ralph.snapshot() == before
@@ -35,7 +35,7 @@ def refused(ralph: Ralph, *arguments: str, **more: Any) -> dict[str, Any]:
 
 
 def refused_for_people(ralph: Ralph, *arguments: str) -> str:
-    """The same for the commands that people type: they get a line of text."""
+    """The same for the commands for people, which print a line of text."""
     before = ralph.snapshot()
     result = ralph.run(*arguments)
     assert ralph.snapshot() == before
@@ -46,7 +46,7 @@ def refused_for_people(ralph: Ralph, *arguments: str) -> str:
 
 
 def check_harmless(path: Path, headings: list[str]) -> None:
-    """No heading but ours, and no control character raw."""
+    """No heading except ralphtool's, and no raw control character."""
     text = path.read_bytes().decode()
     found = [line for line in text.split("\n") if line.lstrip(" ").startswith("#") and not line.startswith("    ")]
     assert len(found) == len(headings), found
@@ -56,7 +56,7 @@ def check_harmless(path: Path, headings: list[str]) -> None:
 
 
 def flush_twice(ralph: Ralph, notes: Path | None = None) -> dict[str, Any]:
-    """Flushes, and again as if the first had been killed before its end: nothing may come twice."""
+    """Flushes twice, as if the first had been killed before its end: nothing may be written twice."""
     notes = notes or ralph.design_file
     kept = ralph.session_file().read_bytes()
     printed = ok(ralph, "session", "flush")

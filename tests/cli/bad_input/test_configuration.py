@@ -62,7 +62,7 @@ class TestConfiguration:
         ],
     )
     def test_not_toml_where_the_commands_are(self, project: Ralph, lines: bytes) -> None:
-        """What is read quickly is read no more leniently: else two commands would tell two things."""
+        """The fast reader is not more lenient: otherwise two commands would disagree."""
         project.begin()
         path = project.write(".ralph/config.toml", b"[verify]\n" + lines + b"\n")
         error = refused(project, "context")

@@ -98,7 +98,7 @@ class TestDamagedSession:
         project.begin()
         ok(project, "learn", "kept")
         damage(project.session_file(), SESSION_DAMAGE[how])
-        # All of them read it by one function: a few are enough for the rarer kinds.
+        # All commands read it with the same function: a few are enough for the rarer kinds.
         for command in RUNNING if how in ("empty", "truncated", "binary", "somebody else's") else RUNNING[-4:]:
             error = refused(project, *command)
             assert error["code"] == "CORRUPT_STATE"
@@ -114,7 +114,7 @@ class TestDamagedSession:
 
     @pytest.mark.parametrize("how", ["empty", "truncated", "binary", "somebody else's", "of another session"])
     def test_its_lock_is_not_taken_for_abandoned(self, project: Ralph, how: str) -> None:
-        """What can't be read may still be repaired: only a human gives it up."""
+        """An unreadable session may still be repaired: only a person can give it up."""
         project.begin()
         damage(project.session_file(), SESSION_DAMAGE[how])
         assert refused(project, *INIT, session="s2")["code"] == "CHANGE_LOCKED"
@@ -136,7 +136,7 @@ class TestDamagedSession:
 
 
 def test_whatever_else_we_keep_under_the_temporary_directory_may_be_damaged(project: Ralph) -> None:
-    """Told, or put up with; a bug of ours it is not."""
+    """Reported or tolerated, but never a crash."""
     project.begin()
     others = [path for path in project.tmp.rglob("*") if path.is_file() and path != project.session_file()]
     assert others
@@ -182,7 +182,7 @@ class TestDamagedLock:
 
     @pytest.mark.parametrize("content", [b"precious", b"{}", b'{"session_id": "victim"}'])
     def test_a_lock_from_a_stranger_s_repository_removes_nothing(self, project: Ralph, content: bytes) -> None:
-        """Locks lie in the project, so one can come with it: it may name files, but not have them removed."""
+        """Locks are in the project, so one can come with it: it may name files, but must not cause their removal."""
         project.begin()
         victim = project.home / "ralph/sessions/victim.json"
         victim.parent.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Bad input: folders that may not be written, disks without room, files where folders are expected."""
+"""Bad input: read-only folders, full disks, files where folders are expected."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def files_of(ralph: Ralph) -> dict[str, bytes | str]:
 
 
 def io_error(ralph: Ralph, result: Callable[[], Result]) -> str:
-    """An error of the system's, after which every file is as it was."""
+    """A system error that leaves every file as it was."""
     before = files_of(ralph)
     ended = result()
     assert ended.code == "IO_ERROR"
@@ -92,7 +92,7 @@ class TestUnwritableFolder:
         assert ok(project, *INIT, session="s2")["session_id"] == "s2"
 
     def test_of_the_locks_at_the_flush(self, project: Ralph) -> None:
-        """Two places are written here: doing it again finishes it."""
+        """Two places are written here: running it again completes it."""
         project.begin()
         ok(project, "learn", "once")
         project.lock_file.parent.chmod(0o500)
@@ -117,7 +117,7 @@ class TestUnwritableFolder:
 
 
 def run_without_room(ralph: Ralph, room: int, *arguments: str) -> Result:
-    """Files may not grow beyond `room` bytes: writing fails as on a full disk, after a part of it."""
+    """Files may not grow beyond `room` bytes: a write fails halfway, as on a full disk."""
     done = subprocess.run(
         [COMMAND, "agent", *arguments],
         env={**ralph.env, "RALPH_SESSION": "s1"},

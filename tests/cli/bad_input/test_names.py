@@ -38,7 +38,7 @@ BAD_NAMES = [
     "$HOME",
     "é",
     "аdd-login",  # the first letter is Cyrillic
-    "add‐login",  # a hyphen that is not the one of the keyboard
+    "add‐login",  # not the ASCII hyphen
     "ａdd-login",  # full width
     "s１",
     "add-login\u200b",
@@ -52,7 +52,7 @@ BAD_NAMES = [
 class TestNames:
     @pytest.mark.parametrize("name", BAD_NAMES, ids=lambda name: ascii(name)[1:20])
     def test_session_id(self, project: Ralph, name: str) -> None:
-        # One function checks it for all of them: for the rarer names a few are enough.
+        # All commands use the same check: a few are enough for the rarer names.
         for command in (INIT, *RUNNING) if name in ("../x", "a b", "x" * 4000) else (INIT, ("status",), ("learn", "x")):
             error = refused(project, *command, session=name)
             assert error["code"] == "INVALID_NAME"

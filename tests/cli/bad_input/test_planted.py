@@ -1,4 +1,4 @@
-"""Bad input: links, special files and other people's files where ours go."""
+"""Bad input: links, special files and other users' files in place of ralphtool's own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOBODY = 65534
 
 
 def plant(kind: str, path: Path, ralph: Ralph) -> None:
-    """Puts something else where `path` is or would be; what was there is good, and lies elsewhere now."""
+    """Puts something else in place of `path`; the valid original, if any, is moved elsewhere."""
     original = ralph.home / "original"
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.exists():
@@ -44,7 +44,7 @@ def plant(kind: str, path: Path, ralph: Ralph) -> None:
 
 
 def only_root(kind: str) -> Any:
-    """A parameter that needs the right to give files away, where it needs that."""
+    """A parameter that is skipped if it needs root to change the owner of a file."""
     marks = [pytest.mark.skipif(not IS_ROOT, reason="only root gives files away")] if kind == "foreign" else []
     return pytest.param(kind, marks=marks)
 
@@ -96,7 +96,7 @@ class TestPlanted:
 
     @pytest.mark.parametrize("kind", FOR_A_FILE)
     def test_unlock_does_not_follow_what_is_where_the_lock_is(self, project: Ralph, kind: str) -> None:
-        """The human may have it put aside, or be told to do so: what it leads to is left alone either way."""
+        """`unlock` puts it aside, or asks the user to move it: the link's target is left alone either way."""
         project.begin()
         ok(project, "learn", "kept")
         plant(kind, project.lock_file, project)
@@ -149,25 +149,25 @@ class TestPlanted:
 
     @pytest.mark.parametrize("folder", [".ralph", ".ralph/locks"])
     def test_where_our_folders_of_the_project_are(self, project: Ralph, folder: str) -> None:
-        """A link to what was there: no transition of the lock goes through it."""
+        """A link to the original folder: the lock is never changed through it."""
         project.begin()
         ok(project, "learn", "x")
         plant("link", project.root / folder, project)
         assert refused(project, "session", "flush")["code"] == "UNSAFE_PATH"
-        # The change is held as well: either may be told first.
+        # The change is also locked: either may be reported.
         assert refused(project, *INIT, session="s2")["code"] in ("UNSAFE_PATH", "CHANGE_LOCKED")
         assert "move it away" in refused_for_people(project, "unlock", "add-login")
 
     def test_a_socket_where_the_session_is(self, project: Ralph, monkeypatch: pytest.MonkeyPatch) -> None:
         project.begin()
         project.session_file().unlink()
-        monkeypatch.chdir(project.session_file().parent)  # a socket's path is short
+        monkeypatch.chdir(project.session_file().parent)  # the path of a socket must be short
         with socket.socket(socket.AF_UNIX) as one:
             one.bind("s1.json")
             assert refused(project, "learn", "x")["code"] == "UNSAFE_PATH"
 
     def test_a_link_where_we_write_aside_is_not_followed(self, project: Ralph) -> None:
-        """The names under which new content is prepared can be guessed."""
+        """The names of aside files can be guessed."""
         project.begin()
         victim = project.home / "victim"
         victim.write_text("precious")

@@ -111,7 +111,7 @@ class TestBrokenPrd:
 
 class TestUnusualPrdThatWorks:
     def finish(self, ralph: Ralph, content: bytes) -> bytes:
-        """Does the one task of the one story; what the file is then."""
+        """Completes the only task of the only story; returns the new content of the file."""
         path = ralph.write("prd.json", content)
         ralph.begin("shop")
         [task] = ok(ralph, "context")["tasks"]
@@ -149,7 +149,7 @@ class TestUnusualPrdThatWorks:
         ids=lambda text: ascii(text)[:20],
     )
     def test_any_text_is_an_id(self, ralph: Ralph, id: str) -> None:
-        """It is no name of a file; what comes of it is harmless."""
+        """It is not used as a file name, and is written out safely."""
         path = ralph.write("prd.json", prd({**STORY, "id": id}))
         ralph.begin("shop")
         assert ok(ralph, "status")["story"]["id"] == id

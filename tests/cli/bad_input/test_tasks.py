@@ -1,4 +1,4 @@
-"""Bad input: tasks.md and what lies beside it."""
+"""Bad input: tasks.md and the files beside it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class TestBrokenTasks:
     @pytest.mark.parametrize("command", [("context",), ("session", "flush")], ids=" ".join)
     @pytest.mark.parametrize("file", ["tasks.md", "proposal.md", "design.md"])
     def test_a_fifo_does_not_keep_us_waiting(self, project: Ralph, file: str, command: tuple[str, ...]) -> None:
-        """Nobody will ever write into it, and nobody watches at night."""
+        """Nothing will ever be written to it, and a run at night is not watched."""
         project.begin()
         ok(project, "learn", "x")
         path = project.tasks_file.parent / file

@@ -1,4 +1,4 @@
-"""Bad input: what agents say, which must not forge a line of ours."""
+"""Bad input: texts of agents, which must not forge ralphtool's own lines."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class TestHostileText:
 
     @pytest.mark.parametrize("story", ["1\n## Forged", "\x1b[31m", "## x", "../x", "x" * 4000, "\udcff"], ids=ascii)
     def test_in_the_story_s_variable(self, project: Ralph, story: str) -> None:
-        """Refused, or taken and harmless."""
+        """Refused, or accepted and harmless."""
         project.begin()
         before = project.snapshot()
         result = project.agent("learn", "fact", RALPH_STORY=story)
