@@ -1,6 +1,6 @@
-"""Documents of the history with a value in every place, and who accepts what.
+"""Documents of the history with a value in every place, and the validators.
 
-`seed_progress_schema.json` is the published schema of version 1.0, word for word."""
+`seed_progress_schema.json` is the published schema of version 1.0, unchanged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Document = dict[str, Any]
 Steps = tuple[str | int, ...]
 
 
-# The same examples every time: a build that fails must fail again when somebody looks into it.
+# The same examples every time: a build that fails must fail again during debugging.
 OURS = settings(
     deadline=None,
     derandomize=True,
@@ -36,7 +36,7 @@ SEED: Document = json.loads((DATA / "seed_progress_schema.json").read_text())
 MOMENT = "2025-01-15T10:30:00Z"
 
 
-# Every field there is, each with a value that is allowed.
+# Every field, each with an allowed value.
 FULL: Document = {
     "version": "1.0",
     "created_at": MOMENT,
@@ -107,7 +107,7 @@ ENTRY, LEARNING, PATTERN = FULL["entries"][0], FULL["learnings"][0], FULL["patte
 
 
 def places(value: Any, steps: Steps = ()) -> Iterator[Steps]:
-    """The way to every value in a document; the document itself comes first."""
+    """The path to every value in a document; the document itself comes first."""
     yield steps
     inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for step, one in inside:
@@ -139,7 +139,7 @@ def path_of(steps: Steps) -> str:
 
 
 def rule_of(steps: Steps) -> Document:
-    """What the seed says about a place."""
+    """The seed's rule for a place."""
     rule = SEED
     for step in steps:
         rule = rule["items"] if isinstance(step, int) else rule["properties"][step]
@@ -152,15 +152,15 @@ def encoded(value: Any) -> bytes:
 
 
 def raw(text: str, steps: Steps, document: Document = FULL) -> bytes:
-    """The document with a text in one place that no JSON library would write there."""
+    """The document with a raw text in one place, which no JSON library would write there."""
     return encoded(with_value(document, steps, "@@@")).replace(b'"@@@"', text.encode("utf-8", "surrogateescape"))
 
 
-# --- who accepts what -------------------------------------------------------------------------------
+# --- validators -------------------------------------------------------------------------------------
 
 
 _FORMATS = FormatChecker(())
-# A whole float is no integer here, as SPEC says; for JSON Schema it is one.
+# A whole float is not an integer here, as SPEC says; for JSON Schema it is one.
 _STRICT = extend(  # type: ignore[no-untyped-call]
     Draft202012Validator,
     type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda checker, value: type(value) is int),
@@ -169,7 +169,7 @@ _STRICT = extend(  # type: ignore[no-untyped-call]
 
 @_FORMATS.checks("date-time")
 def _is_moment(value: object) -> bool:
-    """As jsonschema's own checker has it (RFC 3339 allows t and z), but for the newline that it allows at the end."""
+    """Like jsonschema's own checker (RFC 3339 allows t and z), but without a newline at the end, which that allows."""
     return not isinstance(value, str) or (validate_rfc3339(value.upper()) and not value.endswith("\n"))
 
 
@@ -177,7 +177,7 @@ THEIRS = _STRICT(SEED, format_checker=_FORMATS)
 
 
 def complaint(data: bytes) -> str | None:
-    """What the code says about a document that is read whole."""
+    """The code's error for a document that is read as a whole."""
     try:
         parse(data)
     except InvalidDocument as error:
@@ -186,7 +186,7 @@ def complaint(data: bytes) -> str | None:
 
 
 def complaint_when_indexed(data: bytes) -> str | None:
-    """What it says when the document is read record by record, as for questions and before writing."""
+    """Its error when the document is read record by record, as for queries and before writing."""
     catalog = Catalog.in_memory()
     try:
         catalog.fill(data)
@@ -197,13 +197,13 @@ def complaint_when_indexed(data: bytes) -> str | None:
     return None
 
 
-# --- documents made at random -----------------------------------------------------------------------
+# --- random documents -------------------------------------------------------------------------------
 
 
 @st.composite
 def moments(draw: st.DrawFn) -> str:
     day = draw(st.datetimes()).strftime("%m-%dT%H:%M:%S")
-    year = draw(st.sampled_from([4, 1904, 2000, 2024, 2400, 9996]))  # leap years, so that any day will do
+    year = draw(st.sampled_from([4, 1904, 2000, 2024, 2400, 9996]))  # leap years, so that any day is valid
     fraction = draw(st.sampled_from(["", ".5", ".123456789", ".000"]))
     zone = draw(st.sampled_from(["Z", "+00:00", "-00:00", "+05:30", "-23:59"]))
     return f"{year:04}-{day}{fraction}{zone}"
@@ -245,11 +245,11 @@ def _objects(rule: Document) -> st.SearchStrategy[Document]:
 
 documents = values(SEED)
 
-# --- what else several files share ------------------------------------------------------------------
+# --- other shared parts -----------------------------------------------------------------------------
 
 
 def later(document: Document) -> Document:
-    """The document as a later version would have it: with a new field in every object."""
+    """The document as in a later version: with a new field in every object."""
     made = copy.deepcopy(document) | {"version": "1.1"}
     for steps in [steps for steps in places(document) if isinstance(at(document, steps), dict)]:
         at(made, steps).update({"new_in_1.1": {"deep": [1, None, {"id": "x"}]}, "tags": []})

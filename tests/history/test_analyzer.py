@@ -1,4 +1,4 @@
-"""Looking back, recording, and drawing learnings: values in, values out, and never a file touched."""
+"""Looking back, recording, and drawing learnings: values in, values out, no file is touched."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ralphtool.history.records import Entry, IterationContext, Learning, Observa
 Fields = dict[str, Any]
 NOW = "2025-01-15T10:30:00Z"
 
-# --- the example of the format's design -------------------------------------------------------------
+# --- the example from the format's design -----------------------------------------------------------
 
 
 def entry(prd_id: str, number: int, status: str, summary: str, *observations: Fields, retries: int = 0) -> Fields:
@@ -36,7 +36,7 @@ def learnt(number: int, kind: str, content: str, entry_id: str, **more: object) 
     return {"id": f"learning-{number:04}", "type": kind, "content": content, **source, **more}
 
 
-# Two stories that needed a second attempt, one that did not; every learning has the entry that it came from.
+# Two stories that needed a second attempt, one that did not; every learning names its entry.
 EXAMPLE: Fields = {
     "version": "1.0",
     "created_at": "2025-01-15T10:00:00Z",
@@ -138,7 +138,7 @@ FRICTION = seen("finding", "slow", "tooling-friction")
     ],
 )
 def test_more_than_three_frictions_in_what_failed_warn(tmp_path: Path, statuses: list[str], warned: bool) -> None:
-    """Whatever the story: tools are everybody's."""
+    """In any story: all stories share the tools."""
     entries = [entry(f"story-{number}", 1, status, "", FRICTION) for number, status in enumerate(statuses)]
     history = opened(tmp_path, EXAMPLE | {"entries": entries})
     found = look_back(history, "other").warnings
@@ -304,7 +304,7 @@ def test_drawing_from_nothing_gives_nothing() -> None:
     assert draw_learnings(observed()) == EntryLearnings(observed(), ())
 
 
-# --- with a history that others use -----------------------------------------------------------------
+# --- a history shared with other processes ----------------------------------------------------------
 
 TAKE = """
 import sys
@@ -321,7 +321,7 @@ def taken_elsewhere(folder: Path, content: str) -> None:
 
 
 def links(history: History, entry_id: str) -> dict[str, str]:
-    """The words that each observation of an entry is linked to."""
+    """The text of the learning that each observation of an entry is linked to."""
     words = {one.id: one.content for one in history.learnings(valid_only=False)}
     [found] = [one for one in history.entries() if one.id == entry_id]
     return {one.title: words[one.related_learning_id] for one in found.observations if one.related_learning_id}

@@ -1,4 +1,4 @@
-"""Bad documents of the history, met by the commands."""
+"""Bad documents of the history, read by the commands."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ NEW_IN_LEARNING: Steps = ("learnings", 0, "new_in_1.1")
 NEW = {"top": NEW_AT_TOP, "entry": NEW_IN_ENTRY, "observation": NEW_IN_OBSERVATION, "learning": NEW_IN_LEARNING}
 
 
-NOT_UTF8 = '"caf\udce9"'  # which becomes the byte E9 alone
+NOT_UTF8 = '"caf\udce9"'  # becomes the single byte E9
 NO_VERSION = without(FULL, ("version",))
 
 
-# Each with words that every command has to say about it.
+# Each with a text that every command must print about it.
 BAD: dict[str, tuple[bytes, str]] = {
     "a wrong type": (encoded(FULL | {"entries": {}}), "entries: an object is not an array"),
     "a wrong type inside": (raw("true", DURATION), "entries[0].duration_seconds: true is not an integer"),
@@ -146,7 +146,7 @@ def test_what_is_no_plain_file_is_refused_in_its_place(ralph: Ralph, name: str) 
     for command in COMMANDS[:2]:
         check_refused(ralph.run("progress", *command, "--json"), "link or a special file", "UNSAFE_PATH")
         assert ralph.snapshot() == before
-    if name == "a link to a document":  # which may be validated wherever it lies
+    if name == "a link to a document":  # a link may be validated, wherever it leads
         assert ralph.run("progress", *COMMANDS[2], "--json").json["valid"] is True
     else:
         check_refused(ralph.run("progress", *COMMANDS[2], "--json"), "", "IO_ERROR")

@@ -1,6 +1,6 @@
-"""The history under faults: killed, failed by the system, on a full disk, and used by many processes at once.
+"""The history under faults: kills, system errors, a full disk, and many processes at once.
 
-Whatever happens, progress.json is a whole document, and what was acknowledged is in the history, once.
+Whatever happens, progress.json is a complete document, and each acknowledged record is in the history once.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ from ralphtool.history.records import Entry, Learning, Observation, Progress
 
 MOMENT = "2025-06-01T12:00:00Z"
 MEBIBYTE = 1 << 20
-BIG, NEARLY_BIG, FEW = 720, 560, 5  # entries: a document beyond 1 MiB, one that soon will be, and a small one
+BIG, NEARLY_BIG, FEW = 720, 560, 5  # numbers of entries: for a document above 1 MiB, one just below it, and a small one
 
-# What is run in processes of its own. It works in the history of its working directory.
+# Runs in separate processes, on the history of the working directory.
 PROGRAM = """\
 import json, os, sys, time
 import msgspec
@@ -141,7 +141,7 @@ except (RalphError, OSError) as error:
 
 @dataclass(frozen=True)
 class Program(Command):
-    """Any program in the project's folder, to be run as it is or under strace."""
+    """Any program in the project's folder, run directly or under strace."""
 
     def start(self, ralph: Ralph, *before: str, **more: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -155,7 +155,7 @@ class Program(Command):
 
 
 def program(name: str, *arguments: str) -> Program:
-    """One of the functions above. Isolated, Python looks for nothing in the project."""
+    """One of the functions above. In isolated mode, Python searches nothing in the project."""
     return Program((sys.executable, "-I", "-c", PROGRAM, name, *arguments))
 
 
@@ -169,11 +169,11 @@ def top(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
-# --- records, and states to begin with --------------------------------------------------------------
+# --- records, and initial states --------------------------------------------------------------------
 
 
 def entry(prd_id: str, iteration: int, summary: str = "What happened. ") -> Entry:
-    """About 1.5 KB, as entries are."""
+    """About 1.5 KB, like a real entry."""
     return Entry(
         id=f"{prd_id}-{iteration}",
         timestamp=MOMENT,
@@ -205,7 +205,7 @@ def folder_of(ralph: Ralph) -> Path:
 
 
 def document_of(ralph: Ralph) -> Progress | None:
-    """progress.json as anybody reads it who knows nothing of journals."""
+    """progress.json as a program without support for journals reads it."""
     path = folder_of(ralph) / "progress.json"
     return document.parse(path.read_bytes()) if path.exists() else None
 
@@ -224,7 +224,7 @@ def few(ralph: Ralph) -> None:
 
 
 def make_index(ralph: Ralph) -> None:
-    """As a process that comes later makes it."""
+    """Builds the index as a later process does."""
     path = folder_of(ralph) / "progress.index"
     path.unlink()
     with history_of(ralph) as history:
@@ -254,7 +254,7 @@ def big_with_a_journal(ralph: Ralph) -> None:
 
 
 def about_to_fold(ralph: Ralph) -> None:
-    """The next entry makes the journal a tenth of the document."""
+    """With the next entry, the journal reaches a tenth of the document."""
     big(ralph)
     document, journal = (folder_of(ralph) / f"progress.{name}" for name in ("json", "journal"))
     used = length = number = 0
@@ -267,7 +267,7 @@ def about_to_fold(ralph: Ralph) -> None:
 
 
 def with_a_damaged_journal(ralph: Ralph) -> None:
-    """One record in the middle of it has a flipped bit; the one behind it is whole, and of another PRD."""
+    """A record in the middle has a flipped bit; the next one is intact, and belongs to another PRD."""
     big(ralph)
     with history_of(ralph) as history:
         for one in (entry("new", 1), entry("new", 2), entry("other", 1)):
@@ -280,7 +280,7 @@ def nothing(ralph: Ralph) -> None:
     pass
 
 
-# --- what has to hold -------------------------------------------------------------------------------
+# --- judging ----------------------------------------------------------------------------------------
 
 OURS = {"progress.json", "progress.index", "progress.journal", "progress.journal.damaged"}
 ASIDES = {
@@ -292,7 +292,7 @@ ASIDES = {
 
 
 def records_of(progress: Progress) -> Counter[str]:
-    """Every record, by what tells it from others."""
+    """Every record, by a text that identifies it."""
     words = [f"{one.content} {one.still_valid} {one.context or ''}" for one in progress.learnings]
     return Counter([*(one.id for one in progress.entries), *words, *(one.name for one in progress.patterns)])
 
@@ -303,7 +303,7 @@ def records_in_document(ralph: Ralph) -> Counter[str]:
 
 
 class Before(NamedTuple):
-    """The records that there were: in the document, and in document and journal."""
+    """The records before: in the document, and in document and journal together."""
 
     document: Counter[str]
     all: Counter[str]
@@ -311,7 +311,7 @@ class Before(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """A command, the state that it begins with, and which records it makes of which; `again` if it makes more."""
+    """A command, its initial state, and the records that it adds and removes; `again`: those that a second run adds."""
 
     name: str
     prepare: Callable[[Ralph], object]
@@ -319,7 +319,7 @@ class Case:
     made: tuple[str, ...] = ()
     unmade: tuple[str, ...] = ()
     again: tuple[str, ...] = ()
-    aside: str = ""  # what ends up in progress.journal.damaged
+    aside: str = ""  # the text that ends up in progress.journal.damaged
 
     def __str__(self) -> str:
         return self.name
@@ -353,7 +353,7 @@ class Case:
         return records_of(progress)
 
     def _check_later(self, ralph: Ralph, found: Counter[str]) -> None:
-        """Work goes on, and in the end nothing is left but the files that there are to be."""
+        """Work can continue, and in the end only the expected files are left."""
         with history_of(ralph) as history:
             history.append(entry("later", 1))
             history.fold()
@@ -394,7 +394,7 @@ CASES = [
     Case("invalidate", big_with_a_journal, INVALIDATE, *INVALIDATED),
     Case("invalidate-while-small", few, INVALIDATE, *INVALIDATED),
 ]
-# The number of the entry comes from the history: what is done twice by mistake is there twice.
+# The entry's number comes from the history, so an entry that is added twice by mistake is there twice.
 NUMBERED = [
     Case("next-to-the-journal", big_with_a_journal, NEXT, STORY, again=("story-2",)),
     Case("next-while-small", few, NEXT, STORY, again=("story-2",)),
@@ -409,7 +409,7 @@ _IDENTITY = re.compile(rb'"identity":\[[\d,]+\]')
 
 
 class Kept(Scene):
-    """A copy of a document is another one to its index: where there is to be one, it is made anew."""
+    """An index does not match a copy of its document, so restoring rebuilds the index if there was one."""
 
     def __init__(self, top: Path, prepare: Callable[[Ralph], object]) -> None:
         super().__init__(top, prepare)
@@ -425,18 +425,18 @@ class Kept(Scene):
         self._restored = self._exactly()
 
     def _exactly(self) -> object:
-        """What is there, and that the document is the very same file."""
+        """All contents, and the identity of the document's file."""
         return raw_files(self.top), self.modes(), self._identity()
 
     def whole(self) -> Hashable:
-        """An index is about one document in the file system: whether about this one matters, and not which that is."""
+        """An index belongs to one document on disk: it only matters whether that is this one."""
         files = {}
         for path, data in raw_files(self.top).items():
             files[path] = _IDENTITY.sub(b"another document", data.replace(self._identity(), b"this document"))
         return frozenset(files.items()), self.modes()
 
     def _identity(self) -> bytes:
-        """As the index has it."""
+        """The document's identity as the index stores it."""
         path = folder_of(self.ralph) / "progress.json"
         if not path.exists():
             return b'"identity":null'
@@ -445,7 +445,7 @@ class Kept(Scene):
         return f'"identity":[{",".join(map(str, numbers))}]'.encode()
 
     def twin(self, top: Path) -> Kept:
-        """Another one that began like this one, to the last byte."""
+        """Another scene with the same initial bytes."""
         return Kept(top, lambda ralph: shutil.copytree(self._saved / "project", ralph.root, dirs_exist_ok=True))
 
 
@@ -464,7 +464,7 @@ def records_before(trial: Trial) -> Before:
 
 
 def is_about_the_index(call: Call) -> bool:
-    """SQLite's own files, which are only a cache."""
+    """Whether it concerns SQLite's files, which are only a cache."""
     return "/progress.index" in call.text
 
 
@@ -476,7 +476,7 @@ def is_change(call: Call) -> bool:
 
 
 def calls_to_die_at(trial: Trial, sample: int = 6) -> list[Call]:
-    """Every change of a file of ours; of the rest, from the first call on our folder on, a sample."""
+    """Every change of a file of ours, and a sample of the other calls since the first one on our folder."""
     ours = trial.calls_on_files()
     changes = [call for call in ours if is_change(call) and not is_about_the_index(call)]
     rest = [call for call in calls_at_work(trial) if call not in changes]
@@ -484,7 +484,7 @@ def calls_to_die_at(trial: Trial, sample: int = 6) -> list[Call]:
 
 
 def calls_at_work(trial: Trial) -> list[Call]:
-    """What comes before is Python, starting."""
+    """The calls after the start of Python."""
     first = next(index for index, call in enumerate(trial.calls) if "/.ralph" in call.text)
     return trial.calls[first:]
 
@@ -507,20 +507,20 @@ def kill(trial: Trial, calls: Sequence[Call], judge: Callable[[Scene, bool], Non
 def test_killed_at_any_change_of_a_file(case: Case, top: Path) -> None:
     trial = trial_of(top, case.prepare, case.command)
     before = records_before(trial)
-    # An append and a fold die at every system call there is, others where it matters.
+    # Appends and folds are killed at every system call, other commands where it matters.
     calls = calls_at_work(trial) if str(case) in EVERYWHERE else calls_to_die_at(trial)
     assert sum(is_change(call) for call in calls) >= 2
     kill(trial, calls, lambda scene, done: case.judge(scene, before, acknowledged=done))
 
 
-# --- errors of the system ---------------------------------------------------------------------------
+# --- system errors ----------------------------------------------------------------------------------
 
 FAILING = ("write", "pwrite", "fsync", "fdatasync", "ftruncate", "rename", "open", "mkdir")
 MESSAGES = {"ENOSPC": "No space left on device", "EIO": "Input/output error"}
 
 
 def calls_to_fail_at(trial: Trial, error: str) -> list[Call]:
-    """Of SQLite's many writes a sample."""
+    """Only a sample of SQLite's many writes."""
     operations = FAILING if error == "ENOSPC" else (*FAILING, "unlink")
     calls = [call for call in trial.calls_on_files(operations) if "/.ralph" in call.text and not call.is_answer]
     calls = [call for call in calls if error == "EIO" or call.operation != "open" or "O_CREAT" in call.text]
@@ -529,7 +529,7 @@ def calls_to_fail_at(trial: Trial, error: str) -> list[Call]:
 
 
 def check_error(result: Result, error: str) -> None:
-    """One line that says what the system said."""
+    """One line with the system's message."""
     assert result.exit_code == 1, result.stderr
     assert MESSAGES[error] in result.stderr, result.stderr
     assert len(result.stderr.strip().splitlines()) == 1, result.stderr
@@ -553,7 +553,7 @@ def test_failed_by_the_system_at_any_call(case: Case, error: str, top: Path) -> 
             check_error(result, error)
         names = {path.name for path in folder_of(scene.ralph).glob("*")}
         assert names <= OURS | {"progress.index.aside"}, "what was begun aside has to be cleared away"
-        # A command may say that its work is done, and then fail to look for anything to warn of.
+        # A command may report that its work is done, and then fail while it looks for warnings.
         acknowledged = result.exit_code == 0 or bool(result.stdout)
         if trial.is_new((scene.whole(), acknowledged)):
             case.judge(scene, before, acknowledged=acknowledged)
@@ -589,7 +589,7 @@ def with_progress_txt(ralph: Ralph) -> None:
 
 
 def judge_migration(scene: Scene, done: bool) -> None:
-    """The text is under its old name or its new one, or both; and if not under the old one, then in the history."""
+    """The text has its old name, its new one, or both; if it lacks the old name, the history has it."""
     ralph = scene.ralph
     found = document_of(ralph)
     texts = {name: ralph.read(name) for name in os.listdir(ralph.root) if name.startswith("progress.txt")}
@@ -666,7 +666,7 @@ def test_nothing_is_written_to_a_full_disk_and_nothing_lost(case: Case, ralph: R
     on_disk(ralph, disk, case.prepare)
     before = records_at(ralph)
     journal = folder_of(ralph) / "progress.journal"
-    if journal.exists():  # without the room at its end
+    if journal.exists():  # without the spare room at its end
         journal.write_bytes(journal.read_bytes().rstrip(b"\0"))
     disk.fill()
     kept = {name: (folder_of(ralph) / name).read_bytes() for name in ("progress.json", "progress.journal")
@@ -683,7 +683,7 @@ def test_nothing_is_written_to_a_full_disk_and_nothing_lost(case: Case, ralph: R
 
 
 def test_an_entry_is_safe_in_the_journal_when_there_is_no_space_to_fold_it(ralph: Ralph, disk: SmallDisk) -> None:
-    """A little more space each time: what fits and what does not changes, but never what an answer means."""
+    """A little more space each time: what fits changes, but the meaning of an answer never does."""
     on_disk(ralph, disk, about_to_fold)
     before = records_at(ralph)
     folded = records_in_document(ralph)
@@ -714,7 +714,7 @@ def test_an_index_that_does_not_fit_takes_no_space_from_an_entry(ralph: Ralph, d
     before = records_in_document(ralph)
     disk.fill()
     ballast = disk.folder / "ballast"
-    os.truncate(ballast, ballast.stat().st_size - 160 * 1024)  # a new journal takes 130 of them
+    os.truncate(ballast, ballast.stat().st_size - 160 * 1024)  # a new journal takes 130 KiB
     result = APPEND.run(ralph)
     assert result.exit_code == 0, result.stderr
     assert records_at(ralph) == before + Counter(STORY)
@@ -725,7 +725,7 @@ def test_an_index_that_does_not_fit_takes_no_space_from_an_entry(ralph: Ralph, d
 
 @contextmanager
 def running(ralph: Ralph, programs: Iterable[Program]) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Processes that are not left behind, whatever happens."""
+    """Processes that are always ended, whatever happens."""
     started = [one.start(ralph) for one in programs]
     try:
         yield started
@@ -737,14 +737,14 @@ def running(ralph: Ralph, programs: Iterable[Program]) -> Iterator[list[subproce
 
 
 def all_well(processes: Iterable[subprocess.Popen[bytes]], timeout: float = 170) -> list[list[str]]:
-    """The lines that each has printed."""
+    """The lines that each process printed."""
     results = [ended(process, timeout) for process in processes]
     assert not [result.stderr for result in results if result.exit_code]
     return [result.stdout.splitlines() for result in results]
 
 
 def marks_of(progress: Progress) -> dict[str, str]:
-    """Which entry has which mark; an entry that is there twice has the mark twice."""
+    """The entry of each mark; no two entries may have the same mark."""
     marked = [one for one in progress.entries if one.prd_id != "old"]
     marks = {str(one.summary).split()[0]: one.id for one in marked}
     assert len(marks) == len(marked), "something is there twice"
@@ -758,7 +758,7 @@ def check_numbers(progress: Progress) -> None:
 
 
 def check_end(ralph: Ralph) -> Progress:
-    """Document and journal say what the document alone says after a fold; nothing was set aside."""
+    """Document and journal have the same records as the document after a fold; nothing was set aside."""
     with history_of(ralph) as history:
         assert history.problems() == []
         found = history.load()
@@ -814,7 +814,7 @@ def test_what_was_acknowledged_survives_the_killing_of_its_writers(ralph: Ralph,
             said += ended(victim).stdout.splitlines()
             busy.append(writer(number).start(ralph))
         said += [line for lines in all_well(busy) for line in lines]
-    # A line that was not printed whole was not said.
+    # An incomplete line does not count as an acknowledgement.
     acknowledged = {line.split()[0]: line.split()[1] for line in said if re.fullmatch(r"\S+ \S+-\d+", line)}
     marks = marks_of(check_end(ralph))
     assert {mark: marks.get(mark) for mark in acknowledged} == acknowledged
@@ -841,7 +841,7 @@ def said_by(processes: int) -> list[str]:
 
 
 def test_what_one_process_added_stays_when_another_one_asks_in_between(ralph: Ralph) -> None:
-    """Who asks brings the index up to date; who added before, and goes on adding, knows nothing of that."""
+    """The query updates the index without the knowledge of the process that continues to add."""
     big(ralph)
     with history_of(ralph) as adding, history_of(ralph) as asking:
         for number in range(1, 13):
@@ -854,7 +854,7 @@ def test_what_one_process_added_stays_when_another_one_asks_in_between(ralph: Ra
     assert iterations_of(check_end(ralph))["new"] == list(range(1, 13))
 
 
-# --- sessions that end at once ----------------------------------------------------------------------
+# --- sessions that end at the same time -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("prepare", [nothing, few, big], ids=["nothing", "small", "big"])

@@ -1,4 +1,4 @@
-"""What a hostile look at the history found, or could find: each of these once lost a record, or told a wrong thing."""
+"""Results of hostile reviews of the history: each of these once lost a record or gave a wrong answer, or could have."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def learning(number: int, content: str, created_at: str = MOMENT) -> Learning:
 
 
 def written(root: Path, *, learnings: tuple[Learning, ...] = (), entries: int = 1500) -> History:
-    """A history above the size at which entries go to the journal first, and an index lies beside it."""
+    """A history large enough to have a journal and an index."""
     (root / ".ralph").mkdir()
     many = tuple(entry("base", number, "s" * 800) for number in range(1, entries + 1))
     progress = Progress(version="1.0", created_at=MOMENT, entries=many, learnings=learnings)
@@ -66,7 +66,7 @@ def change_journal(history: History, change: Callable[[bytes], bytes]) -> None:
 
 
 def test_one_asks_while_the_other_appends(tmp_path: Path) -> None:
-    """Who asks puts the journal into the index, under the other's feet."""
+    """The query puts the journal into the index while the other history is in use."""
     one, other = written(tmp_path), History(str(tmp_path))
     for number in range(1, 12, 2):
         one.append(entry("x", number))
@@ -106,7 +106,7 @@ def test_processes_that_ask_from_inside_of_an_append(tmp_path: Path) -> None:
 
 
 def test_a_document_replaced_right_after_our_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A `git checkout` in the middle of a fold: the next one must not take the stranger's bytes for ours."""
+    """A `git checkout` in the middle of a fold: the next write must not take the other document for its own."""
     for name in ("here", "elsewhere"):
         (tmp_path / name).mkdir()
     history, branch = History(str(tmp_path / "here")), History(str(tmp_path / "elsewhere"))
@@ -140,7 +140,7 @@ def test_an_index_that_is_held_by_a_stranger_does_not_double_anything(tmp_path: 
 
     def make(iteration: int) -> Entry:
         made.append(iteration)
-        return entry("x", iteration, "z" * 200_000)  # so long that a fold comes next, which the stranger keeps waiting
+        return entry("x", iteration, "z" * 200_000)  # so long that it triggers a fold, which the stranger blocks
 
     assert history.append_next("x", make).id == "x-1"
     stranger.close()
@@ -152,7 +152,7 @@ def test_an_index_that_is_held_by_a_stranger_does_not_double_anything(tmp_path: 
 
 
 def test_a_flipped_bit_costs_one_record(tmp_path: Path) -> None:
-    """One that turns a blank into a zero, which else means that nothing follows."""
+    """A bit that turns a space into a zero, which normally marks the end."""
     history = written(tmp_path)
     for number in range(1, 6):
         history.append(entry("x", number, "hello world" if number == 2 else ""))
@@ -189,7 +189,7 @@ def test_an_older_journal_put_back(tmp_path: Path) -> None:
 
 
 def test_what_was_said_about_one_learning_never_hits_another(tmp_path: Path) -> None:
-    """The journal says that learning-0001 holds no longer; on the other branch that is another one."""
+    """The journal says that learning-0001 is no longer valid; on the other branch, that is a different learning."""
     history = written(tmp_path, learnings=(learning(1, "use npm"),))
     history.invalidate("learning-0001", "we use yarn now")
     assert os.path.exists(history.journal_path)
@@ -334,7 +334,7 @@ def test_json_is_ascii(ralph: Ralph) -> None:
     assert json.loads(shown)["learnings"][0]["content"] == "\x9b31m é"
 
 
-# --- found by a second look -------------------------------------------------------------------------
+# --- found by a second review -----------------------------------------------------------------------
 
 
 def test_a_new_project_is_begun_by_many_at_once(tmp_path: Path) -> None:
@@ -376,7 +376,7 @@ def test_threads_that_share_a_first_use(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("entries", [1, 1500])
 def test_a_learning_with_a_field_twice_can_be_invalidated(tmp_path: Path, entries: int) -> None:
-    """As a merge can leave it."""
+    """A merge can leave such a document."""
     history = written(tmp_path, learnings=(learning(1, "a"), learning(2, "b")), entries=entries)
     path = Path(history.path)
     twice = b'"times_referenced": 0,\n      "times_referenced": 3'
@@ -469,7 +469,7 @@ def test_where_folders_can_not_be_locked_a_file_is(tmp_path: Path, monkeypatch: 
 
 
 def test_git_checks_out_beside_a_writer(tmp_path: Path) -> None:
-    """It removes the file and writes it anew in place: for a moment it is not there, or only half of it."""
+    """git removes the file and writes it again: for a moment it is missing or incomplete."""
     history = History(str(tmp_path))
     history.append(entry("a", 1))
     path = Path(history.path)

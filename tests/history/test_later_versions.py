@@ -1,4 +1,4 @@
-"""What a later version, or another program, has written into progress.json survives."""
+"""Fields that a later version or another program has written into progress.json survive."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ from ralphtool.history import History
 from ralphtool.history.document import parse
 from ralphtool.history.records import Entry, Learning, Pattern
 
-# --- what a later version, or another program, has written ------------------------------------------
+# --- documents of a later version, or of another program --------------------------------------------
 
 
-# Texts that no library writes again as they are.
+# Texts that no library would write back unchanged.
 EXOTIC = [
     *("12345678901234567890123456789012345678901234567890", "-0", "1.50", "1E+5", "0.10000000000000000000001"),
     *(r'"caf\u00e9 \/ \ud83d\ude00"', '"\u2028 é 😀"', r'"\u0000"', "[ 1 ,2 ]", '{"id" :"x","id":"y"}', "null"),
@@ -63,7 +63,7 @@ def written(document: Document, **how: Any) -> bytes:
     return re.sub(r'"@([0-9]+)@"', lambda found: EXOTIC[int(found[1])], text).encode()
 
 
-BIG = {"project_name": "x" * 1_500_000}  # so big that a journal is kept
+BIG = {"project_name": "x" * 1_500_000}  # big enough for a journal
 SPREAD: dict[str, Any] = {"separators": (" \n , \t", "\r\n :  ")}
 TABS: dict[str, Any] = {"indent": "\t"}
 SHAPES: dict[str, Callable[[Document], bytes]] = {
@@ -117,7 +117,7 @@ NEW_PATTERN = Pattern(id="pattern-0001", name="new", type="api-pattern", discove
 
 
 class Kept:
-    """A project with a document of somebody else's in it; each step is looked at with all that stood there before."""
+    """A project with another program's document; each step is compared with the content before it."""
 
     def __init__(self, root: Path, data: bytes) -> None:
         self.path = root / PROGRESS
@@ -127,7 +127,7 @@ class Kept:
         self.history = History(self.root)
 
     def data(self) -> bytes:
-        """The document when all is folded; until then it is what an export says."""
+        """The document after a fold, which equals an export before it."""
         exported = self.history.export()
         self.history.fold()
         data = self.path.read_bytes()
@@ -135,19 +135,19 @@ class Kept:
         return data
 
     def adds(self, step: Callable[[History], object], name: str) -> Document:
-        """Does what puts one record behind the others of a list, and nothing else; tells the record."""
+        """Carries out a step that must append one record to a list, and nothing else; returns the record."""
         old = self.path.read_bytes()
         step(self.history)
         new = self.data()
         assert is_insertion(old, new)
         values, expected = exactly(new), exactly(old)
         expected.setdefault(name, []).append(values[name][-1])
-        assert values == expected  # numbers as they are written
+        assert values == expected  # numbers compared as text
         self.check()
         return dict(json.loads(new)[name][-1])
 
     def check(self) -> None:
-        """Whoever comes later reads what we know by now, and the document is valid."""
+        """A history opened later reads the same as this one, and the document is valid."""
         found = parse(self.path.read_bytes())
         assert found == self.history.load() == History(self.root).load()
         assert list(found.entries) == self.history.entries() == History(self.root).entries()
@@ -157,13 +157,13 @@ class Kept:
 
 
 def exactly(data: bytes) -> Document:
-    """The document with its numbers as they are written. The order of fields counts for nothing here."""
+    """The document with its numbers as text. The order of fields does not matter here."""
     found: Document = json.loads(data, parse_int=str, parse_float=str)
     return found
 
 
 def is_insertion(old: bytes, new: bytes) -> bool:
-    """Whether something was put in at one place and every old byte is there; blanks in an empty list don't count."""
+    """Whether text was inserted in one place and every old byte is still there; spaces in an empty list don't count."""
     old, new = (re.sub(rb"\[[ \t\r\n]+\]", b"[]", data) for data in (old, new))
     start = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), len(old))
     return len(new) > len(old) and new.endswith(old[start:])
@@ -264,7 +264,7 @@ def test_a_field_that_does_not_change_keeps_its_escapes(tmp_path: Path) -> None:
 
 
 def test_there_is_a_number_behind_every_number(tmp_path: Path) -> None:
-    """Ids have four digits or more, with no most."""
+    """Ids have at least four digits, without an upper limit."""
     for digits in ("9999", "9" * 18, "9" * 30):
         old = {
             "learnings": [LEARNING | {"id": f"learning-{digits}"}],
@@ -299,7 +299,7 @@ def test_the_commands_keep_what_a_later_version_has_written(ralph: Ralph, base: 
 
 @st.composite
 def blanks(draw: st.DrawFn, document: Any) -> str:
-    """A document as text, with blanks wherever JSON allows them."""
+    """A document as text, with white space wherever JSON allows it."""
     gap = st.sampled_from(["", "", " ", "\n", "\t", "\r\n", "  \n "])
 
     def text(value: Any) -> str:

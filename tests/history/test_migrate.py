@@ -1,4 +1,4 @@
-"""From progress.txt, which other loops keep, to the history: once, whole, and whatever shape it has."""
+"""From the progress.txt of other loops to the history: once, completely, in any shape."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def history(ralph: Ralph) -> Fields:
 
 
 def whole(ralph: Ralph) -> str:
-    """The old text, as the history has it."""
+    """The old text as stored in the history."""
     first: Fields = history(ralph)["learnings"][0]
     expected = {"id": "learning-0000", "type": "codebase-pattern", "context": "Migrated from progress.txt"}
     expected |= {"source_prd_id": "migration"}
@@ -92,7 +92,7 @@ def texts(ralph: Ralph) -> list[str]:
     return sorted(str(path.relative_to(ralph.root)) for path in ralph.root.rglob("*progress.txt*"))
 
 
-# --- where it is, and what becomes of it ------------------------------------------------------------
+# --- where it is found, and what happens to it ------------------------------------------------------
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -153,7 +153,7 @@ def test_a_blank_one_is_put_away_and_teaches_nothing(ralph: Ralph, text: str) ->
 
 @pytest.mark.parametrize("command", [["migrate"], ["migrate", "--dry-run"], ["progress", "show"]])
 def test_where_there_is_none_nothing_happens(ralph: Ralph, command: list[str]) -> None:
-    (ralph.root / "progress.txt").mkdir()  # which is no text
+    (ralph.root / "progress.txt").mkdir()  # not a text file
     before = ralph.snapshot()
     assert ralph.run(*command).exit_code == 0
     assert ralph.run("migrate", "--json").json == {"migrated": False, "found": None}
@@ -199,7 +199,7 @@ def test_what_has_no_use_for_the_history_leaves_the_text_alone(ralph: Ralph, com
     assert ralph.snapshot() == before
 
 
-# --- what the command says --------------------------------------------------------------------------
+# --- output of the command --------------------------------------------------------------------------
 
 
 def test_a_dry_run_tells_all_and_changes_nothing(ralph: Ralph) -> None:
@@ -228,7 +228,7 @@ def test_the_command_says_what_it_did(ralph: Ralph) -> None:
     assert "5 learnings and 3 patterns became" in told
 
 
-# --- again, at once, interrupted, forbidden ---------------------------------------------------------
+# --- repeated, concurrent, interrupted, forbidden ---------------------------------------------------
 
 
 def test_twice_is_once(ralph: Ralph) -> None:
@@ -273,7 +273,7 @@ def test_of_many_at_once_one_does_it_and_all_see_it(ralph: Ralph, place: str) ->
 
 
 def test_another_process_may_put_it_away_just_before_it_is_read(ralph: Ralph) -> None:
-    """Seen when it was looked for, and gone when it is opened: whoever took it has done the work."""
+    """It was found, but is gone when it is opened: the other process has done the work."""
     need_strace()
     place = str(ralph.write("progress.txt", LOG))
     fault = ["strace", "-f", "-qq", "-o", os.devnull, "-P", place]
@@ -284,7 +284,7 @@ def test_another_process_may_put_it_away_just_before_it_is_read(ralph: Ralph) ->
 
 
 def run_bound(ralph: Ralph, *arguments: str) -> Result:
-    """Runs a command for which permissions count, also if we are root."""
+    """Runs a command that is bound by permissions, even as root."""
     before = ["setpriv", "--bounding-set=-all"] if os.geteuid() == 0 else []
     if before and not shutil.which("setpriv"):
         pytest.skip("root may write everywhere, and there is no setpriv to give that up")
@@ -333,7 +333,7 @@ def test_an_empty_flush_leaves_it_alone(project: Ralph) -> None:
 
 
 def drawn(text: str) -> tuple[list[str], list[str]]:
-    """The learnings, without the one that is the whole text, and the descriptions of the patterns."""
+    """The learnings, except the one with the whole text, and the descriptions of the patterns."""
     learnings, patterns = progresstxt.parse_text(text, NOW)
     assert not text.strip() or (learnings[0].id, learnings[0].content) == ("learning-0000", text)
     return [one.content for one in learnings[1:]], [str(one.description) for one in patterns]
@@ -449,7 +449,7 @@ def test_bytes_of_every_kind_are_kept(ralph: Ralph, data: bytes, text: str) -> N
 
 
 def cpu_time() -> float:
-    """What the commands that ended have taken, in seconds; how busy the machine was is no matter."""
+    """The CPU seconds of all commands that have ended, independent of the load of the machine."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -468,7 +468,7 @@ def test_five_megabytes_are_no_matter(ralph: Ralph) -> None:
 
 
 def test_one_long_text_does_not_make_a_table_slow(ralph: Ralph) -> None:
-    """The whole old text is one learning: the other lines must not be filled up to its length."""
+    """The whole old text is one learning: the other lines must not be padded to its length."""
     learnings = "".join(f"- Number {number} is odd or even\n" for number in range(3000))
     ralph.write("progress.txt", f"### Learnings\n{learnings}\n{'prose ' * 20_000}\n")
     assert ralph.run("migrate").exit_code == 0
@@ -484,6 +484,6 @@ def test_one_long_text_does_not_make_a_table_slow(ralph: Ralph) -> None:
 )
 @pytest.mark.parametrize("filling", [":", "*", " ", "a", "-", "a-"])
 def test_no_line_takes_long_to_read(line: str, filling: str) -> None:
-    """A repository can bring any progress.txt, and the first command reads it. The square of its length is an hour."""
+    """A repository can contain any progress.txt, and the first command reads it. Quadratic time would be an hour."""
     text = f"## Codebase Patterns\n{line.format(filling * 300_000)}\n"
     assert progresstxt.parse_text(text, NOW)[0][0].content == text

@@ -1,4 +1,4 @@
-"""A `.ralph/progress.json` of another program: it stops nothing, and is left alone."""
+"""A `.ralph/progress.json` of another program: it blocks nothing, and is left alone."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_an_old_progress_txt_is_taken_over_beside_it(project: Ralph) -> None:
 
 
 def test_a_run_beside_another_program(lab: Lab) -> None:
-    """It writes its file while our agent works: that is no cheating, and nothing is put back."""
+    """It writes its file while the agent works: that is not cheating, and nothing is reverted."""
     lab.repository(tests=["true"])
     lab.write(OTHER, THEIRS)
     newer = '{"project": "shop", "iteration": 2}'

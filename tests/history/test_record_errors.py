@@ -1,4 +1,4 @@
-"""What an error says about a record of the history that may not stand in progress.json."""
+"""Error messages about invalid records in progress.json."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from history.documents import (
 
 from ralphtool.core import session
 
-# Of four entries the last is wrong, so that its number has to be right.
+# The last of four entries is wrong: the error must have the right number.
 FOUR = FULL | {"entries": [copy.deepcopy(ENTRY) | {"id": f"auth-2-{n}", "iteration": n} for n in (1, 2, 3, 4)]}
 LAST: Steps = ("entries", 3)
 IN_LAST = [steps for steps in places(FOUR) if steps[:2] == LAST or steps[:1] != ("entries",) or len(steps) == 1]
 
 
 def told(document: Any) -> str:
-    """The one message that the code has for a document, however it reads it."""
+    """The code's message for a document, the same in both ways of reading it."""
     data = encoded(document)
     message = complaint(data)
     assert message == complaint_when_indexed(data)
@@ -147,7 +147,7 @@ HOSTILE = ["x - at `$.entries", "x - at `$.entries[0].id`", "x - at `$`", "`", "
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_name_leads_the_error_to_another_field(name: str) -> None:
-    """The library that decodes puts names into its messages, and the path behind them."""
+    """The decoding library puts names into its messages, followed by the path."""
     for steps, record in (((), FOUR), (LAST, FOUR["entries"][3]), (("learnings", 0), LEARNING)):
         message = told(with_value(FOUR, steps, record | {name: 1}))
         where = path_of(steps)

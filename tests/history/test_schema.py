@@ -1,4 +1,4 @@
-"""The schema of progress.json: the published one, ours and the code accept the same."""
+"""The schema of progress.json: the published one, ours and the code accept the same documents."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from ralphtool.core import session
 from ralphtool.history.document import parse
 from ralphtool.history.schema import build_schema
 
-# --- who accepts what -------------------------------------------------------------------------------
+# --- validators -------------------------------------------------------------------------------------
 
 
 PRINTED = _STRICT(build_schema(), format_checker=_FORMATS)
@@ -65,8 +65,8 @@ def disagreement(document: Any) -> dict[str, bool] | None:
     return found if len(set(found.values())) > 1 else None
 
 
-# Allowed in some places, and wrong in most. No whole floats, foreign digits, newlines or newer versions: those are
-# where the code is meant to differ.
+# Allowed in some places, and wrong in most. Without whole floats, foreign digits, newlines and newer versions: there
+# the code differs on purpose.
 VALUES: list[Any] = [
     *(None, True, False, 0, 1, -1, 7, 1.5, -0.5, 1e-9, 2**63, 2**64, 10**30, -(10**30), "", "x", "1", "é", "a\u0000b"),
     *([], ["x"], ["x", 1], [None], [[]], [{}], {}, {"x": 1}, {"type": "finding", "title": ""}),
@@ -109,14 +109,14 @@ STRANGE_NAMES = [
 
 
 def strangers_at(steps: Steps) -> list[Any]:
-    """What is worth trying in a place: one text is like another where any will do."""
+    """The values worth trying in a place: where any text is allowed, one is enough."""
     rule = rule_of(steps)
     more = {"enum": WORDS, "pattern": IDS, "format": MOMENTS}
     return [*VALUES, *(value for name, values in more.items() if name in rule for value in values)]
 
 
 def mutations(document: Document) -> Iterator[tuple[str, Any]]:
-    """Every way to change a document in one place that we know of."""
+    """Every known way to change a document in one place."""
     for steps in places(document):
         where, value = path_of(steps) or "all", at(document, steps)
         for stranger in strangers_at(steps):
@@ -131,7 +131,7 @@ def mutations(document: Document) -> Iterator[tuple[str, Any]]:
                 yield f"{where} + {stranger!r}", with_value(document, steps, [*value, stranger])
 
 
-# --- documents made at random -----------------------------------------------------------------------
+# --- random documents -------------------------------------------------------------------------------
 
 
 @st.composite
@@ -152,7 +152,7 @@ def mutated(draw: st.DrawFn) -> Any:
 
 
 def test_the_example_has_every_field_there_is() -> None:
-    """What is shown with it is shown for every field."""
+    """So tests with it cover every field."""
     objects = [steps for steps in places(FULL) if isinstance(at(FULL, steps), dict)]
     assert {path_of(steps): sorted(at(FULL, steps)) for steps in objects} == {
         path_of(steps): sorted(rule_of(steps)["properties"]) for steps in objects
@@ -227,18 +227,18 @@ def test_they_agree_on_every_change_of_every_field() -> None:
     told = {name: verdicts(document) for name, document in mutations(FULL)}
     assert {name: found for name, found in told.items() if len(set(found.values())) > 1} == {}
     accepted = sum(found["seed"] for found in told.values())
-    assert accepted > 200  # so that both answers are shown to agree
+    assert accepted > 200  # enough for both answers
     assert len(told) - accepted > 2000
 
 
 def test_a_later_minor_is_held_to_all_that_is_known_of_it() -> None:
-    """In the fields that we know, a document of version 1.1 is accepted and refused like one of version 1.0."""
+    """In known fields, the same is accepted and refused in version 1.1 as in version 1.0."""
     assert complaint(encoded(later(FULL))) is None
     odd = {}
     for name, document in sample(mutations(FULL), 7):
         if not isinstance(document, dict) or document.get("version") != "1.0":
             continue
-        if " with " in name or "{'" in name:  # there a field is unknown, which is no fault here
+        if " with " in name or "{'" in name:  # an unknown field, which is allowed here
             continue
         data = encoded(later(document))
         found = [complaint(data) is None, complaint_when_indexed(data) is None]
@@ -247,7 +247,7 @@ def test_a_later_minor_is_held_to_all_that_is_known_of_it() -> None:
     assert odd == {}
 
 
-# --- where SPEC decides otherwise than the seed -----------------------------------------------------
+# --- where SPEC differs from the seed ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", ["2.0", "1e2", "1E+0", "-0.0"])

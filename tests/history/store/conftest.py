@@ -1,4 +1,4 @@
-"""The fixtures of the tests of the history's store."""
+"""Fixtures for the tests of the history's store."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from ralphtool.history.records import Progress
 
 @pytest.fixture(autouse=True)
 def no_waiting_for_disks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here takes the power away, so nothing has to be on the disk."""
+    """No test here cuts the power, so nothing needs to be synced to disk."""
     monkeypatch.setattr(os, "fsync", lambda fd: None)
     monkeypatch.setattr(os, "fdatasync", lambda fd: None)
 
 
 @pytest.fixture
 def journaled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every append but the first goes to the journal, and stays there until somebody folds."""
+    """Every append except the first goes to the journal, and stays there until a fold."""
     set_sizes(monkeypatch, small=300, share=0)
 
 
 @pytest.fixture(params=["folded at once", "in the journal", "in the journal, and in the index"])
 def history(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> History:
-    """A new history, in each of the ways in which it is kept."""
+    """A new history, in each of the ways in which it is stored."""
     if request.param != "folded at once":
         set_sizes(monkeypatch, small=300, share=0, unsettled=1 << 20 if request.param == "in the journal" else 1)
     return History(str(tmp_path))
@@ -56,7 +56,7 @@ def kept(tmp_path: Path, journaled: None) -> Journaled:
 
 @pytest.fixture(scope="module")
 def big() -> bytes:
-    """A document above 1 MiB: the sizes here are the real ones."""
+    """A document above 1 MiB, for the real size limits."""
     words = "A sentence of an agent that has seen something, and tells it at length. " * 14
     entries = tuple(
         structs.replace(

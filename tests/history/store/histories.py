@@ -1,4 +1,4 @@
-"""Histories with something in them, small and big, and how they are overwritten."""
+"""Histories with records, small and big, and ways to overwrite them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ralphtool.history import History
 
 
 def fill(history: History) -> Content:
-    """Some of everything; what must be there then."""
+    """Adds records of every kind; returns the expected content."""
     seen = (observation("slow", "blocker", "performance"), observation("bug", "finding", "bug"))
     friction = observation("no make", "blocker", "tooling-friction", "learning-0001")
     history.append(entry(1, PRD, "failed", *seen))
@@ -39,15 +39,15 @@ def fill(history: History) -> Content:
 
 
 def diff(old: bytes, new: bytes) -> tuple[list[str], list[str]]:
-    """The lines that went and those that came."""
+    """The removed and the added lines."""
     lines = list(difflib.unified_diff(old.decode().split("\n"), new.decode().split("\n"), n=0, lineterm=""))[2:]
     return [one[1:] for one in lines if one[0] == "-"], [one[1:] for one in lines if one[0] == "+"]
 
 
 def overwrite(path: Path, data: bytes, how: str = "anew") -> None:
-    """As other programs do: git makes files anew, editors write in place or put another file over it.
+    """Writes as other programs do: git recreates files, editors write in place or rename another file over it.
 
-    A clock that has not moved since the last write would hide this from everybody.
+    Waits until the clock has moved since the last write: otherwise the change could not be detected.
     """
     path.parent.mkdir(exist_ok=True)
     probe = path.with_name("probe")
@@ -72,7 +72,7 @@ MANY = 900
 
 
 def with_big(root: Path, big: bytes) -> History:
-    """It has an index, and a journal of which the index knows a part."""
+    """A history with an index, and a journal that is partly in the index."""
     (root / ".ralph").mkdir(parents=True)
     (root / ".ralph/progress.json").write_bytes(big)
     history = History(str(root))

@@ -1,4 +1,4 @@
-"""A journal that was damaged, and how the store goes on with it."""
+"""A damaged journal, and how the store continues with it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ralphtool.history import History
 
 
 class Journaled(NamedTuple):
-    """A project with a document and a journal, to be made again as often as it takes."""
+    """A project with a document and a journal, recreated as often as needed."""
 
     document: bytes
     journal: bytes
@@ -21,7 +21,7 @@ class Journaled(NamedTuple):
     def make(
         self, root: Path, journal: bytes | None = None, *, document: bytes | None = None, index: bool = False
     ) -> History:
-        """An index takes its time: a folder that stands in its way keeps it away."""
+        """Building an index takes time: unless it is wanted, a folder in its place prevents it."""
         folder = root / ".ralph"
         folder.mkdir(parents=True, exist_ok=True)
         for name in ("index", "journal.damaged"):
@@ -34,7 +34,7 @@ class Journaled(NamedTuple):
 
     @property
     def text(self) -> bytes:
-        """The journal without the room at its end."""
+        """The journal without the spare room at its end."""
         return self.journal.rstrip(b"\0")
 
 
@@ -44,7 +44,7 @@ def damaged(history: History) -> bytes:
 
 
 def goes_on(history: History, before: Content | None = None) -> Content:
-    """The next write succeeds, changes nothing else, and everybody sees it. What is there then, without it."""
+    """Checks that the next write succeeds, changes nothing else, and is visible. Returns the content before it."""
     before = answers(history) if before is None else before
     added = history.append_next("next", lambda iteration: entry(iteration, "next"))
     expected = before._replace(entries=(*before.entries, added))

@@ -1,4 +1,4 @@
-"""Plain answers, made from the whole history, to compare every answer of the store with."""
+"""Plain answers, computed from the whole history, to compare with every answer of the store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ralphtool.history.records import Category, Entry, Learning, Pattern, Progre
 
 
 class Content(NamedTuple):
-    """All records that there are."""
+    """All records of a history."""
 
     entries: tuple[Entry, ...] = ()
     learnings: tuple[Learning, ...] = ()
@@ -34,7 +34,7 @@ def content(progress: Progress) -> Content:
 
 
 def on_disk(history: History) -> Content:
-    """What stands in progress.json, which is valid, and laid out as it should be, at every moment."""
+    """The content of progress.json, which must be valid and correctly formatted at every moment."""
     if not os.path.exists(history.path):
         return Content()
     data = Path(history.path).read_bytes()
@@ -44,7 +44,7 @@ def on_disk(history: History) -> Content:
 
 
 def answers(history: History) -> Content:
-    """Everything, after every question has been answered as it should be."""
+    """All records, after checking the answer to every query."""
     whole = history.load()
     everything = content(whole)
     exported = document.parse(history.export())
@@ -130,11 +130,11 @@ def number(record: Learning | Pattern) -> int:
     return int(record.id.rpartition("-")[2])
 
 
-# --- the journal, read and applied plainly ----------------------------------------------------------
+# --- a plain reader of the journal ------------------------------------------------------------------
 
 
 def journal_lines(data: bytes) -> list[bytes]:
-    """The whole lines of a journal behind its first one; zeros at its end are room for more."""
+    """The complete lines of a journal after the first one; zeros at its end are spare room."""
     whole = data.partition(b"\0")[0]
     return whole.split(b"\n")[1:-1]
 
@@ -151,7 +151,7 @@ def batches(history: History) -> list[Batch]:
 
 
 def applied(before: Content, changes: Iterable[Batch]) -> Content:
-    """The records after some changes, which may have been meant for another document."""
+    """The records after some changes, which may belong to another document."""
     entries, learnings, patterns = (list(part) for part in before)
     links: dict[str, str] = {}
     for batch in changes:

@@ -19,7 +19,7 @@ STATUSES: tuple[EntryStatus, ...] = ("completed", "failed", "blocked", "partial"
 
 
 def set_sizes(patch: pytest.MonkeyPatch, *, small: int, share: int, room: int = 64, unsettled: int = 1 << 20) -> None:
-    """Lets little documents have a journal and an index too. A share of 0: the journal is never folded by itself."""
+    """Gives small documents a journal and an index too. With a share of 0, nothing is folded automatically."""
     for name, value in {"SMALL": small, "_SHARE": share, "_SPARE_BYTES": room, "_UNSETTLED": unsettled}.items():
         patch.setattr(state if hasattr(state, name) else store, name, value)
 
@@ -59,7 +59,7 @@ def pattern(name: str, number: int = 1, kind: Any = "api-pattern", description: 
 
 
 def written(progress: Progress) -> bytes:
-    """A document as it has to look."""
+    """A document in the required format."""
     return msgspec.json.format(msgspec.json.encode(progress), indent=2) + b"\n"
 
 

@@ -1,4 +1,4 @@
-"""The history's store: what was added is there, once, and every answer is the plain one."""
+"""The history's store: each added record is there once, and every answer equals the plain one."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_changing_a_learning_changes_no_line_of_others(
 
 
 def test_existing_records_are_never_rewritten(tmp_path: Path) -> None:
-    """Neither their times, nor their order of keys, nor their layout."""
+    """Neither their times, nor the order of their keys, nor their layout."""
     text = (
         '{"entries": [{"iteration":1, "prd_id":"a","id":"a-1","status":"failed","observations":[],\n'
         '   "timestamp":"2026-01-31T09:30:00.123456789+02:00"}],\r\n\t"created_at": "2026-01-31T09:30:00+00:00",'
@@ -128,7 +128,7 @@ def test_existing_records_are_never_rewritten(tmp_path: Path) -> None:
     after = Path(history.path).read_bytes().decode()
     kept = text.replace('"version"', "§").split("§")[0]
     at = 0
-    for part in re.split(r"(?<=})(?=\])", kept):  # what was there is still there, in order, with more in between
+    for part in re.split(r"(?<=})(?=\])", kept):  # the old text is still there, in order, with additions in between
         at = after.index(part.rstrip("]"), at)
     assert ids(history.entries()) == ["a-1", "a-2"]
     assert ids(history.learnings()) == ["learning-0004", "learning-0005"]

@@ -1,4 +1,4 @@
-"""The history's store: any order of adding, reading, overwriting and dying gives the plain answers."""
+"""The history's store: any order of additions, reads, overwrites and kills gives the plain answers."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ WHICH = st.sampled_from([0, 1])
 
 
 class Life(RuleBasedStateMachine):
-    """Two users of one project, whose caches get old, and somebody who does things to its files.
+    """Two users of one project, whose caches become stale, and outside changes to its files.
 
-    After every step the files hold what they should, read plainly: the two are not asked then, to let them get old.
+    After every step the files, read plainly, have the expected content. The users are not queried then, so that
+    their caches can become stale.
     """
 
     top: Path
@@ -74,7 +75,7 @@ class Life(RuleBasedStateMachine):
             change(learnings, id, how, by)
         self.expected = self.expected._replace(learnings=tuple(learnings))
 
-    # --- what users do
+    # --- actions of users
 
     @rule(which=WHICH, prd=st.sampled_from(PRDS), status=st.sampled_from(STATUSES), blocked=st.booleans())
     def append_next(self, which: int, prd: str, status: EntryStatus, blocked: bool) -> None:
@@ -163,7 +164,7 @@ class Life(RuleBasedStateMachine):
             self.users[which].close()
         self.users[which] = History(str(self.root))
 
-    # --- what happens to the files
+    # --- changes to the files
 
     @rule()
     def delete_the_index(self) -> None:
@@ -172,7 +173,7 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: os.path.exists(self.one.index_path))
     @rule(start=st.integers(0, 4000), data=st.binary(min_size=1, max_size=4000))
     def write_into_the_index(self, start: int, data: bytes) -> None:
-        """Other bytes at its beginning, which is where SQLite looks for what it needs first."""
+        """Other bytes at its beginning, which SQLite reads first."""
         with open(self.one.index_path, "r+b") as file:
             file.write(data if start % 2 else b"\0" * 200)
 
@@ -195,7 +196,7 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: os.path.exists(self.one.journal_path))
     @rule(share=st.floats(0, 1))
     def cut_the_journal(self, share: float) -> None:
-        """As after a power cut: the index, a file of its own, may have come further."""
+        """As after a power cut: the index, a separate file, may be ahead."""
         path = Path(self.one.journal_path)
         data = path.read_bytes().rstrip(b"\0")
         os.truncate(path, int(share * len(data)))
@@ -205,7 +206,7 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: os.path.exists(self.one.journal_path))
     @rule(which=WHICH)
     def kill_a_fold(self, which: int) -> None:
-        """When the document was replaced, and the journal was not removed yet."""
+        """After the document was replaced, before the journal is removed."""
         data = Path(self.one.journal_path).read_bytes()
         self.fold(which)
         Path(self.one.journal_path).write_bytes(data)

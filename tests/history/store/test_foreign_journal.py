@@ -1,4 +1,4 @@
-"""A journal that belongs to another document: nothing of it is mixed in, and nothing is lost."""
+"""A journal that belongs to another document: its records are not mixed up, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_taken_ids_become_the_next_number_and_all_links_follow(tmp_path: Path, j
 def test_an_entry_that_does_not_follow_is_set_aside_and_work_goes_on(
     tmp_path: Path, kept: Journaled, is_open: bool
 ) -> None:
-    """The document is now one without the PRD's first entry: none of the others follows."""
+    """The document now lacks the PRD's first entry, so none of the others follows."""
     history = kept.make(tmp_path / "mine")
     if is_open:
         answers(history)
@@ -140,7 +140,7 @@ def test_another_entry_of_the_same_id_is_not_written_over(tmp_path: Path, kept: 
 
 @pytest.mark.parametrize("how", ["anew", "in place", "over it"])
 def test_an_older_document_gets_the_journal_on_top(tmp_path: Path, journaled: None, how: str) -> None:
-    """As after a git checkout; the newer one may come back."""
+    """As after a git checkout; the newer document may return."""
     history, other = History(str(tmp_path)), History(str(tmp_path))
     history.append(entry(1, "a"))
     history.append(entry(1, "b"))
@@ -164,7 +164,7 @@ def test_an_older_document_gets_the_journal_on_top(tmp_path: Path, journaled: No
 
 
 def test_a_journal_that_becomes_shorter_takes_no_later_record_with_it(tmp_path: Path, kept: Journaled) -> None:
-    """Its end may never have reached the disk, and be known all the same to the index, or to whoever read it."""
+    """Its end may never have reached the disk, although the index or an open history already has it."""
     lines = kept.text.split(b"\n")
     for dropped in range(1, len(lines) - 1):
         for is_open in (False, True):

@@ -1,4 +1,4 @@
-"""The history's store: ids are free, lasting and unique, and wrong records are refused."""
+"""The history's store: new ids are free, permanent and unique, and wrong records are refused."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_the_id_of_an_entry_is_its_prd_and_its_iteration(history: History, id: s
 
 
 def test_the_same_entry_again_is_no_second_one(history: History) -> None:
-    """Nor are the learnings that come with it: whoever was not told that it was written may try again."""
+    """Nor are its learnings: a caller that got no confirmation may try again."""
     expected = fill(history)
     for number in (0, 1, 3):
         assert not history.append(expected.entries[number], [learning("make is missing")])
@@ -119,7 +119,7 @@ def test_what_stands_there_word_for_word_is_not_added_again(history: History) ->
     second = history.add([learning("b")], [pattern("p", description="otherwise"), pattern("q")])
     assert (ids(second.learnings), ids(second.patterns)) == (["learning-0003"], ["pattern-0002", "pattern-0003"])
     history.invalidate("learning-0001", "no longer")
-    again = history.add([learning("a", at=later)])  # only what is valid counts as there
+    again = history.add([learning("a", at=later)])  # only valid learnings count as existing
     assert ids(again.learnings) == ["learning-0004"]
     assert not history.add([learning("a", at="2026-04-01T00:00:00Z")])
     assert not history.add()

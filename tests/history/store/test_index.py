@@ -1,4 +1,4 @@
-"""The history's index: whatever befalls it, answers stay those of the document."""
+"""The history's index: whatever happens to it, the answers remain those of the document."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ralphtool.history import History
 
 
 def fresh_answers(history: History, top: Path) -> list[object]:
-    """What a full load gives, somewhere else, with no index and no journal."""
+    """The answers after a full load elsewhere, without index and journal."""
     shutil.rmtree(top, ignore_errors=True)
     (top / ".ralph").mkdir(parents=True)
     (top / ".ralph/progress.json").write_bytes(written(history.load()))
@@ -119,7 +119,7 @@ INDEX_FAULTS: dict[str, Callable[[Path], object]] = {
 }
 
 
-# Tables that are changed in use, by somebody who knows SQLite, would be no accident.
+# Without tables that are changed with SQL while in use: that would not be an accident.
 IN_USE = [name for name in INDEX_FAULTS if not re.search("facts|trigger|view|version|table|places", name)]
 
 
@@ -146,7 +146,7 @@ def test_an_index_is_never_trusted_over_the_document(tmp_path: Path, big: bytes,
 def test_an_index_that_breaks_before_a_fold_makes_no_record_a_double(
     tmp_path: Path, journaled: None, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    """The record is in the journal already when the fold that it causes meets the broken index."""
+    """The record is already in the journal when the fold that it triggers finds the broken index."""
     first = History(str(tmp_path))
     first.append(entry(1), [learning("a")])
     first.append(entry(2))

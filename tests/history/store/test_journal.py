@@ -1,4 +1,4 @@
-"""The history's journal: what was acknowledged survives a damaged one, bit by bit."""
+"""The history's journal: acknowledged records survive damage to any bit of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_journal_is_read_as_it_was_written(tmp_path: Path, kept: Journaled) ->
 
 
 def test_a_torn_last_line_was_never_acknowledged(tmp_path: Path, kept: Journaled) -> None:
-    """Wherever it is torn, and whether or not there is room behind it: it is as if it had not been written."""
+    """Wherever it is torn, with or without spare room after it: it counts as not written."""
     last = kept.text.rindex(b"\n", 0, -1) + 1
     without = kept.expected._replace(entries=kept.expected.entries[:-1])
     whole = kept.make(tmp_path, kept.text[:-1])
@@ -65,11 +65,11 @@ def test_what_stands_behind_the_last_line_stops_nothing(
     tmp_path: Path, kept: Journaled, tail: bytes, is_open: bool
 ) -> None:
     history = kept.make(tmp_path)
-    shutil.rmtree(Path(history.folder, "progress.index.aside"))  # those who come later have an index
+    shutil.rmtree(Path(history.folder, "progress.index.aside"))  # histories opened later can build an index
     if is_open:
         assert answers(history) == kept.expected
     Path(history.journal_path).write_bytes(kept.text + tail.replace(b"%s", journal_lines(kept.text)[0]))
-    for number in range(1, 9):  # over and beyond all of it
+    for number in range(1, 9):  # overwrites the tail, and more
         history.append(entry(number, "more"))
         assert ids(history.entries(prd_id="more")) == [f"more-{one}" for one in range(1, number + 1)]
         assert ids(History(history.root).entries(last=number)) == ids(history.entries(last=number))
@@ -77,7 +77,7 @@ def test_what_stands_behind_the_last_line_stops_nothing(
 
 
 def flips(text: bytes) -> Iterator[tuple[int, bytes]]:
-    """At every byte one flipped bit, and every one that makes a zero or a newline."""
+    """One flipped bit in every byte, and every flip that creates a zero or a newline."""
     for position, byte in enumerate(text):
         for bit in range(8):
             flipped = byte ^ 1 << bit
@@ -86,7 +86,7 @@ def flips(text: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def survivors(flipped: bytes, kept: Journaled, position: int, seen: Content, aside: bytes) -> None:
-    """Every record is read as it was written; else it was set aside."""
+    """Every record is read as it was written, or was set aside."""
     for known in (*seen.entries, *seen.patterns):
         assert known in (*kept.expected.entries, *kept.expected.patterns)
     start = 0
@@ -116,7 +116,7 @@ def is_read(line: bytes, seen: Content) -> bool:
 
 @pytest.mark.parametrize("known", ["unknown", "in the index", "open"])
 def test_a_flipped_bit_loses_nothing_silently(tmp_path: Path, kept: Journaled, known: str) -> None:
-    """Also when it flips after the line was read, and is known from then."""
+    """Also if it flips after the line was read."""
     lost = []
     for position, flipped in sample(flips(kept.text), 10):
         if known != "unknown" and position % 19:
@@ -199,7 +199,7 @@ def test_what_is_set_aside_is_set_aside_once_and_later_damage_joins_it(tmp_path:
     history = kept.make(tmp_path, kept.text + b"first damage\n")
     history.append_next("next", lambda iteration: entry(iteration, "next"))
     aside = damaged(history)
-    # A fold that was killed after it had saved the record, and before it emptied the journal.
+    # A fold that was killed after it saved the record, before it emptied the journal.
     Path(history.path).write_bytes(kept.document)
     Path(history.journal_path).write_bytes(kept.text + b"first damage\nsecond damage\n")
     again = History(history.root)

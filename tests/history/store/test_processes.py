@@ -19,7 +19,7 @@ from ralphtool.history import History
 
 
 def in_child(work: Callable[[], object]) -> None:
-    """Runs it in a fork of this process; what goes wrong there goes wrong here."""
+    """Runs it in a fork of this process; an error there is an error here."""
     pipe, into = os.pipe()
     if not (pid := os.fork()):
         try:
@@ -38,7 +38,7 @@ def in_child(work: Callable[[], object]) -> None:
 
 @pytest.mark.parametrize("size", ["small", "big"])
 def test_a_fork_uses_the_same_history(tmp_path: Path, big: bytes, size: str) -> None:
-    """Parent and child take turns, with what each of them had open at the fork."""
+    """Parent and child take turns, with the files that were open at the fork."""
     history = with_big(tmp_path, big) if size == "big" else History(str(tmp_path))
     for _ in range(3 - 3 * (size == "big")):
         history.append_next(PRD, entry)
@@ -63,7 +63,7 @@ def test_a_fork_uses_the_same_history(tmp_path: Path, big: bytes, size: str) -> 
 
 @pytest.mark.parametrize("size", ["small", "big"])
 def test_forks_that_write_at_the_same_time_exclude_each_other(tmp_path: Path, big: bytes, size: str) -> None:
-    """They have the same open lock, which would be no lock between them."""
+    """They inherit the same open lock, which would not exclude them from each other."""
     history = with_big(tmp_path, big) if size == "big" else History(str(tmp_path))
     before = history.attempts(PRD)
     children = []
@@ -142,7 +142,7 @@ def test_closing_while_another_thread_is_at_work_stops_nothing(tmp_path: Path, b
         finally:
             is_over.set()
 
-    in_child(lambda: run_threads(close, work))  # a closed connection in use can take the whole process down
+    in_child(lambda: run_threads(close, work))  # a connection that is closed while in use can crash the process
     assert [one.iteration for one in history.entries(prd_id=PRD)] == list(range(1, before + 26))
 
 

@@ -1,4 +1,4 @@
-"""The history of a project that may only be read."""
+"""The history of a read-only project."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ print(len(history.entries()))
 
 
 def read_as_nobody_special(root: str) -> list[str]:
-    """Runs the reader where permissions count: root gives up what makes them not count."""
+    """Runs the reader bound by permissions: root drops the capabilities that bypass them."""
     drop = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
     probe = [*drop, "sh", "-c", f"! touch '{root}/.ralph/probe'"]
     if (drop and not shutil.which("setpriv")) or subprocess.run(probe, capture_output=True).returncode:
@@ -51,7 +51,7 @@ def read_as_nobody_special(root: str) -> list[str]:
 
 @pytest.fixture
 def sealed() -> Iterator[Callable[[History], None]]:
-    """Takes the right to write from a history's files and their folder; gives it back in the end."""
+    """Makes a history's files and their folder read-only; restores the folder at the end."""
     folders = []
 
     def seal(history: History) -> None:
@@ -77,7 +77,7 @@ def test_a_project_that_may_only_be_read_is_read(
         history.append(entry(3))
     has_journal = size == "big" and left != "only the document"
     expected = answers(history)
-    if has_journal:  # and a line in it that no index knows
+    if has_journal:  # with a line that no index has
         history.append(entry(4))
         expected = expected._replace(entries=(*expected.entries, entry(4)))
     if left != "everything":
@@ -98,7 +98,7 @@ def test_a_project_that_may_only_be_read_is_read(
 
 
 def test_a_document_that_may_not_be_read_is_told(tmp_path: Path) -> None:
-    """A folder in its place can't be read by anybody."""
+    """A folder in its place can't be read by any user."""
     (tmp_path / ".ralph/progress.json").mkdir(parents=True)
     history = History(str(tmp_path))
     for act in (history.load, history.entries, lambda: history.append(entry(1))):
