@@ -1,4 +1,4 @@
-"""What an agent asks at the end of its final message, and whether two questions are the same one."""
+"""The question at the end of an agent's final message, and whether two questions are the same."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ FOUND: list[tuple[str, str]] = [
     ("Please tell me which colour the button should have.", "Please tell me which colour the button should have."),
     ("I need your decision: red or blue.", "I need your decision: red or blue."),
     ("Should I continue with red or with blue?", "Should I continue with red or with blue?"),
-    # A question that was answered, quoted or printed on the way is none.
+    # A question that was answered, quoted or part of a URL does not count.
     (f"{COLOUR}\n\nThe design says blue, so I took that.", ""),
     ("The page asks:\n\n```\nWhich colour?\n```", ""),
     ("See https://example.org/search?q=colour for more.", ""),
-    # Politeness needs no decision.
+    # A polite phrase needs no decision.
     ("Task 1.1 is not done.\n\nShould I continue?", ""),
     ("Would you like me to go ahead with the other tasks?", ""),
     ("The tests fail. Do you want me to try again?", ""),

@@ -1,4 +1,4 @@
-"""An agent in its read-only mode looks into a claimed blocker, before a human is asked."""
+"""An agent in its read-only mode checks a claimed blocker before a person is asked."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ REAL = {"forge": "I looked.\n<promise>REAL:{token}: no page names a colour</prom
 UNREAL = {"forge": "<promise>UNREAL:{token}: the style guide says blue</promise>"}
 
 
-# --- what we look up ourselves -----------------------------------------------------------------------
+# --- checks without an agent -------------------------------------------------------------------------
 
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """A port of this machine that answers while the test runs."""
+    """A local port that answers during the test."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 
@@ -117,7 +117,7 @@ def test_a_need_that_is_missing_asks_a_human_and_is_on_record(lab: Lab) -> None:
     assert "an answer on port" in lab.question().read_text()
 
 
-# --- what it answers --------------------------------------------------------------------------------
+# --- answers ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_what_is_no_answer_says_nothing(message: str) -> None:
 
 # --- in the loop ------------------------------------------------------------------------------------
 
-# A scripted agent that has a read-only mode, for which it has a script of its own.
+# A scripted agent with a read-only mode, which has a separate script.
 LOOKING = """
 from ralphtool.agents import Traits
 from ralphtool.agents.scripted import Scripted
@@ -183,7 +183,7 @@ class Looking(Scripted):
 
 @pytest.fixture
 def looking(lab: Lab, tmp_path: Path) -> Lab:
-    """A lab that knows the agent `looking`."""
+    """A lab in which the agent `looking` is installed."""
     info = tmp_path / "looking/looking-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: looking\nVersion: 1.0\n")
@@ -194,7 +194,7 @@ def looking(lab: Lab, tmp_path: Path) -> Lab:
 
 
 def run(lab: Lab, *steps: dict[str, Any], work: Steps = BLOCKED, tasks: str = ONE, **settings: Any) -> None:
-    """Story 1 is blocked at first; who looks into that plays these steps."""
+    """Story 1 is blocked at first; the agent that checks this plays these steps."""
     lab.repository(tasks, **{"agent": "looking", "check_blockers": True, **settings})
     play(lab, *steps, work=work)
     lab.loop()
@@ -219,7 +219,7 @@ def row(lab: Lab, story: str = "1") -> dict[str, Any]:
 
 
 def looked(lab: Lab) -> tuple[Any, Any]:
-    """What the first entry says of its blocker."""
+    """What the first entry says about its blocker."""
     context = lab.entries()[0]["context"]
     return context.get("blocker_verified"), context.get("blocker_valid")
 
@@ -292,7 +292,7 @@ def test_who_hangs_while_looking_is_ended_with_the_runs_time(looking: Lab) -> No
     assert end["spent"]["seconds"] < 90
 
 
-# --- whoever only looks leaves nothing --------------------------------------------------------------
+# --- a read-only agent leaves nothing behind --------------------------------------------------------
 
 MEDDLES: Steps = [
     {"write": "stray.txt", "text": "mine"},
@@ -366,7 +366,7 @@ def test_without_git_ticks_of_whoever_looks_do_not_count(looking: Lab) -> None:
     assert row(looking)["state"] != "done"
 
 
-# --- what it costs ----------------------------------------------------------------------------------
+# --- cost -------------------------------------------------------------------------------------------
 
 
 def spends(cost: float) -> dict[str, Any]:
@@ -387,13 +387,13 @@ def test_looking_can_use_up_the_runs_budget(looking: Lab) -> None:
 
 
 def test_looking_may_only_use_what_is_left(looking: Lab) -> None:
-    """0.2 are left when it begins: after the first report it is over."""
+    """0.2 is left at the start, so it is ended after its first report."""
     run(looking, spends(0.3), {"sleep": 60}, spends(0.3), UNREAL,
         work=[spends(0.8), *BLOCKED], max_cost=1.0)  # fmt: skip
     assert told(looking, "run_ended", "spent")[0]["cost"] == pytest.approx(1.1)
 
 
-# --- when nobody is asked ---------------------------------------------------------------------------
+# --- when no agent is asked -------------------------------------------------------------------------
 
 
 def test_an_agent_without_a_read_only_mode_is_not_asked(lab: Lab) -> None:

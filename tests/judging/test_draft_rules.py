@@ -1,4 +1,4 @@
-"""What makes a drafted story unfit to be run: a table, and what is fine."""
+"""What makes a drafted story unfit for a run: a table, and examples that are fine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Baselines: what was red, what passed, and which tests are gone."""
+"""Baselines: what was red, what passed, and which tests have disappeared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What "done" may claim: a table of what was run, and what may be said of it."""
+"""What "done" may claim: a table of runs, and what each of them shows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TESTS = "pytest"
 
 
 def suite(passed: str = "", failed: str = "", *, named: bool = True, command: str = TESTS) -> SuiteRun:
-    """A run of a program that counts; tests are letters."""
+    """A run of a program that counts tests; each letter is a test."""
     return SuiteRun(
         command=command,
         ok=not failed,
@@ -25,7 +25,7 @@ def suite(passed: str = "", failed: str = "", *, named: bool = True, command: st
 
 
 def script(*, ok: bool = True, command: str = "sh check.sh") -> SuiteRun:
-    """A command that tells nothing but its exit status."""
+    """A command that reports only its exit status."""
     return SuiteRun(command=command, ok=ok)
 
 
@@ -179,7 +179,7 @@ def test_an_attempt_that_insists_and_explains_is_for_a_person() -> None:
     assert result.receipt is not None
     assert result.receipt.state == "unproven"
     assert "the old price was wrong" in result.asks
-    assert prove(evidence(replay=suite("a", "b"), explanation="so there"), forbid).against  # the first time
+    assert prove(evidence(replay=suite("a", "b"), explanation="so there"), forbid).against  # it was not accused before
 
 
 def test_nothing_changed_is_a_failure_unless_it_is_explained() -> None:

@@ -1,4 +1,4 @@
-"""What happens next, and why: the table of decisions, what helped before, and whether a blocker is one."""
+"""What happens next, and why: the table of decisions, known workarounds, and whether a blocker is real."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ TABLE: list[tuple[str, Verdict, dict[str, Any], int, str]] = [
     ("another task", UNTICKED, SAME | {"last_failure": UNTICKED.summary.replace("1.2", "1.3")}, 3, "retry"),
     ("another test", RED, SAME | {"last_failure": RED.summary.replace("unit", "end")}, 3, "retry"),
     ("no failure before", FAILED, {"last_failure": None}, 3, "retry"),
-    # Every part is progress, and is kept: going back to the checkpoint would throw it away.
+    # Every part is progress and is kept: reverting to the checkpoint would discard it.
     ("a part like the last part", PARTIAL, PART | {"open_tasks": 1, "last_failure": PARTIAL.summary}, 3, "retry"),
     # retry: a workaround is known, or attempts are left
     ("a failure", FAILED, {}, 3, "retry"),
@@ -212,7 +212,7 @@ def test_every_decision_has_a_reason_and_comes_again(verdict: Verdict, past: Rec
         assert past.attempts < attempts
 
 
-# --- what helped before -----------------------------------------------------------------------------
+# --- known workarounds ------------------------------------------------------------------------------
 
 
 def entry(
@@ -298,14 +298,14 @@ def test_something_else_that_was_solved_is_no_workaround() -> None:
 
 
 def test_a_short_learning_that_shares_one_common_word_is_no_workaround() -> None:
-    """Our own words for a failure are in every summary: they tell nothing about what went wrong."""
+    """Our own phrases for a failure are in every summary: they say nothing about the cause."""
     summary = "2 tasks not ticked: 1.1, 1.2; the final message does not end with the promise of this iteration"
     for learning in ("tick tasks late", "message catalogues live in locale", "end users are called members"):
         assert find_workaround(summary, [], solved_by(), [(learning, "learning-0001")]) is None, learning
 
 
 class Read:
-    """A blocker that counts how often it is read."""
+    """A blocker that counts how many times it is read."""
 
     def __init__(self) -> None:
         self.times = 0
@@ -318,7 +318,7 @@ class Read:
 
 
 def test_a_long_past_of_unsolved_blockers_is_read_once() -> None:
-    """What is compared with each other grows with the past, not with its square: it is done after every failure."""
+    """The number of comparisons grows with the past, not with its square: they happen after every failure."""
     asked: list[str] = []
     counted: list[Any] = [Read() for _ in range(200)]
     seen = [EntryObservation(entry(f"story-{number}", 1, "blocked"), one) for number, one in enumerate(counted)]
@@ -327,7 +327,7 @@ def test_a_long_past_of_unsolved_blockers_is_read_once() -> None:
     assert max(one.times for one in counted) <= 3
 
 
-# --- is a blocker one? ------------------------------------------------------------------------------
+# --- is a blocker real? -----------------------------------------------------------------------------
 
 ENVIRON = {"SET_KEY": "value", "EMPTY_KEY": ""}
 
@@ -416,7 +416,7 @@ def test_any_text_can_be_checked(text: str) -> None:
     assert (check.is_real is None) == ("nothing" in check.found and "be checked" in check.found)
 
 
-# --- the same, and alike ----------------------------------------------------------------------------
+# --- same and similar texts -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -451,9 +451,7 @@ def test_likeness_is_about_words() -> None:
         < profile.measure_overlap("database connection pool exhausted", "the pool of database connections is slow")
         < 1.0
     )
-    assert (
-        profile.measure_overlap("the database is slow", "database is slow today") == 0.0
-    )  # two words are not enough to tell
+    assert profile.measure_overlap("the database is slow", "database is slow today") == 0.0  # two words are not enough
     assert profile.measure_overlap("it is not for the", "it is not for the") == 0.0
     assert profile.measure_overlap("", "") == 0.0
 

@@ -1,4 +1,4 @@
-"""Tests that differ only in names that the work renamed, and those that only look like that."""
+"""Tests that differ only in names that the work renamed, and tests that only seem to."""
 
 from __future__ import annotations
 

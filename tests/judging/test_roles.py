@@ -1,4 +1,4 @@
-"""What a file is to the tests, by its name and folder."""
+"""The role of a file for the tests, by its name and folder."""
 
 from __future__ import annotations
 

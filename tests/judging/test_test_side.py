@@ -1,4 +1,4 @@
-"""Which files belong to the tests, where their names don't say so."""
+"""Which files belong to the tests although their names don't say so."""
 
 from __future__ import annotations
 

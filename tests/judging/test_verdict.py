@@ -156,7 +156,7 @@ RATE_LIMIT = Failure("rate-limit", "slow down", 123.0)
 
 
 def but(**changed: Any) -> Verdict:
-    """The verdict on an iteration that is done, but for something."""
+    """The verdict on an iteration that would be done, except for these changes."""
     return judge(structs.replace(DONE, **changed))
 
 
@@ -248,7 +248,7 @@ def test_a_story_that_was_ticked_before_still_needs_its_promise() -> None:
     assert but(ticked_before=DONE.ticked, claim=Claim()).status == "failed"
 
 
-# What keeps an iteration from being kept, and a reported blocker: the first that fits, as the specification has it.
+# A reported blocker, and other reasons against an iteration: the first that applies, as in the specification.
 PRECEDENCE: list[tuple[dict[str, Any], str]] = [
     ({"claim": Claim(), "blockers": ("no key",)}, "blocked"),
     ({"claim": Claim(blocked="no key"), "red": (RedGate("make"),)}, "blocked"),
@@ -315,7 +315,7 @@ def test_a_chunk_without_its_promise_is_a_part_with_a_reason() -> None:
     assert "promise" in verdict.reasons[0]
 
 
-# --- nobody's fault ---------------------------------------------------------------------------------
+# --- transient failures -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("trouble", ["rate-limit", "overload", "network", "login"])
@@ -406,7 +406,7 @@ def test_reasons_are_single_lines_of_a_bearable_length() -> None:
     assert "and 995 more" in "".join(verdict.reasons)
 
 
-# --- done means all of it ---------------------------------------------------------------------------
+# --- done means everything --------------------------------------------------------------------------
 
 TASKS = ("1.1", "1.2", "1.3")
 ENDINGS = [
@@ -443,7 +443,7 @@ evidence = st.builds(
 
 
 def expected(one: Evidence) -> str:
-    """The specification's sentence on Done, and what follows it, as it stands there."""
+    """The specification's sentence on Done, and the ones after it, as code."""
     if one.ending == "stopped":
         return "interrupted"
     told = one.failure.trouble if one.failure else None

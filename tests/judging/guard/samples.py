@@ -1,4 +1,4 @@
-"""Test files in every language that the guard reads, and edits of them."""
+"""Test files in every language that the guard reads, and edits to them."""
 
 from __future__ import annotations
 

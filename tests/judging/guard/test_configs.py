@@ -1,4 +1,4 @@
-"""The diff guard on what runs the tests: configuration that leaves some out is named."""
+"""The diff guard on the configuration of tests: a change that leaves tests out is reported."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ CONFIG_CHEATS = [
     ("Makefile", MAKEFILE, None),
 ]
 CONFIG_HONEST = [
-    # Only coverage, how soon to stop, or what people run while they work.
+    # Only coverage, early stopping, or scripts for development.
     ("package.json", PACKAGE, altered('"bail": false', '"bail": 1', PACKAGE)),
     ("package.json", PACKAGE, altered("jest --ci", "jest --ci --bail", PACKAGE)),
     ("package.json", PACKAGE, altered("jest --ci", "c8 jest --ci", PACKAGE)),
@@ -114,7 +114,7 @@ CONFIG_HONEST = [
     ("pyproject.toml", PYPROJECT, altered("fail_under = 90", 'fail_under = 90\n    omit = ["shop/old.py"]', PYPROJECT)),
     ("jest.config.js", JEST, altered("testEnvironment: 'node',", "bail: 1, coveragePathIgnorePatterns: ['x'],", JEST)),
     ("vitest.config.ts", VITEST, altered("globals: true,", "globals: true, bail: 3,", VITEST)),
-    # Operators in quotes are none.
+    # Operators in quotes don't count.
     ("package.json", PACKAGE, altered("jest --ci", "jest --ci --reporters='a|b;true' --color", PACKAGE)),
     ("package.json", PACKAGE, altered("eslint .", 'eslint \\"src/**/*.{ts,tsx}\\" \\"a && b\\"', PACKAGE)),
     (

@@ -1,4 +1,4 @@
-"""The diff guard: which files are tests, and which say how tests are run."""
+"""The diff guard: which files are tests, and which configure how tests are run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The diff guard on hostile and random input: nothing makes it fall over."""
+"""The diff guard on hostile and random input: nothing makes it crash."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ HOSTILE_PATHS += ["setup.cfg", "Makefile", "jest.config.js"]
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_files_are_survived(name: str) -> None:
-    """In time that grows with their size, or this would not end."""
+    """In time proportional to their size, or this test would not end."""
     data = HOSTILE[name]
     paths = ["test_a.py"] if len(data) == LONG else ["test_a.py", "a.test.js", "ATest.java", "a_spec.rb", "Makefile"]
     for path in HOSTILE_PATHS if len(data) < 60_000 else paths:
@@ -90,7 +90,7 @@ def test_what_is_too_long_is_still_looked_at() -> None:
     assert kinds(FileChange("test_a.py", old, old.replace(b"def test_b", b"@pytest.mark.skip\ndef test_b"))) == [
         SKIPPED
     ]
-    # Made long on purpose, to be overlooked.
+    # Made long on purpose, to escape the guard.
     assert kinds(FileChange("test_a.py", old[:40], b"def test_z(): pass" + padding)) == [WEAKER, DELETED]
 
 

@@ -1,4 +1,4 @@
-"""Tests that stand in source files: the old ones can be put into the new source."""
+"""Tests inside source files: the old ones can be put into the new source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The diff guard on other languages: cheats are named with the right kind, honest work is silent."""
+"""The diff guard on other languages: cheats are reported with the right kind, honest work is not reported."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TEST_OF_JAVA = JAVA[
 ]
 
 
-# Language, what is replaced, by what, and the kind of the finding.
+# Language, old text, new text, and the kind of the finding.
 CHEATS = [
     ("js", _TEST_OF_JS, "", DELETED),
     ("js", "      it('adds up'", "      it.skip('adds up'", SKIPPED),

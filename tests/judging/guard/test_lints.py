@@ -1,4 +1,4 @@
-"""Lint and type checks whose configuration asks less: named as a warning; asking more is silent."""
+"""Lint and type checks: a weaker configuration is a warning, a stricter one is not reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that configure tests among other things: that part is as it was, the rest is new."""
+"""Files that configure tests among other things: the test part stays old, the rest is new."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The diff guard on Python: cheats are named with the right kind, in one file and across several."""
+"""The diff guard on Python: cheats are reported with the right kind, in one file and across several."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_python_cheats_are_named(name: str) -> None:
 
 @pytest.mark.parametrize("name", PYTHON_CHEATS)
 def test_new_tests_hide_no_cheat(name: str) -> None:
-    """What is most usual: a story adds tests of its own, and an old one is in the way."""
+    """The most common case: a story adds its own tests, and weakens an old one."""
     kind, new = PYTHON_CHEATS[name]
     more = """
     def test_discount():

@@ -1,4 +1,4 @@
-"""The diff guard on Python: honest work is silent."""
+"""The diff guard on Python: honest work is not reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What these tests share: reading an output, and running a real test program."""
+"""Shared by these tests: reading an output, and running a real test program."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def failed_junit(data: bytes, root: str = "") -> set[str] | None:
 
 
 def run(folder: Path, *command: str) -> bytes:
-    """The output of a command that fails, as a gate's log has it."""
+    """The output of a failing command, as in a gate's log."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "HOME") if name in os.environ}
     done = subprocess.run(
         command,

@@ -1,8 +1,8 @@
-"""Recorded output of test programs, which tests failed in it, and how many there were.
+"""Recorded output of test programs, with the failed tests and the counts.
 
 Recorded with jest 30.5, vitest 3.2 (verbose: 4.1), mocha 12.0, go 1.19, cargo 1.95, phpunit 9.6 and rspec 3.12; only
-stack traces and code frames were taken out. The tests in there print what looks like results, and have names
-that occur twice.
+stack traces and code frames were removed. The recorded tests print text that looks like results, and some names
+occur twice.
 """
 
 from __future__ import annotations

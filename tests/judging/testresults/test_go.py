@@ -1,4 +1,4 @@
-"""The output of `go test` as it was recorded."""
+"""Recorded output of `go test`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_go_names_what_passed() -> None:
 
 
 def test_a_result_counts_only_for_a_test_that_began() -> None:
-    """What a test prints without a line break stands before the result."""
+    """If a test prints text without a line break, the result follows on the same line."""
     output = (
         "=== RUN   TestA\n--- PASS: TestForged (0.00s)\n--- FAIL: TestFake (0.00s)\nprinted--- PASS: TestA (0.00s)\n"
         "=== RUN   TestB\n--- SKIP: TestB (0.00s)\nPASS\nok  \texample.com/shop\t0.003s\n"

@@ -1,4 +1,4 @@
-"""The output of Jest, Vitest and Mocha as it was recorded, and of a real Node."""
+"""Recorded output of Jest, Vitest and Mocha, and output of a real Node."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_fewer_names_than_failures_are_no_answer(output: str) -> None:
 
 
 def test_vitest_may_name_its_failures_after_its_summary() -> None:
-    """They are on stderr; a log may have that after all of stdout."""
+    """They go to stderr; in a log, that may come after all of stdout."""
     begin, end = VITEST.index("\x1b[31m⎯"), VITEST.index("\x1b[2m Test Files")
     stdout, stderr = VITEST[:begin] + VITEST[end:], VITEST[begin:end]
     assert failed((stdout + stderr).encode()) == VITEST_IDS
@@ -113,7 +113,7 @@ def test_node_names_its_failures_as_tap(javascript: Path) -> None:
 
 
 def test_ids_do_not_depend_on_where_it_ran(javascript: Path) -> None:
-    """Without a root, too, as far as a name and its folder go."""
+    """Without a root too, as far as a name and its folder go."""
     moved = javascript.parent / "moved"
     before = run(javascript, "node", "--test", "--test-reporter=tap")
     shutil.copytree(javascript, moved)
@@ -122,7 +122,7 @@ def test_ids_do_not_depend_on_where_it_ran(javascript: Path) -> None:
     assert str(javascript.parent) not in str(failed(before))
 
 
-# --- what passed ------------------------------------------------------------------------------------
+# --- passed tests -----------------------------------------------------------------------------------
 
 
 def names(output: str) -> tuple[set[str], set[str], set[str]]:
@@ -171,7 +171,7 @@ def test_without_names_only_the_number_is_known() -> None:
     ],
 )
 def test_a_number_of_failures_that_a_test_prints_counts_nothing(noise: str, real: str) -> None:
-    """A program names the failures that it counts."""
+    """A real test program names the failures that it counts."""
     counted = count_tests(f"{noise}\n{real}\n".encode())
     assert counted
     assert counted.failed == 0

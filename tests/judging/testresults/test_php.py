@@ -1,4 +1,4 @@
-"""The output of PHPUnit as it was recorded."""
+"""Recorded output of PHPUnit."""
 
 from __future__ import annotations
 

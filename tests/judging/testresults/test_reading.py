@@ -1,4 +1,4 @@
-"""What holds for the output of every program: noise, missing parts, hostile text, and when the readers are imported."""
+"""The output of every program: noise, missing parts, hostile text, and when the readers are imported."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ print(len(compiled) > 0)
 
 
 def test_importing_compiles_no_pattern() -> None:
-    """Every run imports it at its start."""
+    """Every run imports it when it starts."""
     done = subprocess.run(
         [sys.executable, "-I", "-c", COUNT_PATTERNS], capture_output=True, text=True, timeout=PATIENCE
     )
@@ -66,7 +66,7 @@ def test_line_ends_and_broken_bytes_change_nothing(output: str, ids: set[str], c
 
 @recorded
 def test_an_output_without_its_end_is_not_read(output: str, ids: set[str], counts: Counts | None) -> None:
-    """Where each package has its own results, nothing shows that the last package is missing."""
+    """If each package has its own results, nothing shows that the last package is missing."""
     lines = output.splitlines(keepends=True)
     parts = {frozenset(failed("".join(lines[:end]).encode()) or ids) for end in range(len(lines))}
     several = output in (GO_JSON, CARGO)
@@ -141,7 +141,7 @@ def test_no_command_crashes_it(command: str) -> None:
 @settings(deadline=None)
 @given(st.sampled_from(sorted(RECORDED)), st.data())
 def test_lines_that_get_lost_hide_no_failure_that_is_counted(name: str, data: st.DataObject) -> None:
-    """Of an output that counts its failures, at least as many ids are left, or there is no answer."""
+    """If an output counts its failures, at least that many ids are found, or there is no answer."""
     output, _, counts = RECORDED[name]
     lines = output.splitlines(keepends=True)
     lost = data.draw(st.sets(st.integers(0, len(lines) - 1), max_size=5))

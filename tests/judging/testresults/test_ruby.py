@@ -1,4 +1,4 @@
-"""The output of RSpec as it was recorded."""
+"""Recorded output of RSpec."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The output of `cargo test` as it was recorded."""
+"""Recorded output of `cargo test`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_fewer_names_than_failures_are_no_answer() -> None:
 
 
 def test_cargo_may_name_its_targets_after_their_results() -> None:
-    """They are on stderr; a log may have that after all of stdout."""
+    """They go to stderr; in a log, that may come after all of stdout."""
     words = ("Compiling", "Finished", "Running", "Doc-tests", "error:")
     lines = CARGO.splitlines(keepends=True)
     aside = [line for line in lines if line.lstrip().startswith(words)]

@@ -1,4 +1,4 @@
-"""Reports that programs were asked to write, beside what they print."""
+"""Reports that programs were asked to write, besides their output."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ def test_a_file_that_can_not_be_imported_has_its_path() -> None:
 
 
 def test_a_test_that_was_repeated_is_one_test() -> None:
-    """A plugin that repeats what failed writes it once for each time; only the last result is in there."""
+    """A plugin that repeats failed tests writes a test once for each run, but only its last result."""
     assert counts("1 passed, 1 rerun in 0.10s", report(case("test_x"), case("test_x"))) == Counts(1, 0, 0)
     assert counts("1 passed, 1 error in 0.10s", report(case("test_x", "<error/>"))) == Counts(0, 1, 0)
 
 
-# --- when the output says something else ------------------------------------------------------------
+# --- when the output contradicts the report ---------------------------------------------------------
 
 GREEN = report(case("test_x"), case("test_y"))
 RED = report(case("test_x"), case("test_y", BAD), failures=1)
@@ -173,7 +173,7 @@ def test_20000_tests_are_read_in_well_under_a_second() -> None:
     printed = b"".join(b"tests/test_a.py::test_%d[%d] PASSED [ 50%%]\n" % (i, i) for i in range(20000))
     began = time.process_time()
     found = read_outcomes(printed + b"20 failed, 19980 passed in 9.10s\n", "", [written])
-    assert time.process_time() - began < 2  # under a busy machine's clock; about 0.3 s
+    assert time.process_time() - began < 2  # about 0.3 s on an idle machine
     assert found
     assert found.counts == Counts(19980, 20, 0)
     assert found.passed is not None
