@@ -350,7 +350,7 @@ def test_success_of_somebody_else_and_then_a_violent_death(lab: BadLab, kind: st
 
 @every_kind
 def test_success_and_then_no_end_is_ended_and_judged_by_its_work(lab: BadLab, kind: str) -> None:
-    """The limit on silence expires here before the time that the agent has to exit."""
+    """Here the limit on silence is shorter than the time that the agent gets to exit."""
     lab.agent_is(kind, "tell(*began())\nwork()\ntell(*well(PROMISE))\ntime.sleep(3600)", silence="8s")
     assert lab.loop().exit_code == 0, lab.verdict()
     assert lab.verdict()[0] == "completed"

@@ -348,7 +348,7 @@ class BelievesExitCode(Good):
 
 
 class BelievesAnything(Good):
-    """It takes every line for the end, so garbage is a success."""
+    """It treats every line as the end, so garbage is a success."""
 
     class Reads(Reader):
         def take(self, line: bytes) -> Iterable[Event]:
@@ -383,7 +383,7 @@ class RaisesOnErrors(Good):
 
 
 class TakesPiecesForLines(Good):
-    """It takes each chunk for whole lines: with a fast pipe this never fails."""
+    """It treats each chunk as whole lines: with a fast pipe this never fails."""
 
     class Reads(Reader):
         def feed(self, chunk: bytes) -> Iterable[Event]:

@@ -434,7 +434,7 @@ def test_a_hang_can_ignore_that_it_is_asked_to_end(stage: Stage) -> None:
 
 
 def ignores_term(pid: int) -> bool:
-    """Asks the system where it has /proc; elsewhere waits a moment before the signal is sent."""
+    """Reads /proc where it exists; elsewhere waits a moment before the signal is sent."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except FileNotFoundError:

@@ -106,7 +106,7 @@ def test_processes_that_ask_from_inside_of_an_append(tmp_path: Path) -> None:
 
 
 def test_a_document_replaced_right_after_our_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A `git checkout` in the middle of a fold: the next write must not take the other document for its own."""
+    """A `git checkout` in the middle of a fold: the next write must not mistake the other document for its own."""
     for name in ("here", "elsewhere"):
         (tmp_path / name).mkdir()
     history, branch = History(str(tmp_path / "here")), History(str(tmp_path / "elsewhere"))

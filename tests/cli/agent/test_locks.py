@@ -13,7 +13,7 @@ from cli.agent.calls import finish, held_by_a_run, init, ok, record_one_of_each,
 from patience import PATIENCE
 from project import Ralph, Result
 
-# Runs a command; just before it creates a folder, another process seems to create the same one.
+# Runs a command; just before it creates a folder, the same one is created, as if by another process.
 BE_QUICKER = """
 import os, sys
 making = []
