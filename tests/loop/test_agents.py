@@ -129,7 +129,7 @@ CASES: dict[str, Case] = {
         sh("git init -q inner; cd inner; git -c user.name=a -c user.email=b commit -q --allow-empty -m x"), "inner"
     ),
     "removes .git's objects": Case(sh("mv .git/HEAD .git/HEAD.away"), "every task is ticked", "completed"),
-    # --- our own files
+    # --- ralphtool's own files
     "removes our folder": Case(sh("rm -rf .ralph"), ".ralph/"),
     "edits the settings": Case(sh("echo '[verify]' > .ralph/config.toml"), ".ralph/config.toml"),
     "writes history": Case(sh("echo '{}' > .ralph/progress.json"), ".ralph/progress.json"),

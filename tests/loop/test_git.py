@@ -128,7 +128,7 @@ def test_learnings_are_one_commit_more(lab: Lab) -> None:
     assert len(subjects(lab)) == 4
 
 
-# --- our own folder ---------------------------------------------------------------------------------
+# --- ralphtool's own folder -------------------------------------------------------------------------
 
 
 def test_nothing_of_ours_is_in_a_commit(lab: Lab) -> None:

@@ -1,4 +1,4 @@
-"""Proof where files, programs and disks are not as they should be."""
+"""Proof with faulty files, programs and disks."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_what_an_attempt_installed_is_made_anew_by_setup(shop: Lab, works: bool)
 
 
 def test_what_one_attempt_left_ignored_does_not_help_the_next(shop: Lab) -> None:
-    """Honest work plants a fake pytest that git ignores, and the next story uses it."""
+    """A fake pytest that git ignores is planted along with honest work, and the next story uses it."""
     shop.openspec("## 1. Discount\n\n- [ ] 1.1 Add it\n\n## 2. Break it\n\n- [ ] 2.1 Break it\n")
     shop.git("commit", "--quiet", "--all", "--message=two stories")
     shop.configure(tests=[GATE], accept="held")

@@ -474,7 +474,7 @@ def test_the_command_on_the_path_is_ours_for_everybody(lab: Lab, planted: str) -
     assert (lab.home / "is").read_text().rstrip().endswith("ralphtool")
 
 
-# --- copies of our own files ------------------------------------------------------------------------
+# --- copies of ralphtool's own files ----------------------------------------------------------------
 
 
 def test_half_a_copy_is_never_put_back(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

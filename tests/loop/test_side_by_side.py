@@ -1,4 +1,4 @@
-"""Stories side by side: what is done at once, what is merged, what goes back, and that every commit is green."""
+"""Stories side by side: what runs in parallel, what is merged, what is sent back, and that every commit is green."""
 
 from __future__ import annotations
 

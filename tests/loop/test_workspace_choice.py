@@ -149,7 +149,7 @@ def test_a_damaged_note_is_none(repository: Repository, monkeypatch: pytest.Monk
 
 
 def make_editable(lab: Lab, workspace: str) -> Lab:
-    """A project whose tests import the code of the user's own folder, as an editable install makes them."""
+    """A project whose tests import the code of the user's own folder, as with an editable install."""
     lab.write("src/cart.py", CART)
     lab.write("tests/test_cart.py", TESTS)
     gate = f"PYTHONPATH={lab.root}/src python3 -m pytest -q -p no:cacheprovider"

@@ -1,4 +1,4 @@
-"""The memory's file under faults: whatever it is and whatever happens to it, there is an answer, and no other change.
+"""The memory's file under faults: whatever is there and whatever happens, there is an answer, and nothing else changes.
 
 The file is a cache: a useless one is created again, and one that can't be used or belongs to another program is left
 alone. As long as it can be used, it contains everything that was acknowledged.

@@ -1,4 +1,4 @@
-"""Steering a run from another terminal: commands are read at once, last, and are applied once."""
+"""Steering a run from another terminal: commands are read at once, persist, and are applied once."""
 
 from __future__ import annotations
 

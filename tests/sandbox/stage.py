@@ -282,7 +282,7 @@ def _pairs(attempts: Sequence[Attempt]) -> list[tuple[str, str]]:
 
 
 def become_user(user: pwd.struct_passwd, base: Path | str, shown: Sequence[Path]) -> list[str]:
-    """The prefix of a command that runs as another user, to whom it makes our programs visible, wherever they are."""
+    """The prefix of a command that runs as another user, and shows them the needed programs, wherever those are."""
     needed = [os.path.realpath(str(path)) for path in (sys.base_prefix, sys.prefix, *shown)]
     script = ""
     for closed in dict.fromkeys(filter(None, map(_find_closed, needed))):

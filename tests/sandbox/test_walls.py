@@ -87,7 +87,7 @@ def test_learnings_are_not_written_through_a_link(lab: Lab, tmp_path: Path, kind
     assert "evil words" in lab.git("show", f"ralph/add-login:{notes}")
 
 
-# --- our own folder -----------------------------------------------------------------------------------
+# --- ralphtool's own folder ---------------------------------------------------------------------------
 
 _WRITES = "echo x > .ralph/planted; mkdir -p .ralph/prompts; echo x > .ralph/config.toml; rm -rf .ralph/progress*"
 

@@ -1,4 +1,4 @@
-"""OpenSpec changes: what is a story, a task, a scenario; and that ticking changes one box and nothing else."""
+"""OpenSpec changes: what counts as a story, a task, a scenario; and that ticking changes one box and nothing else."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def copied(finished: Lab, tmp_path: Path) -> Path:
     return root
 
 
-# --- a record of our own ----------------------------------------------------------------------------
+# --- a made-up record -------------------------------------------------------------------------------
 
 
 class Record:
